@@ -1,1 +1,19 @@
-//! placeholder
+//! The fence: every kernel interface that Farmem needs, safe to call, with errno translated once.
+//!
+//! `no_std` and free of libc: all calls go straight to the kernel, so that nothing here can touch memory, locks or
+//! thread-local state of the program that Farmem is loaded into.
+#![no_std]
+
+pub mod affinity;
+pub mod link;
+pub mod maps;
+pub mod memory;
+pub mod pagemap;
+pub mod process;
+mod syscall;
+pub mod thread;
+pub mod uffd;
+pub mod wait;
+
+pub use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+pub use rustix::io::Errno;

@@ -1,0 +1,94 @@
+//! Messages with descriptors between the runtime and its supervisor: an abstract Unix socket that keeps packets whole.
+
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::{Errno, IoSlice, IoSliceMut};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, recvmsg,
+    sendmsg, socket_with,
+};
+
+/// Most descriptors in one message.
+pub const MAX_DESCRIPTORS: usize = 4;
+
+/// Descriptors that came with a message.
+pub type Descriptors = [Option<OwnedFd>; MAX_DESCRIPTORS];
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct Link {
+    socket: OwnedFd,
+}
+
+impl From<OwnedFd> for Link {
+    fn from(socket: OwnedFd) -> Self {
+        Self { socket }
+    }
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Opens the end at which a supervisor hears of its processes. `name` needs no file; it is gone with its owner.
+///
+/// # Errors
+/// [`Errno::ADDRINUSE`] when the name is taken.
+pub fn listen_at(name: &[u8]) -> Result<OwnedFd, Errno> {
+    let socket =
+        socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
+    bind(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
+    listen(&socket, 1024)?;
+    Ok(socket)
+}
+
+impl Link {
+    /// Connects to the supervisor of that name.
+    ///
+    /// # Errors
+    /// [`Errno::CONNREFUSED`] when there is none (any more).
+    pub fn connect(name: &[u8]) -> Result<Self, Errno> {
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        connect(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
+        Ok(Self { socket })
+    }
+
+    /// Sends one message.
+    ///
+    /// # Errors
+    /// [`Errno::PIPE`] when the other end has gone.
+    pub fn send(&self, message: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+        let mut space = [core::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
+            return Err(Errno::INVAL);
+        }
+        sendmsg(&self.socket, &[IoSlice::new(message)], &mut ancillary, SendFlags::NOSIGNAL).map(drop)
+    }
+
+    /// Waits for a message; its length (0: the other end has gone) and descriptors.
+    ///
+    /// # Errors
+    /// What `recvmsg` returns.
+    pub fn receive(&self, message: &mut [u8]) -> Result<(usize, Descriptors), Errno> {
+        let mut space = [core::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let received = loop {
+            match recvmsg(&self.socket, &mut [IoSliceMut::new(message)], &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+                Err(Errno::INTR) => continue,
+                other => break other?,
+            }
+        };
+        let mut descriptors = Descriptors::default();
+        let incoming = ancillary.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(rights) => Some(rights),
+            _ => None,
+        });
+        for (place, descriptor) in descriptors.iter_mut().zip(incoming.flatten()) {
+            *place = Some(descriptor);
+        }
+        Ok((received.bytes, descriptors))
+    }
+}

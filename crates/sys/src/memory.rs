@@ -1,0 +1,149 @@
+//! Memory of the runtime's own, which is never managed.
+//!
+//! Tables are private mappings of a memfd: a fork copies them (the child starts from the parent's state at that
+//! instant), and the scanner tells them from the program's memory because they belong to a file. Nothing is ever given
+//! back: the runtime lives as long as its process.
+
+use core::mem::{align_of, size_of};
+use core::ptr::NonNull;
+
+use farmem_page::{PAGE_BYTES, PageCount, PageIndex, PageRange, VirtAddr};
+use rustix::fd::AsFd;
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous};
+use zerocopy::FromZeros;
+
+use crate::Errno;
+
+/// `count` zeroed values. Memory is taken from the machine as it is touched.
+///
+/// # Errors
+/// What `memfd_create` and `mmap` return: no memory, or too many mappings.
+pub fn table<T: FromZeros + Sync>(count: usize) -> Result<&'static [T], Errno> {
+    let (start, count) = map_table::<T>(count)?;
+    // SAFETY: the mapping holds `count` values, is aligned to a page, zero (a valid T: FromZeros), and never unmapped.
+    Ok(unsafe { core::slice::from_raw_parts(start.as_ptr(), count) })
+}
+
+/// As [`table`], for one owner who changes it.
+///
+/// # Errors
+/// As [`table`].
+pub fn table_mut<T: FromZeros>(count: usize) -> Result<&'static mut [T], Errno> {
+    let (start, count) = map_table::<T>(count)?;
+    // SAFETY: as in `table`; the mapping is new, so this is its only reference.
+    Ok(unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), count) })
+}
+
+/// Moves `value` into memory of the runtime's own, for as long as the process lives.
+///
+/// # Errors
+/// As [`table`].
+pub fn leak<T>(value: T) -> Result<&'static mut T, Errno> {
+    const { assert!(align_of::<T>() <= PAGE_BYTES) };
+    let start = map_bytes(size_of::<T>())?.cast::<T>();
+    // SAFETY: the mapping is new, large enough and aligned, and never unmapped.
+    unsafe {
+        start.write(value);
+        Ok(&mut *start.as_ptr())
+    }
+}
+
+fn map_table<T>(count: usize) -> Result<(NonNull<T>, usize), Errno> {
+    const { assert!(size_of::<T>() > 0 && align_of::<T>() <= PAGE_BYTES) };
+    let bytes = count.checked_mul(size_of::<T>()).ok_or(Errno::NOMEM)?;
+    Ok((map_bytes(bytes)?.cast(), count))
+}
+
+fn map_bytes(bytes: usize) -> Result<NonNull<u8>, Errno> {
+    let bytes = bytes.max(1).next_multiple_of(PAGE_BYTES);
+    let file = memfd_create(c"farmem", MemfdFlags::CLOEXEC)?;
+    ftruncate(&file, bytes as u64)?;
+    // SAFETY: a new private mapping at an address of the kernel's choice; nobody holds references into it.
+    let start = unsafe {
+        mmap(
+            core::ptr::null_mut(),
+            bytes,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE | MapFlags::NORESERVE,
+            file.as_fd(),
+            0,
+        )?
+    };
+    NonNull::new(start.cast()).ok_or(Errno::NOMEM)
+}
+
+/// Private anonymous memory, the only kind that frames can be moved to. It must be registered with a userfaultfd at
+/// once, so that the kernel doesn't merge it with a mapping of the program.
+#[derive(Debug)]
+pub struct Frames {
+    range: PageRange,
+}
+
+impl Frames {
+    /// Room for `count` frames, none of them there yet.
+    ///
+    /// # Errors
+    /// What `mmap` returns.
+    pub fn reserve(count: PageCount) -> Result<Self, Errno> {
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let start = unsafe {
+            mmap_anonymous(
+                core::ptr::null_mut(),
+                count.bytes().get() as usize,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )?
+        };
+        let first = VirtAddr::new(start as u64).page();
+        Ok(Self { range: PageRange::at(first, count) })
+    }
+
+    /// Where the frames are.
+    pub fn range(&self) -> PageRange {
+        self.range
+    }
+
+    /// Looks at the frame at `page`, which must have been moved here and not released since: touching a frame that
+    /// isn't there would wait for ever. `&mut` keeps the look and [`Frames::release`] apart.
+    pub fn look(&mut self, page: PageIndex) -> &[u8; PAGE_BYTES] {
+        assert!(self.range.contains(page), "a frame outside the staging area");
+        // SAFETY: inside the mapping, which is never unmapped and which only `release` (needs &mut) changes.
+        unsafe { &*(page.addr().get() as *const [u8; PAGE_BYTES]) }
+    }
+
+    /// Gives the frames of `range` back to the machine.
+    ///
+    /// # Errors
+    /// What `madvise` returns.
+    pub fn release(&mut self, range: PageRange) -> Result<(), Errno> {
+        let range = range.intersect(self.range);
+        if range.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the range lies in this mapping, and `&mut self` says that no reference into it is alive.
+        unsafe {
+            madvise(
+                range.start.addr().get() as *mut _,
+                range.count().bytes().get() as usize,
+                Advice::LinuxDontNeed,
+            )
+        }
+    }
+}
+
+/// Makes pages that a fork has left shared copy-on-write the caller's own again (MADV_POPULATE_WRITE), so that they
+/// can be moved. May wait for faults of this process: never call it from a thread that serves them.
+///
+/// # Errors
+/// What `madvise` returns; harmless, the pages just stay shared.
+pub fn unshare_pages(range: PageRange) -> Result<(), Errno> {
+    // SAFETY: the content of the program's memory doesn't change; at worst pages are brought in, as a touch would.
+    unsafe {
+        madvise(
+            range.start.addr().get() as *mut _,
+            range.count().bytes().get() as usize,
+            Advice::LinuxPopulateWrite,
+        )
+    }
+}

@@ -1,0 +1,130 @@
+//! Which pages are local, asked of the kernel's page table (PAGEMAP_SCAN, Linux 6.7).
+
+use farmem_page::{PageRange, VirtAddr};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
+use rustix::ioctl::{Opcode, ioctl, opcode};
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct PageRegion {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+#[repr(C)]
+struct ScanArgument {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+
+const SCAN: Opcode = opcode::read_write::<ScanArgument>(b'f', 16);
+const IS_FILE: u64 = 1 << 2;
+const IS_PRESENT: u64 = 1 << 3;
+const IS_PFNZERO: u64 = 1 << 5;
+
+/// Pages that one call of [`Pagemap::resident`] looks at, at most.
+pub const SCAN_PAGES: usize = 512;
+/// Among [`SCAN_PAGES`] pages at most every second starts a run.
+const MAX_RUNS: usize = SCAN_PAGES / 2;
+
+/// The runs of local pages in a range, in order.
+#[derive(Debug)]
+pub struct Runs {
+    runs: [(u64, u64); MAX_RUNS],
+    count: usize,
+}
+
+impl Runs {
+    /// No runs.
+    pub const fn empty() -> Self {
+        Self { runs: [(0, 0); MAX_RUNS], count: 0 }
+    }
+    /// The runs, in order.
+    pub fn iter(&self) -> impl Iterator<Item = PageRange> + '_ {
+        self.runs[..self.count]
+            .iter()
+            .map(|&(start, end)| PageRange::new(VirtAddr::new(start).page(), VirtAddr::new(end).page()))
+    }
+}
+
+/// The calling process's page table.
+#[derive(Debug)]
+pub struct Pagemap {
+    file: OwnedFd,
+}
+
+impl Pagemap {
+    /// Opens the page table.
+    ///
+    /// # Errors
+    /// When /proc isn't there.
+    pub fn open() -> Result<Self, Errno> {
+        Ok(Self { file: open(c"/proc/self/pagemap", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())? })
+    }
+
+    /// The pages of `range` that have a frame of their own (not the shared page of zeros), as runs. `range` is at most
+    /// [`SCAN_PAGES`] long.
+    ///
+    /// # Errors
+    /// What the kernel returns; [`Errno::NOTTY`] before 6.7.
+    pub fn resident(&self, range: PageRange, runs: &mut Runs) -> Result<(), Errno> {
+        let mut regions = [PageRegion::default(); MAX_RUNS];
+        runs.count = 0;
+        let mut argument = ScanArgument {
+            size: size_of::<ScanArgument>() as u64,
+            flags: 0,
+            start: range.start.addr().get(),
+            end: range.end.addr().get(),
+            walk_end: 0,
+            vec: regions.as_mut_ptr() as u64,
+            vec_len: MAX_RUNS as u64,
+            max_pages: 0,
+            category_inverted: IS_FILE | IS_PFNZERO,
+            category_mask: IS_FILE | IS_PFNZERO | IS_PRESENT,
+            category_anyof_mask: 0,
+            return_mask: 0,
+        };
+        // SAFETY: the opcode is paired with its structure; `vec` points to `vec_len` regions that outlive the call.
+        let count = unsafe { ioctl(self.file.as_fd(), CountUpdater(&mut argument)) }?;
+        for region in regions.iter().take(count) {
+            runs.runs[runs.count] = (region.start, region.end);
+            runs.count += 1;
+        }
+        Ok(())
+    }
+}
+
+/// An [`Updater`] that also returns the call's result.
+struct CountUpdater<'a>(&'a mut ScanArgument);
+
+// SAFETY: PAGEMAP_SCAN reads and writes one ScanArgument and returns how many regions it wrote.
+unsafe impl rustix::ioctl::Ioctl for CountUpdater<'_> {
+    type Output = usize;
+    const IS_MUTATING: bool = true;
+    fn opcode(&self) -> Opcode {
+        SCAN
+    }
+    fn as_ptr(&mut self) -> *mut core::ffi::c_void {
+        core::ptr::from_mut(self.0).cast()
+    }
+    unsafe fn output_from_ptr(
+        output: rustix::ioctl::IoctlOutput,
+        _: *mut core::ffi::c_void,
+    ) -> rustix::io::Result<usize> {
+        Ok(output as usize)
+    }
+}
+

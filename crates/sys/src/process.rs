@@ -1,0 +1,149 @@
+//! What the kernel knows of the calling process: memory in use, threads, where it runs.
+
+use core::ffi::CStr;
+
+use farmem_page::{PageCount, PageIndex, VirtAddr};
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags, RawDir, open, openat};
+use rustix::io::Errno;
+
+use crate::syscall;
+
+/// Resident memory of the calling process.
+#[derive(Debug)]
+pub struct Statm {
+    file: OwnedFd,
+}
+
+impl Statm {
+    /// Opens the figures.
+    ///
+    /// # Errors
+    /// When /proc isn't there.
+    pub fn open() -> Result<Self, Errno> {
+        Ok(Self { file: open(c"/proc/self/statm", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())? })
+    }
+
+    /// Resident pages that belong to no file. The kernel counts them in batches per processor, so the figure may lag
+    /// by some dozen pages per processor.
+    ///
+    /// # Errors
+    /// What `pread` returns.
+    pub fn resident_anonymous(&self) -> Result<PageCount, Errno> {
+        let mut text = [0_u8; 128];
+        let length = rustix::io::pread(&self.file, &mut text, 0)?;
+        let mut fields = text[..length].split(|&byte| byte == b' ').map(decimal);
+        let resident = fields.nth(1).flatten().ok_or(Errno::INVAL)?;
+        let shared = fields.next().flatten().ok_or(Errno::INVAL)?;
+        Ok(PageCount::new(resident.saturating_sub(shared)))
+    }
+}
+
+fn decimal(text: &[u8]) -> Option<u64> {
+    text.iter().try_fold(0_u64, |value, &byte| {
+        byte.is_ascii_digit().then(|| value.wrapping_mul(10).wrapping_add(u64::from(byte - b'0')))
+    })
+}
+
+/// The calling process's threads.
+#[derive(Debug)]
+pub struct Threads {
+    directory: OwnedFd,
+}
+
+impl Threads {
+    /// Opens the list.
+    ///
+    /// # Errors
+    /// When /proc isn't there.
+    pub fn open() -> Result<Self, Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self { directory: open(c"/proc/self/task", flags, Mode::empty())? })
+    }
+
+    /// Calls `visit` with the number of each thread, as the list is now.
+    ///
+    /// # Errors
+    /// What `getdents` returns.
+    pub fn each(&self, mut visit: impl FnMut(u32)) -> Result<(), Errno> {
+        rustix::fs::seek(&self.directory, rustix::fs::SeekFrom::Start(0))?;
+        let mut buffer = [core::mem::MaybeUninit::uninit(); 2048];
+        let mut entries = RawDir::new(&self.directory, &mut buffer);
+        while let Some(entry) = entries.next() {
+            if let Some(thread) = decimal(entry?.file_name().to_bytes())
+                && let Ok(thread) = u32::try_from(thread)
+                && thread != 0
+            {
+                visit(thread);
+            }
+        }
+        Ok(())
+    }
+
+    /// The processor that `thread` last ran on, `None` when it has ended.
+    pub fn processor(&self, thread: u32) -> Option<u32> {
+        let mut path = [0_u8; 24];
+        let name = write_path(&mut path, thread)?;
+        let file = openat(&self.directory, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let mut text = [0_u8; 512];
+        let length = rustix::io::read(&file, &mut text).ok()?;
+        // The name (second field) may hold spaces; what follows its last parenthesis starts with the third field.
+        let after = text[..length].iter().rposition(|&byte| byte == b')')? + 2;
+        const PROCESSOR: usize = 39 - 3;
+        let field = text[after..length].split(|&byte| byte == b' ').nth(PROCESSOR)?;
+        u32::try_from(decimal(field)?).ok()
+    }
+}
+
+fn write_path(path: &mut [u8; 24], thread: u32) -> Option<&CStr> {
+    let mut digits = [0_u8; 10];
+    let mut count = 0;
+    let mut rest = thread;
+    while rest > 0 || count == 0 {
+        digits[count] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        count += 1;
+    }
+    for (at, digit) in digits[..count].iter().rev().enumerate() {
+        path[at] = *digit;
+    }
+    path[count..count + 6].copy_from_slice(b"/stat\0");
+    CStr::from_bytes_with_nul(&path[..count + 6]).ok()
+}
+
+/// The page of a thread's control block, where the kernel writes when the thread ends. It must stay local: an ending
+/// thread can't wait for a page, and whoever joins it would wait for ever. Found through the head of its robust list,
+/// which both glibc and musl keep in the control block.
+pub fn control_block(thread: u32) -> Option<PageIndex> {
+    let mut head = 0_u64;
+    let mut length = 0_u64;
+    // SAFETY: get_robust_list writes one pointer and one length to the places given; nothing else is touched.
+    unsafe {
+        syscall::call(
+            linux_raw_sys::general::__NR_get_robust_list,
+            [thread as usize, &raw mut head as usize, &raw mut length as usize, 0],
+        )
+        .ok()?;
+    }
+    (head != 0).then(|| VirtAddr::new(head).page())
+}
+
+/// The calling process's number.
+pub fn id() -> u32 {
+    rustix::process::getpid().as_raw_nonzero().get() as u32
+}
+
+/// Ends the calling process at once, as a kill from outside would.
+pub fn kill_self() -> ! {
+    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    loop {
+        crate::thread::sleep(1_000_000_000);
+    }
+}
+
+/// Writes `text` to standard error, as far as it goes.
+pub fn complain(text: &[u8]) {
+    // SAFETY: descriptor 2 is only borrowed for the write; if the program closed it the write fails harmlessly.
+    let stderr = unsafe { rustix::fd::BorrowedFd::borrow_raw(2) };
+    let _ = rustix::io::write(stderr, text);
+}

@@ -1,0 +1,158 @@
+//! Threads that libc doesn't know: raw `clone`, a stack and a thread-local block of the runtime's own, every signal
+//! blocked. They must never call into libc beyond `memcpy` and its kin.
+
+use core::ffi::CStr;
+
+use rustix::io::Errno;
+
+use crate::memory;
+use crate::syscall;
+
+const STACK_BYTES: usize = 256 << 10;
+/// Words of the block that the thread pointer points to. libc code that looks at its thread block finds zeros and, at
+/// the places where both glibc and musl keep it, the block's own address.
+const BLOCK_WORDS: usize = 64;
+
+/// Starts `entry(argument)` on a thread of its own.
+///
+/// # Errors
+/// What `clone` or the allocation of its stack returns.
+pub fn spawn(entry: extern "C" fn(usize) -> !, argument: usize) -> Result<u32, Errno> {
+    let stack = memory::table_mut::<u8>(STACK_BYTES)?;
+    // Below the thread pointer lies room for what a program's static thread-local storage would be.
+    let block = memory::table_mut::<u64>(2 * BLOCK_WORDS)?;
+    let pointer = block.as_mut_ptr().wrapping_add(BLOCK_WORDS);
+    block[BLOCK_WORDS] = pointer as u64;
+    block[BLOCK_WORDS + 2] = pointer as u64;
+    let top = stack.as_mut_ptr_range().end;
+    let blocked = block_signals()?;
+    // SAFETY: the stack and the block are new, leaked, and used by this thread alone; `entry` never returns.
+    let tid = unsafe { clone_thread(top, pointer.cast(), entry, argument) };
+    restore_signals(&blocked);
+    tid
+}
+
+/// Sets of signals as the kernel takes them.
+type SignalSet = u64;
+const SIG_SETMASK: usize = 2;
+
+/// Blocks every signal for the calling thread; what was blocked before comes back.
+fn block_signals() -> Result<SignalSet, Errno> {
+    set_signals(SignalSet::MAX)
+}
+
+fn restore_signals(before: &SignalSet) {
+    // Cannot fail: the call has only constant arguments beside the set itself.
+    let _ = set_signals(*before);
+}
+
+fn set_signals(set: SignalSet) -> Result<SignalSet, Errno> {
+    let mut before: SignalSet = 0;
+    // SAFETY: both sets are eight bytes that outlive the call. libc's internal signals stay blocked only until
+    // `restore_signals`, a few calls later.
+    unsafe {
+        syscall::call(
+            linux_raw_sys::general::__NR_rt_sigprocmask,
+            [SIG_SETMASK, &raw const set as usize, &raw mut before as usize, size_of::<SignalSet>()],
+        )?;
+    }
+    Ok(before)
+}
+
+/// # Safety
+/// `top` must be the end of a stack and `tls` the middle of a thread block that nobody else uses; `entry` must be safe
+/// to call with `argument` on a thread without libc.
+#[cfg(target_arch = "x86_64")]
+unsafe fn clone_thread(
+    top: *mut u8,
+    tls: *mut u8,
+    entry: extern "C" fn(usize) -> !,
+    argument: usize,
+) -> Result<u32, Errno> {
+    use linux_raw_sys::general as raw;
+    let flags = raw::CLONE_VM
+        | raw::CLONE_FS
+        | raw::CLONE_FILES
+        | raw::CLONE_SIGHAND
+        | raw::CLONE_THREAD
+        | raw::CLONE_SYSVSEM
+        | raw::CLONE_SETTLS;
+    let result: isize;
+    // SAFETY: the child starts with its own stack (16-byte aligned at the call) and leaves only through `entry`; the
+    // parent's registers are as the clobbers say.
+    unsafe {
+        core::arch::asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "mov rdi, r12",
+            "call r13",
+            "ud2",
+            "2:",
+            inlateout("rax") raw::__NR_clone as isize => result,
+            in("rdi") flags as usize,
+            in("rsi") top,
+            in("rdx") 0,
+            in("r10") 0,
+            in("r8") tls,
+            in("r12") argument,
+            in("r13") entry,
+            lateout("rcx") _,
+            lateout("r11") _,
+        );
+    }
+    if result < 0 { Err(Errno::from_raw_os_error(-result as i32)) } else { Ok(result as u32) }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+compile_error!("farmem-sys: starting threads is written for x86-64 only so far");
+
+/// Names the calling thread (at most 15 bytes), as `top -H` shows it.
+pub fn name(name: &CStr) {
+    let _ = rustix::thread::set_name(name);
+}
+
+/// Gives the calling thread a table of descriptors of its own: a program that closes every descriptor then can't close
+/// the runtime's, and children don't inherit them.
+///
+/// # Errors
+/// No memory for the table.
+pub fn unshare_descriptors() -> Result<(), Errno> {
+    // SAFETY: descriptors opened before stay open in both tables; only the calling thread is affected.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FILES) }
+}
+
+/// The calling thread's number.
+pub fn current() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get() as u32
+}
+
+/// Ends the calling thread, and nothing else.
+pub fn exit() -> ! {
+    loop {
+        // SAFETY: a raw thread has no libc state to clean up; its stack is leaked, so nothing dangles.
+        let _ = unsafe { syscall::call(linux_raw_sys::general::__NR_exit, [0; 4]) };
+    }
+}
+
+/// Sleeps; other threads of the program go on.
+pub fn sleep(nanoseconds: u64) {
+    let duration = rustix::time::Timespec {
+        tv_sec: (nanoseconds / 1_000_000_000) as i64,
+        tv_nsec: (nanoseconds % 1_000_000_000) as i64,
+    };
+    let _ = rustix::thread::nanosleep(&duration);
+}
+
+/// Monotonic time in nanoseconds.
+pub fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Processor time that the calling thread has used, in nanoseconds.
+pub fn cpu_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}

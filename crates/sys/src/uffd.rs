@@ -1,0 +1,379 @@
+//! userfaultfd: faults and address-space events of a program, and the calls that resolve them.
+//!
+//! A thin fence. The semantics that the pager rests on (versions of Linux in parentheses):
+//! - reading a message and the calls below are refused with [`UffdError::Changing`] while an event that was raised
+//!   has not been read yet;
+//! - `move_out` (6.8) works only for a caller inside the address space, `copy_in`, `wake` and `poison` (6.6) for
+//!   everyone who holds the descriptor.
+
+use core::mem::{MaybeUninit, size_of};
+use core::ops::ControlFlow;
+
+use farmem_page::{PAGE_BYTES, PageCount, PageIndex, PageRange, VirtAddr};
+use linux_raw_sys::general as raw;
+use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::ioctl::{Updater, ioctl, opcode};
+
+const UFFDIO: u8 = 0xaa;
+
+/// What the kernel is asked to report and to allow. All are required; see [`Uffd::handshake`].
+pub const FEATURES: u64 = (raw::UFFD_FEATURE_EVENT_FORK
+    | raw::UFFD_FEATURE_EVENT_REMAP
+    | raw::UFFD_FEATURE_EVENT_REMOVE
+    | raw::UFFD_FEATURE_EVENT_UNMAP
+    | raw::UFFD_FEATURE_THREAD_ID
+    | raw::UFFD_FEATURE_MOVE
+    | raw::UFFD_FEATURE_POISON) as u64;
+
+/// Features that the staging area's own userfaultfd needs.
+pub const STAGING_FEATURES: u64 = raw::UFFD_FEATURE_MOVE as u64;
+
+/// Why a call on a userfaultfd failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UffdError {
+    /// An event is waiting to be read, or the address space changed meanwhile: read messages, then try again.
+    Changing,
+    /// There already is a page at the target.
+    Exists,
+    /// There is nothing there any more: no mapping, no page, or no process.
+    Gone,
+    /// The page can't be moved now: shared copy-on-write, pinned for I/O, or locked by the kernel.
+    Busy,
+    /// The mapping is of a kind that doesn't allow it (read-only, locked, special).
+    Unsupported,
+    /// No memory for it.
+    OutOfMemory,
+    /// Not permitted.
+    Denied,
+    /// Something else; the kernel's number.
+    Other(i32),
+}
+
+impl From<Errno> for UffdError {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::AGAIN => Self::Changing,
+            Errno::EXIST => Self::Exists,
+            Errno::NOENT | Errno::SRCH | Errno::FAULT => Self::Gone,
+            Errno::BUSY => Self::Busy,
+            Errno::INVAL => Self::Unsupported,
+            Errno::NOMEM => Self::OutOfMemory,
+            Errno::PERM | Errno::ACCESS => Self::Denied,
+            other => Self::Other(other.raw_os_error()),
+        }
+    }
+}
+
+/// A call that worked through several pages, and how far it came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// Pages that were dealt with, from the start of the range.
+    pub done: PageCount,
+    /// What stopped it, if it didn't reach the end.
+    pub stopped: Option<UffdError>,
+}
+
+/// A message from the kernel.
+#[derive(Debug)]
+pub enum Message {
+    /// A thread waits for a page.
+    Fault {
+        /// The page it touched.
+        page: PageIndex,
+        /// Whether it wants to write.
+        write: bool,
+        /// The kernel's number of the waiting thread.
+        thread: u32,
+    },
+    /// The program forked; the child's address space is served through this descriptor. The forking thread waits
+    /// until the message is read.
+    Fork(Uffd),
+    /// Pages moved to another address; the program's call waits until the message is read.
+    Remap {
+        /// Where they were.
+        from: PageIndex,
+        /// Where they are now.
+        to: PageIndex,
+        /// How many.
+        count: PageCount,
+    },
+    /// The content of these pages is being discarded (the mapping stays); told before it happens.
+    Remove(PageRange),
+    /// These pages were unmapped; told after it happened.
+    Unmap(PageRange),
+    /// A kind of message that this version doesn't know.
+    Unknown(u8),
+}
+
+/// Whose fault waits are to be ended by a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Waiters {
+    /// Threads that wait for the page go on.
+    Wake,
+    /// They stay asleep; somebody wakes them later.
+    Keep,
+}
+
+/// A userfaultfd.
+#[derive(Debug)]
+pub struct Uffd {
+    fd: OwnedFd,
+}
+
+impl From<OwnedFd> for Uffd {
+    fn from(fd: OwnedFd) -> Self {
+        Self { fd }
+    }
+}
+
+impl AsFd for Uffd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Uffd {
+    /// A new userfaultfd for the calling process, not yet shaken hands with. Uses the system call, or where that is
+    /// not permitted `device`, an open `/dev/userfaultfd`.
+    ///
+    /// # Errors
+    /// [`UffdError::Denied`] without permission, [`UffdError::Other`] when the kernel has no userfaultfd.
+    pub fn create(device: Option<BorrowedFd<'_>>) -> Result<Self, UffdError> {
+        let flags = rustix::mm::UserfaultfdFlags::CLOEXEC | rustix::mm::UserfaultfdFlags::NONBLOCK;
+        // SAFETY: a new descriptor is made; no memory is registered with it yet.
+        match unsafe { rustix::mm::userfaultfd(flags) } {
+            Ok(fd) => Ok(Self { fd }),
+            Err(errno @ (Errno::PERM | Errno::NOSYS)) => {
+                let Some(device) = device else { return Err(errno.into()) };
+                // SAFETY: USERFAULTFD_IOC_NEW takes flags by value and returns a descriptor that nobody else owns.
+                unsafe {
+                    let fd = ioctl(device, NewFromDevice(flags.bits()))?;
+                    Ok(Self { fd: OwnedFd::from_raw_fd(fd) })
+                }
+            }
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Agrees with the kernel on the interface. May be called by another process that holds the descriptor: fork
+    /// events need CAP_SYS_PTRACE of who makes this call.
+    ///
+    /// # Errors
+    /// [`UffdError::Denied`] without that capability, [`UffdError::Unsupported`] when the kernel lacks a feature.
+    pub fn handshake(&self, features: u64) -> Result<(), UffdError> {
+        let mut api = raw::uffdio_api { api: u64::from(UFFD_API), features, ioctls: 0 };
+        self.update::<API, _>(&mut api)
+    }
+
+    /// The features that this kernel has, asked with a userfaultfd of its own.
+    ///
+    /// # Errors
+    /// As [`Uffd::create`].
+    pub fn kernel_features(device: Option<BorrowedFd<'_>>) -> Result<u64, UffdError> {
+        let probe = Self::create(device)?;
+        let mut api = raw::uffdio_api { api: u64::from(UFFD_API), features: 0, ioctls: 0 };
+        probe.update::<API, _>(&mut api)?;
+        Ok(api.features)
+    }
+
+    /// Reports faults on missing pages of `range` from now on. Whole mappings only: registering a part would split
+    /// the mapping, which the program can notice.
+    ///
+    /// # Errors
+    /// [`UffdError::Unsupported`] for mappings that can't be managed, [`UffdError::Busy`] when the program has a
+    /// userfaultfd of its own there.
+    pub fn register(&self, range: PageRange) -> Result<(), UffdError> {
+        let mut register = raw::uffdio_register {
+            range: kernel_range(range),
+            mode: MODE_MISSING,
+            ioctls: 0,
+        };
+        self.update::<REGISTER, _>(&mut register)
+    }
+
+    /// Installs `content` (whole pages) from `page` on.
+    pub fn copy_in(&self, page: PageIndex, content: &[u8], waiters: Waiters) -> Progress {
+        debug_assert_eq!(content.len() % PAGE_BYTES, 0);
+        let mut copy = raw::uffdio_copy {
+            dst: page.addr().get(),
+            src: content.as_ptr() as u64,
+            len: content.len() as u64,
+            mode: match waiters {
+                Waiters::Wake => 0,
+                Waiters::Keep => 1,
+            },
+            copy: 0,
+        };
+        let result = self.update::<COPY, _>(&mut copy);
+        progress(result, content.len() as u64, copy.copy)
+    }
+
+    /// Maps the kernel's shared page of zeros, which takes no memory until it is written.
+    pub fn zero_in(&self, range: PageRange) -> Progress {
+        let mut zero = raw::uffdio_zeropage { range: kernel_range(range), mode: 0, zeropage: 0 };
+        let result = self.update::<ZEROPAGE, _>(&mut zero);
+        progress(result, range.count().bytes().get(), zero.zeropage)
+    }
+
+    /// Takes pages away from where the program sees them and puts them, the same frames, at `to`, which must be
+    /// registered with this userfaultfd and empty. Holes are skipped and count as done. Nobody is woken.
+    ///
+    /// Atomic against the program: a write lands either in the moved frame or faults afterwards.
+    pub fn move_pages(&self, from: PageRange, to: PageIndex) -> Progress {
+        let mut moved = UffdioMove {
+            dst: to.addr().get(),
+            src: from.start.addr().get(),
+            len: from.count().bytes().get(),
+            mode: MOVE_DONTWAKE | MOVE_ALLOW_SRC_HOLES,
+            moved: 0,
+        };
+        let result = self.update::<MOVE, _>(&mut moved);
+        progress(result, from.count().bytes().get(), moved.moved)
+    }
+
+    /// Makes every later touch of these missing pages a SIGBUS.
+    pub fn poison(&self, range: PageRange) -> Progress {
+        let mut poison = UffdioPoison { range: kernel_range(range), mode: 0, updated: 0 };
+        let result = self.update::<POISON, _>(&mut poison);
+        progress(result, range.count().bytes().get(), poison.updated)
+    }
+
+    /// Lets threads that wait for these pages try again.
+    pub fn wake(&self, range: PageRange) {
+        let mut wake = kernel_range(range);
+        // The only failure is a range that is no range, which PageRange rules out.
+        let _ = self.update::<WAKE, _>(&mut wake);
+    }
+
+    /// The next message, `None` when there is none. Faults come before events (kernel's order).
+    ///
+    /// # Errors
+    /// [`UffdError::Other`] when the descriptor is unusable.
+    pub fn read(&self) -> Result<Option<Message>, UffdError> {
+        let mut buffer = MaybeUninit::<raw::uffd_msg>::uninit();
+        // SAFETY: any bytes are valid content for a byte slice of the message's size, and read() only writes.
+        let bytes = unsafe {
+            core::slice::from_raw_parts_mut(
+                buffer.as_mut_ptr().cast::<MaybeUninit<u8>>(),
+                size_of::<raw::uffd_msg>(),
+            )
+        };
+        match rustix::io::read(&self.fd, bytes) {
+            Ok((filled, _)) if filled.len() == size_of::<raw::uffd_msg>() => {}
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        }
+        // SAFETY: the kernel has filled the whole message; each union field is read only under its own event.
+        let message = unsafe {
+            let message = buffer.assume_init();
+            match u32::from(message.event) {
+                raw::UFFD_EVENT_PAGEFAULT => {
+                    let fault = message.arg.pagefault;
+                    Message::Fault {
+                        page: VirtAddr::new(fault.address).page(),
+                        write: fault.flags & u64::from(raw::UFFD_PAGEFAULT_FLAG_WRITE) != 0,
+                        thread: fault.feat.ptid,
+                    }
+                }
+                raw::UFFD_EVENT_FORK => {
+                    Message::Fork(Uffd { fd: OwnedFd::from_raw_fd(message.arg.fork.ufd as i32) })
+                }
+                raw::UFFD_EVENT_REMAP => {
+                    let remap = message.arg.remap;
+                    Message::Remap {
+                        from: VirtAddr::new(remap.from).page(),
+                        to: VirtAddr::new(remap.to).page(),
+                        count: PageCount::new(remap.len / PAGE_BYTES as u64),
+                    }
+                }
+                raw::UFFD_EVENT_REMOVE => Message::Remove(range_of(message.arg.remove)),
+                raw::UFFD_EVENT_UNMAP => Message::Unmap(range_of(message.arg.remove)),
+                _ => Message::Unknown(message.event),
+            }
+        };
+        Ok(Some(message))
+    }
+
+    fn update<const OPCODE: rustix::ioctl::Opcode, T>(&self, argument: &mut T) -> Result<(), UffdError> {
+        // SAFETY: every caller pairs the opcode with the structure that the kernel reads and writes for it; memory
+        // that the structure points to is borrowed by the caller for the length of the call.
+        unsafe { ioctl(&self.fd, Updater::<OPCODE, T>::new(argument)) }.map_err(Into::into)
+    }
+}
+
+const UFFD_API: u8 = 0xaa;
+const MODE_MISSING: u64 = 1;
+const MOVE_DONTWAKE: u64 = 1;
+const MOVE_ALLOW_SRC_HOLES: u64 = 2;
+
+const API: rustix::ioctl::Opcode = opcode::read_write::<raw::uffdio_api>(UFFDIO, 0x3f);
+const REGISTER: rustix::ioctl::Opcode = opcode::read_write::<raw::uffdio_register>(UFFDIO, 0x00);
+const WAKE: rustix::ioctl::Opcode = opcode::read::<raw::uffdio_range>(UFFDIO, 0x02);
+const COPY: rustix::ioctl::Opcode = opcode::read_write::<raw::uffdio_copy>(UFFDIO, 0x03);
+const ZEROPAGE: rustix::ioctl::Opcode = opcode::read_write::<raw::uffdio_zeropage>(UFFDIO, 0x04);
+const MOVE: rustix::ioctl::Opcode = opcode::read_write::<UffdioMove>(UFFDIO, 0x05);
+const POISON: rustix::ioctl::Opcode = opcode::read_write::<UffdioPoison>(UFFDIO, 0x08);
+
+#[repr(C)]
+struct UffdioMove {
+    dst: u64,
+    src: u64,
+    len: u64,
+    mode: u64,
+    moved: i64,
+}
+
+#[repr(C)]
+struct UffdioPoison {
+    range: raw::uffdio_range,
+    mode: u64,
+    updated: i64,
+}
+
+/// USERFAULTFD_IOC_NEW: flags by value in, a descriptor out.
+struct NewFromDevice(u32);
+
+// SAFETY: the opcode takes an integer, not a pointer, and returns a descriptor.
+unsafe impl rustix::ioctl::Ioctl for NewFromDevice {
+    type Output = i32;
+    const IS_MUTATING: bool = false;
+    fn opcode(&self) -> rustix::ioctl::Opcode {
+        opcode::none(UFFDIO, 0x00)
+    }
+    fn as_ptr(&mut self) -> *mut core::ffi::c_void {
+        core::ptr::without_provenance_mut(self.0 as usize)
+    }
+    unsafe fn output_from_ptr(
+        output: rustix::ioctl::IoctlOutput,
+        _: *mut core::ffi::c_void,
+    ) -> rustix::io::Result<i32> {
+        Ok(output)
+    }
+}
+
+fn kernel_range(range: PageRange) -> raw::uffdio_range {
+    raw::uffdio_range { start: range.start.addr().get(), len: range.count().bytes().get() }
+}
+
+fn range_of(remove: raw::uffd_msg__bindgen_ty_1__bindgen_ty_4) -> PageRange {
+    PageRange::new(VirtAddr::new(remove.start).page(), VirtAddr::new(remove.end).page_up())
+}
+
+fn progress(result: Result<(), UffdError>, asked_bytes: u64, answered_bytes: i64) -> Progress {
+    match result {
+        Ok(()) => Progress { done: PageCount::new(asked_bytes / PAGE_BYTES as u64), stopped: None },
+        Err(error) => {
+            let done = PageCount::new(answered_bytes.max(0) as u64 / PAGE_BYTES as u64);
+            Progress { done, stopped: Some(error) }
+        }
+    }
+}
+
+/// Calls `body` until it breaks, at most `limit` times; how the callers of this module bound their retries.
+pub fn bounded<T>(limit: u32, mut body: impl FnMut() -> ControlFlow<T>) -> Option<T> {
+    (0..limit).find_map(|_| match body() {
+        ControlFlow::Break(value) => Some(value),
+        ControlFlow::Continue(()) => None,
+    })
+}

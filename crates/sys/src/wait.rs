@@ -1,0 +1,36 @@
+//! Sleeping on a word of memory until somebody changes it.
+
+use core::sync::atomic::AtomicU32;
+
+use rustix::thread::futex;
+use rustix::time::Timespec;
+
+/// Whether the sleepers share one address space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// Threads of one process: cheaper.
+    Process,
+    /// Processes that map the same file.
+    Machine,
+}
+
+impl Scope {
+    fn flags(self) -> futex::Flags {
+        match self {
+            Scope::Process => futex::Flags::PRIVATE,
+            Scope::Machine => futex::Flags::empty(),
+        }
+    }
+}
+
+/// Sleeps while `word` holds `value`, at most `timeout_ns` when given. Returns early at will: check again.
+pub fn wait(word: &AtomicU32, value: u32, timeout_ns: Option<u64>, scope: Scope) {
+    let timeout = timeout_ns
+        .map(|ns| Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 });
+    let _ = futex::wait(word, scope.flags(), value, timeout.as_ref());
+}
+
+/// Wakes up to `count` sleepers.
+pub fn wake(word: &AtomicU32, count: u32, scope: Scope) {
+    let _ = futex::wake(word, scope.flags(), count);
+}
