@@ -1,1 +1,15 @@
-//! placeholder
+//! What to fetch ahead, and what to let go: decisions only.
+//!
+//! Pure and `no_std`: nothing here allocates, locks, reads a clock or calls the kernel. Every answer is a function of
+//! what the policy was told before, so the pager, the simulator and the tests get the same ones.
+//!
+//! * [`Prefetcher`]: which pages beyond a faulted one to bring in ([`Streams`], or [`NoReadahead`]).
+//! * [`VictimPolicy`]: which resident pages the eviction hand takes ([`Victims`], or [`Sweep`]).
+#![no_std]
+#![forbid(unsafe_code)]
+
+mod readahead;
+mod victims;
+
+pub use readahead::{Advice, Fault, NoReadahead, Prefetcher, Run, Streams};
+pub use victims::{Sweep, Verdict, VictimPolicy, Victims};

@@ -1,0 +1,101 @@
+//! Prints how readahead does on synthetic traces: `cargo run --release -p farmem-policy --example readahead`.
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use farmem_policy::Streams;
+use support::readahead::{alone, run};
+use support::trace;
+
+fn main() {
+    let pages = 1 << 16;
+    let traces = [
+        ("uniform random", alone(trace::uniform(pages, 400_000, 1)), pages),
+        ("uniform random, 4096 pages", alone(trace::uniform(4096, 400_000, 1)), 4096),
+        ("uniform random, 1024 pages", alone(trace::uniform(1024, 100_000, 1)), 1024),
+        ("zipf 1.0", alone(trace::zipf(pages, 1.0, 400_000, 2)), pages),
+        ("sequential", alone(trace::sequential(pages, 200_000)), pages),
+        (
+            "sequential, backwards",
+            alone(trace::sequential(pages, 200_000).iter().map(|page| pages - 1 - page).collect()),
+            pages,
+        ),
+        ("stride 7", alone(trace::strided(pages, 7, 200_000)), pages),
+        ("matrix product", alone(trace::matmul(48, 16)), 3 * 48 * 16),
+        ("merge sort", alone(trace::merge_sort(8192, 4, 3)), 2 * 8192),
+        ("scan and hot set", alone(trace::hot_and_scan(pages, pages / 8, 10, 400_000, 4)), pages),
+        (
+            "8 threads, sequential",
+            trace::interleave(
+                &(0..8)
+                    .map(|t| trace::sequential(8192, 8192).iter().map(|p| p + t * 8192).collect())
+                    .collect::<Vec<_>>(),
+                5,
+            ),
+            pages,
+        ),
+        (
+            "4 threads sequential, 4 random",
+            trace::interleave(
+                &(0..8)
+                    .map(|t| {
+                        if t < 4 {
+                            trace::sequential(8192, 8192).iter().map(|p| p + t * 8192).collect()
+                        } else {
+                            trace::uniform(pages, 8192, t)
+                        }
+                    })
+                    .collect::<Vec<_>>(),
+                5,
+            ),
+            pages,
+        ),
+        (
+            "runs of 8 at random",
+            alone(
+                trace::uniform(pages / 8, 40_000, 6)
+                    .iter()
+                    .flat_map(|r| (0..8).map(move |p| r * 8 + p))
+                    .collect(),
+            ),
+            pages,
+        ),
+        (
+            "runs of 32 at random",
+            alone(
+                trace::uniform(pages / 32, 10_000, 6)
+                    .iter()
+                    .flat_map(|r| (0..32).map(move |p| r * 32 + p))
+                    .collect(),
+            ),
+            pages,
+        ),
+        (
+            "runs of 3 at random",
+            alone(
+                trace::uniform(pages / 3, 40_000, 6)
+                    .iter()
+                    .flat_map(|r| (0..3).map(move |p| r * 3 + p))
+                    .collect(),
+            ),
+            pages,
+        ),
+    ];
+    println!(
+        "{:32} {:>9} {:>9} {:>10} {:>9} {:>8} {:>8} {:>9} {:>9}",
+        "trace", "accesses", "faults", "prefetched", "useless", "contrib", "accuracy", "inf.used", "inf.exp"
+    );
+    for (name, trace, pages) in traces {
+        let outcome = run(&mut Streams::default(), &trace, pages, pages as usize / 4);
+        println!(
+            "{name:32} {:9} {:9} {:10} {:9} {:8.3} {:8.3} {:9} {:9}",
+            outcome.accesses,
+            outcome.faults,
+            outcome.prefetched,
+            outcome.useless(),
+            outcome.contribution(),
+            outcome.accuracy(),
+            outcome.inferred_used,
+            outcome.inferred_expired
+        );
+    }
+}

@@ -1,0 +1,50 @@
+//! Readahead: the words that pager and policies share. One policy per file.
+
+mod none;
+mod record;
+mod run;
+mod streams;
+
+pub use none::NoReadahead;
+pub use run::Run;
+pub use streams::Streams;
+
+use farmem_page::{PageIndex, PageRange};
+
+/// A page that a thread waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// The page.
+    pub page: PageIndex,
+    /// The thread; a hint that only makes the search shorter. Any number will do.
+    pub thread: u32,
+    /// Whether the thread is about to write.
+    pub write: bool,
+}
+
+/// What a policy says to a fault. The runs hold what was advised; the pager may have fetched fewer pages (some were
+/// local already), so it looks at each page's prefetched mark before it counts it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Advice {
+    /// Pages beyond the faulted one that are worth fetching now, nearest first. Never the faulted page itself.
+    pub fetch: Option<Run>,
+    /// Pages of earlier advice that are now known to have been used.
+    pub used: Option<Run>,
+    /// Pages of earlier advice that nobody will ask about any more: as far as known they were not used.
+    pub expired: Option<Run>,
+}
+
+/// A readahead policy. Prefetched pages are mapped at once, so that their use raises no fault: a policy infers it.
+///
+/// Not synchronised: the caller serialises calls (`&mut self`).
+pub trait Prefetcher {
+    /// Learns from a fault and advises. Advice lies inside `bounds`, the region that holds the page; a fault outside
+    /// its bounds gets none.
+    fn on_fault(&mut self, fault: Fault, bounds: PageRange) -> Advice;
+
+    /// The pages of `range` are gone (unmapped, or discarded): advice about them is settled neither way.
+    fn forget(&mut self, range: PageRange);
+
+    /// Hands out advice that is still unsettled and forgets it; `None` when there is none left. For the final count.
+    fn drain(&mut self) -> Option<Run>;
+}

@@ -1,0 +1,39 @@
+//! Evenly spaced pages.
+
+use farmem_page::{PageIndex, PageRange};
+
+/// `count` pages, `stride` pages apart. Never empty, and inside the address space from end to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// The page that comes first.
+    pub start: PageIndex,
+    /// Pages from one to the next; negative for a run that goes down, never 0.
+    pub stride: i64,
+    /// How many pages, at least 1.
+    pub count: u32,
+}
+
+impl Run {
+    /// The page at `position`, counted from 0; `None` past the end.
+    pub const fn page(self, position: u32) -> Option<PageIndex> {
+        if position < self.count {
+            self.start.offset(self.stride.wrapping_mul(position as i64))
+        } else {
+            None
+        }
+    }
+
+    /// Every page, in the order of the run.
+    pub fn pages(self) -> impl Iterator<Item = PageIndex> {
+        (0..self.count).filter_map(move |position| self.page(position))
+    }
+
+    /// The shortest range that holds all pages of the run.
+    pub const fn span(self) -> PageRange {
+        let reach = self.stride.wrapping_mul(self.count.saturating_sub(1) as i64);
+        let first = self.start.get();
+        let last = first.wrapping_add_signed(reach);
+        let (low, high) = if reach < 0 { (last, first) } else { (first, last) };
+        PageRange::new(PageIndex::new(low), PageIndex::new(high.saturating_add(1)))
+    }
+}

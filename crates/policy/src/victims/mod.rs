@@ -1,0 +1,46 @@
+//! Victims: which resident pages leave. One policy per file.
+
+mod refault;
+mod sweep;
+
+pub use refault::Victims;
+pub use sweep::Sweep;
+
+use farmem_page::{PageCount, PageWord};
+
+/// What the eviction hand does with a resident page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Let it go.
+    Evict,
+    /// Leave it; this is its new word.
+    Keep(PageWord),
+}
+
+/// Chooses victims. The *hand* walks all resident pages again and again, and asks at each.
+///
+/// A policy only changes the level and the age stamp of a word; while a page is resident, both are the policy's to use
+/// as it likes. All methods take `&self` and may be called from several threads at once.
+pub trait VictimPolicy {
+    /// The word of a page that is touched for the first time, or found resident when its region came under management.
+    fn on_first_touch(&self, word: PageWord) -> PageWord;
+
+    /// The word of a page that comes back, on demand or ahead of it.
+    fn on_refault(&self, word: PageWord) -> PageWord;
+
+    /// The word of a page that was prefetched and turned out not to be used.
+    fn on_unused(&self, word: PageWord) -> PageWord;
+
+    /// What to do with a resident page that the hand has come to.
+    fn visit(&self, word: PageWord) -> Verdict;
+
+    /// The word of a page that leaves now. Called for each page that leaves, also for one that was not chosen by
+    /// [`VictimPolicy::visit`].
+    fn on_evict(&self, word: PageWord) -> PageWord;
+
+    /// `count` pages have left: the policy's clock.
+    fn on_evicted(&self, count: PageCount);
+
+    /// The number of pages that may be resident.
+    fn set_budget(&self, budget: PageCount);
+}

@@ -1,0 +1,133 @@
+//! Victims by how soon a page came back when it last left.
+//!
+//! Nothing tells when a resident page is used. What can be seen is when a page leaves, and when it is wanted
+//! again: the time out, measured in pages evicted meanwhile. A page's *level* is a running estimate of how often it is
+//! used: it rises when the page is back soon, falls when it was away long. The hand leaves a page alone until it has been
+//! resident for its level's *patience*, which doubles with each level. Then the page leaves however hot it was: that is
+//! how its level is measured again, and why a hot page that turned cold is found out.
+//!
+//! The patience of level 0 is what regulates the work: it shrinks while the hand finds too few victims, and grows
+//! while it finds many.
+//!
+//! Invariants:
+//! 1. The age stamp of an absent page is when it left; of a resident page, when it came.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use farmem_page::{AgeStamp, Level, PageCount, PageWord};
+
+use super::{Verdict, VictimPolicy};
+
+/// Ticks of the clock in which a whole budget of pages leaves.
+const TICKS_PER_BUDGET: u64 = 64;
+/// The clock counts parts of a tick.
+const TICK_SHIFT: u32 = 16;
+
+/// The policy's state: a few words, shared by all threads.
+#[derive(Debug)]
+pub struct Victims {
+    /// Parts of a tick so far.
+    clock: AtomicU64,
+    /// Parts of a tick that pass with each evicted page.
+    step: AtomicU64,
+    /// Patience of level 0, in parts of a tick.
+    patience: AtomicU64,
+    /// Visits between two looks at the yield.
+    interval: AtomicU64,
+    /// Visits since the last look, and evictions among them in the upper half.
+    tally: AtomicU64,
+}
+
+const TICK: u64 = 1 << TICK_SHIFT;
+/// Longest patience of any level: an age near the stamp's range could no longer be told from a small one.
+const PATIENCE_LIMIT: u64 = 14 * TICKS_PER_BUDGET;
+const PATIENCE_START: u64 = TICKS_PER_BUDGET / 4 * TICK;
+
+impl Victims {
+    /// For `budget` resident pages.
+    pub fn new(budget: PageCount) -> Self {
+        let victims = Self {
+            clock: AtomicU64::new(0),
+            step: AtomicU64::new(0),
+            patience: AtomicU64::new(PATIENCE_START),
+            interval: AtomicU64::new(0),
+            tally: AtomicU64::new(0),
+        };
+        victims.set_budget(budget);
+        victims
+    }
+
+    fn now(&self) -> u64 {
+        self.clock.load(Ordering::Relaxed) >> TICK_SHIFT
+    }
+
+    fn stamp(&self, word: PageWord) -> PageWord {
+        word.with_age(AgeStamp::of(self.now()))
+    }
+
+    fn tally(&self, is_evicted: bool) {
+        let tally = self.tally.fetch_add(1 + ((is_evicted as u64) << 32), Ordering::Relaxed) + 1;
+        let visits = tally & u32::MAX as u64;
+        if visits < self.interval.load(Ordering::Relaxed) {
+            return;
+        }
+        let evicted = (tally >> 32) + is_evicted as u64;
+        self.tally.store(0, Ordering::Relaxed);
+        let patience = self.patience.load(Ordering::Relaxed);
+        let patience = if evicted * 16 < visits {
+            patience * 3 / 4
+        } else if evicted * 8 < visits {
+            patience * 7 / 8
+        } else if evicted * 4 > visits {
+            patience * 9 / 8 + 1
+        } else {
+            patience
+        };
+        self.patience.store(patience.min(4 * TICKS_PER_BUDGET * TICK), Ordering::Relaxed);
+    }
+}
+
+impl VictimPolicy for Victims {
+    fn on_first_touch(&self, word: PageWord) -> PageWord {
+        self.stamp(word.with_level(Level::new(0)))
+    }
+
+    fn on_refault(&self, word: PageWord) -> PageWord {
+        let out = word.age().since(self.now());
+        let level = word.level();
+        let level = match out {
+            0..8 => level.up().up(),
+            8..64 => level.up(),
+            64..128 => level,
+            _ => level.down(),
+        };
+        self.stamp(word.with_level(level))
+    }
+
+    fn on_unused(&self, word: PageWord) -> PageWord {
+        word.with_level(Level::new(0))
+    }
+
+    fn visit(&self, word: PageWord) -> Verdict {
+        let resident = word.age().since(self.now());
+        let patience = self.patience.load(Ordering::Relaxed) << word.level().get() >> TICK_SHIFT;
+        let is_evicted = resident >= patience.min(PATIENCE_LIMIT);
+        self.tally(is_evicted);
+        if is_evicted { Verdict::Evict } else { Verdict::Keep(word) }
+    }
+
+    fn on_evict(&self, word: PageWord) -> PageWord {
+        self.stamp(word)
+    }
+
+    fn on_evicted(&self, count: PageCount) {
+        let step = self.step.load(Ordering::Relaxed);
+        self.clock.fetch_add(count.get().saturating_mul(step), Ordering::Relaxed);
+    }
+
+    fn set_budget(&self, budget: PageCount) {
+        let budget = budget.get().max(1);
+        self.step.store((TICKS_PER_BUDGET * TICK / budget).max(1), Ordering::Relaxed);
+        self.interval.store((budget / 16).clamp(512, 1 << 24), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,29 @@
+//! Every page that the hand meets.
+
+use farmem_page::{PageCount, PageWord};
+
+use super::{Verdict, VictimPolicy};
+
+/// First come, first out, by the order of addresses: the baseline.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sweep;
+
+impl VictimPolicy for Sweep {
+    fn on_first_touch(&self, word: PageWord) -> PageWord {
+        word
+    }
+    fn on_refault(&self, word: PageWord) -> PageWord {
+        word
+    }
+    fn on_unused(&self, word: PageWord) -> PageWord {
+        word
+    }
+    fn visit(&self, _word: PageWord) -> Verdict {
+        Verdict::Evict
+    }
+    fn on_evict(&self, word: PageWord) -> PageWord {
+        word
+    }
+    fn on_evicted(&self, _count: PageCount) {}
+    fn set_budget(&self, _budget: PageCount) {}
+}
