@@ -1,0 +1,286 @@
+//! Memory that several processes map at once: the ground under the pool.
+//!
+//! Whoever holds the file may write anywhere in it at any time, so nothing that is read from it can be believed
+//! without a check. The methods here make that safe in the narrow sense: words are only reached as atomics, all other
+//! content only by copying it out or in, and every range is checked against the mapping. A copy that runs while another
+//! process writes the same bytes yields a mixture of old and new ones. That is harmless where it is used: stored pages
+//! carry a 128-bit fingerprint, and a mixture fails it.
+
+use crate::{AsFd, BorrowedFd, Errno, OwnedFd};
+use core::ffi::CStr;
+use core::ops::Range;
+use core::ptr::NonNull;
+use core::sync::atomic::AtomicU64;
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate,
+    memfd_create,
+};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// A memory file, mapped whole. Safe to use from any number of threads and processes.
+pub struct SharedMemory {
+    // Invariant 1: `base` is the start of a mapping of `length_bytes` bytes that is readable, writable and shared,
+    // and that lives as long as this value.
+    // Invariant 2: the file behind it is sealed against shrinking, so no access inside the mapping raises SIGBUS for
+    // lack of a file below it.
+    base: NonNull<u8>,
+    length_bytes: usize,
+    file: OwnedFd,
+}
+
+/// Why memory can't be shared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SharedMemoryError {
+    /// The kernel refused.
+    Kernel(Errno),
+    /// The descriptor isn't a memory file that is sealed against shrinking, or it is shorter than asked for.
+    Unsuitable,
+}
+
+impl core::fmt::Display for SharedMemoryError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Kernel(errno) => write!(f, "the kernel refused to share memory: {errno}"),
+            Self::Unsuitable => {
+                f.write_str("the descriptor is no memory file of the expected size that can't shrink")
+            }
+        }
+    }
+}
+
+impl core::error::Error for SharedMemoryError {}
+
+impl From<Errno> for SharedMemoryError {
+    fn from(errno: Errno) -> Self {
+        Self::Kernel(errno)
+    }
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread, and all access goes through atomics or through copies
+// that tolerate concurrent writers.
+unsafe impl Send for SharedMemory {}
+// SAFETY: as above; no method needs more than a shared reference.
+unsafe impl Sync for SharedMemory {}
+
+impl SharedMemory {
+    /// Makes a new memory file of `length_bytes` zeros and maps it. `name` shows up in `/proc/*/maps`. The file takes no
+    /// memory until it is written.
+    pub fn create(name: &CStr, length_bytes: usize) -> Result<Self, SharedMemoryError> {
+        let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&file, length_bytes as u64)?;
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        Self::map(file, length_bytes)
+    }
+
+    /// Maps the first `length_bytes` bytes of a file that [`SharedMemory::create`] made, here or in another process.
+    pub fn attach(file: OwnedFd, length_bytes: usize) -> Result<Self, SharedMemoryError> {
+        let sealed = fcntl_get_seals(&file).map_err(|_| SharedMemoryError::Unsuitable)?;
+        let long_enough = u64::try_from(fstat(&file)?.st_size).is_ok_and(|size| size >= length_bytes as u64);
+        if !sealed.contains(SealFlags::SHRINK) || !long_enough {
+            return Err(SharedMemoryError::Unsuitable);
+        }
+        Self::map(file, length_bytes)
+    }
+
+    fn map(file: OwnedFd, length_bytes: usize) -> Result<Self, SharedMemoryError> {
+        // SAFETY: the kernel chooses an address that is free, so no existing mapping changes.
+        let base = unsafe {
+            mmap(
+                core::ptr::null_mut(),
+                length_bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::NORESERVE,
+                &file,
+                0,
+            )?
+        };
+        let base = NonNull::new(base.cast()).ok_or(SharedMemoryError::Kernel(Errno::NOMEM))?;
+        Ok(Self { base, length_bytes, file })
+    }
+
+    /// Bytes mapped.
+    pub fn length_bytes(&self) -> usize {
+        self.length_bytes
+    }
+
+    /// The memory file, to be handed to another process.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Where the mapping lies in this process, so that whoever walks the process's memory can leave it alone.
+    pub fn addresses(&self) -> Range<usize> {
+        let start = self.base.as_ptr().addr();
+        start..start + self.length_bytes
+    }
+
+    /// The `count` words from byte `offset_bytes` on. `None` when the range leaves the mapping or is not aligned to words.
+    pub fn atomics(&self, offset_bytes: usize, count: usize) -> Option<&[AtomicU64]> {
+        let length_bytes = count.checked_mul(size_of::<AtomicU64>())?;
+        if !offset_bytes.is_multiple_of(align_of::<AtomicU64>()) || !self.holds(offset_bytes, length_bytes) {
+            return None;
+        }
+        // SAFETY: the range lies in the mapping (checked above) and is aligned (the mapping starts on a page). Any bit
+        // pattern is a valid word; it is only ever accessed atomically or by `copy_*`, which use no plain loads or
+        // stores. The reference can't outlive the mapping (invariant 1).
+        Some(unsafe { core::slice::from_raw_parts(self.base.as_ptr().add(offset_bytes).cast(), count) })
+    }
+
+    /// Copies `out.len()` bytes from byte `offset_bytes` on. False, and nothing copied, when the range leaves the mapping.
+    ///
+    /// Concurrent writers make the copy a mixture of old and new bytes; see the module's text.
+    #[must_use]
+    pub fn copy_out(&self, offset_bytes: usize, out: &mut [u8]) -> bool {
+        if !self.holds(offset_bytes, out.len()) {
+            return false;
+        }
+        // SAFETY: the source lies in the mapping (checked above), the target is an exclusive slice of the same length;
+        // they don't overlap, because no reference to plain bytes of the mapping is ever made.
+        unsafe { copy_bytes(self.base.as_ptr().add(offset_bytes), out.as_mut_ptr(), out.len()) };
+        true
+    }
+
+    /// Copies `bytes` to byte `offset_bytes` on. False, and nothing copied, when the range leaves the mapping.
+    #[must_use]
+    pub fn copy_in(&self, offset_bytes: usize, bytes: &[u8]) -> bool {
+        if !self.holds(offset_bytes, bytes.len()) {
+            return false;
+        }
+        // SAFETY: the target lies in the mapping (checked above) and holds nothing but bytes; source and target don't
+        // overlap, because no reference to plain bytes of the mapping is ever made.
+        unsafe { copy_bytes(bytes.as_ptr(), self.base.as_ptr().add(offset_bytes), bytes.len()) };
+        true
+    }
+
+    /// Gives the memory behind a range back to the kernel; it reads as zeros afterwards, for everybody. Whole pages
+    /// inside the range are freed, the rest of it is zeroed.
+    pub fn release(&self, range_bytes: Range<usize>) -> Result<(), SharedMemoryError> {
+        if !self.holds(range_bytes.start, range_bytes.len()) {
+            return Err(SharedMemoryError::Unsuitable);
+        }
+        if range_bytes.is_empty() {
+            return Ok(());
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        loop {
+            match fallocate(&self.file, flags, range_bytes.start as u64, range_bytes.len() as u64) {
+                Err(Errno::INTR) => {}
+                done => return Ok(done?),
+            }
+        }
+    }
+
+    fn holds(&self, offset_bytes: usize, length_bytes: usize) -> bool {
+        offset_bytes.checked_add(length_bytes).is_some_and(|end| end <= self.length_bytes)
+    }
+}
+
+impl Drop for SharedMemory {
+    fn drop(&mut self) {
+        // SAFETY: invariant 1; no reference into the mapping outlives this value.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.length_bytes) };
+    }
+}
+
+/// Copies `count` bytes in a way that a concurrent writer of the same bytes can't turn into undefined behaviour.
+///
+/// The string instruction stands for a loop of relaxed atomic byte accesses, which is what the compiler has to assume of
+/// it, and moves a cache line at a time.
+///
+/// # Safety
+/// `from` must be readable and `to` writable for `count` bytes, and the two ranges must not overlap.
+#[cfg(target_arch = "x86_64")]
+unsafe fn copy_bytes(from: *const u8, to: *mut u8, count: usize) {
+    // SAFETY: the caller's contract; the direction flag is clear on entry to `asm!`.
+    unsafe {
+        core::arch::asm!(
+            "rep movsb",
+            inout("rcx") count => _,
+            inout("rsi") from => _,
+            inout("rdi") to => _,
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
+/// As above, for machines without string instructions.
+///
+/// # Safety
+/// `from` must be readable and `to` writable for `count` bytes, and the two ranges must not overlap.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn copy_bytes(from: *const u8, to: *mut u8, count: usize) {
+    use core::sync::atomic::{AtomicU8, Ordering};
+    for at in 0..count {
+        // SAFETY: the caller's contract; a byte has no alignment, and an atomic byte has the layout of a byte.
+        unsafe {
+            let byte = AtomicU8::from_ptr(from.add(at).cast_mut()).load(Ordering::Relaxed);
+            AtomicU8::from_ptr(to.add(at)).store(byte, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::sync::atomic::Ordering;
+
+    const LENGTH_BYTES: usize = 4 * 4096;
+
+    fn memory() -> SharedMemory {
+        SharedMemory::create(c"farmem-test", LENGTH_BYTES).unwrap()
+    }
+
+    fn duplicate(memory: &SharedMemory) -> OwnedFd {
+        rustix::io::fcntl_dupfd_cloexec(memory.file(), 0).unwrap()
+    }
+
+    #[test]
+    fn what_one_mapping_writes_another_reads() {
+        let first = memory();
+        let second = SharedMemory::attach(duplicate(&first), LENGTH_BYTES).unwrap();
+        assert!(first.copy_in(4000, b"across a page boundary, unaligned"));
+        first.atomics(8, 1).unwrap()[0].store(77, Ordering::Release);
+        let mut out = [0; 33];
+        assert!(second.copy_out(4000, &mut out));
+        assert_eq!(&out, b"across a page boundary, unaligned");
+        assert_eq!(second.atomics(8, 1).unwrap()[0].load(Ordering::Acquire), 77);
+    }
+
+    #[test]
+    fn ranges_outside_the_mapping_are_refused() {
+        let memory = memory();
+        assert!(memory.atomics(LENGTH_BYTES - 8, 1).is_some());
+        assert!(memory.atomics(LENGTH_BYTES - 8, 2).is_none());
+        assert!(memory.atomics(4, 1).is_none());
+        assert!(memory.atomics(8, usize::MAX / 8).is_none());
+        assert!(!memory.copy_out(LENGTH_BYTES - 1, &mut [0; 2]));
+        assert!(!memory.copy_in(usize::MAX, &[0; 2]));
+        assert!(memory.release(0..LENGTH_BYTES + 1).is_err());
+    }
+
+    #[test]
+    fn released_memory_reads_as_zeros_and_costs_nothing() {
+        let memory = memory();
+        assert!(memory.copy_in(0, &[9; LENGTH_BYTES]));
+        memory.release(4096..3 * 4096).unwrap();
+        assert_eq!(fstat(memory.file()).unwrap().st_blocks * 512, 2 * 4096);
+        let mut out = [1; LENGTH_BYTES];
+        assert!(memory.copy_out(0, &mut out));
+        assert!(
+            out[..4096].iter().all(|byte| *byte == 9) && out[4096..3 * 4096].iter().all(|byte| *byte == 0)
+        );
+    }
+
+    #[test]
+    fn a_file_that_could_shrink_is_refused() {
+        let file = memfd_create(c"farmem-test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&file, LENGTH_BYTES as u64).unwrap();
+        assert!(matches!(SharedMemory::attach(file, LENGTH_BYTES), Err(SharedMemoryError::Unsuitable)));
+    }
+
+    #[test]
+    fn a_file_that_is_too_short_is_refused() {
+        let file = duplicate(&memory());
+        assert!(matches!(SharedMemory::attach(file, LENGTH_BYTES + 1), Err(SharedMemoryError::Unsuitable)));
+    }
+}
