@@ -77,13 +77,14 @@ const LEVEL_BITS: u32 = 3;
 const PLACE_MASK: u64 = (1 << Place::BITS) - 1;
 const AGE_MASK: u64 = ((1 << AgeStamp::BITS) - 1) << AGE_SHIFT;
 const LEVEL_MASK: u64 = ((1 << LEVEL_BITS) - 1) << LEVEL_SHIFT;
+const FAR: u64 = 1 << 58;
 const PREFETCHED: u64 = 1 << 59;
 const PINNED: u64 = 1 << 60;
 const DROPPED: u64 = 1 << 61;
 const WAITED: u64 = 1 << 62;
 const BUSY: u64 = 1 << 63;
 
-const _: () = assert!(LEVEL_SHIFT + LEVEL_BITS <= 59, "fields and flags of a page word must not overlap");
+const _: () = assert!(LEVEL_SHIFT + LEVEL_BITS <= 58, "fields and flags of a page word must not overlap");
 const _: () = assert!(Level::MAX.0 as u64 == (1 << LEVEL_BITS) - 1, "every level fits its field");
 
 impl PageWord {
@@ -122,6 +123,15 @@ impl PageWord {
     /// The same word with this leaving time.
     pub const fn with_age(self, age: AgeStamp) -> Self {
         Self(self.0 & !AGE_MASK | age.get() << AGE_SHIFT)
+    }
+    /// Whether the pager has taken the page away and not brought it back: a hint that saves asking the kernel. After a
+    /// fork it may be set for a page that came back at that very moment.
+    pub const fn is_far(self) -> bool {
+        self.0 & FAR != 0
+    }
+    /// The same word with the far mark set or cleared.
+    pub const fn with_far(self, far: bool) -> Self {
+        Self(if far { self.0 | FAR } else { self.0 & !FAR })
     }
     /// Whether the page was brought in before anybody asked, and isn't known to have been used yet.
     pub const fn is_prefetched(self) -> bool {

@@ -6,10 +6,12 @@
 
 pub mod affinity;
 pub mod link;
+pub mod lock;
 pub mod maps;
 pub mod memory;
 pub mod pagemap;
 pub mod process;
+pub mod shared;
 mod syscall;
 pub mod thread;
 pub mod uffd;

@@ -1,1 +1,15 @@
-//! placeholder
+//! The ledger: what an application's processes and their supervisor tell each other, in one piece of shared memory.
+//!
+//! Pure views over slices of atomics: whoever maps the memory hands the slice in. Every figure is described once, here,
+//! with its meaning; JSON, screens and metrics are made from these descriptions. All words are written by one process
+//! at a time and read by everyone; a reader may see figures of different moments.
+#![no_std]
+#![forbid(unsafe_code)]
+
+mod counter;
+mod histogram;
+mod ledger;
+
+pub use counter::{COUNTERS, Counter, Kind};
+pub use histogram::{BUCKETS, Histogram, bucket_ceiling_ns, bucket_of};
+pub use ledger::{Header, LEDGER_BYTES, Ledger, MAX_PROCESSES, ProcessSlot, SlotState};

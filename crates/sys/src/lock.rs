@@ -1,0 +1,81 @@
+//! A lock of the runtime's own: a word and a futex, so that it works on threads without libc and can be taken over by
+//! a forked child.
+
+use core::cell::UnsafeCell;
+use core::fmt;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use crate::wait::{self, Scope};
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const CONTENDED: u32 = 2;
+
+/// Protects `T`. Not re-entrant.
+pub struct Lock<T> {
+    state: AtomicU32,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached only by who holds the lock, one thread at a time.
+unsafe impl<T: Send> Sync for Lock<T> {}
+
+/// The right to the value; lets go when dropped.
+pub struct Guard<'a, T> {
+    lock: &'a Lock<T>,
+}
+
+impl<T> Lock<T> {
+    /// A free lock.
+    pub const fn new(value: T) -> Self {
+        Self { state: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
+    }
+
+    /// The value, unless somebody else has it at this moment.
+    pub fn try_lock(&self) -> Option<Guard<'_, T>> {
+        self.state
+            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+            .ok()
+            .map(|_| Guard { lock: self })
+    }
+
+    /// The value, as soon as nobody else has it.
+    pub fn lock(&self) -> Guard<'_, T> {
+        if self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            while self.state.swap(CONTENDED, Ordering::Acquire) != FREE {
+                wait::wait(&self.state, CONTENDED, None, Scope::Process);
+            }
+        }
+        Guard { lock: self }
+    }
+}
+
+impl<T> fmt::Debug for Lock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.state.load(Ordering::Relaxed) == FREE { "Lock(free)" } else { "Lock(held)" })
+    }
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: this guard is the only right to the value.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: this guard is the only right to the value.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    fn drop(&mut self) {
+        if self.lock.state.swap(FREE, Ordering::Release) == CONTENDED {
+            wait::wake(&self.lock.state, 1, Scope::Process);
+        }
+    }
+}

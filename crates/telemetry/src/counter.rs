@@ -1,0 +1,76 @@
+//! Every figure that a process reports.
+
+/// How figures of several processes combine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Only grows; the application's figure is the sum over all processes, ended ones included.
+    Total,
+    /// The figure of this moment; the application's is the sum over living processes.
+    Gauge,
+}
+
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])+ $name:ident $text:literal $kind:ident,)+) => {
+        /// A figure of a process.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(usize)]
+        pub enum Counter { $($(#[doc = $doc])+ $name,)+ }
+
+        /// All of them with their names, kinds and meanings, in the order of their words.
+        pub const COUNTERS: &[(Counter, &str, Kind, &str)] =
+            &[$((Counter::$name, $text, Kind::$kind, concat!($($doc),+)),)+];
+    };
+}
+
+counters! {
+    /// Faults that reached the pager.
+    Faults "faults" Total,
+    /// Faults raised inside system calls (the kernel touched the memory for the program).
+    FaultsInSyscalls "faults_in_syscalls" Total,
+    /// Pages that a thread waited for and that came from far memory.
+    Fetches "fetches" Total,
+    /// Pages brought in before anybody asked.
+    Prefetched "prefetched" Total,
+    /// Prefetched pages known to have been used.
+    PrefetchUsed "prefetch_used" Total,
+    /// Faults on pages that were on their way out and were mapped back.
+    StagedHits "staged_hits" Total,
+    /// Pages touched for the first time under management.
+    FirstTouches "first_touches" Total,
+    /// Pages that left local memory.
+    Evicted "evicted" Total,
+    /// Of those, pages that had not changed since they were stored: nothing was written.
+    DroppedClean "dropped_clean" Total,
+    /// Entries taken from the pool for a page that had none, or none of the right size.
+    EntriesAllocated "entries_allocated" Total,
+    /// Dirty pages written back into the entry that they had kept.
+    EntriesReused "entries_reused" Total,
+    /// Reservations given back because the partition was getting full.
+    EntriesReleased "entries_released" Total,
+    /// Evictions that the kernel refused because the page was shared, pinned or locked.
+    Refused "refused" Total,
+    /// Pages made the process's own again after a fork, so that they can leave.
+    Unshared "unshared" Total,
+    /// Pages that could not be read back; a touch of them is a SIGBUS.
+    Lost "lost" Total,
+    /// Forks, address-space moves, discards and unmappings that the kernel reported.
+    Events "events" Total,
+    /// Attempts repeated because the address space was changing.
+    Retries "retries" Total,
+    /// Times that an eviction found the pool full.
+    PoolFull "pool_full" Total,
+    /// Processor time of the pager's threads, nanoseconds.
+    PagerCpuNs "pager_cpu_ns" Total,
+    /// Time that threads waited for pages, nanoseconds (from the pager's side).
+    StallNs "stall_ns" Total,
+    /// Resident pages of the process that belong to no file.
+    ResidentPages "resident_pages" Gauge,
+    /// Pages of mappings under management.
+    ManagedPages "managed_pages" Gauge,
+    /// Pages of mappings that could be managed but were refused by the kernel.
+    UnmanagedPages "unmanaged_pages" Gauge,
+    /// Pages that are in far memory now.
+    FarPages "far_pages" Gauge,
+    /// Memory of the pager itself, in pages (tables, stacks, staging).
+    OwnPages "own_pages" Gauge,
+}

@@ -1,0 +1,313 @@
+//! The ledger's layout: a header, then one slot of words for each process.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use farmem_page::PageCount;
+
+use crate::{BUCKETS, Counter, Histogram};
+
+/// Most processes of one application at a time.
+pub const MAX_PROCESSES: usize = 1024;
+
+const HEADER_WORDS: usize = 64;
+const COUNTER_WORDS: usize = 48;
+const SLOT_WORDS: usize = 16 + COUNTER_WORDS + BUCKETS.next_multiple_of(16);
+const COUNTERS_AT: usize = 16;
+const HISTOGRAM_AT: usize = COUNTERS_AT + COUNTER_WORDS;
+
+/// Bytes of a ledger.
+pub const LEDGER_BYTES: usize = (HEADER_WORDS + MAX_PROCESSES * SLOT_WORDS) * 8;
+
+const _: () = assert!(crate::COUNTERS.len() <= COUNTER_WORDS, "every counter has a word");
+
+/// Words that belong to the application as a whole. Written by the supervisor unless said otherwise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub enum Header {
+    /// Says that this is a ledger, and of which version.
+    Magic = 0,
+    /// The application's local budget, in pages.
+    BudgetPages,
+    /// Seed of the pool's fingerprints.
+    Seed,
+    /// Largest sum of resident pages seen.
+    ResidentPeakPages,
+    /// Largest sum of managed pages seen.
+    ManagedPeakPages,
+    /// Which fault to inject (tests only; 0 is none).
+    Inject,
+    /// Which process failed, plus one; 0 while all is well. Written by the process.
+    FailedSlot,
+    /// One more than the highest slot ever given out.
+    SlotsUsed,
+}
+
+/// Words of a slot that are not counters.
+#[derive(Clone, Copy)]
+#[repr(usize)]
+enum SlotWord {
+    State = 0,
+    Process,
+    LimitPages,
+    SharedPages,
+    FrozenEpoch,
+    Epoch,
+    Failure,
+    Heartbeat,
+    PendingSinceNs,
+}
+
+/// What a slot is used for at this moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub enum SlotState {
+    /// Nobody's.
+    Free = 0,
+    /// A process has connected; its memory is its own so far.
+    Connected,
+    /// The process's memory is under management.
+    Managing,
+}
+
+/// A view over a whole ledger.
+#[derive(Clone, Copy, Debug)]
+pub struct Ledger<'a> {
+    words: &'a [AtomicU64],
+}
+
+/// A view over one process's slot.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessSlot<'a> {
+    index: usize,
+    words: &'a [AtomicU64],
+}
+
+/// "farmem" and the layout's version.
+const MAGIC: u64 = 0x6661_726d_656d_0001;
+
+impl<'a> Ledger<'a> {
+    /// A view over the words of a ledger; `None` when they are too few.
+    pub fn new(words: &'a [AtomicU64]) -> Option<Self> {
+        (words.len() >= LEDGER_BYTES / 8).then_some(Self { words })
+    }
+
+    /// Marks fresh memory as a ledger of this version.
+    pub fn format(&self) {
+        self.header(Header::Magic).store(MAGIC, Ordering::Release);
+    }
+
+    /// Whether the memory holds a ledger of this version.
+    pub fn is_valid(&self) -> bool {
+        self.header(Header::Magic).load(Ordering::Acquire) == MAGIC
+    }
+
+    /// A word of the header.
+    pub fn header(&self, word: Header) -> &'a AtomicU64 {
+        &self.words[word as usize]
+    }
+
+    /// The application's local budget.
+    pub fn budget(&self) -> PageCount {
+        PageCount::new(self.header(Header::BudgetPages).load(Ordering::Relaxed))
+    }
+
+    /// The slot of that number; `None` beyond the last.
+    pub fn slot(&self, index: usize) -> Option<ProcessSlot<'a>> {
+        let start = HEADER_WORDS + index * SLOT_WORDS;
+        let words = self.words.get(start..start + SLOT_WORDS)?;
+        (index < MAX_PROCESSES).then_some(ProcessSlot { index, words })
+    }
+
+    /// The slots that have ever been given out.
+    pub fn slots(&self) -> impl Iterator<Item = ProcessSlot<'a>> + use<'a> {
+        let ledger = *self;
+        let used = (self.header(Header::SlotsUsed).load(Ordering::Acquire) as usize).min(MAX_PROCESSES);
+        (0..used).filter_map(move |index| ledger.slot(index))
+    }
+
+    /// Pages that the application has in local memory: the sum over its processes, memory that forked processes
+    /// still share counted once.
+    pub fn resident(&self) -> PageCount {
+        PageCount::new(self.slots().map(|slot| slot.resident().get()).sum())
+    }
+}
+
+impl<'a> ProcessSlot<'a> {
+    /// Which slot.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    fn word(&self, word: SlotWord) -> &'a AtomicU64 {
+        &self.words[word as usize]
+    }
+
+    /// What the slot is used for.
+    pub fn state(&self) -> SlotState {
+        match self.word(SlotWord::State).load(Ordering::Acquire) {
+            1 => SlotState::Connected,
+            2 => SlotState::Managing,
+            _ => SlotState::Free,
+        }
+    }
+
+    /// Changes what the slot is used for.
+    pub fn set_state(&self, state: SlotState) {
+        self.word(SlotWord::State).store(state as u64, Ordering::Release);
+    }
+
+    /// The process's number.
+    pub fn process(&self) -> u32 {
+        self.word(SlotWord::Process).load(Ordering::Relaxed) as u32
+    }
+
+    /// Gives the slot to a process, all figures at zero.
+    pub fn assign(&self, process: u32) {
+        for word in self.words {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.word(SlotWord::Process).store(u64::from(process), Ordering::Relaxed);
+        self.set_state(SlotState::Connected);
+    }
+
+    /// Pages that this process may have in local memory.
+    pub fn limit(&self) -> PageCount {
+        PageCount::new(self.word(SlotWord::LimitPages).load(Ordering::Relaxed))
+    }
+
+    /// Changes that limit.
+    pub fn set_limit(&self, limit: PageCount) {
+        self.word(SlotWord::LimitPages).store(limit.get(), Ordering::Relaxed);
+    }
+
+    /// Resident pages counted with another process because a fork left them shared.
+    pub fn shared(&self) -> PageCount {
+        PageCount::new(self.word(SlotWord::SharedPages).load(Ordering::Relaxed))
+    }
+
+    /// Changes that figure (supervisor).
+    pub fn set_shared(&self, shared: PageCount) {
+        self.word(SlotWord::SharedPages).store(shared.get(), Ordering::Relaxed);
+    }
+
+    /// Resident pages that count for this process.
+    pub fn resident(&self) -> PageCount {
+        match self.state() {
+            SlotState::Free => PageCount::ZERO,
+            _ => PageCount::new(self.get(Counter::ResidentPages)).saturating_sub(self.shared()),
+        }
+    }
+
+    /// The latest fork whose child still needs the process's stored pages (supervisor).
+    pub fn frozen_epoch(&self) -> u64 {
+        self.word(SlotWord::FrozenEpoch).load(Ordering::Acquire)
+    }
+
+    /// Changes that figure.
+    pub fn set_frozen_epoch(&self, epoch: u64) {
+        self.word(SlotWord::FrozenEpoch).store(epoch, Ordering::Release);
+    }
+
+    /// How often the process has forked.
+    pub fn epoch(&self) -> u64 {
+        self.word(SlotWord::Epoch).load(Ordering::Relaxed)
+    }
+
+    /// Changes that figure (the process itself).
+    pub fn set_epoch(&self, epoch: u64) {
+        self.word(SlotWord::Epoch).store(epoch, Ordering::Relaxed);
+    }
+
+    /// Why the process can't go on, as a code of the pager; 0 while it can.
+    pub fn failure(&self) -> u64 {
+        self.word(SlotWord::Failure).load(Ordering::Acquire)
+    }
+
+    /// Says why the process can't go on.
+    pub fn set_failure(&self, code: u64) {
+        self.word(SlotWord::Failure).store(code, Ordering::Release);
+    }
+
+    /// Shows that the pager is alive.
+    pub fn beat(&self) {
+        self.word(SlotWord::Heartbeat).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often it has shown that.
+    pub fn heartbeat(&self) -> u64 {
+        self.word(SlotWord::Heartbeat).load(Ordering::Relaxed)
+    }
+
+    /// Since when a fault is being served (monotonic nanoseconds), 0 when none is.
+    pub fn pending_since_ns(&self) -> &'a AtomicU64 {
+        self.word(SlotWord::PendingSinceNs)
+    }
+
+    /// A figure.
+    pub fn get(&self, counter: Counter) -> u64 {
+        self.words[COUNTERS_AT + counter as usize].load(Ordering::Relaxed)
+    }
+
+    /// Adds to a figure.
+    pub fn add(&self, counter: Counter, amount: u64) {
+        self.words[COUNTERS_AT + counter as usize].fetch_add(amount, Ordering::Relaxed);
+    }
+
+    /// Takes from a figure, at most down to zero.
+    pub fn subtract(&self, counter: Counter, amount: u64) {
+        let word = &self.words[COUNTERS_AT + counter as usize];
+        let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |value| {
+            Some(value.saturating_sub(amount))
+        });
+    }
+
+    /// Sets a figure.
+    pub fn set(&self, counter: Counter, value: u64) {
+        self.words[COUNTERS_AT + counter as usize].store(value, Ordering::Relaxed);
+    }
+
+    /// How long faults took, from when the pager read them to when the thread could go on.
+    pub fn fault_latency(&self) -> Histogram<'a> {
+        Histogram::new(&self.words[HISTOGRAM_AT..HISTOGRAM_AT + BUCKETS])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::vec::Vec;
+
+    fn words() -> Vec<AtomicU64> {
+        (0..LEDGER_BYTES / 8).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    #[test]
+    fn slots_do_not_overlap() {
+        let words = words();
+        let ledger = Ledger::new(&words).unwrap();
+        ledger.slot(3).unwrap().assign(77);
+        ledger.slot(3).unwrap().fault_latency().record(u64::MAX);
+        assert_eq!(ledger.slot(2).unwrap().process(), 0);
+        assert_eq!(ledger.slot(4).unwrap().state(), SlotState::Free);
+    }
+
+    #[test]
+    fn the_sum_counts_shared_pages_once_and_free_slots_not_at_all() {
+        let words = words();
+        let ledger = Ledger::new(&words).unwrap();
+        ledger.header(Header::SlotsUsed).store(3, Ordering::Release);
+        for (index, resident, shared) in [(0, 10, 0), (1, 8, 5)] {
+            let slot = ledger.slot(index).unwrap();
+            slot.assign(100 + index as u32);
+            slot.set(Counter::ResidentPages, resident);
+            slot.set_shared(PageCount::new(shared));
+        }
+        assert_eq!(ledger.resident(), PageCount::new(13));
+    }
+
+    #[test]
+    fn too_little_memory_is_no_ledger() {
+        assert!(Ledger::new(&[]).is_none());
+    }
+}
