@@ -1,7 +1,10 @@
 //! What proves that a page is the page that was stored.
 
 use farmem_page::PageBytes;
-use xxhash_rust::{const_xxh3::const_custom_default_secret, xxh3::xxh3_128_with_secret};
+use xxhash_rust::{
+    const_xxh3::const_custom_default_secret,
+    xxh3::{xxh3_64_with_secret, xxh3_128_with_secret},
+};
 
 /// 128 bits that stand for the content of a page.
 ///
@@ -34,6 +37,10 @@ impl Fingerprinter {
     /// A fingerprinter for the pool with this seed.
     pub const fn new(seed: u64) -> Self {
         Self { secret: const_custom_default_secret(seed) }
+    }
+    /// A check for one word (XXH3, 64 bits); also good as a hash of it.
+    pub fn of_word(&self, word: u64) -> u64 {
+        xxh3_64_with_secret(&word.to_le_bytes(), &self.secret)
     }
     /// The fingerprint of a page (XXH3, 128 bits).
     pub fn of(&self, page: &PageBytes) -> Fingerprint {

@@ -1,1 +1,41 @@
-//! placeholder
+//! The compressed pool: where the pages of one application go first when they leave local memory.
+//!
+//! All processes of the application share one pool in one piece of shared memory (FastSwap §III: one compressed store,
+//! several granularities). Each leases slabs from it and then reads and writes them by itself, without a lock and without
+//! asking anybody. When the pool fills, one thread moves whole slabs, still compressed, to disk (FastSwap §IV).
+//!
+//! Any process may be killed between any two instructions. Nothing here waits for another process, so nobody hangs;
+//! what the dead process held is found by its owner number and freed by [`Pool::release_owner`].
+//!
+//! `docs/formats/pool.md` draws the shared memory byte by byte.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod claims;
+mod class;
+mod disk;
+mod layout;
+mod lease;
+mod memory;
+mod mover;
+mod pattern;
+mod pool;
+mod reader;
+mod release;
+mod slab;
+mod slots;
+mod usage;
+mod writer;
+
+pub use class::{CLASS_COUNT, SLAB_BYTES, SizeClass};
+pub use disk::{BlockError, BlockFile, NullFile};
+pub use layout::{PoolConfig, PoolConfigError};
+pub use memory::{Atomic, Memory};
+pub use mover::{Mover, StepOutcome};
+pub use pattern::PATTERN_LIMIT;
+pub use pool::{AttachError, Epoch, FreeOutcome, OwnerId, Pool};
+pub use reader::{LoadError, Reader};
+pub use usage::PoolUsage;
+pub use writer::{StoreError, Update, Writer};

@@ -1,0 +1,94 @@
+//! Frames, blocks and chunks: each has a word that names the slab it belongs to. Claiming is one swap of that word, so
+//! there is no moment at which a claimed thing has no known holder, whoever dies.
+
+use crate::layout::Header;
+use crate::memory::{Atomic, Memory};
+use crate::pool::{Pool, claim_of, slab_of};
+use core::ops::Range;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+/// What can be claimed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Claimable {
+    /// A slab's worth of the pool's memory.
+    Frame,
+    /// A slab's worth of the disk.
+    Block,
+    /// Metadata of 64 slots.
+    Chunk,
+}
+
+impl<M: Memory> Pool<M> {
+    fn claims(&self, what: Claimable) -> &[M::Word] {
+        let (at, count) = match what {
+            Claimable::Frame => (self.layout.frame_claims_at, self.layout.frames),
+            Claimable::Block => (self.layout.block_claims_at, self.layout.blocks),
+            Claimable::Chunk => (self.layout.chunk_claims_at, self.layout.chunks),
+        };
+        self.memory.words(at, count).unwrap_or(&[])
+    }
+
+    const fn cursor(what: Claimable) -> Header {
+        match what {
+            Claimable::Frame => Header::FrameCursor,
+            Claimable::Block => Header::BlockCursor,
+            Claimable::Chunk => Header::ChunkCursor,
+        }
+    }
+
+    /// Claims one for a slab; `None` when all are taken.
+    pub(crate) fn claim(&self, what: Claimable, slab: usize) -> Option<usize> {
+        let claims = self.claims(what);
+        let start = self.header_value(Self::cursor(what)).min(claims.len());
+        let search = |range: Range<usize>| -> Option<usize> {
+            let take = |word: &M::Word| word.compare_exchange(0, claim_of(slab), AcqRel, Relaxed).is_ok();
+            let nth = claims[range.clone()].iter().position(|word| word.load(Relaxed) == 0 && take(word))?;
+            Some(range.start + nth)
+        };
+        let claimed = search(start..claims.len()).or_else(|| search(0..start))?;
+        if let Ok(cursor) = self.header(Self::cursor(what)) {
+            cursor.store(claimed as u64 + 1, Relaxed);
+        }
+        if what == Claimable::Chunk
+            && let Ok(high) = self.header(Header::ChunkHigh)
+        {
+            high.fetch_max(claimed as u64 + 1, Relaxed);
+        }
+        Some(claimed)
+    }
+
+    /// Gives one back that the slab claimed; does nothing when it isn't the slab's.
+    pub(crate) fn unclaim(&self, what: Claimable, index: usize, slab: usize) {
+        let Some(word) = self.claims(what).get(index) else { return };
+        if word.load(Acquire) != claim_of(slab) {
+            return;
+        }
+        if what == Claimable::Frame {
+            let at = self.layout.frame_at(index);
+            self.memory.release(at..at + crate::class::SLAB_BYTES);
+        }
+        let freed = word.compare_exchange(claim_of(slab), 0, AcqRel, Relaxed).is_ok();
+        // Metadata is kept dense: it isn't given back to the machine.
+        if freed && let Ok(cursor) = self.header(Self::cursor(what)) {
+            if what == Claimable::Chunk && cursor.load(Relaxed) > index as u64 {
+                cursor.store(index as u64, Relaxed);
+            }
+        }
+    }
+
+    /// How many are claimed.
+    pub(crate) fn claimed(&self, what: Claimable) -> usize {
+        self.claims(what).iter().filter(|word| word.load(Relaxed) != 0).count()
+    }
+
+    /// Gives back all that belong to slabs which `is_lost` names.
+    pub(crate) fn unclaim_where(&self, what: Claimable, is_lost: impl Fn(usize, usize) -> bool) {
+        for (index, word) in self.claims(what).iter().enumerate() {
+            if let Some(slab) = slab_of(word.load(Acquire))
+                && is_lost(slab, index)
+            {
+                self.unclaim(what, index, slab);
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Where everything lies in the shared memory. Drawn in `docs/formats/pool.md`; change both, and [`VERSION`], together.
+
+use crate::class::{CLASS_COUNT, SLAB_BYTES, SizeClass};
+use crate::pattern::PATTERN_LIMIT;
+use crate::slab::LOCATION_LIMIT;
+use farmem_page::{ByteCount, PAGE_BYTES, SlabIndex};
+
+/// "FARMPOOL", as the bytes lie in memory.
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"FARMPOOL");
+/// Version of the layout.
+pub(crate) const VERSION: u64 = 1;
+
+pub(crate) const WORD_BYTES: usize = size_of::<u64>();
+/// Slots that share one piece of metadata, because they share one word of the bitmap.
+pub(crate) const SLOTS_PER_CHUNK: usize = 64;
+/// Words per slot: two of fingerprint, one of length and epoch.
+pub(crate) const WORDS_PER_SLOT: usize = 3;
+/// Words per chunk: the bitmap, then the slots.
+pub(crate) const WORDS_PER_CHUNK: usize = 1 + SLOTS_PER_CHUNK * WORDS_PER_SLOT;
+/// Chunks of a slab of the finest class.
+pub(crate) const CHUNKS_PER_SLAB: usize = SizeClass::SLOTS_MAX.div_ceil(SLOTS_PER_CHUNK);
+/// Words per slab: state, gate, sequence number, one spare, then the chunk numbers, two to a word.
+pub(crate) const WORDS_PER_SLAB: usize = 4 + CHUNKS_PER_SLAB.div_ceil(2);
+/// Words of the header.
+pub(crate) const HEADER_WORDS: usize = PAGE_BYTES / WORD_BYTES;
+
+const FRAMES_ALIGN_BYTES: usize = 2 << 20;
+const BITS_PER_WORD: usize = 64;
+
+/// Metadata that the last page stored in a slab of whole pages costs, in the worst case: its slab's words, one chunk
+/// and the claims on slab, frame and chunk.
+const WORST_METADATA_BYTES: usize = (WORDS_PER_SLAB + WORDS_PER_CHUNK + 3) * WORD_BYTES;
+const _: () = assert!(
+    WORST_METADATA_BYTES * 10_000 <= SLAB_BYTES * 75,
+    "metadata stays below 0.75% of what it manages"
+);
+
+/// Fixed words of the header.
+#[derive(Clone, Copy)]
+pub(crate) enum Header {
+    Magic = 0,
+    Version = 1,
+    Frames = 2,
+    Blocks = 3,
+    Owners = 4,
+    Seed = 5,
+    Classes = 6,
+    Length = 7,
+    /// The next sequence number.
+    Sequence = 16,
+    /// One more than the largest slab number ever leased.
+    SlabHigh = 24,
+    /// One more than the largest chunk number ever claimed.
+    ChunkHigh = 25,
+    /// Where the search for a free frame starts.
+    FrameCursor = 32,
+    /// Where the search for a free slab starts.
+    SlabCursor = 33,
+    /// Where the search for a free chunk starts.
+    ChunkCursor = 34,
+    /// Where the search for a free block starts.
+    BlockCursor = 35,
+    /// Writes to disk that failed.
+    DiskWritesFailed = 40,
+    /// Slabs moved to disk.
+    SlabsMoved = 41,
+    /// Patterns in the table.
+    Patterns = 48,
+}
+
+/// How large a pool is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PoolConfig {
+    /// Limit of the pool's memory; rounded down to whole slabs, at least one.
+    pub limit: ByteCount,
+    /// Limit of the pool's disk space; rounded down to whole slabs, possibly none.
+    pub disk: ByteCount,
+    /// One more than the largest owner number that will be used.
+    pub owners: u16,
+    /// A random number, for the fingerprints. Pages are told apart by it, so no program may guess it.
+    pub seed: u64,
+}
+
+/// What is wrong with a [`PoolConfig`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PoolConfigError {
+    /// The memory limit is below one slab.
+    #[error("a pool needs at least {SLAB_BYTES} bytes")]
+    TooSmall,
+    /// Memory and disk together are more than the pool can number.
+    #[error("a pool manages at most 2^24 slabs")]
+    TooLarge,
+    /// No owner is allowed.
+    #[error("a pool needs at least one owner")]
+    NoOwner,
+}
+
+/// Offsets and counts of a pool's tables. Offsets are in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Layout {
+    pub(crate) frames: usize,
+    pub(crate) blocks: usize,
+    pub(crate) slabs: usize,
+    pub(crate) chunks: usize,
+    pub(crate) owners: usize,
+    pub(crate) partial_words: usize,
+    pub(crate) patterns_at: usize,
+    pub(crate) owners_at: usize,
+    pub(crate) partial_at: usize,
+    pub(crate) frame_claims_at: usize,
+    pub(crate) block_claims_at: usize,
+    pub(crate) chunk_claims_at: usize,
+    pub(crate) slabs_at: usize,
+    pub(crate) chunks_at: usize,
+    pub(crate) frames_at: usize,
+    pub(crate) length_bytes: usize,
+}
+
+impl PoolConfig {
+    /// Bytes of shared memory that a pool of this size needs. Nearly all of it takes no memory until it is used.
+    pub fn memory_bytes(&self) -> Result<usize, PoolConfigError> {
+        Ok(Layout::new(self)?.length_bytes)
+    }
+}
+
+impl Layout {
+    pub(crate) fn new(config: &PoolConfig) -> Result<Self, PoolConfigError> {
+        let slabs_in =
+            |bytes: ByteCount| usize::try_from(bytes.get()).map_or(usize::MAX, |bytes| bytes / SLAB_BYTES);
+        Self::of(slabs_in(config.limit), slabs_in(config.disk), usize::from(config.owners))
+    }
+
+    pub(crate) fn of(frames: usize, blocks: usize, owners: usize) -> Result<Self, PoolConfigError> {
+        if frames == 0 {
+            return Err(PoolConfigError::TooSmall);
+        }
+        if owners == 0 {
+            return Err(PoolConfigError::NoOwner);
+        }
+        // A leased slab has a frame or a block, so more slabs could never be filled.
+        let slabs = frames.saturating_add(blocks);
+        if slabs > LOCATION_LIMIT || slabs > SlabIndex::LIMIT as usize {
+            return Err(PoolConfigError::TooLarge);
+        }
+        let chunks = slabs * CHUNKS_PER_SLAB;
+        let partial_words = slabs.div_ceil(BITS_PER_WORD);
+        let mut end = HEADER_WORDS * WORD_BYTES;
+        let mut table = |words: usize| {
+            let at = end;
+            end = (at + words * WORD_BYTES).next_multiple_of(PAGE_BYTES);
+            at
+        };
+        let patterns_at = table(PATTERN_LIMIT * 2);
+        let owners_at = table(owners * CLASS_COUNT);
+        let partial_at = table(partial_words * CLASS_COUNT);
+        let frame_claims_at = table(frames);
+        let block_claims_at = table(blocks);
+        let chunk_claims_at = table(chunks);
+        let slabs_at = table(slabs * WORDS_PER_SLAB);
+        let chunks_at = table(chunks * WORDS_PER_CHUNK);
+        let frames_at = end.next_multiple_of(FRAMES_ALIGN_BYTES);
+        Ok(Self {
+            frames,
+            blocks,
+            slabs,
+            chunks,
+            owners,
+            partial_words,
+            patterns_at,
+            owners_at,
+            partial_at,
+            frame_claims_at,
+            block_claims_at,
+            chunk_claims_at,
+            slabs_at,
+            chunks_at,
+            frames_at,
+            length_bytes: frames_at + frames * SLAB_BYTES,
+        })
+    }
+
+    /// Where a frame's content starts.
+    pub(crate) const fn frame_at(&self, frame: usize) -> usize {
+        self.frames_at + frame * SLAB_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_follow_each_other_without_overlap() {
+        let layout = Layout::of(100, 300, 17).unwrap();
+        assert_eq!((layout.slabs, layout.chunks), (400, 400 * CHUNKS_PER_SLAB));
+        let starts = [
+            layout.patterns_at,
+            layout.owners_at,
+            layout.partial_at,
+            layout.frame_claims_at,
+            layout.block_claims_at,
+            layout.chunk_claims_at,
+            layout.slabs_at,
+            layout.chunks_at,
+            layout.frames_at,
+            layout.length_bytes,
+        ];
+        assert!(starts.is_sorted());
+        assert!(layout.chunks_at + layout.chunks * WORDS_PER_CHUNK * WORD_BYTES <= layout.frames_at);
+        assert!(layout.slabs_at + layout.slabs * WORDS_PER_SLAB * WORD_BYTES <= layout.chunks_at);
+    }
+
+    #[test]
+    fn impossible_sizes_are_refused() {
+        assert_eq!(Layout::of(0, 0, 1), Err(PoolConfigError::TooSmall));
+        assert_eq!(Layout::of(1, 0, 0), Err(PoolConfigError::NoOwner));
+        assert_eq!(Layout::of(1, usize::MAX, 1), Err(PoolConfigError::TooLarge));
+    }
+}

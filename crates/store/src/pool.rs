@@ -1,0 +1,225 @@
+//! The pool as a whole: made once, attached by every process.
+
+use crate::class::{CLASS_COUNT, SizeClass};
+use crate::layout::{
+    Header, Layout, MAGIC, PoolConfig, PoolConfigError, VERSION, WORD_BYTES, WORDS_PER_SLAB,
+};
+use crate::memory::{Atomic, Memory};
+use crate::slab::{Gate, State};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use farmem_codec::{Fingerprint, Fingerprinter};
+use farmem_page::{Place, SlabIndex};
+
+/// A process that leases slabs. Numbers are given out by the supervisor, which reuses one only after
+/// [`Pool::release_owner`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct OwnerId(pub u16);
+
+/// The span between two forks of a process, counted from [`Epoch::FIRST`]; each fork ends one and starts the next. A slot
+/// remembers the epoch it was stored in. All that was stored up to the epoch which a fork ended may be read by that
+/// fork's child: while the child lives such slots are *frozen*, and neither change nor go.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Epoch(pub u32);
+
+/// The compressed pool of one application; see the crate's text. Shared freely between threads.
+pub struct Pool<M: Memory> {
+    pub(crate) memory: M,
+    pub(crate) layout: Layout,
+    pub(crate) fingerprinter: Fingerprinter,
+}
+
+/// Why shared memory holds no pool that can be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum AttachError {
+    /// The configuration makes no sense.
+    #[error(transparent)]
+    Config(#[from] PoolConfigError),
+    /// The memory is smaller than the pool.
+    #[error("the shared memory is smaller than the pool in it")]
+    TooShort,
+    /// There is no pool in the memory, or one of another version of Farmem.
+    #[error("the shared memory holds no pool of this version")]
+    Foreign,
+}
+
+/// What became of an entry that its page needs no more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FreeOutcome {
+    /// The slot is free.
+    Freed,
+    /// A forked child may still read it: free it again later.
+    Frozen,
+    /// It belongs to another process, which will free it.
+    Foreign,
+    /// The place takes no slot, or none that is in use.
+    NoSlot,
+}
+
+impl Epoch {
+    /// Before any epoch: no slot has it. As `frozen` it says that no forked child lives.
+    pub const NONE: Self = Self(0);
+    /// The epoch that the first fork ends.
+    pub const FIRST: Self = Self(1);
+    /// The epoch that starts when this one is ended by a fork.
+    pub const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
+/// What is known of a slot.
+#[derive(Clone, Copy)]
+pub(crate) struct Slot {
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) length_bytes: usize,
+    pub(crate) epoch: Epoch,
+}
+
+/// Stands for a table index or a word that a peer damaged: the operation fails, nothing else.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Damaged;
+
+impl<M: Memory> Pool<M> {
+    /// Makes an empty pool in memory that is all zeros and has at least [`PoolConfig::memory_bytes`].
+    pub fn create(memory: M, config: &PoolConfig) -> Result<Self, AttachError> {
+        let layout = Layout::new(config)?;
+        if memory.length_bytes() < layout.length_bytes {
+            return Err(AttachError::TooShort);
+        }
+        let pool = Self { memory, layout, fingerprinter: Fingerprinter::new(config.seed) };
+        for (word, value) in [
+            (Header::Version, VERSION),
+            (Header::Frames, layout.frames as u64),
+            (Header::Blocks, layout.blocks as u64),
+            (Header::Owners, layout.owners as u64),
+            (Header::Seed, config.seed),
+            (Header::Classes, CLASS_COUNT as u64),
+            (Header::Length, layout.length_bytes as u64),
+            // Last, so that a pool is only found once it is whole.
+            (Header::Magic, MAGIC),
+        ] {
+            pool.header(word).map_err(|Damaged| AttachError::TooShort)?.store(value, SeqCst);
+        }
+        Ok(pool)
+    }
+
+    /// Attaches the pool that another process made.
+    pub fn attach(memory: M) -> Result<Self, AttachError> {
+        let word = |word: Header| {
+            let words = memory.words(word as usize * WORD_BYTES, 1).ok_or(AttachError::TooShort)?;
+            Ok::<u64, AttachError>(words[0].load(Acquire))
+        };
+        let (magic, version, classes) =
+            (word(Header::Magic)?, word(Header::Version)?, word(Header::Classes)?);
+        if (magic, version, classes) != (MAGIC, VERSION, CLASS_COUNT as u64) {
+            return Err(AttachError::Foreign);
+        }
+        let count = |which| usize::try_from(word(which)?).map_err(|_| AttachError::Foreign);
+        let layout = Layout::of(count(Header::Frames)?, count(Header::Blocks)?, count(Header::Owners)?)?;
+        if count(Header::Length)? != layout.length_bytes {
+            return Err(AttachError::Foreign);
+        }
+        if memory.length_bytes() < layout.length_bytes {
+            return Err(AttachError::TooShort);
+        }
+        let fingerprinter = Fingerprinter::new(word(Header::Seed)?);
+        Ok(Self { memory, layout, fingerprinter })
+    }
+
+    /// The memory that the pool lies in.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// Frees the entry of a page that `owner` no longer needs. `frozen` is the epoch that the last fork whose child still
+    /// lives has ended, or [`Epoch::NONE`]. The slab is given back when it becomes empty and isn't the one that is being filled; that punches a hole,
+    /// which takes some ten microseconds.
+    ///
+    /// The caller guarantees that the entry is reachable from no page word any more.
+    pub fn free(&self, place: Place, owner: OwnerId, frozen: Epoch) -> FreeOutcome {
+        let Place::Slot(at) = place else { return FreeOutcome::NoSlot };
+        let slab = at.slab.get();
+        let Ok(gate) = self.gate(slab) else { return FreeOutcome::NoSlot };
+        let now = Gate(gate.load(Acquire));
+        let Some(class) = now.class() else { return FreeOutcome::NoSlot };
+        if !now.is_open() || at.slot.get() >= class.slots() {
+            return FreeOutcome::NoSlot;
+        }
+        if now.owner() != owner {
+            return FreeOutcome::Foreign;
+        }
+        let Ok(slot) = self.slot(slab, at.slot.get()) else { return FreeOutcome::NoSlot };
+        if slot.epoch <= frozen {
+            return FreeOutcome::Frozen;
+        }
+        match self.give_slot_back(slab, at.slot.get()) {
+            Ok(true) => {
+                let before = Gate(gate.fetch_sub(Gate::page(slot.length_bytes), SeqCst));
+                self.after_removal(slab, Gate(before.0.wrapping_sub(Gate::page(slot.length_bytes))));
+                FreeOutcome::Freed
+            }
+            _ => FreeOutcome::NoSlot,
+        }
+    }
+
+    pub(crate) fn word(&self, offset_bytes: usize) -> Result<&M::Word, Damaged> {
+        self.memory.words(offset_bytes, 1).and_then(<[_]>::first).ok_or(Damaged)
+    }
+
+    pub(crate) fn header(&self, word: Header) -> Result<&M::Word, Damaged> {
+        self.word(word as usize * WORD_BYTES)
+    }
+
+    /// A header word's value; a hint, so zero will do where it can't be had.
+    pub(crate) fn header_value(&self, word: Header) -> usize {
+        self.header(word).map_or(0, |word| word.load(Relaxed) as usize)
+    }
+
+    /// The words of a slab: state, gate, sequence, spare, chunk numbers.
+    pub(crate) fn slab_words(&self, slab: usize) -> Result<&[M::Word], Damaged> {
+        if slab >= self.layout.slabs {
+            return Err(Damaged);
+        }
+        let at = self.layout.slabs_at + slab * WORDS_PER_SLAB * WORD_BYTES;
+        self.memory.words(at, WORDS_PER_SLAB).ok_or(Damaged)
+    }
+
+    pub(crate) fn state_word(&self, slab: usize) -> Result<&M::Word, Damaged> {
+        Ok(&self.slab_words(slab)?[0])
+    }
+
+    pub(crate) fn state(&self, slab: usize) -> Result<State, Damaged> {
+        State::decode(self.state_word(slab)?.load(Acquire)).ok_or(Damaged)
+    }
+
+    pub(crate) fn gate(&self, slab: usize) -> Result<&M::Word, Damaged> {
+        Ok(&self.slab_words(slab)?[1])
+    }
+
+    pub(crate) fn sequence(&self, slab: usize) -> Result<&M::Word, Damaged> {
+        Ok(&self.slab_words(slab)?[2])
+    }
+
+    /// The slab that `owner` fills at present with pages of a class, as its number plus one; zero for none.
+    pub(crate) fn current(&self, owner: OwnerId, class: SizeClass) -> Result<&M::Word, Damaged> {
+        if usize::from(owner.0) >= self.layout.owners {
+            return Err(Damaged);
+        }
+        let index = usize::from(owner.0) * CLASS_COUNT + class.number();
+        self.word(self.layout.owners_at + index * WORD_BYTES)
+    }
+
+    /// Slabs that were ever leased: no slab at or above this number is in use.
+    pub(crate) fn slabs_used(&self) -> usize {
+        self.header_value(Header::SlabHigh).min(self.layout.slabs)
+    }
+}
+
+/// The slab number that a claim or a `current` word names.
+pub(crate) fn slab_of(claim: u64) -> Option<usize> {
+    usize::try_from(claim.checked_sub(1)?).ok().filter(|slab| *slab < SlabIndex::LIMIT as usize)
+}
+
+/// The inverse of [`slab_of`].
+pub(crate) const fn claim_of(slab: usize) -> u64 {
+    slab as u64 + 1
+}

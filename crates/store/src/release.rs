@@ -1,0 +1,95 @@
+//! How slabs become free again: one that is empty, and all of an owner that died.
+
+use crate::claims::Claimable;
+use crate::layout::{CHUNKS_PER_SLAB, Header};
+use crate::memory::{Atomic, Memory};
+use crate::pool::{OwnerId, Pool};
+use crate::slab::{Gate, Kind};
+use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
+
+impl<M: Memory> Pool<M> {
+    /// Gives a slab back if it is empty and nobody else has the say over it.
+    pub(crate) fn give_back_if_empty(&self, slab: usize) {
+        let Ok(word) = self.gate(slab) else { return };
+        let mut now = word.load(SeqCst);
+        while let Some(shut) = Gate(now).shut_if_empty() {
+            match word.compare_exchange(now, shut.0, SeqCst, Relaxed) {
+                Ok(_) => return self.tear_down(slab),
+                Err(changed) => now = changed,
+            }
+        }
+    }
+
+    /// Frees all that a slab holds, then the slab. Only for who has the sole say over it (invariant 4).
+    pub(crate) fn tear_down(&self, slab: usize) {
+        let (Ok(state), Ok(word)) = (self.state(slab), self.state_word(slab)) else { return };
+        word.store(state.at(Kind::Releasing, 0).encode(), Release);
+        match state.kind {
+            Kind::Memory | Kind::Moving => self.unclaim(Claimable::Frame, state.location, slab),
+            Kind::Disk => self.unclaim(Claimable::Block, state.location, slab),
+            Kind::Free | Kind::Leasing | Kind::Releasing => {}
+        }
+        for nth in 0..CHUNKS_PER_SLAB {
+            if let Ok(chunk) = self.chunk(slab, nth) {
+                self.unclaim(Claimable::Chunk, chunk, slab);
+            }
+        }
+        self.set_free(slab);
+    }
+
+    /// The last step of giving a slab back.
+    pub(crate) fn set_free(&self, slab: usize) {
+        let (Ok(state), Ok(word)) = (self.state(slab), self.state_word(slab)) else { return };
+        word.store(state.at(Kind::Free, 0).encode(), Release);
+        if let Ok(cursor) = self.header(Header::SlabCursor)
+            && cursor.load(Relaxed) > slab as u64
+        {
+            cursor.store(slab as u64, Relaxed);
+        }
+    }
+
+    /// Frees every slab of an owner that is dead, and whatever it was in the middle of. Only the supervisor calls this,
+    /// once no living process reads the owner's slots (a forked child may) and before it reuses the number.
+    pub fn release_owner(&self, owner: OwnerId) {
+        for class in 0..crate::class::CLASS_COUNT {
+            if let Some(class) = crate::class::SizeClass::new(class)
+                && let Ok(current) = self.current(owner, class)
+            {
+                current.store(0, SeqCst);
+            }
+        }
+        let is_owners = |slab: usize, kind: Option<Kind>| {
+            self.state(slab).is_ok_and(|state| {
+                state.owner == owner && state.kind != Kind::Free && kind.is_none_or(|kind| state.kind == kind)
+            })
+        };
+        for slab in 0..self.slabs_used() {
+            if is_owners(slab, None) {
+                self.abandon(slab);
+            }
+        }
+        let is_lost = |slab: usize, _: usize| is_owners(slab, Some(Kind::Releasing));
+        for what in [Claimable::Frame, Claimable::Block, Claimable::Chunk] {
+            self.unclaim_where(what, is_lost);
+        }
+        for slab in 0..self.slabs_used() {
+            if is_owners(slab, Some(Kind::Releasing)) {
+                self.set_free(slab);
+            }
+        }
+    }
+
+    /// Takes the say over a dead owner's slab, unless the mover has it: the mover then finds it empty and gives it back.
+    fn abandon(&self, slab: usize) {
+        let (Ok(word), Ok(state)) = (self.gate(slab), self.state(slab)) else { return };
+        let mut now = word.load(SeqCst);
+        while let Err(changed) = word.compare_exchange(now, Gate(now).abandoned().0, AcqRel, Relaxed) {
+            now = changed;
+        }
+        if !Gate(now).is_moving()
+            && let Ok(word) = self.state_word(slab)
+        {
+            word.store(state.at(Kind::Releasing, 0).encode(), Release);
+        }
+    }
+}

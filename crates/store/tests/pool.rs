@@ -1,0 +1,266 @@
+//! What the pool promises, one behaviour at a time.
+
+mod support;
+
+use farmem_page::{PAGE_BYTES, Place};
+use farmem_store::{
+    AttachError, Epoch, FreeOutcome, LoadError, Mover, NullFile, OwnerId, Pool, Reader, SLAB_BYTES,
+    StepOutcome, StoreError, Update, Writer,
+};
+use farmem_sys::shared::SharedMemory;
+use support::{MemoryFile, config, page, pool};
+
+const ONE: OwnerId = OwnerId(1);
+const TWO: OwnerId = OwnerId(2);
+const NOW: Epoch = Epoch::FIRST;
+
+fn load(pool: &Pool<SharedMemory>, place: Place) -> Result<[u8; PAGE_BYTES], LoadError> {
+    let mut out = [0xee; PAGE_BYTES];
+    Reader::new(NullFile).load(pool, place, &mut out).map(|()| out)
+}
+
+#[test]
+fn pages_of_every_kind_come_back() {
+    let pool = pool(32, 0);
+    let mut writer = Writer::new(ONE);
+    for noisy_bytes in (0..=PAGE_BYTES).step_by(120) {
+        let page = page(noisy_bytes as u64, noisy_bytes);
+        let place = writer.store(&pool, &page, NOW).unwrap();
+        assert!(load(&pool, place).unwrap() == page, "{noisy_bytes} noisy bytes");
+    }
+}
+
+#[test]
+fn an_empty_page_takes_no_slot() {
+    let pool = pool(1, 0);
+    assert_eq!(Writer::new(ONE).store(&pool, &[0; PAGE_BYTES], NOW), Ok(Place::Zero));
+    assert!(load(&pool, Place::Zero).unwrap() == [0; PAGE_BYTES]);
+}
+
+#[test]
+fn a_page_of_one_word_takes_a_pattern_until_the_table_is_full() {
+    let pool = pool(8, 0);
+    let mut writer = Writer::new(ONE);
+    let mut slots = 0;
+    for word in 1..6000u64 {
+        let mut page = [0; PAGE_BYTES];
+        page.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&word.to_le_bytes()));
+        let place = writer.store(&pool, &page, NOW).unwrap();
+        assert_eq!(writer.store(&pool, &page, NOW).unwrap() == place, matches!(place, Place::Pattern(_)));
+        slots += u32::from(matches!(place, Place::Slot(_)));
+        assert!(load(&pool, place).unwrap() == page);
+    }
+    assert!(slots > 1000 && slots < 2600, "{slots}");
+    assert!(pool.usage().patterns <= farmem_store::PATTERN_LIMIT);
+}
+
+#[test]
+fn an_unchanged_page_is_clean_and_a_changed_one_keeps_its_slot() {
+    let pool = pool(8, 0);
+    let mut writer = Writer::new(ONE);
+    let place = writer.store(&pool, &page(1, 2000), NOW).unwrap();
+    assert_eq!(writer.update(&pool, place, &page(1, 2000), NOW, Epoch::NONE), Ok(Update::Clean));
+    assert_eq!(writer.update(&pool, place, &page(2, 2000), NOW, Epoch::NONE), Ok(Update::InPlace(place)));
+    assert!(load(&pool, place).unwrap() == page(2, 2000));
+    assert_eq!(pool.usage().stored_pages.get(), 1);
+}
+
+#[test]
+fn a_page_that_outgrows_its_slot_moves() {
+    let pool = pool(8, 0);
+    let mut writer = Writer::new(ONE);
+    let old = writer.store(&pool, &page(1, 500), NOW).unwrap();
+    let Ok(Update::Moved { new }) = writer.update(&pool, old, &page(2, 3000), NOW, Epoch::NONE) else {
+        panic!()
+    };
+    assert!(load(&pool, new).unwrap() == page(2, 3000));
+    assert!(load(&pool, old).unwrap() == page(1, 500));
+    assert_eq!(pool.free(old, ONE, Epoch::NONE), FreeOutcome::Freed);
+    assert_eq!(load(&pool, old), Err(LoadError::Gone));
+}
+
+#[test]
+fn a_frozen_slot_neither_changes_nor_goes() {
+    let pool = pool(8, 0);
+    let mut writer = Writer::new(ONE);
+    let old = writer.store(&pool, &page(1, 2000), NOW).unwrap();
+    let (frozen, later) = (NOW, NOW.next());
+    let Ok(Update::Moved { new }) = writer.update(&pool, old, &page(2, 2000), later, frozen) else {
+        panic!()
+    };
+    assert_eq!(pool.free(old, ONE, frozen), FreeOutcome::Frozen);
+    assert!(load(&pool, old).unwrap() == page(1, 2000));
+    assert_eq!(writer.update(&pool, new, &page(3, 2000), later, frozen), Ok(Update::InPlace(new)));
+    assert_eq!(pool.free(old, ONE, Epoch::NONE), FreeOutcome::Freed);
+}
+
+#[test]
+fn another_owner_neither_frees_nor_overwrites_a_slot() {
+    let pool = pool(8, 0);
+    let place = Writer::new(ONE).store(&pool, &page(1, 2000), NOW).unwrap();
+    assert_eq!(pool.free(place, TWO, Epoch::NONE), FreeOutcome::Foreign);
+    let update = Writer::new(TWO).update(&pool, place, &page(2, 2000), NOW, Epoch::NONE);
+    assert!(matches!(update, Ok(Update::Moved { new }) if new != place));
+    assert!(load(&pool, place).unwrap() == page(1, 2000));
+}
+
+#[test]
+fn a_slot_is_freed_once() {
+    let pool = pool(8, 0);
+    let place = Writer::new(ONE).store(&pool, &page(1, 2000), NOW).unwrap();
+    assert_eq!(pool.free(place, ONE, Epoch::NONE), FreeOutcome::Freed);
+    assert_eq!(pool.free(place, ONE, Epoch::NONE), FreeOutcome::NoSlot);
+}
+
+#[test]
+fn a_full_pool_says_so_and_serves_again_once_pages_go() {
+    let pool = pool(2, 0);
+    let mut writer = Writer::new(ONE);
+    let places: Vec<_> =
+        (0..128).map(|number| writer.store(&pool, &page(number, PAGE_BYTES), NOW).unwrap()).collect();
+    assert_eq!(writer.store(&pool, &page(999, PAGE_BYTES), NOW), Err(StoreError::Full));
+    assert_eq!(writer.store(&pool, &page(998, 100), NOW), Err(StoreError::Full));
+    assert_eq!(pool.free(places[17], ONE, Epoch::NONE), FreeOutcome::Freed);
+    let place = writer.store(&pool, &page(998, 100), NOW).unwrap();
+    assert!(load(&pool, place).unwrap() == page(998, 100));
+    assert!(load(&pool, places[18]).unwrap() == page(18, PAGE_BYTES));
+}
+
+#[test]
+fn an_emptied_slab_is_given_back_but_for_the_one_being_filled() {
+    let pool = pool(8, 0);
+    let mut writer = Writer::new(ONE);
+    let places: Vec<_> =
+        (0..192).map(|number| writer.store(&pool, &page(number, PAGE_BYTES), NOW).unwrap()).collect();
+    assert_eq!(pool.usage().frames_free, 5);
+    for place in places {
+        assert_eq!(pool.free(place, ONE, Epoch::NONE), FreeOutcome::Freed);
+    }
+    let usage = pool.usage();
+    assert_eq!((usage.frames_free, usage.stored_pages.get(), usage.stored_bytes.get()), (7, 0, 0));
+}
+
+#[test]
+fn holes_are_filled_before_new_slabs_are_leased() {
+    let pool = pool(8, 0);
+    let mut writer = Writer::new(ONE);
+    let places: Vec<_> =
+        (0..256).map(|number| writer.store(&pool, &page(number, PAGE_BYTES), NOW).unwrap()).collect();
+    for place in places.iter().step_by(2) {
+        pool.free(*place, ONE, Epoch::NONE);
+    }
+    for number in 0..128 {
+        writer.store(&pool, &page(number, PAGE_BYTES), NOW).unwrap();
+    }
+    assert_eq!(pool.usage().frames_free, 4);
+}
+
+#[test]
+fn what_a_dead_owner_held_is_free_and_the_others_keep_theirs() {
+    let pool = pool(8, 0);
+    let (mut one, mut two) = (Writer::new(ONE), Writer::new(TWO));
+    for number in 0..100 {
+        one.store(&pool, &page(number, PAGE_BYTES), NOW).unwrap();
+    }
+    let kept = two.store(&pool, &page(7, 3000), NOW).unwrap();
+    pool.release_owner(ONE);
+    let usage = pool.usage();
+    assert_eq!((usage.frames_free, usage.stored_pages.get()), (7, 1));
+    assert!(load(&pool, kept).unwrap() == page(7, 3000));
+}
+
+#[test]
+fn past_four_fifths_the_oldest_slabs_move_to_disk_and_are_read_from_there() {
+    let pool = pool(10, 20);
+    let file = MemoryFile::new(20);
+    let (mut writer, mut mover, mut reader) = (Writer::new(ONE), Mover::new(&pool), Reader::new(&file));
+    let mut places = Vec::new();
+    for number in 0..64 * 20 {
+        places.push(writer.store(&pool, &page(number, PAGE_BYTES), NOW).unwrap());
+        while let StepOutcome::Moved { .. } = mover.step(&pool, &file) {}
+    }
+    let usage = pool.usage();
+    assert!(usage.slab_bytes_in_memory.get() <= 8 * SLAB_BYTES as u64);
+    assert!(usage.disk_bytes.get() >= 12 * SLAB_BYTES as u64);
+    let mut out = [0; PAGE_BYTES];
+    for (number, place) in places.iter().enumerate() {
+        reader.load(&pool, *place, &mut out).unwrap();
+        assert!(out == page(number as u64, PAGE_BYTES), "page {number}");
+    }
+    assert!(file.largest_read.get() <= 2 * PAGE_BYTES);
+    assert_eq!(writer.update(&pool, places[0], &page(0, PAGE_BYTES), NOW, Epoch::NONE), Ok(Update::Clean));
+    assert!(matches!(
+        writer.update(&pool, places[0], &page(5000, PAGE_BYTES), NOW, Epoch::NONE),
+        Ok(Update::Moved { .. })
+    ));
+    for place in places {
+        pool.free(place, ONE, Epoch::NONE);
+    }
+    assert_eq!(pool.usage().disk_bytes.get(), 0);
+}
+
+#[test]
+fn a_disk_that_fails_leaves_everything_in_memory_and_is_tried_again() {
+    let pool = pool(10, 20);
+    let file = MemoryFile::new(20);
+    let (mut writer, mut mover) = (Writer::new(ONE), Mover::new(&pool));
+    let places: Vec<_> =
+        (0..64 * 9).map(|number| writer.store(&pool, &page(number, PAGE_BYTES), NOW).unwrap()).collect();
+    file.fails_in.set(0);
+    let first = mover.step(&pool, &file);
+    let second = mover.step(&pool, &file);
+    let (StepOutcome::DiskFailing { retry_after_ms: one }, StepOutcome::DiskFailing { retry_after_ms: two }) =
+        (first, second)
+    else {
+        panic!("{first:?}, {second:?}")
+    };
+    assert!(two > one);
+    assert_eq!((pool.usage().disk_writes_failed, pool.usage().disk_bytes.get()), (2, 0));
+    for (number, place) in places.iter().enumerate() {
+        assert!(load(&pool, *place).unwrap() == page(number as u64, PAGE_BYTES));
+    }
+    file.fails_in.set(-1);
+    assert!(matches!(mover.step(&pool, &file), StepOutcome::Moved { .. }));
+}
+
+#[test]
+fn a_pool_without_disk_is_full_rather_than_failing() {
+    let pool = pool(10, 0);
+    let (mut writer, mut mover) = (Writer::new(ONE), Mover::new(&pool));
+    for number in 0..64 * 9 {
+        writer.store(&pool, &page(number, PAGE_BYTES), NOW).unwrap();
+    }
+    assert_eq!(mover.step(&pool, &NullFile), StepOutcome::DiskFull);
+}
+
+#[test]
+fn a_flipped_bit_in_a_slot_is_found() {
+    let pool = pool(1, 0);
+    let place = Writer::new(ONE).store(&pool, &page(1, PAGE_BYTES), NOW).unwrap();
+    let length = pool.memory().length_bytes();
+    let mut frame = vec![0; SLAB_BYTES];
+    assert!(pool.memory().copy_out(length - SLAB_BYTES, &mut frame));
+    let at = frame.iter().position(|byte| *byte != 0).unwrap() + 100;
+    frame[at] ^= 1;
+    assert!(pool.memory().copy_in(length - SLAB_BYTES, &frame));
+    assert_eq!(load(&pool, place), Err(LoadError::Corrupt));
+}
+
+#[test]
+fn another_process_finds_the_pool_and_reads_it() {
+    let config = config(4, 0);
+    let bytes = config.memory_bytes().unwrap();
+    let first = Pool::create(SharedMemory::create(c"farmem-test-pool", bytes).unwrap(), &config).unwrap();
+    let second = Pool::attach(first.memory()).unwrap();
+    let place = Writer::new(ONE).store(&first, &page(3, 1000), NOW).unwrap();
+    let mut out = [0; PAGE_BYTES];
+    Reader::new(NullFile).load(&second, place, &mut out).unwrap();
+    assert!(out == page(3, 1000));
+}
+
+#[test]
+fn memory_without_a_pool_is_refused() {
+    let memory = SharedMemory::create(c"farmem-test-pool", 1 << 20).unwrap();
+    assert_eq!(Pool::attach(&memory).err(), Some(AttachError::Foreign));
+    assert_eq!(Pool::create(&memory, &config(4, 0)).err(), Some(AttachError::TooShort));
+}
