@@ -1,1 +1,13 @@
-//! placeholder
+//! Farmem beside the kernel's own swap: one workload, one limit, one run.
+//!
+//! - [`workload`] is the program that is measured;
+//! - `peer` turns each kind of kernel swap on for the time that its turn takes;
+//! - [`undo`] makes sure that nothing of that stays, however the benchmark ends;
+//! - [`faults`] takes turns, and compares.
+#![forbid(unsafe_code)]
+
+pub mod faults;
+mod interrupt;
+mod peer;
+pub mod undo;
+pub mod workload;

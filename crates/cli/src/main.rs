@@ -1,2 +1,42 @@
-//! placeholder
-fn main() {}
+//! `farmem`: more memory than the machine has, for unmodified programs.
+#![forbid(unsafe_code)]
+
+mod amount;
+mod arguments;
+mod bench;
+mod doctor;
+mod failure;
+mod generate;
+mod program;
+mod run;
+mod stat;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::{Arguments, Command};
+use failure::Failure;
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::try_parse() {
+        Ok(arguments) => dispatch(arguments.command),
+        Err(error) => failure::from_clap(&error),
+    };
+    outcome.unwrap_or_else(|failure| {
+        eprintln!("farmem: {failure}");
+        failure.status()
+    })
+}
+
+fn dispatch(command: Command) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Run(arguments) => run::run(arguments),
+        Command::Stat(arguments) => stat::stat(&arguments),
+        Command::Doctor(arguments) => doctor::doctor(&arguments),
+        Command::Bench(arguments) => bench::bench(arguments.command),
+        Command::Workload(arguments) => bench::workload(&arguments),
+        Command::Man(arguments) => generate::manual(&arguments),
+        Command::Completions(arguments) => generate::completions(&arguments),
+    }
+}

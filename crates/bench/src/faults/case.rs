@@ -1,0 +1,235 @@
+//! What is measured, and under whom.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use super::measure::Harness;
+use super::report::{FailedRun, PeerNote};
+use crate::peer::Kind;
+use crate::workload::{Compressibility, Pattern};
+
+/// A case of the benchmark. Half-compressible data and one thread, unless the name says otherwise.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CaseName {
+    /// Reads at random.
+    RandomRead,
+    /// Writes at random.
+    RandomWrite,
+    /// Reads in order.
+    Sequential,
+    /// Reads every fifth page.
+    Strided,
+    /// Reads popular pages often.
+    Zipf,
+    /// Reads where to go next.
+    Chase,
+    /// Random reads by two threads.
+    #[value(name = "random-read-2-threads")]
+    #[serde(rename = "random-read-2-threads")]
+    RandomReadTwoThreads,
+    /// Random reads by four threads.
+    #[value(name = "random-read-4-threads")]
+    #[serde(rename = "random-read-4-threads")]
+    RandomReadFourThreads,
+    /// Random writes by two threads.
+    #[value(name = "random-write-2-threads")]
+    #[serde(rename = "random-write-2-threads")]
+    RandomWriteTwoThreads,
+    /// Random reads of nearly empty pages.
+    RandomReadZero,
+    /// Random reads of pages that compress to a quarter.
+    RandomReadQuarter,
+    /// Random reads of pages that don't compress.
+    RandomReadIncompressible,
+    /// Random reads while a sibling thread keeps another core busy.
+    Sibling,
+    /// Random reads of data that fits its budget; measures what Farmem costs who doesn't need it.
+    Fits,
+}
+
+/// Who provides the memory.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PeerName {
+    /// Memory without limit.
+    Native,
+    /// `farmem run`.
+    Farmem,
+    /// Kernel swap on zram with lz4.
+    ZramLz4,
+    /// Kernel swap on a file, behind zswap.
+    Zswap,
+    /// Kernel swap on a file.
+    SwapFile,
+    /// Kernel swap on a loop device over tmpfs.
+    SwapLoop,
+}
+
+impl PeerName {
+    /// The kernel swap that it takes.
+    pub(super) fn swap(self) -> Option<Kind> {
+        match self {
+            Self::Native | Self::Farmem => None,
+            Self::ZramLz4 => Some(Kind::ZramLz4),
+            Self::Zswap => Some(Kind::Zswap),
+            Self::SwapFile => Some(Kind::File),
+            Self::SwapLoop => Some(Kind::Loop),
+        }
+    }
+}
+
+impl fmt::Display for CaseName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        name(self, f)
+    }
+}
+
+impl fmt::Display for PeerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        name(self, f)
+    }
+}
+
+/// The name that the command line uses.
+fn name(value: &impl ValueEnum, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    value.to_possible_value().map_or(Ok(()), |possible| f.pad(possible.get_name()))
+}
+
+/// What a case asks of the workload.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Case {
+    pub(super) name: CaseName,
+    pub(super) pattern: Pattern,
+    pub(super) threads: u32,
+    pub(super) compressibility: Compressibility,
+    pub(super) sibling: bool,
+    /// Whether the data fits the local memory.
+    pub(super) fits: bool,
+}
+
+impl Case {
+    fn new(name: CaseName) -> Self {
+        use Compressibility::{Half, Quarter, Random, Zero};
+        let (pattern, threads, compressibility) = match name {
+            CaseName::RandomRead | CaseName::Sibling | CaseName::Fits => (Pattern::RandomRead, 1, Half),
+            CaseName::RandomWrite => (Pattern::RandomWrite, 1, Half),
+            CaseName::Sequential => (Pattern::Sequential, 1, Half),
+            CaseName::Strided => (Pattern::Strided, 1, Half),
+            CaseName::Zipf => (Pattern::Zipf, 1, Half),
+            CaseName::Chase => (Pattern::Chase, 1, Half),
+            CaseName::RandomReadTwoThreads => (Pattern::RandomRead, 2, Half),
+            CaseName::RandomReadFourThreads => (Pattern::RandomRead, 4, Half),
+            CaseName::RandomWriteTwoThreads => (Pattern::RandomWrite, 2, Half),
+            CaseName::RandomReadZero => (Pattern::RandomRead, 1, Zero),
+            CaseName::RandomReadQuarter => (Pattern::RandomRead, 1, Quarter),
+            CaseName::RandomReadIncompressible => (Pattern::RandomRead, 1, Random),
+        };
+        Self {
+            name,
+            pattern,
+            threads,
+            compressibility,
+            sibling: name == CaseName::Sibling,
+            fits: name == CaseName::Fits,
+        }
+    }
+
+    /// The cases of these names, or all of them.
+    pub(super) fn selected(only: &[CaseName]) -> Vec<Self> {
+        let chosen = |name: &&CaseName| only.is_empty() || only.contains(name);
+        CaseName::value_variants().iter().filter(chosen).map(|&name| Self::new(name)).collect()
+    }
+}
+
+/// The peers that are still in the race, and why the others aren't.
+pub(super) struct Peers {
+    running: Vec<PeerName>,
+    left_out: BTreeMap<PeerName, String>,
+    failures: Vec<FailedRun>,
+}
+
+impl Peers {
+    pub(super) fn new(only: &[PeerName]) -> Self {
+        let chosen = |name: &&PeerName| only.is_empty() || only.contains(name);
+        Self {
+            running: PeerName::value_variants().iter().filter(chosen).copied().collect(),
+            left_out: BTreeMap::new(),
+            failures: Vec::new(),
+        }
+    }
+
+    /// Who measures this case; a different one goes first in each repetition.
+    pub(super) fn in_turn(&self, case: &Case, repetition: u32) -> Vec<PeerName> {
+        let mut peers = self.running.clone();
+        if case.fits {
+            // What fits needs no swap: the kernel's peers would all be native.
+            peers.retain(|peer| peer.swap().is_none());
+        }
+        if !peers.is_empty() {
+            let first = (repetition as usize - 1) % peers.len();
+            peers.rotate_left(first);
+        }
+        peers
+    }
+
+    pub(super) fn leave_out(&mut self, peer: PeerName, reason: String) {
+        self.running.retain(|&running| running != peer);
+        self.left_out.insert(peer, reason);
+    }
+
+    pub(super) fn failed(&mut self, case: CaseName, peer: PeerName, reason: String) {
+        self.failures.push(FailedRun { case, peer, reason });
+    }
+
+    pub(super) fn failures(&self) -> Vec<FailedRun> {
+        self.failures.clone()
+    }
+
+    pub(super) fn notes(&self, harness: &Harness) -> Vec<PeerNote> {
+        let running = self.running.iter().map(|&peer| PeerNote {
+            peer,
+            available: true,
+            note: harness.detail(peer).unwrap_or_default().to_owned(),
+        });
+        let left_out = self.left_out.iter().map(|(&peer, reason)| PeerNote {
+            peer,
+            available: false,
+            note: reason.clone(),
+        });
+        running.chain(left_out).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_take_turns_at_going_first() {
+        let peers = Peers::new(&[PeerName::Native, PeerName::Farmem]);
+        let case = Case::new(CaseName::RandomRead);
+
+        assert_eq!(peers.in_turn(&case, 1), [PeerName::Native, PeerName::Farmem]);
+        assert_eq!(peers.in_turn(&case, 2), [PeerName::Farmem, PeerName::Native]);
+    }
+
+    #[test]
+    fn what_fits_is_not_swapped() {
+        let peers = Peers::new(&[]);
+
+        assert_eq!(peers.in_turn(&Case::new(CaseName::Fits), 1), [PeerName::Native, PeerName::Farmem]);
+    }
+
+    #[test]
+    fn who_is_left_out_has_no_more_turns() {
+        let mut peers = Peers::new(&[PeerName::Native, PeerName::Zswap]);
+
+        peers.leave_out(PeerName::Zswap, "missing".to_owned());
+
+        assert_eq!(peers.in_turn(&Case::new(CaseName::RandomRead), 1), [PeerName::Native]);
+    }
+}

@@ -1,0 +1,93 @@
+//! What Farmem is to reach, and whether it did.
+
+use farmem_page::ByteCount;
+use serde::Serialize;
+
+use super::case::{CaseName, PeerName};
+use super::report::Figure;
+
+/// A target and what was measured.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Target {
+    /// What is compared.
+    pub name: &'static str,
+    /// At most this.
+    pub at_most: f64,
+    /// `None` when something needed for it was not measured.
+    pub measured: Option<f64>,
+    /// Whether it was reached; `None` when not measured.
+    pub passed: Option<bool>,
+}
+
+impl Target {
+    fn new(name: &'static str, at_most: f64, measured: Option<f64>) -> Self {
+        Self { name, at_most, measured, passed: measured.map(|measured| measured <= at_most) }
+    }
+}
+
+const RESIDENT_SPARE: f64 = 16.0 * 1024.0 * 1024.0;
+
+/// Judges all targets.
+pub(super) fn judge(figures: &[Figure], local: ByteCount) -> Vec<Target> {
+    let time = |case, peer| {
+        figures
+            .iter()
+            .find(|figure| figure.case == case && figure.peer == peer)
+            .map(|figure| figure.nanoseconds_per_access)
+    };
+    let ratio =
+        |case, (other_case, other_peer)| Some(time(case, PeerName::Farmem)? / time(other_case, other_peer)?);
+    let to_zram = |case| ratio(case, (case, PeerName::ZramLz4));
+    let limit = local.get() as f64 * 1.05 + RESIDENT_SPARE;
+    let resident_peak = figures
+        .iter()
+        .filter(|figure| figure.peer == PeerName::Farmem && figure.case != CaseName::Fits)
+        .map(|figure| figure.resident_peak_bytes as f64 / limit)
+        .reduce(f64::max);
+    vec![
+        Target::new("sequential read, of zram-lz4's time", 0.35, to_zram(CaseName::Sequential)),
+        Target::new("random read, of zram-lz4's time", 0.85, to_zram(CaseName::RandomRead)),
+        Target::new("random write, of zram-lz4's time", 0.9, to_zram(CaseName::RandomWrite)),
+        Target::new("zipf, of zram-lz4's time", 0.7, to_zram(CaseName::Zipf)),
+        Target::new(
+            "random read beside a busy sibling, of the time without",
+            1.3,
+            ratio(CaseName::Sibling, (CaseName::RandomRead, PeerName::Farmem)),
+        ),
+        Target::new(
+            "random read of data that fits, of native time",
+            1.01,
+            ratio(CaseName::Fits, (CaseName::Fits, PeerName::Native)),
+        ),
+        Target::new("resident peak, of budget + 5% + 16 MiB", 1.0, resident_peak),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(case: CaseName, peer: PeerName, nanoseconds_per_access: f64) -> Figure {
+        Figure { nanoseconds_per_access, ..Figure::empty(case, peer) }
+    }
+
+    #[test]
+    fn a_ratio_at_the_target_passes_and_one_above_falls_short() {
+        let figures = [
+            figure(CaseName::Sequential, PeerName::Farmem, 35.0),
+            figure(CaseName::Sequential, PeerName::ZramLz4, 100.0),
+            figure(CaseName::RandomRead, PeerName::Farmem, 86.0),
+            figure(CaseName::RandomRead, PeerName::ZramLz4, 100.0),
+        ];
+
+        let targets = judge(&figures, ByteCount::new(1 << 26));
+
+        assert_eq!(targets[0].passed, Some(true));
+        assert_eq!(targets[1].passed, Some(false));
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_judged() {
+        assert!(judge(&[], ByteCount::new(1 << 26)).iter().all(|target| target.passed.is_none()));
+    }
+}

@@ -1,0 +1,102 @@
+//! A control group that limits the memory of one run, so that the kernel swaps.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use anyhow::Context;
+use farmem_machine::control_group::{MemoryController, Version};
+use farmem_page::ByteCount;
+
+use crate::undo::{Guard, Journal, Step};
+
+/// A memory control group. Removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Group {
+    version: Version,
+    path: PathBuf,
+    local: ByteCount,
+    _guard: Guard,
+}
+
+/// What a group's memory is used for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LocalBytes {
+    /// The limit in force.
+    pub(crate) limit: ByteCount,
+    /// What counts towards it and is no local memory of the program's data: page tables, kernel stacks, files, and
+    /// compressed pages where the kernel counts them.
+    pub(crate) overhead: ByteCount,
+}
+
+impl Group {
+    /// Makes a group that keeps `local` bytes local. Needs root.
+    pub(crate) fn create(journal: &Rc<Journal>, local: ByteCount) -> anyhow::Result<Self> {
+        let controller = MemoryController::find().context("there is no memory control group controller")?;
+        let name = format!("farmem-bench-{}", std::process::id());
+        let path = controller.mount.join(name);
+        if controller.version == Version::Two {
+            fs::write(controller.mount.join("cgroup.subtree_control"), "+memory")
+                .context("cannot hand the memory controller down to control groups")?;
+        }
+        let guard = journal.will(Step::RemoveGroup { group: path.clone() })?;
+        fs::create_dir(&path).context("cannot create a control group")?;
+        let group = Self { version: controller.version, path, local, _guard: guard };
+        group.set_limit(local)?;
+        Ok(group)
+    }
+
+    /// Moves a process in. What it used before stays with its former group.
+    pub(crate) fn add(&self, process: u32) -> anyhow::Result<()> {
+        fs::write(self.path.join("cgroup.procs"), process.to_string())
+            .context("cannot enter the control group")
+    }
+
+    /// Sets the limit so that the program's anonymous memory gets the local bytes that were asked for, by adding what
+    /// else the kernel counts towards it now.
+    pub(crate) fn calibrate(&self) -> anyhow::Result<LocalBytes> {
+        let (usage_file, anonymous_field) = match self.version {
+            Version::One => ("memory.usage_in_bytes", "rss"),
+            Version::Two => ("memory.current", "anon"),
+        };
+        let statistics = fs::read_to_string(self.path.join("memory.stat"))?;
+        let field = |name| statistic(&statistics, name).unwrap_or(0);
+        let usage: u64 = read_number(&self.path.join(usage_file))?;
+        // Pages in the swap cache are the program's data too, read ahead.
+        let data = field(anonymous_field) + field("swapcached");
+        let overhead = ByteCount::new(usage.saturating_sub(data));
+        let limit = ByteCount::new(self.local.get() + overhead.get());
+        self.set_limit(limit)?;
+        Ok(LocalBytes { limit, overhead })
+    }
+
+    fn set_limit(&self, limit: ByteCount) -> anyhow::Result<()> {
+        let file = match self.version {
+            Version::One => "memory.limit_in_bytes",
+            Version::Two => "memory.max",
+        };
+        fs::write(self.path.join(file), limit.get().to_string())
+            .context("cannot limit the control group's memory")
+    }
+}
+
+fn read_number(path: &Path) -> anyhow::Result<u64> {
+    Ok(fs::read_to_string(path)?.trim().parse()?)
+}
+
+fn statistic(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statistic_is_found_by_its_whole_name() {
+        let text = "rss_huge 1\nrss 2\ntotal_rss 3\n";
+
+        assert_eq!(statistic(text, "rss"), Some(2));
+        assert_eq!(statistic(text, "swapcached"), None);
+    }
+}

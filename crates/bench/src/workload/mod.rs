@@ -1,0 +1,312 @@
+//! The program that is measured: it fills memory, visits its pages in a pattern, and checks every byte at the end.
+//!
+//! First touches are not measured: the data is filled, and a round of the pattern run, before the first measured
+//! round. What the workload itself needs besides the data (the order of visits, counts of writes) is small and hot.
+
+mod content;
+mod pattern;
+mod protocol;
+
+use std::hint::black_box;
+use std::io::{self, BufRead, Write};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, bail, ensure};
+use farmem_page::ByteCount;
+use memmap2::MmapMut;
+use nix::sys::resource::{Usage, UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use procfs::process::Process;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use zerocopy::FromBytes;
+
+pub use content::Compressibility;
+use content::{Content, PAGE_WORDS, WORD_IDENTITY, WORD_NEXT, WORD_WRITES, identity};
+pub use pattern::Pattern;
+use pattern::{Share, cycle};
+pub use protocol::{Event, Outcome, Round};
+
+/// What the workload does.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How much memory it fills.
+    pub data: ByteCount,
+    /// The order of accesses.
+    pub pattern: Pattern,
+    /// Threads that access the data.
+    pub threads: u32,
+    /// How well the data compresses.
+    pub compressibility: Compressibility,
+    /// Accesses of each round, over all threads; `None` for the pattern's own number.
+    pub accesses: Option<u64>,
+    /// Measured rounds.
+    pub rounds: u32,
+    /// Whether one more thread is kept busy that touches no data.
+    pub sibling: bool,
+    /// Whether to tell each event, and to wait for a line on standard input before going on.
+    pub paced: bool,
+}
+
+/// Runs the workload in this process; prints events, the last of them with the outcome, on standard output.
+///
+/// # Errors
+/// When there is no memory for the data, when standard input ends while a line is awaited, and when the data was
+/// not what had been written.
+pub fn run(options: &Options) -> anyhow::Result<()> {
+    tell(options, &Event::Started { process: std::process::id() })?;
+    let pages = usize::try_from(options.data.pages().get())?;
+    ensure!(pages >= 2, "the data must be at least two pages");
+    ensure!(u32::try_from(pages).is_ok(), "the data must be less than 16 TiB");
+    let mut workload = Workload::prepare(options, pages);
+    let mut memory = MmapMut::map_anon(pages * PAGE_WORDS * size_of::<u64>())
+        .with_context(|| format!("cannot map {} bytes of memory", options.data.get()))?;
+    let data = <[AtomicU64]>::mut_from_bytes(&mut memory).map_err(|_| anyhow::anyhow!("unaligned memory"))?;
+    let next = if options.pattern == Pattern::Chase {
+        cycle(pages, &mut SmallRng::seed_from_u64(CYCLE_SEED))
+    } else {
+        Vec::new()
+    };
+    workload.fill(data, &next);
+    drop(next);
+    tell(options, &Event::Filled)?;
+    let sibling_ends = AtomicBool::new(false);
+    let rounds = thread::scope(|scope| {
+        if options.sibling {
+            scope.spawn(|| spin(&sibling_ends));
+        }
+        let rounds = workload.warm_up_and_measure(data, options);
+        sibling_ends.store(true, Ordering::Relaxed);
+        rounds
+    })?;
+    let mismatches = workload.mismatches.load(Ordering::Relaxed) + workload.verify(data);
+    let outcome = Outcome {
+        accesses: workload.accesses() as u64,
+        pages: pages as u64,
+        rounds,
+        mismatches,
+        resident_peak_bytes: resident_peak_bytes(),
+    };
+    print(&Event::Done(outcome))?;
+    ensure!(mismatches == 0, "{mismatches} pages did not hold what was written to them");
+    Ok(())
+}
+
+/// Seed of the order of a pointer chase; the same in filling and in checking.
+const CYCLE_SEED: u64 = 0x5eed;
+/// The most visits that are planned ahead for a thread; longer rounds go through them again. Keeps the plan small
+/// beside the data.
+const PLAN_VISITS_MAXIMUM: usize = 1 << 16;
+
+struct Workload {
+    content: Content,
+    pattern: Pattern,
+    pages: usize,
+    threads: Vec<ThreadPlan>,
+    /// Writes to each page; empty unless the pattern writes.
+    writes: Vec<AtomicU32>,
+    /// Visits that found a page of another identity.
+    mismatches: AtomicU64,
+}
+
+/// What one thread does in a round.
+struct ThreadPlan {
+    random: SmallRng,
+    visits: Vec<u32>,
+    /// How often the visits are gone through in a round.
+    passes: usize,
+    /// Visits of all rounds so far; in a pointer chase the page to go on from.
+    position: usize,
+}
+
+impl Workload {
+    fn prepare(options: &Options, pages: usize) -> Self {
+        let thread_count = options.threads as usize;
+        let accesses =
+            options.accesses.map_or_else(|| options.pattern.accesses(pages), |accesses| accesses as usize);
+        let for_each = (accesses / thread_count).max(1);
+        let passes = for_each.div_ceil(PLAN_VISITS_MAXIMUM.min(pages));
+        let threads = (0..thread_count)
+            .map(|thread| ThreadPlan {
+                random: SmallRng::seed_from_u64(thread as u64),
+                visits: vec![0; for_each / passes],
+                passes,
+                position: if options.pattern == Pattern::Chase {
+                    Share { pages, thread, threads: thread_count }.part().0
+                } else {
+                    0
+                },
+            })
+            .collect();
+        let written = if options.pattern == Pattern::RandomWrite { pages } else { 0 };
+        Self {
+            content: Content { compressibility: options.compressibility },
+            pattern: options.pattern,
+            pages,
+            threads,
+            writes: (0..written).map(|_| AtomicU32::new(0)).collect(),
+            mismatches: AtomicU64::new(0),
+        }
+    }
+
+    /// Accesses of a round, over all threads.
+    fn accesses(&self) -> usize {
+        self.threads.iter().map(|plan| plan.visits.len() * plan.passes).sum()
+    }
+
+    fn fill(&self, data: &mut [AtomicU64], next: &[u32]) {
+        let mut words = [0; PAGE_WORDS];
+        for (page, target) in data.chunks_exact_mut(PAGE_WORDS).enumerate() {
+            self.content.generate(page, next.get(page).map_or(0, |&next| u64::from(next)), &mut words);
+            for (to, from) in target.iter_mut().zip(words) {
+                *to.get_mut() = from;
+            }
+        }
+    }
+
+    fn warm_up_and_measure(&mut self, data: &[AtomicU64], options: &Options) -> anyhow::Result<Vec<Round>> {
+        self.round(data)?;
+        tell(options, &Event::Warm)?;
+        (0..options.rounds).map(|_| self.round(data)).collect()
+    }
+
+    fn round(&mut self, data: &[AtomicU64]) -> anyhow::Result<Round> {
+        let accesses = self.accesses();
+        let thread_count = self.threads.len();
+        for (thread, plan) in self.threads.iter_mut().enumerate() {
+            let share = Share { pages: self.pages, thread, threads: thread_count };
+            self.pattern.plan(&mut plan.visits, share, plan.position, &mut plan.random);
+        }
+        let barrier = Barrier::new(thread_count);
+        let (pattern, writes, mismatches) = (self.pattern, self.writes.as_slice(), &self.mismatches);
+        let before = getrusage(UsageWho::RUSAGE_SELF)?;
+        let spans = thread::scope(|scope| {
+            let running: Vec<_> = self
+                .threads
+                .iter_mut()
+                .map(|plan| {
+                    let barrier = &barrier;
+                    scope.spawn(move || {
+                        barrier.wait();
+                        let start = Instant::now();
+                        let wrong = plan.visit_all(pattern, data, writes);
+                        mismatches.fetch_add(wrong, Ordering::Relaxed);
+                        (start, Instant::now())
+                    })
+                })
+                .collect();
+            running.into_iter().map(|thread| thread.join().ok()).collect::<Option<Vec<_>>>()
+        });
+        let after = getrusage(UsageWho::RUSAGE_SELF)?;
+        let Some(spans) = spans else { bail!("a thread of the workload panicked") };
+        let start = spans.iter().map(|span| span.0).min().context("no thread")?;
+        let end = spans.iter().map(|span| span.1).max().context("no thread")?;
+        Ok(Round {
+            nanoseconds_per_access: (end - start).as_nanos() as f64 / accesses as f64,
+            major_faults: (after.major_page_faults() - before.major_page_faults()) as u64,
+            minor_faults: (after.minor_page_faults() - before.minor_page_faults()) as u64,
+            cpu_seconds: cpu_seconds(&after) - cpu_seconds(&before),
+        })
+    }
+
+    /// Pages that don't hold every byte that was written to them.
+    fn verify(&self, data: &[AtomicU64]) -> u64 {
+        let next = if self.pattern == Pattern::Chase {
+            cycle(self.pages, &mut SmallRng::seed_from_u64(CYCLE_SEED))
+        } else {
+            Vec::new()
+        };
+        let mut words = [0; PAGE_WORDS];
+        let mut wrong = 0;
+        for (page, found) in data.chunks_exact(PAGE_WORDS).enumerate() {
+            self.content.generate(page, next.get(page).map_or(0, |&next| u64::from(next)), &mut words);
+            words[WORD_WRITES] =
+                self.writes.get(page).map_or(0, |count| u64::from(count.load(Ordering::Relaxed)));
+            wrong += u64::from(
+                !found.iter().zip(words).all(|(found, word)| found.load(Ordering::Relaxed) == word),
+            );
+        }
+        wrong
+    }
+}
+
+impl ThreadPlan {
+    /// Visits as planned; returns how many pages were not what they should be.
+    fn visit_all(&mut self, pattern: Pattern, data: &[AtomicU64], writes: &[AtomicU32]) -> u64 {
+        let mut wrong = 0;
+        for _ in 0..self.passes {
+            match pattern {
+                Pattern::Chase => {
+                    for _ in 0..self.visits.len() {
+                        let page = self.position;
+                        wrong += u64::from(read(data, page, WORD_IDENTITY) != identity(page));
+                        // A wrong page must not lead out of the data.
+                        self.position = read(data, page, WORD_NEXT) as usize % (data.len() / PAGE_WORDS);
+                    }
+                }
+                Pattern::RandomWrite => {
+                    for &page in &self.visits {
+                        let page = page as usize;
+                        data[page * PAGE_WORDS + WORD_WRITES].fetch_add(1, Ordering::Relaxed);
+                        wrong += u64::from(read(data, page, WORD_IDENTITY) != identity(page));
+                        writes[page].fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+                _ => {
+                    for &page in &self.visits {
+                        let page = page as usize;
+                        wrong += u64::from(read(data, page, WORD_IDENTITY) != identity(page));
+                    }
+                }
+            }
+        }
+        if pattern != Pattern::Chase {
+            self.position += self.visits.len();
+        }
+        black_box(wrong)
+    }
+}
+
+fn read(data: &[AtomicU64], page: usize, word: usize) -> u64 {
+    data[page * PAGE_WORDS + word].load(Ordering::Relaxed)
+}
+
+/// Keeps a processor busy in user mode, without touching memory, until told to end.
+fn spin(ends: &AtomicBool) {
+    let mut state = 1_u64;
+    while !ends.load(Ordering::Relaxed) {
+        for _ in 0..1000 {
+            state = black_box(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+        }
+    }
+}
+
+fn cpu_seconds(usage: &Usage) -> f64 {
+    (usage.user_time().num_microseconds() + usage.system_time().num_microseconds()) as f64 / 1e6
+}
+
+fn resident_peak_bytes() -> u64 {
+    let peak_kib = Process::myself().and_then(|this| this.status()).ok().and_then(|status| status.vmhwm);
+    peak_kib.unwrap_or(0) * 1024
+}
+
+/// Tells an event and waits for leave to go on, if the workload is paced.
+fn tell(options: &Options, event: &Event) -> anyhow::Result<()> {
+    if !options.paced {
+        return Ok(());
+    }
+    print(event)?;
+    let mut line = String::new();
+    ensure!(io::stdin().lock().read_line(&mut line)? > 0, "nobody paces the workload any more");
+    Ok(())
+}
+
+fn print(event: &Event) -> anyhow::Result<()> {
+    let mut output = io::stdout().lock();
+    writeln!(output, "{}", serde_json::to_string(event)?)?;
+    output.flush()?;
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! Amounts of memory as people write them: `512M`, `1.5G`, `25%`.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use farmem_page::ByteCount;
+use parse_size::Config;
+
+/// Less than this holds no program's start: its loader, its libraries' data and its first stack need more.
+pub(crate) const BUDGET_MINIMUM: ByteCount = ByteCount::new(1 << 20);
+
+/// How much local memory a program may keep, as it was asked for.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum LocalAmount {
+    /// So many bytes.
+    Bytes(ByteCount),
+    /// This share, in percent, of the memory that this user may use.
+    Percent(f64),
+}
+
+/// Where cold pages go when the pool is full, as it was asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct DiskAmount {
+    /// A file or a folder.
+    pub(crate) path: PathBuf,
+    /// At most so much; without it, what is free there.
+    pub(crate) size: Option<ByteCount>,
+}
+
+/// Reads a size: a number, with a unit K, M, G or T (of 1024) or none for bytes.
+pub(crate) fn parse_size(text: &str) -> Result<ByteCount, String> {
+    let bytes = Config::new()
+        .with_binary()
+        .parse_size(text)
+        .map_err(|_| "write a size as `512M`, `1.5G`, `4096K` or a number of bytes".to_owned())?;
+    if bytes == 0 {
+        return Err("a size must be more than zero".to_owned());
+    }
+    Ok(ByteCount::new(bytes))
+}
+
+/// Reads a size or a percentage.
+pub(crate) fn parse_local(text: &str) -> Result<LocalAmount, String> {
+    let Some(number) = text.strip_suffix('%') else {
+        let bytes = parse_size(text)
+            .map_err(|_| "write a size as `512M` or `1.5G`, or a percentage as `25%`".to_owned())?;
+        return Ok(LocalAmount::Bytes(bytes));
+    };
+    match number.parse::<f64>() {
+        Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(LocalAmount::Percent(percent)),
+        _ => Err("write a percentage above 0% and up to 100%, such as `25%`".to_owned()),
+    }
+}
+
+/// Reads `PATH` or `PATH:SIZE`. A colon that no size follows belongs to the path.
+pub(crate) fn parse_disk(text: &str) -> Result<DiskAmount, String> {
+    let (path, size) = match text.rsplit_once(':') {
+        Some((path, size)) if size.starts_with(|first: char| first.is_ascii_digit()) => {
+            (path, Some(parse_size(size)?))
+        }
+        _ => (text, None),
+    };
+    if path.is_empty() {
+        return Err("write a path, or a path and a size, as `/var/tmp/far:8G`".to_owned());
+    }
+    Ok(DiskAmount { path: path.into(), size })
+}
+
+/// Reads an application's name.
+pub(crate) fn parse_name(text: &str) -> Result<String, String> {
+    let allowed = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    if text.is_empty() || text.len() > 64 || text.starts_with(['.', '-']) || !text.chars().all(allowed) {
+        return Err(
+            "a name has up to 64 letters, digits, dots, dashes and underscores, and starts with a letter or \
+                    digit"
+                .to_owned(),
+        );
+    }
+    Ok(text.to_owned())
+}
+
+impl LocalAmount {
+    /// The bytes that are meant, where `usable` is what this user may use at most.
+    ///
+    /// # Errors
+    /// A sentence, when no program could start within it or when the machine doesn't have it.
+    pub(crate) fn resolve(self, usable: ByteCount) -> Result<ByteCount, String> {
+        let bytes = match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Percent(percent) => ByteCount::new((usable.get() as f64 * percent / 100.0) as u64),
+        };
+        if bytes < BUDGET_MINIMUM {
+            return Err(format!(
+                "a budget of {} is too small for any program to start; give --local at least {}",
+                Readable(bytes),
+                Readable(BUDGET_MINIMUM)
+            ));
+        }
+        if bytes > usable {
+            return Err(format!(
+                "a budget of {} is more than the {} that this user may use; give --local less",
+                Readable(bytes),
+                Readable(usable)
+            ));
+        }
+        Ok(bytes)
+    }
+}
+
+/// A number of bytes in the largest unit that keeps it readable.
+pub(crate) struct Readable(pub(crate) ByteCount);
+
+impl fmt::Display for Readable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.0.get();
+        let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+        match units.into_iter().find(|(shift, _)| bytes >= 1 << shift) {
+            Some((shift, unit)) => {
+                let amount = bytes as f64 / (1_u64 << shift) as f64;
+                write!(f, "{} {unit}", (amount * 10.0).round() / 10.0)
+            }
+            None => write!(f, "{bytes} bytes"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn sizes_are_read_with_and_without_units() {
+        for (text, bytes) in [
+            ("512M", 512 << 20),
+            ("1.5G", GIB * 3 / 2),
+            ("4096K", 4 << 20),
+            ("8192", 8192),
+            ("2GiB", 2 * GIB),
+        ] {
+            assert_eq!(parse_size(text), Ok(ByteCount::new(bytes)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_size_is_refused() {
+        for text in ["", "0", "-1", "lots", "1.5X", "M", "5%"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn percentages_are_read() {
+        assert_eq!(parse_local("25%"), Ok(LocalAmount::Percent(25.0)));
+        assert_eq!(parse_local("12.5%"), Ok(LocalAmount::Percent(12.5)));
+    }
+
+    #[test]
+    fn impossible_percentages_are_refused() {
+        for text in ["0%", "101%", "-5%", "%", "many%", "NaN%"] {
+            assert!(parse_local(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_percentage_is_of_what_can_be_used() {
+        assert_eq!(LocalAmount::Percent(25.0).resolve(ByteCount::new(4 * GIB)), Ok(ByteCount::new(GIB)));
+    }
+
+    #[test]
+    fn budgets_that_cannot_work_are_refused() {
+        let usable = ByteCount::new(4 * GIB);
+
+        assert!(LocalAmount::Bytes(ByteCount::new(4096)).resolve(usable).is_err());
+        assert!(LocalAmount::Bytes(ByteCount::new(5 * GIB)).resolve(usable).is_err());
+    }
+
+    #[test]
+    fn a_disk_path_may_hold_colons() {
+        let disk =
+            |path: &str, size: Option<u64>| DiskAmount { path: path.into(), size: size.map(ByteCount::new) };
+
+        assert_eq!(parse_disk("/far"), Ok(disk("/far", None)));
+        assert_eq!(parse_disk("/far:2G"), Ok(disk("/far", Some(2 * GIB))));
+        assert_eq!(parse_disk("/a:b"), Ok(disk("/a:b", None)));
+        assert!(parse_disk(":2G").is_err());
+        assert!(parse_disk("/far:2X").is_err());
+    }
+
+    #[test]
+    fn names_are_plain() {
+        assert!(parse_name("redis-1.main").is_ok());
+        for text in ["", ".hidden", "a/b", "a b", &"x".repeat(65)] {
+            assert!(parse_name(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn bytes_are_shown_in_a_readable_unit() {
+        assert_eq!(Readable(ByteCount::new(1536 << 20)).to_string(), "1.5 GiB");
+        assert_eq!(Readable(ByteCount::new(12)).to_string(), "12 bytes");
+    }
+}

@@ -1,0 +1,212 @@
+//! The one definition of what `farmem` accepts. Help texts, manual pages and completions all come from it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use farmem_bench::faults::{CaseName, PeerName};
+use farmem_bench::workload::{Compressibility, Pattern};
+use farmem_page::ByteCount;
+
+use crate::amount::{DiskAmount, LocalAmount, parse_disk, parse_local, parse_name, parse_size};
+
+/// More memory than the machine has, for unmodified programs.
+#[derive(Parser, Debug)]
+#[command(
+    name = "farmem",
+    version,
+    disable_help_subcommand = true,
+    after_help = "Example:\n  farmem run --local 25% --summary -- python3 analysis.py\n\nExit status: the program's own \
+                  for `run`; else 0 done, 1 failed, 2 cannot start, 126 program not executable, 127 no such program."
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Run a program within a budget of local memory
+    Run(RunArguments),
+    /// Show the applications that run under Farmem now
+    Stat(StatArguments),
+    /// Tell what this machine and user can do, and how to mend what is missing
+    Doctor(DoctorArguments),
+    /// Measure Farmem beside the kernel's own swap
+    Bench(BenchArguments),
+    /// The program that `bench` measures
+    #[command(hide = true)]
+    Workload(WorkloadArguments),
+    /// Write the manual pages
+    #[command(hide = true)]
+    Man(ManArguments),
+    /// Write the completions for a shell
+    #[command(hide = true)]
+    Completions(CompletionsArguments),
+}
+
+/// Run a program within a budget of local memory.
+///
+/// The program and every program that it starts keep at most the budget in local memory; what is cold goes to a
+/// compressed pool in memory, and from there to disk if one is given. Exit status, signals, standard streams and
+/// environment are the program's own.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  farmem run --local 512M -- redis-server --port 7000\n  farmem run --local 25% --pool 2G \
+                  --disk /var/tmp/far:8G --summary -- python3 train.py\n\nSizes take K, M, G or T (of 1024), or none for \
+                  bytes. Percentages are of what this user may use: the machine's memory, or the limit of the control \
+                  group where that is smaller."
+)]
+pub(crate) struct RunArguments {
+    /// Local memory to keep: a size, or a percentage of what this user may use
+    #[arg(long, value_name = "SIZE|PERCENT%", value_parser = parse_local, default_value = "50%")]
+    pub(crate) local: LocalAmount,
+    /// Limit of the compressed pool [default: what the machine can spare]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) pool: Option<ByteCount>,
+    /// Where pages go when the pool is full: a file or folder, and a limit [default: nowhere]
+    #[arg(long, value_name = "PATH[:SIZE]", value_parser = parse_disk)]
+    pub(crate) disk: Option<DiskAmount>,
+    /// Name to show in `farmem stat` [default: the program's]
+    #[arg(long, value_name = "NAME", value_parser = parse_name)]
+    pub(crate) name: Option<String>,
+    /// Write statistics to this file at exit, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stats: Option<PathBuf>,
+    /// Print a summary on standard error at exit
+    #[arg(long)]
+    pub(crate) summary: bool,
+    /// The program, and its arguments
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
+    pub(crate) program: Vec<OsString>,
+}
+
+/// Show the applications that run under Farmem now.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  farmem stat redis --json")]
+pub(crate) struct StatArguments {
+    /// Only the applications of this name
+    #[arg(value_name = "NAME", value_parser = parse_name)]
+    pub(crate) name: Option<String>,
+    /// Print one JSON array
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Tell what this machine and user can do, and how to mend what is missing.
+///
+/// Exit status 0 when `farmem run` can work here, else 1.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  farmem doctor")]
+pub(crate) struct DoctorArguments {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Measure Farmem beside the kernel's own swap.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  farmem bench faults --quick")]
+pub(crate) struct BenchArguments {
+    #[command(subcommand)]
+    pub(crate) command: BenchCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum BenchCommand {
+    /// Access patterns over data four times the local memory: native, Farmem and each kind of kernel swap
+    Faults(FaultsArguments),
+    /// Undo what a benchmark left behind when it was killed: swap, devices, mounts, control groups
+    Cleanup(CleanupArguments),
+}
+
+/// Access patterns over data four times the local memory: native, Farmem and each kind of kernel swap.
+///
+/// Kernel swap needs root; a peer that this machine can't offer is left out and named. Swap is on only while its
+/// peer runs. The table goes to standard output, progress to standard error.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  sudo farmem bench faults\n  sudo farmem bench faults --quick --only random-read,sequential \
+                  --peer native,farmem,zram-lz4 --json"
+)]
+pub(crate) struct FaultsArguments {
+    /// Print one JSON object instead of the table
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Less data and fewer repetitions: rougher figures, sooner
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Data of the workload; a quarter of it is kept local [default: 256M, with --quick 64M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) data: Option<ByteCount>,
+    /// Repetitions, interleaved between the peers [default: 3, with --quick 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) repeat: Option<u32>,
+    /// Only these cases
+    #[arg(long, value_name = "CASE", value_delimiter = ',', value_enum)]
+    pub(crate) only: Vec<CaseName>,
+    /// Only these peers
+    #[arg(long, value_name = "PEER", value_delimiter = ',', value_enum)]
+    pub(crate) peer: Vec<PeerName>,
+    /// Where swap files are made; must be on a disk
+    #[arg(long, value_name = "FOLDER", default_value = "/var/tmp")]
+    pub(crate) swap_folder: PathBuf,
+}
+
+/// Undo what a benchmark left behind when it was killed: swap, devices, mounts, control groups.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  sudo farmem bench cleanup")]
+pub(crate) struct CleanupArguments {
+    /// Wait until standard input closes, then undo what this process left if it has ended
+    #[arg(long, value_name = "PID", hide = true)]
+    pub(crate) after: Option<u32>,
+}
+
+/// The program that `bench` measures: fills memory, reads and writes it in a pattern, checks every byte.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  farmem workload --data 64M --pattern random-read --threads 2")]
+pub(crate) struct WorkloadArguments {
+    /// How much memory to fill
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
+    pub(crate) data: ByteCount,
+    /// The order of accesses
+    #[arg(long, value_enum, default_value_t = Pattern::RandomRead)]
+    pub(crate) pattern: Pattern,
+    /// Threads that access the data
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) threads: u32,
+    /// How well pages compress
+    #[arg(long, value_enum, default_value_t = Compressibility::Half)]
+    pub(crate) compressibility: Compressibility,
+    /// Accesses of each round, over all threads [default: half the pages; all of them in order for sequential]
+    #[arg(long, value_name = "N")]
+    pub(crate) accesses: Option<u64>,
+    /// Measured rounds
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: u32,
+    /// Keep one more thread busy that touches no data
+    #[arg(long)]
+    pub(crate) sibling: bool,
+    /// Wait for a line on standard input before the warm-up and before the measured rounds
+    #[arg(long)]
+    pub(crate) paced: bool,
+}
+
+/// Write the manual pages.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  farmem man target/man")]
+pub(crate) struct ManArguments {
+    /// Folder for the pages; it must exist
+    #[arg(value_name = "FOLDER")]
+    pub(crate) folder: PathBuf,
+}
+
+/// Write the completions for a shell to standard output.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  farmem completions bash > /usr/share/bash-completion/completions/farmem")]
+pub(crate) struct CompletionsArguments {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}

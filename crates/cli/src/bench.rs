@@ -1,0 +1,69 @@
+//! `farmem bench`: hands over to the benchmark.
+
+use std::env;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::{Context, anyhow};
+use farmem_bench::{faults, undo, workload};
+
+use crate::arguments::{BenchCommand, CleanupArguments, FaultsArguments, WorkloadArguments};
+use crate::failure::Failure;
+
+/// Runs a benchmark, or cleans up after one.
+pub(crate) fn bench(command: BenchCommand) -> Result<ExitCode, Failure> {
+    match command {
+        BenchCommand::Faults(arguments) => measure_faults(arguments),
+        BenchCommand::Cleanup(arguments) => cleanup(&arguments),
+    }
+}
+
+/// Runs the workload that benchmarks measure.
+pub(crate) fn workload(arguments: &WorkloadArguments) -> Result<ExitCode, Failure> {
+    workload::run(&workload::Options {
+        data: arguments.data,
+        pattern: arguments.pattern,
+        threads: arguments.threads,
+        compressibility: arguments.compressibility,
+        accesses: arguments.accesses,
+        rounds: arguments.rounds,
+        sibling: arguments.sibling,
+        paced: arguments.paced,
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure_faults(arguments: FaultsArguments) -> Result<ExitCode, Failure> {
+    let report = faults::run(&faults::Options {
+        data: arguments.data,
+        quick: arguments.quick,
+        repeat: arguments.repeat,
+        only: arguments.only,
+        peers: arguments.peer,
+        swap_folder: arguments.swap_folder,
+        farmem: env::current_exe().context("cannot find the program file of farmem")?,
+    })?;
+    let text = if arguments.json {
+        serde_json::to_string_pretty(&report).context("cannot write the report")? + "\n"
+    } else {
+        report.to_string()
+    };
+    io::stdout().write_all(text.as_bytes()).context("cannot print the report")?;
+    if report.has_mismatches() {
+        return Err(Failure::Failed(anyhow!("pages came back with other bytes than were written to them")));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn cleanup(arguments: &CleanupArguments) -> Result<ExitCode, Failure> {
+    match arguments.after {
+        Some(process) => {
+            undo::cleanup_after(process)?;
+        }
+        None => match undo::cleanup()? {
+            0 => println!("nothing was left behind"),
+            steps => println!("undid {steps} changes"),
+        },
+    }
+    Ok(ExitCode::SUCCESS)
+}

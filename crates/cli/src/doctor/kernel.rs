@@ -1,0 +1,208 @@
+//! The kernel's version, and the features that came with it.
+
+use std::fs::File;
+use std::num::NonZero;
+use std::os::fd::AsFd;
+use std::thread;
+
+use farmem_page::VirtAddr;
+use farmem_sys::maps::Maps;
+use farmem_sys::uffd::{Uffd, UffdError};
+use procfs::KernelVersion;
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
+
+use super::{Check, read};
+
+/// A feature of userfaultfd: its bit in the kernel's interface, its name, the version that it came with, and whether
+/// the pager can do without.
+struct Feature {
+    bit: u32,
+    name: &'static str,
+    since: &'static str,
+    essential: bool,
+    meaning: &'static str,
+}
+
+const FEATURES: [Feature; 8] = [
+    Feature {
+        bit: 1,
+        name: "uffd EVENT_FORK",
+        since: "4.11",
+        essential: true,
+        meaning: "children of a program get the pages that were far when it forked",
+    },
+    Feature {
+        bit: 2,
+        name: "uffd EVENT_REMAP",
+        since: "4.11",
+        essential: true,
+        meaning: "pages follow when a program moves its memory",
+    },
+    Feature {
+        bit: 3,
+        name: "uffd EVENT_REMOVE",
+        since: "4.11",
+        essential: true,
+        meaning: "pages that a program discards are forgotten",
+    },
+    Feature {
+        bit: 6,
+        name: "uffd EVENT_UNMAP",
+        since: "4.11",
+        essential: true,
+        meaning: "pages that a program unmaps are forgotten",
+    },
+    Feature {
+        bit: 8,
+        name: "uffd THREAD_ID",
+        since: "4.14",
+        essential: true,
+        meaning: "a fault is served near the thread that waits for it",
+    },
+    Feature {
+        bit: 14,
+        name: "uffd POISON",
+        since: "6.6",
+        essential: true,
+        meaning: "a page that is lost ends who touches it, and nobody else",
+    },
+    Feature {
+        bit: 15,
+        name: "uffd WP_ASYNC",
+        since: "6.7",
+        essential: false,
+        meaning: "pages that were not written leave without being stored again",
+    },
+    Feature {
+        bit: 16,
+        name: "uffd MOVE",
+        since: "6.8",
+        essential: true,
+        meaning: "pages leave a program without a copy and without a race",
+    },
+];
+
+const NEWER_KERNEL: &str = "install a newer kernel, as with: sudo apt-get install -t stable-backports linux-image-$(dpkg --print-architecture)";
+
+pub(super) fn checks() -> Vec<Check> {
+    let version = KernelVersion::current().ok();
+    let mut checks = vec![kernel_version(version)];
+    checks.extend(userfaultfd());
+    checks.extend([map_query(), page_scan(version), own_advice(version), process_handles(), ring(), cores()]);
+    checks
+}
+
+fn kernel_version(version: Option<KernelVersion>) -> Check {
+    const NAME: &str = "kernel";
+    const MEANING: &str = "Farmem needs Linux 6.8 or newer; 6.13 and newer evict with fewer calls";
+    let release = read("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".to_owned());
+    match version {
+        Some(version) => Check::ok(NAME, format!("Linux {release}"), MEANING)
+            .gap_unless(version >= KernelVersion::new(6, 8, 0), NEWER_KERNEL)
+            .essential(),
+        None => Check::unknown(NAME, format!("Linux {release}"), MEANING),
+    }
+}
+
+/// Asks the kernel itself, as a distribution's version number doesn't tell all.
+fn userfaultfd() -> Vec<Check> {
+    const NAME: &str = "userfaultfd";
+    const MEANING: &str = "how a page that is not local is noticed, inside system calls as well";
+    let device = File::options().read(true).write(true).open("/dev/userfaultfd").ok();
+    let features = match Uffd::kernel_features(device.as_ref().map(AsFd::as_fd)) {
+        Ok(features) => features,
+        Err(UffdError::Denied) => {
+            return vec![
+                Check::ok(NAME, "not permitted", MEANING)
+                    .gap_unless(false, "sudo sysctl vm.unprivileged_userfaultfd=1")
+                    .essential(),
+            ];
+        }
+        Err(error) => {
+            return vec![
+                Check::ok(NAME, format!("this kernel has none ({error:?})"), MEANING)
+                    .gap_unless(false, NEWER_KERNEL)
+                    .essential(),
+            ];
+        }
+    };
+    let mut checks = vec![Check::ok(NAME, "permitted", MEANING).essential()];
+    checks.extend(FEATURES.iter().map(|feature| {
+        let present = features & 1 << feature.bit != 0;
+        let found =
+            if present { "present".to_owned() } else { format!("missing; came with {}", feature.since) };
+        let check = Check::ok(feature.name, found, feature.meaning).gap_unless(present, NEWER_KERNEL);
+        if feature.essential { check.essential() } else { check }
+    }));
+    checks
+}
+
+fn map_query() -> Check {
+    let works = Maps::open().is_ok_and(|maps| maps.next(VirtAddr::new(0)).is_ok());
+    let found = if works { "works" } else { "missing; came with 6.11" };
+    Check::ok("PROCMAP_QUERY", found, "a program's memory is found without reading a text file")
+        .gap_unless(works, NEWER_KERNEL)
+}
+
+fn page_scan(version: Option<KernelVersion>) -> Check {
+    by_version("PAGEMAP_SCAN", version, (6, 7), "resident and written pages are found in one call")
+}
+
+fn own_advice(version: Option<KernelVersion>) -> Check {
+    by_version(
+        "process_madvise",
+        version,
+        (6, 13),
+        "scattered pages leave in one call (own process, DONTNEED)",
+    )
+}
+
+/// For features that can't be tried without changing something.
+fn by_version(
+    name: &'static str,
+    version: Option<KernelVersion>,
+    since: (u8, u8),
+    meaning: &'static str,
+) -> Check {
+    let Some(version) = version else {
+        return Check::unknown(name, "the kernel's version is unknown", meaning);
+    };
+    let present = version >= KernelVersion::new(since.0, since.1, 0);
+    let found = if present {
+        format!("present since {}.{}, by the version", since.0, since.1)
+    } else {
+        format!("missing; came with {}.{}", since.0, since.1)
+    };
+    Check::ok(name, found, meaning).gap_unless(present, NEWER_KERNEL)
+}
+
+fn process_handles() -> Check {
+    let works = pidfd_open(getpid(), PidfdFlags::empty()).is_ok();
+    let found = if works { "works" } else { "refused" };
+    Check::ok("pidfd", found, "the supervisor never mistakes another process for the program")
+        .gap_unless(works, "allow pidfd_open in the container's seccomp profile, or use a kernel from 5.3 on")
+        .essential()
+}
+
+fn ring() -> Check {
+    const NAME: &str = "io_uring";
+    const MEANING: &str = "pages go to disk and come back without a thread for each; only --disk profits";
+    const MEND: &str = "sudo sysctl kernel.io_uring_disabled=0";
+    match read("/proc/sys/kernel/io_uring_disabled").as_deref() {
+        Some("0") => Check::ok(NAME, "enabled", MEANING),
+        Some("1") => Check::ok(NAME, "for privileged users only", MEANING)
+            .gap_unless(rustix::process::geteuid().is_root(), MEND),
+        Some(_) => Check::ok(NAME, "disabled", MEANING).gap_unless(false, MEND),
+        None => Check::unknown(NAME, "the kernel doesn't tell", MEANING),
+    }
+}
+
+fn cores() -> Check {
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    Check::ok(
+        "processors",
+        format!("{cores} to run on"),
+        "with a second one, eviction runs beside the program",
+    )
+    .gap_unless(cores > 1, "taskset -c 0-$(($(nproc --all) - 1)) farmem run ...")
+}

@@ -1,0 +1,149 @@
+//! `farmem doctor`: what this machine and user can do, and for each gap the one command that mends it.
+//!
+//! Only looks; changes nothing. Each module knows one part of the machine.
+
+mod kernel;
+mod limits;
+mod memory;
+mod permission;
+
+use std::fs;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use serde::Serialize;
+
+use crate::arguments::DoctorArguments;
+use crate::failure::Failure;
+
+/// What a check came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Verdict {
+    /// As it should be.
+    Ok,
+    /// Something is missing.
+    Gap,
+    /// The machine doesn't tell.
+    Unknown,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct Check {
+    name: &'static str,
+    verdict: Verdict,
+    /// Whether `farmem run` can't work when it is missing.
+    essential: bool,
+    /// What was found.
+    found: String,
+    /// What it means for programs under Farmem.
+    meaning: &'static str,
+    /// The command that mends a gap, where a command can.
+    mend: Option<String>,
+}
+
+impl Check {
+    /// A check that came out well, so far.
+    fn ok(name: &'static str, found: impl Into<String>, meaning: &'static str) -> Self {
+        Self { name, verdict: Verdict::Ok, essential: false, found: found.into(), meaning, mend: None }
+    }
+
+    /// A check that can't be decided.
+    fn unknown(name: &'static str, found: impl Into<String>, meaning: &'static str) -> Self {
+        Self { verdict: Verdict::Unknown, ..Self::ok(name, found, meaning) }
+    }
+
+    /// The same check, as a gap with its mend, unless `fine`.
+    fn gap_unless(self, fine: bool, mend: &str) -> Self {
+        if fine { self } else { Self { verdict: Verdict::Gap, mend: Some(mend.to_owned()), ..self } }
+    }
+
+    /// The same check as one that `farmem run` can't do without.
+    fn essential(self) -> Self {
+        Self { essential: true, ..self }
+    }
+
+    fn stops_run(&self) -> bool {
+        self.essential && self.verdict == Verdict::Gap
+    }
+}
+
+/// The whole answer.
+#[derive(Debug, Serialize)]
+struct Diagnosis {
+    can_run: bool,
+    checks: Vec<Check>,
+}
+
+/// Looks at everything and prints what it found; status 0 when `farmem run` can work here, else 1.
+pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
+    let checks: Vec<Check> = [kernel::checks(), permission::checks(), memory::checks(), limits::checks()]
+        .into_iter()
+        .flatten()
+        .collect();
+    let can_run = !checks.iter().any(Check::stops_run);
+    let diagnosis = Diagnosis { can_run, checks };
+    let text = if arguments.json {
+        serde_json::to_string_pretty(&diagnosis).context("cannot write the diagnosis")? + "\n"
+    } else {
+        describe(&diagnosis)
+    };
+    io::stdout().write_all(text.as_bytes()).context("cannot print the diagnosis")?;
+    Ok(if can_run { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn describe(diagnosis: &Diagnosis) -> String {
+    let mut text = String::new();
+    for check in &diagnosis.checks {
+        let verdict = match check.verdict {
+            Verdict::Ok => "ok",
+            Verdict::Gap => "gap",
+            Verdict::Unknown => "unknown",
+        };
+        text.push_str(&format!(
+            "{verdict:<8}{:<22}{}\n{:30}{}\n",
+            check.name, check.found, "", check.meaning
+        ));
+        if let Some(mend) = &check.mend {
+            text.push_str(&format!("{:30}mend: {mend}\n", ""));
+        }
+    }
+    let gaps = diagnosis.checks.iter().filter(|check| check.verdict == Verdict::Gap).count();
+    text.push_str(match (diagnosis.can_run, gaps) {
+        (true, 0) => "\n`farmem run` can work here.\n",
+        (true, _) => "\n`farmem run` can work here, with the gaps above.\n",
+        (false, _) => "\n`farmem run` cannot work here until the gaps above are mended.\n",
+    });
+    text
+}
+
+/// A file of the kernel, without its line end; `None` when it can't be read.
+fn read(path: &str) -> Option<String> {
+    Some(fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_essential_gap_stops_run() {
+        let gap = Check::ok("x", "y", "z").gap_unless(false, "mend it");
+
+        assert!(!gap.stops_run());
+        assert!(gap.essential().stops_run());
+        assert!(!Check::ok("x", "y", "z").essential().stops_run());
+        assert!(!Check::unknown("x", "y", "z").essential().stops_run());
+    }
+
+    #[test]
+    fn a_gap_is_shown_with_its_mend() {
+        let checks = vec![Check::ok("swap", "on", "means something").gap_unless(false, "swapoff -a")];
+
+        let text = describe(&Diagnosis { can_run: true, checks });
+
+        assert!(text.contains("gap") && text.contains("mend: swapoff -a"), "{text}");
+    }
+}

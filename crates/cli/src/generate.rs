@@ -1,0 +1,23 @@
+//! Manual pages and completions, from the one definition of the arguments.
+
+use std::io;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::CommandFactory;
+
+use crate::arguments::{Arguments, CompletionsArguments, ManArguments};
+use crate::failure::Failure;
+
+/// Writes a manual page for `farmem` and for each of its commands.
+pub(crate) fn manual(arguments: &ManArguments) -> Result<ExitCode, Failure> {
+    clap_mangen::generate_to(Arguments::command(), &arguments.folder)
+        .with_context(|| format!("cannot write manual pages to {}", arguments.folder.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints completions for a shell.
+pub(crate) fn completions(arguments: &CompletionsArguments) -> Result<ExitCode, Failure> {
+    clap_complete::generate(arguments.shell, &mut Arguments::command(), "farmem", &mut io::stdout());
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,209 @@
+//! Finds the program to run and tells, before anything starts, whether Farmem can be loaded into it.
+//!
+//! Farmem comes into a program through its dynamic loader. A static program has none, and one that gains privileges
+//! ignores what its caller wants loaded.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::{Endianness, ReadCache, elf};
+use rustix::fs::{Access, StatVfsMountFlags, access, getxattr, statvfs};
+use rustix::io::Errno;
+use rustix::process::{getegid, geteuid};
+
+use crate::failure::Failure;
+
+/// How many interpreters in a row the kernel follows.
+const INTERPRETERS_MAXIMUM: usize = 5;
+/// How much of a script's first line the kernel reads.
+const SCRIPT_LINE_BYTES: u64 = 256;
+
+#[cfg(target_arch = "x86_64")]
+const MACHINE: u16 = elf::EM_X86_64;
+#[cfg(target_arch = "aarch64")]
+const MACHINE: u16 = elf::EM_AARCH64;
+
+/// Finds the file that a shell would execute for `name`.
+///
+/// # Errors
+/// [`Failure::NotFound`] and [`Failure::NotExecutable`], as a shell tells them apart.
+pub(crate) fn find(name: &OsStr) -> Result<PathBuf, Failure> {
+    if name.as_bytes().contains(&b'/') {
+        let path = PathBuf::from(name);
+        executable(&path)?;
+        return Ok(path);
+    }
+    let path = env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/local/bin:/usr/bin:/bin"));
+    let mut refusal = None;
+    for candidate in env::split_paths(&path).map(|folder| folder.join(name)) {
+        match executable(&candidate) {
+            Ok(()) => return Ok(candidate),
+            Err(failure @ Failure::NotExecutable(_)) => refusal = refusal.or(Some(failure)),
+            Err(_) => {}
+        }
+    }
+    Err(refusal.unwrap_or_else(|| {
+        let name = name.to_string_lossy();
+        Failure::NotFound(format!("there is no program `{name}` on PATH; install it or give its path"))
+    }))
+}
+
+/// Whether the file may be executed at all.
+fn executable(path: &Path) -> Result<(), Failure> {
+    let shown = path.display();
+    let metadata = fs::metadata(path).map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            Failure::NotExecutable(format!("you may not look at {shown}; its folders must let you pass"))
+        }
+        _ => Failure::NotFound(format!("there is no program {shown}; check its path")),
+    })?;
+    if metadata.is_dir() {
+        return Err(Failure::NotExecutable(format!("{shown} is a folder; name a program in it")));
+    }
+    if access(path, Access::EXEC_OK).is_err() {
+        return Err(Failure::NotExecutable(format!("{shown} is not executable; try `chmod +x {shown}`")));
+    }
+    Ok(())
+}
+
+/// Whether Farmem can be loaded into the program: follows scripts to their interpreters, then looks at the file.
+///
+/// # Errors
+/// [`Failure::Unusable`] with what to do, for static programs, programs that gain privileges, and programs for other
+/// processors; [`Failure::NotFound`] when an interpreter is missing; [`Failure::NotExecutable`] when the file is
+/// neither a program nor a script.
+pub(crate) fn check(path: &Path) -> Result<(), Failure> {
+    let mut path = path.to_owned();
+    for _ in 0..INTERPRETERS_MAXIMUM {
+        let mut file = File::open(&path).map_err(|_| {
+            // The kernel executes files that can't be read, but what they are can't be known then.
+            Failure::Unusable(format!(
+                "cannot read {0} to see whether it can be managed; try `chmod +r {0}`",
+                path.display()
+            ))
+        })?;
+        let Some(interpreter) = interpreter(&mut file) else { return check_binary(&path, file) };
+        executable(&interpreter).map_err(|_| {
+            Failure::NotFound(format!(
+                "the script {} asks for {}, which can't be executed; correct its first line",
+                path.display(),
+                interpreter.display()
+            ))
+        })?;
+        path = interpreter;
+    }
+    Err(Failure::NotExecutable(format!("too many scripts in a row, the last {}", path.display())))
+}
+
+/// The interpreter that a script names on its first line; `None` for what is no script.
+fn interpreter(file: &mut File) -> Option<PathBuf> {
+    let mut start = Vec::new();
+    file.take(SCRIPT_LINE_BYTES).read_to_end(&mut start).ok()?;
+    let line = start.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
+    let word = line.split(|byte| matches!(byte, b' ' | b'\t')).find(|word| !word.is_empty())?;
+    Some(PathBuf::from(OsString::from_vec(word.to_vec())))
+}
+
+/// What matters of a program's file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Binary {
+    /// Has a dynamic loader.
+    Dynamic,
+    /// Has none.
+    Static,
+    /// For another processor, or for a smaller word.
+    Foreign,
+    /// Not a program.
+    Other,
+}
+
+fn check_binary(path: &Path, file: File) -> Result<(), Failure> {
+    let shown = path.display();
+    let metadata =
+        file.metadata().map_err(|error| Failure::Unusable(format!("cannot read {shown}: {error}")))?;
+    match classify(&ReadCache::new(file)) {
+        Binary::Dynamic => {}
+        Binary::Static => {
+            return Err(Failure::Unusable(format!(
+                "{shown} is statically linked, so nothing can be loaded into it; use a dynamically linked build"
+            )));
+        }
+        Binary::Foreign => {
+            return Err(Failure::Unusable(format!(
+                "{shown} is not built for {} with 64 bits; use a build for this machine",
+                env::consts::ARCH
+            )));
+        }
+        Binary::Other => {
+            return Err(Failure::NotExecutable(format!(
+                "{shown} is neither a program nor a script with a `#!` line; name its interpreter, as in `sh {shown}`"
+            )));
+        }
+    }
+    match gained_privilege(path, &metadata) {
+        Some(privilege) => Err(Failure::Unusable(format!(
+            "{shown} gains privileges ({privilege}), and such programs let nothing be loaded into them; run it as the \
+             user whose rights it needs"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Reads headers only, so a large program costs no more than a small one.
+fn classify(file: &ReadCache<File>) -> Binary {
+    let header = match elf::FileHeader64::<Endianness>::parse(file) {
+        Ok(header) => header,
+        Err(_) if elf::FileHeader32::<Endianness>::parse(file).is_ok() => return Binary::Foreign,
+        Err(_) => return Binary::Other,
+    };
+    let Ok(endian) = header.endian() else { return Binary::Other };
+    if header.e_machine(endian) != MACHINE {
+        return Binary::Foreign;
+    }
+    if !matches!(header.e_type(endian), elf::ET_EXEC | elf::ET_DYN) {
+        return Binary::Other;
+    }
+    match header.program_headers(endian, file) {
+        Ok(segments) if segments.iter().any(|segment| segment.p_type(endian) == elf::PT_INTERP) => {
+            Binary::Dynamic
+        }
+        Ok(_) => Binary::Static,
+        Err(_) => Binary::Other,
+    }
+}
+
+/// Which privilege the kernel would add when this user executes the file; `None` for the ordinary case.
+fn gained_privilege(path: &Path, metadata: &Metadata) -> Option<&'static str> {
+    const SET_USER: u32 = 0o4000;
+    const SET_GROUP: u32 = 0o2000;
+    const GROUP_EXECUTE: u32 = 0o010;
+    if statvfs(path).is_ok_and(|mount| mount.f_flag.contains(StatVfsMountFlags::NOSUID)) {
+        return None;
+    }
+    let mode = metadata.permissions().mode();
+    if mode & SET_USER != 0 && metadata.uid() != geteuid().as_raw() {
+        return Some("setuid");
+    }
+    if mode & SET_GROUP != 0 && mode & GROUP_EXECUTE != 0 && metadata.gid() != getegid().as_raw() {
+        return Some("setgid");
+    }
+    // For root a file's capabilities add nothing.
+    if !geteuid().is_root() && has_capabilities(path) {
+        return Some("file capabilities");
+    }
+    None
+}
+
+fn has_capabilities(path: &Path) -> bool {
+    let mut room = [0_u8; 64];
+    match getxattr(path, "security.capability", &mut room[..]) {
+        Ok(length) => length > 0,
+        Err(error) => error == Errno::RANGE,
+    }
+}

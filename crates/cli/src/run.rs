@@ -1,0 +1,115 @@
+//! `farmem run`: checks everything that can be checked, then hands over to the supervisor.
+//!
+//! Nothing is started before every check has passed, so that bad input leaves nothing behind.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use farmem_machine::Memory;
+use farmem_page::ByteCount;
+use rustix::fs::{Access, access};
+
+use crate::amount::DiskAmount;
+use crate::arguments::RunArguments;
+use crate::failure::Failure;
+use crate::program;
+
+/// A run that can start: every value checked, every amount in bytes.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// Local memory that the application may keep.
+    pub(crate) local: ByteCount,
+    /// Limit of the pool; `None` for what the machine can spare.
+    pub(crate) pool: Option<ByteCount>,
+    /// Where pages go when the pool is full.
+    pub(crate) disk: Option<DiskAmount>,
+    /// The name to show.
+    pub(crate) name: String,
+    /// Where statistics are written at exit.
+    pub(crate) stats: Option<PathBuf>,
+    /// Whether to print a summary at exit.
+    pub(crate) summary: bool,
+    /// The program as it was written; becomes its first argument.
+    pub(crate) program: OsString,
+    /// The file that was found for it.
+    pub(crate) executable: PathBuf,
+    /// Its arguments.
+    pub(crate) arguments: Vec<OsString>,
+}
+
+/// Runs the program; its exit status is the result.
+pub(crate) fn run(arguments: RunArguments) -> Result<ExitCode, Failure> {
+    start(plan(arguments)?)
+}
+
+/// Checks what can be checked without starting anything.
+fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
+    let memory = Memory::current().map_err(|error| Failure::Unusable(error.to_string()))?;
+    let local = arguments.local.resolve(memory.usable()).map_err(Failure::Unusable)?;
+    if let Some(stats) = &arguments.stats {
+        writable("--stats", stats)?;
+    }
+    if let Some(disk) = &arguments.disk {
+        writable("--disk", &disk.path)?;
+    }
+    let mut words = arguments.program.into_iter();
+    let program = words
+        .next()
+        .filter(|word| !word.is_empty())
+        .ok_or_else(|| Failure::Unusable("the program's name is empty; name one after `--`".to_owned()))?;
+    let executable = program::find(&program)?;
+    program::check(&executable)?;
+    let name = arguments.name.unwrap_or_else(|| shown_name(&executable));
+    Ok(Plan {
+        local,
+        pool: arguments.pool,
+        disk: arguments.disk,
+        name,
+        stats: arguments.stats,
+        summary: arguments.summary,
+        program,
+        executable,
+        arguments: words.collect(),
+    })
+}
+
+fn shown_name(executable: &Path) -> String {
+    executable.file_name().unwrap_or(executable.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// A file that will be written must be writable now, or its folder, so that the program's work isn't lost at exit.
+fn writable(option: &str, path: &Path) -> Result<(), Failure> {
+    let target = if path.exists() {
+        path
+    } else {
+        match path.parent() {
+            Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
+            Some(folder) => folder,
+            None => path,
+        }
+    };
+    access(target, Access::WRITE_OK).map_err(|error| {
+        Failure::Unusable(format!(
+            "cannot write {option} {}: {}; name a file in a folder that exists and that you may write to",
+            path.display(),
+            std::io::Error::from(error)
+        ))
+    })
+}
+
+/// The seam to the supervisor.
+fn start(plan: Plan) -> Result<ExitCode, Failure> {
+    let _ = (
+        plan.local,
+        plan.pool,
+        plan.disk,
+        plan.name,
+        plan.stats,
+        plan.summary,
+        plan.program,
+        plan.executable,
+        plan.arguments,
+    );
+    Err(Failure::Unusable("this build has no supervisor to run the program".to_owned()))
+}

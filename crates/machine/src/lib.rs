@@ -1,0 +1,11 @@
+//! What this machine has, and what this user may take of it: memory, control groups, processors, kernel.
+//!
+//! Reads `/proc` and `/sys` only; nothing here changes the machine. Every function may be called from any thread.
+#![forbid(unsafe_code)]
+
+pub mod control_group;
+mod description;
+mod memory;
+
+pub use description::Description;
+pub use memory::{Memory, MemoryError};

@@ -1,0 +1,76 @@
+//! How much memory there is to use.
+
+use farmem_page::ByteCount;
+use procfs::{Current, Meminfo};
+
+use crate::control_group::MemoryController;
+
+/// The machine's memory could not be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read /proc/meminfo: {0}")]
+pub struct MemoryError(#[from] procfs::ProcError);
+
+/// The machine's memory, and the part that this process may use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Memory {
+    /// All memory of the machine.
+    pub total: ByteCount,
+    /// What could be used now without pushing out anything else.
+    pub available: ByteCount,
+    /// The limit of this process's control group, where there is one.
+    pub group_limit: Option<ByteCount>,
+    /// Swap space of the kernel, on now.
+    pub swap: ByteCount,
+}
+
+impl Memory {
+    /// Asks the kernel.
+    ///
+    /// # Errors
+    /// When `/proc` is not mounted or can't be read.
+    pub fn current() -> Result<Self, MemoryError> {
+        let info = Meminfo::current()?;
+        Ok(Self {
+            total: ByteCount::new(info.mem_total),
+            available: ByteCount::new(info.mem_available.unwrap_or(info.mem_free)),
+            group_limit: MemoryController::find().and_then(|controller| controller.limit()),
+            swap: ByteCount::new(info.swap_total),
+        })
+    }
+
+    /// What this user can have at most: all memory, or the control group's limit where that is smaller. Percentages
+    /// are of this.
+    pub fn usable(&self) -> ByteCount {
+        self.group_limit.map_or(self.total, |limit| limit.min(self.total))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(group_limit: Option<u64>) -> Memory {
+        Memory {
+            total: ByteCount::new(1000),
+            available: ByteCount::new(900),
+            group_limit: group_limit.map(ByteCount::new),
+            swap: ByteCount::ZERO,
+        }
+    }
+
+    #[test]
+    fn a_group_limit_below_the_machine_is_what_can_be_used() {
+        assert_eq!(memory(Some(300)).usable(), ByteCount::new(300));
+    }
+
+    #[test]
+    fn a_group_limit_above_the_machine_changes_nothing() {
+        assert_eq!(memory(Some(3000)).usable(), ByteCount::new(1000));
+        assert_eq!(memory(None).usable(), ByteCount::new(1000));
+    }
+
+    #[test]
+    fn this_machine_has_memory() {
+        assert!(Memory::current().unwrap().usable() > ByteCount::new(1 << 20));
+    }
+}
