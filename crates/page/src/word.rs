@@ -177,6 +177,11 @@ impl PageWord {
         }
     }
 
+    /// The word as a forked child must see it: who held the page in the parent doesn't exist in the child.
+    pub const fn without_holder(self) -> Self {
+        if self.is_dropped() { Self(self.0 & PINNED) } else { Self(self.0 & !(BUSY | WAITED)) }
+    }
+
     /// What the holder swaps in to let the page go, keeping `new`'s entry, level, age and marks. The caller must
     /// wake waiters if `self` was waited for, and free `new`'s entry instead if `self` was dropped.
     pub const fn release(self, new: Self) -> Self {

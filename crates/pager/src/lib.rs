@@ -1,1 +1,27 @@
-//! placeholder
+//! The pager of one process: it serves the program's faults, takes cold pages away, and brings them back.
+//!
+//! `no_std`, no allocator, no libc: the pager lives inside the program and must not touch what it manages. Everything
+//! that the kernel does lies behind `farmem-sys`.
+//!
+//! Threads: *handlers* ([`mod@handler`]) serve faults; the *bookkeeper* ([`mod@bookkeeper`]) does the rest. The order in which
+//! things must be held: the gate (a [`gate::Reading`] or a [`gate::Change`]), then the evictor, then a page.
+#![no_std]
+#![forbid(unsafe_code)]
+
+mod bookkeeper;
+mod children;
+mod engine;
+mod events;
+mod evict;
+mod fork;
+mod gate;
+mod handler;
+mod regions;
+mod scan;
+mod serve;
+mod start;
+mod table;
+mod vault;
+
+pub use engine::{Engine, Failure, report_failure};
+pub use start::{NAME_BYTES, Start, StartError, Started};

@@ -12,6 +12,7 @@ pub mod memory;
 pub mod pagemap;
 pub mod process;
 pub mod shared;
+pub mod sparse;
 mod syscall;
 pub mod thread;
 pub mod uffd;

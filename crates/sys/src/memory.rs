@@ -6,14 +6,24 @@
 
 use core::mem::{align_of, size_of};
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, Ordering};
 
-use farmem_page::{PAGE_BYTES, PageCount, PageIndex, PageRange, VirtAddr};
+use farmem_page::{ByteCount, PAGE_BYTES, PageCount, PageIndex, PageRange, VirtAddr};
 use rustix::fd::AsFd;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous};
 use zerocopy::FromZeros;
 
 use crate::Errno;
+
+/// Bytes handed out by [`table_mut`] and [`leak`]: memory that is used whole.
+static USED_BYTES: AtomicU64 = AtomicU64::new(0);
+
+/// Memory of the runtime that is surely in use, in pages. Tables that fill up page by page aren't counted: their users
+/// know how full they are.
+pub fn used() -> PageCount {
+    ByteCount::new(USED_BYTES.load(Ordering::Relaxed)).pages_up()
+}
 
 /// `count` zeroed values. Memory is taken from the machine as it is touched.
 ///
@@ -31,6 +41,7 @@ pub fn table<T: FromZeros + Sync>(count: usize) -> Result<&'static [T], Errno> {
 /// As [`table`].
 pub fn table_mut<T: FromZeros>(count: usize) -> Result<&'static mut [T], Errno> {
     let (start, count) = map_table::<T>(count)?;
+    USED_BYTES.fetch_add((count * size_of::<T>()) as u64, Ordering::Relaxed);
     // SAFETY: as in `table`; the mapping is new, so this is its only reference.
     Ok(unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), count) })
 }
@@ -42,6 +53,7 @@ pub fn table_mut<T: FromZeros>(count: usize) -> Result<&'static mut [T], Errno> 
 pub fn leak<T>(value: T) -> Result<&'static mut T, Errno> {
     const { assert!(align_of::<T>() <= PAGE_BYTES) };
     let start = map_bytes(size_of::<T>())?.cast::<T>();
+    USED_BYTES.fetch_add(size_of::<T>() as u64, Ordering::Relaxed);
     // SAFETY: the mapping is new, large enough and aligned, and never unmapped.
     unsafe {
         start.write(value);

@@ -13,11 +13,26 @@ const STACK_BYTES: usize = 256 << 10;
 /// the places where both glibc and musl keep it, the block's own address.
 const BLOCK_WORDS: usize = 64;
 
-/// Starts `entry(argument)` on a thread of its own.
+/// Starts `run(value)` on a thread of its own.
 ///
 /// # Errors
 /// What `clone` or the allocation of its stack returns.
-pub fn spawn(entry: extern "C" fn(usize) -> !, argument: usize) -> Result<u32, Errno> {
+pub fn spawn_with<T: Send + 'static>(run: fn(&'static mut T) -> !, value: &'static mut T) -> Result<u32, Errno> {
+    struct Start<T: 'static> {
+        run: fn(&'static mut T) -> !,
+        value: &'static mut T,
+    }
+    extern "C" fn begin<T: 'static>(start: usize) -> ! {
+        // SAFETY: `spawn_with` leaked the Start for this thread alone, and it is read once.
+        let start = unsafe { core::ptr::read(start as *const Start<T>) };
+        (start.run)(start.value)
+    }
+    let start = memory::leak(Start { run, value })?;
+    spawn(begin::<T>, core::ptr::from_mut(start) as usize)
+}
+
+/// Starts `entry(argument)` on a thread of its own.
+fn spawn(entry: extern "C" fn(usize) -> !, argument: usize) -> Result<u32, Errno> {
     let stack = memory::table_mut::<u8>(STACK_BYTES)?;
     // Below the thread pointer lies room for what a program's static thread-local storage would be.
     let block = memory::table_mut::<u64>(2 * BLOCK_WORDS)?;

@@ -7,10 +7,10 @@
 //!   everyone who holds the descriptor.
 
 use core::mem::{MaybeUninit, size_of};
-use core::ops::ControlFlow;
 
 use farmem_page::{PAGE_BYTES, PageCount, PageIndex, PageRange, VirtAddr};
 use linux_raw_sys::general as raw;
+use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::ioctl::{Updater, ioctl, opcode};
@@ -25,9 +25,6 @@ pub const FEATURES: u64 = (raw::UFFD_FEATURE_EVENT_FORK
     | raw::UFFD_FEATURE_THREAD_ID
     | raw::UFFD_FEATURE_MOVE
     | raw::UFFD_FEATURE_POISON) as u64;
-
-/// Features that the staging area's own userfaultfd needs.
-pub const STAGING_FEATURES: u64 = raw::UFFD_FEATURE_MOVE as u64;
 
 /// Why a call on a userfaultfd failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -192,6 +189,34 @@ impl Uffd {
         self.update::<REGISTER, _>(&mut register)
     }
 
+    /// Ends what [`Uffd::register`] began. Threads that wait there go on.
+    ///
+    /// # Errors
+    /// [`UffdError::OutOfMemory`] when the kernel can't split a mapping.
+    pub fn unregister(&self, range: PageRange) -> Result<(), UffdError> {
+        let mut range = kernel_range(range);
+        self.update::<UNREGISTER, _>(&mut range)
+    }
+
+    /// Waits until there is a message, here or at one of `others`; at most `timeout_ns`.
+    pub fn wait(&self, others: &[BorrowedFd<'_>], timeout_ns: Option<u64>) {
+        const MOST: usize = 33;
+        let mut set = [const { MaybeUninit::uninit() }; MOST];
+        let mut count = 0;
+        for fd in core::iter::once(self.fd.as_fd()).chain(others.iter().copied()).take(MOST) {
+            set[count].write(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            count += 1;
+        }
+        // SAFETY: the first `count` elements have been written.
+        let set = unsafe { core::slice::from_raw_parts_mut(set.as_mut_ptr().cast::<PollFd<'_>>(), count) };
+        let timeout = timeout_ns.map(|ns| rustix::time::Timespec {
+            tv_sec: (ns / 1_000_000_000) as i64,
+            tv_nsec: (ns % 1_000_000_000) as i64,
+        });
+        // A failure means an early return: the caller looks again.
+        let _ = rustix::event::poll(set, timeout.as_ref());
+    }
+
     /// Installs `content` (whole pages) from `page` on.
     pub fn copy_in(&self, page: PageIndex, content: &[u8], waiters: Waiters) -> Progress {
         debug_assert_eq!(content.len() % PAGE_BYTES, 0);
@@ -217,7 +242,8 @@ impl Uffd {
     }
 
     /// Takes pages away from where the program sees them and puts them, the same frames, at `to`, which must be
-    /// registered with this userfaultfd and empty. Holes are skipped and count as done. Nobody is woken.
+    /// registered with this userfaultfd and empty. Stops with [`UffdError::Gone`] at a page that isn't there: what counts
+    /// as done has really arrived. Nobody is woken.
     ///
     /// Atomic against the program: a write lands either in the moved frame or faults afterwards.
     pub fn move_pages(&self, from: PageRange, to: PageIndex) -> Progress {
@@ -225,7 +251,7 @@ impl Uffd {
             dst: to.addr().get(),
             src: from.start.addr().get(),
             len: from.count().bytes().get(),
-            mode: MOVE_DONTWAKE | MOVE_ALLOW_SRC_HOLES,
+            mode: MOVE_DONTWAKE,
             moved: 0,
         };
         let result = self.update::<MOVE, _>(&mut moved);
@@ -305,10 +331,10 @@ impl Uffd {
 const UFFD_API: u8 = 0xaa;
 const MODE_MISSING: u64 = 1;
 const MOVE_DONTWAKE: u64 = 1;
-const MOVE_ALLOW_SRC_HOLES: u64 = 2;
 
 const API: rustix::ioctl::Opcode = opcode::read_write::<raw::uffdio_api>(UFFDIO, 0x3f);
 const REGISTER: rustix::ioctl::Opcode = opcode::read_write::<raw::uffdio_register>(UFFDIO, 0x00);
+const UNREGISTER: rustix::ioctl::Opcode = opcode::read::<raw::uffdio_range>(UFFDIO, 0x01);
 const WAKE: rustix::ioctl::Opcode = opcode::read::<raw::uffdio_range>(UFFDIO, 0x02);
 const COPY: rustix::ioctl::Opcode = opcode::read_write::<raw::uffdio_copy>(UFFDIO, 0x03);
 const ZEROPAGE: rustix::ioctl::Opcode = opcode::read_write::<raw::uffdio_zeropage>(UFFDIO, 0x04);
@@ -368,12 +394,4 @@ fn progress(result: Result<(), UffdError>, asked_bytes: u64, answered_bytes: i64
             Progress { done, stopped: Some(error) }
         }
     }
-}
-
-/// Calls `body` until it breaks, at most `limit` times; how the callers of this module bound their retries.
-pub fn bounded<T>(limit: u32, mut body: impl FnMut() -> ControlFlow<T>) -> Option<T> {
-    (0..limit).find_map(|_| match body() {
-        ControlFlow::Break(value) => Some(value),
-        ControlFlow::Continue(()) => None,
-    })
 }

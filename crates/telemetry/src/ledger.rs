@@ -55,6 +55,8 @@ enum SlotWord {
     Failure,
     Heartbeat,
     PendingSinceNs,
+    HeardEpoch,
+    TakenEpoch,
 }
 
 /// What a slot is used for at this moment.
@@ -216,6 +218,26 @@ impl<'a> ProcessSlot<'a> {
     /// Changes that figure (the process itself).
     pub fn set_epoch(&self, epoch: u64) {
         self.word(SlotWord::Epoch).store(epoch, Ordering::Relaxed);
+    }
+
+    /// The latest fork that the supervisor has heard of.
+    pub fn heard_epoch(&self) -> u64 {
+        self.word(SlotWord::HeardEpoch).load(Ordering::Acquire)
+    }
+
+    /// Changes that figure (supervisor).
+    pub fn set_heard_epoch(&self, epoch: u64) {
+        self.word(SlotWord::HeardEpoch).store(epoch, Ordering::Release);
+    }
+
+    /// The latest fork whose child serves itself.
+    pub fn taken_epoch(&self) -> u64 {
+        self.word(SlotWord::TakenEpoch).load(Ordering::Acquire)
+    }
+
+    /// Changes that figure (supervisor).
+    pub fn set_taken_epoch(&self, epoch: u64) {
+        self.word(SlotWord::TakenEpoch).fetch_max(epoch, Ordering::Release);
     }
 
     /// Why the process can't go on, as a code of the pager; 0 while it can.

@@ -1,0 +1,194 @@
+//! The bookkeeper: everything that need not happen while a thread waits. Finds the program's memory when the budget comes
+//! near, keeps the process below its limit, and tells the ledger how things are.
+
+use core::sync::atomic::Ordering;
+
+use farmem_page::{PageCount, PageRange};
+use farmem_sys::process::Statm;
+use farmem_sys::{memory, thread};
+use farmem_telemetry::{Counter, SlotState};
+
+use crate::engine::{Engine, Failure};
+use crate::evict::Evictor;
+use crate::gate::PARTIES;
+use crate::handler;
+use crate::scan::Scanner;
+
+/// The bookkeeper's place at the gate: the last one.
+pub(crate) const PARTY: usize = PARTIES - 1;
+
+/// The fastest that a program on this many processors can take memory: a first touch costs the kernel 250 ns at least.
+const FASTEST_PAGES_PER_MS: u64 = 4000;
+/// Memory comes under management when the application is this close to its budget: 2 MiB, or a 64th of the budget.
+const MARGIN_PAGES: u64 = 512;
+const MARGIN_SHARE: u64 = 64;
+const SHORTEST_NS: u64 = 1_000_000;
+/// The longest pause below the budget, and while nothing happens.
+const LONGEST_NS: u64 = 100_000_000;
+/// The longest pause while pages come and go.
+const BUSY_NS: u64 = 4_000_000;
+/// Scans of the mappings take at most this share of the time.
+const SCAN_SHARE: u64 = 50;
+const WORDS_PER_PAGE: u64 = 512;
+/// Pages evicted in one go.
+const BATCH: usize = 64;
+
+struct Bookkeeper {
+    engine: &'static Engine,
+    statm: Statm,
+    excluded: [PageRange; 2],
+    scanner: Option<Scanner>,
+    last_scan_ns: u64,
+    scan_took_ns: u64,
+    last_faults: u64,
+    last_resident: u64,
+}
+
+/// Runs the bookkeeper on the calling thread, for ever. `excluded` are mappings that must not be managed.
+pub(crate) fn run(engine: &'static Engine, excluded: [PageRange; 2], is_inherited: bool) -> ! {
+    thread::name(c"farmem-book");
+    let Ok(statm) = Statm::open() else { engine.fail(Failure::Kernel) };
+    let mut bookkeeper = Bookkeeper {
+        engine,
+        statm,
+        excluded,
+        scanner: None,
+        last_scan_ns: 0,
+        scan_took_ns: 0,
+        last_faults: 0,
+        last_resident: 0,
+    };
+    if is_inherited {
+        bookkeeper.begin();
+    }
+    loop {
+        let pause_ns = bookkeeper.round();
+        thread::sleep(pause_ns);
+    }
+}
+
+impl Bookkeeper {
+    /// One round; how long to pause after it.
+    fn round(&mut self) -> u64 {
+        let engine = self.engine;
+        engine.slot.beat();
+        let Ok(resident) = self.statm.resident_anonymous() else { return LONGEST_NS };
+        let resident = resident.saturating_sub(engine.own_pages());
+        engine.sync_resident(resident);
+        let gap = self.share(resident);
+        let margin = (engine.ledger.budget().get() / MARGIN_SHARE).max(MARGIN_PAGES) as i64;
+        if self.scanner.is_none() {
+            if gap >= margin {
+                let pause_ns = gap as u64 * 1_000_000 / (2 * FASTEST_PAGES_PER_MS);
+                return pause_ns.clamp(SHORTEST_NS, LONGEST_NS);
+            }
+            self.begin();
+        }
+        self.manage(resident.get());
+        let faults = engine.slot.get(Counter::Faults);
+        let is_quiet = faults == self.last_faults && resident.get() == self.last_resident;
+        self.last_faults = faults;
+        self.last_resident = resident.get();
+        if engine.excess(0) > 0 {
+            SHORTEST_NS
+        } else if is_quiet {
+            BUSY_NS * 5
+        } else {
+            BUSY_NS.min((gap.max(0) as u64 * 1_000_000 / FASTEST_PAGES_PER_MS).max(SHORTEST_NS))
+        }
+    }
+
+    /// Sets this process's limit from what the application has as a whole; pages that the application has left.
+    fn share(&self, resident: PageCount) -> i64 {
+        let engine = self.engine;
+        let budget = engine.ledger.budget().get() as i64;
+        let total = engine.ledger.resident().get() as i64;
+        let own = resident.get() as i64;
+        let left = budget - total;
+        let limit = if left >= 0 {
+            own + left / engine.ledger.slots().filter(|slot| slot.state() == SlotState::Managing).count().max(1) as i64
+        } else {
+            // Everybody gives in proportion to what they have.
+            own + left * own / total.max(1)
+        };
+        engine.set_limit(PageCount::new(limit.max(0) as u64));
+        left
+    }
+
+    /// Takes the program's memory under management.
+    fn begin(&mut self) {
+        let engine = self.engine;
+        let Ok(evictor) = Evictor::new(&engine.uffd, engine.vault.writer()) else { engine.fail(Failure::Kernel) };
+        let [first, second] = self.excluded;
+        let Ok(scanner) = Scanner::open([first, second, evictor.frames()]) else { engine.fail(Failure::Kernel) };
+        *engine.evictor.lock() = Some(evictor);
+        if handler::start(engine, 0).is_err() {
+            engine.fail(Failure::Kernel);
+        }
+        engine.slot.set_state(SlotState::Managing);
+        // From here on a fork must be announced: the staging area is registered.
+        engine.is_managing.store(true, Ordering::Release);
+        self.scanner = Some(scanner);
+    }
+
+    fn manage(&mut self, resident: u64) {
+        let engine = self.engine;
+        let Some(scanner) = &self.scanner else { return };
+        let now_ns = thread::now_ns();
+        let has_grown = engine.excess(0) > -(MARGIN_PAGES as i64) || resident > self.last_resident;
+        if has_grown && now_ns - self.last_scan_ns >= self.scan_took_ns * SCAN_SHARE {
+            scanner.register_new(engine, PARTY);
+            scanner.pin_control_blocks(engine);
+            self.last_scan_ns = thread::now_ns();
+            self.scan_took_ns = self.last_scan_ns - now_ns;
+        }
+        self.evict_excess(scanner);
+        self.unshare();
+        engine.vault.free_deferred();
+        engine.slot.set(Counter::OwnPages, engine.own_pages().get());
+    }
+
+    fn evict_excess(&self, scanner: &Scanner) {
+        let engine = self.engine;
+        let mut fruitless = 0;
+        while engine.excess(0) > 0 && fruitless < 4 {
+            let pages = (engine.excess(0) as usize).min(BATCH);
+            let outcome = engine.evict(&engine.gate.change(PARTY), pages);
+            fruitless = if outcome.evicted == 0 { fruitless + 1 } else { 0 };
+            if outcome.is_full || outcome.is_changing {
+                return;
+            }
+        }
+        scanner.pin_control_blocks(engine);
+    }
+
+    /// Makes pages that a fork left shared the process's own, so that they can leave. Outside the gate: the kernel may
+    /// bring a page in for it, which a handler must be able to serve.
+    fn unshare(&self) {
+        loop {
+            let page = self.engine.unshare.lock().pop();
+            let Some(page) = page else { return };
+            if farmem_sys::memory::unshare_pages(PageRange::at(page, PageCount::new(1))).is_ok() {
+                self.engine.slot.add(Counter::Unshared, 1);
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Memory of the pager itself that the kernel counts as the process's, in pages.
+    pub(crate) fn own_pages(&self) -> PageCount {
+        // A word for each managed page, beside what is used whole.
+        memory::used() + PageCount::new(self.regions.pages().get() / WORDS_PER_PAGE)
+    }
+
+    /// Whether faults must wait for room.
+    pub(crate) fn is_far_over(&self) -> bool {
+        self.is_managing.load(Ordering::Relaxed) && self.excess(0) > crate::evict::TOLERATED_PAGES
+    }
+
+    /// Lets threads that wait for a page try again.
+    pub(crate) fn wake_page(&self, page: farmem_page::PageIndex) {
+        self.uffd.wake(PageRange::at(page, PageCount::new(1)));
+    }
+}

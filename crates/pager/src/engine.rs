@@ -1,0 +1,211 @@
+//! What the pager's threads share.
+
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+
+use farmem_page::{PageBytes, PageCount, PageIndex, PageRange};
+use farmem_policy::{Prefetcher, Run, Streams, VictimPolicy, Victims};
+use farmem_sys::link::Link;
+use farmem_sys::lock::Lock;
+use farmem_sys::uffd::Uffd;
+use farmem_sys::{Errno, memory, process};
+use farmem_telemetry::{Counter, Ledger, ProcessSlot};
+
+use crate::children::Children;
+use crate::evict::Evictor;
+use crate::fork::Fork;
+use crate::gate::Gate;
+use crate::regions::Regions;
+use crate::table::PageTable;
+use crate::vault::Vault;
+
+/// Pages that one answer to a fault may bring in: the faulted one and a window of readahead.
+pub(crate) const BATCH_PAGES: usize = 1 + WINDOW_PAGES as usize;
+const WINDOW_PAGES: u32 = 64;
+/// Pages whose memory should be unshared after a fork, as many as wait for the bookkeeper at a time.
+const UNSHARE_QUEUE: usize = 256;
+
+/// Why the pager can't go on. Told to the supervisor, which tells the user.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub enum Failure {
+    /// A thread of the pager panicked.
+    Panic = 1,
+    /// Pool and disk are full and the budget is used up.
+    NoRoom = 2,
+    /// The kernel refused something that it must not refuse.
+    Kernel = 3,
+}
+
+/// What a pager is made of.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) uffd: Uffd,
+    pub(crate) ledger: Ledger<'static>,
+    pub(crate) slot: ProcessSlot<'static>,
+    pub(crate) vault: Vault,
+    pub(crate) link: Link,
+}
+
+/// The pager of one process.
+#[derive(Debug)]
+pub struct Engine {
+    pub(crate) uffd: Uffd,
+    pub(crate) table: PageTable,
+    pub(crate) regions: Regions,
+    pub(crate) gate: Gate,
+    pub(crate) ledger: Ledger<'static>,
+    pub(crate) slot: ProcessSlot<'static>,
+    pub(crate) vault: Vault,
+    pub(crate) victims: Victims,
+    pub(crate) fetch_ahead: Lock<Streams>,
+    pub(crate) touch_ahead: Lock<Streams>,
+    /// There from when the process begins to be managed.
+    pub(crate) evictor: Lock<Option<Evictor>>,
+    pub(crate) children: Children,
+    pub(crate) fork: Fork,
+    pub(crate) unshare: Lock<UnshareQueue>,
+    /// Resident pages: the kernel's figure when it was last asked, and what was brought in and taken away since.
+    resident: AtomicI64,
+    limit: AtomicI64,
+    /// Forks under way: while not zero, nothing is evicted.
+    pub(crate) forking: AtomicU32,
+    /// Handlers that may take faults at this moment.
+    pub(crate) armed: AtomicU32,
+    pub(crate) is_managing: AtomicBool,
+    pub(crate) zeros: &'static [PageBytes],
+}
+
+/// Pages that the kernel would not move because a fork has left them shared.
+#[derive(Debug)]
+pub(crate) struct UnshareQueue {
+    pages: [PageIndex; UNSHARE_QUEUE],
+    count: usize,
+}
+
+impl UnshareQueue {
+    const fn new() -> Self {
+        Self { pages: [PageIndex::new(0); UNSHARE_QUEUE], count: 0 }
+    }
+    /// Remembers a page; forgets it when there are too many, the hand will meet it again.
+    pub(crate) fn push(&mut self, page: PageIndex) {
+        if self.count < UNSHARE_QUEUE {
+            self.pages[self.count] = page;
+            self.count += 1;
+        }
+    }
+    pub(crate) fn pop(&mut self) -> Option<PageIndex> {
+        self.count = self.count.checked_sub(1)?;
+        Some(self.pages[self.count])
+    }
+}
+
+impl Engine {
+    /// The pager of the calling process, which manages nothing yet.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(crate) fn new(parts: Parts) -> Result<&'static Engine, Errno> {
+        Self::assemble(parts, PageTable::new()?, Regions::new()?)
+    }
+
+    /// In a forked child: the pager of the child, which goes on from where the parent's was.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(crate) fn inherit(&self, parts: Parts) -> Result<&'static Engine, Errno> {
+        let regions = self.regions.take_over();
+        let table = self.table.take_over(regions.iter());
+        Self::assemble(parts, table, regions)
+    }
+
+    fn assemble(parts: Parts, table: PageTable, regions: Regions) -> Result<&'static Engine, Errno> {
+        let budget = parts.ledger.budget();
+        let engine = memory::leak(Engine {
+            uffd: parts.uffd,
+            table,
+            regions,
+            gate: Gate::new(),
+            ledger: parts.ledger,
+            slot: parts.slot,
+            vault: parts.vault,
+            victims: Victims::new(budget),
+            fetch_ahead: Lock::new(Streams::new(WINDOW_PAGES)),
+            touch_ahead: Lock::new(Streams::new(WINDOW_PAGES)),
+            evictor: Lock::new(None),
+            children: Children::new(),
+            fork: Fork::new(parts.link),
+            unshare: Lock::new(UnshareQueue::new()),
+            resident: AtomicI64::new(0),
+            limit: AtomicI64::new(i64::MAX),
+            forking: AtomicU32::new(0),
+            armed: AtomicU32::new(1),
+            is_managing: AtomicBool::new(false),
+            zeros: memory::table(BATCH_PAGES)?,
+        })?;
+        Ok(engine)
+    }
+
+    /// Whether the process's memory is under management.
+    pub fn is_managing(&self) -> bool {
+        self.is_managing.load(Ordering::Acquire)
+    }
+
+    /// Pages above the limit when `more` pages have come in; negative when there is room.
+    pub(crate) fn excess(&self, more: usize) -> i64 {
+        self.resident.load(Ordering::Relaxed) + more as i64 - self.limit.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn came_in(&self, count: u64) {
+        self.resident.fetch_add(count as i64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn went_out(&self, count: u64) {
+        self.resident.fetch_sub(count as i64, Ordering::Relaxed);
+    }
+
+    /// Takes over the kernel's figure.
+    pub(crate) fn sync_resident(&self, resident: PageCount) {
+        self.resident.store(resident.get() as i64, Ordering::Relaxed);
+        self.slot.set(Counter::ResidentPages, resident.get());
+    }
+
+    pub(crate) fn set_limit(&self, limit: PageCount) {
+        self.limit.store(limit.get() as i64, Ordering::Relaxed);
+        self.slot.set_limit(limit);
+        self.victims.set_budget(limit);
+    }
+
+    /// Counts the pages of a settled piece of advice.
+    pub(crate) fn settle(&self, run: Option<Run>, is_used: bool) {
+        for page in run.into_iter().flat_map(Run::pages) {
+            let word = self.table.word(page);
+            if !word.is_prefetched() || word.is_busy() {
+                continue;
+            }
+            let settled = word.with_prefetched(false);
+            let settled = if is_used { settled } else { self.victims.on_unused(settled) };
+            self.table.replace(page, word, settled);
+            if is_used {
+                self.slot.add(Counter::PrefetchUsed, 1);
+            }
+        }
+    }
+
+    /// Advice about pages that are gone is settled neither way.
+    pub(crate) fn forget_advice(&self, range: PageRange) {
+        self.fetch_ahead.lock().forget(range);
+        self.touch_ahead.lock().forget(range);
+    }
+
+    /// Says that the pager can't go on, and ends the process as an out-of-memory kill would. The supervisor explains.
+    pub fn fail(&self, failure: Failure) -> ! {
+        report_failure(self.ledger, self.slot, failure);
+        process::kill_self()
+    }
+}
+
+/// Leaves word for the supervisor why the process ends.
+pub fn report_failure(ledger: Ledger<'_>, slot: ProcessSlot<'_>, failure: Failure) {
+    slot.set_failure(failure as u64);
+    ledger.header(farmem_telemetry::Header::FailedSlot).store(slot.index() as u64 + 1, Ordering::Release);
+}

@@ -1,0 +1,375 @@
+//! Eviction: the hand finds victims, the kernel moves their frames out of the program's sight, the vault stores them.
+//!
+//! Pages leave in runs of neighbours: while another thread of the program runs, each run costs one flush of the other
+//! processors' TLBs, however long it is. A moved frame is never used for another page: after a `vmsplice` the kernel
+//! may still hold it for a pipe. It is given back to the machine instead.
+
+use farmem_page::{PageBytes, PageCount, PageIndex, PageRange, PageWord};
+use farmem_policy::{Verdict, VictimPolicy};
+use farmem_store::Writer;
+use farmem_sys::memory::Frames;
+use farmem_sys::pagemap::{Pagemap, Runs, SCAN_PAGES};
+use farmem_sys::process::Statm;
+use farmem_sys::uffd::{Uffd, UffdError};
+use farmem_sys::{Errno, thread};
+use farmem_telemetry::Counter;
+
+use crate::engine::{Engine, Failure};
+use crate::gate::Change;
+use crate::table::Taken;
+use crate::vault::Stowed;
+
+/// Frames of the staging area.
+const STAGING_PAGES: u64 = 512;
+/// Pages that leave in one move at most.
+const RUN_PAGES: usize = 64;
+/// Pages that an eviction looks at for each page it is asked for, before it gives up.
+const VISITS_PER_PAGE: u64 = 64;
+/// Pages that are evicted beyond what a fault needs, so that the next faults find room.
+const AHEAD_PAGES: usize = 16;
+/// Evicted pages between two questions to the kernel how many are resident.
+const SYNC_PAGES: u64 = 256;
+/// How far above its limit a process may get before its faults wait for room: 4 MiB.
+pub(crate) const TOLERATED_PAGES: i64 = 1024;
+/// How long a fault waits for room in a full pool before the program is ended, nanoseconds.
+const PATIENCE_NS: u64 = 5_000_000_000;
+const RETRY_NS: u64 = 1_000_000;
+
+/// Who evicts: one thread at a time.
+pub(crate) struct Evictor {
+    frames: Frames,
+    used: u64,
+    hand: PageIndex,
+    runs: Runs,
+    /// The part of the current run that the hand has not come to.
+    rest: PageRange,
+    next_run: usize,
+    pagemap: Pagemap,
+    statm: Statm,
+    writer: Writer,
+    since_sync: u64,
+}
+
+/// What an eviction has achieved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) evicted: u64,
+    /// The pool took no more.
+    pub(crate) is_full: bool,
+    /// Messages must be read first.
+    pub(crate) is_changing: bool,
+}
+
+impl Evictor {
+    pub(crate) fn new(uffd: &Uffd, writer: Writer) -> Result<Self, Errno> {
+        let frames = Frames::reserve(PageCount::new(STAGING_PAGES))?;
+        uffd.register(frames.range()).map_err(|_| Errno::NOMEM)?;
+        let nothing = PageIndex::new(0);
+        Ok(Self {
+            frames,
+            used: 0,
+            hand: nothing,
+            runs: Runs::empty(),
+            rest: PageRange::new(nothing, nothing),
+            next_run: 0,
+            pagemap: Pagemap::open()?,
+            statm: Statm::open()?,
+            writer,
+            since_sync: 0,
+        })
+    }
+
+    /// Where the staging area is.
+    pub(crate) fn frames(&self) -> PageRange {
+        self.frames.range()
+    }
+
+    /// The next pages that are resident, as one run; `None` when a window had none.
+    fn next_resident(&mut self, engine: &Engine) -> Option<PageRange> {
+        if !self.rest.is_empty() {
+            return Some(self.rest);
+        }
+        if let Some(run) = self.runs.iter().nth(self.next_run) {
+            self.next_run += 1;
+            self.rest = run;
+            return Some(run);
+        }
+        self.next_run = 0;
+        self.runs = Runs::empty();
+        let region = engine.regions.from(self.hand).or_else(|| engine.regions.from(PageIndex::new(0)))?;
+        let start = if region.contains(self.hand) { self.hand } else { region.start };
+        // Windows are aligned, so that one question to the kernel stays within one of its page tables.
+        let window_end = (start.get() / SCAN_PAGES as u64 + 1) * SCAN_PAGES as u64;
+        let window = PageRange::new(start, PageIndex::new(window_end.min(region.end.get())));
+        self.hand = window.end;
+        scan(&self.pagemap, window, &mut self.runs);
+        None
+    }
+
+    /// Takes up to `most` neighbouring victims; the range they fill.
+    fn take_victims(
+        &mut self,
+        engine: &Engine,
+        most: usize,
+        visits: &mut u64,
+        taken: &mut [Option<Taken>; RUN_PAGES],
+    ) -> PageRange {
+        let nothing = PageRange::new(self.hand, self.hand);
+        let room = (STAGING_PAGES - self.used) as usize;
+        let most = most.min(RUN_PAGES).min(room);
+        let Some(run) = self.next_resident(engine) else {
+            *visits += SCAN_PAGES as u64 / 16;
+            return nothing;
+        };
+        let mut start = run.start;
+        let mut count = 0;
+        let mut at = run.start;
+        while at < run.end && count < most {
+            *visits += 1;
+            let page = at;
+            at = PageIndex::new(at.get() + 1);
+            match engine.victim(page) {
+                Some(victim) => {
+                    if count == 0 {
+                        start = page;
+                    }
+                    taken[count] = Some(victim);
+                    count += 1;
+                }
+                None if count > 0 => break,
+                None => {}
+            }
+        }
+        self.rest = PageRange::new(at, run.end);
+        PageRange::at(start, PageCount::new(count as u64))
+    }
+
+    /// Gives the staged frames back to the machine. They are all stored by now.
+    fn release_frames(&mut self, engine: &Engine) {
+        if self.used == 0 {
+            return;
+        }
+        let used = PageRange::at(self.frames.range().start, PageCount::new(self.used));
+        // Discarding registered memory would raise an event, and wait for who reads it: perhaps for this thread.
+        let released = engine.uffd.unregister(self.frames.range()).is_ok()
+            && self.frames.release(used).is_ok()
+            && engine.uffd.register(self.frames.range()).is_ok();
+        if !released {
+            engine.fail(Failure::Kernel);
+        }
+        self.used = 0;
+    }
+}
+
+fn scan(pagemap: &Pagemap, window: PageRange, runs: &mut Runs) {
+    if pagemap.resident(window, runs).is_err() {
+        *runs = Runs::empty();
+    }
+}
+
+impl Engine {
+    /// Makes room for `pages` pages, evicting if needed. `false` when there is none: then fetch no more than must be.
+    pub(crate) fn make_room(&self, change: &Change<'_>, pages: usize) -> bool {
+        let excess = self.excess(pages);
+        if excess <= 0 {
+            return true;
+        }
+        let Some(mut evictor) = self.evictor.try_lock() else {
+            return excess <= TOLERATED_PAGES / 4;
+        };
+        let Some(evictor_now) = evictor.as_mut() else { return true };
+        let outcome = self.evict_with(change, evictor_now, excess as usize + AHEAD_PAGES);
+        drop(evictor);
+        self.excess(pages) <= 0 || !outcome.is_full
+    }
+
+    /// Evicts about `pages` pages, unless somebody else evicts at this moment.
+    pub(crate) fn evict(&self, change: &Change<'_>, pages: usize) -> Outcome {
+        match self.evictor.try_lock().as_deref_mut() {
+            Some(Some(evictor)) => self.evict_with(change, evictor, pages),
+            _ => Outcome::default(),
+        }
+    }
+
+    fn evict_with(&self, change: &Change<'_>, evictor: &mut Evictor, pages: usize) -> Outcome {
+        let mut outcome = Outcome::default();
+        if self.forking.load(core::sync::atomic::Ordering::Acquire) != 0 {
+            return outcome;
+        }
+        let mut visits = 0;
+        let patience = (pages as u64 * VISITS_PER_PAGE).max(4 * SCAN_PAGES as u64);
+        while outcome.evicted < pages as u64 && visits < patience && !outcome.is_full && !outcome.is_changing {
+            if evictor.used == STAGING_PAGES {
+                evictor.release_frames(self);
+            }
+            let mut taken = [const { None }; RUN_PAGES];
+            let most = pages - outcome.evicted as usize;
+            let run = evictor.take_victims(self, most, &mut visits, &mut taken);
+            if !run.is_empty() {
+                self.expel(change, evictor, run, &mut taken, &mut outcome);
+            }
+        }
+        evictor.since_sync += outcome.evicted;
+        if evictor.since_sync >= SYNC_PAGES || outcome.evicted == 0 {
+            evictor.since_sync = 0;
+            if let Ok(resident) = evictor.statm.resident_anonymous() {
+                let staged = PageCount::new(evictor.used);
+                self.sync_resident(resident.saturating_sub(self.own_pages()).saturating_sub(staged));
+            }
+        }
+        self.victims.on_evicted(PageCount::new(outcome.evicted));
+        outcome
+    }
+
+    /// The page, taken, if it is to leave.
+    fn victim(&self, page: PageIndex) -> Option<Taken> {
+        let word = self.table.word(page);
+        if word.is_busy() || word.is_pinned() {
+            return None;
+        }
+        match self.victims.visit(word) {
+            Verdict::Evict => self.table.take_if(page, |now| now == word),
+            Verdict::Keep(kept) => {
+                if kept != word {
+                    self.table.replace(page, word, kept);
+                }
+                None
+            }
+        }
+    }
+
+    /// Moves a run of taken pages out and stores them.
+    fn expel(
+        &self,
+        _change: &Change<'_>,
+        evictor: &mut Evictor,
+        run: PageRange,
+        taken: &mut [Option<Taken>; RUN_PAGES],
+        outcome: &mut Outcome,
+    ) {
+        let mut at = 0;
+        let length = run.count().get();
+        while at < length {
+            let from = PageRange::new(run.start + PageCount::new(at), run.end);
+            let frame = evictor.frames.range().start + PageCount::new(evictor.used);
+            let progress = self.uffd.move_pages(from, frame);
+            let moved = progress.done.get();
+            self.went_out(moved);
+            evictor.used += moved;
+            for step in 0..moved {
+                let Some(page) = taken[(at + step) as usize].take() else { continue };
+                let content = evictor.frames.look(frame + PageCount::new(step));
+                if self.stow(&mut evictor.writer, page, content, frame + PageCount::new(step)) {
+                    outcome.evicted += 1;
+                } else {
+                    outcome.is_full = true;
+                }
+            }
+            at += moved;
+            let Some(stopped) = progress.stopped else { break };
+            if stopped == UffdError::Changing {
+                self.slot.add(Counter::Retries, 1);
+                outcome.is_changing = true;
+                break;
+            }
+            // The page at which it stopped stays where it is.
+            if let Some(page) = taken.get_mut(at as usize).and_then(Option::take) {
+                if stopped == UffdError::Busy {
+                    self.slot.add(Counter::Refused, 1);
+                    if let Some(mut queue) = self.unshare.try_lock() {
+                        queue.push(page.page);
+                    }
+                }
+                self.keep(page);
+            }
+            at += 1;
+            if stopped == UffdError::Unsupported {
+                self.slot.add(Counter::Refused, length - at);
+                // Locked or read-only at this moment, and so are its neighbours.
+                evictor.rest = PageRange::new(evictor.rest.end, evictor.rest.end);
+                break;
+            }
+        }
+        taken.iter_mut().filter_map(Option::take).for_each(|page| self.keep(page));
+    }
+
+    fn keep(&self, page: Taken) {
+        let range = PageRange::at(page.page, PageCount::new(1));
+        let word = self.victims.on_first_touch(page.word);
+        if page.release(word).is_waited {
+            self.uffd.wake(range);
+        }
+    }
+
+    /// Stores a page that was moved out. `false` when the pool is full; then the page is back where it was.
+    fn stow(&self, writer: &mut Writer, page: Taken, content: &PageBytes, frame: PageIndex) -> bool {
+        let range = PageRange::at(page.page, PageCount::new(1));
+        let old = page.word.place();
+        let place = match self.vault.stow(writer, old, content) {
+            Stowed::Clean(place) => {
+                self.slot.add(Counter::DroppedClean, 1);
+                place
+            }
+            Stowed::Rewritten(place) => {
+                self.slot.add(Counter::EntriesReused, 1);
+                place
+            }
+            Stowed::Placed(place) => {
+                self.slot.add(Counter::EntriesAllocated, 1);
+                place
+            }
+            Stowed::Full => {
+                self.slot.add(Counter::PoolFull, 1);
+                self.put_back(page, frame);
+                return false;
+            }
+        };
+        self.slot.add(Counter::Evicted, 1);
+        self.slot.add(Counter::FarPages, 1);
+        let word = self.victims.on_evict(page.word).with_place(Some(place)).with_far(true).with_prefetched(false);
+        let released = page.release(word);
+        if released.is_dropped {
+            self.vault.free(place);
+        }
+        if released.is_waited {
+            self.uffd.wake(range);
+        }
+        true
+    }
+
+    /// Puts a frame that could not be stored back where the program expects it.
+    fn put_back(&self, page: Taken, frame: PageIndex) {
+        let range = PageRange::at(page.page, PageCount::new(1));
+        let word: PageWord = page.word;
+        let back = self.uffd.move_pages(PageRange::at(frame, PageCount::new(1)), page.page);
+        if back.stopped.is_some() {
+            // An event waits to be read at this very moment, and the pool is full. The content has no place to be.
+            self.slot.add(Counter::Lost, 1);
+            self.fail(Failure::NoRoom);
+        }
+        self.came_in(1);
+        let _ = page.release(word.with_far(false));
+        self.uffd.wake(range);
+    }
+
+    /// Waits while the process is far above its limit and nothing can leave; ends the program when that doesn't end.
+    /// The caller holds nothing.
+    pub(crate) fn wait_for_room(&self, party: usize) {
+        let mut waited_ns = 0;
+        while self.excess(0) > TOLERATED_PAGES {
+            let outcome = self.evict(&self.gate.change(party), TOLERATED_PAGES as usize / 2);
+            if outcome.evicted > 0 {
+                waited_ns = 0;
+                continue;
+            }
+            if !outcome.is_full {
+                return;
+            }
+            if waited_ns >= PATIENCE_NS {
+                self.fail(Failure::NoRoom);
+            }
+            thread::sleep(RETRY_NS);
+            waited_ns += RETRY_NS;
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Forks: the parent holds still, the child's userfaultfd goes to the supervisor, the child fetches it there.
+//!
+//! 1. *Before* (the forking thread): evictions stop; the count of forks goes up, which freezes every entry stored so far.
+//! 2. The fork event (a handler): the child's userfaultfd is sent to the supervisor. The child is served from here, by
+//!    the parent's own words: nothing leaves the parent, and what comes back keeps its entry.
+//! 3. *After, in the child*: a pager of its own starts on the words that the fork has copied, fetches the userfaultfd,
+//!    and says so.
+//! 4. *After, in the parent*: the forking thread waits for that, and evictions go on.
+//!
+//! A fork that the C library didn't announce is noticed at step 2; such a child is served from here for good, by a copy
+//! of the words.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use farmem_sys::AsFd;
+use farmem_sys::link::Link;
+use farmem_sys::lock::Lock;
+use farmem_sys::thread;
+use farmem_sys::uffd::Uffd;
+use farmem_wire::Request;
+
+use crate::engine::Engine;
+
+/// How long a parent waits for its child's pager. Afterwards the child is served from a copy of the words.
+const PATIENCE_NS: u64 = 2_000_000_000;
+const LOOK_NS: u64 = 50_000;
+
+/// A process's forks.
+#[derive(Debug)]
+pub(crate) struct Fork {
+    /// The connection to the supervisor.
+    link: Lock<Option<Link>>,
+    /// One announced fork at a time.
+    is_taken: AtomicBool,
+    is_expected: AtomicBool,
+    has_happened: AtomicBool,
+    is_heard: AtomicBool,
+}
+
+impl Fork {
+    pub(crate) const fn new(link: Link) -> Self {
+        Self {
+            link: Lock::new(Some(link)),
+            is_taken: AtomicBool::new(false),
+            is_expected: AtomicBool::new(false),
+            has_happened: AtomicBool::new(false),
+            is_heard: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether the next fork event belongs to an announced fork.
+    pub(crate) fn is_expected(&self) -> bool {
+        self.is_expected.swap(false, Ordering::AcqRel)
+    }
+
+    /// Sends a child's userfaultfd to the supervisor. `false` when there is no supervisor any more.
+    pub(crate) fn tell(&self, uffd: &Uffd, epoch: u64) -> bool {
+        let mut link = self.link.lock();
+        let is_sent = link
+            .as_ref()
+            .is_some_and(|link| link.send(&Request::Forked { epoch }.encode(), &[uffd.as_fd()]).is_ok());
+        if !is_sent {
+            *link = None;
+        }
+        is_sent
+    }
+
+    pub(crate) fn happened(&self, is_heard: bool) {
+        self.is_heard.store(is_heard, Ordering::Release);
+        self.has_happened.store(true, Ordering::Release);
+    }
+}
+
+impl Engine {
+    /// Before a fork, on the forking thread.
+    pub fn before_fork(&self) {
+        while self.fork.is_taken.swap(true, Ordering::AcqRel) {
+            thread::sleep(LOOK_NS);
+        }
+        self.fork.has_happened.store(false, Ordering::Release);
+        self.fork.is_heard.store(false, Ordering::Release);
+        self.forking.fetch_add(1, Ordering::AcqRel);
+        // Who evicts at this moment finishes; from now on nobody begins.
+        while self.evictor.try_lock().is_none() {
+            thread::sleep(LOOK_NS);
+        }
+        self.vault.end_epoch();
+        self.fork.is_expected.store(true, Ordering::Release);
+    }
+
+    /// After a fork (or an attempt), on the forking thread.
+    pub fn after_fork_in_parent(&self) {
+        let mut waited_ns = 0;
+        let epoch = self.vault.ended_epoch();
+        let is_over = || {
+            !self.fork.has_happened.load(Ordering::Acquire)
+                || !self.fork.is_heard.load(Ordering::Acquire)
+                || self.slot.taken_epoch() >= epoch
+        };
+        while !is_over() && waited_ns < PATIENCE_NS && self.children.is_served_by_parent() {
+            thread::sleep(LOOK_NS);
+            waited_ns += LOOK_NS;
+        }
+        if self.fork.has_happened.load(Ordering::Acquire) {
+            self.children.settle(self);
+        } else {
+            self.vault.forget_epoch();
+        }
+        self.fork.is_expected.store(false, Ordering::Release);
+        self.forking.fetch_sub(1, Ordering::AcqRel);
+        self.fork.is_taken.store(false, Ordering::Release);
+    }
+}

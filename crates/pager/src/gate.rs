@@ -1,0 +1,117 @@
+//! Keeps the reading of messages and the changing of pages apart.
+//!
+//! The kernel refuses changes while an event (an unmapping, a discard, a move, a fork) waits to be read. From the moment
+//! when one thread has read it, the program goes on, and a change that another thread of the pager began before would
+//! land in an address space that is no longer what it was: old content in discarded memory, or a new mapping's page
+//! taken for an old one's. So messages are read only while nobody changes pages, and the tables know of an event before
+//! the next change begins.
+//!
+//! Invariants:
+//! 1. While a [`Reading`] is alive, no [`Change`] is, and the other way round.
+//! 2. Changes don't exclude each other: faults of unrelated threads share no lock here, only read the same word.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use farmem_sys::wait::{self, Scope};
+
+/// Threads of the pager that may change pages: one handler for each processor up to a limit, and the bookkeeper.
+pub(crate) const PARTIES: usize = 9;
+
+const OPEN: u32 = 0;
+const TAKEN: u32 = 1;
+const AWAITED: u32 = 2;
+/// Looks at a word before sleeping on it: readings and most changes take less than a microsecond or two.
+const SPINS: u32 = 200;
+
+/// A word on a cache line of its own.
+#[repr(align(64))]
+#[derive(Debug)]
+struct Line(AtomicU32);
+
+impl Line {
+    /// Waits until the word is [`OPEN`].
+    fn until_open(&self) {
+        let mut spins = 0;
+        loop {
+            match self.0.load(Ordering::SeqCst) {
+                OPEN => return,
+                _ if spins < SPINS => {
+                    spins += 1;
+                    core::hint::spin_loop();
+                }
+                TAKEN => {
+                    let _ = self.0.compare_exchange(TAKEN, AWAITED, Ordering::SeqCst, Ordering::Relaxed);
+                }
+                _ => wait::wait(&self.0, AWAITED, None, Scope::Process),
+            }
+        }
+    }
+
+    fn open(&self) {
+        if self.0.swap(OPEN, Ordering::SeqCst) == AWAITED {
+            wait::wake(&self.0, u32::MAX, Scope::Process);
+        }
+    }
+}
+
+/// The gate.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    reading: Line,
+    changing: [Line; PARTIES],
+}
+
+/// The right to read messages.
+#[derive(Debug)]
+pub(crate) struct Reading<'a> {
+    gate: &'a Gate,
+}
+
+/// The right to change pages. Passed on as a proof.
+#[derive(Debug)]
+pub(crate) struct Change<'a> {
+    gate: &'a Gate,
+    party: usize,
+}
+
+impl Gate {
+    pub(crate) const fn new() -> Self {
+        Self { reading: Line(AtomicU32::new(OPEN)), changing: [const { Line(AtomicU32::new(OPEN)) }; PARTIES] }
+    }
+
+    /// Enters as `party` to change pages. A party enters once at a time.
+    pub(crate) fn change(&self, party: usize) -> Change<'_> {
+        loop {
+            // Sequentially consistent with `read`: of a reader and a changer at least one sees the other.
+            self.changing[party].0.store(TAKEN, Ordering::SeqCst);
+            if self.reading.0.load(Ordering::SeqCst) == OPEN {
+                return Change { gate: self, party };
+            }
+            self.changing[party].open();
+            self.reading.until_open();
+        }
+    }
+
+    /// Enters to read messages, when nobody changes pages any more.
+    pub(crate) fn read(&self) -> Reading<'_> {
+        while self.reading.0.compare_exchange(OPEN, TAKEN, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+            self.reading.until_open();
+        }
+        for line in &self.changing {
+            line.until_open();
+        }
+        Reading { gate: self }
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        self.gate.changing[self.party].open();
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.gate.reading.open();
+    }
+}

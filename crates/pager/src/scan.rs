@@ -1,0 +1,88 @@
+//! Finding the program's memory: a walk over its mappings, and the registration of what can be managed.
+
+use farmem_page::{PageCount, PageIndex, PageRange, VirtAddr};
+use farmem_sys::maps::{Mapping, Maps};
+use farmem_sys::process::{self, Threads};
+use farmem_sys::uffd::UffdError;
+use farmem_telemetry::Counter;
+
+use crate::engine::Engine;
+use crate::gate::Change;
+
+/// Mappings smaller than this are left alone: 64 KiB.
+const SMALLEST: PageCount = PageCount::new(16);
+
+/// The scanner's open files.
+#[derive(Debug)]
+pub(crate) struct Scanner {
+    maps: Maps,
+    threads: Threads,
+    /// Mappings that stay the program's own business: its main stack and the runtime's staging area.
+    excluded: [PageRange; 3],
+}
+
+impl Scanner {
+    pub(crate) fn open(excluded: [PageRange; 3]) -> Result<Self, farmem_sys::Errno> {
+        Ok(Self { maps: Maps::open()?, threads: Threads::open()?, excluded })
+    }
+
+    /// Puts every mapping under management that can be and isn't yet.
+    pub(crate) fn register_new(&self, engine: &Engine, party: usize) {
+        let mut from = VirtAddr::new(0);
+        let mut unmanaged = 0;
+        loop {
+            // One mapping at a time, so that nobody waits long; what changes between two is found in the next scan.
+            let change = engine.gate.change(party);
+            let Ok(Some(mapping)) = self.maps.next(from) else { break };
+            from = mapping.range.end.addr();
+            if self.is_manageable(&mapping) && !self.register(engine, &change, mapping.range) {
+                unmanaged += mapping.range.count().get();
+            }
+        }
+        engine.slot.set(Counter::UnmanagedPages, unmanaged);
+        engine.slot.set(Counter::ManagedPages, engine.regions.pages().get());
+    }
+
+    fn is_manageable(&self, mapping: &Mapping) -> bool {
+        mapping.anonymous
+            && mapping.writable
+            && mapping.range.count() >= SMALLEST
+            && !self.excluded.iter().any(|other| !other.intersect(mapping.range).is_empty())
+    }
+
+    /// `false` when the kernel doesn't allow it.
+    fn register(&self, engine: &Engine, _change: &Change<'_>, range: PageRange) -> bool {
+        if engine.regions.holding(range.start).is_some_and(|region| region.end >= range.end) {
+            return true;
+        }
+        match engine.uffd.register(range) {
+            Ok(()) => engine.regions.insert(range),
+            // Changed since the kernel was asked: the next scan sees what became of it.
+            Err(UffdError::Changing | UffdError::Gone) => true,
+            Err(_) => false,
+        }
+    }
+
+    /// Marks the control blocks of all threads: an ending thread can't wait for its page.
+    pub(crate) fn pin_control_blocks(&self, engine: &Engine) {
+        let _ = self.threads.each(|thread| {
+            let Some(page) = process::control_block(thread) else { return };
+            // The words that the kernel writes lie near each other, perhaps on both sides of a page's edge.
+            for page in [page.offset(-1), Some(page)].into_iter().flatten() {
+                if engine.regions.holding(page).is_some() && !engine.table.word(page).is_pinned() {
+                    engine.table.update(page, |word| word.with_pinned(true));
+                }
+            }
+        });
+    }
+}
+
+/// The mapping that holds `address`, as pages.
+pub(crate) fn mapping_at(maps: &Maps, address: usize) -> PageRange {
+    let nothing = PageRange::new(PageIndex::new(0), PageIndex::new(0));
+    let page = VirtAddr::new(address as u64).page();
+    match maps.next(page.addr()) {
+        Ok(Some(mapping)) if mapping.range.contains(page) => mapping.range,
+        _ => nothing,
+    }
+}

@@ -1,0 +1,268 @@
+//! Serving a fault: the ladder from the cheapest source of a page's content to the dearest, and nothing else.
+//!
+//! PFA §3: the fault path takes a free frame, fills it, maps it and lets the thread go; the rest is bookkeeping.
+
+use farmem_page::{PageBytes, PageIndex, PageRange, PageWord, Place};
+use farmem_policy::{Fault, Prefetcher, Run, VictimPolicy};
+use farmem_sys::lock::Lock;
+use farmem_sys::uffd::{Uffd, UffdError, Waiters};
+use farmem_telemetry::Counter;
+
+use crate::engine::{BATCH_PAGES, Engine};
+use crate::gate::Change;
+use crate::table::Taken;
+use crate::vault::{LoadFailure, PageReader};
+
+/// Memory that a handler works in.
+pub(crate) struct Desk {
+    /// Content on its way in, page by page.
+    pub(crate) content: &'static mut [PageBytes],
+    pub(crate) reader: PageReader,
+}
+
+/// What became of a fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Served {
+    /// The thread goes on, or somebody else lets it.
+    Done,
+    /// The address space is changing: read messages, then try again.
+    Again,
+}
+
+/// A batch of taken pages in ascending order.
+struct Batch {
+    pages: [Option<Taken>; BATCH_PAGES],
+    count: usize,
+}
+
+impl Batch {
+    const fn new() -> Self {
+        Self { pages: [const { None }; BATCH_PAGES], count: 0 }
+    }
+
+    fn push(&mut self, taken: Taken) {
+        self.pages[self.count] = Some(taken);
+        self.count += 1;
+    }
+}
+
+impl Engine {
+    /// Serves a fault of this process.
+    pub(crate) fn serve(&self, change: &Change<'_>, desk: &mut Desk, fault: Fault) -> Served {
+        let word = self.table.word(fault.page);
+        let is_far = matches!(word.place(), Some(place) if place != Place::Zero);
+        let (policy, wanted): (_, fn(PageWord) -> bool) = if is_far {
+            (&self.fetch_ahead, |word| word.is_far() && !word.is_busy())
+        } else {
+            (&self.touch_ahead, |word| word == PageWord::default())
+        };
+        let run = self.advise(policy, fault, is_far);
+        let room = self.make_room(change, 1 + run.map_or(0, |run| run.count as usize));
+        let Some(taken) = self.table.take(fault.page) else {
+            self.slot.add(Counter::StagedHits, 1);
+            return Served::Done;
+        };
+        let run = run.filter(|_| room);
+        let batch = self.gather(taken, run, wanted);
+        if is_far { self.bring_in(desk, batch, fault.page) } else { self.touch(batch, fault) }
+    }
+
+    fn advise(&self, policy: &Lock<farmem_policy::Streams>, fault: Fault, is_far: bool) -> Option<Run> {
+        // Another handler is learning at this moment: this fault teaches nothing, and waits for nobody.
+        let mut streams = policy.try_lock()?;
+        let bounds = self
+            .regions
+            .holding(fault.page)
+            .unwrap_or(PageRange::new(fault.page, PageIndex::new(fault.page.get() + 1)));
+        let advice = streams.on_fault(fault, bounds);
+        drop(streams);
+        if is_far {
+            self.settle(advice.used, true);
+            self.settle(advice.expired, false);
+        }
+        advice.fetch
+    }
+
+    /// The faulted page and those of `run` that are `wanted`, in ascending order.
+    fn gather(&self, faulted: Taken, run: Option<Run>, wanted: fn(PageWord) -> bool) -> Batch {
+        let mut batch = Batch::new();
+        let Some(run) = run else {
+            batch.push(faulted);
+            return batch;
+        };
+        let take = |page| self.table.take_if(page, wanted);
+        if run.stride > 0 {
+            batch.push(faulted);
+            run.pages().take(BATCH_PAGES - 1).filter_map(take).for_each(|taken| batch.push(taken));
+        } else {
+            let count = run.count.min(BATCH_PAGES as u32 - 1);
+            let pages = (0..count).rev().filter_map(|position| run.page(position));
+            pages.filter_map(take).for_each(|taken| batch.push(taken));
+            batch.push(faulted);
+        }
+        batch
+    }
+
+    /// Pages that have an entry: load, check, install.
+    fn bring_in(&self, desk: &mut Desk, mut batch: Batch, faulted: PageIndex) -> Served {
+        for at in 0..batch.count {
+            let Some(taken) = &batch.pages[at] else { continue };
+            let Some(place) = taken.word.place() else { continue };
+            match self.vault.load(&mut desk.reader, place, &mut desk.content[at]) {
+                Ok(()) => {}
+                Err(LoadFailure::Lost) => {
+                    if let Some(taken) = batch.pages[at].take() {
+                        self.lose(taken);
+                    }
+                }
+            }
+        }
+        let mut outcome = Served::Done;
+        let mut at = 0;
+        while at < batch.count {
+            let length = contiguous(&batch, at);
+            if length == 0 {
+                at += 1;
+                continue;
+            }
+            let content = desk.content[at..at + length].as_flattened();
+            if self.install(&self.uffd, &mut batch, at, content, faulted) == Served::Again {
+                outcome = Served::Again;
+            }
+            at += length;
+        }
+        outcome
+    }
+
+    /// Pages that nobody has touched yet: zeros.
+    fn touch(&self, mut batch: Batch, fault: Fault) -> Served {
+        if batch.count == 1 && !fault.write {
+            // The kernel's shared page of zeros takes no memory; if the program writes it later, the kernel copies it.
+            return self.touch_reading(&mut batch);
+        }
+        let mut outcome = Served::Done;
+        let mut at = 0;
+        while at < batch.count {
+            let length = contiguous(&batch, at).max(1);
+            let content = self.zeros[..length].as_flattened();
+            if self.install(&self.uffd, &mut batch, at, content, fault.page) == Served::Again {
+                outcome = Served::Again;
+            }
+            at += length;
+        }
+        outcome
+    }
+
+    fn touch_reading(&self, batch: &mut Batch) -> Served {
+        let Some(taken) = batch.pages[0].take() else { return Served::Done };
+        let page = taken.page;
+        let range = PageRange::new(page, PageIndex::new(page.get() + 1));
+        let progress = self.uffd.zero_in(range);
+        self.slot.add(Counter::FirstTouches, 1);
+        let released = taken.put_back();
+        match progress.stopped {
+            None if !released.is_waited => Served::Done,
+            Some(UffdError::Changing) => Served::Again,
+            _ => {
+                self.uffd.wake(range);
+                Served::Done
+            }
+        }
+    }
+
+    /// Installs `content` in the batch's pages from position `at` on, which follow each other, and lets them go.
+    fn install(
+        &self,
+        uffd: &Uffd,
+        batch: &mut Batch,
+        at: usize,
+        content: &[u8],
+        faulted: PageIndex,
+    ) -> Served {
+        let page_bytes = farmem_page::PAGE_BYTES;
+        let length = content.len() / page_bytes;
+        let mut outcome = Served::Done;
+        let mut done = 0;
+        while done < length {
+            let Some(first) = batch.pages[at + done].as_ref().map(|taken| taken.page) else { break };
+            let progress = uffd.copy_in(first, &content[done * page_bytes..], Waiters::Wake);
+            let arrived = progress.done.get() as usize;
+            self.came_in(arrived as u64);
+            for taken in batch.pages[at + done..at + done + arrived].iter_mut().filter_map(Option::take) {
+                self.arrived(taken, faulted);
+            }
+            done += arrived;
+            let Some(stopped) = progress.stopped else { break };
+            // The page at which it stopped stays as the kernel has it; those behind it are tried again.
+            if let Some(taken) = batch.pages.get_mut(at + done).and_then(Option::take) {
+                let page = taken.page;
+                let range = PageRange::new(page, PageIndex::new(page.get() + 1));
+                let word = taken.word;
+                let is_present = stopped == UffdError::Exists;
+                let _ = taken.release(if is_present { word.with_far(false) } else { word });
+                if stopped == UffdError::Changing && page == faulted {
+                    outcome = Served::Again;
+                } else {
+                    self.uffd.wake(range);
+                }
+            }
+            done += 1;
+            if stopped != UffdError::Exists {
+                // Nothing more can be installed now: let the rest go as it was.
+                for taken in batch.pages[at + done..at + length].iter_mut().filter_map(Option::take) {
+                    let page = taken.page;
+                    if taken.put_back().is_waited {
+                        self.uffd.wake(PageRange::new(page, PageIndex::new(page.get() + 1)));
+                    }
+                }
+                break;
+            }
+        }
+        outcome
+    }
+
+    /// A page is local again, or for the first time.
+    fn arrived(&self, taken: Taken, faulted: PageIndex) {
+        let (page, word) = (taken.page, taken.word);
+        let is_demanded = page == faulted;
+        let word = if word.place().is_some() {
+            self.slot.subtract(Counter::FarPages, 1);
+            self.slot.add(if is_demanded { Counter::Fetches } else { Counter::Prefetched }, 1);
+            self.victims.on_refault(word).with_prefetched(!is_demanded)
+        } else {
+            self.slot.add(Counter::FirstTouches, 1);
+            self.victims.on_first_touch(word)
+        };
+        if taken.release(word.with_far(false)).is_waited {
+            self.uffd.wake(PageRange::new(page, PageIndex::new(page.get() + 1)));
+        }
+    }
+
+    /// A page that can't be read back: whoever touches it gets a SIGBUS, for this page alone.
+    fn lose(&self, taken: Taken) {
+        let range = PageRange::new(taken.page, PageIndex::new(taken.page.get() + 1));
+        let progress = self.uffd.poison(range);
+        let word = taken.word;
+        if progress.stopped.is_none() {
+            self.slot.add(Counter::Lost, 1);
+            let _ = taken.release(word.with_place(Some(Place::Lost)).with_far(false));
+        } else {
+            let _ = taken.put_back();
+        }
+        self.uffd.wake(range);
+    }
+}
+
+/// How many pages from position `at` on follow each other without a gap.
+fn contiguous(batch: &Batch, at: usize) -> usize {
+    let mut previous: Option<PageIndex> = None;
+    batch.pages[at..batch.count]
+        .iter()
+        .take_while(|taken| {
+            let Some(page) = taken.as_ref().map(|taken| taken.page) else { return false };
+            let follows = previous.is_none_or(|before| before.offset(1) == Some(page));
+            previous = Some(page);
+            follows
+        })
+        .count()
+}

@@ -1,0 +1,201 @@
+//! How a pager comes to be in a process: at the start of a program, and in a forked child.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use farmem_page::PageRange;
+use farmem_store::{OwnerId, Pool};
+use farmem_sys::link::{Descriptors, Link};
+use farmem_sys::maps::Maps;
+use farmem_sys::shared::SharedMemory;
+use farmem_sys::uffd::Uffd;
+use farmem_sys::wait::{self, Scope};
+use farmem_sys::{AsFd, Errno, OwnedFd, memory, process, thread};
+use farmem_telemetry::{LEDGER_BYTES, Ledger};
+use farmem_wire::{HAS_DEVICE, HAS_DISK, PACKET_BYTES, Reply, Request};
+
+use crate::bookkeeper;
+use crate::engine::{Engine, Parts};
+use crate::scan::mapping_at;
+use crate::vault::Vault;
+
+/// Longest name of a supervisor's socket.
+pub const NAME_BYTES: usize = 64;
+
+/// Why no pager started. The program runs on without one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StartError {
+    /// No supervisor answers.
+    Alone,
+    /// The kernel refuses something.
+    Kernel(Errno),
+    /// The supervisor refuses, or speaks another version.
+    Refused,
+}
+
+impl From<Errno> for StartError {
+    fn from(errno: Errno) -> Self {
+        Self::Kernel(errno)
+    }
+}
+
+/// What a process keeps of its pager.
+pub type Started = &'static Engine;
+
+/// What a start is told.
+#[derive(Clone, Copy, Debug)]
+pub struct Start {
+    /// The supervisor's name.
+    pub name: [u8; NAME_BYTES],
+    /// How much of it counts.
+    pub name_length: usize,
+    /// An address on the program's main stack.
+    pub stack: usize,
+    /// An address in the runtime's own data.
+    pub data: usize,
+}
+
+const PENDING: u32 = 0;
+const STARTED: u32 = 1;
+const FAILED: u32 = 2;
+/// A supervisor that doesn't answer in this time isn't there: the program must not wait for it for ever.
+const PATIENCE_NS: u64 = 10_000_000_000;
+
+impl Start {
+    /// Starts a pager in a program that has just begun. Returns when it is connected.
+    ///
+    /// # Errors
+    /// Then the program isn't managed.
+    pub fn in_program(self, publish: fn(Started)) -> Result<(), StartError> {
+        self.launch(None, publish)
+    }
+
+    /// Starts the pager of a forked child, on the child's only thread. Returns when the child serves itself.
+    ///
+    /// # Errors
+    /// Then the child's parent must go on serving it.
+    pub fn in_child(self, parent: Started, publish: fn(Started)) -> Result<(), StartError> {
+        self.launch(Some(parent), publish)
+    }
+
+    fn launch(self, parent: Option<&'static Engine>, publish: fn(Started)) -> Result<(), StartError> {
+        let task = memory::leak(Task {
+            start: self,
+            parent,
+            publish,
+            outcome: memory::table::<AtomicU32>(1)?,
+        })?;
+        let outcome = task.outcome;
+        thread::spawn_with(Task::run, task)?;
+        let deadline_ns = thread::now_ns() + PATIENCE_NS;
+        while outcome[0].load(Ordering::Acquire) == PENDING && thread::now_ns() < deadline_ns {
+            wait::wait(&outcome[0], PENDING, Some(PATIENCE_NS), Scope::Process);
+        }
+        match outcome[0].load(Ordering::Acquire) {
+            STARTED => Ok(()),
+            FAILED => Err(StartError::Refused),
+            _ => Err(StartError::Alone),
+        }
+    }
+}
+
+/// The bookkeeper's thread, before it is one.
+struct Task {
+    start: Start,
+    parent: Option<&'static Engine>,
+    publish: fn(Started),
+    outcome: &'static [AtomicU32],
+}
+
+impl Task {
+    fn run(task: &'static mut Task) -> ! {
+        let connected = match task.parent {
+            None => task.connect(),
+            Some(parent) => task.connect_child(parent),
+        };
+        match connected {
+            Ok((engine, excluded)) => {
+                (task.publish)(engine);
+                task.finish(STARTED);
+                bookkeeper::run(engine, excluded, task.parent.is_some())
+            }
+            Err(_) => {
+                task.finish(FAILED);
+                thread::exit()
+            }
+        }
+    }
+
+    fn finish(&self, outcome: u32) {
+        self.outcome[0].store(outcome, Ordering::Release);
+        wait::wake(&self.outcome[0], u32::MAX, Scope::Process);
+    }
+
+    fn excluded(&self) -> Result<[PageRange; 2], Errno> {
+        let maps = Maps::open()?;
+        Ok([self.start.stack, self.start.data].map(|address| mapping_at(&maps, address)))
+    }
+
+    fn link(&self) -> Result<Link, StartError> {
+        let name = &self.start.name[..self.start.name_length.min(NAME_BYTES)];
+        Link::connect(name).map_err(|_| StartError::Alone)
+    }
+
+    fn connect(&self) -> Result<(Started, [PageRange; 2]), StartError> {
+        thread::unshare_descriptors()?;
+        let link = self.link()?;
+        let (reply, mut descriptors) = ask(&link, Request::Hello { process: process::id() }, None)?;
+        let Reply::Welcome { slot, pool_bytes, flags } = reply else { return Err(StartError::Refused) };
+        let mut descriptors = descriptors.iter_mut().filter_map(Option::take);
+        let mut next = || descriptors.next().ok_or(StartError::Refused);
+        let ledger = attach(next()?, LEDGER_BYTES)?;
+        let pool = attach(next()?, pool_bytes as usize)?;
+        let device = if flags & HAS_DEVICE != 0 { Some(next()?) } else { None };
+        let _disk = if flags & HAS_DISK != 0 { Some(next()?) } else { None };
+        let uffd = Uffd::create(device.as_ref().map(AsFd::as_fd))
+            .map_err(|_| StartError::Kernel(Errno::PERM))?;
+        let (reply, _) = ask(&link, Request::Register, Some(&uffd))?;
+        if reply != Reply::Done {
+            return Err(StartError::Refused);
+        }
+        let words = ledger.atomics(0, LEDGER_BYTES / 8).ok_or(StartError::Refused)?;
+        let ledger = Ledger::new(words).filter(Ledger::is_valid).ok_or(StartError::Refused)?;
+        let slot = ledger.slot(slot as usize).ok_or(StartError::Refused)?;
+        let pool = memory::leak(Pool::attach(pool).map_err(|_| StartError::Refused)?)?;
+        let owner = OwnerId(slot.index() as u16);
+        let vault = Vault::new(pool, farmem_store::NullFile, owner, slot)?;
+        let engine = Engine::new(Parts { uffd, ledger, slot, vault, link })?;
+        Ok((engine, self.excluded()?))
+    }
+
+    fn connect_child(&self, parent: Started) -> Result<(Started, [PageRange; 2]), StartError> {
+        thread::unshare_descriptors()?;
+        let link = self.link()?;
+        let (parent_slot, epoch) = (parent.slot.index() as u32, parent.vault.ended_epoch());
+        let inherit = Request::Inherit { process: process::id(), parent_slot, epoch };
+        let (reply, mut descriptors) = ask(&link, inherit, None)?;
+        let Reply::Inherited { slot } = reply else { return Err(StartError::Refused) };
+        let uffd = Uffd::from(descriptors[0].take().ok_or(StartError::Refused)?);
+        let slot = parent.ledger.slot(slot as usize).ok_or(StartError::Refused)?;
+        let vault = parent.vault.inherit(OwnerId(slot.index() as u16), slot)?;
+        link.send(&Request::TakenOver { parent_slot, epoch }.encode(), &[])?;
+        let engine = parent.inherit(Parts { uffd, ledger: parent.ledger, slot, vault, link })?;
+        Ok((engine, self.excluded()?))
+    }
+}
+
+fn attach(file: OwnedFd, bytes: usize) -> Result<&'static SharedMemory, StartError> {
+    let shared = SharedMemory::attach(file, bytes).map_err(|_| StartError::Refused)?;
+    Ok(memory::leak(shared)?)
+}
+
+/// Sends a request and waits for its reply.
+fn ask(link: &Link, request: Request, uffd: Option<&Uffd>) -> Result<(Reply, Descriptors), StartError> {
+    match uffd {
+        Some(uffd) => link.send(&request.encode(), &[uffd.as_fd()])?,
+        None => link.send(&request.encode(), &[])?,
+    }
+    let mut packet = [0; PACKET_BYTES];
+    let (length, descriptors) = link.receive(&mut packet)?;
+    let reply = Reply::decode(&packet[..length]).ok_or(StartError::Refused)?;
+    Ok((reply, descriptors))
+}

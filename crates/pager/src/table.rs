@@ -1,0 +1,184 @@
+//! The pager's page table: a [`PageWord`] for every managed page, and the protocol by which threads take a page.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use farmem_page::{PageIndex, PageRange, PageWord, Place, Transition};
+use farmem_sys::Errno;
+use farmem_sys::sparse::SparseWords;
+
+/// Words of all pages.
+#[derive(Debug)]
+pub(crate) struct PageTable {
+    words: SparseWords,
+}
+
+/// A page that the caller has taken (invariant 2 of the page word). Let it go with [`Taken::release`].
+#[derive(Debug)]
+#[must_use = "a page that is never let go blocks everyone who touches it"]
+pub(crate) struct Taken {
+    cell: &'static AtomicU64,
+    pub(crate) page: PageIndex,
+    /// The word when it was taken.
+    pub(crate) word: PageWord,
+}
+
+/// What became of a page that was let go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Released {
+    /// Somebody waits: wake the page.
+    pub(crate) is_waited: bool,
+    /// The program discarded the page meanwhile: what was to be its entry must be freed.
+    pub(crate) is_dropped: bool,
+}
+
+impl PageTable {
+    pub(crate) fn new() -> Result<Self, Errno> {
+        Ok(Self { words: SparseWords::new()? })
+    }
+
+    /// The word of a page; the default one for pages never seen.
+    pub(crate) fn word(&self, page: PageIndex) -> PageWord {
+        self.words.get(page).map_or(PageWord::default(), |cell| PageWord::from_bits(cell.load(Ordering::Acquire)))
+    }
+
+    /// Takes a page for a change. `None` when somebody else has it (who lets it go wakes the page), or when there is no
+    /// memory for its word.
+    pub(crate) fn take(&self, page: PageIndex) -> Option<Taken> {
+        let cell = self.words.get_or_create(page)?;
+        let mut word = PageWord::from_bits(cell.load(Ordering::Acquire));
+        loop {
+            let (next, taken) = match word.take() {
+                Transition::Take(next) => (next, true),
+                Transition::Wait(next) => (next, false),
+            };
+            match cell.compare_exchange_weak(word.bits(), next.bits(), Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return taken.then_some(Taken { cell, page, word }),
+                Err(now) => word = PageWord::from_bits(now),
+            }
+        }
+    }
+
+    /// Takes a page only if nobody has it and `wanted` says so of its word; leaves no mark otherwise.
+    pub(crate) fn take_if(&self, page: PageIndex, wanted: impl Fn(PageWord) -> bool) -> Option<Taken> {
+        let cell = self.words.get_or_create(page)?;
+        let word = PageWord::from_bits(cell.load(Ordering::Acquire));
+        let Transition::Take(next) = word.take() else { return None };
+        if !wanted(word) {
+            return None;
+        }
+        cell.compare_exchange(word.bits(), next.bits(), Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+            .then_some(Taken { cell, page, word })
+    }
+
+    /// Replaces the word of a page that nobody has, if it still is `old`.
+    pub(crate) fn replace(&self, page: PageIndex, old: PageWord, new: PageWord) {
+        if let Some(cell) = self.words.get_or_create(page) {
+            let _ = cell.compare_exchange(old.bits(), new.bits(), Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+
+    /// Changes the word of a page, whoever has it.
+    pub(crate) fn update(&self, page: PageIndex, change: impl Fn(PageWord) -> PageWord) {
+        if let Some(cell) = self.words.get_or_create(page) {
+            let _ = cell.fetch_update(Ordering::AcqRel, Ordering::Acquire, |bits| {
+                Some(change(PageWord::from_bits(bits)).bits())
+            });
+        }
+    }
+
+    /// The program discards these pages. `freed` hears of every entry that has no page any more.
+    pub(crate) fn discard(&self, range: PageRange, mut freed: impl FnMut(PageWord, Place)) {
+        self.each_known(range, |cell, _| {
+            let result = cell.fetch_update(Ordering::AcqRel, Ordering::Acquire, |bits| {
+                (bits != 0).then(|| PageWord::from_bits(bits).discard().0.bits())
+            });
+            if let Ok(bits) = result
+                && let (_, Some(place)) = PageWord::from_bits(bits).discard()
+            {
+                freed(PageWord::from_bits(bits), place);
+            }
+        });
+    }
+
+    /// The program moves `count` pages from `from` to `to`: their words go with them. Only while nobody holds a page.
+    pub(crate) fn relocate(&self, from: PageRange, to: PageIndex) {
+        self.each_known(from, |cell, page| {
+            let bits = cell.swap(0, Ordering::AcqRel);
+            if bits != 0
+                && let Some(target) = self.words.get_or_create(to + (page - from.start))
+            {
+                target.store(bits, Ordering::Release);
+            }
+        });
+    }
+
+    /// A copy of the words of `regions`' pages for a forked child, nobody holding any of them.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(crate) fn copy_for_child(&self, regions: impl Iterator<Item = PageRange>) -> Result<Self, Errno> {
+        let copy = Self::new()?;
+        for region in regions {
+            self.each_known(region, |cell, page| {
+                let bits = cell.load(Ordering::Acquire);
+                if bits != 0
+                    && let Some(target) = copy.words.get_or_create(page)
+                {
+                    target.store(PageWord::from_bits(bits).without_holder().bits(), Ordering::Release);
+                }
+            });
+        }
+        Ok(copy)
+    }
+
+    /// In a forked child: the same words, which are its own copy since the fork, nobody holding any of them.
+    pub(crate) fn take_over(&self, regions: impl Iterator<Item = PageRange>) -> Self {
+        for region in regions {
+            self.each_known(region, |cell, _| {
+                let word = PageWord::from_bits(cell.load(Ordering::Acquire));
+                if word.is_busy() {
+                    cell.store(word.without_holder().bits(), Ordering::Release);
+                }
+            });
+        }
+        Self { words: self.words }
+    }
+
+    /// Calls `visit` for every page of `range` that may have a word.
+    fn each_known(&self, range: PageRange, mut visit: impl FnMut(&'static AtomicU64, PageIndex)) {
+        let mut page = range.start;
+        while page < range.end {
+            match self.words.get(page) {
+                Some(cell) => {
+                    visit(cell, page);
+                    page = PageIndex::new(page.get() + 1);
+                }
+                None => match self.words.skip_empty(page) {
+                    Some(next) => page = next,
+                    None => return,
+                },
+            }
+        }
+    }
+}
+
+impl Taken {
+    /// Lets the page go with what `new` says.
+    pub(crate) fn release(self, new: PageWord) -> Released {
+        let mut now = PageWord::from_bits(self.cell.load(Ordering::Acquire));
+        loop {
+            let next = now.release(new);
+            match self.cell.compare_exchange_weak(now.bits(), next.bits(), Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Released { is_waited: now.is_waited(), is_dropped: now.is_dropped() },
+                Err(other) => now = PageWord::from_bits(other),
+            }
+        }
+    }
+
+    /// Lets the page go as it was.
+    pub(crate) fn put_back(self) -> Released {
+        let word = self.word;
+        self.release(word)
+    }
+}

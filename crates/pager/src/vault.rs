@@ -1,0 +1,201 @@
+//! The pager's side of the pool: entries, who may change them, and when they may be freed.
+//!
+//! A forked child reads the entries that its parent had at that moment. So the parent counts its forks: entries carry the
+//! count at which they were stored, and those up to the latest fork whose child lives are *frozen*: neither changed nor
+//! freed. What should have been freed is kept in a list until the child has gone.
+
+use core::fmt;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use farmem_page::{PageBytes, Place};
+use farmem_store::{Epoch, FreeOutcome, LoadError, NullFile as DiskFile, OwnerId, Pool, Reader, StoreError, Update, Writer};
+use farmem_sys::lock::Lock;
+use farmem_sys::shared::SharedMemory;
+use farmem_sys::{Errno, memory};
+use farmem_telemetry::ProcessSlot;
+
+/// Entries that can wait to be freed. Those beyond are freed when the process ends.
+const DEFERRED: usize = 1 << 22;
+/// Entries that are tried in one round, so that a round stays short.
+const FREED_AT_ONCE: usize = 4096;
+/// How often a disk that fails is asked for a page before the page counts as lost.
+const READ_ATTEMPTS: u32 = 3;
+
+/// The pool as this process sees it.
+pub(crate) type SharedPool = Pool<&'static SharedMemory>;
+/// Reads pages back, for one thread.
+pub(crate) type PageReader = Reader<DiskFile>;
+
+/// Entries of one process.
+pub(crate) struct Vault {
+    pool: &'static SharedPool,
+    disk: DiskFile,
+    owner: OwnerId,
+    slot: ProcessSlot<'static>,
+    /// The count of forks, plus one: 0 is the epoch of no entry.
+    epoch: AtomicU32,
+    /// The epoch that the latest fork has ended, until the supervisor has heard of it.
+    unheard: AtomicU32,
+    deferred: Lock<Deferred>,
+}
+
+/// What became of a page that was to be stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stowed {
+    /// It hadn't changed; nothing was written.
+    Clean(Place),
+    /// It was written into the entry that it had.
+    Rewritten(Place),
+    /// It has a new entry.
+    Placed(Place),
+    /// There is no room.
+    Full,
+}
+
+/// Why a page can't be had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LoadFailure {
+    /// For good: damaged, or the disk has failed.
+    Lost,
+}
+
+impl fmt::Debug for Vault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Vault").field("owner", &self.owner).field("epoch", &self.epoch).finish_non_exhaustive()
+    }
+}
+
+impl Vault {
+    pub(crate) fn new(
+        pool: &'static SharedPool,
+        disk: DiskFile,
+        owner: OwnerId,
+        slot: ProcessSlot<'static>,
+    ) -> Result<Self, Errno> {
+        Ok(Self {
+            pool,
+            disk,
+            owner,
+            slot,
+            epoch: AtomicU32::new(1),
+            unheard: AtomicU32::new(0),
+            deferred: Lock::new(Deferred { places: memory::table(DEFERRED)?, count: 0 }),
+        })
+    }
+
+    /// In a forked child: the same pool, for another owner. What the parent has stored can be read, and is left alone.
+    pub(crate) fn inherit(&self, owner: OwnerId, slot: ProcessSlot<'static>) -> Result<Self, Errno> {
+        Self::new(self.pool, self.disk, owner, slot)
+    }
+
+    pub(crate) fn writer(&self) -> Writer {
+        Writer::new(self.owner)
+    }
+
+    pub(crate) fn reader(&self) -> PageReader {
+        Reader::new(self.disk)
+    }
+
+    /// The epoch that the latest fork has ended.
+    pub(crate) fn ended_epoch(&self) -> u64 {
+        u64::from(self.epoch.load(Ordering::Acquire) - 1)
+    }
+
+    /// A fork: everything stored so far is frozen. The epoch that ends with it.
+    pub(crate) fn end_epoch(&self) -> u64 {
+        let ended = self.epoch.fetch_add(1, Ordering::AcqRel);
+        self.unheard.store(ended, Ordering::Release);
+        u64::from(ended)
+    }
+
+    /// The fork has failed: nobody reads along.
+    pub(crate) fn forget_epoch(&self) {
+        self.unheard.store(0, Ordering::Release);
+    }
+
+    fn frozen(&self) -> Epoch {
+        let unheard = self.unheard.load(Ordering::Acquire);
+        let by_children = self.slot.frozen_epoch() as u32;
+        if unheard == 0 || self.slot.heard_epoch() >= u64::from(unheard) {
+            Epoch(by_children)
+        } else {
+            Epoch(unheard.max(by_children))
+        }
+    }
+
+    /// Reads a page back and checks it.
+    pub(crate) fn load(
+        &self,
+        reader: &mut PageReader,
+        place: Place,
+        page: &mut PageBytes,
+    ) -> Result<(), LoadFailure> {
+        for _ in 0..READ_ATTEMPTS {
+            match reader.load(self.pool, place, page) {
+                Ok(()) => return Ok(()),
+                Err(LoadError::Io) => {}
+                Err(LoadError::Corrupt | LoadError::Gone) => break,
+            }
+        }
+        Err(LoadFailure::Lost)
+    }
+
+    /// Stores a page that leaves, whose entry was `old`.
+    pub(crate) fn stow(&self, writer: &mut Writer, old: Option<Place>, page: &PageBytes) -> Stowed {
+        let epoch = Epoch(self.epoch.load(Ordering::Acquire));
+        let result = match old {
+            Some(old) => writer.update(self.pool, old, page, epoch, self.frozen()),
+            None => writer.store(self.pool, page, epoch).map(|new| Update::Moved { new }),
+        };
+        match (result, old) {
+            (Ok(Update::Clean), Some(old)) => Stowed::Clean(old),
+            (Ok(Update::InPlace(place)), _) => Stowed::Rewritten(place),
+            (Ok(Update::Moved { new }), old) => {
+                if let Some(old) = old {
+                    self.free(old);
+                }
+                Stowed::Placed(new)
+            }
+            (Ok(Update::Clean), None) | (Err(StoreError::Full), _) => Stowed::Full,
+        }
+    }
+
+    /// Frees an entry that no page of this process has any more.
+    pub(crate) fn free(&self, place: Place) {
+        if self.pool.free(place, self.owner, self.frozen()) == FreeOutcome::Frozen {
+            self.deferred.lock().push(place);
+        }
+    }
+
+    /// Frees what had to wait for a child that has gone meanwhile.
+    pub(crate) fn free_deferred(&self) {
+        let frozen = self.frozen();
+        for _ in 0..FREED_AT_ONCE {
+            let Some(place) = self.deferred.lock().pop() else { return };
+            if self.pool.free(place, self.owner, frozen) == FreeOutcome::Frozen {
+                self.deferred.lock().push(place);
+                return;
+            }
+        }
+    }
+}
+
+/// Entries that wait to be freed.
+struct Deferred {
+    places: &'static [AtomicU64],
+    count: usize,
+}
+
+impl Deferred {
+    fn push(&mut self, place: Place) {
+        if let Some(word) = self.places.get(self.count) {
+            word.store(place.encode(), Ordering::Relaxed);
+            self.count += 1;
+        }
+    }
+
+    fn pop(&mut self) -> Option<Place> {
+        self.count = self.count.checked_sub(1)?;
+        Place::decode(self.places[self.count].load(Ordering::Relaxed))
+    }
+}

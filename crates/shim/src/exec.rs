@@ -1,0 +1,180 @@
+//! Handing the runtime on to programs that this one starts: the functions of the C library that replace a process's
+//! program, each with the runtime's variables added to the environment.
+//!
+//! Those that take their environment from the global variable inside the C library (`system`, `popen`, `execl`) find it
+//! replaced for the length of the call.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+
+use crate::environment;
+use crate::libc::{self, RTLD_NEXT, Strings};
+
+/// The function of that name which would have been called without the shim.
+fn real(name: &CStr) -> *mut c_void {
+    // SAFETY: dlsym only reads the name.
+    unsafe { libc::dlsym(RTLD_NEXT, name.as_ptr()) }
+}
+
+macro_rules! real {
+    ($name:literal, $type:ty) => {{
+        let function = real($name);
+        if function.is_null() {
+            return -1;
+        }
+        // SAFETY: the C library's function of this name has this type.
+        unsafe { core::mem::transmute::<*mut c_void, $type>(function) }
+    }};
+}
+
+fn own_environment() -> Strings {
+    // SAFETY: reads the pointer only; the program may change it at any time, as it may for the C library.
+    unsafe { libc::environ.cast_const().cast() }
+}
+
+type Execve = unsafe extern "C" fn(*const c_char, Strings, Strings) -> c_int;
+
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execve(path: *const c_char, arguments: Strings, environment: Strings) -> c_int {
+    let next = real!(c"execve", Execve);
+    // SAFETY: passed on as it came, with a longer environment.
+    unsafe { environment::with_own(environment, |environment| next(path, arguments, environment)) }
+}
+
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execv(path: *const c_char, arguments: Strings) -> c_int {
+    // SAFETY: what execv is defined as.
+    unsafe { execve(path, arguments, own_environment()) }
+}
+
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: Strings, environment: Strings) -> c_int {
+    let next = real!(c"execvpe", Execve);
+    // SAFETY: passed on as it came, with a longer environment.
+    unsafe { environment::with_own(environment, |environment| next(file, arguments, environment)) }
+}
+
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execvp(file: *const c_char, arguments: Strings) -> c_int {
+    // SAFETY: what execvp is defined as.
+    unsafe { execvpe(file, arguments, own_environment()) }
+}
+
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Strings, environment: Strings) -> c_int {
+    let next = real!(c"fexecve", unsafe extern "C" fn(c_int, Strings, Strings) -> c_int);
+    // SAFETY: passed on as it came, with a longer environment.
+    unsafe { environment::with_own(environment, |environment| next(fd, arguments, environment)) }
+}
+
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execveat(
+    directory: c_int,
+    path: *const c_char,
+    arguments: Strings,
+    environment: Strings,
+    flags: c_int,
+) -> c_int {
+    type Execveat = unsafe extern "C" fn(c_int, *const c_char, Strings, Strings, c_int) -> c_int;
+    let next = real!(c"execveat", Execveat);
+    // SAFETY: passed on as it came, with a longer environment.
+    unsafe { environment::with_own(environment, |environment| next(directory, path, arguments, environment, flags)) }
+}
+
+type Spawn =
+    unsafe extern "C" fn(*mut c_int, *const c_char, *const c_void, *const c_void, Strings, Strings) -> c_int;
+
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_spawn(
+    process: *mut c_int,
+    path: *const c_char,
+    actions: *const c_void,
+    attributes: *const c_void,
+    arguments: Strings,
+    environment: Strings,
+) -> c_int {
+    let next = real!(c"posix_spawn", Spawn);
+    // SAFETY: passed on as it came, with a longer environment.
+    unsafe {
+        environment::with_own(environment, |environment| {
+            next(process, path, actions, attributes, arguments, environment)
+        })
+    }
+}
+
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_spawnp(
+    process: *mut c_int,
+    file: *const c_char,
+    actions: *const c_void,
+    attributes: *const c_void,
+    arguments: Strings,
+    environment: Strings,
+) -> c_int {
+    let next = real!(c"posix_spawnp", Spawn);
+    // SAFETY: passed on as it came, with a longer environment.
+    unsafe {
+        environment::with_own(environment, |environment| {
+            next(process, file, actions, attributes, arguments, environment)
+        })
+    }
+}
+
+/// Calls `body` with the global environment replaced by one that holds the runtime's variables.
+fn with_global<R>(body: impl FnOnce() -> R) -> R {
+    // SAFETY: the global is a list that ends with null. If the program changes it during the call, its change stays.
+    unsafe {
+        let before = libc::environ;
+        environment::with_own(before.cast_const().cast(), |list| {
+            libc::environ = list.cast_mut().cast();
+            let result = body();
+            if core::ptr::eq(libc::environ, list.cast_mut().cast()) {
+                libc::environ = before;
+            }
+            result
+        })
+    }
+}
+
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn system(command: *const c_char) -> c_int {
+    let next = real!(c"system", unsafe extern "C" fn(*const c_char) -> c_int);
+    // SAFETY: passed on as it came.
+    with_global(|| unsafe { next(command) })
+}
+
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut c_void {
+    let function = real(c"popen");
+    if function.is_null() {
+        return core::ptr::null_mut();
+    }
+    // SAFETY: the C library's function of this name has this type.
+    let next = unsafe {
+        core::mem::transmute::<
+            *mut c_void,
+            unsafe extern "C" fn(*const c_char, *const c_char) -> *mut c_void,
+        >(function)
+    };
+    // SAFETY: passed on as it came.
+    with_global(|| unsafe { next(command, mode) })
+}

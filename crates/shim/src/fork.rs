@@ -1,0 +1,36 @@
+//! What happens around a fork, on the forking thread.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use crate::program;
+
+/// Whether the pager took part in the fork that is under way. Only one announced fork runs at a time.
+static IS_ANNOUNCED: AtomicBool = AtomicBool::new(false);
+
+pub(crate) extern "C" fn before() {
+    if let Some(engine) = program::engine()
+        && engine.is_managing()
+    {
+        engine.before_fork();
+        IS_ANNOUNCED.store(true, Ordering::Release);
+    }
+}
+
+pub(crate) extern "C" fn in_parent() {
+    if IS_ANNOUNCED.swap(false, Ordering::AcqRel)
+        && let Some(engine) = program::engine()
+    {
+        engine.after_fork_in_parent();
+    }
+}
+
+pub(crate) extern "C" fn in_child() {
+    let parent = program::engine();
+    program::forget();
+    let Some(order) = program::order() else { return };
+    // Without a pager of its own the child is still served: by its parent, as long as that lives.
+    let _ = match parent {
+        Some(parent) if IS_ANNOUNCED.swap(false, Ordering::AcqRel) => order.in_child(parent, program::publish),
+        _ => order.in_program(program::publish),
+    };
+}

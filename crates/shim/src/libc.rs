@@ -1,0 +1,21 @@
+//! The few functions of the C library that the shim calls or stands in for, on the program's own threads.
+
+use core::ffi::{c_char, c_int, c_void};
+
+pub(crate) const RTLD_NEXT: *mut c_void = -1_isize as *mut c_void;
+
+/// A list of strings that ends with null: arguments or environment.
+pub(crate) type Strings = *const *const c_char;
+
+#[link(name = "c")]
+unsafe extern "C" {
+    pub(crate) static mut environ: *mut *mut c_char;
+    pub(crate) fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+    pub(crate) fn strlen(text: *const c_char) -> usize;
+    pub(crate) fn __register_atfork(
+        prepare: Option<extern "C" fn()>,
+        parent: Option<extern "C" fn()>,
+        child: Option<extern "C" fn()>,
+        library: *const c_void,
+    ) -> c_int;
+}

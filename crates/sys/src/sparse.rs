@@ -1,0 +1,58 @@
+//! A word for each page of an address space, of which only the parts in use take memory.
+
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use farmem_page::PageIndex;
+
+use crate::{Errno, memory};
+
+/// Pages whose words lie together: 1 GiB of address space, whose words take 2 MiB as they are touched.
+const LEAF_PAGES: usize = 1 << 18;
+/// Leaves of a 47-bit address space.
+const LEAVES: usize = 1 << 17;
+
+/// A word for each page of a 47-bit address space. Lock-free; words never move and never go.
+#[derive(Clone, Copy, Debug)]
+pub struct SparseWords {
+    leaves: &'static [AtomicPtr<AtomicU64>],
+}
+
+// SAFETY note for the whole type: a leaf's pointer is null, or points to LEAF_PAGES words that were leaked.
+impl SparseWords {
+    /// No words yet.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new() -> Result<Self, Errno> {
+        Ok(Self { leaves: memory::table(LEAVES)? })
+    }
+
+    /// The word of `page`, if its leaf exists.
+    pub fn get(&self, page: PageIndex) -> Option<&'static AtomicU64> {
+        let leaf = self.leaves.get(page.get() as usize / LEAF_PAGES)?.load(Ordering::Acquire);
+        if leaf.is_null() {
+            return None;
+        }
+        // SAFETY: the leaf is leaked and holds LEAF_PAGES words.
+        Some(unsafe { &*leaf.add(page.get() as usize % LEAF_PAGES) })
+    }
+
+    /// The word of `page`, which begins as zero; `None` beyond the address space or without memory.
+    pub fn get_or_create(&self, page: PageIndex) -> Option<&'static AtomicU64> {
+        if let Some(word) = self.get(page) {
+            return Some(word);
+        }
+        let place = self.leaves.get(page.get() as usize / LEAF_PAGES)?;
+        let fresh = memory::table::<AtomicU64>(LEAF_PAGES).ok()?.as_ptr().cast_mut();
+        // Who loses the race leaks an untouched reservation of addresses, which costs no memory.
+        let _ = place.compare_exchange(core::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire);
+        self.get(page)
+    }
+
+    /// The first page from `page` on whose leaf exists, so that callers can leave out empty stretches.
+    pub fn skip_empty(&self, page: PageIndex) -> Option<PageIndex> {
+        let first = page.get() as usize / LEAF_PAGES;
+        let leaf = (first..LEAVES).find(|&leaf| !self.leaves[leaf].load(Ordering::Acquire).is_null())?;
+        Some(page.max(PageIndex::new((leaf * LEAF_PAGES) as u64)))
+    }
+}

@@ -1,0 +1,200 @@
+//! What a process's pager and its supervisor say to each other: packets of fixed size over a Unix socket, descriptors
+//! beside them. Everything that comes in is checked; an unknown or short packet is no message.
+//!
+//! Layout of a packet, little-endian: kind (4 bytes), protocol version (4), three arguments (8 each).
+#![no_std]
+#![forbid(unsafe_code)]
+
+/// Bytes of a packet.
+pub const PACKET_BYTES: usize = 32;
+/// Both ends must speak the same version; the shim and the supervisor come from one build.
+const VERSION: u32 = 1;
+
+/// A packet.
+pub type Packet = [u8; PACKET_BYTES];
+
+/// From a pager to its supervisor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// A process has started, with nothing of another one's.
+    Hello {
+        /// Its number.
+        process: u32,
+    },
+    /// A forked child asks for its userfaultfd and its place in the ledger.
+    Inherit {
+        /// Its number.
+        process: u32,
+        /// Its parent's slot in the ledger.
+        parent_slot: u32,
+        /// The parent's count of forks.
+        epoch: u64,
+    },
+    /// A new userfaultfd comes with this packet: shake hands with the kernel for it, and keep a duplicate.
+    Register,
+    /// The process has forked; the child's userfaultfd comes with this packet.
+    Forked {
+        /// The process's count of forks, this one included.
+        epoch: u64,
+    },
+    /// A forked child serves itself from now on.
+    TakenOver {
+        /// Its parent's slot.
+        parent_slot: u32,
+        /// The parent's count of forks.
+        epoch: u64,
+    },
+}
+
+/// From a supervisor to a pager.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reply {
+    /// To [`Request::Hello`]: ledger and pool come with this packet, and `/dev/userfaultfd` and the disk's file where
+    /// there are such, in this order; the flags say which.
+    Welcome {
+        /// The process's slot in the ledger.
+        slot: u32,
+        /// Bytes of the pool's file.
+        pool_bytes: u64,
+        /// [`HAS_DEVICE`] and [`HAS_DISK`].
+        flags: u32,
+    },
+    /// To [`Request::Inherit`]: the userfaultfd comes with this packet.
+    Inherited {
+        /// The process's slot in the ledger.
+        slot: u32,
+    },
+    /// Done.
+    Done,
+    /// The request can't be met: the kernel's error number, or 0.
+    Refused {
+        /// An error number of the kernel.
+        errno: u32,
+    },
+}
+
+/// Flag of [`Reply::Welcome`]: a descriptor of `/dev/userfaultfd` is there.
+pub const HAS_DEVICE: u32 = 1;
+/// Flag of [`Reply::Welcome`]: a descriptor of the disk's file is there.
+pub const HAS_DISK: u32 = 2;
+
+fn pack(kind: u32, arguments: [u64; 3]) -> Packet {
+    let mut packet = [0; PACKET_BYTES];
+    packet[..4].copy_from_slice(&kind.to_le_bytes());
+    packet[4..8].copy_from_slice(&VERSION.to_le_bytes());
+    for (place, argument) in packet[8..].chunks_exact_mut(8).zip(arguments) {
+        place.copy_from_slice(&argument.to_le_bytes());
+    }
+    packet
+}
+
+fn unpack(bytes: &[u8]) -> Option<(u32, [u64; 3])> {
+    let packet: &Packet = bytes.try_into().ok()?;
+    let word = |at: usize| u32::from_le_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]]);
+    let argument = |index: usize| {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&packet[8 + 8 * index..16 + 8 * index]);
+        u64::from_le_bytes(bytes)
+    };
+    (word(4) == VERSION).then(|| (word(0), [argument(0), argument(1), argument(2)]))
+}
+
+impl Request {
+    /// The packet of this request.
+    pub fn encode(self) -> Packet {
+        match self {
+            Self::Hello { process } => pack(1, [process.into(), 0, 0]),
+            Self::Inherit { process, parent_slot, epoch } => pack(2, [process.into(), parent_slot.into(), epoch]),
+            Self::Register => pack(3, [0; 3]),
+            Self::Forked { epoch } => pack(4, [epoch, 0, 0]),
+            Self::TakenOver { parent_slot, epoch } => pack(5, [parent_slot.into(), epoch, 0]),
+        }
+    }
+
+    /// The request of a packet; `None` if it is none.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (kind, [first, second, third]) = unpack(bytes)?;
+        Some(match kind {
+            1 => Self::Hello { process: first.try_into().ok()? },
+            2 => Self::Inherit {
+                process: first.try_into().ok()?,
+                parent_slot: second.try_into().ok()?,
+                epoch: third,
+            },
+            3 => Self::Register,
+            4 => Self::Forked { epoch: first },
+            5 => Self::TakenOver { parent_slot: first.try_into().ok()?, epoch: second },
+            _ => return None,
+        })
+    }
+}
+
+impl Reply {
+    /// The packet of this reply.
+    pub fn encode(self) -> Packet {
+        match self {
+            Self::Welcome { slot, pool_bytes, flags } => pack(101, [slot.into(), pool_bytes, flags.into()]),
+            Self::Inherited { slot } => pack(102, [slot.into(), 0, 0]),
+            Self::Done => pack(103, [0; 3]),
+            Self::Refused { errno } => pack(104, [errno.into(), 0, 0]),
+        }
+    }
+
+    /// The reply of a packet; `None` if it is none.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (kind, [first, second, third]) = unpack(bytes)?;
+        Some(match kind {
+            101 => Self::Welcome {
+                slot: first.try_into().ok()?,
+                pool_bytes: second,
+                flags: third.try_into().ok()?,
+            },
+            102 => Self::Inherited { slot: first.try_into().ok()? },
+            103 => Self::Done,
+            104 => Self::Refused { errno: first.try_into().ok()? },
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_survive_their_encoding() {
+        for request in [
+            Request::Hello { process: 7 },
+            Request::Inherit { process: u32::MAX, parent_slot: 3, epoch: u64::MAX },
+            Request::Register,
+            Request::Forked { epoch: 9 },
+            Request::TakenOver { parent_slot: 1, epoch: 2 },
+        ] {
+            assert_eq!(Request::decode(&request.encode()), Some(request));
+        }
+    }
+
+    #[test]
+    fn replies_survive_their_encoding() {
+        for reply in [
+            Reply::Welcome { slot: 5, pool_bytes: u64::MAX, flags: HAS_DEVICE | HAS_DISK },
+            Reply::Inherited { slot: 1 },
+            Reply::Done,
+            Reply::Refused { errno: 13 },
+        ] {
+            assert_eq!(Reply::decode(&reply.encode()), Some(reply));
+        }
+    }
+
+    #[test]
+    fn short_long_foreign_and_unknown_packets_are_refused() {
+        assert_eq!(Request::decode(&[]), None);
+        assert_eq!(Request::decode(&[0; PACKET_BYTES + 1]), None);
+        assert_eq!(Request::decode(&pack(99, [0; 3])), None);
+        assert_eq!(Request::decode(&pack(1, [u64::MAX, 0, 0])), None);
+        let mut other_version = Request::Register.encode();
+        other_version[4] ^= 0xff;
+        assert_eq!(Request::decode(&other_version), None);
+        assert_eq!(Reply::decode(&Request::Register.encode()), None);
+    }
+}
