@@ -1,0 +1,33 @@
+//! Runs programs natively and under the pager, and compares what they did.
+//!
+//! A *scenario* is a function that starts programs through a [`Launcher`], talks to them, and returns a transcript. It is
+//! run twice: natively, which gives the expected transcript and the program's own peak of anonymous memory, and under
+//! `farmem run` with a share of that peak as budget. [`same_at`] compares both transcripts byte by byte, and checks the
+//! statistics that `farmem run --stats` left behind.
+//!
+//! Environment:
+//! - `FARMEM_TEST_RUNNER`: `farmem` or `native`; the default is [`DEFAULT_RUNNER`].
+//! - `FARMEM_BIN`: the `farmem` binary; by default the release build of this workspace.
+//! - `FARMEM_TEST_SCALE`: `small` (default) or `large`, the size of the data.
+//! - `FARMEM_TEST_KEEP`: keeps the directories of the tests, for a look at what was left there.
+
+mod launch;
+mod memcache;
+mod pattern;
+mod redis;
+mod scale;
+mod scratch;
+mod statistics;
+mod trial;
+mod watch;
+
+pub use launch::{
+    DEFAULT_RUNNER, Finished, Launcher, Program, Runner, Running, farmem_binary, managed_runner, runner,
+};
+pub use memcache::MemcacheClient;
+pub use pattern::{Digest, SplitMix, value_bytes};
+pub use redis::{RedisClient, Reply};
+pub use scale::{is_large, scaled};
+pub use scratch::Scratch;
+pub use statistics::{REQUIRED_KEYS, Statistics};
+pub use trial::{Share, same_at, second_launcher, wait_for};

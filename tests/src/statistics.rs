@@ -1,0 +1,155 @@
+//! What `farmem run --stats FILE` writes when the program has ended.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+/// The keys that must be there, each a number.
+pub const REQUIRED_KEYS: [&str; 21] = [
+    "wall_seconds",
+    "cpu_seconds",
+    "pager_cpu_seconds",
+    "budget_bytes",
+    "resident_peak_bytes",
+    "managed_peak_bytes",
+    "faults",
+    "faults_in_syscalls",
+    "fetches",
+    "prefetched",
+    "prefetch_used",
+    "contribution",
+    "accuracy",
+    "staged_hits",
+    "evicted",
+    "dropped_clean",
+    "entries_allocated",
+    "entries_reused",
+    "pool_bytes",
+    "pool_stored_bytes",
+    "disk_bytes",
+];
+
+const REQUIRED_TIMES: [&str; 2] = ["fault_p50_us", "fault_p99_us"];
+
+const MEBIBYTE: f64 = 1024.0 * 1024.0;
+
+/// The statistics of one run.
+#[derive(Clone, Debug)]
+pub struct Statistics {
+    value: Value,
+}
+
+impl Statistics {
+    /// Reads a statistics file, and checks that it is one JSON object with every required key a number.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong with the file.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| format!("the statistics {} can't be read: {error}", path.display()))?;
+        let value: Value = serde_json::from_str(&text)
+            .map_err(|error| format!("the statistics are not JSON: {error}\n{text}"))?;
+        for key in REQUIRED_KEYS.iter().chain(&REQUIRED_TIMES) {
+            if !value.get(key).is_some_and(Value::is_number) {
+                return Err(format!("the statistics have no number `{key}`:\n{text}"));
+            }
+        }
+        Ok(Self { value })
+    }
+
+    /// One number.
+    ///
+    /// # Panics
+    /// When there is no such key.
+    #[must_use]
+    pub fn number(&self, key: &str) -> f64 {
+        self.value
+            .get(key)
+            .and_then(Value::as_f64)
+            .unwrap_or_else(|| panic!("the statistics have no number `{key}`"))
+    }
+
+    /// Everything in these statistics that can't be true, one sentence each.
+    ///
+    /// `must_have_paged` says that the program is known to need more than its budget.
+    #[must_use]
+    pub fn contradictions(&self, budget_bytes: u64, must_have_paged: bool) -> Vec<String> {
+        let mut found = Vec::new();
+        let number = |key: &str| self.number(key);
+        let mut check = |holds: bool, sentence: &str| {
+            if !holds {
+                found.push(format!("{sentence}: {}", self.value));
+            }
+        };
+        let budget = budget_bytes as f64;
+        check(
+            (number("budget_bytes") - budget).abs() <= MEBIBYTE,
+            "the budget is not the one that was asked for",
+        );
+        check(
+            number("resident_peak_bytes") <= budget * 1.05 + 16.0 * MEBIBYTE,
+            "resident memory went past budget + 5% + 16 MiB",
+        );
+        for share in ["contribution", "accuracy"] {
+            check((0.0..=1.0).contains(&number(share)), &format!("{share} is not a share"));
+        }
+        check(
+            number("prefetch_used") <= number("prefetched"),
+            "more prefetched pages were used than fetched",
+        );
+        check(
+            number("fault_p50_us") <= number("fault_p99_us"),
+            "the median fault took longer than the 99th percentile",
+        );
+        check(number("wall_seconds") > 0.0, "the run took no time");
+        check(number("dropped_clean") <= number("evicted"), "more pages were dropped clean than left at all");
+        if must_have_paged {
+            check(
+                number("faults") > 0.0,
+                "there were no faults although the program needs more than its budget",
+            );
+            check(
+                number("evicted") > 0.0,
+                "nothing was evicted although the program needs more than its budget",
+            );
+            check(number("managed_peak_bytes") > 0.0, "no memory was managed");
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn statistics(change: impl Fn(&mut Value)) -> Statistics {
+        let mut value = Value::Object(
+            REQUIRED_KEYS
+                .iter()
+                .chain(&REQUIRED_TIMES)
+                .map(|key| ((*key).to_owned(), Value::from(1)))
+                .collect(),
+        );
+        value["budget_bytes"] = Value::from(64 << 20);
+        change(&mut value);
+        Statistics { value }
+    }
+
+    #[test]
+    fn plausible_statistics_have_no_contradictions() {
+        assert_eq!(statistics(|_| ()).contradictions(64 << 20, true), Vec::<String>::new());
+    }
+
+    #[test]
+    fn residence_past_the_budget_is_a_contradiction() {
+        let over = statistics(|value| value["resident_peak_bytes"] = Value::from(100 << 20));
+        assert_eq!(over.contradictions(64 << 20, true).len(), 1);
+    }
+
+    #[test]
+    fn a_run_without_faults_contradicts_a_small_budget_only() {
+        let idle = statistics(|value| value["faults"] = Value::from(0));
+        assert_eq!(idle.contradictions(64 << 20, true).len(), 1);
+        assert_eq!(idle.contradictions(64 << 20, false).len(), 0);
+    }
+}

@@ -1,0 +1,101 @@
+//! One scenario, natively and under the pager.
+
+use std::time::{Duration, Instant};
+
+use crate::launch::{Launcher, Runner, runner};
+
+/// The share of its own peak that a program gets as local budget.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Share {
+    /// 50%.
+    Half,
+    /// 25%.
+    Quarter,
+}
+
+impl Share {
+    fn of(self, peak_bytes: u64) -> u64 {
+        match self {
+            Self::Half => peak_bytes / 2,
+            Self::Quarter => peak_bytes / 4,
+        }
+    }
+}
+
+const MEBIBYTE: u64 = 1024 * 1024;
+
+/// Runs the scenario natively, then with a share of its peak as budget, and compares both transcripts.
+///
+/// # Panics
+/// When the transcripts differ, or the statistics of a managed run can't be true.
+pub fn same_at(share: Share, scenario: impl Fn(&Launcher) -> String) {
+    let native = Launcher::native();
+    let expected = scenario(&native);
+    let peaks: Vec<u64> = native.records().iter().map(|record| record.peak.anonymous_bytes).collect();
+    let peak_bytes = peaks.iter().copied().max().expect("a scenario starts a program");
+    let budget_bytes = share.of(peak_bytes).next_multiple_of(MEBIBYTE);
+    eprintln!("peak {} MiB natively, budget {} MiB", peak_bytes / MEBIBYTE, budget_bytes / MEBIBYTE);
+
+    let second = match runner() {
+        Runner::Native => Launcher::native(),
+        Runner::Farmem => Launcher::managed(budget_bytes),
+    };
+    let transcript = scenario(&second);
+
+    assert_eq!(transcript, expected, "the program did something else under the pager");
+    check_use(&second, &peaks);
+}
+
+fn check_use(launcher: &Launcher, native_peaks: &[u64]) {
+    let Some(budget_bytes) = launcher.budget_bytes() else { return };
+    let mut contradictions = Vec::new();
+    for (record, native_peak) in launcher.records().iter().zip(native_peaks) {
+        match &record.statistics {
+            Some(Ok(statistics)) => {
+                let must_have_paged = *native_peak > budget_bytes + budget_bytes / 4;
+                contradictions.extend(statistics.contradictions(budget_bytes, must_have_paged));
+                for key in ["wall_seconds", "resident_peak_bytes", "faults", "evicted", "fault_p50_us"] {
+                    eprint!("{key} {}  ", statistics.number(key));
+                }
+                eprintln!();
+            }
+            Some(Err(sentence)) => contradictions.push(sentence.clone()),
+            None => contradictions.push("no statistics were written".to_owned()),
+        }
+        // Processes share pages after a fork, and a sum over them counts those twice: only a single one tells.
+        let pager_bytes = native_peak * 15 / 1000 + 32 * MEBIBYTE;
+        let most_bytes = budget_bytes + budget_bytes / 20 + 16 * MEBIBYTE + pager_bytes;
+        if record.peak.processes == 1 && record.peak.anonymous_bytes > most_bytes {
+            contradictions.push(format!(
+                "the kernel counted {} MiB of resident anonymous memory, with a budget of {} MiB",
+                record.peak.anonymous_bytes / MEBIBYTE,
+                budget_bytes / MEBIBYTE
+            ));
+        }
+    }
+    assert!(contradictions.is_empty(), "{}", contradictions.join("\n"));
+}
+
+/// A launcher for the runner of this test run: with that budget when it is farmem, else native.
+#[must_use]
+pub fn second_launcher(budget_bytes: u64) -> Launcher {
+    match runner() {
+        Runner::Native => Launcher::native(),
+        Runner::Farmem => Launcher::managed(budget_bytes),
+    }
+}
+
+/// Waits until `ready` gives something, at most a minute.
+///
+/// # Panics
+/// When it never does.
+pub fn wait_for<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(value) = ready() {
+            return value;
+        }
+        assert!(Instant::now() < deadline, "{what} never came");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

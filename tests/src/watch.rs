@@ -1,0 +1,140 @@
+//! Looks after the processes of one run: what they use, whether they are stuck, and their end.
+//!
+//! Nothing here reads a process's own memory. Files such as `cmdline` and `environ` do, and would wait with the program
+//! for a page that never comes.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// The process and all its descendants that can still be found, parents before children.
+pub(crate) fn process_tree(root: u32) -> Vec<u32> {
+    let mut tree = vec![root];
+    let mut next = 0;
+    while next < tree.len() {
+        for thread in thread_numbers(tree[next]) {
+            let children = fs::read_to_string(format!("/proc/{}/task/{thread}/children", tree[next]))
+                .unwrap_or_default();
+            for child in children.split_ascii_whitespace().filter_map(|child| child.parse().ok()) {
+                if !tree.contains(&child) {
+                    tree.push(child);
+                }
+            }
+        }
+        next += 1;
+    }
+    tree
+}
+
+fn thread_numbers(process: u32) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
+fn command_name(process: u32) -> String {
+    fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default().trim_end().to_owned()
+}
+
+/// Resident anonymous memory of one process, in bytes; `None` once it is gone.
+fn anonymous_bytes(process: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+    let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+/// What one run used at most.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Peak {
+    /// Sum of resident anonymous memory over all processes but the supervisor, in bytes. Pages that processes share
+    /// after a fork count once for each.
+    pub(crate) anonymous_bytes: u64,
+    /// Processes at the same time, without the supervisor.
+    pub(crate) processes: usize,
+}
+
+impl Peak {
+    /// Takes one more sample of everything below `root`, which counts itself unless it is the supervisor.
+    pub(crate) fn sample(&mut self, root: u32) {
+        let mut total_bytes = 0;
+        let mut processes = 0;
+        for process in process_tree(root) {
+            if command_name(process) == "farmem" {
+                continue;
+            }
+            if let Some(bytes) = anonymous_bytes(process) {
+                total_bytes += bytes;
+                processes += 1;
+            }
+        }
+        self.anonymous_bytes = self.anonymous_bytes.max(total_bytes);
+        self.processes = self.processes.max(processes);
+    }
+}
+
+/// Tells what each thread below `root` is doing, for the report of a test that got stuck.
+pub(crate) fn describe(root: u32) -> String {
+    let mut report = String::new();
+    for process in process_tree(root) {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+        let _ = writeln!(report, "process {process} ({})", command_name(process));
+        for line in status.lines() {
+            let wanted =
+                ["State:", "PPid:", "VmRSS:", "RssAnon:", "RssShmem:", "Threads:", "SigPnd:", "ShdPnd:"];
+            if wanted.iter().any(|name| line.starts_with(name)) {
+                let _ = writeln!(report, "  {line}");
+            }
+        }
+        // Threads in the same place are one line, so that a pool of hundred idle threads hides nothing.
+        let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for thread in thread_numbers(process) {
+            let read = |name: &str| {
+                fs::read_to_string(format!("/proc/{process}/task/{thread}/{name}")).unwrap_or_default()
+            };
+            let stack = read("stack");
+            let frames: Vec<&str> = stack
+                .lines()
+                .filter_map(|line| line.split_ascii_whitespace().nth(1))
+                .filter_map(|frame| frame.split('+').next())
+                .collect();
+            let state =
+                read("stat").rsplit(')').next().unwrap_or_default().trim().chars().next().unwrap_or('?');
+            let call = read("syscall").split_ascii_whitespace().next().unwrap_or("?").to_owned();
+            let place = format!("{state}, wchan {}, syscall {call}, {}", read("wchan"), frames.join(" < "));
+            places.entry(place).or_default().push(format!("{thread} {}", read("comm").trim_end()));
+        }
+        for (place, threads) in places {
+            let _ = writeln!(report, "  threads [{}]\n    {place}", threads.join(", "));
+        }
+    }
+    report
+}
+
+/// Ends the process and all its descendants, and waits a bounded time until they are gone.
+///
+/// The caller must not have reaped `root` yet, so that the number can't belong to another process.
+pub(crate) fn kill_tree(root: u32) {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        let mut alive = false;
+        for process in process_tree(root) {
+            let state = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+            let state = state.rsplit(')').next().unwrap_or_default().trim().chars().next().unwrap_or('Z');
+            if state == 'Z' || state == 'X' {
+                continue;
+            }
+            alive = true;
+            if let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) {
+                // It may be gone already.
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+        if !alive || Instant::now() > deadline {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

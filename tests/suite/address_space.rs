@@ -1,0 +1,156 @@
+//! Nasty things that a program can do with its address space; each is a check of `programs/address_space`.
+
+use std::time::Duration;
+
+use farmem_tests::{Launcher, Program, Share, same_at};
+
+/// Longer than any check takes under the pager, short enough that ten stuck ones don't fill an hour.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn check(launcher: &Launcher, name: &str) -> String {
+    let arena_mebibytes = farmem_tests::scaled(40).to_string();
+    let program = Program::new(env!("PROGRAM_ADDRESS_SPACE"))
+        .arg(name)
+        .env("ARENA_MIB", arena_mebibytes)
+        .limit(if farmem_tests::is_large() { LIMIT * 10 } else { LIMIT });
+    let finished = launcher.run(program).success();
+    finished.text().to_owned()
+}
+
+macro_rules! checks {
+    ($($name:ident)*) => {
+        /// With half of the program's peak as budget.
+        mod at_half {
+            $(#[test] fn $name() { super::same_at(super::Share::Half, |launcher| super::check(launcher, stringify!($name))); })*
+        }
+
+        /// With a quarter of the program's peak as budget.
+        mod at_quarter {
+            $(#[test] fn $name() { super::same_at(super::Share::Quarter, |launcher| super::check(launcher, stringify!($name))); })*
+        }
+
+        const NAMES: &[&str] = &[$(stringify!($name)),*];
+    };
+}
+
+checks! {
+    brk_grow_shrink
+    mmap_churn
+    mmap_churn_threads
+    map_fixed_threads
+    map_fixed_over_itself
+    mprotect_cycle
+    mremap_grow
+    mremap_move
+    mremap_swap_places
+    mremap_dontunmap
+    madvise_dontneed
+    madvise_dontneed_raw
+    madvise_dontneed_threads
+    madvise_free
+    madvise_hugepage
+    madvise_dontfork
+    madvise_wipeonfork
+    madvise_hints
+    map_populate
+    many_small_mappings
+    sparse_noreserve
+    read_only_zero_pages
+    same_filled_pages
+    shared_and_file_mappings
+    mlock_evicted
+    mlockall_future
+    limited_address_space
+    memory_seen_from_outside
+    own_userfaultfd
+    fork_writes_both_sides
+    fork_writes_one_side
+    fork_from_threads
+    fork_and_exec
+    fork_grandchildren
+    fork_siblings
+    fork_many_short
+    fork_while_child_lives_on
+    parent_exits_first
+    vfork_and_exec
+    spawn_and_friends
+    raw_clone_process
+    raw_clone_thread
+    raw_clone_cleared_word
+    execve_from_thread
+    end_while_faulting
+    threads_fault_same_pages
+    threads_write_same_pages
+    thousands_of_threads
+    detached_threads
+    thread_stacks_evicted
+    join_after_eviction
+    thread_ends_while_far
+    locks_evicted
+    priority_locks_evicted
+    robust_lock_evicted
+    thread_local_storage
+    cancelled_threads
+    deep_recursion
+    deep_recursion_in_thread
+    first_thread_ends
+    pipe_evicted
+    socket_evicted
+    datagrams_evicted
+    file_evicted
+    direct_file_evicted
+    results_evicted
+    vmsplice_evicted
+    io_uring_evicted
+    close_every_descriptor
+    few_descriptors_allowed
+    segv_write_barrier
+    segv_read_barrier
+    segv_barrier_threads
+    segv_handler_jumps
+    sigbus_handler
+    fatal_signals
+    signals_on_evicted_stacks
+    timer_signals
+    signals_blocked_and_reset
+    signal_descriptor_evicted
+}
+
+/// Checks that need more than a comparison of what was printed; their tests stand below, or with the command line.
+const SPECIAL: &[&str] = &["child_outlives", "mlockall_current", "drop_privileges"];
+
+#[test]
+fn every_check_of_the_program_has_a_test() {
+    let finished = Launcher::native().run(Program::new(env!("PROGRAM_ADDRESS_SPACE")).arg("list")).success();
+    let listed: Vec<&str> = finished.text().lines().collect();
+
+    for name in &listed {
+        assert!(NAMES.contains(name) || SPECIAL.contains(name), "{name} has no test");
+    }
+    assert_eq!(listed.len(), NAMES.len() + SPECIAL.len());
+}
+
+/// Locked memory stays resident whatever the budget says, so only the bytes count here.
+#[test]
+fn locking_everything_keeps_every_byte() {
+    let launcher = farmem_tests::second_launcher(24 << 20);
+    assert_eq!(check(&launcher, "mlockall_current"), "ok mlockall_current\n");
+}
+
+/// The program ends up in an empty root as another user: nothing can be opened any more.
+#[test]
+fn a_program_that_drops_its_privileges_keeps_every_byte() {
+    let launcher = farmem_tests::second_launcher(24 << 20);
+    assert_eq!(check(&launcher, "drop_privileges"), "ok drop_privileges\n");
+}
+
+/// The first process is gone, with its exit status, while a child of it still works on far memory.
+#[test]
+fn a_child_that_outlives_its_parent_keeps_every_byte() {
+    let launcher = farmem_tests::second_launcher(24 << 20);
+
+    assert_eq!(check(&launcher, "child_outlives"), "ok child_outlives\n");
+
+    let outcome = launcher.file("outlived");
+    farmem_tests::wait_for("the child's file", || std::fs::read_to_string(&outcome).ok());
+}

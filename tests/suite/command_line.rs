@@ -1,0 +1,259 @@
+//! What a program and its caller see of `farmem run`: nothing, but its statistics.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use farmem_tests::{Finished, Launcher, Program, farmem_binary, managed_runner, second_launcher};
+use rustix::process::{Pid, Signal, kill_process};
+
+const BUDGET_BYTES: u64 = 64 << 20;
+
+fn shell(script: &str) -> Program {
+    Program::new("sh").arg("-c").arg(script)
+}
+
+fn run(program: Program) -> Finished {
+    second_launcher(BUDGET_BYTES).run(program)
+}
+
+/// What the program wrote to both streams, with the name of the run's directory taken out.
+fn said(launcher: &Launcher, program: &Program) -> String {
+    let finished = launcher.run(program.clone()).success();
+    let directory = launcher.directory().to_str().expect("a path of text");
+    let text = format!("{}--- errors\n{}", finished.text(), String::from_utf8_lossy(&finished.stderr));
+    text.replace(directory, "DIRECTORY")
+}
+
+/// The program writes the same natively and under the pager.
+fn assert_same_output(program: &Program) {
+    let native = said(&Launcher::native(), program);
+    let second = said(&second_launcher(BUDGET_BYTES), program);
+
+    let missing: Vec<&str> =
+        native.lines().filter(|line| !second.lines().any(|other| other == *line)).collect();
+    let added: Vec<&str> =
+        second.lines().filter(|line| !native.lines().any(|other| other == *line)).collect();
+    assert!(
+        second == native,
+        "under the pager these lines are missing: {missing:#?}\nand these are new: {added:#?}"
+    );
+}
+
+#[test]
+fn the_exit_status_is_the_programs_own() {
+    for status in [0, 1, 2, 3, 42, 127, 255] {
+        let finished = run(shell(&format!("exit {status}")));
+        assert_eq!(finished.status.code(), Some(status), "{finished}");
+    }
+}
+
+#[test]
+fn a_signal_that_ends_the_program_ends_farmem_in_the_same_way() {
+    for (name, number) in [("TERM", 15), ("KILL", 9), ("SEGV", 11), ("ABRT", 6), ("INT", 2)] {
+        let finished = run(shell(&format!("kill -{name} $$; sleep 5")));
+        assert_eq!(finished.status.signal(), Some(number), "{name}: {finished}");
+    }
+}
+
+#[test]
+fn signals_for_farmem_reach_the_program() {
+    for (name, signal) in [
+        ("INT", Signal::INT),
+        ("TERM", Signal::TERM),
+        ("HUP", Signal::HUP),
+        ("USR1", Signal::USR1),
+        ("QUIT", Signal::QUIT),
+    ] {
+        let launcher = second_launcher(BUDGET_BYTES);
+        let script =
+            format!("trap 'echo got {name}; exit 5' {name}; touch ready; while :; do sleep 0.05; done");
+        let mut running = launcher.start(shell(&script));
+        let ready = launcher.file("ready");
+        running.until("the program's start", || ready.exists().then_some(()));
+
+        let process = Pid::from_raw(i32::try_from(running.process_id()).expect("a process number"));
+        kill_process(process.expect("a process number"), signal).expect("it is running");
+
+        let finished = running.wait();
+        assert_eq!(finished.status.code(), Some(5), "{name}: {finished}");
+        assert_eq!(finished.text(), format!("got {name}\n"));
+    }
+}
+
+#[test]
+fn standard_streams_are_the_programs_own() {
+    let input: Vec<u8> =
+        (0..1_000_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let copied = run(Program::new("cat").input(input.clone()));
+    assert!(
+        copied.status.success() && copied.stdout == input,
+        "standard input was not copied to standard output"
+    );
+
+    let spoken = run(shell("echo to output; echo to errors >&2"));
+    assert_eq!(spoken.text(), "to output\n");
+    assert_eq!(String::from_utf8_lossy(&spoken.stderr), "to errors\n");
+}
+
+#[test]
+fn the_environment_is_the_programs_own() {
+    assert_same_output(&Program::new("env"));
+    assert_same_output(&Program::new("env").env("LD_PRELOAD", "libm.so.6").env("EMPTY", ""));
+    assert_same_output(&Program::new("env").args(["-i", "/usr/bin/env"]));
+}
+
+#[test]
+fn the_environment_of_a_grandchild_is_its_own() {
+    assert_same_output(&shell("env; sh -c 'sh -c env; true'; true"));
+    assert_same_output(&shell("LD_PRELOAD=libm.so.6 sh -c 'env; true'"));
+    assert_same_output(&shell("env -i /bin/sh -c 'env; true'"));
+}
+
+#[test]
+fn limits_mask_directory_and_arguments_are_the_programs_own() {
+    assert_same_output(&shell("ulimit -a; ulimit -Ha; umask"));
+    assert_same_output(&shell("printf '%s\\n' \"$0\" \"$@\"").args([
+        "zero",
+        "",
+        "two words",
+        "--local",
+        "--",
+    ]));
+    let launcher = second_launcher(BUDGET_BYTES);
+    let finished = launcher.run(Program::new("/bin/pwd")).success();
+    assert_eq!(Path::new(finished.text().trim_end()), launcher.directory());
+}
+
+#[test]
+fn ignored_and_blocked_signals_are_the_programs_own() {
+    assert_same_output(&Program::new("grep").args(["-E", "^Sig(Ign|Blk|Cgt):", "/proc/self/status"]));
+}
+
+#[test]
+fn open_descriptors_are_the_programs_own() {
+    assert_same_output(&Program::new("ls").arg("/proc/self/fd"));
+    assert_same_output(&shell("ls /proc/self/fd; true"));
+}
+
+#[test]
+fn a_program_that_ends_with_a_closed_pipe_ends_quietly() {
+    assert_same_output(&shell("yes | head -n 2"));
+}
+
+#[test]
+fn a_program_that_fits_its_budget_is_left_alone() {
+    if !managed_runner() {
+        return;
+    }
+    let finished = run(shell("echo small")).success();
+
+    let statistics = finished.statistics.expect("a managed run").expect("complete statistics");
+
+    assert!(statistics.contradictions(BUDGET_BYTES, false).is_empty());
+    assert!(statistics.number("evicted") == 0.0, "pages of a program that fits were evicted");
+    assert!(statistics.number("fetches") == 0.0, "pages of a program that fits were fetched");
+}
+
+#[test]
+fn a_summary_is_printed_on_standard_error_only() {
+    if !managed_runner() {
+        return;
+    }
+    let launcher = second_launcher(BUDGET_BYTES).option("--summary");
+
+    let finished = launcher.run(shell("echo output")).success();
+
+    assert_eq!(finished.text(), "output\n");
+    assert!(!finished.stderr.is_empty());
+}
+
+#[test]
+fn several_processes_share_one_budget() {
+    let program = env!("PROGRAM_ADDRESS_SPACE");
+    let script = format!("{program} only_pressure & {program} only_pressure & wait %1 && wait %2");
+
+    farmem_tests::same_at(farmem_tests::Share::Half, |launcher| {
+        launcher.run(shell(&script)).success().text().to_owned()
+    });
+}
+
+/// Runs `farmem` itself, which must refuse: status 2, a sentence that says why, and no program started.
+fn assert_refused(arguments: &[&str]) {
+    let scratch = farmem_tests::Scratch::new();
+    let output = Command::new(farmem_binary())
+        .args(arguments)
+        .current_dir(scratch.path())
+        .stdin(Stdio::null())
+        .output()
+        .expect("farmem can be started");
+
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+    assert!(output.stdout.is_empty(), "{arguments:?} printed on standard output");
+    assert!(!said.trim().is_empty() && said.lines().count() <= 8, "{arguments:?}: {said}");
+    assert!(!said.contains("panicked"), "{arguments:?}: {said}");
+    assert!(!scratch.file("started").exists(), "{arguments:?} started the program");
+}
+
+#[test]
+fn bad_options_are_refused() {
+    if !managed_runner() {
+        return;
+    }
+    assert_refused(&["run", "--no-such-option", "--", "touch", "started"]);
+    assert_refused(&["run", "--local", "plenty", "--", "touch", "started"]);
+    assert_refused(&["run", "--local", "-5M", "--", "touch", "started"]);
+    assert_refused(&["run", "--local", "64M", "--pool", "?", "--", "touch", "started"]);
+    assert_refused(&["run", "--local", "64M", "--disk", "/no/such/directory/far", "--", "touch", "started"]);
+    assert_refused(&["run", "--local", "64M"]);
+}
+
+#[test]
+fn a_budget_below_what_a_program_needs_to_start_is_refused() {
+    if !managed_runner() {
+        return;
+    }
+    assert_refused(&["run", "--local", "64K", "--", "touch", "started"]);
+}
+
+#[test]
+fn a_percentage_of_an_unknown_peak_is_refused() {
+    if !managed_runner() {
+        return;
+    }
+    let scratch = farmem_tests::Scratch::new();
+    let unknown = scratch.file("never-run-before");
+    std::fs::copy("/bin/touch", &unknown).expect("a program can be copied");
+    assert_refused(&["run", "--local", "50%", "--", unknown.to_str().expect("text"), "started"]);
+}
+
+#[test]
+fn a_static_program_is_refused() {
+    if !managed_runner() {
+        return;
+    }
+    assert_refused(&["run", "--local", "64M", "--", env!("PROGRAM_STATIC_PROGRAM"), "started"]);
+}
+
+#[test]
+fn a_setuid_program_is_refused() {
+    if !managed_runner() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let scratch = farmem_tests::Scratch::new();
+    let program = scratch.file("setuid");
+    std::fs::copy("/bin/touch", &program).expect("a program can be copied");
+    chown(&program, Some(65_534), Some(65_534)).expect("root may");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).expect("root may");
+    assert_refused(&["run", "--local", "64M", "--", program.to_str().expect("text"), "started"]);
+}
+
+#[test]
+fn a_program_that_is_not_there_is_refused() {
+    if !managed_runner() {
+        return;
+    }
+    assert_refused(&["run", "--local", "64M", "--", "no-such-program-anywhere"]);
+}

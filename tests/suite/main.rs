@@ -1,0 +1,43 @@
+//! Programs under the pager, compared with the same programs without it.
+
+mod address_space;
+mod command_line;
+mod faults;
+mod jvm;
+mod memcached;
+mod numpy;
+mod postgresql;
+mod redis;
+mod stress;
+mod xgboost;
+
+/// A test at half, and one at a quarter, of the program's own peak.
+macro_rules! at_both_shares {
+    ($(#[$attribute:meta])* $name:ident, $scenario:expr) => {
+        $(#[$attribute])*
+        mod $name {
+            #[test]
+            fn at_half() {
+                farmem_tests::same_at(farmem_tests::Share::Half, $scenario);
+            }
+            #[test]
+            fn at_quarter() {
+                farmem_tests::same_at(farmem_tests::Share::Quarter, $scenario);
+            }
+        }
+    };
+}
+use at_both_shares;
+
+/// The path of something below `tests/programs`.
+fn program_source(name: &str) -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name)
+}
+
+/// The Python that `scripts/setup` made, with numpy and XGBoost.
+fn python() -> std::ffi::OsString {
+    if let Some(path) = std::env::var_os("FARMEM_TEST_PYTHON") {
+        return path;
+    }
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../.deps/venv/bin/python").into_os_string()
+}
