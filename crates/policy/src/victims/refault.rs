@@ -3,7 +3,7 @@
 //! Nothing tells when a resident page is used. What can be seen is when a page leaves, and when it is wanted
 //! again: the time out, measured in pages evicted meanwhile. A page's *level* is a running estimate of how often it is
 //! used: it rises when the page is back soon, falls when it was away long. The hand leaves a page alone until it has been
-//! resident for its level's *patience*, which doubles with each level. Then the page leaves however hot it was: that is
+//! resident for its level's *patience*, which doubles with each level (and which chance makes longer or shorter). Then the page leaves however hot it was: that is
 //! how its level is measured again, and why a hot page that turned cold is found out.
 //!
 //! The patience of level 0 is what regulates the work: it shrinks while the hand finds too few victims, and grows
@@ -38,10 +38,24 @@ pub struct Victims {
     tally: AtomicU64,
 }
 
+/// Time out, in ticks, below which the level rises by two,
+const SOON: u64 = TICKS_PER_BUDGET / 4;
+/// by one,
+const RISE: u64 = TICKS_PER_BUDGET * 3 / 4;
+/// or stays as it is. After a longer absence it is halved.
+const STAY: u64 = TICKS_PER_BUDGET * 3 / 2;
+
 const TICK: u64 = 1 << TICK_SHIFT;
 /// Longest patience of any level: an age near the stamp's range could no longer be told from a small one.
 const PATIENCE_LIMIT: u64 = 14 * TICKS_PER_BUDGET;
+/// Patience of level 0 at the start, and at most.
 const PATIENCE_START: u64 = TICKS_PER_BUDGET / 4 * TICK;
+const PATIENCE_MOST: u64 = 4 * TICKS_PER_BUDGET * TICK;
+/// Visits for each victim above which patience shrinks, and below which it grows.
+const VISITS_MOST: u64 = 8;
+const VISITS_LEAST: u64 = 4;
+
+const _: () = assert!(PATIENCE_LIMIT + TICKS_PER_BUDGET <= 1 << 10, "an age is told before its stamp wraps");
 
 impl Victims {
     /// For `budget` resident pages.
@@ -74,17 +88,25 @@ impl Victims {
         let evicted = (tally >> 32) + is_evicted as u64;
         self.tally.store(0, Ordering::Relaxed);
         let patience = self.patience.load(Ordering::Relaxed);
-        let patience = if evicted * 16 < visits {
+        let patience = if evicted * 2 * VISITS_MOST < visits {
             patience * 3 / 4
-        } else if evicted * 8 < visits {
+        } else if evicted * VISITS_MOST < visits {
             patience * 7 / 8
-        } else if evicted * 4 > visits {
+        } else if evicted * VISITS_LEAST > visits {
             patience * 9 / 8 + 1
         } else {
             patience
         };
-        self.patience.store(patience.min(4 * TICKS_PER_BUDGET * TICK), Ordering::Relaxed);
+        self.patience.store(patience.min(PATIENCE_MOST), Ordering::Relaxed);
     }
+}
+
+/// What the pages that came at this time make of their level's patience: from 0 up to twice as much, in parts of 2^31. By
+/// chance, but the same at every visit. Without it a loop over a little more than fits would lose each page just before
+/// its turn; with it some stay long enough. Neighbours that came together also leave together, in one run.
+fn share(arrival: AgeStamp) -> u32 {
+    let mixed = arrival.since(0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    ((mixed ^ mixed >> 32).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32) as u32
 }
 
 impl VictimPolicy for Victims {
@@ -96,10 +118,10 @@ impl VictimPolicy for Victims {
         let out = word.age().since(self.now());
         let level = word.level();
         let level = match out {
-            0..8 => level.up().up(),
-            8..64 => level.up(),
-            64..128 => level,
-            _ => level.down(),
+            0..SOON => level.up().up(),
+            SOON..RISE => level.up(),
+            RISE..STAY => level,
+            _ => Level::new(level.get() / 2),
         };
         self.stamp(word.with_level(level))
     }
@@ -110,7 +132,8 @@ impl VictimPolicy for Victims {
 
     fn visit(&self, word: PageWord) -> Verdict {
         let resident = word.age().since(self.now());
-        let patience = self.patience.load(Ordering::Relaxed) << word.level().get() >> TICK_SHIFT;
+        let patience = self.patience.load(Ordering::Relaxed) << word.level().get();
+        let patience = (patience as u128 * share(word.age()) as u128 >> (31 + TICK_SHIFT)) as u64;
         let is_evicted = resident >= patience.min(PATIENCE_LIMIT);
         self.tally(is_evicted);
         if is_evicted { Verdict::Evict } else { Verdict::Keep(word) }
