@@ -175,8 +175,8 @@ impl<M: Memory> Pool<M> {
             || self.current(gate.owner(), class).is_ok_and(|word| word.load(SeqCst) == claim_of(slab));
         if gate.pages() == 0 {
             // The slab being filled stays even when it is empty: it is the spare that keeps a page which comes and goes
-            // from leasing a slab each time.
-            if !is_current() {
+            // from leasing a slab each time. On disk it is of no use as that.
+            if gate.is_on_disk() || !is_current() {
                 self.give_back_if_empty(slab);
             }
         } else if !gate.is_on_disk()

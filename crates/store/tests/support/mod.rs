@@ -1,6 +1,8 @@
 //! What the pool's tests share.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part of it")]
 
+pub mod operations;
+
 use farmem_page::{ByteCount, PAGE_BYTES, PageBytes};
 use farmem_store::{BlockError, BlockFile, Pool, PoolConfig, SLAB_BYTES};
 use farmem_sys::shared::SharedMemory;
@@ -55,6 +57,8 @@ pub struct MemoryFile {
     pub fails_in: Cell<i64>,
     pub error: Cell<BlockError>,
     pub largest_read: Cell<usize>,
+    /// Whether writing ends the writer's thread.
+    pub dies: Cell<bool>,
 }
 
 impl MemoryFile {
@@ -64,6 +68,7 @@ impl MemoryFile {
             fails_in: Cell::new(-1),
             error: Cell::new(BlockError::Failed),
             largest_read: Cell::new(0),
+            dies: Cell::new(false),
         }
     }
     fn fail(&self) -> Result<(), BlockError> {
@@ -88,6 +93,7 @@ impl BlockFile for MemoryFile {
         Ok(())
     }
     fn write_at(&self, offset_bytes: u64, bytes: &[u8]) -> Result<(), BlockError> {
+        assert!(!self.dies.get(), "as asked");
         self.fail()?;
         assert!(offset_bytes.is_multiple_of(4096) && bytes.len().is_multiple_of(4096));
         assert!(bytes.as_ptr().addr().is_multiple_of(4096), "a disk wants aligned buffers");
