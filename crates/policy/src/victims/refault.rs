@@ -133,7 +133,7 @@ impl VictimPolicy for Victims {
     fn visit(&self, word: PageWord) -> Verdict {
         let resident = word.age().since(self.now());
         let patience = self.patience.load(Ordering::Relaxed) << word.level().get();
-        let patience = (patience as u128 * share(word.age()) as u128 >> (31 + TICK_SHIFT)) as u64;
+        let patience = ((patience as u128 * share(word.age()) as u128) >> (31 + TICK_SHIFT)) as u64;
         let is_evicted = resident >= patience.min(PATIENCE_LIMIT);
         self.tally(is_evicted);
         if is_evicted { Verdict::Evict } else { Verdict::Keep(word) }
