@@ -1,9 +1,13 @@
 //! How `farmem` itself fails: one sentence on standard error, and an exit status that says whose fault it is.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::process::ExitCode;
 
+use clap::CommandFactory;
 use clap::error::ErrorKind;
+
+use crate::arguments::Arguments;
 
 /// Why a command of `farmem` ended without doing what was asked.
 #[derive(Debug)]
@@ -48,7 +52,9 @@ impl From<anyhow::Error> for Failure {
 }
 
 /// Help and version are printed and are no failure; every other complaint becomes one sentence with a hint.
-pub(crate) fn from_clap(error: &clap::Error) -> Result<ExitCode, Failure> {
+///
+/// `words` are the words of the command line, its first one (the program) included.
+pub(crate) fn from_clap(error: &clap::Error, words: &[OsString]) -> Result<ExitCode, Failure> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             // A reader that has seen enough, as in `farmem --help | head -1`, is no failure.
@@ -56,32 +62,34 @@ pub(crate) fn from_clap(error: &clap::Error) -> Result<ExitCode, Failure> {
             Ok(ExitCode::SUCCESS)
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            Err(Failure::Unusable("no command was given; `farmem --help` lists them".to_owned()))
+            Err(Failure::Unusable(format!("no command was given; `{} --help` lists them", command_of(words))))
         }
-        _ => Err(Failure::Unusable(one_sentence(&error.to_string()))),
+        _ => Err(Failure::Unusable(one_sentence(&error.to_string(), &command_of(words)))),
     }
 }
 
-/// clap's message without its layout: the complaint, its tip if it has one, and where the help is.
-fn one_sentence(rendered: &str) -> String {
-    let mut complaint = Vec::new();
-    let mut tip = None;
-    let mut command = "farmem".to_owned();
-    let mut in_complaint = true;
-    for line in rendered.lines().map(str::trim) {
-        if let Some(usage) = line.strip_prefix("Usage: ") {
-            let words = usage.split_whitespace().take_while(|word| word.starts_with(char::is_lowercase));
-            command = words.collect::<Vec<_>>().join(" ");
-        } else if let Some(text) = line.strip_prefix("tip: ") {
-            tip.get_or_insert(text.to_owned());
-        } else if line.is_empty() {
-            in_complaint = false;
-        } else if in_complaint {
-            complaint.push(line.strip_prefix("error: ").unwrap_or(line));
-        }
+/// The command that the words begin with, such as `farmem bench faults`.
+fn command_of(words: &[OsString]) -> String {
+    let root = Arguments::command();
+    let mut command = &root;
+    let mut name = root.get_name().to_owned();
+    for word in words.iter().skip(1) {
+        let Some(next) = command.find_subcommand(word) else { break };
+        command = next;
+        name = format!("{name} {}", next.get_name());
     }
+    name
+}
+
+/// clap's message without its layout: the complaint, its tip if it has one, and where the help is.
+fn one_sentence(rendered: &str, command: &str) -> String {
+    let lines = || rendered.lines().map(str::trim);
+    let complaint: Vec<&str> = lines().take_while(|line| !line.is_empty()).collect();
+    let complaint = complaint.join(" ");
+    let complaint = complaint.strip_prefix("error: ").unwrap_or(&complaint);
+    let tip = lines().find_map(|line| line.strip_prefix("tip: "));
     let tip = tip.map_or_else(String::new, |tip| format!("; {tip}"));
-    format!("{}{tip}; see `{command} --help`", complaint.join(" "))
+    format!("{complaint}{tip}; see `{command} --help`")
 }
 
 #[cfg(test)]
@@ -94,7 +102,7 @@ mod tests {
                         run <PROGRAM>...\n\nFor more information, try '--help'.\n";
 
         assert_eq!(
-            one_sentence(rendered),
+            one_sentence(rendered, "farmem run"),
             "the following required arguments were not provided: <PROGRAM>...; see `farmem run --help`"
         );
     }
@@ -105,8 +113,17 @@ mod tests {
                         '--local'\n\nUsage: farmem run --local <SIZE> <PROGRAM>...\n";
 
         assert_eq!(
-            one_sentence(rendered),
+            one_sentence(rendered, "farmem run"),
             "unexpected argument '--locl' found; a similar argument exists: '--local'; see `farmem run --help`"
         );
+    }
+
+    #[test]
+    fn the_hint_names_the_command_that_was_meant() {
+        let words = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
+
+        assert_eq!(command_of(&words("farmem bench faults --bad")), "farmem bench faults");
+        assert_eq!(command_of(&words("farmem run stat")), "farmem run");
+        assert_eq!(command_of(&words("farmem --bad run")), "farmem");
     }
 }

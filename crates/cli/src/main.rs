@@ -11,6 +11,8 @@ mod program;
 mod run;
 mod stat;
 
+use std::env;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -19,9 +21,10 @@ use arguments::{Arguments, Command};
 use failure::Failure;
 
 fn main() -> ExitCode {
-    let outcome = match Arguments::try_parse() {
+    let words: Vec<OsString> = env::args_os().collect();
+    let outcome = match Arguments::try_parse_from(&words) {
         Ok(arguments) => dispatch(arguments.command),
-        Err(error) => failure::from_clap(&error),
+        Err(error) => failure::from_clap(&error, &words),
     };
     outcome.unwrap_or_else(|failure| {
         eprintln!("farmem: {failure}");

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use farmem_machine::Memory;
 use farmem_page::ByteCount;
+use farmem_supervisor::{DiskOptions, Options, supervise};
 use rustix::fs::{Access, access};
 
 use crate::amount::DiskAmount;
@@ -98,18 +99,18 @@ fn writable(option: &str, path: &Path) -> Result<(), Failure> {
     })
 }
 
-/// The seam to the supervisor.
+/// Hands over to the supervisor, which returns when the program has ended.
 fn start(plan: Plan) -> Result<ExitCode, Failure> {
-    let _ = (
-        plan.local,
-        plan.pool,
-        plan.disk,
-        plan.name,
-        plan.stats,
-        plan.summary,
-        plan.program,
-        plan.executable,
-        plan.arguments,
-    );
-    Err(Failure::Unusable("this build has no supervisor to run the program".to_owned()))
+    let options = Options {
+        local: plan.local,
+        pool: plan.pool,
+        disk: plan.disk.map(|disk| DiskOptions { path: disk.path, size: disk.size }),
+        name: plan.name,
+        stats: plan.stats,
+        summary: plan.summary,
+        program: plan.program,
+        executable: plan.executable,
+        arguments: plan.arguments,
+    };
+    supervise(&options).map(ExitCode::from).map_err(|error| Failure::Unusable(format!("{error:#}")))
 }

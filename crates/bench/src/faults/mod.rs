@@ -63,7 +63,12 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         for case in &cases {
             for peer in peers.in_turn(case, repetition) {
                 eprintln!("farmem: {repetition}/{repetitions} {} {}", case.name, peer);
-                match harness.measure(case, peer) {
+                let sample = match harness.measure(case, peer) {
+                    // The kernel's out-of-memory killer sometimes ends a process whose memory it could have swapped.
+                    Err(measure::Failure::Run(_)) if peer.swap().is_some() => harness.measure(case, peer),
+                    first => first,
+                };
+                match sample {
                     Ok(sample) => samples.entry((case.name, peer)).or_default().push(sample),
                     Err(measure::Failure::Interrupted(error)) => return Err(error),
                     Err(measure::Failure::Unavailable(reason)) => {

@@ -165,6 +165,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 /// Adds to each figure how it compares with the others of its case.
 pub(super) fn with_ratios(figures: Vec<Figure>) -> Vec<Figure> {
     let compared = |figure: &Figure| {
+        let limited = figure.peer != PeerName::Native;
         let others = || figures.iter().filter(|other| other.case == figure.case && other.peer != figure.peer);
         let best = others()
             .filter(|other| !matches!(other.peer, PeerName::Native))
@@ -173,8 +174,8 @@ pub(super) fn with_ratios(figures: Vec<Figure>) -> Vec<Figure> {
         let zram = others().find(|other| other.peer == PeerName::ZramLz4);
         let ratio = |other: f64| figure.nanoseconds_per_access / other;
         Figure {
-            ratio_to_best_peer: best.map(ratio),
-            ratio_to_zram_lz4: zram.map(|zram| ratio(zram.nanoseconds_per_access)),
+            ratio_to_best_peer: best.filter(|_| limited).map(ratio),
+            ratio_to_zram_lz4: zram.filter(|_| limited).map(|zram| ratio(zram.nanoseconds_per_access)),
             ..figure.clone()
         }
     };
@@ -284,6 +285,7 @@ mod tests {
             figure(PeerName::Zswap, 80.0),
         ]);
 
+        assert_eq!(figures[0].ratio_to_best_peer, None);
         assert_eq!(figures[1].ratio_to_best_peer, Some(50.0 / 80.0));
         assert_eq!(figures[1].ratio_to_zram_lz4, Some(0.5));
     }
