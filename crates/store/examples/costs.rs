@@ -23,15 +23,21 @@ fn page(number: u64, noisy_words: usize, stride: usize) -> PageBytes {
 }
 
 fn main() {
-    for (name, noisy_words, stride) in
-        [("half noise, half zeros", 256, 1), ("every other word noise", 256, 2), ("noise", 512, 1), ("nearly empty", 8, 64)]
-    {
-        let config = PoolConfig { limit: ByteCount::new(64 << 20), disk: ByteCount::ZERO, owners: 1, seed: 1 };
-        let memory = SharedMemory::create(c"farmem-costs", config.memory_bytes().expect("a valid size")).expect("memory");
+    for (name, noisy_words, stride) in [
+        ("half noise, half zeros", 256, 1),
+        ("every other word noise", 256, 2),
+        ("noise", 512, 1),
+        ("nearly empty", 8, 64),
+    ] {
+        let config =
+            PoolConfig { limit: ByteCount::new(64 << 20), disk: ByteCount::ZERO, owners: 1, seed: 1 };
+        let memory = SharedMemory::create(c"farmem-costs", config.memory_bytes().expect("a valid size"))
+            .expect("memory");
         let pool = Pool::create(memory, &config).expect("a pool");
         let (mut writer, mut reader) = (Writer::new(OWNER), Reader::new(NullFile));
         let old: Vec<_> = (0..PAGES).map(|number| page(number as u64 + 1, noisy_words, stride)).collect();
-        let new: Vec<_> = (0..PAGES).map(|number| page(number as u64 + 1_000_001, noisy_words, stride)).collect();
+        let new: Vec<_> =
+            (0..PAGES).map(|number| page(number as u64 + 1_000_001, noisy_words, stride)).collect();
         let mut best = [f64::INFINITY; 5];
         let mut note = |which: usize, since: Instant| {
             best[which] = best[which].min(since.elapsed().as_nanos() as f64 / PAGES as f64);
@@ -65,6 +71,8 @@ fn main() {
             note(4, since);
         }
         let [store, clean, in_place, load, free] = best.map(|nanoseconds| nanoseconds.round() as u64);
-        println!("{name:24} store {store:>6}  clean {clean:>5}  in place {in_place:>6}  load {load:>5}  free {free:>5} ns");
+        println!(
+            "{name:24} store {store:>6}  clean {clean:>5}  in place {in_place:>6}  load {load:>5}  free {free:>5} ns"
+        );
     }
 }

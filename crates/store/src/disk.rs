@@ -1,6 +1,7 @@
 //! The file that slabs move to when the pool fills.
 
 use crate::class::SLAB_BYTES;
+use farmem_sys::disk::{DiskError, DiskFile};
 
 /// Why a file didn't do what it was asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -21,8 +22,6 @@ pub trait BlockFile {
     fn read_at(&self, offset_bytes: u64, out: &mut [u8]) -> Result<(), BlockError>;
     /// Writes `bytes` at `offset_bytes`. After a failure any part of the range may be written.
     fn write_at(&self, offset_bytes: u64, bytes: &[u8]) -> Result<(), BlockError>;
-    /// Says that a range is needed no more. May do nothing.
-    fn discard(&self, _offset_bytes: u64, _length_bytes: u64) {}
 }
 
 /// The file of a pool without disk: holds nothing, fails always.
@@ -38,15 +37,30 @@ impl BlockFile for NullFile {
     }
 }
 
+impl BlockFile for DiskFile {
+    fn read_at(&self, offset_bytes: u64, out: &mut [u8]) -> Result<(), BlockError> {
+        self.read_at(offset_bytes, out).map_err(BlockError::from)
+    }
+    fn write_at(&self, offset_bytes: u64, bytes: &[u8]) -> Result<(), BlockError> {
+        self.write_at(offset_bytes, bytes).map_err(BlockError::from)
+    }
+}
+
+impl From<DiskError> for BlockError {
+    fn from(error: DiskError) -> Self {
+        match error {
+            DiskError::Full => Self::Full,
+            DiskError::Exists | DiskError::Short | DiskError::Kernel(_) => Self::Failed,
+        }
+    }
+}
+
 impl<F: BlockFile> BlockFile for &F {
     fn read_at(&self, offset_bytes: u64, out: &mut [u8]) -> Result<(), BlockError> {
         (**self).read_at(offset_bytes, out)
     }
     fn write_at(&self, offset_bytes: u64, bytes: &[u8]) -> Result<(), BlockError> {
         (**self).write_at(offset_bytes, bytes)
-    }
-    fn discard(&self, offset_bytes: u64, length_bytes: u64) {
-        (**self).discard(offset_bytes, length_bytes);
     }
 }
 

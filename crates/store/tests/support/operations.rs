@@ -86,7 +86,8 @@ impl Process {
     }
     fn free(&mut self, pool: &Pool<SharedMemory>, place: Place, content: Content) {
         match (pool.free(place, self.id, self.frozen()), place) {
-            (FreeOutcome::Freed, Place::Slot(_)) | (FreeOutcome::NoSlot, Place::Zero | Place::Pattern(_)) => {}
+            (FreeOutcome::Freed, Place::Slot(_)) | (FreeOutcome::NoSlot, Place::Zero | Place::Pattern(_)) => {
+            }
             (FreeOutcome::Frozen, Place::Slot(_)) if !self.children.is_empty() => {
                 self.deferred.push((place, content));
             }
@@ -96,7 +97,9 @@ impl Process {
     /// Everything that must still be there.
     fn entries(&self) -> impl Iterator<Item = (Place, Content)> {
         let pages = self.pages.values().copied();
-        pages.chain(self.deferred.iter().copied()).chain(self.children.iter().flat_map(|(_, seen)| seen.iter().copied()))
+        pages
+            .chain(self.deferred.iter().copied())
+            .chain(self.children.iter().flat_map(|(_, seen)| seen.iter().copied()))
     }
 }
 
@@ -182,7 +185,8 @@ impl World {
             Ok(Update::Clean) => assert_eq!(content, old, "a changed page was taken for clean"),
             Ok(Update::InPlace(place)) => {
                 assert_eq!(place, old_place);
-                let shared = process.children.iter().flat_map(|(_, seen)| seen).any(|(seen, _)| *seen == place);
+                let shared =
+                    process.children.iter().flat_map(|(_, seen)| seen).any(|(seen, _)| *seen == place);
                 assert!(!shared, "a slot that a child reads was overwritten");
                 process.pages.insert(which, (place, content));
             }
