@@ -2,7 +2,8 @@
 #[path = "../tests/support/mod.rs"]
 mod support;
 
-use farmem_policy::Streams;
+use farmem_page::{PageIndex, PageRange};
+use farmem_policy::{Fault, Prefetcher, Streams};
 use support::readahead::{alone, run};
 use support::trace;
 
@@ -98,4 +99,21 @@ fn main() {
             outcome.inferred_expired
         );
     }
+    for (name, trace) in [
+        ("random", trace::uniform(pages, 4_000_000, 1)),
+        ("every 65th page", trace::strided(pages * 4, 65, 4_000_000)),
+    ] {
+        println!("{:.0} ns for a fault, {name}", nanoseconds_per_fault(&trace));
+    }
+}
+
+fn nanoseconds_per_fault(trace: &[u64]) -> f64 {
+    let bounds = PageRange::new(PageIndex::new(0), PageIndex::new(1 << 32));
+    let mut policy = Streams::default();
+    let start = std::time::Instant::now();
+    for &page in trace {
+        let fault = Fault { page: PageIndex::new(page), thread: 1, write: false };
+        std::hint::black_box(policy.on_fault(fault, bounds));
+    }
+    start.elapsed().as_nanos() as f64 / trace.len() as f64
 }

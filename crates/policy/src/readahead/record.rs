@@ -1,4 +1,4 @@
-//! The last few faults that belong to no stream, and the patterns among them.
+//! The last few faults, and the patterns among them.
 
 /// Longest distance between neighbours of a pattern, in pages.
 pub(super) const STRIDE_LIMIT: i64 = 64;

@@ -7,7 +7,8 @@
 //!
 //! A first window is a guess, a *trial*, and is paid from an *allowance*: so many pages at the start, one more with every
 //! [`FAULTS_PER_PAGE`] faults, and twice its price back for every trial that succeeded. Random faults use up
-//! the allowance and then cost nothing; four faults in line are proof enough to go without it. Later windows of a stream
+//! the allowance and then cost nothing. A long line of faults is proof enough to go without: four at first, twice as many
+//! after each such trial, a quarter after a trial that succeeded. Later windows of a stream
 //! need no allowance, since each is at most twice as long as one that was used: of what a stream fetches about half is used
 //! at worst, apart from its trial.
 //!
@@ -35,8 +36,9 @@ const FAULTS_PER_PAGE: u32 = 256;
 const ALLOWANCE_START: u32 = 32;
 /// Pages of allowance that success can bring it to.
 const ALLOWANCE_LIMIT: u32 = 128;
-/// Faults in line that are proof enough for a trial without allowance.
-const PROVEN_LENGTH: u32 = 4;
+/// Faults in line that are proof enough for a trial without allowance: at first, and at most.
+const PROOF_START: u32 = 4;
+const PROOF_LIMIT: u32 = 64;
 /// Trust from which a stream may skip pages (they were local already) and stray from its path.
 const TRUSTED: u32 = 2;
 /// Trust that is enough: a stream that goes astray must lose it soon.
@@ -88,6 +90,8 @@ pub struct Streams {
     faults: u32,
     /// In parts of a page: [`FAULTS_PER_PAGE`] of them are a page.
     allowance: u32,
+    /// Faults in line that are proof enough for a trial without allowance.
+    proof: u32,
     window_limit: u32,
 }
 
@@ -101,6 +105,7 @@ impl Streams {
             hints: [0; HINTS],
             faults: 0,
             allowance: ALLOWANCE_START * FAULTS_PER_PAGE,
+            proof: PROOF_START,
             window_limit: window_pages.clamp(1, WINDOW_LIMIT),
         }
     }
@@ -121,14 +126,15 @@ impl Streams {
 
     /// A fault on the path of stream `index`: settles its window and opens the next one.
     fn advance(&mut self, index: usize, page: u64, bounds: PageRange) -> Advice {
-        let stream = &mut self.streams[index];
+        let mut stream = self.streams[index];
         let steps = stream.distance(page).div_euclid(stream.stride);
         let is_on_path = stream.distance(page) % stream.stride == 0;
         let mut advice = Advice::default();
         let wanted;
         if stream.window == 0 {
             stream.length = stream.length.saturating_add(1);
-            wanted = trial_pages(&mut self.allowance, stream.length).min(self.window_limit);
+            let length = stream.length;
+            wanted = self.trial_pages(length);
         } else if steps >= 0 && is_on_path {
             advice.used = stream.settle(0, stream.window);
             if stream.is_trial {
@@ -152,6 +158,8 @@ impl Streams {
         let run = run_from(page, stream.stride, wanted, bounds);
         stream.open(page, run, self.faults);
         self.windows[index] = stream.reach();
+        self.streams[index] = stream;
+        self.record.push(page);
         advice.fetch = run;
         advice
     }
@@ -165,7 +173,7 @@ impl Streams {
         };
         let index = self.oldest();
         let expired = self.streams[index].unsettled();
-        let wanted = trial_pages(&mut self.allowance, length).min(self.window_limit);
+        let wanted = self.trial_pages(length);
         let run = run_from(page, stride, wanted, bounds);
         let mut stream = Stream { stride, length, is_trial: true, ..NO_STREAM };
         stream.open(page, run, self.faults);
@@ -197,6 +205,24 @@ impl Streams {
             return None;
         }
         self.end(index)
+    }
+
+    /// Pages for a first window, paid from the allowance unless `length` faults in line are proof enough; 0 when
+    /// neither suffices.
+    fn trial_pages(&mut self, length: u32) -> u32 {
+        let trial = self.allowance / FAULTS_PER_PAGE / TRIAL_PAGES_LIMIT / 2;
+        let trial = trial.clamp(TRIAL_PAGES, TRIAL_PAGES_LIMIT);
+        let price = trial * FAULTS_PER_PAGE;
+        let pages = if price <= self.allowance {
+            self.allowance -= price;
+            trial
+        } else if length >= self.proof {
+            self.proof = (self.proof * 2).min(PROOF_LIMIT);
+            TRIAL_PAGES
+        } else {
+            0
+        };
+        pages.min(self.window_limit)
     }
 
     fn end(&mut self, index: usize) -> Option<Run> {
@@ -290,21 +316,6 @@ impl Stream {
 impl Window {
     fn holds(&self, page: u64) -> bool {
         page.wrapping_sub(self.low) < self.span
-    }
-}
-
-/// Pages for a first window, paid from the allowance unless `length` faults in line are proof enough; 0 when neither
-/// suffices.
-fn trial_pages(allowance: &mut u32, length: u32) -> u32 {
-    let trial = (*allowance / FAULTS_PER_PAGE / TRIAL_PAGES_LIMIT / 2).clamp(TRIAL_PAGES, TRIAL_PAGES_LIMIT);
-    let price = trial * FAULTS_PER_PAGE;
-    if price <= *allowance {
-        *allowance -= price;
-        trial
-    } else if length >= PROVEN_LENGTH {
-        TRIAL_PAGES
-    } else {
-        0
     }
 }
 

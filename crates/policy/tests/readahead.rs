@@ -1,0 +1,272 @@
+//! What readahead promises, on seeded traces.
+mod support;
+
+use farmem_page::{PageIndex, PageRange};
+use farmem_policy::{Advice, Fault, NoReadahead, Prefetcher, Run, Streams};
+use proptest::prelude::*;
+use support::readahead::{Outcome, alone, run};
+use support::trace;
+
+const PAGES: u64 = 1 << 15;
+const BUDGET: usize = PAGES as usize / 4;
+
+fn streams(trace: &[(u32, u64)], pages: u64) -> Outcome {
+    run(&mut Streams::default(), trace, pages, pages as usize / 4)
+}
+
+fn shifted(trace: Vec<u64>, by: u64) -> Vec<u64> {
+    trace.into_iter().map(|page| page + by).collect()
+}
+
+fn fault(policy: &mut Streams, page: u64) -> Advice {
+    let bounds = PageRange::new(PageIndex::new(0), PageIndex::new(PAGES));
+    policy.on_fault(Fault { page: PageIndex::new(page), thread: 0, write: false }, bounds)
+}
+
+fn pages_of(run: Option<Run>) -> Vec<u64> {
+    run.iter().flat_map(|run| run.pages()).map(PageIndex::get).collect()
+}
+
+#[test]
+fn random_faults_cost_less_than_one_useless_page_in_a_hundred() {
+    for (pages, faults) in [(1 << 12, 300_000), (1 << 14, 300_000), (1 << 18, 300_000)] {
+        for seed in 0..3 {
+            let outcome = streams(&alone(trace::uniform(pages, faults, seed)), pages);
+            let useless = outcome.useless() as f64 / outcome.faults as f64;
+            assert!(useless < 0.01, "{useless} useless pages a fault over {pages} pages: {outcome:?}");
+        }
+    }
+    let outcome = streams(&alone(trace::zipf(PAGES, 0.99, 400_000, 7)), PAGES);
+    assert!(outcome.useless() * 100 < outcome.faults, "{outcome:?}");
+}
+
+#[test]
+fn a_sequential_walk_faults_once_in_a_window_either_way() {
+    let forward = trace::sequential(PAGES, PAGES as usize);
+    let backward = forward.iter().map(|page| PAGES - 1 - page).collect();
+    for trace in [forward, backward] {
+        let outcome = streams(&alone(trace), PAGES);
+        assert!(outcome.faults < PAGES / 65 + 16, "{outcome:?}");
+        assert!(outcome.accuracy() > 0.99, "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_strided_walk_is_followed() {
+    for stride in [2, 7, 64] {
+        let outcome = streams(&alone(trace::strided(PAGES, stride, PAGES as usize)), PAGES);
+        assert!(outcome.contribution() > 0.9 && outcome.accuracy() > 0.95, "stride {stride}: {outcome:?}");
+    }
+}
+
+#[test]
+fn threads_that_walk_at_once_are_told_apart() {
+    let part = PAGES / 16;
+    let walks: Vec<_> =
+        (0..16).map(|thread| shifted(trace::sequential(part, part as usize), thread * part)).collect();
+    let outcome = streams(&trace::interleave(&walks, 1), PAGES);
+    assert!(outcome.contribution() > 0.95 && outcome.accuracy() > 0.98, "{outcome:?}");
+}
+
+#[test]
+fn walks_among_random_faults_are_followed_and_random_faults_are_not() {
+    let part = PAGES / 8;
+    let threads: Vec<_> = (0..8)
+        .map(|thread| match thread {
+            0..4 => shifted(trace::sequential(part, part as usize), thread * part),
+            _ => trace::uniform(PAGES, part as usize, thread),
+        })
+        .collect();
+    let outcome = streams(&trace::interleave(&threads, 2), PAGES);
+    assert!(outcome.used > 4 * part * 7 / 10, "{outcome:?}");
+    assert!(outcome.useless() * 50 < outcome.faults, "{outcome:?}");
+}
+
+#[test]
+fn a_walk_after_many_random_faults_is_found_at_once() {
+    let mut policy = Streams::default();
+    let bounds = PAGES;
+    run(&mut policy, &alone(trace::uniform(bounds, 100_000, 3)), bounds, BUDGET);
+    let outcome = run(&mut policy, &alone(trace::sequential(bounds, bounds as usize)), bounds, BUDGET);
+    assert!(outcome.contribution() > 0.97, "{outcome:?}");
+}
+
+#[test]
+fn a_matrix_product_and_a_merge_sort_are_mostly_prefetched() {
+    for (trace, pages) in [(trace::matmul(48, 16), 3 * 48 * 16), (trace::merge_sort(8192, 4, 3), 2 * 8192)] {
+        let outcome = streams(&alone(trace), pages);
+        assert!(outcome.contribution() > 0.94 && outcome.accuracy() > 0.94, "{outcome:?}");
+    }
+}
+
+fn runs_at_random_places(length: u64) -> Vec<(u32, u64)> {
+    let starts = trace::uniform(PAGES / length, 20_000, 6);
+    alone(starts.iter().flat_map(|start| (0..length).map(move |page| start * length + page)).collect())
+}
+
+#[test]
+fn runs_at_random_places_are_prefetched_with_an_accuracy_of_one_half_at_least() {
+    for length in [8, 16, 32] {
+        let outcome = streams(&runs_at_random_places(length), PAGES);
+        assert!(outcome.accuracy() > 0.5 && outcome.contribution() > 0.6, "runs of {length}: {outcome:?}");
+    }
+}
+
+#[test]
+fn runs_too_short_to_tell_cost_less_than_one_useless_page_in_a_hundred_faults() {
+    for length in [2, 3, 4] {
+        let outcome = streams(&runs_at_random_places(length), PAGES);
+        assert!(outcome.useless() * 100 < outcome.faults, "runs of {length}: {outcome:?}");
+    }
+}
+
+#[test]
+fn a_walk_past_pages_that_stayed_local_goes_on() {
+    let mut random = support::random::Random::new(8);
+    let trace = (0..PAGES).filter(|_| random.below(4) > 0).collect();
+    let outcome = streams(&alone(trace), PAGES);
+    assert!(outcome.contribution() > 0.9, "{outcome:?}");
+}
+
+#[test]
+fn what_is_inferred_to_be_used_was_used_on_walks() {
+    let outcome = streams(&alone(trace::sequential(PAGES, 4 * PAGES as usize)), PAGES);
+    assert!(outcome.inferred_used.abs_diff(outcome.used) * 100 < outcome.used, "{outcome:?}");
+}
+
+#[test]
+fn a_window_doubles_when_the_next_fault_is_right_behind_it() {
+    let mut policy = Streams::default();
+
+    fault(&mut policy, 100);
+    let second = fault(&mut policy, 101);
+    let third = fault(&mut policy, 104);
+
+    assert_eq!(pages_of(second.fetch), [102, 103]);
+    assert_eq!(pages_of(third.used), [102, 103]);
+    assert_eq!(pages_of(third.fetch), [105, 106, 107, 108]);
+}
+
+#[test]
+fn a_window_never_exceeds_its_limit() {
+    for limit in [1, 16, 128] {
+        let mut policy = Streams::new(limit);
+        let bounds = PageRange::new(PageIndex::new(0), PageIndex::new(PAGES));
+        let mut page = 0;
+        let mut longest = 0;
+        while page < PAGES {
+            let advice =
+                policy.on_fault(Fault { page: PageIndex::new(page), thread: 3, write: true }, bounds);
+            let count = advice.fetch.map_or(0, |run| run.count);
+            longest = longest.max(count);
+            page += count as u64 + 1;
+        }
+        assert_eq!(longest, limit);
+    }
+}
+
+#[test]
+fn a_fault_inside_the_window_shrinks_it_and_settles_both_parts() {
+    let mut policy = Streams::default();
+    for page in [100, 101, 104, 109] {
+        fault(&mut policy, page);
+    }
+
+    let advice = fault(&mut policy, 112);
+
+    assert_eq!(pages_of(advice.used), [110, 111]);
+    assert_eq!(pages_of(advice.expired), [113, 114, 115, 116, 117]);
+    assert_eq!(advice.fetch.map(|run| run.count), Some(4));
+}
+
+#[test]
+fn forgotten_pages_are_settled_neither_way() {
+    let mut policy = Streams::default();
+    fault(&mut policy, 100);
+    fault(&mut policy, 101);
+
+    policy.forget(PageRange::new(PageIndex::new(102), PageIndex::new(103)));
+
+    assert_eq!(policy.drain(), None);
+    assert_eq!(fault(&mut policy, 104).used, None);
+}
+
+#[test]
+fn drained_advice_is_what_was_left_open() {
+    let mut policy = Streams::default();
+    fault(&mut policy, 100);
+    fault(&mut policy, 101);
+
+    let drained = policy.drain();
+
+    assert_eq!(pages_of(drained), [102, 103]);
+    assert_eq!(policy.drain(), None);
+}
+
+#[test]
+fn without_readahead_nothing_is_fetched() {
+    let outcome = run(&mut NoReadahead, &alone(trace::sequential(PAGES, PAGES as usize)), PAGES, BUDGET);
+    assert_eq!(outcome.prefetched, 0);
+}
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Fault { page: u64, thread: u32, low: u64, high: u64 },
+    Forget { low: u64, high: u64 },
+}
+
+/// Pages close together, so that streams form and end; some at the ends of what a page number can be.
+fn pages() -> impl Strategy<Value = u64> {
+    prop_oneof![8 => 0_u64..400, 1 => (1_u64 << 52) - 400..1 << 52, 1 => any::<u64>()]
+}
+
+fn operations() -> impl Strategy<Value = Vec<Operation>> {
+    let fault = (pages(), 0_u32..20, pages(), pages()).prop_map(|(page, thread, low, high)| {
+        Operation::Fault { page, thread, low: low.min(page), high: high.max(page).saturating_add(1) }
+    });
+    let forget = (pages(), pages()).prop_map(|(low, high)| Operation::Forget { low, high });
+    prop::collection::vec(prop_oneof![20 => fault, 1 => forget], 0..400)
+}
+
+proptest! {
+    #[test]
+    fn advice_stays_in_bounds_and_is_settled_at_most_once(operations in operations(), limit in 0_u32..200) {
+        let mut policy = Streams::new(limit);
+        let mut open = 0_i64;
+        for operation in operations {
+            match operation {
+                Operation::Fault { page, thread, low, high } => {
+                    let bounds = PageRange::new(PageIndex::new(low), PageIndex::new(high));
+                    let advice = policy.on_fault(Fault { page: PageIndex::new(page), thread, write: false }, bounds);
+                    if let Some(run) = advice.fetch {
+                        prop_assert!(run.count >= 1 && run.count <= limit.clamp(1, 128) && run.stride != 0);
+                        prop_assert_eq!(run.pages().count(), run.count as usize);
+                        prop_assert!(run.pages().all(|ahead| bounds.contains(ahead) && ahead.get() != page));
+                        open += run.count as i64;
+                    }
+                    for run in advice.used.into_iter().chain(advice.expired) {
+                        prop_assert!(run.count >= 1);
+                        open -= run.count as i64;
+                    }
+                    prop_assert!(open >= 0, "more was settled than advised");
+                }
+                Operation::Forget { low, high } => {
+                    policy.forget(PageRange::new(PageIndex::new(low), PageIndex::new(high)));
+                }
+            }
+        }
+        while let Some(run) = policy.drain() {
+            open -= run.count as i64;
+        }
+        prop_assert!(open >= 0);
+    }
+
+    #[test]
+    fn the_span_of_a_run_holds_its_pages(start in 10_000_u64..1 << 40, stride in -64_i64..=64, count in 1_u32..=128) {
+        prop_assume!(stride != 0);
+        let run = Run { start: PageIndex::new(start), stride, count };
+        let span = run.span();
+        prop_assert!(run.pages().all(|page| span.contains(page)));
+        prop_assert_eq!(span.count().get(), stride.unsigned_abs() * (count as u64 - 1) + 1);
+    }
+}
