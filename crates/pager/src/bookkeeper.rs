@@ -106,7 +106,9 @@ impl Bookkeeper {
         let own = resident.get() as i64;
         let left = budget - total;
         let limit = if left >= 0 {
-            own + left / engine.ledger.slots().filter(|slot| slot.state() == SlotState::Managing).count().max(1) as i64
+            own + left
+                / engine.ledger.slots().filter(|slot| slot.state() == SlotState::Managing).count().max(1)
+                    as i64
         } else {
             // Everybody gives in proportion to what they have.
             own + left * own / total.max(1)
@@ -118,9 +120,13 @@ impl Bookkeeper {
     /// Takes the program's memory under management.
     fn begin(&mut self) {
         let engine = self.engine;
-        let Ok(evictor) = Evictor::new(&engine.uffd, engine.vault.writer()) else { engine.fail(Failure::Kernel) };
+        let Ok(evictor) = Evictor::new(&engine.uffd, engine.vault.writer()) else {
+            engine.fail(Failure::Kernel)
+        };
         let [first, second] = self.excluded;
-        let Ok(scanner) = Scanner::open([first, second, evictor.frames()]) else { engine.fail(Failure::Kernel) };
+        let Ok(scanner) = Scanner::open([first, second, evictor.frames()]) else {
+            engine.fail(Failure::Kernel)
+        };
         *engine.evictor.lock() = Some(evictor);
         if handler::start(engine, 0).is_err() {
             engine.fail(Failure::Kernel);

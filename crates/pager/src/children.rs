@@ -2,8 +2,8 @@
 //! past the C library (a bare `clone`), which have no pager of their own.
 
 use farmem_page::{PageIndex, PageRange, Place};
-use farmem_sys::BorrowedFd;
 use farmem_sys::AsFd;
+use farmem_sys::BorrowedFd;
 use farmem_sys::lock::Lock;
 use farmem_sys::uffd::{Message, Uffd, UffdError, Waiters};
 

@@ -16,7 +16,9 @@ impl Engine {
     pub(crate) fn receive(&self, reading: &Reading<'_>) -> Received {
         match self.uffd.read() {
             Ok(None) => Received::Nothing,
-            Ok(Some(Message::Fault { page, write, thread })) => Received::Fault(Fault { page, thread, write }),
+            Ok(Some(Message::Fault { page, write, thread })) => {
+                Received::Fault(Fault { page, thread, write })
+            }
             Ok(Some(event)) => {
                 self.slot.add(Counter::Events, 1);
                 self.take_in(reading, event);

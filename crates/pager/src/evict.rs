@@ -198,7 +198,8 @@ impl Engine {
         }
         let mut visits = 0;
         let patience = (pages as u64 * VISITS_PER_PAGE).max(4 * SCAN_PAGES as u64);
-        while outcome.evicted < pages as u64 && visits < patience && !outcome.is_full && !outcome.is_changing {
+        while outcome.evicted < pages as u64 && visits < patience && !outcome.is_full && !outcome.is_changing
+        {
             if evictor.used == STAGING_PAGES {
                 evictor.release_frames(self);
             }
@@ -326,7 +327,8 @@ impl Engine {
         };
         self.slot.add(Counter::Evicted, 1);
         self.slot.add(Counter::FarPages, 1);
-        let word = self.victims.on_evict(page.word).with_place(Some(place)).with_far(true).with_prefetched(false);
+        let word =
+            self.victims.on_evict(page.word).with_place(Some(place)).with_far(true).with_prefetched(false);
         let released = page.release(word);
         if released.is_dropped {
             self.vault.free(place);

@@ -76,7 +76,10 @@ pub(crate) struct Change<'a> {
 
 impl Gate {
     pub(crate) const fn new() -> Self {
-        Self { reading: Line(AtomicU32::new(OPEN)), changing: [const { Line(AtomicU32::new(OPEN)) }; PARTIES] }
+        Self {
+            reading: Line(AtomicU32::new(OPEN)),
+            changing: [const { Line(AtomicU32::new(OPEN)) }; PARTIES],
+        }
     }
 
     /// Enters as `party` to change pages. A party enters once at a time.

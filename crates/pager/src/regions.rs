@@ -76,7 +76,8 @@ impl Regions {
     /// Pages in all regions.
     pub(crate) fn pages(&self) -> PageCount {
         let count = self.count.load(Ordering::Acquire) as usize;
-        let pages = (0..count.min(MOST)).filter_map(|at| self.get(at)).map(|region| region.count().get()).sum();
+        let pages =
+            (0..count.min(MOST)).filter_map(|at| self.get(at)).map(|region| region.count().get()).sum();
         PageCount::new(pages)
     }
 
@@ -128,7 +129,11 @@ impl Regions {
         let mut high = (self.count.load(Ordering::Acquire) as usize).min(MOST);
         while low < high {
             let middle = low.midpoint(high);
-            if self.ends[middle].load(Ordering::Relaxed) <= page.get() { low = middle + 1 } else { high = middle }
+            if self.ends[middle].load(Ordering::Relaxed) <= page.get() {
+                low = middle + 1
+            } else {
+                high = middle
+            }
         }
         low
     }
@@ -173,7 +178,9 @@ mod tests {
     #[test]
     fn neighbours_become_one_region() {
         let regions = Regions::new().unwrap();
-        assert!(regions.insert(range(10, 20)) && regions.insert(range(30, 40)) && regions.insert(range(20, 30)));
+        assert!(
+            regions.insert(range(10, 20)) && regions.insert(range(30, 40)) && regions.insert(range(20, 30))
+        );
         assert_eq!(regions.holding(PageIndex::new(15)), Some(range(10, 40)));
         assert_eq!(regions.pages(), PageCount::new(30));
     }
@@ -210,7 +217,11 @@ mod tests {
             let end = (start + length).min(64);
             model[start as usize..end as usize].fill(add);
             if start < end {
-                if add { regions.insert(range(start, end)) } else { regions.remove(range(start, end)) };
+                if add {
+                    regions.insert(range(start, end))
+                } else {
+                    regions.remove(range(start, end))
+                };
             }
             for (page, &managed) in model.iter().enumerate() {
                 assert_eq!(regions.holding(PageIndex::new(page as u64)).is_some(), managed);

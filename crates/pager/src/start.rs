@@ -4,6 +4,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use farmem_page::PageRange;
 use farmem_store::{OwnerId, Pool};
+use farmem_sys::disk::DiskFile;
 use farmem_sys::link::{Descriptors, Link};
 use farmem_sys::maps::Maps;
 use farmem_sys::shared::SharedMemory;
@@ -16,7 +17,7 @@ use farmem_wire::{HAS_DEVICE, HAS_DISK, PACKET_BYTES, Reply, Request};
 use crate::bookkeeper;
 use crate::engine::{Engine, Parts};
 use crate::scan::mapping_at;
-use crate::vault::Vault;
+use crate::vault::{DiskTier, Vault};
 
 /// Longest name of a supervisor's socket.
 pub const NAME_BYTES: usize = 64;
@@ -78,12 +79,8 @@ impl Start {
     }
 
     fn launch(self, parent: Option<&'static Engine>, publish: fn(Started)) -> Result<(), StartError> {
-        let task = memory::leak(Task {
-            start: self,
-            parent,
-            publish,
-            outcome: memory::table::<AtomicU32>(1)?,
-        })?;
+        let task =
+            memory::leak(Task { start: self, parent, publish, outcome: memory::table::<AtomicU32>(1)? })?;
         let outcome = task.outcome;
         thread::spawn_with(Task::run, task)?;
         let deadline_ns = thread::now_ns() + PATIENCE_NS;
@@ -150,9 +147,9 @@ impl Task {
         let ledger = attach(next()?, LEDGER_BYTES)?;
         let pool = attach(next()?, pool_bytes as usize)?;
         let device = if flags & HAS_DEVICE != 0 { Some(next()?) } else { None };
-        let _disk = if flags & HAS_DISK != 0 { Some(next()?) } else { None };
-        let uffd = Uffd::create(device.as_ref().map(AsFd::as_fd))
-            .map_err(|_| StartError::Kernel(Errno::PERM))?;
+        let disk = disk_tier(if flags & HAS_DISK != 0 { Some(next()?) } else { None })?;
+        let uffd =
+            Uffd::create(device.as_ref().map(AsFd::as_fd)).map_err(|_| StartError::Kernel(Errno::PERM))?;
         let (reply, _) = ask(&link, Request::Register, Some(&uffd))?;
         if reply != Reply::Done {
             return Err(StartError::Refused);
@@ -162,7 +159,7 @@ impl Task {
         let slot = ledger.slot(slot as usize).ok_or(StartError::Refused)?;
         let pool = memory::leak(Pool::attach(pool).map_err(|_| StartError::Refused)?)?;
         let owner = OwnerId(slot.index() as u16);
-        let vault = Vault::new(pool, farmem_store::NullFile, owner, slot)?;
+        let vault = Vault::new(pool, disk, owner, slot)?;
         let engine = Engine::new(Parts { uffd, ledger, slot, vault, link })?;
         Ok((engine, self.excluded()?))
     }
@@ -176,11 +173,20 @@ impl Task {
         let Reply::Inherited { slot } = reply else { return Err(StartError::Refused) };
         let uffd = Uffd::from(descriptors[0].take().ok_or(StartError::Refused)?);
         let slot = parent.ledger.slot(slot as usize).ok_or(StartError::Refused)?;
-        let vault = parent.vault.inherit(OwnerId(slot.index() as u16), slot)?;
+        let vault =
+            parent.vault.inherit(disk_tier(descriptors[1].take())?, OwnerId(slot.index() as u16), slot)?;
         link.send(&Request::TakenOver { parent_slot, epoch }.encode(), &[])?;
         let engine = parent.inherit(Parts { uffd, ledger: parent.ledger, slot, vault, link })?;
         Ok((engine, self.excluded()?))
     }
+}
+
+fn disk_tier(file: Option<OwnedFd>) -> Result<DiskTier, Errno> {
+    let file = match file {
+        Some(file) => Some(&*memory::leak(DiskFile::attach(file))?),
+        None => None,
+    };
+    Ok(DiskTier(file))
 }
 
 fn attach(file: OwnedFd, bytes: usize) -> Result<&'static SharedMemory, StartError> {

@@ -38,7 +38,9 @@ impl PageTable {
 
     /// The word of a page; the default one for pages never seen.
     pub(crate) fn word(&self, page: PageIndex) -> PageWord {
-        self.words.get(page).map_or(PageWord::default(), |cell| PageWord::from_bits(cell.load(Ordering::Acquire)))
+        self.words
+            .get(page)
+            .map_or(PageWord::default(), |cell| PageWord::from_bits(cell.load(Ordering::Acquire)))
     }
 
     /// Takes a page for a change. `None` when somebody else has it (who lets it go wakes the page), or when there is no
@@ -169,7 +171,12 @@ impl Taken {
         let mut now = PageWord::from_bits(self.cell.load(Ordering::Acquire));
         loop {
             let next = now.release(new);
-            match self.cell.compare_exchange_weak(now.bits(), next.bits(), Ordering::AcqRel, Ordering::Acquire) {
+            match self.cell.compare_exchange_weak(
+                now.bits(),
+                next.bits(),
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
                 Ok(_) => return Released { is_waited: now.is_waited(), is_dropped: now.is_dropped() },
                 Err(other) => now = PageWord::from_bits(other),
             }

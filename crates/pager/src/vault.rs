@@ -8,7 +8,10 @@ use core::fmt;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use farmem_page::{PageBytes, Place};
-use farmem_store::{Epoch, FreeOutcome, LoadError, NullFile as DiskFile, OwnerId, Pool, Reader, StoreError, Update, Writer};
+use farmem_store::{
+    BlockError, BlockFile, Epoch, FreeOutcome, LoadError, OwnerId, Pool, Reader, StoreError, Update, Writer,
+};
+use farmem_sys::disk::DiskFile;
 use farmem_sys::lock::Lock;
 use farmem_sys::shared::SharedMemory;
 use farmem_sys::{Errno, memory};
@@ -21,15 +24,28 @@ const FREED_AT_ONCE: usize = 4096;
 /// How often a disk that fails is asked for a page before the page counts as lost.
 const READ_ATTEMPTS: u32 = 3;
 
+/// The disk below the pool, if there is one.
+#[derive(Clone, Copy)]
+pub(crate) struct DiskTier(pub(crate) Option<&'static DiskFile>);
+
+impl BlockFile for DiskTier {
+    fn read_at(&self, offset_bytes: u64, out: &mut [u8]) -> Result<(), BlockError> {
+        self.0.map_or(Err(BlockError::Failed), |file| BlockFile::read_at(file, offset_bytes, out))
+    }
+    fn write_at(&self, offset_bytes: u64, bytes: &[u8]) -> Result<(), BlockError> {
+        self.0.map_or(Err(BlockError::Full), |file| BlockFile::write_at(file, offset_bytes, bytes))
+    }
+}
+
 /// The pool as this process sees it.
 pub(crate) type SharedPool = Pool<&'static SharedMemory>;
 /// Reads pages back, for one thread.
-pub(crate) type PageReader = Reader<DiskFile>;
+pub(crate) type PageReader = Reader<DiskTier>;
 
 /// Entries of one process.
 pub(crate) struct Vault {
     pool: &'static SharedPool,
-    disk: DiskFile,
+    disk: DiskTier,
     owner: OwnerId,
     slot: ProcessSlot<'static>,
     /// The count of forks, plus one: 0 is the epoch of no entry.
@@ -61,14 +77,17 @@ pub(crate) enum LoadFailure {
 
 impl fmt::Debug for Vault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Vault").field("owner", &self.owner).field("epoch", &self.epoch).finish_non_exhaustive()
+        f.debug_struct("Vault")
+            .field("owner", &self.owner)
+            .field("epoch", &self.epoch)
+            .finish_non_exhaustive()
     }
 }
 
 impl Vault {
     pub(crate) fn new(
         pool: &'static SharedPool,
-        disk: DiskFile,
+        disk: DiskTier,
         owner: OwnerId,
         slot: ProcessSlot<'static>,
     ) -> Result<Self, Errno> {
@@ -84,8 +103,13 @@ impl Vault {
     }
 
     /// In a forked child: the same pool, for another owner. What the parent has stored can be read, and is left alone.
-    pub(crate) fn inherit(&self, owner: OwnerId, slot: ProcessSlot<'static>) -> Result<Self, Errno> {
-        Self::new(self.pool, self.disk, owner, slot)
+    pub(crate) fn inherit(
+        &self,
+        disk: DiskTier,
+        owner: OwnerId,
+        slot: ProcessSlot<'static>,
+    ) -> Result<Self, Errno> {
+        Self::new(self.pool, disk, owner, slot)
     }
 
     pub(crate) fn writer(&self) -> Writer {

@@ -28,8 +28,7 @@ struct Kept {
 // SAFETY: written only in `take`, while the process has one thread; read only after `is_set`.
 unsafe impl Sync for Kept {}
 
-static KEPT: Kept =
-    Kept { texts: UnsafeCell::new([[0; TEXT_BYTES]; 3]), is_set: AtomicBool::new(false) };
+static KEPT: Kept = Kept { texts: UnsafeCell::new([[0; TEXT_BYTES]; 3]), is_set: AtomicBool::new(false) };
 
 /// The whole `LD_PRELOAD=`, `FARMEM_SUPERVISOR=`, and the program's own `LD_PRELOAD=`.
 const FULL: usize = 0;

@@ -89,7 +89,9 @@ pub unsafe extern "C" fn execveat(
     type Execveat = unsafe extern "C" fn(c_int, *const c_char, Strings, Strings, c_int) -> c_int;
     let next = real!(c"execveat", Execveat);
     // SAFETY: passed on as it came, with a longer environment.
-    unsafe { environment::with_own(environment, |environment| next(directory, path, arguments, environment, flags)) }
+    unsafe {
+        environment::with_own(environment, |environment| next(directory, path, arguments, environment, flags))
+    }
 }
 
 type Spawn =
@@ -170,10 +172,9 @@ pub unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *
     }
     // SAFETY: the C library's function of this name has this type.
     let next = unsafe {
-        core::mem::transmute::<
-            *mut c_void,
-            unsafe extern "C" fn(*const c_char, *const c_char) -> *mut c_void,
-        >(function)
+        core::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const c_char, *const c_char) -> *mut c_void>(
+            function,
+        )
     };
     // SAFETY: passed on as it came.
     with_global(|| unsafe { next(command, mode) })

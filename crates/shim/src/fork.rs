@@ -30,7 +30,9 @@ pub(crate) extern "C" fn in_child() {
     let Some(order) = program::order() else { return };
     // Without a pager of its own the child is still served: by its parent, as long as that lives.
     let _ = match parent {
-        Some(parent) if IS_ANNOUNCED.swap(false, Ordering::AcqRel) => order.in_child(parent, program::publish),
+        Some(parent) if IS_ANNOUNCED.swap(false, Ordering::AcqRel) => {
+            order.in_child(parent, program::publish)
+        }
         _ => order.in_program(program::publish),
     };
 }

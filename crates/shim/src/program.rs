@@ -24,7 +24,14 @@ pub(crate) fn start(own: Own, stack: usize) {
         && order.in_program(publish).is_ok()
     {
         // SAFETY: the handlers live as long as the library, which is never unloaded.
-        unsafe { libc::__register_atfork(Some(fork::before), Some(fork::in_parent), Some(fork::in_child), core::ptr::null()) };
+        unsafe {
+            libc::__register_atfork(
+                Some(fork::before),
+                Some(fork::in_parent),
+                Some(fork::in_child),
+                core::ptr::null(),
+            )
+        };
     }
 }
 

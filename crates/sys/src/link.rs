@@ -37,8 +37,12 @@ impl AsFd for Link {
 /// # Errors
 /// [`Errno::ADDRINUSE`] when the name is taken.
 pub fn listen_at(name: &[u8]) -> Result<OwnedFd, Errno> {
-    let socket =
-        socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
+    let socket = socket_with(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        None,
+    )?;
     bind(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
     listen(&socket, 1024)?;
     Ok(socket)
@@ -76,7 +80,12 @@ impl Link {
         let mut space = [core::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let received = loop {
-            match recvmsg(&self.socket, &mut [IoSliceMut::new(message)], &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+            match recvmsg(
+                &self.socket,
+                &mut [IoSliceMut::new(message)],
+                &mut ancillary,
+                RecvFlags::CMSG_CLOEXEC,
+            ) {
                 Err(Errno::INTR) => continue,
                 other => break other?,
             }

@@ -127,4 +127,3 @@ unsafe impl rustix::ioctl::Ioctl for CountUpdater<'_> {
         Ok(output as usize)
     }
 }
-

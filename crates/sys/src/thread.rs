@@ -17,7 +17,10 @@ const BLOCK_WORDS: usize = 64;
 ///
 /// # Errors
 /// What `clone` or the allocation of its stack returns.
-pub fn spawn_with<T: Send + 'static>(run: fn(&'static mut T) -> !, value: &'static mut T) -> Result<u32, Errno> {
+pub fn spawn_with<T: Send + 'static>(
+    run: fn(&'static mut T) -> !,
+    value: &'static mut T,
+) -> Result<u32, Errno> {
     struct Start<T: 'static> {
         run: fn(&'static mut T) -> !,
         value: &'static mut T,

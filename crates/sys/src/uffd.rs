@@ -181,11 +181,7 @@ impl Uffd {
     /// [`UffdError::Unsupported`] for mappings that can't be managed, [`UffdError::Busy`] when the program has a
     /// userfaultfd of its own there.
     pub fn register(&self, range: PageRange) -> Result<(), UffdError> {
-        let mut register = raw::uffdio_register {
-            range: kernel_range(range),
-            mode: MODE_MISSING,
-            ioctls: 0,
-        };
+        let mut register = raw::uffdio_register { range: kernel_range(range), mode: MODE_MISSING, ioctls: 0 };
         self.update::<REGISTER, _>(&mut register)
     }
 

@@ -278,9 +278,8 @@ impl<'a> ProcessSlot<'a> {
     /// Takes from a figure, at most down to zero.
     pub fn subtract(&self, counter: Counter, amount: u64) {
         let word = &self.words[COUNTERS_AT + counter as usize];
-        let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |value| {
-            Some(value.saturating_sub(amount))
-        });
+        let _ = word
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |value| Some(value.saturating_sub(amount)));
     }
 
     /// Sets a figure.

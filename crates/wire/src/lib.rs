@@ -44,6 +44,8 @@ pub enum Request {
         /// The parent's count of forks.
         epoch: u64,
     },
+    /// Somebody who isn't a process of the application asks how it is. The answer is a report as JSON.
+    Query,
 }
 
 /// From a supervisor to a pager.
@@ -59,7 +61,7 @@ pub enum Reply {
         /// [`HAS_DEVICE`] and [`HAS_DISK`].
         flags: u32,
     },
-    /// To [`Request::Inherit`]: the userfaultfd comes with this packet.
+    /// To [`Request::Inherit`]: the userfaultfd comes with this packet, and the disk's file if there is one.
     Inherited {
         /// The process's slot in the ledger.
         slot: u32,
@@ -104,10 +106,13 @@ impl Request {
     pub fn encode(self) -> Packet {
         match self {
             Self::Hello { process } => pack(1, [process.into(), 0, 0]),
-            Self::Inherit { process, parent_slot, epoch } => pack(2, [process.into(), parent_slot.into(), epoch]),
+            Self::Inherit { process, parent_slot, epoch } => {
+                pack(2, [process.into(), parent_slot.into(), epoch])
+            }
             Self::Register => pack(3, [0; 3]),
             Self::Forked { epoch } => pack(4, [epoch, 0, 0]),
             Self::TakenOver { parent_slot, epoch } => pack(5, [parent_slot.into(), epoch, 0]),
+            Self::Query => pack(6, [0; 3]),
         }
     }
 
@@ -124,6 +129,7 @@ impl Request {
             3 => Self::Register,
             4 => Self::Forked { epoch: first },
             5 => Self::TakenOver { parent_slot: first.try_into().ok()?, epoch: second },
+            6 => Self::Query,
             _ => return None,
         })
     }
@@ -169,6 +175,7 @@ mod tests {
             Request::Register,
             Request::Forked { epoch: 9 },
             Request::TakenOver { parent_slot: 1, epoch: 2 },
+            Request::Query,
         ] {
             assert_eq!(Request::decode(&request.encode()), Some(request));
         }

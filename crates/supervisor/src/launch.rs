@@ -1,0 +1,55 @@
+//! Starting the program with the runtime in it.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::SigSet;
+
+use crate::options::Options;
+
+/// The runtime's file name.
+const LIBRARY: &str = "libfarmem.so";
+
+/// Where the runtime is: beside this program, or where an installation puts it.
+pub(crate) fn find_library() -> Result<PathBuf> {
+    let own = std::env::current_exe().context("cannot tell where farmem is installed")?;
+    let folder = own.parent().unwrap_or(Path::new("/"));
+    let candidates = [
+        folder.join(LIBRARY),
+        folder.join("../lib/farmem").join(LIBRARY),
+        folder.join("../lib").join(LIBRARY),
+    ];
+    match candidates.iter().find(|path| path.is_file()) {
+        Some(path) => Ok(path.canonicalize()?),
+        None => bail!("{LIBRARY} is missing beside {}; build or install Farmem again", own.display()),
+    }
+}
+
+/// Starts the program.
+pub(crate) fn launch(options: &Options, library: &Path, supervisor: &str, mask: SigSet) -> Result<Child> {
+    let mut preload = OsString::from(library);
+    if let Some(other) = std::env::var_os("LD_PRELOAD").filter(|other| !other.is_empty()) {
+        preload.push(":");
+        preload.push(other);
+    }
+    let mut command = Command::new(&options.executable);
+    command
+        .arg0(&options.program)
+        .args(&options.arguments)
+        .env("LD_PRELOAD", preload)
+        .env("FARMEM_SUPERVISOR", OsStr::new(supervisor));
+    start(command, mask).with_context(|| format!("cannot start {}", options.executable.display()))
+}
+
+/// The program begins with the signals blocked that were blocked for the user who called, not those that wait to be
+/// passed on.
+fn start(mut command: Command, mask: SigSet) -> Result<Child> {
+    // The mask of the calling thread is what a child begins with, so it is set for the length of the call.
+    let own = mask.thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_SETMASK)?;
+    let child = command.spawn();
+    own.thread_set_mask()?;
+    Ok(child?)
+}

@@ -1,0 +1,223 @@
+//! The application's figures, as the user gets them.
+
+use std::fmt::Write as _;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use farmem_page::PageCount;
+use farmem_store::PoolUsage;
+use farmem_telemetry::{BUCKETS, COUNTERS, Counter, Header, Histogram, Kind, Ledger, ProcessSlot, SlotState};
+use serde::{Deserialize, Serialize};
+
+/// Sums over processes.
+pub(crate) struct Totals {
+    figures: Vec<u64>,
+    latency: Vec<AtomicU64>,
+}
+
+impl Clone for Totals {
+    fn clone(&self) -> Self {
+        let copy = Self { figures: self.figures.clone(), latency: buckets() };
+        Histogram::new(&copy.latency).add(&Histogram::new(&self.latency));
+        copy
+    }
+}
+
+fn buckets() -> Vec<AtomicU64> {
+    (0..BUCKETS).map(|_| AtomicU64::new(0)).collect()
+}
+
+impl Totals {
+    pub(crate) fn new() -> Self {
+        Self { figures: vec![0; COUNTERS.len()], latency: buckets() }
+    }
+
+    /// Adds a process's figures; those of this moment only while it lives.
+    pub(crate) fn add(&mut self, slot: &ProcessSlot<'_>) {
+        for (counter, _, kind, _) in COUNTERS {
+            if *kind == Kind::Total {
+                self.figures[*counter as usize] += slot.get(*counter);
+            }
+        }
+        Histogram::new(&self.latency).add(&slot.fault_latency());
+    }
+
+    fn get(&self, counter: Counter) -> u64 {
+        self.figures[counter as usize]
+    }
+}
+
+/// A run in figures.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Report {
+    /// The application's name.
+    pub name: String,
+    /// The program's process.
+    pub process: u32,
+    /// Processes that are connected now.
+    pub processes: u64,
+    /// Time since the start.
+    pub wall_seconds: f64,
+    /// Processor time of the program with all that it has waited for, the pager's included.
+    pub cpu_seconds: f64,
+    /// Of that, the pager's.
+    pub pager_cpu_seconds: f64,
+    /// The local budget.
+    pub budget_bytes: u64,
+    /// Memory of the program that is local now.
+    pub resident_bytes: u64,
+    /// The most that it was.
+    pub resident_peak_bytes: u64,
+    /// Memory of mappings under management now.
+    pub managed_bytes: u64,
+    /// The most that it was.
+    pub managed_peak_bytes: u64,
+    /// Memory that could not be taken under management, of those mappings that looked as if it could.
+    pub unmanaged_bytes: u64,
+    /// Memory of the pager itself in the program's processes.
+    pub own_bytes: u64,
+    /// Memory of the pool's own tables, at most.
+    pub pool_metadata_bytes: u64,
+    /// Pages that are in far memory now.
+    pub far_pages: u64,
+    /// Share of the faults for far pages that prefetching saved (Canvas §6.4.2).
+    pub contribution: f64,
+    /// Share of the prefetched pages that were used.
+    pub accuracy: f64,
+    /// Memory that the pool takes now.
+    pub pool_bytes: u64,
+    /// Limit of the pool.
+    pub pool_limit_bytes: u64,
+    /// What is stored, compressed, in the pool and on disk.
+    pub pool_stored_bytes: u64,
+    /// How many pages that is.
+    pub pool_stored_pages: u64,
+    /// Disk space in use.
+    pub disk_bytes: u64,
+    /// Half of the faults took at most this long.
+    pub fault_p50_us: f64,
+    /// All but a hundredth of the faults took at most this long.
+    pub fault_p99_us: f64,
+    /// Every counter by its name.
+    #[serde(flatten)]
+    pub counters: serde_json::Map<String, serde_json::Value>,
+}
+
+/// What a report is made of.
+pub(crate) struct Source<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) process: u32,
+    pub(crate) wall: Duration,
+    pub(crate) cpu: Duration,
+    pub(crate) ledger: Ledger<'a>,
+    pub(crate) totals: Totals,
+    pub(crate) usage: PoolUsage,
+}
+
+impl Report {
+    pub(crate) fn new(source: &Source<'_>) -> Self {
+        let Source { ledger, totals, usage, .. } = source;
+        let living = || ledger.slots().filter(|slot| slot.state() != SlotState::Free);
+        let gauge = |counter| living().map(|slot| slot.get(counter)).sum::<u64>();
+        let bytes = |pages: u64| PageCount::new(pages).bytes().get();
+        let latency = Histogram::new(&totals.latency);
+        let used = totals.get(Counter::PrefetchUsed);
+        let far_faults = totals.get(Counter::Fetches) + used;
+        let mut counters = serde_json::Map::new();
+        for (counter, name, kind, _) in COUNTERS {
+            if *kind == Kind::Total {
+                counters.insert((*name).to_owned(), totals.get(*counter).into());
+            }
+        }
+        Self {
+            name: source.name.to_owned(),
+            process: source.process,
+            processes: living().count() as u64,
+            wall_seconds: source.wall.as_secs_f64(),
+            cpu_seconds: source.cpu.as_secs_f64(),
+            pager_cpu_seconds: totals.get(Counter::PagerCpuNs) as f64 / 1e9,
+            budget_bytes: ledger.budget().bytes().get(),
+            resident_bytes: ledger.resident().bytes().get(),
+            resident_peak_bytes: header_bytes(ledger, Header::ResidentPeakPages),
+            managed_bytes: bytes(gauge(Counter::ManagedPages)),
+            managed_peak_bytes: header_bytes(ledger, Header::ManagedPeakPages),
+            unmanaged_bytes: bytes(gauge(Counter::UnmanagedPages)),
+            own_bytes: bytes(gauge(Counter::OwnPages)),
+            pool_metadata_bytes: usage.metadata_bytes.get(),
+            far_pages: gauge(Counter::FarPages),
+            contribution: ratio(used, far_faults),
+            accuracy: ratio(used, totals.get(Counter::Prefetched)),
+            pool_bytes: usage.slab_bytes_in_memory.get(),
+            pool_limit_bytes: usage.limit.get(),
+            pool_stored_bytes: usage.stored_bytes.get(),
+            pool_stored_pages: usage.stored_pages.get(),
+            disk_bytes: usage.disk_bytes.get(),
+            fault_p50_us: latency.quantile_ns(500) as f64 / 1e3,
+            fault_p99_us: latency.quantile_ns(990) as f64 / 1e3,
+            counters,
+        }
+    }
+
+    /// The value of a counter.
+    pub fn counter(&self, name: &str) -> u64 {
+        self.counters.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0)
+    }
+
+    /// A few lines for a person.
+    pub fn summary(&self) -> String {
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let mut text = String::new();
+        let mut line = |arguments: std::fmt::Arguments<'_>| {
+            let _ = writeln!(text, "farmem: {arguments}");
+        };
+        line(format_args!(
+            "{} ran {:.2} s, used {:.2} s of processor time, {:.2} s of it for paging",
+            self.name, self.wall_seconds, self.cpu_seconds, self.pager_cpu_seconds
+        ));
+        line(format_args!(
+            "asked to stay within {:.1} MiB, was at most at {:.1} MiB; managed {:.1} MiB at most",
+            mib(self.budget_bytes),
+            mib(self.resident_peak_bytes),
+            mib(self.managed_peak_bytes)
+        ));
+        line(format_args!(
+            "{} faults, half of them within {:.1} µs, all but 1% within {:.1} µs",
+            self.counter("faults"),
+            self.fault_p50_us,
+            self.fault_p99_us
+        ));
+        line(format_args!(
+            "{} pages fetched on demand, {} ahead of it ({:.0}% of those used)",
+            self.counter("fetches"),
+            self.counter("prefetched"),
+            self.accuracy * 100.0
+        ));
+        line(format_args!(
+            "{} pages evicted, {} of them unchanged and dropped without a write",
+            self.counter("evicted"),
+            self.counter("dropped_clean")
+        ));
+        line(format_args!(
+            "pool {:.1} MiB for {:.1} MiB of pages; disk {:.1} MiB",
+            mib(self.pool_bytes),
+            mib(self.pool_stored_pages << 12),
+            mib(self.disk_bytes)
+        ));
+        if self.counter("lost") > 0 {
+            line(format_args!(
+                "{} pages could not be read back; touching them was a SIGBUS",
+                self.counter("lost")
+            ));
+        }
+        text
+    }
+}
+
+fn header_bytes(ledger: &Ledger<'_>, word: Header) -> u64 {
+    PageCount::new(ledger.header(word).load(std::sync::atomic::Ordering::Relaxed)).bytes().get()
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
