@@ -180,6 +180,21 @@ fn a_fault_inside_the_window_shrinks_it_and_settles_both_parts() {
 }
 
 #[test]
+fn a_walk_whose_windows_are_refused_is_still_a_walk() {
+    let mut policy = Streams::default();
+    for page in [100, 101, 104, 109] {
+        fault(&mut policy, page);
+    }
+
+    for page in 110..140 {
+        fault(&mut policy, page);
+    }
+    let advice = fault(&mut policy, 142);
+
+    assert_eq!(pages_of(advice.fetch), [143, 144]);
+}
+
+#[test]
 fn forgotten_pages_are_settled_neither_way() {
     let mut policy = Streams::default();
     fault(&mut policy, 100);

@@ -151,7 +151,9 @@ impl Streams {
             advice.used = stream.settle(0, used);
             advice.expired = stream.settle(used + 1, stream.window);
             wanted = if stream.trust > 0 { (stream.window / 2).max(1) } else { 0 };
-            stream.trust = stream.trust.saturating_sub(1);
+            // A fault on its very first page says that the pager had no room for the window: no fault of the stream.
+            let is_refused = used == 0 && is_on_path;
+            stream.trust = stream.trust.saturating_sub(!is_refused as u32);
             stream.length = 1;
         }
         stream.is_trial = stream.window == 0;
