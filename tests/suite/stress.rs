@@ -5,7 +5,7 @@ use farmem_tests::{Launcher, Program, scaled};
 crate::at_both_shares!(memory, super::memory);
 
 fn memory(launcher: &Launcher) -> String {
-    let operations = scaled(4000).to_string();
+    let operations = scaled(20_000).to_string();
     let bytes = format!("{}M", scaled(64));
     let program = Program::new("stress-ng")
         .args(["--vm", "2", "--verify", "--vm-keep", "--oomable", "--seed", "1", "--temp-path", "."])

@@ -1,0 +1,56 @@
+# Everything a contributor or a machine runs. `make help` lists it.
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test lint fmt bench bench-quick fuzz nightly clean
+
+CARGO ?= cargo
+# The library that is loaded into programs has no standard library: built together with crates that have one, it would
+# get their features, so it is a build of its own, and left out of whatever covers the workspace.
+WORKSPACE := --workspace --exclude farmem-shim
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+FARMEM := $(TARGET)/release/farmem
+FUZZ_SECONDS ?= 60
+
+export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
+
+help: ## what there is
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+setup: ## install what is missing for building and testing
+	@scripts/setup
+
+build: ## farmem and libfarmem.so, as they are released
+	@scripts/setup --demo
+	$(CARGO) build --release --locked -p farmem
+	$(CARGO) build --release --locked -p farmem-shim
+
+demo: build ## a real program whose data is four times its local memory, beside the kernel's own swap
+	@scripts/demo
+
+test: setup build ## everything that must hold, within fifteen minutes on two cores
+	$(CARGO) fmt --all --check
+	$(CARGO) nextest run --locked $(WORKSPACE) $(if $(CI),--profile ci)
+
+nightly: setup build ## the same programs with data of a real size
+	FARMEM_TEST_SCALE=large $(CARGO) nextest run --locked --profile nightly -p farmem-tests
+
+lint: setup ## formatting, clippy, scripts
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked $(WORKSPACE) --all-targets -- -D warnings
+	$(CARGO) clippy --locked -p farmem-shim -- -D warnings
+	@if command -v shellcheck >/dev/null; then shellcheck scripts/setup scripts/demo scripts/fuzz .ci/run; \
+	else echo "shellcheck is not installed: scripts were not checked"; fi
+
+fmt: ## format everything
+	$(CARGO) fmt --all
+
+bench: build ## faults, beside the kernel's own swap: the table of the README
+	$(FARMEM) bench faults
+
+bench-quick: build ## the same with less data and fewer repetitions
+	$(FARMEM) bench faults --quick
+
+fuzz: setup ## each fuzz target for FUZZ_SECONDS
+	@scripts/fuzz $(FUZZ_SECONDS)
+
+clean: ## remove what was built; the packages that `make setup` installed stay
+	$(CARGO) clean
