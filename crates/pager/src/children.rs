@@ -2,10 +2,9 @@
 //! past the C library (a bare `clone`), which have no pager of their own.
 
 use farmem_page::{PageIndex, PageRange, Place};
-use farmem_sys::AsFd;
-use farmem_sys::BorrowedFd;
 use farmem_sys::lock::Lock;
 use farmem_sys::uffd::{Message, Uffd, UffdError, Waiters};
+use farmem_sys::{AsFd, AsRawFd, RawFd};
 
 use crate::engine::{Engine, Failure};
 use crate::serve::Desk;
@@ -49,18 +48,15 @@ impl Children {
         }
     }
 
-    /// Calls `with` with the descriptors to wait for.
-    pub(crate) fn waiting<R>(&self, with: impl FnOnce(&[BorrowedFd<'_>]) -> R) -> R {
-        let views = self.views.lock();
+    /// The descriptors to wait for, and how many there are.
+    pub(crate) fn descriptors(&self) -> ([RawFd; MOST], usize) {
+        let mut descriptors = [-1; MOST];
         let mut count = 0;
-        let mut fds: [Option<BorrowedFd<'_>>; MOST] = [None; MOST];
-        for view in views.iter().flatten() {
-            fds[count] = Some(view.uffd.as_fd());
+        for view in self.views.lock().iter().flatten() {
+            descriptors[count] = view.uffd.as_fd().as_raw_fd();
             count += 1;
         }
-        let Some(first) = fds[0] else { return with(&[]) };
-        let fds = fds.map(|fd| fd.unwrap_or(first));
-        with(&fds[..count])
+        (descriptors, count)
     }
 
     /// Whether there are any.

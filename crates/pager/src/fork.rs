@@ -90,6 +90,8 @@ impl Engine {
 
     /// After a fork (or an attempt), on the forking thread.
     pub fn after_fork_in_parent(&self) {
+        // The kernel lets a fork return when its event has been read; whoever read it may still be at it.
+        self.gate.until_read();
         let mut waited_ns = 0;
         let epoch = self.vault.ended_epoch();
         let is_over = || {

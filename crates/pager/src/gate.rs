@@ -95,6 +95,11 @@ impl Gate {
         }
     }
 
+    /// Waits until a reading that is under way has ended.
+    pub(crate) fn until_read(&self) {
+        self.reading.until_open();
+    }
+
     /// Enters to read messages, when nobody changes pages any more.
     pub(crate) fn read(&self) -> Reading<'_> {
         while self.reading.0.compare_exchange(OPEN, TAKEN, Ordering::SeqCst, Ordering::SeqCst).is_err() {

@@ -71,7 +71,8 @@ impl Handler {
         let engine = self.engine;
         if self.deferred_count == 0 {
             let timeout = if engine.children.is_empty() { IDLE_NS } else { CHILDREN_NS };
-            engine.children.waiting(|others| engine.uffd.wait(others, Some(timeout)));
+            let (children, count) = engine.children.descriptors();
+            engine.uffd.wait(&children[..count], Some(timeout));
         }
         let received = engine.receive(&engine.gate.read());
         match received {

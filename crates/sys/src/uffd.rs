@@ -11,7 +11,7 @@ use core::mem::{MaybeUninit, size_of};
 use farmem_page::{PAGE_BYTES, PageCount, PageIndex, PageRange, VirtAddr};
 use linux_raw_sys::general as raw;
 use rustix::event::{PollFd, PollFlags};
-use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::io::Errno;
 use rustix::ioctl::{Updater, ioctl, opcode};
 
@@ -194,12 +194,15 @@ impl Uffd {
         self.update::<UNREGISTER, _>(&mut range)
     }
 
-    /// Waits until there is a message, here or at one of `others`; at most `timeout_ns`.
-    pub fn wait(&self, others: &[BorrowedFd<'_>], timeout_ns: Option<u64>) {
+    /// Waits until there is a message, here or at one of `others`; at most `timeout_ns`. Those are bare numbers: who
+    /// closes one meanwhile causes an early return at worst.
+    pub fn wait(&self, others: &[RawFd], timeout_ns: Option<u64>) {
         const MOST: usize = 33;
         let mut set = [const { MaybeUninit::uninit() }; MOST];
         let mut count = 0;
-        for fd in core::iter::once(self.fd.as_fd()).chain(others.iter().copied()).take(MOST) {
+        // SAFETY: the numbers are only handed to poll(), which checks them; nothing is read or closed through them.
+        let others = others.iter().map(|&fd| unsafe { BorrowedFd::borrow_raw(fd) });
+        for fd in core::iter::once(self.fd.as_fd()).chain(others).take(MOST) {
             set[count].write(PollFd::from_borrowed_fd(fd, PollFlags::IN));
             count += 1;
         }
