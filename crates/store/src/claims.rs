@@ -68,11 +68,13 @@ impl<M: Memory> Pool<M> {
             self.memory.release(at..at + crate::class::SLAB_BYTES);
         }
         let freed = word.compare_exchange(claim_of(slab), 0, AcqRel, Relaxed).is_ok();
-        // Metadata is kept dense: it isn't given back to the machine.
-        if freed && let Ok(cursor) = self.header(Self::cursor(what)) {
-            if what == Claimable::Chunk && cursor.load(Relaxed) > index as u64 {
-                cursor.store(index as u64, Relaxed);
-            }
+        // Metadata is never given back to the machine, so it is kept dense: the lowest free chunk is used first.
+        if freed
+            && what == Claimable::Chunk
+            && let Ok(cursor) = self.header(Self::cursor(what))
+            && cursor.load(Relaxed) > index as u64
+        {
+            cursor.store(index as u64, Relaxed);
         }
     }
 

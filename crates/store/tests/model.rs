@@ -1,0 +1,288 @@
+//! Model checks: the pool's own code over atomics whose interleavings a checker chooses. Every atomic access is a point
+//! where another thread may go on; content is copied in two parts with such a point between.
+//!
+//! The checker explores interleavings at random and by priorities (PCT), which finds any bug that takes few changes of
+//! thread to show. Orders weaker than sequential consistency are not explored.
+
+use core::ops::Range;
+use core::sync::atomic::Ordering;
+use farmem_page::{ByteCount, PAGE_BYTES, PageBytes, Place};
+use farmem_store::{
+    Atomic, BlockError, BlockFile, Epoch, FreeOutcome, Memory, Mover, OwnerId, Pool, PoolConfig, Reader,
+    SLAB_BYTES, Update, Writer,
+};
+use shuttle::sync::Arc;
+use shuttle::thread;
+use shuttle::{Config, FailurePersistence, Runner, scheduler::PctScheduler, scheduler::RandomScheduler};
+use std::sync::Mutex;
+
+/// Tables end before this offset, frames start there: pools of the sizes below have less than 2 MiB of tables.
+const FRAMES_AT: usize = 2 << 20;
+const TABLE_WORDS: usize = 24 << 10;
+const OWNER: OwnerId = OwnerId(0);
+const RANDOM_RUNS: usize = 400;
+const PRIORITY_RUNS: usize = 400;
+
+struct ModelWord(shuttle::sync::atomic::AtomicU64);
+
+impl Atomic for ModelWord {
+    fn load(&self, order: Ordering) -> u64 {
+        self.0.load(order)
+    }
+    fn store(&self, value: u64, order: Ordering) {
+        self.0.store(value, order);
+    }
+    fn compare_exchange(&self, current: u64, new: u64, done: Ordering, failed: Ordering) -> Result<u64, u64> {
+        self.0.compare_exchange(current, new, done, failed)
+    }
+    fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
+        self.0.fetch_add(value, order)
+    }
+    fn fetch_sub(&self, value: u64, order: Ordering) -> u64 {
+        self.0.fetch_sub(value, order)
+    }
+    fn fetch_and(&self, value: u64, order: Ordering) -> u64 {
+        self.0.fetch_and(value, order)
+    }
+    fn fetch_or(&self, value: u64, order: Ordering) -> u64 {
+        self.0.fetch_or(value, order)
+    }
+    fn fetch_max(&self, value: u64, order: Ordering) -> u64 {
+        self.0.fetch_max(value, order)
+    }
+}
+
+struct ModelMemory {
+    words: Vec<ModelWord>,
+    frames: Mutex<Vec<u8>>,
+}
+
+impl ModelMemory {
+    fn new(frames: usize) -> Self {
+        let word = |_| ModelWord(shuttle::sync::atomic::AtomicU64::new(0));
+        Self { words: (0..TABLE_WORDS).map(word).collect(), frames: Mutex::new(vec![0; frames * SLAB_BYTES]) }
+    }
+}
+
+impl Memory for ModelMemory {
+    type Word = ModelWord;
+
+    fn length_bytes(&self) -> usize {
+        FRAMES_AT + self.frames.lock().unwrap().len()
+    }
+    fn words(&self, offset_bytes: usize, count: usize) -> Option<&[ModelWord]> {
+        self.words.get(offset_bytes / 8..offset_bytes / 8 + count)
+    }
+    fn copy_out(&self, offset_bytes: usize, out: &mut [u8]) -> bool {
+        let middle = out.len() / 2;
+        let copy = |part: Range<usize>, out: &mut [u8]| {
+            let start = offset_bytes - FRAMES_AT;
+            out.copy_from_slice(&self.frames.lock().unwrap()[start + part.start..start + part.end]);
+        };
+        copy(0..middle, &mut out[..middle]);
+        thread::yield_now();
+        copy(middle..out.len(), &mut out[middle..]);
+        true
+    }
+    fn copy_in(&self, offset_bytes: usize, bytes: &[u8]) -> bool {
+        let (start, middle) = (offset_bytes - FRAMES_AT, bytes.len() / 2);
+        let copy = |from: usize, part: &[u8]| {
+            self.frames.lock().unwrap()[from..from + part.len()].copy_from_slice(part);
+        };
+        copy(start, &bytes[..middle]);
+        thread::yield_now();
+        copy(start + middle, &bytes[middle..]);
+        true
+    }
+    fn release(&self, range_bytes: Range<usize>) {
+        self.frames.lock().unwrap()[range_bytes.start - FRAMES_AT..range_bytes.end - FRAMES_AT].fill(0);
+    }
+}
+
+struct ModelFile(Mutex<Vec<u8>>);
+
+impl BlockFile for ModelFile {
+    fn read_at(&self, offset_bytes: u64, out: &mut [u8]) -> Result<(), BlockError> {
+        thread::yield_now();
+        out.copy_from_slice(&self.0.lock().unwrap()[offset_bytes as usize..][..out.len()]);
+        Ok(())
+    }
+    fn write_at(&self, offset_bytes: u64, bytes: &[u8]) -> Result<(), BlockError> {
+        thread::yield_now();
+        self.0.lock().unwrap()[offset_bytes as usize..][..bytes.len()].copy_from_slice(bytes);
+        thread::yield_now();
+        Ok(())
+    }
+}
+
+struct World {
+    pool: Pool<ModelMemory>,
+    file: ModelFile,
+}
+
+impl World {
+    fn new(frames: usize, blocks: usize) -> Arc<Self> {
+        let bytes = |slabs: usize| ByteCount::new((slabs * SLAB_BYTES) as u64);
+        let config = PoolConfig { limit: bytes(frames), disk: bytes(blocks), owners: 2, seed: 1 };
+        let pool = Pool::create(ModelMemory::new(frames), &config).unwrap();
+        Arc::new(Self { pool, file: ModelFile(Mutex::new(vec![0; blocks * SLAB_BYTES])) })
+    }
+    fn store(&self, number: u64) -> Place {
+        Writer::new(OWNER).store(&self.pool, &page(number), Epoch::FIRST).unwrap()
+    }
+    fn check(&self, place: Place, number: u64) {
+        let mut out = [0; PAGE_BYTES];
+        Reader::new(&self.file).load(&self.pool, place, &mut out).unwrap();
+        assert!(out == page(number), "page {number} holds something else");
+    }
+    fn free(&self, place: Place) {
+        assert_eq!(self.pool.free(place, OWNER, Epoch::NONE), FreeOutcome::Freed);
+    }
+    /// Nothing is left but slabs that are being filled, and those neither once the owner is released.
+    fn check_empty(&self) {
+        let usage = self.pool.usage();
+        assert_eq!((usage.stored_pages.get(), usage.stored_bytes.get(), usage.disk_bytes.get()), (0, 0, 0));
+        assert!(usage.slab_bytes_in_memory.get() <= SLAB_BYTES as u64, "an empty slab was not given back");
+        self.pool.release_owner(OWNER);
+        assert_eq!(self.pool.usage().slab_bytes_in_memory.get(), 0);
+    }
+}
+
+/// A page that no compressor shortens, so that a slab holds 64 of them.
+fn page(number: u64) -> PageBytes {
+    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut page = [0; PAGE_BYTES];
+    for word in page.chunks_exact_mut(8) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        word.copy_from_slice(&state.to_le_bytes());
+    }
+    page
+}
+
+fn explore(scenario: fn()) {
+    let mut config = Config::new();
+    config.stack_size = 256 << 10;
+    config.failure_persistence = FailurePersistence::Print;
+    Runner::new(RandomScheduler::new(RANDOM_RUNS), config.clone()).run(scenario);
+    Runner::new(PctScheduler::new(3, PRIORITY_RUNS), config).run(scenario);
+}
+
+#[test]
+fn writers_that_fill_a_slab_and_empty_it_at_once_lose_no_page_and_no_slab() {
+    explore(|| {
+        let world = World::new(3, 0);
+        let fill: Vec<Place> = (0..63).map(|number| world.store(number)).collect();
+        let (early, late) = fill.split_at(32);
+        let (early, late) = (early.to_vec(), late.to_vec());
+        let storer = |number: u64| {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                let places = [world.store(number), world.store(number + 1)];
+                world.check(places[0], number);
+                places
+            })
+        };
+        let freer = |places: Vec<Place>| {
+            let world = Arc::clone(&world);
+            thread::spawn(move || places.into_iter().for_each(|place| world.free(place)))
+        };
+        let (one, two, three, four) = (storer(100), storer(200), freer(early), freer(late));
+        three.join().unwrap();
+        four.join().unwrap();
+        for (handle, number) in [(one, 100), (two, 200)] {
+            let places = handle.join().unwrap();
+            world.check(places[0], number);
+            world.check(places[1], number + 1);
+            places.into_iter().for_each(|place| world.free(place));
+        }
+        world.check_empty();
+    });
+}
+
+#[test]
+fn a_slab_that_empties_while_another_takes_its_place_is_given_back() {
+    explore(|| {
+        let world = World::new(2, 0);
+        let full: Vec<Place> = (0..64).map(|number| world.store(number)).collect();
+        let freer = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || full.into_iter().for_each(|place| world.free(place)))
+        };
+        let place = world.store(100);
+        freer.join().unwrap();
+        world.check(place, 100);
+        assert_eq!(world.pool.usage().slab_bytes_in_memory.get(), SLAB_BYTES as u64);
+        world.free(place);
+        world.check_empty();
+    });
+}
+
+#[test]
+fn readers_and_writers_that_a_move_overtakes_find_the_right_bytes() {
+    explore(|| {
+        let world = World::new(2, 3);
+        // Two slabs, so that the pool is past its threshold: one full, one being filled.
+        let places: Vec<Place> = (0..66).map(|number| world.store(number)).collect();
+        let (first, second, third, last) = (places[0], places[1], places[2], places[65]);
+        let reader = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                world.check(first, 0);
+                world.check(last, 65);
+            })
+        };
+        let writer = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                let mut writer = Box::new(Writer::new(OWNER));
+                world.free(third);
+                let update = writer.update(&world.pool, second, &page(501), Epoch::FIRST, Epoch::NONE);
+                match update {
+                    Ok(Update::InPlace(place)) => place,
+                    Ok(Update::Moved { new }) => {
+                        world.check(second, 1);
+                        world.free(second);
+                        new
+                    }
+                    other => panic!("{other:?}"),
+                }
+            })
+        };
+        let mover = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                Mover::new(&world.pool).step(&world.pool, &world.file);
+            })
+        };
+        reader.join().unwrap();
+        let second = writer.join().unwrap();
+        mover.join().unwrap();
+        world.check(second, 501);
+        for (number, place) in places.iter().enumerate().filter(|(number, _)| *number != 1 && *number != 2) {
+            world.check(*place, number as u64);
+            world.free(*place);
+        }
+        world.free(second);
+        world.check_empty();
+    });
+}
+
+#[test]
+fn an_owner_released_while_its_slabs_move_leaves_nothing() {
+    explore(|| {
+        let world = World::new(2, 2);
+        let _: Vec<Place> = (0..66).map(|number| world.store(number)).collect();
+        let mover = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                Mover::new(&world.pool).step(&world.pool, &world.file);
+            })
+        };
+        world.pool.release_owner(OWNER);
+        mover.join().unwrap();
+        world.check_empty();
+        world.check(world.store(7), 7);
+    });
+}
