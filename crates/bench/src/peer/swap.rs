@@ -39,6 +39,7 @@ pub(crate) struct Swap {
 
 const ZSWAP_ENABLED: &str = "/sys/module/zswap/parameters/enabled";
 const ZSWAP_COMPRESSOR: &str = "/sys/module/zswap/parameters/compressor";
+const PAGE_CLUSTER: &str = "/proc/sys/vm/page-cluster";
 const ZRAM_CONTROL: &str = "/sys/class/zram-control";
 /// Above every other swap that may be on.
 const PRIORITY: &str = "32767";
@@ -61,6 +62,7 @@ impl Swap {
             Kind::ZramLz4 => swap.on_zram(size, journal)?,
             Kind::Zswap => {
                 swap.choose_zswap_compressor(journal)?;
+                swap.stop_readahead(journal)?;
                 swap.on_file(size, folder, journal)?;
             }
             Kind::File => swap.on_file(size, folder, journal)?,
@@ -93,6 +95,14 @@ impl Swap {
             self.detail = "compressor lz4; ".to_owned();
         }
         Ok(())
+    }
+
+    /// Linux 6.18 reads ahead from zswap until its out-of-memory killer ends a process in a small control group, and
+    /// what zswap holds is as near as what was read ahead.
+    fn stop_readahead(&mut self, journal: &Rc<Journal>) -> anyhow::Result<()> {
+        let current = fs::read_to_string(PAGE_CLUSTER)?;
+        self.detail.push_str("no readahead; ");
+        if current.trim() == "0" { Ok(()) } else { self.change(journal, PAGE_CLUSTER, current.trim(), "0") }
     }
 
     fn change(&mut self, journal: &Rc<Journal>, file: &str, before: &str, after: &str) -> anyhow::Result<()> {

@@ -72,7 +72,8 @@ fn kernel_peers_leave_nothing_behind() {
     let before = Traces::now();
 
     let output = farmem(
-        "bench faults --quick --data 16M --only random-read --peer zram-lz4,swap-loop --json".split(' '),
+        "bench faults --quick --data 16M --only random-read --peer zram-lz4,zswap,swap-file,swap-loop --json"
+            .split(' '),
     );
 
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -109,6 +110,7 @@ fn a_killed_benchmark_leaves_nothing_behind() {
 struct Traces {
     swaps: String,
     zswap: String,
+    readahead: String,
     devices: Vec<PathBuf>,
     loops: Vec<PathBuf>,
     groups: Vec<PathBuf>,
@@ -132,6 +134,7 @@ impl Traces {
         Self {
             swaps: read("/proc/swaps"),
             zswap: read("/sys/module/zswap/parameters/enabled"),
+            readahead: read("/proc/sys/vm/page-cluster"),
             devices: list("/sys/block", "zram"),
             loops: list("/sys/block", "loop")
                 .into_iter()
