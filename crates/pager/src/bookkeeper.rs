@@ -5,13 +5,14 @@ use core::sync::atomic::Ordering;
 
 use farmem_page::{PageCount, PageRange};
 use farmem_sys::process::Statm;
-use farmem_sys::{memory, thread};
+use farmem_sys::{affinity, memory, thread};
 use farmem_telemetry::{Counter, SlotState};
 
 use crate::engine::{Engine, Failure};
 use crate::evict::Evictor;
 use crate::gate::PARTIES;
 use crate::handler;
+use crate::inject::Injection;
 use crate::scan::Scanner;
 
 /// The bookkeeper's place at the gate: the last one.
@@ -42,6 +43,9 @@ struct Bookkeeper {
     scan_took_ns: u64,
     last_faults: u64,
     last_resident: u64,
+    handlers: u32,
+    rounds: u64,
+    cpu_ns: u64,
 }
 
 /// Runs the bookkeeper on the calling thread, for ever. `excluded` are mappings that must not be managed.
@@ -57,6 +61,9 @@ pub(crate) fn run(engine: &'static Engine, excluded: [PageRange; 2], is_inherite
         scan_took_ns: 0,
         last_faults: 0,
         last_resident: 0,
+        handlers: 0,
+        rounds: 0,
+        cpu_ns: 0,
     };
     if is_inherited {
         bookkeeper.begin();
@@ -72,6 +79,8 @@ impl Bookkeeper {
     fn round(&mut self) -> u64 {
         let engine = self.engine;
         engine.slot.beat();
+        self.rounds += 1;
+        engine.inject_at(Injection::BookkeeperPanic, self.rounds);
         let Ok(resident) = self.statm.resident_anonymous() else { return LONGEST_NS };
         let resident = resident.saturating_sub(engine.own_pages());
         engine.sync_resident(resident);
@@ -86,6 +95,8 @@ impl Bookkeeper {
         }
         self.manage(resident.get());
         let faults = engine.slot.get(Counter::Faults);
+        engine.arm(self.handlers, faults - self.last_faults);
+        self.account();
         let is_quiet = faults == self.last_faults && resident.get() == self.last_resident;
         self.last_faults = faults;
         self.last_resident = resident.get();
@@ -128,13 +139,20 @@ impl Bookkeeper {
             engine.fail(Failure::Kernel)
         };
         *engine.evictor.lock() = Some(evictor);
-        if handler::start(engine, 0).is_err() {
+        self.handlers = affinity::allowed().min(handler::MOST);
+        if (0..self.handlers).any(|party| handler::start(engine, party).is_err()) {
             engine.fail(Failure::Kernel);
         }
         engine.slot.set_state(SlotState::Managing);
         // From here on a fork must be announced: the staging area is registered.
         engine.is_managing.store(true, Ordering::Release);
         self.scanner = Some(scanner);
+    }
+
+    fn account(&mut self) {
+        let now_ns = thread::cpu_ns();
+        self.engine.slot.add(Counter::PagerCpuNs, now_ns - self.cpu_ns);
+        self.cpu_ns = now_ns;
     }
 
     fn manage(&mut self, resident: u64) {

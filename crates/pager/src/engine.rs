@@ -1,6 +1,6 @@
 //! What the pager's threads share.
 
-use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use farmem_page::{PageBytes, PageCount, PageIndex, PageRange};
 use farmem_policy::{Prefetcher, Run, Streams, VictimPolicy, Victims};
@@ -69,8 +69,10 @@ pub struct Engine {
     limit: AtomicI64,
     /// Forks under way: while not zero, nothing is evicted.
     pub(crate) forking: AtomicU32,
-    /// Handlers that may take faults at this moment.
+    /// Handlers that may take faults at this moment: those with a smaller number.
     pub(crate) armed: AtomicU32,
+    /// A bit for each thread that has faulted lately, by its number's lowest bits.
+    pub(crate) faulting: AtomicU64,
     pub(crate) is_managing: AtomicBool,
     pub(crate) zeros: &'static [PageBytes],
 }
@@ -139,6 +141,7 @@ impl Engine {
             limit: AtomicI64::new(i64::MAX),
             forking: AtomicU32::new(0),
             armed: AtomicU32::new(1),
+            faulting: AtomicU64::new(0),
             is_managing: AtomicBool::new(false),
             zeros: memory::table(BATCH_PAGES)?,
         })?;

@@ -1,24 +1,32 @@
 //! Threads that serve faults.
 //!
 //! A fault wakes whoever waits at the userfaultfd. Waking a thread on another processor is dear (an idle one takes
-//! tens of microseconds to wake), so a handler stays on the processor where faults happen: one handler follows a
-//! program with one faulting thread; a second and further ones are armed while several threads fault.
+//! tens of microseconds to wake), so a handler stays on the processor where faults happen. While one thread faults, one
+//! handler is armed and follows that thread from processor to processor. While several do, so many handlers are armed,
+//! each kept on a processor of its own; the others sleep where no fault wakes them.
 
 use core::sync::atomic::Ordering;
 
 use farmem_policy::Fault;
 use farmem_sys::process::Threads;
+use farmem_sys::wait::{self, Scope};
 use farmem_sys::{affinity, memory, thread};
 use farmem_telemetry::Counter;
 
 use crate::engine::{BATCH_PAGES, Engine};
 use crate::events::Received;
+use crate::gate::PARTIES;
+use crate::inject::Injection;
 use crate::serve::{Desk, Served};
 
+/// Most handlers: all parties at the gate but the bookkeeper.
+pub(crate) const MOST: u32 = PARTIES as u32 - 1;
 /// Faults that wait for the address space to settle. More threads than these would be woken to fault again.
 const DEFERRED: usize = 256;
-/// Faults of one thread after which its processor is looked up again.
-const FOLLOW_FAULTS: u32 = 64;
+/// Faults between two looks at where the faulting thread runs and what it does.
+const LOOK_FAULTS: u32 = 64;
+/// The first faults are all looked at: a program may have few.
+const LOOKED_AT: u64 = 256;
 /// How often a handler looks around when nothing happens.
 const IDLE_NS: u64 = 500_000_000;
 /// How often while children are served.
@@ -28,31 +36,33 @@ const SETTLE_NS: u64 = 20_000;
 
 struct Handler {
     engine: &'static Engine,
-    party: usize,
+    party: u32,
     desk: Desk,
     deferred: [Option<Fault>; DEFERRED],
     deferred_count: usize,
     threads: Option<Threads>,
-    last_thread: u32,
     since_look: u32,
+    served: u64,
     processor: Option<u32>,
+    cpu_ns: u64,
 }
 
 /// Starts the handler of that number.
 ///
 /// # Errors
 /// No memory, or no thread.
-pub(crate) fn start(engine: &'static Engine, party: usize) -> Result<(), farmem_sys::Errno> {
+pub(crate) fn start(engine: &'static Engine, party: u32) -> Result<(), farmem_sys::Errno> {
     let handler = memory::leak(Handler {
         engine,
         party,
         desk: Desk { content: memory::table_mut(BATCH_PAGES)?, reader: engine.vault.reader() },
         deferred: [None; DEFERRED],
         deferred_count: 0,
-        threads: Threads::open().ok(),
-        last_thread: 0,
-        since_look: 0,
+        threads: None,
+        since_look: LOOK_FAULTS,
+        served: 0,
         processor: None,
+        cpu_ns: 0,
     })?;
     thread::spawn_with(run, handler)?;
     Ok(())
@@ -60,12 +70,29 @@ pub(crate) fn start(engine: &'static Engine, party: usize) -> Result<(), farmem_
 
 fn run(handler: &'static mut Handler) -> ! {
     thread::name(c"farmem-fault");
+    handler.threads = Threads::open().ok();
     loop {
+        handler.park();
         handler.turn();
     }
 }
 
 impl Handler {
+    /// Sleeps while this handler isn't armed.
+    fn park(&mut self) {
+        let armed = &self.engine.armed;
+        let mut now = armed.load(Ordering::Acquire);
+        if self.party < now {
+            return;
+        }
+        self.account();
+        while self.party >= now {
+            wait::wait(armed, now, None, Scope::Process);
+            now = armed.load(Ordering::Acquire);
+        }
+        self.processor = None;
+    }
+
     /// Waits for messages and deals with them.
     fn turn(&mut self) {
         let engine = self.engine;
@@ -91,7 +118,10 @@ impl Handler {
 
     fn fault(&mut self, fault: Fault) {
         let started_ns = thread::now_ns();
-        self.follow(fault.thread);
+        self.served += 1;
+        self.engine.inject_at(Injection::HandlerPanic, self.served);
+        self.engine.inject_at(Injection::HandlerStall, self.served);
+        self.look(fault.thread);
         self.engine.slot.add(Counter::Faults, 1);
         if self.serve(fault) == Served::Again {
             self.defer(fault);
@@ -103,9 +133,9 @@ impl Handler {
 
     fn serve(&mut self, fault: Fault) -> Served {
         if self.engine.is_far_over() {
-            self.engine.wait_for_room(self.party);
+            self.engine.wait_for_room(self.party as usize);
         }
-        let change = self.engine.gate.change(self.party);
+        let change = self.engine.gate.change(self.party as usize);
         self.engine.serve(&change, &mut self.desk, fault)
     }
 
@@ -132,26 +162,56 @@ impl Handler {
         }
     }
 
-    /// Stays on the processor of the thread that faults most.
-    fn follow(&mut self, faulting: u32) {
-        if faulting != self.last_thread {
-            self.last_thread = faulting;
-            self.since_look = self.since_look.max(FOLLOW_FAULTS - 8);
-        }
+    /// From time to time: where the faulting thread runs, and whether the kernel faulted for it.
+    fn look(&mut self, faulting: u32) {
+        self.engine.faulting.fetch_or(1 << (faulting % 64), Ordering::Relaxed);
         self.since_look += 1;
-        if self.since_look < FOLLOW_FAULTS {
+        let is_due = self.since_look >= LOOK_FAULTS;
+        if !is_due && self.served > LOOKED_AT {
             return;
         }
-        self.since_look = 0;
-        if self.engine.armed.load(Ordering::Relaxed) > 1 {
-            return;
+        let weight = if self.served > LOOKED_AT { u64::from(LOOK_FAULTS) } else { 1 };
+        let Some(threads) = &self.threads else { return };
+        if threads.is_in_system_call(faulting) == Some(true) {
+            self.engine.slot.add(Counter::FaultsInSyscalls, weight);
         }
-        let processor = self.threads.as_ref().and_then(|threads| threads.processor(faulting));
+        if is_due {
+            self.since_look = 0;
+            let processor = if self.engine.armed.load(Ordering::Relaxed) > 1 {
+                affinity::nth_allowed(self.party)
+            } else {
+                threads.processor(faulting)
+            };
+            self.stay_on(processor);
+            self.account();
+        }
+    }
+
+    fn stay_on(&mut self, processor: Option<u32>) {
         if let Some(processor) = processor
             && self.processor != Some(processor)
         {
             affinity::stay_on(processor);
             self.processor = Some(processor);
+        }
+    }
+
+    fn account(&mut self) {
+        let now_ns = thread::cpu_ns();
+        self.engine.slot.add(Counter::PagerCpuNs, now_ns - self.cpu_ns);
+        self.cpu_ns = now_ns;
+    }
+}
+
+impl Engine {
+    /// Arms as many handlers as threads fault, judged by a round of the bookkeeper.
+    pub(crate) fn arm(&self, handlers: u32, faults: u64) {
+        /// Fewer faults than this in a round are served well enough by one handler.
+        const WORTH_FAULTS: u64 = 16;
+        let threads = self.faulting.swap(0, Ordering::Relaxed).count_ones();
+        let wanted = if faults < WORTH_FAULTS { 1 } else { threads.clamp(1, handlers) };
+        if self.armed.swap(wanted, Ordering::AcqRel) < wanted {
+            wait::wake(&self.armed, u32::MAX, Scope::Process);
         }
     }
 }

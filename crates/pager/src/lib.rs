@@ -16,6 +16,7 @@ mod evict;
 mod fork;
 mod gate;
 mod handler;
+mod inject;
 mod regions;
 mod scan;
 mod serve;

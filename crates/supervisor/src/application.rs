@@ -39,6 +39,7 @@ impl Application {
         let words = ledger_memory.atomics(0, LEDGER_BYTES / 8).context("the ledger's memory is too short")?;
         let ledger = Ledger::new(words).context("the ledger's memory is too short")?;
         ledger.format();
+        ledger.header(Header::Inject).store(injection(), Ordering::Release);
         ledger.header(Header::BudgetPages).store(options.local.pages().get().max(1), Ordering::Release);
         let (disk, disk_bytes) = match &options.disk {
             Some(disk) => {
@@ -58,6 +59,17 @@ impl Application {
         let device =
             OpenOptions::new().read(true).write(true).open("/dev/userfaultfd").ok().map(|file| leak(file));
         Ok(Self { ledger_memory, ledger, pool_memory, pool, disk, device: device.map(|file| &*file) })
+    }
+}
+
+/// What the tests order to go wrong; the numbers are the pager's.
+fn injection() -> u64 {
+    match std::env::var("FARMEM_INJECT").as_deref() {
+        Ok("handler-panic") => 1,
+        Ok("bookkeeper-panic") => 2,
+        Ok("handler-stall") => 3,
+        Ok("disk-read-error") => 4,
+        _ => 0,
     }
 }
 

@@ -85,7 +85,7 @@ pub struct Report {
     pub contribution: f64,
     /// Share of the prefetched pages that were used.
     pub accuracy: f64,
-    /// Memory that the pool takes now.
+    /// Memory that the pool takes now; after the program's end, what it took when it held most.
     pub pool_bytes: u64,
     /// Limit of the pool.
     pub pool_limit_bytes: u64,
@@ -112,6 +112,7 @@ pub(crate) struct Source<'a> {
     pub(crate) cpu: Duration,
     pub(crate) ledger: Ledger<'a>,
     pub(crate) totals: Totals,
+    /// The pool now, or after the program's end when it held most.
     pub(crate) usage: PoolUsage,
 }
 

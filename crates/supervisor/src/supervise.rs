@@ -5,6 +5,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use farmem_store::PoolUsage;
 use farmem_sys::OwnedFd;
 use farmem_sys::link::listen_at;
 use nix::sys::resource::{Resource, UsageWho, getrusage, setrlimit};
@@ -111,7 +112,7 @@ impl Supervisor<'_> {
         };
         for key in ready {
             if let Some(query) = self.processes.hear(key) {
-                let report = self.report();
+                let report = self.report(self.application.pool.usage());
                 query.answer(&serde_json::to_string(&report).unwrap_or_default());
             }
         }
@@ -156,7 +157,7 @@ impl Supervisor<'_> {
         }
     }
 
-    fn report(&self) -> Report {
+    fn report(&self, usage: PoolUsage) -> Report {
         let cpu = [UsageWho::RUSAGE_CHILDREN]
             .into_iter()
             .filter_map(|who| getrusage(who).ok())
@@ -169,12 +170,12 @@ impl Supervisor<'_> {
             cpu,
             ledger: self.application.ledger,
             totals: self.processes.sum(),
-            usage: self.application.pool.usage(),
+            usage,
         })
     }
 
     fn finish(&self) -> Result<()> {
-        let report = self.report();
+        let report = self.report(self.watch.peak());
         if self.options.summary {
             eprint!("{}", report.summary());
         }

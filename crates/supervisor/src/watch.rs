@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use farmem_page::{ByteCount, PageCount};
+use farmem_store::PoolUsage;
 use farmem_sys::AsFd;
 use farmem_telemetry::{Counter, Header, SlotState};
 use nix::sys::signal::Signal;
@@ -25,16 +26,25 @@ pub(crate) struct Watch {
     application: Application,
     shared_due: Instant,
     beats: HashMap<usize, (u64, Instant)>,
+    usage_due: Instant,
+    peak: PoolUsage,
 }
 
 impl Watch {
     pub(crate) fn new(application: Application) -> Self {
-        Self { application, shared_due: Instant::now(), beats: HashMap::new() }
+        Self {
+            application,
+            shared_due: Instant::now(),
+            beats: HashMap::new(),
+            usage_due: Instant::now(),
+            peak: PoolUsage::default(),
+        }
     }
 
     /// One look.
     pub(crate) fn look(&mut self, processes: &Processes) {
         self.note_peaks();
+        self.note_usage();
         if processes.each().any(|process| process.is_forked()) && Instant::now() >= self.shared_due {
             let began = Instant::now();
             self.measure_shared(processes);
@@ -52,6 +62,23 @@ impl Watch {
             .sum::<u64>();
         ledger.header(Header::ResidentPeakPages).fetch_max(ledger.resident().get(), Ordering::Relaxed);
         ledger.header(Header::ManagedPeakPages).fetch_max(managed, Ordering::Relaxed);
+    }
+
+    /// The pool when it held most, from the looks at it so far.
+    pub(crate) fn peak(&self) -> PoolUsage {
+        self.peak
+    }
+
+    fn note_usage(&mut self) {
+        if Instant::now() < self.usage_due {
+            return;
+        }
+        let began = Instant::now();
+        let now = self.application.pool.usage();
+        if now.stored_pages >= self.peak.stored_pages {
+            self.peak = now;
+        }
+        self.usage_due = Instant::now() + (began.elapsed() * SHARED_TIME_SHARE).max(SHARED_LEAST);
     }
 
     /// Memory that a fork has left shared is resident in both processes, but there once.

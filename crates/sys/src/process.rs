@@ -80,10 +80,24 @@ impl Threads {
         Ok(())
     }
 
+    /// Whether `thread`, which waits at this moment, waits inside a system call; `None` when it doesn't wait.
+    pub fn is_in_system_call(&self, thread: u32) -> Option<bool> {
+        let mut path = [0_u8; 24];
+        let name = write_path(&mut path, thread, b"/syscall\0")?;
+        let file = openat(&self.directory, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let mut text = [0_u8; 8];
+        let length = rustix::io::read(&file, &mut text).ok()?;
+        match text[..length].first() {
+            Some(b'-') => Some(false),
+            Some(digit) if digit.is_ascii_digit() => Some(true),
+            _ => None,
+        }
+    }
+
     /// The processor that `thread` last ran on, `None` when it has ended.
     pub fn processor(&self, thread: u32) -> Option<u32> {
         let mut path = [0_u8; 24];
-        let name = write_path(&mut path, thread)?;
+        let name = write_path(&mut path, thread, b"/stat\0")?;
         let file = openat(&self.directory, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
         let mut text = [0_u8; 512];
         let length = rustix::io::read(&file, &mut text).ok()?;
@@ -95,7 +109,7 @@ impl Threads {
     }
 }
 
-fn write_path(path: &mut [u8; 24], thread: u32) -> Option<&CStr> {
+fn write_path<'a>(path: &'a mut [u8; 24], thread: u32, file: &[u8]) -> Option<&'a CStr> {
     let mut digits = [0_u8; 10];
     let mut count = 0;
     let mut rest = thread;
@@ -107,8 +121,9 @@ fn write_path(path: &mut [u8; 24], thread: u32) -> Option<&CStr> {
     for (at, digit) in digits[..count].iter().rev().enumerate() {
         path[at] = *digit;
     }
-    path[count..count + 6].copy_from_slice(b"/stat\0");
-    CStr::from_bytes_with_nul(&path[..count + 6]).ok()
+    let length = count + file.len();
+    path.get_mut(count..length)?.copy_from_slice(file);
+    CStr::from_bytes_with_nul(&path[..length]).ok()
 }
 
 /// The page of a thread's control block, where the kernel writes when the thread ends. It must stay local: an ending

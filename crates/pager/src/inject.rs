@@ -1,0 +1,46 @@
+//! Faults of the pager's own, on demand: how the tests make true what must never happen. The supervisor takes the order from
+//! its environment and leaves it in the ledger; without one the cost is a load of a word that never changes.
+
+use core::sync::atomic::Ordering;
+
+use farmem_sys::thread;
+use farmem_telemetry::Header;
+
+use crate::engine::Engine;
+
+/// What to do wrong. The numbers are those of the ledger's word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub(crate) enum Injection {
+    /// A handler panics at its 500th fault.
+    HandlerPanic = 1,
+    /// The bookkeeper panics in its 50th round.
+    BookkeeperPanic = 2,
+    /// A handler stops for good at its 500th fault.
+    HandlerStall = 3,
+    /// Reads from disk fail.
+    DiskReadError = 4,
+}
+
+const AT: [u64; 5] = [0, 500, 50, 500, 0];
+
+impl Engine {
+    /// Does what was ordered when the count is reached.
+    pub(crate) fn inject_at(&self, injection: Injection, count: u64) {
+        if !self.is_injected(injection) || count != AT[injection as usize] {
+            return;
+        }
+        match injection {
+            Injection::HandlerPanic | Injection::BookkeeperPanic => panic!("injected"),
+            Injection::HandlerStall => loop {
+                thread::sleep(1_000_000_000);
+            },
+            Injection::DiskReadError => {}
+        }
+    }
+
+    /// Whether that was ordered.
+    pub(crate) fn is_injected(&self, injection: Injection) -> bool {
+        self.ledger.header(Header::Inject).load(Ordering::Relaxed) == injection as u64
+    }
+}
