@@ -213,6 +213,7 @@ impl fmt::Display for Report {
         for target in &self.targets {
             let verdict = match target.passed {
                 Some(true) => "pass",
+                Some(false) if target.over_budget => "falls short: it kept more local than its budget",
                 Some(false) => "falls short",
                 None => "not measured",
             };
