@@ -1,7 +1,7 @@
 //! Handing the runtime on to programs that this one starts: the functions of the C library that replace a process's
 //! program, each with the runtime's variables added to the environment.
 //!
-//! Those that take their environment from the global variable inside the C library (`system`, `popen`, `execl`) find it
+//! Those that take their environment from the global variable inside the C library (`system`, `popen`) find it
 //! replaced for the length of the call.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -178,4 +178,83 @@ pub unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *
     };
     // SAFETY: passed on as it came.
     with_global(|| unsafe { next(command, mode) })
+}
+
+/// The variadic ones hand over the arguments that came in registers, and where the others lie.
+macro_rules! variadic {
+    ($(#[$meta:meta])* $name:ident => $collect:ident) => {
+        $(#[$meta])*
+        ///
+        /// # Safety
+        /// As the C library's.
+        #[cfg(target_arch = "x86_64")]
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name() -> c_int {
+            // Five of the arguments behind the first came in registers; what came on the stack starts above the
+            // return address. The array of five takes 40 bytes, so the call below is aligned to 16.
+            core::arch::naked_asm!(
+                "push r9",
+                "push r8",
+                "push rcx",
+                "push rdx",
+                "push rsi",
+                "mov rsi, rsp",
+                "lea rdx, [rsp + 48]",
+                "call {collect}",
+                "add rsp, 40",
+                "ret",
+                collect = sym $collect,
+            )
+        }
+    };
+}
+
+variadic!(/// `execl`
+    execl => collect_execl);
+variadic!(/// `execlp`
+    execlp => collect_execlp);
+variadic!(/// `execle`
+    execle => collect_execle);
+
+const IN_REGISTERS: usize = 5;
+/// Longest list of arguments that the variadic functions take; a call with more is answered as one that is too long.
+const LISTED: usize = 1024;
+
+/// Calls `use_it` with the arguments as a list, and with what follows the list's end.
+///
+/// # Safety
+/// `registers` and `stack` must be what a variadic call with a null at the list's end left.
+unsafe fn with_list(
+    registers: Strings,
+    stack: Strings,
+    use_it: impl FnOnce(Strings, *const c_char) -> c_int,
+) -> c_int {
+    let mut list = [core::ptr::null::<c_char>(); LISTED];
+    // SAFETY: as the caller promises: the arguments go on until the null, and one more may follow.
+    let argument = |at: usize| unsafe {
+        if at < IN_REGISTERS { *registers.add(at) } else { *stack.add(at - IN_REGISTERS) }
+    };
+    for at in 0..LISTED {
+        list[at] = argument(at);
+        if list[at].is_null() {
+            return use_it(list.as_ptr(), argument(at + 1));
+        }
+    }
+    -1
+}
+
+unsafe extern "C" fn collect_execl(path: *const c_char, registers: Strings, stack: Strings) -> c_int {
+    // SAFETY: called by `execl` alone.
+    unsafe { with_list(registers, stack, |list, _| execv(path, list)) }
+}
+
+unsafe extern "C" fn collect_execlp(file: *const c_char, registers: Strings, stack: Strings) -> c_int {
+    // SAFETY: called by `execlp` alone.
+    unsafe { with_list(registers, stack, |list, _| execvp(file, list)) }
+}
+
+unsafe extern "C" fn collect_execle(path: *const c_char, registers: Strings, stack: Strings) -> c_int {
+    // SAFETY: called by `execle` alone; the environment follows the list's end.
+    unsafe { with_list(registers, stack, |list, environment| execve(path, list, environment.cast())) }
 }
