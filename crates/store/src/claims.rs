@@ -1,4 +1,4 @@
-//! Frames, blocks and chunks: each has a word that names the slab it belongs to. Claiming is one swap of that word, so
+//! Frames, blocks and chunks of both sizes: each has a word that names the slab it belongs to. Claiming is one swap of that word, so
 //! there is no moment at which a claimed thing has no known holder, whoever dies.
 
 use crate::layout::Header;
@@ -16,6 +16,8 @@ pub(crate) enum Claimable {
     Block,
     /// Metadata of 64 slots.
     Chunk,
+    /// Metadata of 16 slots.
+    SmallChunk,
 }
 
 impl<M: Memory> Pool<M> {
@@ -24,6 +26,7 @@ impl<M: Memory> Pool<M> {
             Claimable::Frame => (self.layout.frame_claims_at, self.layout.frames),
             Claimable::Block => (self.layout.block_claims_at, self.layout.blocks),
             Claimable::Chunk => (self.layout.chunk_claims_at, self.layout.chunks),
+            Claimable::SmallChunk => (self.layout.small_chunk_claims_at, self.layout.small_chunks),
         };
         self.memory.words(at, count).unwrap_or(&[])
     }
@@ -33,6 +36,7 @@ impl<M: Memory> Pool<M> {
             Claimable::Frame => Header::FrameCursor,
             Claimable::Block => Header::BlockCursor,
             Claimable::Chunk => Header::ChunkCursor,
+            Claimable::SmallChunk => Header::SmallChunkCursor,
         }
     }
 
@@ -49,9 +53,12 @@ impl<M: Memory> Pool<M> {
         if let Ok(cursor) = self.header(Self::cursor(what)) {
             cursor.store(claimed as u64 + 1, Relaxed);
         }
-        if what == Claimable::Chunk
-            && let Ok(high) = self.header(Header::ChunkHigh)
-        {
+        let high = match what {
+            Claimable::Frame | Claimable::Block => None,
+            Claimable::Chunk => self.header(Header::ChunkHigh).ok(),
+            Claimable::SmallChunk => self.header(Header::SmallChunkHigh).ok(),
+        };
+        if let Some(high) = high {
             high.fetch_max(claimed as u64 + 1, Relaxed);
         }
         Some(claimed)
@@ -70,7 +77,7 @@ impl<M: Memory> Pool<M> {
         let freed = word.compare_exchange(claim_of(slab), 0, AcqRel, Relaxed).is_ok();
         // Metadata is never given back to the machine, so it is kept dense: the lowest free chunk is used first.
         if freed
-            && what == Claimable::Chunk
+            && matches!(what, Claimable::Chunk | Claimable::SmallChunk)
             && let Ok(cursor) = self.header(Self::cursor(what))
             && cursor.load(Relaxed) > index as u64
         {

@@ -11,13 +11,19 @@ pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"FARMPOOL");
 pub(crate) const VERSION: u64 = 1;
 
 pub(crate) const WORD_BYTES: usize = size_of::<u64>();
-/// Slots that share one piece of metadata, because they share one word of the bitmap.
+/// Slots that share a chunk of metadata, because they share one word of the bitmap.
 pub(crate) const SLOTS_PER_CHUNK: usize = 64;
+/// Slots of a small chunk. Small ones cover what is left of a slab after whole ones.
+pub(crate) const SLOTS_PER_SMALL_CHUNK: usize = 16;
 /// Words per slot: two of fingerprint, one of length and epoch.
 pub(crate) const WORDS_PER_SLOT: usize = 3;
 /// Words per chunk: the bitmap, then the slots.
 pub(crate) const WORDS_PER_CHUNK: usize = 1 + SLOTS_PER_CHUNK * WORDS_PER_SLOT;
-/// Chunks of a slab of the finest class.
+/// Words per small chunk, in the same order.
+pub(crate) const WORDS_PER_SMALL_CHUNK: usize = 1 + SLOTS_PER_SMALL_CHUNK * WORDS_PER_SLOT;
+/// Small chunks of a slab, at most: as many again would be a whole one.
+pub(crate) const SMALL_CHUNKS_PER_SLAB: usize = SLOTS_PER_CHUNK / SLOTS_PER_SMALL_CHUNK - 1;
+/// Chunks of a slab of the finest class, which has most.
 pub(crate) const CHUNKS_PER_SLAB: usize = SizeClass::SLOTS_MAX.div_ceil(SLOTS_PER_CHUNK);
 /// Words per slab: state, gate, sequence number, one spare, then the chunk numbers, two to a word.
 pub(crate) const WORDS_PER_SLAB: usize = 4 + CHUNKS_PER_SLAB.div_ceil(2);
@@ -27,13 +33,48 @@ pub(crate) const HEADER_WORDS: usize = PAGE_BYTES / WORD_BYTES;
 const FRAMES_ALIGN_BYTES: usize = 2 << 20;
 const BITS_PER_WORD: usize = 64;
 
-/// Metadata that the last page stored in a slab of whole pages costs, in the worst case: its slab's words, one chunk
-/// and the claims on slab, frame and chunk.
-const WORST_METADATA_BYTES: usize = (WORDS_PER_SLAB + WORDS_PER_CHUNK + 3) * WORD_BYTES;
-const _: () = assert!(
-    WORST_METADATA_BYTES * 10_000 <= SLAB_BYTES * 75,
-    "metadata stays below 0.75% of what it manages"
-);
+/// Chunks that cover the slots of a slab: whole ones, then small ones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Cover {
+    pub(crate) whole: usize,
+    pub(crate) small: usize,
+}
+
+impl Cover {
+    pub(crate) const fn of(class: SizeClass) -> Self {
+        let small = (class.slots() % SLOTS_PER_CHUNK).div_ceil(SLOTS_PER_SMALL_CHUNK);
+        let whole = class.slots() / SLOTS_PER_CHUNK;
+        if small > SMALL_CHUNKS_PER_SLAB {
+            Self { whole: whole + 1, small: 0 }
+        } else {
+            Self { whole, small }
+        }
+    }
+    /// Chunks of either kind.
+    pub(crate) const fn chunks(self) -> usize {
+        self.whole + self.small
+    }
+}
+
+/// Metadata of a slab of a class: its own words, its chunks, and the claims on frame, block and chunks.
+const fn metadata_bytes(class: SizeClass) -> usize {
+    let cover = Cover::of(class);
+    let chunk_words = cover.whole * WORDS_PER_CHUNK + cover.small * WORDS_PER_SMALL_CHUNK;
+    (WORDS_PER_SLAB + chunk_words + 2 + cover.chunks()) * WORD_BYTES
+}
+
+const _: () = {
+    let mut number = 0;
+    while let Some(class) = SizeClass::new(number) {
+        let limit = class.slots() * PAGE_BYTES * 75;
+        assert!(
+            metadata_bytes(class) * 10_000 <= limit,
+            "metadata stays below 0.75% of the pages it manages"
+        );
+        assert!(Cover::of(class).chunks() <= CHUNKS_PER_SLAB, "a slab's words name all its chunks");
+        number += 1;
+    }
+};
 
 /// Fixed words of the header.
 #[derive(Clone, Copy)]
@@ -52,6 +93,8 @@ pub(crate) enum Header {
     SlabHigh = 24,
     /// One more than the largest chunk number ever claimed.
     ChunkHigh = 25,
+    /// One more than the largest small chunk number ever claimed.
+    SmallChunkHigh = 26,
     /// Where the search for a free frame starts.
     FrameCursor = 32,
     /// Where the search for a free slab starts.
@@ -60,6 +103,8 @@ pub(crate) enum Header {
     ChunkCursor = 34,
     /// Where the search for a free block starts.
     BlockCursor = 35,
+    /// Where the search for a free small chunk starts.
+    SmallChunkCursor = 36,
     /// Writes to disk that failed.
     DiskWritesFailed = 40,
     /// Slabs moved to disk.
@@ -102,6 +147,7 @@ pub(crate) struct Layout {
     pub(crate) blocks: usize,
     pub(crate) slabs: usize,
     pub(crate) chunks: usize,
+    pub(crate) small_chunks: usize,
     pub(crate) owners: usize,
     pub(crate) partial_words: usize,
     pub(crate) patterns_at: usize,
@@ -110,7 +156,9 @@ pub(crate) struct Layout {
     pub(crate) frame_claims_at: usize,
     pub(crate) block_claims_at: usize,
     pub(crate) chunk_claims_at: usize,
+    pub(crate) small_chunk_claims_at: usize,
     pub(crate) slabs_at: usize,
+    pub(crate) small_chunks_at: usize,
     pub(crate) chunks_at: usize,
     pub(crate) frames_at: usize,
     pub(crate) length_bytes: usize,
@@ -143,6 +191,7 @@ impl Layout {
             return Err(PoolConfigError::TooLarge);
         }
         let chunks = slabs * CHUNKS_PER_SLAB;
+        let small_chunks = slabs * SMALL_CHUNKS_PER_SLAB;
         let partial_words = slabs.div_ceil(BITS_PER_WORD);
         let mut end = HEADER_WORDS * WORD_BYTES;
         let mut table = |words: usize| {
@@ -156,7 +205,9 @@ impl Layout {
         let frame_claims_at = table(frames);
         let block_claims_at = table(blocks);
         let chunk_claims_at = table(chunks);
+        let small_chunk_claims_at = table(small_chunks);
         let slabs_at = table(slabs * WORDS_PER_SLAB);
+        let small_chunks_at = table(small_chunks * WORDS_PER_SMALL_CHUNK);
         let chunks_at = table(chunks * WORDS_PER_CHUNK);
         let frames_at = end.next_multiple_of(FRAMES_ALIGN_BYTES);
         Ok(Self {
@@ -164,6 +215,7 @@ impl Layout {
             blocks,
             slabs,
             chunks,
+            small_chunks,
             owners,
             partial_words,
             patterns_at,
@@ -172,7 +224,9 @@ impl Layout {
             frame_claims_at,
             block_claims_at,
             chunk_claims_at,
+            small_chunk_claims_at,
             slabs_at,
+            small_chunks_at,
             chunks_at,
             frames_at,
             length_bytes: frames_at + frames * SLAB_BYTES,
@@ -200,14 +254,25 @@ mod tests {
             layout.frame_claims_at,
             layout.block_claims_at,
             layout.chunk_claims_at,
+            layout.small_chunk_claims_at,
             layout.slabs_at,
+            layout.small_chunks_at,
             layout.chunks_at,
             layout.frames_at,
             layout.length_bytes,
         ];
         assert!(starts.is_sorted());
         assert!(layout.chunks_at + layout.chunks * WORDS_PER_CHUNK * WORD_BYTES <= layout.frames_at);
-        assert!(layout.slabs_at + layout.slabs * WORDS_PER_SLAB * WORD_BYTES <= layout.chunks_at);
+        assert!(layout.slabs_at + layout.slabs * WORDS_PER_SLAB * WORD_BYTES <= layout.small_chunks_at);
+    }
+
+    #[test]
+    fn chunks_cover_every_slot_and_few_more() {
+        for class in SizeClass::new(0).unwrap().and_larger() {
+            let cover = Cover::of(class);
+            let covered = cover.whole * SLOTS_PER_CHUNK + cover.small * SLOTS_PER_SMALL_CHUNK;
+            assert!(covered >= class.slots() && covered < class.slots() + SLOTS_PER_SMALL_CHUNK, "{class:?}");
+        }
     }
 
     #[test]

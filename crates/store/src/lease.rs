@@ -2,7 +2,7 @@
 
 use crate::claims::Claimable;
 use crate::class::SizeClass;
-use crate::layout::{CHUNKS_PER_SLAB, Header, SLOTS_PER_CHUNK, WORD_BYTES};
+use crate::layout::{CHUNKS_PER_SLAB, Cover, Header, WORD_BYTES};
 use crate::memory::{Atomic, Memory};
 use crate::pool::{Damaged, OwnerId, Pool, claim_of, slab_of};
 use crate::slab::{Gate, Kind};
@@ -140,17 +140,20 @@ impl<M: Memory> Pool<M> {
     ) -> Result<bool, Damaged> {
         let Some(frame) = self.claim(Claimable::Frame, slab) else { return Ok(false) };
         let mut chunks = [0u32; CHUNKS_PER_SLAB];
-        let wanted = class.slots().div_ceil(SLOTS_PER_CHUNK);
-        for nth in 0..wanted {
-            let Some(chunk) = self.claim(Claimable::Chunk, slab) else {
-                chunks[..nth].iter().for_each(|chunk| self.unclaim(Claimable::Chunk, *chunk as usize, slab));
+        let cover = Cover::of(class);
+        let kind = |nth: usize| if nth < cover.whole { Claimable::Chunk } else { Claimable::SmallChunk };
+        for nth in 0..cover.chunks() {
+            let Some(chunk) = self.claim(kind(nth), slab) else {
+                for (nth, chunk) in chunks[..nth].iter().enumerate() {
+                    self.unclaim(kind(nth), *chunk as usize, slab);
+                }
                 self.unclaim(Claimable::Frame, frame, slab);
                 return Ok(false);
             };
-            self.clear_chunk(chunk)?;
+            self.clear_chunk((kind(nth), chunk))?;
             chunks[nth] = chunk as u32;
         }
-        self.set_chunks(slab, &chunks[..wanted])?;
+        self.set_chunks(slab, &chunks[..cover.chunks()])?;
         self.sequence(slab)?.store(self.next_sequence(), Relaxed);
         let state = self.state(slab)?;
         self.state_word(slab)?.store(state.at(Kind::Memory, frame).encode(), Release);

@@ -147,11 +147,11 @@ impl<M: Memory> Pool<M> {
         if now.owner() != owner {
             return FreeOutcome::Foreign;
         }
-        let Ok(slot) = self.slot(slab, at.slot.get()) else { return FreeOutcome::NoSlot };
+        let Ok(slot) = self.slot(slab, class, at.slot.get()) else { return FreeOutcome::NoSlot };
         if slot.epoch <= frozen {
             return FreeOutcome::Frozen;
         }
-        match self.give_slot_back(slab, at.slot.get()) {
+        match self.give_slot_back(slab, class, at.slot.get()) {
             Ok(true) => {
                 let before = Gate(gate.fetch_sub(Gate::page(slot.length_bytes), SeqCst));
                 self.after_removal(slab, Gate(before.0.wrapping_sub(Gate::page(slot.length_bytes))));

@@ -112,10 +112,10 @@ impl<F: BlockFile> Reader<F> {
         if matches!(state.kind, Kind::Free | Kind::Leasing | Kind::Releasing) || slot >= state.class.slots() {
             return Ok(Fetched::Gone);
         }
-        if !pool.is_taken(slab, slot)? {
+        if !pool.is_taken(slab, state.class, slot)? {
             return Ok(Fetched::Gone);
         }
-        let known = pool.slot(slab, slot)?;
+        let known = pool.slot(slab, state.class, slot)?;
         if known.length_bytes > state.class.slot_bytes() {
             return Err(Damaged);
         }

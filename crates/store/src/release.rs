@@ -1,7 +1,7 @@
 //! How slabs become free again: one that is empty, and all of an owner that died.
 
 use crate::claims::Claimable;
-use crate::layout::{CHUNKS_PER_SLAB, Header};
+use crate::layout::{Cover, Header};
 use crate::memory::{Atomic, Memory};
 use crate::pool::{OwnerId, Pool};
 use crate::slab::{Gate, Kind};
@@ -29,9 +29,9 @@ impl<M: Memory> Pool<M> {
             Kind::Disk => self.unclaim(Claimable::Block, state.location, slab),
             Kind::Free | Kind::Leasing | Kind::Releasing => {}
         }
-        for nth in 0..CHUNKS_PER_SLAB {
-            if let Ok(chunk) = self.chunk(slab, nth) {
-                self.unclaim(Claimable::Chunk, chunk, slab);
+        for nth in 0..Cover::of(state.class).chunks() {
+            if let Ok((what, chunk)) = self.chunk(slab, state.class, nth) {
+                self.unclaim(what, chunk, slab);
             }
         }
         self.set_free(slab);
@@ -69,7 +69,7 @@ impl<M: Memory> Pool<M> {
             }
         }
         let is_lost = |slab: usize, _: usize| is_owners(slab, Some(Kind::Releasing));
-        for what in [Claimable::Frame, Claimable::Block, Claimable::Chunk] {
+        for what in [Claimable::Frame, Claimable::Block, Claimable::Chunk, Claimable::SmallChunk] {
             self.unclaim_where(what, is_lost);
         }
         for slab in 0..self.slabs_used() {

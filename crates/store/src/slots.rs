@@ -1,8 +1,12 @@
-//! Slots of a slab: which are taken, and what is known of each. Kept in chunks of 64 slots that a slab claims when it is
-//! leased, so that a slab of large slots has little metadata.
+//! Slots of a slab: which are taken, and what is known of each. Kept in chunks of 64 slots, and of 16 for what is left
+//! over, that a slab claims when it is leased: so a slab of large slots has little metadata.
 
+use crate::claims::Claimable;
 use crate::class::SizeClass;
-use crate::layout::{CHUNKS_PER_SLAB, SLOTS_PER_CHUNK, WORD_BYTES, WORDS_PER_CHUNK, WORDS_PER_SLOT};
+use crate::layout::{
+    CHUNKS_PER_SLAB, Cover, SLOTS_PER_CHUNK, SLOTS_PER_SMALL_CHUNK, WORD_BYTES, WORDS_PER_CHUNK,
+    WORDS_PER_SLOT, WORDS_PER_SMALL_CHUNK,
+};
 use crate::memory::{Atomic, Memory};
 use crate::pool::{Damaged, Epoch, Pool, Slot};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -14,11 +18,21 @@ const CHUNK_BITS: u32 = 32;
 const SEARCH_ROUNDS: usize = 8;
 
 impl<M: Memory> Pool<M> {
-    /// The number of a slab's chunk; the chunk isn't checked to be the slab's.
-    pub(crate) fn chunk(&self, slab: usize, nth: usize) -> Result<usize, Damaged> {
+    /// A slab's `nth` chunk: what it is and its number. It isn't checked to be the slab's.
+    pub(crate) fn chunk(
+        &self,
+        slab: usize,
+        class: SizeClass,
+        nth: usize,
+    ) -> Result<(Claimable, usize), Damaged> {
         let word = self.slab_words(slab)?.get(CHUNK_TABLE + nth / 2).ok_or(Damaged)?;
-        let chunk = (word.load(Acquire) >> (CHUNK_BITS * (nth % 2) as u32)) as u32 as usize;
-        if chunk < self.layout.chunks { Ok(chunk) } else { Err(Damaged) }
+        let number = (word.load(Acquire) >> (CHUNK_BITS * (nth % 2) as u32)) as u32 as usize;
+        let (what, limit) = if nth < Cover::of(class).whole {
+            (Claimable::Chunk, self.layout.chunks)
+        } else {
+            (Claimable::SmallChunk, self.layout.small_chunks)
+        };
+        if number < limit { Ok((what, number)) } else { Err(Damaged) }
     }
 
     /// Writes a slab's chunk table. Only for who is leasing the slab.
@@ -32,56 +46,74 @@ impl<M: Memory> Pool<M> {
         Ok(())
     }
 
-    fn chunk_words(&self, chunk: usize) -> Result<&[M::Word], Damaged> {
-        let at = self.layout.chunks_at + chunk * WORDS_PER_CHUNK * WORD_BYTES;
-        self.memory.words(at, WORDS_PER_CHUNK).ok_or(Damaged)
+    fn chunk_words(&self, (what, number): (Claimable, usize)) -> Result<&[M::Word], Damaged> {
+        let (start, words) = if what == Claimable::SmallChunk {
+            (self.layout.small_chunks_at, WORDS_PER_SMALL_CHUNK)
+        } else {
+            (self.layout.chunks_at, WORDS_PER_CHUNK)
+        };
+        self.memory.words(start + number * words * WORD_BYTES, words).ok_or(Damaged)
     }
 
     /// Marks all slots of a chunk as free.
-    pub(crate) fn clear_chunk(&self, chunk: usize) -> Result<(), Damaged> {
+    pub(crate) fn clear_chunk(&self, chunk: (Claimable, usize)) -> Result<(), Damaged> {
         self.chunk_words(chunk)?[0].store(0, Release);
         Ok(())
     }
 
-    fn chunk_of_slot(&self, slab: usize, slot: usize) -> Result<&[M::Word], Damaged> {
-        self.chunk_words(self.chunk(slab, slot / SLOTS_PER_CHUNK)?)
+    /// The words of a slot's chunk, and the slot's number in it.
+    fn find(&self, slab: usize, class: SizeClass, slot: usize) -> Result<(&[M::Word], usize), Damaged> {
+        let whole = Cover::of(class).whole;
+        let (nth, rest) = match slot.checked_sub(whole * SLOTS_PER_CHUNK) {
+            None => (slot / SLOTS_PER_CHUNK, slot % SLOTS_PER_CHUNK),
+            Some(beyond) => (whole + beyond / SLOTS_PER_SMALL_CHUNK, beyond % SLOTS_PER_SMALL_CHUNK),
+        };
+        Ok((self.chunk_words(self.chunk(slab, class, nth)?)?, rest))
     }
 
     /// Takes a free slot for a writer that the gate counted. `hint` is where to start; it is moved on.
     pub(crate) fn take_slot(&self, slab: usize, class: SizeClass, hint: &mut u8) -> Result<usize, Damaged> {
-        let chunks = class.slots().div_ceil(SLOTS_PER_CHUNK);
-        for round in 0..SEARCH_ROUNDS * chunks {
-            let nth = (usize::from(*hint) + round) % chunks;
-            let words = self.chunk_words(self.chunk(slab, nth)?)?;
-            let beyond = SLOTS_PER_CHUNK.saturating_sub(class.slots() - nth * SLOTS_PER_CHUNK);
-            let mut free = !words[0].load(Relaxed) & u64::MAX >> beyond;
+        let cover = Cover::of(class);
+        for round in 0..SEARCH_ROUNDS * cover.chunks() {
+            let nth = (usize::from(*hint) + round) % cover.chunks();
+            let (first, length) = match nth.checked_sub(cover.whole) {
+                None => (nth * SLOTS_PER_CHUNK, SLOTS_PER_CHUNK),
+                Some(small) => {
+                    (cover.whole * SLOTS_PER_CHUNK + small * SLOTS_PER_SMALL_CHUNK, SLOTS_PER_SMALL_CHUNK)
+                }
+            };
+            let mask = u64::MAX >> (u64::BITS as usize - length.min(class.slots() - first));
+            let word = &self.chunk_words(self.chunk(slab, class, nth)?)?[0];
+            let mut free = !word.load(Relaxed) & mask;
             while free != 0 {
                 let bit = 1 << free.trailing_zeros();
-                let before = words[0].fetch_or(bit, AcqRel);
+                let before = word.fetch_or(bit, AcqRel);
                 if before & bit == 0 {
                     *hint = nth as u8;
-                    return Ok(nth * SLOTS_PER_CHUNK + free.trailing_zeros() as usize);
+                    return Ok(first + free.trailing_zeros() as usize);
                 }
-                free = !before & u64::MAX >> beyond;
+                free = !before & mask;
             }
         }
         Err(Damaged)
     }
 
     /// Marks a slot as free; false when it was already.
-    pub(crate) fn give_slot_back(&self, slab: usize, slot: usize) -> Result<bool, Damaged> {
-        let bit = 1 << (slot % SLOTS_PER_CHUNK);
-        Ok(self.chunk_of_slot(slab, slot)?[0].fetch_and(!bit, AcqRel) & bit != 0)
+    pub(crate) fn give_slot_back(&self, slab: usize, class: SizeClass, slot: usize) -> Result<bool, Damaged> {
+        let (words, rest) = self.find(slab, class, slot)?;
+        let bit = 1 << rest;
+        Ok(words[0].fetch_and(!bit, AcqRel) & bit != 0)
     }
 
     /// Whether a slot is taken.
-    pub(crate) fn is_taken(&self, slab: usize, slot: usize) -> Result<bool, Damaged> {
-        Ok(self.chunk_of_slot(slab, slot)?[0].load(Acquire) >> (slot % SLOTS_PER_CHUNK) & 1 != 0)
+    pub(crate) fn is_taken(&self, slab: usize, class: SizeClass, slot: usize) -> Result<bool, Damaged> {
+        let (words, rest) = self.find(slab, class, slot)?;
+        Ok(words[0].load(Acquire) >> rest & 1 != 0)
     }
 
     /// What is known of a slot, as it was last written.
-    pub(crate) fn slot(&self, slab: usize, slot: usize) -> Result<Slot, Damaged> {
-        let words = self.slot_words(slab, slot)?;
+    pub(crate) fn slot(&self, slab: usize, class: SizeClass, slot: usize) -> Result<Slot, Damaged> {
+        let words = self.slot_words(slab, class, slot)?;
         let rest = words[2].load(Relaxed);
         let length_bytes = usize::from(rest as u16);
         if length_bytes == 0 || length_bytes > farmem_page::PAGE_BYTES {
@@ -95,8 +127,14 @@ impl<M: Memory> Pool<M> {
     }
 
     /// Notes what a slot holds. Only for a writer that is inside the gate.
-    pub(crate) fn set_slot(&self, slab: usize, slot: usize, value: Slot) -> Result<(), Damaged> {
-        let words = self.slot_words(slab, slot)?;
+    pub(crate) fn set_slot(
+        &self,
+        slab: usize,
+        class: SizeClass,
+        slot: usize,
+        value: Slot,
+    ) -> Result<(), Damaged> {
+        let words = self.slot_words(slab, class, slot)?;
         let [low, high] = value.fingerprint.to_words();
         words[0].store(low, Relaxed);
         words[1].store(high, Relaxed);
@@ -104,9 +142,10 @@ impl<M: Memory> Pool<M> {
         Ok(())
     }
 
-    fn slot_words(&self, slab: usize, slot: usize) -> Result<&[M::Word], Damaged> {
-        let at = 1 + slot % SLOTS_PER_CHUNK * WORDS_PER_SLOT;
-        self.chunk_of_slot(slab, slot)?.get(at..at + WORDS_PER_SLOT).ok_or(Damaged)
+    fn slot_words(&self, slab: usize, class: SizeClass, slot: usize) -> Result<&[M::Word], Damaged> {
+        let (words, rest) = self.find(slab, class, slot)?;
+        let at = 1 + rest * WORDS_PER_SLOT;
+        words.get(at..at + WORDS_PER_SLOT).ok_or(Damaged)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::claims::Claimable;
 use crate::class::{CLASS_COUNT, SLAB_BYTES};
-use crate::layout::{Header, WORD_BYTES, WORDS_PER_CHUNK, WORDS_PER_SLAB};
+use crate::layout::{Header, WORD_BYTES, WORDS_PER_CHUNK, WORDS_PER_SLAB, WORDS_PER_SMALL_CHUNK};
 use crate::memory::{Atomic, Memory};
 use crate::pool::Pool;
 use crate::slab::{Gate, Kind};
@@ -73,8 +73,10 @@ impl<M: Memory> Pool<M> {
         let slabs = self.slabs_used();
         let chunks = self.header_value(Header::ChunkHigh).min(self.layout.chunks);
         let words_per_slab = WORDS_PER_SLAB + CLASS_COUNT.div_ceil(64);
-        let claims = self.layout.frames + self.layout.blocks + chunks;
-        let grown = slabs * words_per_slab + chunks * WORDS_PER_CHUNK + claims;
+        let small = self.header_value(Header::SmallChunkHigh).min(self.layout.small_chunks);
+        let claims = self.layout.frames + self.layout.blocks + chunks + small;
+        let chunk_words = chunks * WORDS_PER_CHUNK + small * WORDS_PER_SMALL_CHUNK;
+        let grown = slabs * words_per_slab + chunk_words + claims;
         self.layout.partial_at + grown * WORD_BYTES
     }
 }

@@ -133,10 +133,11 @@ fn slotless<M: Memory>(pool: &Pool<M>, page: &PageBytes) -> Option<Place> {
 fn stored_at<M: Memory>(pool: &Pool<M>, at: SlotPlace) -> Option<Slot> {
     let (slab, slot) = (at.slab.get(), at.slot.get());
     let gate = Gate(pool.gate(slab).ok()?.load(Acquire));
-    if !gate.is_open() || slot >= gate.class()?.slots() || !pool.is_taken(slab, slot).ok()? {
+    let class = gate.class()?;
+    if !gate.is_open() || slot >= class.slots() || !pool.is_taken(slab, class, slot).ok()? {
         return None;
     }
-    pool.slot(slab, slot).ok()
+    pool.slot(slab, class, slot).ok()
 }
 
 fn prepare<'a>(
@@ -171,7 +172,7 @@ fn place<M: Memory>(
         if write(pool, slab, slot, class, prepared) {
             Ok(slot)
         } else {
-            pool.give_slot_back(slab, slot).and(Err(crate::pool::Damaged))
+            pool.give_slot_back(slab, class, slot).and(Err(crate::pool::Damaged))
         }
     });
     let numbers =
@@ -215,7 +216,8 @@ fn overwrite<M: Memory>(
             Err(changed) => now = changed,
         }
     };
-    let written = pool.is_taken(slab, slot).unwrap_or(false) && write(pool, slab, slot, class, prepared);
+    let written =
+        pool.is_taken(slab, class, slot).unwrap_or(false) && write(pool, slab, slot, class, prepared);
     if written {
         let (new, old) = (prepared.slot.length_bytes as u64, known.length_bytes as u64);
         word.fetch_add(new.wrapping_sub(old), Relaxed);
@@ -242,5 +244,5 @@ fn write<M: Memory>(
         return false;
     }
     let at = pool.layout.frame_at(state.location) + slot * class.slot_bytes();
-    pool.set_slot(slab, slot, prepared.slot).is_ok() && pool.memory.copy_in(at, prepared.bytes)
+    pool.set_slot(slab, class, slot, prepared.slot).is_ok() && pool.memory.copy_in(at, prepared.bytes)
 }

@@ -18,7 +18,7 @@ use std::sync::Mutex;
 
 /// Tables end before this offset, frames start there: pools of the sizes below have less than 2 MiB of tables.
 const FRAMES_AT: usize = 2 << 20;
-const TABLE_WORDS: usize = 24 << 10;
+const TABLE_WORDS: usize = 32 << 10;
 const OWNER: OwnerId = OwnerId(0);
 const RANDOM_RUNS: usize = 400;
 const PRIORITY_RUNS: usize = 400;
