@@ -38,19 +38,29 @@ fn command_name(process: u32) -> String {
     fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default().trim_end().to_owned()
 }
 
-/// Resident anonymous memory of one process, in bytes; `None` once it is gone.
-fn anonymous_bytes(process: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+/// The amount in the line of a process's file that starts with `name`, in bytes; `None` once the process is gone.
+fn amount_bytes(process: u32, file: &str, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{process}/{file}")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
     Some(kibibytes * 1024)
+}
+
+/// Resident anonymous memory of one process, in bytes; pages that it shares after a fork count in full.
+fn anonymous_bytes(process: u32) -> Option<u64> {
+    amount_bytes(process, "status", "RssAnon:")
+}
+
+/// The same, but of pages that it shares only its part. The kernel walks all of the memory for this, and waits for the
+/// lock of the address space.
+fn anonymous_share_bytes(process: u32) -> Option<u64> {
+    amount_bytes(process, "smaps_rollup", "Pss_Anon:")
 }
 
 /// What one run used at most.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Peak {
-    /// Sum of resident anonymous memory over all processes but the supervisor, in bytes. Pages that processes share
-    /// after a fork count once for each.
+    /// Resident anonymous memory of all processes but the supervisor, in bytes.
     pub(crate) anonymous_bytes: u64,
     /// Processes at the same time, without the supervisor.
     pub(crate) processes: usize,
@@ -58,20 +68,23 @@ pub(crate) struct Peak {
 
 impl Peak {
     /// Takes one more sample of everything below `root`, which counts itself unless it is the supervisor.
-    pub(crate) fn sample(&mut self, root: u32) {
-        let mut total_bytes = 0;
-        let mut processes = 0;
-        for process in process_tree(root) {
-            if command_name(process) == "farmem" {
-                continue;
-            }
-            if let Some(bytes) = anonymous_bytes(process) {
-                total_bytes += bytes;
-                processes += 1;
-            }
+    ///
+    /// When several processes run natively, what they share counts once. Under the pager it counts for each of them: to
+    /// ask for shares could wait for a page.
+    pub(crate) fn sample(&mut self, root: u32, native: bool) {
+        let mut processes = process_tree(root);
+        processes.retain(|process| command_name(*process) != "farmem");
+        self.processes = self.processes.max(processes.len());
+        let in_full: u64 = processes.iter().copied().filter_map(anonymous_bytes).sum();
+        if in_full <= self.anonymous_bytes {
+            return;
         }
-        self.anonymous_bytes = self.anonymous_bytes.max(total_bytes);
-        self.processes = self.processes.max(processes);
+        let used_bytes = if native && processes.len() > 1 {
+            processes.iter().copied().filter_map(anonymous_share_bytes).sum()
+        } else {
+            in_full
+        };
+        self.anonymous_bytes = self.anonymous_bytes.max(used_bytes);
     }
 }
 

@@ -677,13 +677,22 @@ static void memory_seen_from_outside(void)
 	squeeze();
 	int own = open("/proc/self/mem", O_RDWR);
 	CHECK(own >= 0);
-	CHECK(pread(own, copy, REGION, (off_t)(uintptr_t)memory) == (ssize_t)REGION);
-	verify(copy, REGION, 93);
+	/* The kernel does not wait for far pages on this way: an error is allowed then, other bytes are not. */
+	for (size_t offset = 0; offset < REGION; offset += 16 * PAGE) {
+		ssize_t got = pread(own, copy, 16 * PAGE, (off_t)(uintptr_t)(memory + offset));
+		CHECK(got > 0 || errno == EIO);
+		if (got > 0)
+			verify_from(copy, (size_t)got, 93, offset);
+	}
 	fill(copy, REGION, 94);
 	squeeze();
-	CHECK(pwrite(own, copy, REGION, (off_t)(uintptr_t)memory) == (ssize_t)REGION);
-	verify(memory, REGION, 94);
+	for (size_t offset = 0; offset < REGION; offset += PAGE) {
+		ssize_t put = pwrite(own, copy + offset, PAGE, (off_t)(uintptr_t)(memory + offset));
+		CHECK(put == (ssize_t)PAGE || (put < 0 && errno == EIO));
+		verify_from(memory + offset, PAGE, put < 0 ? 93 : 94, offset);
+	}
 	close(own);
+	memcpy(memory, copy, REGION);
 	squeeze();
 	struct iovec local = {copy, REGION}, remote = {memory, REGION};
 	pid_t parent = getpid();
