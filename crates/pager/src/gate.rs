@@ -12,7 +12,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use farmem_sys::wait::{self, Scope};
+use farmem_sys::wait::{self, Scope, Sleepers};
 
 /// Threads of the pager that may change pages: one handler for each processor up to a limit, and the bookkeeper.
 pub(crate) const PARTIES: usize = 9;
@@ -49,7 +49,7 @@ impl Line {
 
     fn open(&self) {
         if self.0.swap(OPEN, Ordering::SeqCst) == AWAITED {
-            wait::wake(&self.0, u32::MAX, Scope::Process);
+            wait::wake(&self.0, Sleepers::All, Scope::Process);
         }
     }
 }

@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering;
 
 use farmem_policy::Fault;
 use farmem_sys::process::Threads;
-use farmem_sys::wait::{self, Scope};
+use farmem_sys::wait::{self, Scope, Sleepers};
 use farmem_sys::{affinity, memory, thread};
 use farmem_telemetry::Counter;
 
@@ -211,7 +211,7 @@ impl Engine {
         let threads = self.faulting.swap(0, Ordering::Relaxed).count_ones();
         let wanted = if faults < WORTH_FAULTS { 1 } else { threads.clamp(1, handlers) };
         if self.armed.swap(wanted, Ordering::AcqRel) < wanted {
-            wait::wake(&self.armed, u32::MAX, Scope::Process);
+            wait::wake(&self.armed, Sleepers::All, Scope::Process);
         }
     }
 }

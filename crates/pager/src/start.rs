@@ -9,7 +9,7 @@ use farmem_sys::link::{Descriptors, Link};
 use farmem_sys::maps::Maps;
 use farmem_sys::shared::SharedMemory;
 use farmem_sys::uffd::Uffd;
-use farmem_sys::wait::{self, Scope};
+use farmem_sys::wait::{self, Scope, Sleepers};
 use farmem_sys::{AsFd, Errno, OwnedFd, memory, process, thread};
 use farmem_telemetry::{LEDGER_BYTES, Ledger};
 use farmem_wire::{HAS_DEVICE, HAS_DISK, PACKET_BYTES, Reply, Request};
@@ -124,7 +124,7 @@ impl Task {
 
     fn finish(&self, outcome: u32) {
         self.outcome[0].store(outcome, Ordering::Release);
-        wait::wake(&self.outcome[0], u32::MAX, Scope::Process);
+        wait::wake(&self.outcome[0], Sleepers::All, Scope::Process);
     }
 
     fn excluded(&self) -> Result<[PageRange; 2], Errno> {

@@ -6,7 +6,7 @@ use core::fmt;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use crate::wait::{self, Scope};
+use crate::wait::{self, Scope, Sleepers};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -75,7 +75,7 @@ impl<T> DerefMut for Guard<'_, T> {
 impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
         if self.lock.state.swap(FREE, Ordering::Release) == CONTENDED {
-            wait::wake(&self.lock.state, 1, Scope::Process);
+            wait::wake(&self.lock.state, Sleepers::One, Scope::Process);
         }
     }
 }

@@ -30,7 +30,21 @@ pub fn wait(word: &AtomicU32, value: u32, timeout_ns: Option<u64>, scope: Scope)
     let _ = futex::wait(word, scope.flags(), value, timeout.as_ref());
 }
 
-/// Wakes up to `count` sleepers.
-pub fn wake(word: &AtomicU32, count: u32, scope: Scope) {
+/// How many sleepers to wake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sleepers {
+    /// One, if there is one.
+    One,
+    /// Everyone.
+    All,
+}
+
+/// Wakes sleepers.
+pub fn wake(word: &AtomicU32, sleepers: Sleepers, scope: Scope) {
+    let count = match sleepers {
+        Sleepers::One => 1,
+        // The kernel takes the count as a signed number: one more and it would wake a single sleeper.
+        Sleepers::All => i32::MAX as u32,
+    };
     let _ = futex::wake(word, scope.flags(), count);
 }
