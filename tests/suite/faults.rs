@@ -1,6 +1,6 @@
 //! Things that break: whatever does, a program gets its own bytes, waits, or is told; never zeros, never a hang.
 //!
-//! What needs a hook inside the pager is started with `FARMEM_INJECT=NAME`, and is ignored until the hook exists.
+//! What needs a hook inside the pager is started with `FARMEM_INJECT=NAME`, and is ignored while there is no such hook.
 
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
@@ -107,9 +107,17 @@ fn a_page_that_the_disk_refuses_stays_where_it_is() {
 }
 
 #[test]
-#[ignore = "waits for FARMEM_INJECT=disk-read-error"]
 fn a_page_that_cannot_be_read_back_is_a_bus_error() {
-    assert_ended_by(&injected("disk-read-error").option("--pool").option("4M").run(pressure()), SIGBUS);
+    if !managed_runner() {
+        return;
+    }
+    let launcher = injected("disk-read-error").option("--pool").option("8M");
+    let mut disk = launcher.file("far").into_os_string();
+    disk.push(":256M");
+
+    let finished = launcher.option("--disk").option(disk).option("--summary").run(pressure());
+
+    assert_ended_by(&finished, SIGBUS);
 }
 
 #[test]
@@ -121,13 +129,25 @@ fn a_corrupt_page_is_a_bus_error_and_named_in_the_summary() {
 }
 
 #[test]
-#[ignore = "waits for FARMEM_INJECT=fault-thread-dies"]
-fn a_dead_fault_thread_ends_the_program_with_a_message() {
-    assert_ended_by(&injected("fault-thread-dies").run(pressure()), SIGKILL);
+fn a_fault_thread_that_panics_ends_the_program_with_a_message() {
+    if !managed_runner() {
+        return;
+    }
+    assert_ended_by(&injected("handler-panic").run(pressure()), SIGKILL);
 }
 
 #[test]
-#[ignore = "waits for FARMEM_INJECT=evictor-dies"]
-fn a_dead_evictor_ends_the_program_with_a_message() {
-    assert_ended_by(&injected("evictor-dies").run(pressure()), SIGKILL);
+fn a_bookkeeper_that_panics_ends_the_program_with_a_message() {
+    if !managed_runner() {
+        return;
+    }
+    assert_ended_by(&injected("bookkeeper-panic").run(pressure()), SIGKILL);
+}
+
+#[test]
+fn a_stall_that_cannot_end_becomes_the_programs_end_with_a_message() {
+    if !managed_runner() {
+        return;
+    }
+    assert_ended_by(&injected("handler-stall").run(pressure()), SIGKILL);
 }
