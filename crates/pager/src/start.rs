@@ -12,7 +12,7 @@ use farmem_sys::uffd::Uffd;
 use farmem_sys::wait::{self, Scope, Sleepers};
 use farmem_sys::{AsFd, Errno, OwnedFd, memory, process, thread};
 use farmem_telemetry::{LEDGER_BYTES, Ledger};
-use farmem_wire::{HAS_DEVICE, HAS_DISK, PACKET_BYTES, Reply, Request};
+use farmem_wire::{Address, HAS_DEVICE, HAS_DISK, PACKET_BYTES, Reply, Request};
 
 use crate::bookkeeper;
 use crate::engine::{Engine, Parts};
@@ -45,7 +45,7 @@ pub type Started = &'static Engine;
 /// What a start is told.
 #[derive(Clone, Copy, Debug)]
 pub struct Start {
-    /// The supervisor's name.
+    /// The supervisor's address: its name and the application's token.
     pub name: [u8; NAME_BYTES],
     /// How much of it counts.
     pub name_length: usize,
@@ -132,15 +132,17 @@ impl Task {
         Ok([self.start.stack, self.start.data].map(|address| mapping_at(&maps, address)))
     }
 
-    fn link(&self) -> Result<Link, StartError> {
-        let name = &self.start.name[..self.start.name_length.min(NAME_BYTES)];
-        Link::connect(name).map_err(|_| StartError::Alone)
+    fn link(&self) -> Result<(Link, u64), StartError> {
+        let text = &self.start.name[..self.start.name_length.min(NAME_BYTES)];
+        let address = Address::parse(text).ok_or(StartError::Alone)?;
+        let link = Link::connect(address.name).map_err(|_| StartError::Alone)?;
+        Ok((link, address.token))
     }
 
     fn connect(&self) -> Result<(Started, [PageRange; 2]), StartError> {
         thread::unshare_descriptors()?;
-        let link = self.link()?;
-        let (reply, mut descriptors) = ask(&link, Request::Hello { process: process::id() }, None)?;
+        let (link, token) = self.link()?;
+        let (reply, mut descriptors) = ask(&link, Request::Hello { process: process::id(), token }, None)?;
         let Reply::Welcome { slot, pool_bytes, flags } = reply else { return Err(StartError::Refused) };
         let mut descriptors = descriptors.iter_mut().filter_map(Option::take);
         let mut next = || descriptors.next().ok_or(StartError::Refused);
@@ -166,16 +168,16 @@ impl Task {
 
     fn connect_child(&self, parent: Started) -> Result<(Started, [PageRange; 2]), StartError> {
         thread::unshare_descriptors()?;
-        let link = self.link()?;
+        let (link, token) = self.link()?;
         let (parent_slot, epoch) = (parent.slot.index() as u32, parent.vault.ended_epoch());
-        let inherit = Request::Inherit { process: process::id(), parent_slot, epoch };
+        let inherit = Request::Inherit { process: process::id(), parent_slot, epoch, token };
         let (reply, mut descriptors) = ask(&link, inherit, None)?;
-        let Reply::Inherited { slot } = reply else { return Err(StartError::Refused) };
+        let Reply::Inherited { slot, flags, .. } = reply else { return Err(StartError::Refused) };
         let uffd = Uffd::from(descriptors[0].take().ok_or(StartError::Refused)?);
         let slot = parent.ledger.slot(slot as usize).ok_or(StartError::Refused)?;
-        let vault =
-            parent.vault.inherit(disk_tier(descriptors[1].take())?, OwnerId(slot.index() as u16), slot)?;
-        link.send(&Request::TakenOver { parent_slot, epoch }.encode(), &[])?;
+        let disk = disk_tier(descriptors[2].take_if(|_| flags & HAS_DISK != 0))?;
+        let vault = parent.vault.inherit(disk, OwnerId(slot.index() as u16), slot)?;
+        parent.slot.set_taken_epoch(epoch);
         let engine = parent.inherit(Parts { uffd, ledger: parent.ledger, slot, vault, link })?;
         Ok((engine, self.excluded()?))
     }

@@ -31,6 +31,8 @@ pub(crate) struct Application {
     pub(crate) pool: &'static SharedPool,
     pub(crate) disk: Option<&'static DiskFile>,
     pub(crate) device: Option<&'static File>,
+    /// What the application's processes must know to be let in.
+    pub(crate) token: u64,
 }
 
 impl Application {
@@ -55,10 +57,11 @@ impl Application {
         let config = PoolConfig { limit, disk: disk_bytes, owners: MAX_PROCESSES as u16, seed: random()? };
         let bytes = config.memory_bytes().map_err(to_error)?;
         let pool_memory = leak(SharedMemory::create(c"farmem-pool", bytes).map_err(to_error)?);
-        let pool = leak(Pool::create(&*pool_memory, &config).map_err(to_error)?);
+        let pool = leak(Pool::create(pool_memory, &config).map_err(to_error)?);
         let device =
             OpenOptions::new().read(true).write(true).open("/dev/userfaultfd").ok().map(|file| leak(file));
-        Ok(Self { ledger_memory, ledger, pool_memory, pool, disk, device: device.map(|file| &*file) })
+        let device: Option<&'static File> = device.map(|file| &*file);
+        Ok(Self { ledger_memory, ledger, pool_memory, pool, disk, device, token: random()? })
     }
 }
 

@@ -95,7 +95,7 @@ impl Processes {
 
     /// Reads one packet of a process and answers it; forgets the process when it has gone or talks nonsense.
     pub(crate) fn hear(&mut self, key: u64) -> Option<Query> {
-        let Some(process) = self.connected.get(&key) else { return None };
+        let process = self.connected.get(&key)?;
         let mut packet = [0; PACKET_BYTES + 1];
         let request = match process.link.receive(&mut packet) {
             Ok((length, descriptors)) if length > 0 => {
@@ -119,23 +119,26 @@ impl Processes {
 
     fn obey(&mut self, key: u64, request: Request, descriptor: Option<OwnedFd>) -> Result<(), Errno> {
         match request {
-            Request::Hello { process } => self.welcome(key, process),
+            Request::Hello { process, token } => {
+                self.admit(token)?;
+                self.welcome(key, process)
+            }
             Request::Register => self.register(key, descriptor),
             Request::Forked { epoch } => self.expect(key, epoch, descriptor),
-            Request::Inherit { process, parent_slot, epoch } => {
+            Request::Inherit { process, parent_slot, epoch, token } => {
+                self.admit(token)?;
                 let Some(child) = self.connected.get_mut(&key) else { return Ok(()) };
                 child.process = process;
                 child.waiting = Some((parent_slot as usize, epoch));
                 self.hand_over()
             }
-            Request::TakenOver { parent_slot, epoch } => {
-                if let Some(parent) = self.application.ledger.slot(parent_slot as usize) {
-                    parent.set_taken_epoch(epoch);
-                }
-                Ok(())
-            }
             Request::Query => Ok(()),
         }
+    }
+
+    /// Strangers get nothing: ledger and pool are for the application's processes, which know its token.
+    fn admit(&self, token: u64) -> Result<(), Errno> {
+        if token == self.application.token { Ok(()) } else { Err(Errno::ACCESS) }
     }
 
     fn welcome(&mut self, key: u64, number: u32) -> Result<(), Errno> {
@@ -225,9 +228,12 @@ impl Processes {
             match slot {
                 Some(slot) => {
                     child.slot = Some(slot);
-                    let reply = Reply::Inherited { slot: slot as u32 };
+                    let pool = self.application.pool_memory;
                     let disk = self.application.disk.map(DiskFile::file);
-                    let descriptors: Vec<_> = std::iter::once(uffd.as_fd()).chain(disk).collect();
+                    let flags = if disk.is_some() { HAS_DISK } else { 0 };
+                    let pool_bytes = pool.length_bytes() as u64;
+                    let reply = Reply::Inherited { slot: slot as u32, pool_bytes, flags };
+                    let descriptors: Vec<_> = [uffd.as_fd(), pool.file()].into_iter().chain(disk).collect();
                     child.link.send(&reply.encode(), &descriptors)?;
                 }
                 None => child.link.send(&Reply::Refused { errno: 0 }.encode(), &[])?,

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use farmem_store::PoolUsage;
 use farmem_sys::OwnedFd;
 use farmem_sys::link::listen_at;
+use farmem_wire::Address;
 use nix::sys::resource::{Resource, UsageWho, getrusage, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -47,7 +48,8 @@ pub fn supervise(options: &Options) -> Result<u8> {
     let listener = listen_at(name.as_bytes()).context("cannot listen for the program's processes")?;
     let signals = Signals::take()?;
     let began = Instant::now();
-    let child = launch::launch(options, &library, &name, signals.before())?;
+    let address = Address { name: name.as_bytes(), token: application.token }.to_string();
+    let child = launch::launch(options, &library, &address, signals.before())?;
     mover::start(application);
     let mut supervisor = Supervisor {
         options,

@@ -8,10 +8,41 @@
 /// Bytes of a packet.
 pub const PACKET_BYTES: usize = 32;
 /// Both ends must speak the same version; the shim and the supervisor come from one build.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// A packet.
 pub type Packet = [u8; PACKET_BYTES];
+
+/// Hexadecimal digits of a token.
+const TOKEN_DIGITS: usize = 16;
+
+/// How a program reaches its supervisor: the name of a socket, and a secret that only the application's processes are
+/// told, in their environment. Written `name:token`, the token in 16 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Address<'a> {
+    /// Name of the socket.
+    pub name: &'a [u8],
+    /// The secret. Who doesn't know it gets neither ledger nor pool.
+    pub token: u64,
+}
+
+impl<'a> Address<'a> {
+    /// The address of that text; `None` if it is none.
+    pub fn parse(text: &'a [u8]) -> Option<Self> {
+        let (rest, digits) = text.split_at_checked(text.len().checked_sub(TOKEN_DIGITS)?)?;
+        let (b':', name) = rest.split_last()? else { return None };
+        let token = digits
+            .iter()
+            .try_fold(0_u64, |token, &digit| Some(token << 4 | u64::from(char::from(digit).to_digit(16)?)))?;
+        Some(Self { name, token })
+    }
+}
+
+impl core::fmt::Display for Address<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}:{:016x}", self.name.escape_ascii(), self.token)
+    }
+}
 
 /// From a pager to its supervisor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,6 +51,8 @@ pub enum Request {
     Hello {
         /// Its number.
         process: u32,
+        /// The secret of the application; see [`Address`].
+        token: u64,
     },
     /// A forked child asks for its userfaultfd and its place in the ledger.
     Inherit {
@@ -29,6 +62,8 @@ pub enum Request {
         parent_slot: u32,
         /// The parent's count of forks.
         epoch: u64,
+        /// The secret of the application; see [`Address`].
+        token: u64,
     },
     /// A new userfaultfd comes with this packet: shake hands with the kernel for it, and keep a duplicate.
     Register,
@@ -37,14 +72,8 @@ pub enum Request {
         /// The process's count of forks, this one included.
         epoch: u64,
     },
-    /// A forked child serves itself from now on.
-    TakenOver {
-        /// Its parent's slot.
-        parent_slot: u32,
-        /// The parent's count of forks.
-        epoch: u64,
-    },
-    /// Somebody who isn't a process of the application asks how it is. The answer is a report as JSON.
+    /// Somebody who isn't a process of the application, and needs no token, asks how it is. The answer is a report as
+    /// JSON.
     Query,
 }
 
@@ -61,10 +90,15 @@ pub enum Reply {
         /// [`HAS_DEVICE`] and [`HAS_DISK`].
         flags: u32,
     },
-    /// To [`Request::Inherit`]: the userfaultfd comes with this packet, and the disk's file if there is one.
+    /// To [`Request::Inherit`]: the userfaultfd comes with this packet, then the pool, then the disk's file if there is
+    /// one.
     Inherited {
         /// The process's slot in the ledger.
         slot: u32,
+        /// Bytes of the pool's file.
+        pool_bytes: u64,
+        /// [`HAS_DISK`] or nothing.
+        flags: u32,
     },
     /// Done.
     Done,
@@ -77,7 +111,7 @@ pub enum Reply {
 
 /// Flag of [`Reply::Welcome`]: a descriptor of `/dev/userfaultfd` is there.
 pub const HAS_DEVICE: u32 = 1;
-/// Flag of [`Reply::Welcome`]: a descriptor of the disk's file is there.
+/// Flag of [`Reply::Welcome`] and [`Reply::Inherited`]: a descriptor of the disk's file is there.
 pub const HAS_DISK: u32 = 2;
 
 fn pack(kind: u32, arguments: [u64; 3]) -> Packet {
@@ -105,14 +139,13 @@ impl Request {
     /// The packet of this request.
     pub fn encode(self) -> Packet {
         match self {
-            Self::Hello { process } => pack(1, [process.into(), 0, 0]),
-            Self::Inherit { process, parent_slot, epoch } => {
-                pack(2, [process.into(), parent_slot.into(), epoch])
+            Self::Hello { process, token } => pack(1, [process.into(), token, 0]),
+            Self::Inherit { process, parent_slot, epoch, token } => {
+                pack(2, [u64::from(parent_slot) << 32 | u64::from(process), epoch, token])
             }
             Self::Register => pack(3, [0; 3]),
             Self::Forked { epoch } => pack(4, [epoch, 0, 0]),
-            Self::TakenOver { parent_slot, epoch } => pack(5, [parent_slot.into(), epoch, 0]),
-            Self::Query => pack(6, [0; 3]),
+            Self::Query => pack(5, [0; 3]),
         }
     }
 
@@ -120,16 +153,16 @@ impl Request {
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (kind, [first, second, third]) = unpack(bytes)?;
         Some(match kind {
-            1 => Self::Hello { process: first.try_into().ok()? },
+            1 => Self::Hello { process: first.try_into().ok()?, token: second },
             2 => Self::Inherit {
-                process: first.try_into().ok()?,
-                parent_slot: second.try_into().ok()?,
-                epoch: third,
+                process: first as u32,
+                parent_slot: (first >> 32) as u32,
+                epoch: second,
+                token: third,
             },
             3 => Self::Register,
             4 => Self::Forked { epoch: first },
-            5 => Self::TakenOver { parent_slot: first.try_into().ok()?, epoch: second },
-            6 => Self::Query,
+            5 => Self::Query,
             _ => return None,
         })
     }
@@ -140,7 +173,7 @@ impl Reply {
     pub fn encode(self) -> Packet {
         match self {
             Self::Welcome { slot, pool_bytes, flags } => pack(101, [slot.into(), pool_bytes, flags.into()]),
-            Self::Inherited { slot } => pack(102, [slot.into(), 0, 0]),
+            Self::Inherited { slot, pool_bytes, flags } => pack(102, [slot.into(), pool_bytes, flags.into()]),
             Self::Done => pack(103, [0; 3]),
             Self::Refused { errno } => pack(104, [errno.into(), 0, 0]),
         }
@@ -155,7 +188,11 @@ impl Reply {
                 pool_bytes: second,
                 flags: third.try_into().ok()?,
             },
-            102 => Self::Inherited { slot: first.try_into().ok()? },
+            102 => Self::Inherited {
+                slot: first.try_into().ok()?,
+                pool_bytes: second,
+                flags: third.try_into().ok()?,
+            },
             103 => Self::Done,
             104 => Self::Refused { errno: first.try_into().ok()? },
             _ => return None,
@@ -165,16 +202,35 @@ impl Reply {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
     use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn an_address_survives_being_written() {
+        for token in [0, 1, u64::MAX] {
+            let text = Address { name: b"farmem/17", token }.to_string();
+            assert_eq!(Address::parse(text.as_bytes()), Some(Address { name: b"farmem/17", token }));
+        }
+    }
+
+    #[test]
+    fn what_has_no_token_is_no_address() {
+        for text in
+            [&b""[..], b"farmem/17", b"farmem/17:12", b"farmem/17:00000000000000zz", b"0123456789abcdef"]
+        {
+            assert_eq!(Address::parse(text), None);
+        }
+    }
 
     #[test]
     fn requests_survive_their_encoding() {
         for request in [
-            Request::Hello { process: 7 },
-            Request::Inherit { process: u32::MAX, parent_slot: 3, epoch: u64::MAX },
+            Request::Hello { process: 7, token: u64::MAX },
+            Request::Inherit { process: u32::MAX, parent_slot: 3, epoch: u64::MAX, token: 1 },
+            Request::Inherit { process: 5, parent_slot: u32::MAX, epoch: 0, token: u64::MAX - 1 },
             Request::Register,
             Request::Forked { epoch: 9 },
-            Request::TakenOver { parent_slot: 1, epoch: 2 },
             Request::Query,
         ] {
             assert_eq!(Request::decode(&request.encode()), Some(request));
@@ -185,7 +241,7 @@ mod tests {
     fn replies_survive_their_encoding() {
         for reply in [
             Reply::Welcome { slot: 5, pool_bytes: u64::MAX, flags: HAS_DEVICE | HAS_DISK },
-            Reply::Inherited { slot: 1 },
+            Reply::Inherited { slot: 1, pool_bytes: 1 << 40, flags: HAS_DISK },
             Reply::Done,
             Reply::Refused { errno: 13 },
         ] {
