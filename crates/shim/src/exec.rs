@@ -4,26 +4,17 @@
 //! Those that take their environment from the global variable inside the C library (`system`, `popen`) find it
 //! replaced for the length of the call.
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{c_char, c_int, c_void};
 
-use crate::environment;
-use crate::libc::{self, RTLD_NEXT, Strings};
+use crate::libc::{self, Strings};
+use crate::{environment, real};
 
-/// The function of that name which would have been called without the shim.
-fn real(name: &CStr) -> *mut c_void {
-    // SAFETY: dlsym only reads the name.
-    unsafe { libc::dlsym(RTLD_NEXT, name.as_ptr()) }
-}
-
-macro_rules! real {
-    ($name:literal, $type:ty) => {{
-        let function = real($name);
-        if function.is_null() {
-            return -1;
-        }
-        // SAFETY: the C library's function of this name has this type.
-        unsafe { core::mem::transmute::<*mut c_void, $type>(function) }
-    }};
+/// The answer of a function that the C library hasn't got.
+fn missing() -> c_int {
+    const ENOSYS: c_int = 38;
+    // SAFETY: the C library's `errno` of the calling thread.
+    unsafe { *libc::__errno_location() = ENOSYS };
+    -1
 }
 
 fn own_environment() -> Strings {
@@ -31,13 +22,11 @@ fn own_environment() -> Strings {
     unsafe { libc::environ.cast_const().cast() }
 }
 
-type Execve = unsafe extern "C" fn(*const c_char, Strings, Strings) -> c_int;
-
 /// # Safety
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execve(path: *const c_char, arguments: Strings, environment: Strings) -> c_int {
-    let next = real!(c"execve", Execve);
+    let Some(next) = real::EXECVE.get() else { return missing() };
     // SAFETY: passed on as it came, with a longer environment.
     unsafe { environment::with_own(environment, |environment| next(path, arguments, environment)) }
 }
@@ -54,7 +43,7 @@ pub unsafe extern "C" fn execv(path: *const c_char, arguments: Strings) -> c_int
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: Strings, environment: Strings) -> c_int {
-    let next = real!(c"execvpe", Execve);
+    let Some(next) = real::EXECVPE.get() else { return missing() };
     // SAFETY: passed on as it came, with a longer environment.
     unsafe { environment::with_own(environment, |environment| next(file, arguments, environment)) }
 }
@@ -71,7 +60,7 @@ pub unsafe extern "C" fn execvp(file: *const c_char, arguments: Strings) -> c_in
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Strings, environment: Strings) -> c_int {
-    let next = real!(c"fexecve", unsafe extern "C" fn(c_int, Strings, Strings) -> c_int);
+    let Some(next) = real::FEXECVE.get() else { return missing() };
     // SAFETY: passed on as it came, with a longer environment.
     unsafe { environment::with_own(environment, |environment| next(fd, arguments, environment)) }
 }
@@ -86,16 +75,12 @@ pub unsafe extern "C" fn execveat(
     environment: Strings,
     flags: c_int,
 ) -> c_int {
-    type Execveat = unsafe extern "C" fn(c_int, *const c_char, Strings, Strings, c_int) -> c_int;
-    let next = real!(c"execveat", Execveat);
+    let Some(next) = real::EXECVEAT.get() else { return missing() };
     // SAFETY: passed on as it came, with a longer environment.
     unsafe {
         environment::with_own(environment, |environment| next(directory, path, arguments, environment, flags))
     }
 }
-
-type Spawn =
-    unsafe extern "C" fn(*mut c_int, *const c_char, *const c_void, *const c_void, Strings, Strings) -> c_int;
 
 /// # Safety
 /// As the C library's.
@@ -108,7 +93,7 @@ pub unsafe extern "C" fn posix_spawn(
     arguments: Strings,
     environment: Strings,
 ) -> c_int {
-    let next = real!(c"posix_spawn", Spawn);
+    let Some(next) = real::POSIX_SPAWN.get() else { return missing() };
     // SAFETY: passed on as it came, with a longer environment.
     unsafe {
         environment::with_own(environment, |environment| {
@@ -128,7 +113,7 @@ pub unsafe extern "C" fn posix_spawnp(
     arguments: Strings,
     environment: Strings,
 ) -> c_int {
-    let next = real!(c"posix_spawnp", Spawn);
+    let Some(next) = real::POSIX_SPAWNP.get() else { return missing() };
     // SAFETY: passed on as it came, with a longer environment.
     unsafe {
         environment::with_own(environment, |environment| {
@@ -157,7 +142,7 @@ fn with_global<R>(body: impl FnOnce() -> R) -> R {
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn system(command: *const c_char) -> c_int {
-    let next = real!(c"system", unsafe extern "C" fn(*const c_char) -> c_int);
+    let Some(next) = real::SYSTEM.get() else { return missing() };
     // SAFETY: passed on as it came.
     with_global(|| unsafe { next(command) })
 }
@@ -166,16 +151,7 @@ pub unsafe extern "C" fn system(command: *const c_char) -> c_int {
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut c_void {
-    let function = real(c"popen");
-    if function.is_null() {
-        return core::ptr::null_mut();
-    }
-    // SAFETY: the C library's function of this name has this type.
-    let next = unsafe {
-        core::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const c_char, *const c_char) -> *mut c_void>(
-            function,
-        )
-    };
+    let Some(next) = real::POPEN.get() else { return core::ptr::null_mut() };
     // SAFETY: passed on as it came.
     with_global(|| unsafe { next(command, mode) })
 }

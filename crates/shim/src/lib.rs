@@ -11,6 +11,7 @@ mod fork;
 mod libc;
 mod panic;
 mod program;
+mod real;
 
 use core::ffi::{c_char, c_int};
 
@@ -20,6 +21,7 @@ use core::ffi::{c_char, c_int};
 static BEGIN: extern "C" fn(c_int, *mut *mut c_char, *mut *mut c_char) = begin;
 
 extern "C" fn begin(_count: c_int, _arguments: *mut *mut c_char, environment: *mut *mut c_char) {
+    real::find_all();
     // SAFETY: glibc passes the environment's array, which nobody else uses yet: only the loader's thread exists.
     let Some(own) = (unsafe { environment::take(environment) }) else { return };
     program::start(own, environment as usize);

@@ -11,6 +11,7 @@ pub(crate) type Strings = *const *const c_char;
 unsafe extern "C" {
     pub(crate) static mut environ: *mut *mut c_char;
     pub(crate) fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+    pub(crate) fn __errno_location() -> *mut c_int;
     pub(crate) fn strlen(text: *const c_char) -> usize;
     pub(crate) fn __register_atfork(
         prepare: Option<extern "C" fn()>,
