@@ -118,7 +118,10 @@ mod tests {
     #[test]
     fn every_place_survives_its_encoding() {
         let slot = |slab, slot| {
-            Place::Slot(SlotPlace { slab: SlabIndex::new(slab).unwrap(), slot: SlotIndex::new(slot).unwrap() })
+            Place::Slot(SlotPlace {
+                slab: SlabIndex::new(slab).unwrap(),
+                slot: SlotIndex::new(slot).unwrap(),
+            })
         };
         for place in [
             Place::Zero,

@@ -77,6 +77,7 @@ const LEVEL_BITS: u32 = 3;
 const PLACE_MASK: u64 = (1 << Place::BITS) - 1;
 const AGE_MASK: u64 = ((1 << AgeStamp::BITS) - 1) << AGE_SHIFT;
 const LEVEL_MASK: u64 = ((1 << LEVEL_BITS) - 1) << LEVEL_SHIFT;
+const DISCARDED: u64 = 1 << 57;
 const FAR: u64 = 1 << 58;
 const PREFETCHED: u64 = 1 << 59;
 const PINNED: u64 = 1 << 60;
@@ -84,7 +85,7 @@ const DROPPED: u64 = 1 << 61;
 const WAITED: u64 = 1 << 62;
 const BUSY: u64 = 1 << 63;
 
-const _: () = assert!(LEVEL_SHIFT + LEVEL_BITS <= 58, "fields and flags of a page word must not overlap");
+const _: () = assert!(LEVEL_SHIFT + LEVEL_BITS <= 57, "fields and flags of a page word must not overlap");
 const _: () = assert!(Level::MAX.0 as u64 == (1 << LEVEL_BITS) - 1, "every level fits its field");
 
 impl PageWord {
@@ -116,7 +117,7 @@ impl PageWord {
     pub const fn with_level(self, level: Level) -> Self {
         Self(self.0 & !LEVEL_MASK | (level.get() as u64) << LEVEL_SHIFT)
     }
-    /// When the page last left.
+    /// When the page last left or, while it is resident, what the victim policy keeps there: when it came.
     pub const fn age(self) -> AgeStamp {
         AgeStamp(((self.0 & AGE_MASK) >> AGE_SHIFT) as u16)
     }
@@ -132,6 +133,15 @@ impl PageWord {
     /// The same word with the far mark set or cleared.
     pub const fn with_far(self, far: bool) -> Self {
         Self(if far { self.0 | FAR } else { self.0 & !FAR })
+    }
+    /// Whether the program has begun to discard the page and the kernel may not be done with it: until the pager itself
+    /// has brought the page in again it must not leave, or content that is about to go would be kept.
+    pub const fn is_discarded(self) -> bool {
+        self.0 & DISCARDED != 0
+    }
+    /// The same word with that mark set or cleared.
+    pub const fn with_discarded(self, discarded: bool) -> Self {
+        Self(if discarded { self.0 | DISCARDED } else { self.0 & !DISCARDED })
     }
     /// Whether the page was brought in before anybody asked, and isn't known to have been used yet.
     pub const fn is_prefetched(self) -> bool {
@@ -164,17 +174,17 @@ impl PageWord {
 
     /// What to swap in to take the page for a change (invariant 2), or to wait for who has it (invariant 3).
     pub const fn take(self) -> Transition {
-        if self.is_busy() { Transition::Wait(Self(self.0 | WAITED)) } else { Transition::Take(Self(self.0 | BUSY)) }
+        if self.is_busy() {
+            Transition::Wait(Self(self.0 | WAITED))
+        } else {
+            Transition::Take(Self(self.0 | BUSY))
+        }
     }
 
     /// What to swap in when the program has discarded the page: no entry, no history (invariant 4). The entry to
     /// free comes with it; while the page is held that is the holder's task, and there is none.
     pub const fn discard(self) -> (Self, Option<Place>) {
-        if self.is_busy() {
-            (Self(self.0 | DROPPED), None)
-        } else {
-            (Self(self.0 & PINNED), self.place())
-        }
+        if self.is_busy() { (Self(self.0 | DROPPED), None) } else { (Self(self.0 & PINNED), self.place()) }
     }
 
     /// The word as a forked child must see it: who held the page in the parent doesn't exist in the child.

@@ -4,8 +4,9 @@
 use core::sync::atomic::Ordering;
 
 use farmem_page::{PageCount, PageRange};
+use farmem_sys::affinity::Allowed;
 use farmem_sys::process::Statm;
-use farmem_sys::{affinity, memory, thread};
+use farmem_sys::{memory, thread};
 use farmem_telemetry::{Counter, SlotState};
 
 use crate::engine::{Engine, Failure};
@@ -34,7 +35,8 @@ const WORDS_PER_PAGE: u64 = 512;
 /// Pages evicted in one go.
 const BATCH: usize = 64;
 
-struct Bookkeeper {
+/// The bookkeeper of a process.
+pub(crate) struct Bookkeeper {
     engine: &'static Engine,
     statm: Statm,
     excluded: [PageRange; 2],
@@ -48,33 +50,34 @@ struct Bookkeeper {
     cpu_ns: u64,
 }
 
-/// Runs the bookkeeper on the calling thread, for ever. `excluded` are mappings that must not be managed.
-pub(crate) fn run(engine: &'static Engine, excluded: [PageRange; 2], is_inherited: bool) -> ! {
-    thread::name(c"farmem-book");
-    let Ok(statm) = Statm::open() else { engine.fail(Failure::Kernel) };
-    let mut bookkeeper = Bookkeeper {
-        engine,
-        statm,
-        excluded,
-        scanner: None,
-        last_scan_ns: 0,
-        scan_took_ns: 0,
-        last_faults: 0,
-        last_resident: 0,
-        handlers: 0,
-        rounds: 0,
-        cpu_ns: 0,
-    };
-    if is_inherited {
-        bookkeeper.begin();
-    }
-    loop {
-        let pause_ns = bookkeeper.round();
-        thread::sleep(pause_ns);
-    }
-}
-
 impl Bookkeeper {
+    /// The bookkeeper of a process, to run on the calling thread. `excluded` are mappings that must not be managed.
+    pub(crate) fn new(engine: &'static Engine, excluded: [PageRange; 2]) -> Self {
+        thread::name(c"farmem-book");
+        let Ok(statm) = Statm::open() else { engine.fail(Failure::Kernel) };
+        Self {
+            engine,
+            statm,
+            excluded,
+            scanner: None,
+            last_scan_ns: 0,
+            scan_took_ns: 0,
+            last_faults: 0,
+            last_resident: 0,
+            handlers: 0,
+            rounds: 0,
+            cpu_ns: 0,
+        }
+    }
+
+    /// Runs for ever.
+    pub(crate) fn run(&mut self) -> ! {
+        loop {
+            let pause_ns = self.round();
+            thread::sleep(pause_ns);
+        }
+    }
+
     /// One round; how long to pause after it.
     fn round(&mut self) -> u64 {
         let engine = self.engine;
@@ -92,6 +95,9 @@ impl Bookkeeper {
                 return pause_ns.clamp(SHORTEST_NS, LONGEST_NS);
             }
             self.begin();
+        }
+        if self.scanner.is_none() {
+            return SHORTEST_NS;
         }
         self.manage(resident.get());
         let faults = engine.slot.get(Counter::Faults);
@@ -128,24 +134,25 @@ impl Bookkeeper {
         left
     }
 
-    /// Takes the program's memory under management.
-    fn begin(&mut self) {
+    /// Takes the program's memory under management, unless a fork is under way: then in a later round.
+    pub(crate) fn begin(&mut self) {
         let engine = self.engine;
+        let mut place = engine.evictor.lock();
+        if engine.forking.load(Ordering::Acquire) != 0 {
+            return;
+        }
         let Ok(evictor) = Evictor::new(&engine.uffd, engine.vault.writer()) else {
             engine.fail(Failure::Kernel)
         };
-        let [first, second] = self.excluded;
-        let Ok(scanner) = Scanner::open([first, second, evictor.frames()]) else {
-            engine.fail(Failure::Kernel)
-        };
-        *engine.evictor.lock() = Some(evictor);
-        self.handlers = affinity::allowed().min(handler::MOST);
-        if (0..self.handlers).any(|party| handler::start(engine, party).is_err()) {
+        let Ok(scanner) = Scanner::open(self.excluded) else { engine.fail(Failure::Kernel) };
+        let Some(allowed) = Allowed::now() else { engine.fail(Failure::Kernel) };
+        self.handlers = allowed.count().clamp(1, handler::MOST);
+        if (0..self.handlers).any(|party| handler::start(engine, party, allowed).is_err()) {
             engine.fail(Failure::Kernel);
         }
-        engine.slot.set_state(SlotState::Managing);
-        // From here on a fork must be announced: the staging area is registered.
+        *place = Some(evictor);
         engine.is_managing.store(true, Ordering::Release);
+        engine.slot.set_state(SlotState::Managing);
         self.scanner = Some(scanner);
     }
 
@@ -166,6 +173,7 @@ impl Bookkeeper {
             self.last_scan_ns = thread::now_ns();
             self.scan_took_ns = self.last_scan_ns - now_ns;
         }
+        engine.unregister_let_go();
         self.evict_excess(scanner);
         self.unshare();
         engine.vault.free_deferred();

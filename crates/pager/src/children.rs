@@ -1,10 +1,13 @@
-//! Forked children that this process serves: each one until it serves itself, and for good those that were forked
-//! past the C library (a bare `clone`), which have no pager of their own.
+//! Forked children that this process serves: each one until it serves itself, and for good those that never do (forked
+//! past the C library by a bare `clone`, or without a supervisor to give them a pager).
+
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use farmem_page::{PageIndex, PageRange, Place};
 use farmem_sys::lock::Lock;
 use farmem_sys::uffd::{Message, Uffd, UffdError, Waiters};
-use farmem_sys::{AsFd, AsRawFd, RawFd};
+use farmem_sys::{AsFd, AsRawFd, RawFd, thread};
+use farmem_telemetry::Handover;
 
 use crate::engine::{Engine, Failure};
 use crate::serve::Desk;
@@ -13,12 +16,14 @@ use crate::vault::LoadFailure;
 
 /// Most children served at a time.
 pub(crate) const MOST: usize = 32;
-/// Attempts to answer one fault while the child's address space keeps changing.
-const ATTEMPTS: u32 = 1000;
+/// How often it is checked whether a child still lives.
+const PROBE_NS: u64 = 50_000_000;
+/// A page that no program has mapped: the lowest one behind the forbidden page 0.
+const NOWHERE: PageIndex = PageIndex::new(1);
 
 /// A child.
 #[derive(Debug)]
-pub(crate) struct View {
+struct View {
     uffd: Uffd,
     /// The parent's count of forks when this child was made.
     epoch: u64,
@@ -30,11 +35,19 @@ pub(crate) struct View {
 #[derive(Debug)]
 pub(crate) struct Children {
     views: Lock<[Option<View>; MOST]>,
+    probed_ns: AtomicU64,
+}
+
+/// Whether a child goes on being served here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Service {
+    GoesOn,
+    IsOver,
 }
 
 impl Children {
     pub(crate) const fn new() -> Self {
-        Self { views: Lock::new([const { None }; MOST]) }
+        Self { views: Lock::new([const { None }; MOST]), probed_ns: AtomicU64::new(0) }
     }
 
     fn add(&self, view: View) -> bool {
@@ -59,29 +72,20 @@ impl Children {
         (descriptors, count)
     }
 
-    /// Whether there are any.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.views.lock().iter().all(Option::is_none)
-    }
-
-    /// Whether a child still goes by its parent's own words.
-    pub(crate) fn is_served_by_parent(&self) -> bool {
-        self.views.lock().iter().flatten().any(|view| view.table.is_none())
-    }
-
-    /// The parent's words are about to change: a child that doesn't serve itself by now gets a copy.
-    pub(crate) fn settle(&self, engine: &Engine) {
-        for view in self.views.lock().iter_mut().flatten() {
-            if view.table.is_none() && engine.slot.taken_epoch() < view.epoch {
-                view.table = Some(engine.copy_table());
-            }
+    /// Whether it is time to look which children still live.
+    fn is_probe_due(&self) -> bool {
+        let now_ns = thread::now_ns();
+        let is_due = now_ns - self.probed_ns.load(Ordering::Relaxed) >= PROBE_NS;
+        if is_due {
+            self.probed_ns.store(now_ns, Ordering::Relaxed);
         }
+        is_due
     }
 }
 
 impl Engine {
-    /// Begins to serve a child. `is_shared` while the parent's words stay right for the child: until it serves itself
-    /// nothing leaves the parent.
+    /// Begins to serve a child. `is_shared` while the parent's words stay right for the child: until the fork's handover
+    /// has ended nothing leaves the parent.
     pub(crate) fn adopt(&self, uffd: Uffd, epoch: u64, is_shared: bool) {
         let table = if is_shared { None } else { Some(self.copy_table()) };
         if !self.children.add(View { uffd, epoch, table }) {
@@ -97,40 +101,73 @@ impl Engine {
         }
     }
 
-    /// Answers what children have asked, and forgets those that have gone or serve themselves.
+    /// Answers what children have asked, and forgets those that have ended or serve themselves.
     pub(crate) fn serve_children(&self, desk: &mut Desk) {
+        let is_probe_due = self.children.is_probe_due();
         let mut grandchildren = [const { None }; 4];
         let mut views = self.children.views.lock();
         for place in views.iter_mut() {
             let Some(view) = place else { continue };
-            let mut is_over = view.table.is_none() && self.slot.taken_epoch() >= view.epoch;
-            while !is_over {
+            let mut service = self.hand_over(view);
+            while service == Service::GoesOn {
                 match view.uffd.read() {
-                    Ok(None) => break,
-                    Ok(Some(message)) => is_over = !self.answer(view, message, desk, &mut grandchildren),
-                    Err(_) => is_over = true,
+                    Ok(Some(message)) => service = self.answer(view, message, desk, &mut grandchildren),
+                    // The descriptor of a process that has ended has nothing to read either.
+                    Ok(None) | Err(_) => break,
                 }
             }
-            if is_over {
+            if service == Service::GoesOn && is_probe_due && has_ended(&view.uffd) {
+                self.end_handover(view);
+                service = Service::IsOver;
+            }
+            if service == Service::IsOver {
                 *place = None;
             }
         }
         drop(views);
-        for (uffd, epoch, table) in grandchildren.into_iter().flatten() {
-            if !self.children.add(View { uffd, epoch, table: Some(table) }) {
+        for view in grandchildren.into_iter().flatten() {
+            if !self.children.add(view) {
                 self.fail(Failure::Kernel);
             }
         }
     }
 
-    /// `false` when the child has gone.
+    /// Takes the next step of a child's handover, if one is due.
+    fn hand_over(&self, view: &mut View) -> Service {
+        if view.table.is_some() {
+            return Service::GoesOn;
+        }
+        let word = self.slot.handover();
+        match Handover::of(word.load(Ordering::Acquire), view.epoch) {
+            Some(Handover::Begun) => Service::GoesOn,
+            Some(Handover::Asked) => {
+                let _ = Handover::advance(word, view.epoch, Handover::Asked, Handover::Released);
+                Service::IsOver
+            }
+            Some(Handover::Kept) => {
+                view.table = Some(self.copy_table());
+                let _ = Handover::advance(word, view.epoch, Handover::Kept, Handover::Settled);
+                Service::GoesOn
+            }
+            Some(Handover::Released | Handover::Settled) | None => Service::IsOver,
+        }
+    }
+
+    /// A child has ended before it served itself: who waits for it needn't any more.
+    fn end_handover(&self, view: &View) {
+        let word = self.slot.handover();
+        let _ = Handover::advance(word, view.epoch, Handover::Begun, Handover::Kept);
+        let _ = Handover::advance(word, view.epoch, Handover::Kept, Handover::Settled);
+        let _ = Handover::advance(word, view.epoch, Handover::Asked, Handover::Released);
+    }
+
     fn answer(
         &self,
         view: &mut View,
         message: Message,
         desk: &mut Desk,
-        grandchildren: &mut [Option<(Uffd, u64, PageTable)>; 4],
-    ) -> bool {
+        grandchildren: &mut [Option<View>; 4],
+    ) -> Service {
         if let Message::Fault { page, .. } = message {
             return self.answer_fault(view, page, desk);
         }
@@ -140,24 +177,29 @@ impl Engine {
         };
         match message {
             Message::Remove(range) | Message::Unmap(range) => table.discard(range, |_, _| {}),
-            Message::Remap { from, to, count } => table.relocate(PageRange::at(from, count), to),
+            Message::Remap { from, to, count } => {
+                if !table.relocate(PageRange::at(from, count), to) {
+                    self.fail(Failure::Kernel);
+                }
+            }
             Message::Fork(uffd) => {
                 let Ok(copy) = table.copy_for_child(self.regions.iter()) else { self.fail(Failure::Kernel) };
                 let Some(place) = grandchildren.iter_mut().find(|place| place.is_none()) else {
                     self.fail(Failure::Kernel)
                 };
-                *place = Some((uffd, view.epoch, copy));
+                self.fork.tell(&uffd, view.epoch);
+                *place = Some(View { uffd, epoch: view.epoch, table: Some(copy) });
             }
             Message::Fault { .. } | Message::Unknown(_) => {}
         }
-        true
+        Service::GoesOn
     }
 
-    fn answer_fault(&self, view: &View, page: PageIndex, desk: &mut Desk) -> bool {
+    fn answer_fault(&self, view: &View, page: PageIndex, desk: &mut Desk) -> Service {
         let table = view.table.as_ref().unwrap_or(&self.table);
         let content = &mut desk.content[0];
         let range = PageRange::new(page, PageIndex::new(page.get() + 1));
-        for _ in 0..ATTEMPTS {
+        loop {
             let loaded = match table.word(page).place() {
                 None | Some(Place::Zero) => {
                     content.fill(0);
@@ -170,23 +212,20 @@ impl Engine {
                 Err(LoadFailure::Lost) => view.uffd.poison(range),
             };
             match progress.stopped {
-                None => return true,
-                Some(UffdError::Exists) => {
+                Some(UffdError::Ended) => return Service::IsOver,
+                Some(UffdError::OutOfMemory) => thread::sleep(1_000_000),
+                None => return Service::GoesOn,
+                // A page that is there, a mapping that has gone, or an event to be read first: the thread tries again.
+                Some(_) => {
                     view.uffd.wake(range);
-                    return true;
+                    return Service::GoesOn;
                 }
-                Some(UffdError::Changing) => {
-                    // Its event is read next; the fault comes again once the thread is woken.
-                    view.uffd.wake(range);
-                    return true;
-                }
-                Some(UffdError::Gone) => {
-                    view.uffd.wake(range);
-                    return true;
-                }
-                Some(_) => farmem_sys::thread::sleep(100_000),
             }
         }
-        false
     }
+}
+
+fn has_ended(uffd: &Uffd) -> bool {
+    let range = PageRange::new(NOWHERE, PageIndex::new(NOWHERE.get() + 1));
+    uffd.zero_in(range).stopped == Some(UffdError::Ended)
 }

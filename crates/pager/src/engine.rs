@@ -6,6 +6,8 @@ use farmem_page::{PageBytes, PageCount, PageIndex, PageRange};
 use farmem_policy::{Prefetcher, Run, Streams, VictimPolicy, Victims};
 use farmem_sys::link::Link;
 use farmem_sys::lock::Lock;
+use farmem_sys::maps::Maps;
+use farmem_sys::pagemap::Pagemap;
 use farmem_sys::uffd::Uffd;
 use farmem_sys::{Errno, memory, process};
 use farmem_telemetry::{Counter, Ledger, ProcessSlot};
@@ -13,7 +15,8 @@ use farmem_telemetry::{Counter, Ledger, ProcessSlot};
 use crate::children::Children;
 use crate::evict::Evictor;
 use crate::fork::Fork;
-use crate::gate::Gate;
+use crate::gate::{Change, Gate, PARTIES};
+use crate::ranges::RangeList;
 use crate::regions::Regions;
 use crate::table::PageTable;
 use crate::vault::Vault;
@@ -61,6 +64,8 @@ pub struct Engine {
     pub(crate) touch_ahead: Lock<Streams>,
     /// There from when the process begins to be managed.
     pub(crate) evictor: Lock<Option<Evictor>>,
+    /// Where the reader of events looks for pages that are still there.
+    pub(crate) events: Lock<Option<Pagemap>>,
     pub(crate) children: Children,
     pub(crate) fork: Fork,
     pub(crate) unshare: Lock<UnshareQueue>,
@@ -73,6 +78,14 @@ pub struct Engine {
     pub(crate) armed: AtomicU32,
     /// A bit for each thread that has faulted lately, by its number's lowest bits.
     pub(crate) faulting: AtomicU64,
+    /// The page that each party serves: in a copy that a fork makes, its word may be held by nobody.
+    serving: [AtomicU64; PARTIES],
+    /// Ranges that a forked child finds empty (MADV_WIPEONFORK).
+    pub(crate) wiped: Lock<RangeList>,
+    /// Ranges that the program serves itself.
+    pub(crate) let_go: Lock<RangeList>,
+    /// Of those, the ones that the bookkeeper is to unregister.
+    pub(crate) unregister: Lock<RangeList>,
     pub(crate) is_managing: AtomicBool,
     pub(crate) zeros: &'static [PageBytes],
 }
@@ -116,8 +129,22 @@ impl Engine {
     /// No memory.
     pub(crate) fn inherit(&self, parts: Parts) -> Result<&'static Engine, Errno> {
         let regions = self.regions.take_over();
-        let table = self.table.take_over(regions.iter());
-        Self::assemble(parts, table, regions)
+        let served = self
+            .serving
+            .iter()
+            .map(|page| PageRange::at(PageIndex::new(page.load(Ordering::Acquire)), PageCount::new(1)));
+        let table = self.table.take_over(regions.iter().chain(served));
+        leave_unmapped(&regions, &table)?;
+        let engine = Self::assemble(parts, table, regions)?;
+        // No thread of the parent can hold these: the forking thread has set them, or nobody.
+        if let Some(wiped) = self.wiped.try_lock() {
+            wiped.iter().for_each(|range| engine.table.discard(range, |_, _| {}));
+            *engine.wiped.lock() = *wiped;
+        }
+        if let Some(let_go) = self.let_go.try_lock() {
+            *engine.let_go.lock() = *let_go;
+        }
+        Ok(engine)
     }
 
     fn assemble(parts: Parts, table: PageTable, regions: Regions) -> Result<&'static Engine, Errno> {
@@ -134,6 +161,7 @@ impl Engine {
             fetch_ahead: Lock::new(Streams::new(WINDOW_PAGES)),
             touch_ahead: Lock::new(Streams::new(WINDOW_PAGES)),
             evictor: Lock::new(None),
+            events: Lock::new(Pagemap::open().ok()),
             children: Children::new(),
             fork: Fork::new(parts.link),
             unshare: Lock::new(UnshareQueue::new()),
@@ -142,10 +170,18 @@ impl Engine {
             forking: AtomicU32::new(0),
             armed: AtomicU32::new(1),
             faulting: AtomicU64::new(0),
+            serving: [const { AtomicU64::new(0) }; PARTIES],
+            wiped: Lock::new(RangeList::new()),
+            let_go: Lock::new(RangeList::new()),
+            unregister: Lock::new(RangeList::new()),
             is_managing: AtomicBool::new(false),
             zeros: memory::table(BATCH_PAGES)?,
         })?;
         Ok(engine)
+    }
+
+    pub(crate) fn serving(&self, change: &Change<'_>, page: PageIndex) {
+        self.serving[change.party()].store(page.get(), Ordering::Release);
     }
 
     /// Whether the process's memory is under management.
@@ -205,6 +241,34 @@ impl Engine {
         report_failure(self.ledger, self.slot, failure);
         process::kill_self()
     }
+}
+
+/// In a forked child: what isn't mapped here any more (MADV_DONTFORK, or unmapped by another thread at that moment) has no
+/// words.
+fn leave_unmapped(regions: &Regions, table: &PageTable) -> Result<(), Errno> {
+    let maps = Maps::open()?;
+    let mut from = PageIndex::new(0);
+    while let Some(region) = regions.from(from) {
+        let start = region.start.max(from);
+        let rest = PageRange::new(start, region.end);
+        let mapping = maps.next(start.addr())?.filter(|mapping| !mapping.range.intersect(rest).is_empty());
+        let gap = match mapping {
+            Some(mapping) => {
+                let mapped = mapping.range.intersect(rest);
+                from = mapped.end;
+                PageRange::new(start, if mapping.anonymous { mapped.start } else { mapped.end })
+            }
+            None => {
+                from = region.end;
+                rest
+            }
+        };
+        if !gap.is_empty() {
+            table.discard(gap, |_, _| {});
+            regions.remove(gap);
+        }
+    }
+    Ok(())
 }
 
 /// Leaves word for the supervisor why the process ends.

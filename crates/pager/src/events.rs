@@ -1,10 +1,9 @@
 //! Events of the address space: what the kernel says that the program has done, taken into the tables before anything
 //! else is done.
 
-use core::sync::atomic::Ordering;
-
-use farmem_page::PageRange;
+use farmem_page::{PageIndex, PageRange};
 use farmem_policy::Fault;
+use farmem_sys::pagemap::{Runs, SCAN_PAGES};
 use farmem_sys::uffd::{Message, Uffd};
 use farmem_telemetry::Counter;
 
@@ -31,7 +30,10 @@ impl Engine {
     /// Nobody changes pages while the caller reads, so no page is held.
     fn take_in(&self, _reading: &Reading<'_>, event: Message) {
         match event {
-            Message::Remove(range) => self.discard(range),
+            Message::Remove(range) => {
+                self.discard(range);
+                self.mark_discarded(range);
+            }
             Message::Unmap(range) => {
                 self.regions.remove(range);
                 self.discard(range);
@@ -40,7 +42,9 @@ impl Engine {
             Message::Remap { from, to, count } => {
                 let (old, new) = (PageRange::at(from, count), PageRange::at(to, count));
                 self.discard(new);
-                self.table.relocate(old, to);
+                if !self.table.relocate(old, to) {
+                    self.fail(Failure::Kernel);
+                }
                 self.regions.remove(old);
                 self.regions.insert(new);
                 self.forget_advice(old);
@@ -59,13 +63,38 @@ impl Engine {
         });
     }
 
+    /// The kernel tells of a discard before it does it. Pages that are still there must not leave until it is done, or
+    /// what they held would come back. When it is done can't be known; that a page has come in again can.
+    fn mark_discarded(&self, range: PageRange) {
+        let tools = self.events.lock();
+        let Some(pagemap) = tools.as_ref() else { return };
+        let mut runs = Runs::empty();
+        let mut start = range.start;
+        while start < range.end {
+            let window_end = (start.get() / SCAN_PAGES as u64 + 1) * SCAN_PAGES as u64;
+            let window = PageRange::new(start, PageIndex::new(window_end.min(range.end.get())));
+            if pagemap.resident(window, &mut runs).is_err() {
+                self.fail(Failure::Kernel);
+            }
+            for page in runs.iter().flat_map(PageRange::iter) {
+                if !self.table.ensure(page) {
+                    self.fail(Failure::Kernel);
+                }
+                self.table.update(page, |word| word.with_discarded(true));
+            }
+            start = window.end;
+        }
+    }
+
     /// A child has come into being. Until it serves itself, it is served here.
     fn forked(&self, uffd: Uffd) {
-        let is_announced = self.forking.load(Ordering::Acquire) != 0 && self.fork.is_expected();
+        let is_announced = self.fork.is_expected();
         let epoch = if is_announced { self.vault.ended_epoch() } else { self.vault.end_epoch() };
-        let is_heard = is_announced && self.fork.tell(&uffd, epoch);
-        self.adopt(uffd, epoch, is_heard);
-        self.fork.happened(is_heard);
+        let is_heard = self.fork.tell(&uffd, epoch);
+        self.adopt(uffd, epoch, is_announced);
+        if is_announced {
+            self.fork.happened(is_heard);
+        }
     }
 }
 

@@ -79,11 +79,6 @@ impl Evictor {
         })
     }
 
-    /// Where the staging area is.
-    pub(crate) fn frames(&self) -> PageRange {
-        self.frames.range()
-    }
-
     /// The next pages that are resident, as one run; `None` when a window had none.
     fn next_resident(&mut self, engine: &Engine) -> Option<PageRange> {
         if !self.rest.is_empty() {
@@ -225,7 +220,7 @@ impl Engine {
     /// The page, taken, if it is to leave.
     fn victim(&self, page: PageIndex) -> Option<Taken> {
         let word = self.table.word(page);
-        if word.is_busy() || word.is_pinned() {
+        if word.is_busy() || word.is_pinned() || word.is_discarded() {
             return None;
         }
         match self.victims.visit(word) {
@@ -250,8 +245,11 @@ impl Engine {
     ) {
         let mut at = 0;
         let length = run.count().get();
+        // A run may cross the edge of two mappings, which the kernel refuses: then its pages go one by one.
+        let mut at_once = length;
         while at < length {
-            let from = PageRange::new(run.start + PageCount::new(at), run.end);
+            let start = run.start + PageCount::new(at);
+            let from = PageRange::at(start, PageCount::new(at_once.min(length - at)));
             let frame = evictor.frames.range().start + PageCount::new(evictor.used);
             let progress = self.uffd.move_pages(from, frame);
             let moved = progress.done.get();
@@ -267,7 +265,15 @@ impl Engine {
                 }
             }
             at += moved;
-            let Some(stopped) = progress.stopped else { break };
+            let Some(stopped) = progress.stopped else { continue };
+            if moved > 0 {
+                // What stopped a move halfway is told when it is tried again from there.
+                continue;
+            }
+            if stopped == UffdError::Unsupported && at_once > 1 {
+                at_once = 1;
+                continue;
+            }
             if stopped == UffdError::Changing {
                 self.slot.add(Counter::Retries, 1);
                 outcome.is_changing = true;
@@ -275,25 +281,30 @@ impl Engine {
             }
             // The page at which it stopped stays where it is.
             if let Some(page) = taken.get_mut(at as usize).and_then(Option::take) {
-                if stopped == UffdError::Busy {
-                    self.slot.add(Counter::Refused, 1);
-                    if let Some(mut queue) = self.unshare.try_lock() {
-                        queue.push(page.page);
-                    }
+                self.slot.add(Counter::Refused, 1);
+                if stopped == UffdError::Busy
+                    && let Some(mut queue) = self.unshare.try_lock()
+                {
+                    queue.push(page.page);
                 }
                 self.keep(page);
             }
             at += 1;
             if stopped == UffdError::Unsupported {
-                self.slot.add(Counter::Refused, length - at);
                 // Locked or read-only at this moment, and so are its neighbours.
                 evictor.rest = PageRange::new(evictor.rest.end, evictor.rest.end);
                 break;
             }
         }
-        taken.iter_mut().filter_map(Option::take).for_each(|page| self.keep(page));
+        for page in taken.iter_mut().filter_map(Option::take) {
+            let number = page.page;
+            if page.put_back().is_waited {
+                self.wake_page(number);
+            }
+        }
     }
 
+    /// A page that the kernel won't give: the hand comes back to it as late as to one that has just come.
     fn keep(&self, page: Taken) {
         let range = PageRange::at(page.page, PageCount::new(1));
         let word = self.victims.on_first_touch(page.word);
@@ -346,7 +357,6 @@ impl Engine {
         let back = self.uffd.move_pages(PageRange::at(frame, PageCount::new(1)), page.page);
         if back.stopped.is_some() {
             // An event waits to be read at this very moment, and the pool is full. The content has no place to be.
-            self.slot.add(Counter::Lost, 1);
             self.fail(Failure::NoRoom);
         }
         self.came_in(1);

@@ -4,11 +4,12 @@
 //! 2. The fork event (a handler): the child's userfaultfd is sent to the supervisor. The child is served from here, by
 //!    the parent's own words: nothing leaves the parent, and what comes back keeps its entry.
 //! 3. *After, in the child*: a pager of its own starts on the words that the fork has copied, fetches the userfaultfd,
-//!    and says so.
+//!    and asks for the child. A handler of the parent lets go; only then the child's thread goes on.
 //! 4. *After, in the parent*: the forking thread waits for that, and evictions go on.
 //!
-//! A fork that the C library didn't announce is noticed at step 2; such a child is served from here for good, by a copy
-//! of the words.
+//! A child that doesn't ask in time is kept: it is served from here for good, by a copy of the words. So is one whose fork
+//! the C library didn't announce; it is noticed at step 2. Who decides what writes it into one word of the ledger, see
+//! [`Handover`].
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,12 +18,13 @@ use farmem_sys::link::Link;
 use farmem_sys::lock::Lock;
 use farmem_sys::thread;
 use farmem_sys::uffd::Uffd;
+use farmem_telemetry::{Handover, SlotState};
 use farmem_wire::Request;
 
 use crate::engine::Engine;
 
-/// How long a parent waits for its child's pager. Afterwards the child is served from a copy of the words.
-const PATIENCE_NS: u64 = 2_000_000_000;
+/// How long a parent waits for its child's pager to ask.
+const PATIENCE_NS: u64 = 5_000_000_000;
 const LOOK_NS: u64 = 50_000;
 
 /// A process's forks.
@@ -53,7 +55,8 @@ impl Fork {
         self.is_expected.swap(false, Ordering::AcqRel)
     }
 
-    /// Sends a child's userfaultfd to the supervisor. `false` when there is no supervisor any more.
+    /// Sends a child's userfaultfd to the supervisor, which keeps it open whatever happens here. `false` when there is no
+    /// supervisor any more.
     pub(crate) fn tell(&self, uffd: &Uffd, epoch: u64) -> bool {
         let mut link = self.link.lock();
         let is_sent = link
@@ -78,13 +81,13 @@ impl Engine {
             thread::sleep(LOOK_NS);
         }
         self.fork.has_happened.store(false, Ordering::Release);
-        self.fork.is_heard.store(false, Ordering::Release);
         self.forking.fetch_add(1, Ordering::AcqRel);
-        // Who evicts at this moment finishes; from now on nobody begins.
+        // Who evicts, or begins to manage, at this moment finishes; from now on nobody begins.
         while self.evictor.try_lock().is_none() {
             thread::sleep(LOOK_NS);
         }
-        self.vault.end_epoch();
+        let epoch = self.vault.end_epoch();
+        self.slot.handover().store(Handover::Begun.word(epoch), Ordering::Release);
         self.fork.is_expected.store(true, Ordering::Release);
     }
 
@@ -92,24 +95,47 @@ impl Engine {
     pub fn after_fork_in_parent(&self) {
         // The kernel lets a fork return when its event has been read; whoever read it may still be at it.
         self.gate.until_read();
-        let mut waited_ns = 0;
-        let epoch = self.vault.ended_epoch();
-        let is_over = || {
-            !self.fork.has_happened.load(Ordering::Acquire)
-                || !self.fork.is_heard.load(Ordering::Acquire)
-                || self.slot.taken_epoch() >= epoch
-        };
-        while !is_over() && waited_ns < PATIENCE_NS && self.children.is_served_by_parent() {
-            thread::sleep(LOOK_NS);
-            waited_ns += LOOK_NS;
-        }
         if self.fork.has_happened.load(Ordering::Acquire) {
-            self.children.settle(self);
+            self.wait_for_handover();
         } else {
             self.vault.forget_epoch();
         }
         self.fork.is_expected.store(false, Ordering::Release);
         self.forking.fetch_sub(1, Ordering::AcqRel);
         self.fork.is_taken.store(false, Ordering::Release);
+    }
+
+    /// Only looks at words and sleeps: this thread's stack is managed, so it must not hold what a handler needs.
+    fn wait_for_handover(&self) {
+        let epoch = self.vault.ended_epoch();
+        let word = self.slot.handover();
+        let mut patience_ns = if self.fork.is_heard.load(Ordering::Acquire) { PATIENCE_NS } else { 0 };
+        loop {
+            match Handover::of(word.load(Ordering::Acquire), epoch) {
+                Some(Handover::Released | Handover::Settled) | None => return,
+                Some(Handover::Begun) if patience_ns == 0 => {
+                    let _ = Handover::advance(word, epoch, Handover::Begun, Handover::Kept);
+                }
+                Some(Handover::Begun | Handover::Asked | Handover::Kept) => {
+                    thread::sleep(LOOK_NS);
+                    patience_ns = patience_ns.saturating_sub(LOOK_NS);
+                }
+            }
+        }
+    }
+
+    /// In a forked child, on its pager's thread: asks the parent to let go. `false` when the parent keeps the child.
+    pub(crate) fn ask_for_self(&self, epoch: u64) -> bool {
+        let word = self.slot.handover();
+        if !Handover::advance(word, epoch, Handover::Begun, Handover::Asked) {
+            return false;
+        }
+        // A parent that has ended serves nobody any more.
+        while Handover::of(word.load(Ordering::Acquire), epoch) == Some(Handover::Asked)
+            && self.slot.state() != SlotState::Free
+        {
+            thread::sleep(LOOK_NS);
+        }
+        true
     }
 }

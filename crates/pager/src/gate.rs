@@ -10,9 +10,8 @@
 //! 1. While a [`Reading`] is alive, no [`Change`] is, and the other way round.
 //! 2. Changes don't exclude each other: faults of unrelated threads share no lock here, only read the same word.
 
-use core::sync::atomic::{AtomicU32, Ordering};
-
-use farmem_sys::wait::{self, Scope, Sleepers};
+use crate::sync::wait::{self, Scope, Sleepers};
+use crate::sync::{AtomicU32, Ordering, SPINS, spin_loop};
 
 /// Threads of the pager that may change pages: one handler for each processor up to a limit, and the bookkeeper.
 pub(crate) const PARTIES: usize = 9;
@@ -20,8 +19,6 @@ pub(crate) const PARTIES: usize = 9;
 const OPEN: u32 = 0;
 const TAKEN: u32 = 1;
 const AWAITED: u32 = 2;
-/// Looks at a word before sleeping on it: readings and most changes take less than a microsecond or two.
-const SPINS: u32 = 200;
 
 /// A word on a cache line of its own.
 #[repr(align(64))]
@@ -37,7 +34,7 @@ impl Line {
                 OPEN => return,
                 _ if spins < SPINS => {
                     spins += 1;
-                    core::hint::spin_loop();
+                    spin_loop();
                 }
                 TAKEN => {
                     let _ = self.0.compare_exchange(TAKEN, AWAITED, Ordering::SeqCst, Ordering::Relaxed);
@@ -109,6 +106,13 @@ impl Gate {
             line.until_open();
         }
         Reading { gate: self }
+    }
+}
+
+impl Change<'_> {
+    /// Who has it.
+    pub(crate) fn party(&self) -> usize {
+        self.party
     }
 }
 

@@ -8,6 +8,7 @@
 use core::sync::atomic::Ordering;
 
 use farmem_policy::Fault;
+use farmem_sys::affinity::Allowed;
 use farmem_sys::process::Threads;
 use farmem_sys::wait::{self, Scope, Sleepers};
 use farmem_sys::{affinity, memory, thread};
@@ -30,7 +31,7 @@ const LOOKED_AT: u64 = 256;
 /// How often a handler looks around when nothing happens.
 const IDLE_NS: u64 = 500_000_000;
 /// How often while children are served.
-const CHILDREN_NS: u64 = 2_000_000;
+const CHILDREN_NS: u64 = 200_000;
 /// How long to wait for a program's thread to get on with the change that it was let go for.
 const SETTLE_NS: u64 = 20_000;
 
@@ -45,13 +46,14 @@ struct Handler {
     served: u64,
     processor: Option<u32>,
     cpu_ns: u64,
+    allowed: Allowed,
 }
 
 /// Starts the handler of that number.
 ///
 /// # Errors
 /// No memory, or no thread.
-pub(crate) fn start(engine: &'static Engine, party: u32) -> Result<(), farmem_sys::Errno> {
+pub(crate) fn start(engine: &'static Engine, party: u32, allowed: Allowed) -> Result<(), farmem_sys::Errno> {
     let handler = memory::leak(Handler {
         engine,
         party,
@@ -63,6 +65,7 @@ pub(crate) fn start(engine: &'static Engine, party: u32) -> Result<(), farmem_sy
         served: 0,
         processor: None,
         cpu_ns: 0,
+        allowed,
     })?;
     thread::spawn_with(run, handler)?;
     Ok(())
@@ -82,7 +85,7 @@ impl Handler {
     fn park(&mut self) {
         let armed = &self.engine.armed;
         let mut now = armed.load(Ordering::Acquire);
-        if self.party < now {
+        if self.party < now || self.deferred_count > 0 {
             return;
         }
         self.account();
@@ -91,27 +94,31 @@ impl Handler {
             now = armed.load(Ordering::Acquire);
         }
         self.processor = None;
+        self.since_look = LOOK_FAULTS;
     }
 
     /// Waits for messages and deals with them.
     fn turn(&mut self) {
         let engine = self.engine;
+        let mut has_children = true;
         if self.deferred_count == 0 {
-            let timeout = if engine.children.is_empty() { IDLE_NS } else { CHILDREN_NS };
             let (children, count) = engine.children.descriptors();
+            let timeout = if count == 0 { IDLE_NS } else { CHILDREN_NS };
+            has_children = count > 0;
             engine.uffd.wait(&children[..count], Some(timeout));
         }
+        engine.slot.beat();
         let received = engine.receive(&engine.gate.read());
         match received {
             Received::Fault(fault) => self.fault(fault),
-            Received::Event => {}
+            Received::Event => has_children = true,
             Received::Nothing if self.deferred_count > 0 => thread::sleep(SETTLE_NS),
             Received::Nothing => {}
         }
         if self.deferred_count > 0 {
             self.retry();
         }
-        if !engine.children.is_empty() {
+        if has_children {
             engine.serve_children(&mut self.desk);
         }
     }
@@ -178,7 +185,7 @@ impl Handler {
         if is_due {
             self.since_look = 0;
             let processor = if self.engine.armed.load(Ordering::Relaxed) > 1 {
-                affinity::nth_allowed(self.party)
+                self.allowed.nth(self.party)
             } else {
                 threads.processor(faulting)
             };

@@ -4,7 +4,7 @@
 use core::sync::atomic::Ordering;
 
 use farmem_sys::thread;
-use farmem_telemetry::Header;
+use farmem_telemetry::{Header, Ledger};
 
 use crate::engine::Engine;
 
@@ -24,10 +24,17 @@ pub(crate) enum Injection {
 
 const AT: [u64; 5] = [0, 500, 50, 500, 0];
 
+impl Injection {
+    /// Whether that was ordered.
+    pub(crate) fn is_ordered(self, ledger: Ledger<'_>) -> bool {
+        ledger.header(Header::Inject).load(Ordering::Relaxed) == self as u64
+    }
+}
+
 impl Engine {
     /// Does what was ordered when the count is reached.
     pub(crate) fn inject_at(&self, injection: Injection, count: u64) {
-        if !self.is_injected(injection) || count != AT[injection as usize] {
+        if !injection.is_ordered(self.ledger) || count != AT[injection as usize] {
             return;
         }
         match injection {
@@ -37,10 +44,5 @@ impl Engine {
             },
             Injection::DiskReadError => {}
         }
-    }
-
-    /// Whether that was ordered.
-    pub(crate) fn is_injected(&self, injection: Injection) -> bool {
-        self.ledger.header(Header::Inject).load(Ordering::Relaxed) == injection as u64
     }
 }

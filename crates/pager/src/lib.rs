@@ -17,10 +17,12 @@ mod fork;
 mod gate;
 mod handler;
 mod inject;
+mod ranges;
 mod regions;
 mod scan;
 mod serve;
 mod start;
+mod sync;
 mod table;
 mod vault;
 

@@ -3,14 +3,9 @@
 //! A sorted array under a sequence number: readers never wait for each other and notice when a writer was at work.
 //! Writers are the event reader and the scanner, which exclude each other through a lock.
 
-use core::sync::atomic::{AtomicU64, Ordering, fence};
-
 use farmem_page::{PageCount, PageIndex, PageRange};
-use farmem_sys::lock::Lock;
-use farmem_sys::{Errno, memory};
 
-/// Most regions: as many as a process may have mappings by default.
-const MOST: usize = 65_536;
+use crate::sync::{AtomicU64, Errno, Lock, MOST_REGIONS as MOST, Ordering, fence, spin_loop, table};
 
 /// A sorted set of disjoint page ranges.
 #[derive(Debug)]
@@ -28,8 +23,8 @@ impl Regions {
         Ok(Self {
             version: AtomicU64::new(0),
             count: AtomicU64::new(0),
-            starts: memory::table(MOST)?,
-            ends: memory::table(MOST)?,
+            starts: table(MOST)?,
+            ends: table(MOST)?,
             writer: Lock::new(()),
         })
     }
@@ -48,7 +43,7 @@ impl Regions {
             if version % 2 == 0 && self.version.load(Ordering::Relaxed) == version {
                 return found;
             }
-            core::hint::spin_loop();
+            spin_loop();
         }
     }
 
@@ -75,10 +70,7 @@ impl Regions {
 
     /// Pages in all regions.
     pub(crate) fn pages(&self) -> PageCount {
-        let count = self.count.load(Ordering::Acquire) as usize;
-        let pages =
-            (0..count.min(MOST)).filter_map(|at| self.get(at)).map(|region| region.count().get()).sum();
-        PageCount::new(pages)
+        PageCount::new(self.iter().map(|region| region.count().get()).sum())
     }
 
     /// Adds the pages of `range`. `false` when there is no room for another region.

@@ -2,7 +2,9 @@
 
 use farmem_page::{PageCount, PageIndex, PageRange, VirtAddr};
 use farmem_sys::maps::{Mapping, Maps};
+use farmem_sys::memory;
 use farmem_sys::process::{self, Threads};
+use farmem_sys::thread;
 use farmem_sys::uffd::UffdError;
 use farmem_telemetry::Counter;
 
@@ -17,12 +19,12 @@ const SMALLEST: PageCount = PageCount::new(16);
 pub(crate) struct Scanner {
     maps: Maps,
     threads: Threads,
-    /// Mappings that stay the program's own business: its main stack and the runtime's staging area.
-    excluded: [PageRange; 3],
+    /// Mappings that stay the program's own business: its main stack and the shim's data.
+    excluded: [PageRange; 2],
 }
 
 impl Scanner {
-    pub(crate) fn open(excluded: [PageRange; 3]) -> Result<Self, farmem_sys::Errno> {
+    pub(crate) fn open(excluded: [PageRange; 2]) -> Result<Self, farmem_sys::Errno> {
         Ok(Self { maps: Maps::open()?, threads: Threads::open()?, excluded })
     }
 
@@ -35,7 +37,10 @@ impl Scanner {
             let change = engine.gate.change(party);
             let Ok(Some(mapping)) = self.maps.next(from) else { break };
             from = mapping.range.end.addr();
-            if self.is_manageable(&mapping) && !self.register(engine, &change, mapping.range) {
+            if self.is_manageable(&mapping)
+                && !engine.is_let_go(mapping.range)
+                && !self.register(engine, &change, mapping.range)
+            {
                 unmanaged += mapping.range.count().get();
             }
         }
@@ -48,6 +53,7 @@ impl Scanner {
             && mapping.writable
             && mapping.range.count() >= SMALLEST
             && !self.excluded.iter().any(|other| !other.intersect(mapping.range).is_empty())
+            && !memory::is_own(mapping.range)
     }
 
     /// `false` when the kernel doesn't allow it.
@@ -66,14 +72,25 @@ impl Scanner {
     /// Marks the control blocks of all threads: an ending thread can't wait for its page.
     pub(crate) fn pin_control_blocks(&self, engine: &Engine) {
         let _ = self.threads.each(|thread| {
-            let Some(page) = process::control_block(thread) else { return };
-            // The words that the kernel writes lie near each other, perhaps on both sides of a page's edge.
-            for page in [page.offset(-1), Some(page)].into_iter().flatten() {
-                if engine.regions.holding(page).is_some() && !engine.table.word(page).is_pinned() {
-                    engine.table.update(page, |word| word.with_pinned(true));
-                }
-            }
+            engine.pin_control_block_of(thread);
         });
+    }
+}
+
+impl Engine {
+    /// Keeps the calling thread's control block local. For a thread that has just begun, before the scanner knows it.
+    pub fn pin_control_block(&self) {
+        self.pin_control_block_of(thread::current());
+    }
+
+    fn pin_control_block_of(&self, thread: u32) {
+        let Some(page) = process::control_block(thread) else { return };
+        // The words that the kernel writes lie near each other, perhaps on both sides of a page's edge.
+        for page in [page.offset(-1), Some(page)].into_iter().flatten() {
+            if !self.table.word(page).is_pinned() {
+                self.table.update(page, |word| word.with_pinned(true));
+            }
+        }
     }
 }
 

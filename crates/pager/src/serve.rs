@@ -4,11 +4,10 @@
 
 use farmem_page::{PageBytes, PageIndex, PageRange, PageWord, Place};
 use farmem_policy::{Fault, Prefetcher, Run, VictimPolicy};
-use farmem_sys::lock::Lock;
 use farmem_sys::uffd::{Uffd, UffdError, Waiters};
 use farmem_telemetry::Counter;
 
-use crate::engine::{BATCH_PAGES, Engine};
+use crate::engine::{BATCH_PAGES, Engine, Failure};
 use crate::gate::Change;
 use crate::table::Taken;
 use crate::vault::{LoadFailure, PageReader};
@@ -27,6 +26,24 @@ pub(crate) enum Served {
     Done,
     /// The address space is changing: read messages, then try again.
     Again,
+}
+
+/// Where a page's content comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Source {
+    /// The vault.
+    Stored,
+    /// Nobody has written the page, or only zeros.
+    Zeros,
+}
+
+impl Source {
+    fn of(word: PageWord) -> Self {
+        match word.place() {
+            None | Some(Place::Zero) => Self::Zeros,
+            Some(_) => Self::Stored,
+        }
+    }
 }
 
 /// A batch of taken pages in ascending order.
@@ -49,25 +66,32 @@ impl Batch {
 impl Engine {
     /// Serves a fault of this process.
     pub(crate) fn serve(&self, change: &Change<'_>, desk: &mut Desk, fault: Fault) -> Served {
-        let word = self.table.word(fault.page);
-        let is_far = matches!(word.place(), Some(place) if place != Place::Zero);
-        let (policy, wanted): (_, fn(PageWord) -> bool) = if is_far {
-            (&self.fetch_ahead, |word| word.is_far() && !word.is_busy())
-        } else {
-            (&self.touch_ahead, |word| word == PageWord::default())
-        };
-        let run = self.advise(policy, fault, is_far);
+        if !self.table.ensure(fault.page) {
+            self.fail(Failure::Kernel);
+        }
+        let guess = Source::of(self.table.word(fault.page));
+        let run = self.advise(guess, fault);
         let room = self.make_room(change, 1 + run.map_or(0, |run| run.count as usize));
+        self.serving(change, fault.page);
         let Some(taken) = self.table.take(fault.page) else {
             self.slot.add(Counter::StagedHits, 1);
             return Served::Done;
         };
-        let run = run.filter(|_| room);
-        let batch = self.gather(taken, run, wanted);
-        if is_far { self.bring_in(desk, batch, fault.page) } else { self.touch(batch, fault) }
+        // The page may have left, or come, since the guess.
+        let source = Source::of(taken.word);
+        let run = run.filter(|_| room && source == guess);
+        let batch = self.gather(taken, run, source);
+        match source {
+            Source::Stored => self.bring_in(desk, batch, fault.page),
+            Source::Zeros => self.touch(batch, fault),
+        }
     }
 
-    fn advise(&self, policy: &Lock<farmem_policy::Streams>, fault: Fault, is_far: bool) -> Option<Run> {
+    fn advise(&self, source: Source, fault: Fault) -> Option<Run> {
+        let policy = match source {
+            Source::Stored => &self.fetch_ahead,
+            Source::Zeros => &self.touch_ahead,
+        };
         // Another handler is learning at this moment: this fault teaches nothing, and waits for nobody.
         let mut streams = policy.try_lock()?;
         let bounds = self
@@ -76,21 +100,26 @@ impl Engine {
             .unwrap_or(PageRange::new(fault.page, PageIndex::new(fault.page.get() + 1)));
         let advice = streams.on_fault(fault, bounds);
         drop(streams);
-        if is_far {
+        if source == Source::Stored {
             self.settle(advice.used, true);
             self.settle(advice.expired, false);
         }
         advice.fetch
     }
 
-    /// The faulted page and those of `run` that are `wanted`, in ascending order.
-    fn gather(&self, faulted: Taken, run: Option<Run>, wanted: fn(PageWord) -> bool) -> Batch {
+    /// The faulted page and those of `run` that come from the same source, in ascending order.
+    fn gather(&self, faulted: Taken, run: Option<Run>, source: Source) -> Batch {
         let mut batch = Batch::new();
         let Some(run) = run else {
             batch.push(faulted);
             return batch;
         };
-        let take = |page| self.table.take_if(page, wanted);
+        let take = |page| {
+            self.table.take_if(page, |word| match source {
+                Source::Stored => word.is_far() && Source::of(word) == source,
+                Source::Zeros => word == PageWord::default(),
+            })
+        };
         if run.stride > 0 {
             batch.push(faulted);
             run.pages().take(BATCH_PAGES - 1).filter_map(take).for_each(|taken| batch.push(taken));
@@ -159,7 +188,15 @@ impl Engine {
         let range = PageRange::new(page, PageIndex::new(page.get() + 1));
         let progress = self.uffd.zero_in(range);
         self.slot.add(Counter::FirstTouches, 1);
-        let released = taken.put_back();
+        let word = taken.word;
+        if word.is_far() && progress.stopped.is_none() {
+            self.slot.subtract(Counter::FarPages, 1);
+        }
+        let is_there = matches!(progress.stopped, None | Some(UffdError::Exists));
+        let is_left = progress.stopped.is_some();
+        let released = taken.release(
+            word.with_far(word.is_far() && !is_there).with_discarded(word.is_discarded() && is_left),
+        );
         match progress.stopped {
             None if !released.is_waited => Served::Done,
             Some(UffdError::Changing) => Served::Again,
@@ -183,40 +220,40 @@ impl Engine {
         let length = content.len() / page_bytes;
         let mut outcome = Served::Done;
         let mut done = 0;
+        let mut at_once = length;
         while done < length {
             let Some(first) = batch.pages[at + done].as_ref().map(|taken| taken.page) else { break };
-            let progress = uffd.copy_in(first, &content[done * page_bytes..], Waiters::Wake);
+            let end = (done + at_once).min(length);
+            let progress = uffd.copy_in(first, &content[done * page_bytes..end * page_bytes], Waiters::Wake);
             let arrived = progress.done.get() as usize;
             self.came_in(arrived as u64);
             for taken in batch.pages[at + done..at + done + arrived].iter_mut().filter_map(Option::take) {
                 self.arrived(taken, faulted);
             }
             done += arrived;
-            let Some(stopped) = progress.stopped else { break };
-            // The page at which it stopped stays as the kernel has it; those behind it are tried again.
-            if let Some(taken) = batch.pages.get_mut(at + done).and_then(Option::take) {
-                let page = taken.page;
-                let range = PageRange::new(page, PageIndex::new(page.get() + 1));
-                let word = taken.word;
-                let is_present = stopped == UffdError::Exists;
-                let _ = taken.release(if is_present { word.with_far(false) } else { word });
-                if stopped == UffdError::Changing && page == faulted {
+            let Some(stopped) = progress.stopped else { continue };
+            if arrived > 0 {
+                // What stopped it halfway is told when it is tried again from there.
+                continue;
+            }
+            if stopped == UffdError::Gone && at_once > 1 {
+                // The run may cross the edge of two mappings: then its pages go one by one.
+                at_once = 1;
+                continue;
+            }
+            // This page stays as the kernel has it. After anything but a page that is there already, so do the rest.
+            let left = if stopped == UffdError::Exists { 1 } else { length - done };
+            for taken in batch.pages[at + done..at + done + left].iter_mut().filter_map(Option::take) {
+                let (page, word) = (taken.page, taken.word);
+                let is_waited =
+                    taken.release(word.with_far(word.is_far() && stopped != UffdError::Exists)).is_waited;
+                if page == faulted && stopped == UffdError::Changing {
                     outcome = Served::Again;
-                } else {
-                    self.uffd.wake(range);
+                } else if page == faulted || is_waited {
+                    self.wake_page(page);
                 }
             }
-            done += 1;
-            if stopped != UffdError::Exists {
-                // Nothing more can be installed now: let the rest go as it was.
-                for taken in batch.pages[at + done..at + length].iter_mut().filter_map(Option::take) {
-                    let page = taken.page;
-                    if taken.put_back().is_waited {
-                        self.uffd.wake(PageRange::new(page, PageIndex::new(page.get() + 1)));
-                    }
-                }
-                break;
-            }
+            done += left;
         }
         outcome
     }
@@ -233,8 +270,8 @@ impl Engine {
             self.slot.add(Counter::FirstTouches, 1);
             self.victims.on_first_touch(word)
         };
-        if taken.release(word.with_far(false)).is_waited {
-            self.uffd.wake(PageRange::new(page, PageIndex::new(page.get() + 1)));
+        if taken.release(word.with_far(false).with_discarded(false)).is_waited {
+            self.wake_page(page);
         }
     }
 

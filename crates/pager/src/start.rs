@@ -14,8 +14,9 @@ use farmem_sys::{AsFd, Errno, OwnedFd, memory, process, thread};
 use farmem_telemetry::{LEDGER_BYTES, Ledger};
 use farmem_wire::{Address, HAS_DEVICE, HAS_DISK, PACKET_BYTES, Reply, Request};
 
-use crate::bookkeeper;
+use crate::bookkeeper::Bookkeeper;
 use crate::engine::{Engine, Parts};
+use crate::inject::Injection;
 use crate::scan::mapping_at;
 use crate::vault::{DiskTier, Vault};
 
@@ -58,8 +59,6 @@ pub struct Start {
 const PENDING: u32 = 0;
 const STARTED: u32 = 1;
 const FAILED: u32 = 2;
-/// A supervisor that doesn't answer in this time isn't there: the program must not wait for it for ever.
-const PATIENCE_NS: u64 = 10_000_000_000;
 
 impl Start {
     /// Starts a pager in a program that has just begun. Returns when it is connected.
@@ -83,15 +82,12 @@ impl Start {
             memory::leak(Task { start: self, parent, publish, outcome: memory::table::<AtomicU32>(1)? })?;
         let outcome = task.outcome;
         thread::spawn_with(Task::run, task)?;
-        let deadline_ns = thread::now_ns() + PATIENCE_NS;
-        while outcome[0].load(Ordering::Acquire) == PENDING && thread::now_ns() < deadline_ns {
-            wait::wait(&outcome[0], PENDING, Some(PATIENCE_NS), Scope::Process);
+        // The outcome is the new thread's to decide, however long it takes: a program that ran on meanwhile would be
+        // served by two pagers, or by none. A supervisor that ends is noticed.
+        while outcome[0].load(Ordering::Acquire) == PENDING {
+            wait::wait(&outcome[0], PENDING, None, Scope::Process);
         }
-        match outcome[0].load(Ordering::Acquire) {
-            STARTED => Ok(()),
-            FAILED => Err(StartError::Refused),
-            _ => Err(StartError::Alone),
-        }
+        if outcome[0].load(Ordering::Acquire) == STARTED { Ok(()) } else { Err(StartError::Refused) }
     }
 }
 
@@ -109,17 +105,18 @@ impl Task {
             None => task.connect(),
             Some(parent) => task.connect_child(parent),
         };
-        match connected {
-            Ok((engine, excluded)) => {
-                (task.publish)(engine);
-                task.finish(STARTED);
-                bookkeeper::run(engine, excluded, task.parent.is_some())
-            }
-            Err(_) => {
-                task.finish(FAILED);
-                thread::exit()
-            }
+        let Ok((engine, excluded)) = connected else {
+            task.finish(FAILED);
+            thread::exit()
+        };
+        let mut bookkeeper = Bookkeeper::new(engine, excluded);
+        if task.parent.is_some() {
+            // What was managed in the parent is managed here from the first moment on.
+            bookkeeper.begin();
         }
+        (task.publish)(engine);
+        task.finish(STARTED);
+        bookkeeper.run()
     }
 
     fn finish(&self, outcome: u32) {
@@ -140,7 +137,7 @@ impl Task {
     }
 
     fn connect(&self) -> Result<(Started, [PageRange; 2]), StartError> {
-        thread::unshare_descriptors()?;
+        thread::own_descriptors()?;
         let (link, token) = self.link()?;
         let (reply, mut descriptors) = ask(&link, Request::Hello { process: process::id(), token }, None)?;
         let Reply::Welcome { slot, pool_bytes, flags } = reply else { return Err(StartError::Refused) };
@@ -149,7 +146,7 @@ impl Task {
         let ledger = attach(next()?, LEDGER_BYTES)?;
         let pool = attach(next()?, pool_bytes as usize)?;
         let device = if flags & HAS_DEVICE != 0 { Some(next()?) } else { None };
-        let disk = disk_tier(if flags & HAS_DISK != 0 { Some(next()?) } else { None })?;
+        let disk = if flags & HAS_DISK != 0 { Some(next()?) } else { None };
         let uffd =
             Uffd::create(device.as_ref().map(AsFd::as_fd)).map_err(|_| StartError::Kernel(Errno::PERM))?;
         let (reply, _) = ask(&link, Request::Register, Some(&uffd))?;
@@ -161,34 +158,40 @@ impl Task {
         let slot = ledger.slot(slot as usize).ok_or(StartError::Refused)?;
         let pool = memory::leak(Pool::attach(pool).map_err(|_| StartError::Refused)?)?;
         let owner = OwnerId(slot.index() as u16);
-        let vault = Vault::new(pool, disk, owner, slot)?;
+        let vault = Vault::new(pool, disk_tier(ledger, disk)?, owner, slot)?;
         let engine = Engine::new(Parts { uffd, ledger, slot, vault, link })?;
         Ok((engine, self.excluded()?))
     }
 
     fn connect_child(&self, parent: Started) -> Result<(Started, [PageRange; 2]), StartError> {
-        thread::unshare_descriptors()?;
+        thread::own_descriptors()?;
         let (link, token) = self.link()?;
         let (parent_slot, epoch) = (parent.slot.index() as u32, parent.vault.ended_epoch());
         let inherit = Request::Inherit { process: process::id(), parent_slot, epoch, token };
         let (reply, mut descriptors) = ask(&link, inherit, None)?;
-        let Reply::Inherited { slot, flags, .. } = reply else { return Err(StartError::Refused) };
-        let uffd = Uffd::from(descriptors[0].take().ok_or(StartError::Refused)?);
+        let Reply::Inherited { slot, pool_bytes, flags } = reply else { return Err(StartError::Refused) };
+        let mut descriptors = descriptors.iter_mut().filter_map(Option::take);
+        let mut next = || descriptors.next().ok_or(StartError::Refused);
+        let uffd = Uffd::from(next()?);
+        // Mapped anew: the descriptor behind the parent's mapping is a number of the parent's table.
+        let pool = attach(next()?, pool_bytes as usize)?;
+        let disk = disk_tier(parent.ledger, if flags & HAS_DISK != 0 { Some(next()?) } else { None })?;
         let slot = parent.ledger.slot(slot as usize).ok_or(StartError::Refused)?;
-        let disk = disk_tier(descriptors[2].take_if(|_| flags & HAS_DISK != 0))?;
-        let vault = parent.vault.inherit(disk, OwnerId(slot.index() as u16), slot)?;
-        parent.slot.set_taken_epoch(epoch);
+        let pool = memory::leak(Pool::attach(pool).map_err(|_| StartError::Refused)?)?;
+        let vault = Vault::new(pool, disk, OwnerId(slot.index() as u16), slot)?;
+        let excluded = self.excluded()?;
         let engine = parent.inherit(Parts { uffd, ledger: parent.ledger, slot, vault, link })?;
-        Ok((engine, self.excluded()?))
+        // The last step: from here on the child has nobody else.
+        if parent.ask_for_self(epoch) { Ok((engine, excluded)) } else { Err(StartError::Refused) }
     }
 }
 
-fn disk_tier(file: Option<OwnedFd>) -> Result<DiskTier, Errno> {
+fn disk_tier(ledger: Ledger<'_>, file: Option<OwnedFd>) -> Result<DiskTier, Errno> {
     let file = match file {
         Some(file) => Some(&*memory::leak(DiskFile::attach(file))?),
         None => None,
     };
-    Ok(DiskTier(file))
+    Ok(DiskTier { file, is_failing: Injection::DiskReadError.is_ordered(ledger) })
 }
 
 fn attach(file: OwnedFd, bytes: usize) -> Result<&'static SharedMemory, StartError> {

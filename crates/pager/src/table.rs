@@ -1,10 +1,8 @@
 //! The pager's page table: a [`PageWord`] for every managed page, and the protocol by which threads take a page.
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
 use farmem_page::{PageIndex, PageRange, PageWord, Place, Transition};
-use farmem_sys::Errno;
-use farmem_sys::sparse::SparseWords;
+
+use crate::sync::{AtomicU64, Errno, Ordering, SparseWords};
 
 /// Words of all pages.
 #[derive(Debug)]
@@ -43,10 +41,14 @@ impl PageTable {
             .map_or(PageWord::default(), |cell| PageWord::from_bits(cell.load(Ordering::Acquire)))
     }
 
-    /// Takes a page for a change. `None` when somebody else has it (who lets it go wakes the page), or when there is no
-    /// memory for its word.
+    /// Makes sure that the page has a word. `false` when there is no memory for it.
+    pub(crate) fn ensure(&self, page: PageIndex) -> bool {
+        self.words.get_or_create(page).is_some()
+    }
+
+    /// Takes a page, which must have a word, for a change. `None` when somebody else has it: who lets it go wakes the page.
     pub(crate) fn take(&self, page: PageIndex) -> Option<Taken> {
-        let cell = self.words.get_or_create(page)?;
+        let cell = self.words.get(page)?;
         let mut word = PageWord::from_bits(cell.load(Ordering::Acquire));
         loop {
             let (next, taken) = match word.take() {
@@ -103,16 +105,22 @@ impl PageTable {
         });
     }
 
-    /// The program moves `count` pages from `from` to `to`: their words go with them. Only while nobody holds a page.
-    pub(crate) fn relocate(&self, from: PageRange, to: PageIndex) {
+    /// The program moves the pages of `from` to `to`: their words go with them. Only while nobody holds a page. `false`
+    /// without memory for the words.
+    #[must_use]
+    pub(crate) fn relocate(&self, from: PageRange, to: PageIndex) -> bool {
+        let mut is_complete = true;
         self.each_known(from, |cell, page| {
             let bits = cell.swap(0, Ordering::AcqRel);
-            if bits != 0
-                && let Some(target) = self.words.get_or_create(to + (page - from.start))
-            {
-                target.store(bits, Ordering::Release);
+            if bits == 0 {
+                return;
+            }
+            match self.words.get_or_create(to + (page - from.start)) {
+                Some(target) => target.store(bits, Ordering::Release),
+                None => is_complete = false,
             }
         });
+        is_complete
     }
 
     /// A copy of the words of `regions`' pages for a forked child, nobody holding any of them.
@@ -121,17 +129,22 @@ impl PageTable {
     /// No memory.
     pub(crate) fn copy_for_child(&self, regions: impl Iterator<Item = PageRange>) -> Result<Self, Errno> {
         let copy = Self::new()?;
+        let mut is_complete = true;
         for region in regions {
             self.each_known(region, |cell, page| {
                 let bits = cell.load(Ordering::Acquire);
-                if bits != 0
-                    && let Some(target) = copy.words.get_or_create(page)
-                {
-                    target.store(PageWord::from_bits(bits).without_holder().bits(), Ordering::Release);
+                if bits == 0 {
+                    return;
+                }
+                match copy.words.get_or_create(page) {
+                    Some(target) => {
+                        target.store(PageWord::from_bits(bits).without_holder().bits(), Ordering::Release);
+                    }
+                    None => is_complete = false,
                 }
             });
         }
-        Ok(copy)
+        if is_complete { Ok(copy) } else { Err(Errno::NOMEM) }
     }
 
     /// In a forked child: the same words, which are its own copy since the fork, nobody holding any of them.

@@ -26,14 +26,20 @@ const READ_ATTEMPTS: u32 = 3;
 
 /// The disk below the pool, if there is one.
 #[derive(Clone, Copy)]
-pub(crate) struct DiskTier(pub(crate) Option<&'static DiskFile>);
+pub(crate) struct DiskTier {
+    pub(crate) file: Option<&'static DiskFile>,
+    /// Whether the tests have ordered that reads fail.
+    pub(crate) is_failing: bool,
+}
 
 impl BlockFile for DiskTier {
     fn read_at(&self, offset_bytes: u64, out: &mut [u8]) -> Result<(), BlockError> {
-        self.0.map_or(Err(BlockError::Failed), |file| BlockFile::read_at(file, offset_bytes, out))
+        self.file
+            .filter(|_| !self.is_failing)
+            .map_or(Err(BlockError::Failed), |file| BlockFile::read_at(file, offset_bytes, out))
     }
     fn write_at(&self, offset_bytes: u64, bytes: &[u8]) -> Result<(), BlockError> {
-        self.0.map_or(Err(BlockError::Full), |file| BlockFile::write_at(file, offset_bytes, bytes))
+        self.file.map_or(Err(BlockError::Full), |file| BlockFile::write_at(file, offset_bytes, bytes))
     }
 }
 
@@ -102,16 +108,6 @@ impl Vault {
         })
     }
 
-    /// In a forked child: the same pool, for another owner. What the parent has stored can be read, and is left alone.
-    pub(crate) fn inherit(
-        &self,
-        disk: DiskTier,
-        owner: OwnerId,
-        slot: ProcessSlot<'static>,
-    ) -> Result<Self, Errno> {
-        Self::new(self.pool, disk, owner, slot)
-    }
-
     pub(crate) fn writer(&self) -> Writer {
         Writer::new(self.owner)
     }
@@ -139,12 +135,10 @@ impl Vault {
 
     fn frozen(&self) -> Epoch {
         let unheard = self.unheard.load(Ordering::Acquire);
+        // In this order: who has heard of a fork has counted it among the frozen ones before.
+        let is_heard = unheard == 0 || self.slot.heard_epoch() >= u64::from(unheard);
         let by_children = self.slot.frozen_epoch() as u32;
-        if unheard == 0 || self.slot.heard_epoch() >= u64::from(unheard) {
-            Epoch(by_children)
-        } else {
-            Epoch(unheard.max(by_children))
-        }
+        Epoch(if is_heard { by_children } else { unheard.max(by_children) })
     }
 
     /// Reads a page back and checks it.

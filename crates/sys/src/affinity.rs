@@ -9,13 +9,26 @@ pub fn stay_on(processor: u32) {
     let _ = sched_setaffinity(None, &set);
 }
 
-/// The processor that is the `nth` among those that the calling thread may use.
-pub fn nth_allowed(nth: u32) -> Option<u32> {
-    let set = rustix::thread::sched_getaffinity(None).ok()?;
-    (0..CpuSet::MAX_CPU).filter(|&processor| set.is_set(processor)).nth(nth as usize).map(|it| it as u32)
-}
+/// The processors that a thread may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Allowed(CpuSet);
 
-/// How many processors the calling thread may use, at least one.
-pub fn allowed() -> u32 {
-    rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count().max(1))
+impl Allowed {
+    /// Those of the calling thread now. `None` when the kernel doesn't say.
+    pub fn now() -> Option<Self> {
+        rustix::thread::sched_getaffinity(None).ok().map(Self)
+    }
+
+    /// How many.
+    pub fn count(&self) -> u32 {
+        self.0.count()
+    }
+
+    /// The `nth` of them.
+    pub fn nth(&self, nth: u32) -> Option<u32> {
+        (0..CpuSet::MAX_CPU)
+            .filter(|&processor| self.0.is_set(processor))
+            .nth(nth as usize)
+            .map(|it| it as u32)
+    }
 }

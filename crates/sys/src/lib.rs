@@ -14,6 +14,7 @@ pub mod pagemap;
 pub mod process;
 pub mod shared;
 pub mod sparse;
+mod sync;
 mod syscall;
 pub mod thread;
 pub mod uffd;

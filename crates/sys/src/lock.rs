@@ -4,9 +4,9 @@
 use core::cell::UnsafeCell;
 use core::fmt;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicU32, Ordering};
 
-use crate::wait::{self, Scope, Sleepers};
+use crate::sync::wait::{self, Scope, Sleepers};
+use crate::sync::{AtomicU32, Ordering};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;

@@ -1,17 +1,14 @@
 //! Memory of the runtime's own, which is never managed.
 //!
-//! Tables are private mappings of a memfd: a fork copies them (the child starts from the parent's state at that
-//! instant), and the scanner tells them from the program's memory because they belong to a file. Nothing is ever given
-//! back: the runtime lives as long as its process.
+//! Private memory: a fork copies it, so that a child starts from its parent's state at that instant. The scanner asks here
+//! what is the runtime's own. Nothing is ever given back: the runtime lives as long as its process.
 
 use core::mem::{align_of, size_of};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use farmem_page::{ByteCount, PAGE_BYTES, PageCount, PageIndex, PageRange, VirtAddr};
-use rustix::fd::AsFd;
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous};
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect};
 use zerocopy::FromZeros;
 
 use crate::Errno;
@@ -67,26 +64,54 @@ fn map_table<T>(count: usize) -> Result<(NonNull<T>, usize), Errno> {
     Ok((map_bytes(bytes)?.cast(), count))
 }
 
-fn map_bytes(bytes: usize) -> Result<NonNull<u8>, Errno> {
-    let bytes = bytes.max(1).next_multiple_of(PAGE_BYTES);
-    let file = memfd_create(c"farmem", MemfdFlags::CLOEXEC)?;
-    ftruncate(&file, bytes as u64)?;
-    // SAFETY: a new private mapping at an address of the kernel's choice; nobody holds references into it.
-    let start = unsafe {
-        mmap(
-            core::ptr::null_mut(),
-            bytes,
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::PRIVATE | MapFlags::NORESERVE,
-            file.as_fd(),
-            0,
-        )?
-    };
-    NonNull::new(start.cast()).ok_or(Errno::NOMEM)
+/// The runtime's own mappings, so that the scanner leaves them alone: first and last page of each, guards included.
+/// Lock-free; entries are only added.
+static OWN: [(AtomicU64, AtomicU64); MOST_OWN] = [const { (AtomicU64::new(0), AtomicU64::new(0)) }; MOST_OWN];
+static OWN_COUNT: AtomicUsize = AtomicUsize::new(0);
+/// One for each GiB of a program with words, and some dozens: 4 TiB.
+const MOST_OWN: usize = 4096;
+
+/// Whether some of `range` is the runtime's own.
+pub fn is_own(range: PageRange) -> bool {
+    let count = OWN_COUNT.load(Ordering::Acquire).min(MOST_OWN);
+    OWN[..count].iter().any(|(first, end)| {
+        let own = PageRange::new(
+            PageIndex::new(first.load(Ordering::Acquire)),
+            PageIndex::new(end.load(Ordering::Acquire)),
+        );
+        !own.intersect(range).is_empty()
+    })
 }
 
-/// Private anonymous memory, the only kind that frames can be moved to. It must be registered with a userfaultfd at
-/// once, so that the kernel doesn't merge it with a mapping of the program.
+fn note_own(range: PageRange) -> Result<(), Errno> {
+    let (first, end) = OWN.get(OWN_COUNT.fetch_add(1, Ordering::AcqRel)).ok_or(Errno::NOMEM)?;
+    first.store(range.start.get(), Ordering::Release);
+    end.store(range.end.get(), Ordering::Release);
+    Ok(())
+}
+
+/// Private anonymous memory between two pages that nobody may touch: so the kernel doesn't merge it with a mapping of the
+/// program, and an overrun is noticed.
+fn map_bytes(bytes: usize) -> Result<NonNull<u8>, Errno> {
+    let bytes = bytes.max(1).next_multiple_of(PAGE_BYTES);
+    // SAFETY: a new private mapping at an address of the kernel's choice; nobody holds references into it.
+    let start = unsafe {
+        mmap_anonymous(
+            core::ptr::null_mut(),
+            bytes + 2 * PAGE_BYTES,
+            ProtFlags::empty(),
+            MapFlags::PRIVATE | MapFlags::NORESERVE,
+        )?
+    };
+    let first = VirtAddr::new(start as u64).page();
+    note_own(PageRange::at(first, PageCount::new((bytes / PAGE_BYTES) as u64 + 2)))?;
+    let inner = start.cast::<u8>().wrapping_add(PAGE_BYTES);
+    // SAFETY: the pages between the guards belong to the mapping that was just made.
+    unsafe { mprotect(inner.cast(), bytes, MprotectFlags::READ | MprotectFlags::WRITE)? };
+    NonNull::new(inner).ok_or(Errno::NOMEM)
+}
+
+/// A place for frames on their way out; a forked child doesn't have it. They can be moved to private anonymous memory alone.
 #[derive(Debug)]
 pub struct Frames {
     range: PageRange,
@@ -98,16 +123,10 @@ impl Frames {
     /// # Errors
     /// What `mmap` returns.
     pub fn reserve(count: PageCount) -> Result<Self, Errno> {
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let start = unsafe {
-            mmap_anonymous(
-                core::ptr::null_mut(),
-                count.bytes().get() as usize,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE | MapFlags::NORESERVE,
-            )?
-        };
-        let first = VirtAddr::new(start as u64).page();
+        let start = map_bytes(count.bytes().get() as usize)?;
+        let first = VirtAddr::new(start.as_ptr() as u64).page();
+        // SAFETY: concerns children alone, which find nothing there.
+        unsafe { madvise(start.as_ptr().cast(), count.bytes().get() as usize, Advice::LinuxDontFork)? };
         Ok(Self { range: PageRange::at(first, count) })
     }
 

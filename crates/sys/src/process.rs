@@ -155,10 +155,3 @@ pub fn kill_self() -> ! {
         crate::thread::sleep(1_000_000_000);
     }
 }
-
-/// Writes `text` to standard error, as far as it goes.
-pub fn complain(text: &[u8]) {
-    // SAFETY: descriptor 2 is only borrowed for the write; if the program closed it the write fails harmlessly.
-    let stderr = unsafe { rustix::fd::BorrowedFd::borrow_raw(2) };
-    let _ = rustix::io::write(stderr, text);
-}

@@ -131,14 +131,16 @@ pub fn name(name: &CStr) {
     let _ = rustix::thread::set_name(name);
 }
 
-/// Gives the calling thread a table of descriptors of its own: a program that closes every descriptor then can't close
-/// the runtime's, and children don't inherit them.
+/// Gives the calling thread a table of descriptors of its own, an empty one: a program that closes every descriptor then
+/// can't close the runtime's, children don't inherit them, and no pipe stays open because the runtime has it too.
 ///
 /// # Errors
 /// No memory for the table.
-pub fn unshare_descriptors() -> Result<(), Errno> {
-    // SAFETY: descriptors opened before stay open in both tables; only the calling thread is affected.
-    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FILES) }
+pub fn own_descriptors() -> Result<(), Errno> {
+    const UNSHARE: usize = 2;
+    // SAFETY: only the calling thread's table is affected; nothing that it holds by a descriptor has been opened yet.
+    unsafe { syscall::call(linux_raw_sys::general::__NR_close_range, [0, u32::MAX as usize, UNSHARE, 0]) }
+        .map(drop)
 }
 
 /// The calling thread's number.

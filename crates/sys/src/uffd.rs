@@ -33,8 +33,10 @@ pub enum UffdError {
     Changing,
     /// There already is a page at the target.
     Exists,
-    /// There is nothing there any more: no mapping, no page, or no process.
+    /// There is nothing there any more: no mapping, or no page.
     Gone,
+    /// The process has ended.
+    Ended,
     /// The page can't be moved now: shared copy-on-write, pinned for I/O, or locked by the kernel.
     Busy,
     /// The mapping is of a kind that doesn't allow it (read-only, locked, special).
@@ -52,7 +54,8 @@ impl From<Errno> for UffdError {
         match errno {
             Errno::AGAIN => Self::Changing,
             Errno::EXIST => Self::Exists,
-            Errno::NOENT | Errno::SRCH | Errno::FAULT => Self::Gone,
+            Errno::NOENT | Errno::FAULT => Self::Gone,
+            Errno::SRCH => Self::Ended,
             Errno::BUSY => Self::Busy,
             Errno::INVAL => Self::Unsupported,
             Errno::NOMEM => Self::OutOfMemory,

@@ -56,7 +56,7 @@ enum SlotWord {
     Heartbeat,
     PendingSinceNs,
     HeardEpoch,
-    TakenEpoch,
+    Handover,
 }
 
 /// What a slot is used for at this moment.
@@ -69,6 +69,43 @@ pub enum SlotState {
     Connected,
     /// The process's memory is under management.
     Managing,
+}
+
+/// Who serves a forked child. One word holds the parent's count of forks and a step, so that a late child can't take
+/// the word of a later fork for its own, and parent and child can't both decide.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub enum Handover {
+    /// The parent serves the child, by its own words. Written by the parent before the fork.
+    Begun,
+    /// The child is ready and asks. Only instead of `Begun`.
+    Asked,
+    /// The parent has let go for good: the child serves itself. Only instead of `Asked`.
+    Released,
+    /// The parent keeps the child for good. Only instead of `Begun`.
+    Kept,
+    /// The parent has a copy of its words for the child. Only instead of `Kept`.
+    Settled,
+}
+
+impl Handover {
+    const BITS: u32 = 3;
+    const ALL: [Self; 5] = [Self::Begun, Self::Asked, Self::Released, Self::Kept, Self::Settled];
+
+    /// The word for this step in the fork of that count.
+    pub const fn word(self, epoch: u64) -> u64 {
+        epoch << Self::BITS | self as u64
+    }
+
+    /// The step that the word holds for the fork of that count; `None` when it is about another fork.
+    pub fn of(word: u64, epoch: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|step| step.word(epoch) == word)
+    }
+
+    /// Goes from `from` to `to` if that is where the fork stands.
+    pub fn advance(word: &AtomicU64, epoch: u64, from: Self, to: Self) -> bool {
+        word.compare_exchange(from.word(epoch), to.word(epoch), Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
 }
 
 /// A view over a whole ledger.
@@ -230,14 +267,9 @@ impl<'a> ProcessSlot<'a> {
         self.word(SlotWord::HeardEpoch).store(epoch, Ordering::Release);
     }
 
-    /// The latest fork whose child serves itself.
-    pub fn taken_epoch(&self) -> u64 {
-        self.word(SlotWord::TakenEpoch).load(Ordering::Acquire)
-    }
-
-    /// Changes that figure (supervisor).
-    pub fn set_taken_epoch(&self, epoch: u64) {
-        self.word(SlotWord::TakenEpoch).fetch_max(epoch, Ordering::Release);
+    /// How far the handover of the latest fork's child is: written by the parent and by the child, see [`Handover`].
+    pub fn handover(&self) -> &'a AtomicU64 {
+        self.word(SlotWord::Handover)
     }
 
     /// Why the process can't go on, as a code of the pager; 0 while it can.

@@ -323,7 +323,7 @@ int main(int count, char **arguments) {
     arena = mmap(NULL, (size_t)threads * STRIPE * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (arena == MAP_FAILED)
         die("mmap");
-    struct worker *workers = shared(sizeof *workers * threads);
+    static struct worker workers[MOST_THREADS];
     pthread_t handles[MOST_THREADS];
     for (int number = 0; number < threads; number++) {
         struct worker *w = &workers[number];

@@ -1,0 +1,15 @@
+//! Where the lock-free structures get their atomics, locks, memory and sleep from: one place, so that a model checker can
+//! compile the same source files against its own (`tests/interleavings`, `tests/weak_memory`).
+
+pub(crate) use core::hint::spin_loop;
+pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use farmem_sys::Errno;
+pub(crate) use farmem_sys::lock::Lock;
+pub(crate) use farmem_sys::memory::table;
+pub(crate) use farmem_sys::sparse::SparseWords;
+pub(crate) use farmem_sys::wait;
+
+/// Looks at a word before sleeping on it: readings and most changes take less than a microsecond or two.
+pub(crate) const SPINS: u32 = 200;
+/// Most regions: as many as a process may have mappings by default.
+pub(crate) const MOST_REGIONS: usize = 65_536;
