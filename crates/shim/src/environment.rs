@@ -4,7 +4,7 @@
 //! user had put in `LD_PRELOAD` beside them.
 
 use core::cell::UnsafeCell;
-use core::ffi::{CStr, c_char};
+use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::libc::{self, Strings};
@@ -30,8 +30,8 @@ unsafe impl Sync for Kept {}
 
 static KEPT: Kept = Kept { texts: UnsafeCell::new([[0; TEXT_BYTES]; 3]), is_set: AtomicBool::new(false) };
 
-/// The whole `LD_PRELOAD=`, `FARMEM_SUPERVISOR=`, and the program's own `LD_PRELOAD=`.
-const FULL: usize = 0;
+/// `LD_PRELOAD=` with this library alone, `FARMEM_SUPERVISOR=`, and the `LD_PRELOAD=` that the program began with.
+const LIBRARY: usize = 0;
 const NAME: usize = 1;
 const REST: usize = 2;
 
@@ -45,96 +45,230 @@ pub(crate) unsafe fn take(environment: *mut *mut c_char) -> Option<Own> {
         let (_, name) = find(environment, SUPERVISOR)?;
         let (preload_at, preload) = find(environment, PRELOAD)?;
         let texts = &mut *KEPT.texts.get();
-        keep(&mut texts[FULL], &[preload.to_bytes()])?;
-        keep(&mut texts[NAME], &[name.to_bytes()])?;
         let value = &preload.to_bytes()[PRELOAD.len()..];
-        let rest = value.iter().position(|&byte| byte == b':').map(|colon| &value[colon + 1..]);
-        match rest.filter(|rest| !rest.is_empty()) {
-            Some(rest) => {
-                keep(&mut texts[REST], &[PRELOAD, rest])?;
-                *environment.add(preload_at) = texts[REST].as_mut_ptr().cast();
-            }
-            None => remove(environment, preload_at),
+        let (library, rest) = match value.iter().position(|&byte| byte == b':') {
+            Some(colon) => (&value[..colon], &value[colon + 1..]),
+            None => (value, &[][..]),
+        };
+        keep(&mut texts[LIBRARY], &[PRELOAD, library])?;
+        keep(&mut texts[NAME], &[name.to_bytes()])?;
+        if rest.is_empty() {
+            remove(environment, preload_at);
+        } else {
+            keep(&mut texts[REST], &[PRELOAD, rest])?;
+            *environment.add(preload_at) = texts[REST].as_mut_ptr().cast();
         }
         let (name_at, _) = find(environment, SUPERVISOR)?;
         remove(environment, name_at);
         KEPT.is_set.store(true, Ordering::Release);
-        let kept: &'static [u8; TEXT_BYTES] = &(&*KEPT.texts.get())[NAME];
-        let supervisor = CStr::from_bytes_until_nul(kept).ok()?.to_bytes();
+        let supervisor = kept(NAME).to_bytes();
         Some(Own { supervisor: &supervisor[SUPERVISOR.len()..] })
     }
 }
 
+/// Whether this process has variables to hand on.
+pub(crate) fn is_kept() -> bool {
+    KEPT.is_set.load(Ordering::Acquire)
+}
+
+/// # Safety
+/// KEPT must be set, or the calling thread be the one in `take`.
+unsafe fn kept(which: usize) -> &'static CStr {
+    // SAFETY: as the caller promises the texts don't change any more; `keep` leaves room for the null at their end.
+    unsafe { CStr::from_ptr(KEPT.texts.get().cast::<[u8; TEXT_BYTES]>().add(which).cast()) }
+}
+
+/// What an environment with the runtime's variables takes.
+#[derive(Clone, Copy)]
+pub(crate) struct Needs {
+    /// Elements of the list, its end included.
+    pub(crate) elements: usize,
+    /// Bytes of the `LD_PRELOAD=` that is put together, its end included.
+    pub(crate) text_bytes: usize,
+}
+
+/// What `environment` with the runtime's variables takes.
+///
+/// # Safety
+/// `environment` must be null or a list of strings that ends with null, and [`is_kept`] be true.
+pub(crate) unsafe fn needs(environment: Strings) -> Needs {
+    let mut needs = Needs { elements: 3, text_bytes: 0 };
+    // SAFETY: as the caller promises; the elements are strings, and KEPT is set.
+    unsafe {
+        let library = kept(LIBRARY).count_bytes();
+        for text in strings(environment) {
+            needs.elements += 1;
+            if starts_with(text, PRELOAD) {
+                needs.text_bytes = needs.text_bytes.max(library + libc::strlen(text) + 2);
+            }
+        }
+    }
+    needs
+}
+
+/// The elements of a list.
+///
+/// # Safety
+/// `list` must be null or a list of strings that ends with null, for as long as the iterator is used.
+pub(crate) unsafe fn strings(list: Strings) -> impl Iterator<Item = *const c_char> {
+    let mut at = 0;
+    core::iter::from_fn(move || {
+        if list.is_null() {
+            return None;
+        }
+        // SAFETY: as the caller promises; null, the end, is not passed.
+        let text = unsafe { *list.add(at) };
+        at += 1;
+        (!text.is_null()).then_some(text)
+    })
+    .fuse()
+}
+
+/// Whether `text` is a string of the runtime's.
+pub(crate) fn is_own(text: *const c_char) -> bool {
+    [LIBRARY, NAME].iter().any(|&which| {
+        let own = KEPT.texts.get().cast::<[u8; TEXT_BYTES]>().wrapping_add(which);
+        core::ptr::eq(text, own.cast_const().cast())
+    })
+}
+
+/// Whether `text` is a variable that [`fill`] sets, whoever it is from.
+///
+/// # Safety
+/// `text` must end with a null byte.
+pub(crate) unsafe fn is_of_ours(text: *const c_char) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe { starts_with(text, PRELOAD) || starts_with(text, SUPERVISOR) }
+}
+
 /// Lets `use_it` see `environment` with the runtime's variables in it, for a program that is about to be started.
+/// Usable between `fork` or `vfork` and the start of a program, and in signal handlers.
 ///
 /// # Safety
 /// `environment` must be null or a list of strings that ends with null.
 pub(crate) unsafe fn with_own<R>(environment: Strings, use_it: impl FnOnce(Strings) -> R) -> R {
     /// Small enough for any stack, large enough for most environments.
     const USUAL: usize = 512;
-    if environment.is_null() || !KEPT.is_set.load(Ordering::Acquire) {
+    const USUAL_TEXT: usize = 6 << 10;
+    if !is_kept() {
         return use_it(environment);
     }
-    let mut usual = [core::ptr::null::<c_char>(); USUAL];
     // SAFETY: as the caller promises.
-    let count = unsafe { (0..).take_while(|&at| !(*environment.add(at)).is_null()).count() };
-    if count + 3 <= USUAL {
-        // SAFETY: as above; there is room for two more and the end.
-        unsafe { fill(environment, &mut usual) };
-        return use_it(usual.as_ptr());
+    let needs = unsafe { needs(environment) };
+    if needs.elements <= USUAL && needs.text_bytes <= USUAL_TEXT {
+        let mut list = [core::ptr::null::<c_char>(); USUAL];
+        let mut text = [0; USUAL_TEXT];
+        // SAFETY: as the caller promises.
+        unsafe { fill(environment, &mut list, &mut text) };
+        return use_it(list.as_ptr());
     }
-    match farmem_sys::memory::table_mut::<usize>(count + 3) {
-        Ok(large) => {
-            // SAFETY: a table of words is a table of null pointers; as above.
-            let large = unsafe {
-                core::slice::from_raw_parts_mut(large.as_mut_ptr().cast::<*const c_char>(), large.len())
-            };
-            // SAFETY: as above.
-            unsafe { fill(environment, large) };
-            use_it(large.as_ptr())
-        }
-        Err(_) => use_it(environment),
+    let list_bytes = needs.elements * size_of::<*const c_char>();
+    let Some(room) = Room::new(list_bytes + needs.text_bytes) else { return use_it(environment) };
+    // SAFETY: the room is zeroed, aligned to a page, and large enough for both; nobody else knows of it.
+    unsafe {
+        let list = core::slice::from_raw_parts_mut(room.start.cast::<*const c_char>(), needs.elements);
+        let text = core::slice::from_raw_parts_mut(room.start.cast::<u8>().add(list_bytes), needs.text_bytes);
+        fill(environment, list, text);
+    }
+    use_it(room.start.cast())
+}
+
+/// Memory of the program's for the length of a call, with none of its allocator's locks.
+struct Room {
+    start: *mut c_void,
+    bytes: usize,
+}
+
+impl Room {
+    fn new(bytes: usize) -> Option<Self> {
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let start = unsafe {
+            libc::mmap(
+                core::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        (start.addr() != usize::MAX).then_some(Self { start, bytes })
     }
 }
 
+impl Drop for Room {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own.
+        unsafe { libc::munmap(self.start, self.bytes) };
+    }
+}
+
+/// Puts the environment with the runtime's variables into `list`: the program's own in their order, then the runtime's.
+/// The rest of the list becomes null. Returns the program's own `LD_PRELOAD=`, if that lies in `text` now, behind
+/// this library.
+///
 /// # Safety
-/// `environment` must end with null, and `list` be long enough for it, two more and the end.
-unsafe fn fill(environment: Strings, list: &mut [*const c_char]) {
-    let texts = KEPT.texts.get().cast::<[u8; TEXT_BYTES]>();
+/// `environment` must be null or a list of strings that ends with null; `list` and `text` must be as long as
+/// [`needs`] says.
+pub(crate) unsafe fn fill(
+    environment: Strings,
+    list: &mut [*const c_char],
+    text: &mut [u8],
+) -> Option<*const c_char> {
     let mut count = 0;
-    let mut at = 0;
-    // SAFETY: as the caller promises; KEPT is set, so its texts end with null and don't change any more.
+    let mut preload = None;
+    // SAFETY: as the caller promises; KEPT is set, or `needs` wouldn't have been asked.
     unsafe {
-        while !(*environment.add(at)).is_null() {
-            let text = *environment.add(at);
-            // The program may have put its own LD_PRELOAD back, or be handing on what we gave it.
-            if !starts_with(text, PRELOAD) && !starts_with(text, SUPERVISOR) {
-                list[count] = text;
+        for variable in strings(environment) {
+            if starts_with(variable, PRELOAD) {
+                preload = Some(variable);
+            } else if !starts_with(variable, SUPERVISOR) {
+                list[count] = variable;
                 count += 1;
             }
-            at += 1;
         }
-        list[count] = texts.add(FULL).cast();
-        list[count + 1] = texts.add(NAME).cast();
+        let library = kept(LIBRARY);
+        let own = preload.map(|preload| CStr::from_ptr(preload).to_bytes());
+        let mut composed = None;
+        list[count] = match (preload, own) {
+            // A list that the program has from another process of the application, or from us.
+            (Some(preload), Some(own)) if is_first(library.to_bytes(), own) => preload,
+            (Some(preload), Some(own)) if own.len() > PRELOAD.len() => {
+                compose(text, &[library.to_bytes(), b":", &own[PRELOAD.len()..], b"\0"]);
+                composed = Some(preload);
+                text.as_ptr().cast()
+            }
+            _ => library.as_ptr(),
+        };
+        list[count + 1] = kept(NAME).as_ptr();
+        list[count + 2..].fill(core::ptr::null());
+        composed
     }
-    list[count + 2] = core::ptr::null();
+}
+
+/// Whether the first library of `preload` is that of `library`.
+fn is_first(library: &[u8], preload: &[u8]) -> bool {
+    preload.strip_prefix(library).is_some_and(|rest| matches!(rest.first(), None | Some(b':' | b' ')))
+}
+
+fn compose(place: &mut [u8], parts: &[&[u8]]) {
+    let mut at = 0;
+    for part in parts {
+        place[at..at + part.len()].copy_from_slice(part);
+        at += part.len();
+    }
 }
 
 /// # Safety
 /// `list` must end with null.
 unsafe fn find(list: *mut *mut c_char, name: &[u8]) -> Option<(usize, &'static CStr)> {
-    let mut at = 0;
     // SAFETY: as the caller promises; the environment's strings live as long as the process.
     unsafe {
-        while !(*list.add(at)).is_null() {
-            let text = *list.add(at);
-            if starts_with(text, name) {
-                return Some((at, CStr::from_ptr(text)));
-            }
-            at += 1;
-        }
+        strings(list.cast_const().cast())
+            .enumerate()
+            .find(|&(_, text)| starts_with(text, name))
+            .map(|(at, text)| (at, CStr::from_ptr(text)))
     }
-    None
 }
 
 /// # Safety
@@ -146,9 +280,11 @@ unsafe fn starts_with(text: *const c_char, name: &[u8]) -> bool {
     }
 }
 
+/// Takes the element `at` out of a list.
+///
 /// # Safety
 /// `list` must end with null and have an element `at`.
-unsafe fn remove(list: *mut *mut c_char, mut at: usize) {
+pub(crate) unsafe fn remove(list: *mut *mut c_char, mut at: usize) {
     // SAFETY: as the caller promises; the end moves down with the rest.
     unsafe {
         while !(*list.add(at)).is_null() {
@@ -159,11 +295,10 @@ unsafe fn remove(list: *mut *mut c_char, mut at: usize) {
 }
 
 fn keep(place: &mut [u8; TEXT_BYTES], parts: &[&[u8]]) -> Option<()> {
-    let mut at = 0;
-    for part in parts {
-        // One byte stays for the end.
-        place.get_mut(at..at + part.len()).filter(|_| at + part.len() < TEXT_BYTES)?.copy_from_slice(part);
-        at += part.len();
+    // One byte stays for the end.
+    if parts.iter().map(|part| part.len()).sum::<usize>() >= TEXT_BYTES {
+        return None;
     }
+    compose(place, parts);
     Some(())
 }

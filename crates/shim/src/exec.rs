@@ -7,7 +7,7 @@
 use core::ffi::{c_char, c_int, c_void};
 
 use crate::libc::{self, Strings};
-use crate::{environment, real};
+use crate::{environment, global, real};
 
 /// The answer of a function that the C library hasn't got.
 fn missing() -> c_int {
@@ -19,7 +19,7 @@ fn missing() -> c_int {
 
 fn own_environment() -> Strings {
     // SAFETY: reads the pointer only; the program may change it at any time, as it may for the C library.
-    unsafe { libc::environ.cast_const().cast() }
+    unsafe { libc::environ }.cast_const().cast()
 }
 
 /// # Safety
@@ -122,29 +122,13 @@ pub unsafe extern "C" fn posix_spawnp(
     }
 }
 
-/// Calls `body` with the global environment replaced by one that holds the runtime's variables.
-fn with_global<R>(body: impl FnOnce() -> R) -> R {
-    // SAFETY: the global is a list that ends with null. If the program changes it during the call, its change stays.
-    unsafe {
-        let before = libc::environ;
-        environment::with_own(before.cast_const().cast(), |list| {
-            libc::environ = list.cast_mut().cast();
-            let result = body();
-            if core::ptr::eq(libc::environ, list.cast_mut().cast()) {
-                libc::environ = before;
-            }
-            result
-        })
-    }
-}
-
 /// # Safety
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn system(command: *const c_char) -> c_int {
     let Some(next) = real::SYSTEM.get() else { return missing() };
     // SAFETY: passed on as it came.
-    with_global(|| unsafe { next(command) })
+    global::with_own(|| unsafe { next(command) })
 }
 
 /// # Safety
@@ -153,7 +137,7 @@ pub unsafe extern "C" fn system(command: *const c_char) -> c_int {
 pub unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut c_void {
     let Some(next) = real::POPEN.get() else { return core::ptr::null_mut() };
     // SAFETY: passed on as it came.
-    with_global(|| unsafe { next(command, mode) })
+    global::with_own(|| unsafe { next(command, mode) })
 }
 
 /// The variadic ones hand over the arguments that came in registers, and where the others lie.

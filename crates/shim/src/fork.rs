@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::program;
+use crate::{global, program};
 
 /// Whether the pager took part in the fork that is under way. Only one announced fork runs at a time.
 static IS_ANNOUNCED: AtomicBool = AtomicBool::new(false);
@@ -25,6 +25,8 @@ pub(crate) extern "C" fn in_parent() {
 }
 
 pub(crate) extern "C" fn in_child() {
+    // SAFETY: a forked child has one thread, this one.
+    unsafe { global::settle_in_child() };
     let parent = program::engine();
     program::forget();
     let Some(order) = program::order() else { return };

@@ -8,6 +8,7 @@
 mod environment;
 mod exec;
 mod fork;
+mod global;
 mod libc;
 mod panic;
 mod program;

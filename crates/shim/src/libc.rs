@@ -7,11 +7,25 @@ pub(crate) const RTLD_NEXT: *mut c_void = -1_isize as *mut c_void;
 /// A list of strings that ends with null: arguments or environment.
 pub(crate) type Strings = *const *const c_char;
 
+pub(crate) const PROT_READ: c_int = 1;
+pub(crate) const PROT_WRITE: c_int = 2;
+pub(crate) const MAP_PRIVATE: c_int = 2;
+pub(crate) const MAP_ANONYMOUS: c_int = 0x20;
+
 #[link(name = "c")]
 unsafe extern "C" {
     pub(crate) static mut environ: *mut *mut c_char;
     pub(crate) fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
     pub(crate) fn __errno_location() -> *mut c_int;
+    pub(crate) fn mmap(
+        address: *mut c_void,
+        bytes: usize,
+        protection: c_int,
+        flags: c_int,
+        fd: c_int,
+        offset: i64,
+    ) -> *mut c_void;
+    pub(crate) fn munmap(address: *mut c_void, bytes: usize) -> c_int;
     pub(crate) fn strlen(text: *const c_char) -> usize;
     pub(crate) fn __register_atfork(
         prepare: Option<extern "C" fn()>,

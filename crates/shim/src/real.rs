@@ -4,7 +4,7 @@
 //! start of a program. So the hooks read addresses only; a name is looked up in a hook only when another library's
 //! constructor calls it before this library's own has run.
 
-use core::ffi::{CStr, c_char, c_int, c_ulong, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
