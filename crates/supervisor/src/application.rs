@@ -9,8 +9,10 @@ use std::sync::atomic::Ordering;
 use anyhow::{Context, Result, bail};
 use farmem_page::ByteCount;
 use farmem_store::{Pool, PoolConfig, SLAB_BYTES};
+use farmem_sys::AsFd;
 use farmem_sys::disk::DiskFile;
 use farmem_sys::shared::SharedMemory;
+use farmem_sys::uffd::{FEATURES, Uffd, UffdError};
 use farmem_telemetry::{Header, LEDGER_BYTES, Ledger, MAX_PROCESSES};
 
 use crate::options::{DiskOptions, Options};
@@ -37,6 +39,8 @@ pub(crate) struct Application {
 
 impl Application {
     pub(crate) fn create(options: &Options) -> Result<Self> {
+        let device = OpenOptions::new().read(true).write(true).open("/dev/userfaultfd").ok();
+        permitted(device.as_ref())?;
         let ledger_memory = leak(SharedMemory::create(c"farmem-ledger", LEDGER_BYTES).map_err(to_error)?);
         let words = ledger_memory.atomics(0, LEDGER_BYTES / 8).context("the ledger's memory is too short")?;
         let ledger = Ledger::new(words).context("the ledger's memory is too short")?;
@@ -58,10 +62,23 @@ impl Application {
         let bytes = config.memory_bytes().map_err(to_error)?;
         let pool_memory = leak(SharedMemory::create(c"farmem-pool", bytes).map_err(to_error)?);
         let pool = leak(Pool::create(pool_memory, &config).map_err(to_error)?);
-        let device =
-            OpenOptions::new().read(true).write(true).open("/dev/userfaultfd").ok().map(|file| leak(file));
-        let device: Option<&'static File> = device.map(|file| &*file);
+        let device = device.map(leak);
         Ok(Self { ledger_memory, ledger, pool_memory, pool, disk, device, token: random()? })
+    }
+}
+
+/// Whether the kernel lets this process do what the supervisor does for each of the program's processes.
+fn permitted(device: Option<&File>) -> Result<()> {
+    let created = Uffd::create(device.map(AsFd::as_fd));
+    match created.and_then(|uffd| uffd.handshake(FEATURES)) {
+        Ok(()) => Ok(()),
+        Err(UffdError::Denied) => {
+            bail!("userfaultfd needs CAP_SYS_PTRACE; run as root (`farmem doctor` tells more)")
+        }
+        Err(UffdError::Unsupported) => bail!(
+            "this kernel's userfaultfd lacks what Farmem needs; use Linux 6.8 or newer (`farmem doctor` tells more)"
+        ),
+        Err(_) => bail!("this kernel offers no userfaultfd (`farmem doctor` tells more)"),
     }
 }
 

@@ -11,7 +11,7 @@ use nix::sys::signal::SigSet;
 use crate::options::Options;
 
 /// The runtime's file name.
-const LIBRARY: &str = "libfarmem.so";
+pub(crate) const LIBRARY: &str = "libfarmem.so";
 
 /// Where the runtime is: beside this program, or where an installation puts it.
 pub(crate) fn find_library() -> Result<PathBuf> {

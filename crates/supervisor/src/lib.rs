@@ -8,11 +8,14 @@
 mod application;
 mod directory;
 mod launch;
+mod lineage;
 mod mover;
+mod notices;
 mod options;
 mod processes;
 mod report;
 mod signals;
+mod silent;
 mod supervise;
 mod watch;
 

@@ -2,8 +2,11 @@
 //!
 //! A forked child reads entries that its ancestors stored. So the slabs of a process that has ended are kept until no
 //! living process descends from it by forks alone, and a living process is told up to which fork its entries are frozen.
+//! Living is what the kernel says, not what a connection says: see [`Silent`].
 
 use std::collections::HashMap;
+use std::path::Path;
+use std::time::Instant;
 
 use anyhow::Result;
 use farmem_store::OwnerId;
@@ -15,7 +18,10 @@ use farmem_telemetry::{Header, MAX_PROCESSES, SlotState};
 use farmem_wire::{HAS_DEVICE, HAS_DISK, PACKET_BYTES, Reply, Request};
 
 use crate::application::Application;
+use crate::lineage::Lineage;
+use crate::notices::{Notice, Notices};
 use crate::report::Totals;
+use crate::silent::Silent;
 
 /// A connected process.
 pub(crate) struct Process {
@@ -25,17 +31,9 @@ pub(crate) struct Process {
     pub(crate) process: u32,
     /// Duplicates: while one exists, the process's memory can stall but never read as zeros.
     uffd: Option<Uffd>,
-    /// Processes whose entries this one reads, each with the epoch that the fork ended.
-    ancestors: Vec<(usize, u64)>,
+    lineage: Lineage,
     /// A request that can't be answered yet.
     waiting: Option<(usize, u64)>,
-}
-
-/// A child whose parent has announced it and which has not come yet.
-struct Expected {
-    parent_slot: usize,
-    epoch: u64,
-    uffd: Uffd,
 }
 
 /// All of them.
@@ -43,24 +41,32 @@ pub(crate) struct Processes {
     application: Application,
     connected: HashMap<u64, Process>,
     next_key: u64,
-    expected: Vec<Expected>,
+    /// In the order in which they were told of: of two children of one fork, the announced one comes first.
+    silent: Vec<Silent>,
     /// Slots of processes that have ended but whose entries somebody reads.
     kept: Vec<usize>,
     totals: Totals,
     /// Codes of failures that processes have left, with the process's number.
     pub(crate) failures: Vec<(u32, u64)>,
+    /// The program's process, and whether it has reported in.
+    program: u32,
+    pub(crate) has_program_reported: bool,
+    pub(crate) notices: Notices,
 }
 
 impl Processes {
-    pub(crate) fn new(application: Application) -> Self {
+    pub(crate) fn new(application: Application, program: u32) -> Self {
         Self {
             application,
             connected: HashMap::new(),
             next_key: 0,
-            expected: Vec::new(),
+            silent: Vec::new(),
             kept: Vec::new(),
             totals: Totals::new(),
             failures: Vec::new(),
+            program,
+            has_program_reported: false,
+            notices: Notices::default(),
         }
     }
 
@@ -70,15 +76,11 @@ impl Processes {
             slot: None,
             process: 0,
             uffd: None,
-            ancestors: Vec::new(),
+            lineage: Lineage::default(),
             waiting: None,
         };
         self.connected.insert(self.next_key, process);
         self.next_key += 1;
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.connected.is_empty()
     }
 
     pub(crate) fn links(&self) -> impl Iterator<Item = (u64, BorrowedFd<'_>)> {
@@ -87,10 +89,6 @@ impl Processes {
 
     pub(crate) fn each(&self) -> impl Iterator<Item = &Process> {
         self.connected.values()
-    }
-
-    pub(crate) fn totals(&self) -> &Totals {
-        &self.totals
     }
 
     /// Reads one packet of a process and answers it; forgets the process when it has gone or talks nonsense.
@@ -130,7 +128,8 @@ impl Processes {
                 let Some(child) = self.connected.get_mut(&key) else { return Ok(()) };
                 child.process = process;
                 child.waiting = Some((parent_slot as usize, epoch));
-                self.hand_over()
+                self.hand_over();
+                Ok(())
             }
             Request::Query => Ok(()),
         }
@@ -150,6 +149,7 @@ impl Processes {
         };
         process.slot = Some(slot);
         process.process = number;
+        self.has_program_reported |= number == self.program;
         let mut descriptors = vec![application.ledger_memory.file(), application.pool_memory.file()];
         let mut flags = 0;
         if let Some(device) = application.device {
@@ -184,87 +184,95 @@ impl Processes {
             Err(UffdError::Denied) => Reply::Refused { errno: Errno::PERM.raw_os_error() as u32 },
             Err(_) => Reply::Refused { errno: Errno::INVAL.raw_os_error() as u32 },
         };
-        process.uffd = Some(uffd);
+        if reply == Reply::Done {
+            process.uffd = Some(uffd);
+        } else {
+            self.notices.say(Notice::Unmanaged { process: process.process, is_refused: true });
+        }
         process.link.send(&reply.encode(), &[])
     }
 
     fn expect(&mut self, key: u64, epoch: u64, descriptor: Option<OwnedFd>) -> Result<(), Errno> {
-        let Some(parent_slot) = self.connected.get(&key).and_then(|process| process.slot) else {
-            return Ok(());
-        };
+        let Some(parent) = self.connected.get(&key) else { return Ok(()) };
+        let Some(slot) = parent.slot else { return Ok(()) };
         let uffd = Uffd::from(descriptor.ok_or(Errno::INVAL)?);
-        self.expected.push(Expected { parent_slot, epoch, uffd });
-        self.freeze(parent_slot);
-        if let Some(slot) = self.application.ledger.slot(parent_slot) {
-            slot.set_heard_epoch(epoch);
+        self.silent.push(Silent::new(uffd, parent.lineage.of_child(slot, epoch), None));
+        self.freeze(slot);
+        if let Some(view) = self.application.ledger.slot(slot) {
+            view.set_heard_epoch(epoch);
         }
-        self.hand_over()
+        self.hand_over();
+        Ok(())
     }
 
     /// Gives children that have come what their parents have sent.
-    fn hand_over(&mut self) -> Result<(), Errno> {
-        let ready: Vec<(u64, usize)> =
-            self.connected
-                .iter()
-                .filter_map(|(&key, child)| {
-                    let (parent_slot, epoch) = child.waiting?;
-                    let at = self.expected.iter().position(|expected| {
-                        expected.parent_slot == parent_slot && expected.epoch == epoch
-                    })?;
-                    Some((key, at))
-                })
-                .take(1)
-                .collect();
-        for (key, at) in ready {
-            let Expected { parent_slot, epoch, uffd } = self.expected.swap_remove(at);
-            let parent = self.connected.values().find(|process| process.slot == Some(parent_slot));
-            let mut ancestors = parent.map_or_else(Vec::new, |parent| parent.ancestors.clone());
-            ancestors.push((parent_slot, epoch));
-            let number = self.connected.get(&key).map_or(0, |child| child.process);
-            let slot = self.assign(number);
-            let Some(child) = self.connected.get_mut(&key) else { continue };
-            child.waiting = None;
-            child.ancestors = ancestors;
-            match slot {
-                Some(slot) => {
-                    child.slot = Some(slot);
-                    let pool = self.application.pool_memory;
-                    let disk = self.application.disk.map(DiskFile::file);
-                    let flags = if disk.is_some() { HAS_DISK } else { 0 };
-                    let pool_bytes = pool.length_bytes() as u64;
-                    let reply = Reply::Inherited { slot: slot as u32, pool_bytes, flags };
-                    let descriptors: Vec<_> = [uffd.as_fd(), pool.file()].into_iter().chain(disk).collect();
-                    child.link.send(&reply.encode(), &descriptors)?;
+    fn hand_over(&mut self) {
+        let asking: Vec<(u64, (usize, u64))> =
+            self.connected.iter().filter_map(|(&key, child)| child.waiting.map(|fork| (key, fork))).collect();
+        for (key, fork) in asking {
+            let answered = match self.silent.iter().position(|silent| silent.lineage.fork() == Some(fork)) {
+                Some(at) => {
+                    let silent = self.silent.remove(at);
+                    self.inherit(key, silent)
                 }
-                None => child.link.send(&Reply::Refused { errno: 0 }.encode(), &[])?,
+                None if self.is_connected(fork.0) => Ok(()),
+                None => self.refuse(key),
+            };
+            if answered.is_err() {
+                self.gone(key);
             }
-            child.uffd = Some(uffd);
         }
-        Ok(())
+    }
+
+    fn inherit(&mut self, key: u64, silent: Silent) -> Result<(), Errno> {
+        let number = self.connected.get(&key).map_or(0, |child| child.process);
+        let slot = self.assign(number);
+        let application = self.application;
+        let Some(child) = self.connected.get_mut(&key) else {
+            self.silent.push(silent);
+            return Ok(());
+        };
+        child.waiting = None;
+        child.lineage = silent.lineage;
+        child.slot = slot;
+        let uffd = child.uffd.insert(silent.uffd);
+        let Some(slot) = slot else { return child.link.send(&Reply::Refused { errno: 0 }.encode(), &[]) };
+        let pool = application.pool_memory;
+        let disk = application.disk.map(DiskFile::file);
+        let flags = if disk.is_some() { HAS_DISK } else { 0 };
+        let pool_bytes = pool.length_bytes() as u64;
+        let reply = Reply::Inherited { slot: slot as u32, pool_bytes, flags };
+        let descriptors: Vec<_> = [uffd.as_fd(), pool.file()].into_iter().chain(disk).collect();
+        child.link.send(&reply.encode(), &descriptors)
+    }
+
+    /// The parent has gone without having told of the child: nobody can hand its memory over.
+    fn refuse(&mut self, key: u64) -> Result<(), Errno> {
+        let Some(child) = self.connected.get_mut(&key) else { return Ok(()) };
+        child.waiting = None;
+        child.link.send(&Reply::Refused { errno: 0 }.encode(), &[])
+    }
+
+    fn is_connected(&self, slot: usize) -> bool {
+        self.connected.values().any(|process| process.slot == Some(slot))
     }
 
     /// Tells a process up to which fork its entries are still read by others.
     fn freeze(&self, slot: usize) {
-        let by_living = self
-            .connected
-            .values()
-            .flat_map(|process| &process.ancestors)
-            .filter(|(ancestor, _)| *ancestor == slot)
-            .map(|(_, epoch)| *epoch);
-        let by_expected = self
-            .expected
-            .iter()
-            .filter(|expected| expected.parent_slot == slot)
-            .map(|expected| expected.epoch);
+        let epoch = self.lineages().map(|lineage| lineage.frozen_epoch(slot)).max().unwrap_or(0);
         if let Some(view) = self.application.ledger.slot(slot) {
-            view.set_frozen_epoch(by_living.chain(by_expected).max().unwrap_or(0));
+            view.set_frozen_epoch(epoch);
         }
     }
 
-    /// A process has ended, or runs another program now.
+    fn lineages(&self) -> impl Iterator<Item = &Lineage> {
+        let connected = self.connected.values().map(|process| &process.lineage);
+        connected.chain(self.silent.iter().map(|silent| &silent.lineage))
+    }
+
+    /// A connection has closed: the process has ended, or runs another program now, or will shortly.
     fn gone(&mut self, key: u64) {
         let Some(process) = self.connected.remove(&key) else { return };
-        let ancestors: Vec<usize> = process.ancestors.iter().map(|(slot, _)| *slot).collect();
         if let Some(slot) = process.slot
             && let Some(view) = self.application.ledger.slot(slot)
         {
@@ -273,27 +281,62 @@ impl Processes {
                 self.failures.push((view.process(), view.failure()));
             }
             view.set_state(SlotState::Free);
-            // Children that it announced and that never came are gone with it.
-            self.expected.retain(|expected| expected.parent_slot != slot);
             self.kept.push(slot);
+            let number = process.process;
+            if process.uffd.is_none() && Path::new(&format!("/proc/{number}")).exists() {
+                self.notices.say(Notice::Unmanaged { process: number, is_refused: false });
+            }
         }
-        ancestors.into_iter().for_each(|slot| self.freeze(slot));
-        self.release_unread();
+        if let Some(uffd) = process.uffd {
+            self.silent.push(Silent::new(uffd, process.lineage, process.slot));
+        }
+        self.forget_ended();
+        // A child may have waited for what its parent can't send any more.
+        self.hand_over();
     }
 
-    /// Gives back what ended processes have stored and nobody reads.
-    fn release_unread(&mut self) {
-        let pool = self.application.pool;
-        let connected = &self.connected;
-        self.kept.retain(|&slot| {
-            let is_read = connected
-                .values()
-                .any(|process| process.ancestors.iter().any(|(ancestor, _)| *ancestor == slot));
-            if !is_read {
-                pool.release_owner(OwnerId(slot as u16));
+    /// Looks after processes without a connection. After a time in which nobody could look (`is_late`) their waits
+    /// begin anew.
+    pub(crate) fn look_after_silent(&mut self, is_late: bool) {
+        self.forget_ended();
+        let now = Instant::now();
+        let mut orphans = Vec::new();
+        for index in 0..self.silent.len() {
+            let parent = self.silent[index].lineage.fork().map(|(slot, _)| slot);
+            let is_served = parent.is_some_and(|slot| self.is_connected(slot));
+            let silent = &mut self.silent[index];
+            if is_served || is_late {
+                silent.wait_anew();
+                continue;
             }
-            is_read
-        });
+            let own = silent.own.and_then(|slot| self.application.ledger.slot(slot));
+            if silent.is_abandoned(now, own.map_or(0, |view| view.heartbeat())) {
+                let (children, is_refused) = silent.give_up();
+                orphans.extend(children);
+                if is_refused {
+                    self.notices.say(Notice::Abandoned);
+                }
+            }
+        }
+        self.silent.extend(orphans);
+    }
+
+    /// Forgets processes whose memory is gone, and gives back what they have stored and nobody reads.
+    fn forget_ended(&mut self) {
+        let (ended, living) = std::mem::take(&mut self.silent).into_iter().partition(Silent::has_ended);
+        self.silent = living;
+        let ended: Vec<Silent> = ended;
+        ended.iter().flat_map(|silent| silent.lineage.slots()).for_each(|slot| self.freeze(slot));
+        let kept = std::mem::take(&mut self.kept);
+        let is_read = |&slot: &usize| {
+            self.silent.iter().any(|silent| silent.reads(slot))
+                || self.connected.values().any(|process| process.lineage.reads(slot))
+        };
+        let (kept, unread): (Vec<usize>, Vec<usize>) = kept.into_iter().partition(is_read);
+        self.kept = kept;
+        for slot in unread {
+            self.application.pool.release_owner(OwnerId(slot as u16));
+        }
     }
 
     /// The application's figures with those of the processes that still live.
@@ -317,11 +360,11 @@ impl Process {
 
     /// Whether it may share memory with another process of the application.
     pub(crate) fn is_forked(&self) -> bool {
-        !self.ancestors.is_empty()
+        self.lineage.fork().is_some()
     }
 
-    pub(crate) fn ancestors(&self) -> impl Iterator<Item = usize> {
-        self.ancestors.iter().map(|(slot, _)| *slot)
+    pub(crate) fn lineage(&self) -> &Lineage {
+        &self.lineage
     }
 }
 

@@ -20,6 +20,7 @@ use crate::application::Application;
 use crate::directory::socket_name;
 use crate::launch;
 use crate::mover;
+use crate::notices::Notice;
 use crate::options::Options;
 use crate::processes::Processes;
 use crate::report::{Report, Source};
@@ -28,6 +29,8 @@ use crate::watch::Watch;
 
 /// How often the supervisor looks around.
 const LOOK: Duration = Duration::from_millis(10);
+/// A program reports in before it does anything of its own.
+const REPORTING: Duration = Duration::from_secs(2);
 
 /// How a program ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,7 +59,7 @@ pub fn supervise(options: &Options) -> Result<u8> {
         application,
         listener,
         signals,
-        processes: Processes::new(application),
+        processes: Processes::new(application, child.id()),
         watch: Watch::new(application),
         program: Pid::from_raw(child.id() as i32),
         began,
@@ -82,11 +85,13 @@ impl Supervisor<'_> {
     fn run(&mut self, _child: Child) -> End {
         loop {
             self.wait_and_hear();
-            self.watch.look(&self.processes);
+            self.watch.look(&mut self.processes);
+            self.mind_the_program(false);
             self.explain_failures(false);
             if let Some(end) = self.reap() {
                 // What the program's last processes had to say is in their slots already.
                 self.wait_and_hear();
+                self.mind_the_program(true);
                 return end;
             }
         }
@@ -139,6 +144,13 @@ impl Supervisor<'_> {
                 None
             }
             _ => None,
+        }
+    }
+
+    /// A program that runs as if there were no Farmem should not do so unnoticed.
+    fn mind_the_program(&mut self, has_ended: bool) {
+        if !self.processes.has_program_reported && (has_ended || self.began.elapsed() > REPORTING) {
+            self.processes.notices.say(Notice::Unreported(self.program.as_raw() as u32));
         }
     }
 

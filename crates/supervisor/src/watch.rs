@@ -6,25 +6,27 @@ use std::time::{Duration, Instant};
 
 use farmem_page::{ByteCount, PageCount};
 use farmem_store::PoolUsage;
-use farmem_sys::AsFd;
 use farmem_telemetry::{Counter, Header, SlotState};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
-use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::application::Application;
 use crate::processes::Processes;
+use crate::silent::has_messages;
 
 /// Asking for shared memory takes the kernel a walk over the process's pages: at most this part of the time.
 const SHARED_TIME_SHARE: u32 = 20;
 const SHARED_LEAST: Duration = Duration::from_millis(50);
 /// A pager that has faults to read and does nothing for so long will never do anything.
 const STALL: Duration = Duration::from_secs(20);
+/// Between two looks no more time passes than this, unless the supervisor itself was stopped.
+const LATE: Duration = Duration::from_secs(1);
 
 /// The watch.
 pub(crate) struct Watch {
     application: Application,
     shared_due: Instant,
+    last_look: Instant,
     beats: HashMap<usize, (u64, Instant)>,
     usage_due: Instant,
     peak: PoolUsage,
@@ -35,6 +37,7 @@ impl Watch {
         Self {
             application,
             shared_due: Instant::now(),
+            last_look: Instant::now(),
             beats: HashMap::new(),
             usage_due: Instant::now(),
             peak: PoolUsage::default(),
@@ -42,7 +45,14 @@ impl Watch {
     }
 
     /// One look.
-    pub(crate) fn look(&mut self, processes: &Processes) {
+    pub(crate) fn look(&mut self, processes: &mut Processes) {
+        let is_late = self.last_look.elapsed() > LATE;
+        self.last_look = Instant::now();
+        if is_late {
+            // Who was stopped together with the supervisor has had no time either.
+            self.beats.clear();
+        }
+        processes.look_after_silent(is_late);
         self.note_peaks();
         self.note_usage();
         if processes.each().any(|process| process.is_forked()) && Instant::now() >= self.shared_due {
@@ -86,7 +96,7 @@ impl Watch {
         for process in processes.each() {
             let Some(slot) = process.slot() else { continue };
             let is_relative =
-                process.is_forked() || processes.each().any(|other| other.ancestors().any(|it| it == slot));
+                process.is_forked() || processes.each().any(|other| other.lineage().reads(slot));
             let Some(view) = self.application.ledger.slot(slot).filter(|_| is_relative) else { continue };
             if let Some(shared) = shared_pages(process.process) {
                 view.set_shared(shared);
@@ -99,14 +109,9 @@ impl Watch {
             let (Some(slot), Some(uffd)) = (process.slot(), process.uffd()) else { continue };
             let Some(view) = self.application.ledger.slot(slot) else { continue };
             let now = (view.heartbeat(), Instant::now());
-            let has_messages = {
-                let mut set = [PollFd::from_borrowed_fd(uffd.as_fd(), PollFlags::IN)];
-                let none = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
-                poll(&mut set, Some(&none)).is_ok_and(|ready| ready > 0)
-                    && set[0].revents().contains(PollFlags::IN)
-            };
             let entry = self.beats.entry(slot).or_insert(now);
-            if !has_messages || entry.0 != now.0 {
+            let is_moving = entry.0 != now.0 || !has_messages(uffd);
+            if is_moving || entry.1.elapsed() > STALL && is_stopped(process.process) {
                 *entry = now;
             } else if entry.1.elapsed() > STALL {
                 eprintln!(
@@ -120,6 +125,19 @@ impl Watch {
     }
 }
 
+/// Whether somebody has stopped the process or a thread of it: a debugger, job control, the user.
+fn is_stopped(process: u32) -> bool {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else { return false };
+    threads.flatten().any(|thread| {
+        std::fs::read_to_string(thread.path().join("stat")).is_ok_and(|stat| is_stopped_state(&stat))
+    })
+}
+
+/// The state follows the name, which stands in brackets and may hold anything.
+fn is_stopped_state(stat: &str) -> bool {
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't']))
+}
+
 /// Pages of a process that count for another one: what is resident, less its proportional share.
 fn shared_pages(process: u32) -> Option<PageCount> {
     let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
@@ -131,4 +149,17 @@ fn shared_pages(process: u32) -> Option<PageCount> {
     };
     let shared = bytes("Anonymous:")?.saturating_sub(bytes("Pss_Anon:")?);
     Some(ByteCount::new(shared).pages())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stopped_and_traced_threads_are_stopped_whatever_their_names() {
+        assert!(is_stopped_state("7 (sh) T 1 7 7 0"));
+        assert!(is_stopped_state("7 (a) S (b) t 1 7 7 0"));
+        assert!(!is_stopped_state("7 (a) T b) S 1 7 7 0"));
+        assert!(!is_stopped_state(""));
+    }
 }

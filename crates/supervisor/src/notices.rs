@@ -1,0 +1,69 @@
+//! What the supervisor says on standard error, each thing once: a program that forks a thousand times is told once.
+
+use std::collections::HashSet;
+
+/// What there may be to say.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Notice {
+    /// The program has never reported in.
+    Unreported(u32),
+    /// A process has connected and is not managed; whether because the kernel refused its userfaultfd, or because it
+    /// could not even make one.
+    Unmanaged { process: u32, is_refused: bool },
+    /// A child that nobody can serve asked for a page.
+    Abandoned,
+}
+
+impl Notice {
+    fn sentence(self) -> String {
+        match self {
+            Self::Unreported(process) => format!(
+                "the program (process {process}) runs without Farmem: it never reported in; it may be linked \
+                 statically or against another C library, have more rights than its caller (set-user-ID), or \
+                 {library} may be of another build",
+                library = crate::launch::LIBRARY
+            ),
+            Self::Unmanaged { process, is_refused: false } => format!(
+                "process {process} runs without Farmem: it may not use userfaultfd; run as root, or let its user open \
+                 /dev/userfaultfd (`farmem doctor` tells more)"
+            ),
+            Self::Unmanaged { process, is_refused: true } => format!(
+                "process {process} runs without Farmem: the kernel refuses its userfaultfd; farmem needs \
+                 CAP_SYS_PTRACE, so run it as root (`farmem doctor` tells more)"
+            ),
+            Self::Abandoned => "a forked process asked for memory that only its parent could give, and its parent \
+                                has ended; it gets SIGBUS (only processes forked past the C library, or whose \
+                                parent was killed, can be left like this)"
+                .to_owned(),
+        }
+    }
+}
+
+/// What has been said.
+#[derive(Default)]
+pub(crate) struct Notices {
+    said: HashSet<std::mem::Discriminant<Notice>>,
+}
+
+impl Notices {
+    pub(crate) fn say(&mut self, notice: Notice) {
+        if self.said.insert(std::mem::discriminant(&notice)) {
+            eprintln!("farmem: {}", notice.sentence());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_notice_names_its_process_or_what_will_happen() {
+        assert!(Notice::Unreported(41).sentence().contains("process 41"));
+        for is_refused in [false, true] {
+            let sentence = Notice::Unmanaged { process: 42, is_refused }.sentence();
+            assert!(sentence.contains("process 42") && sentence.contains("farmem doctor"), "{sentence}");
+        }
+        assert!(Notice::Abandoned.sentence().contains("SIGBUS"));
+    }
+}
