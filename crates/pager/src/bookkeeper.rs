@@ -5,7 +5,6 @@ use core::sync::atomic::Ordering;
 
 use farmem_page::{PageCount, PageRange};
 use farmem_sys::affinity::Allowed;
-use farmem_sys::process::Statm;
 use farmem_sys::{memory, thread};
 use farmem_telemetry::{Counter, SlotState};
 
@@ -24,13 +23,15 @@ const FASTEST_PAGES_PER_MS: u64 = 4000;
 /// Memory comes under management when the application is this close to its budget: 2 MiB, or a 64th of the budget.
 const MARGIN_PAGES: u64 = 512;
 const MARGIN_SHARE: u64 = 64;
+/// How late this thread may come on a busy machine.
+const LATE_NS: u64 = 10_000_000;
 const SHORTEST_NS: u64 = 1_000_000;
 /// The longest pause below the budget, and while nothing happens.
 const LONGEST_NS: u64 = 100_000_000;
 /// The longest pause while pages come and go.
 const BUSY_NS: u64 = 4_000_000;
-/// Scans of the mappings take at most this share of the time.
-const SCAN_SHARE: u64 = 50;
+/// Scans of the mappings take at most one part of the time in so many.
+const SCAN_SHARE: u64 = 10;
 const WORDS_PER_PAGE: u64 = 512;
 /// Pages evicted in one go.
 const BATCH: usize = 64;
@@ -38,13 +39,13 @@ const BATCH: usize = 64;
 /// The bookkeeper of a process.
 pub(crate) struct Bookkeeper {
     engine: &'static Engine,
-    statm: Statm,
     excluded: [PageRange; 2],
     scanner: Option<Scanner>,
     last_scan_ns: u64,
     scan_took_ns: u64,
     last_faults: u64,
     last_resident: u64,
+    last_look_ns: u64,
     handlers: u32,
     rounds: u64,
     cpu_ns: u64,
@@ -54,16 +55,15 @@ impl Bookkeeper {
     /// The bookkeeper of a process, to run on the calling thread. `excluded` are mappings that must not be managed.
     pub(crate) fn new(engine: &'static Engine, excluded: [PageRange; 2]) -> Self {
         thread::name(c"farmem-book");
-        let Ok(statm) = Statm::open() else { engine.fail(Failure::Kernel) };
         Self {
             engine,
-            statm,
             excluded,
             scanner: None,
             last_scan_ns: 0,
             scan_took_ns: 0,
             last_faults: 0,
             last_resident: 0,
+            last_look_ns: 0,
             handlers: 0,
             rounds: 0,
             cpu_ns: 0,
@@ -84,14 +84,15 @@ impl Bookkeeper {
         engine.slot.beat();
         self.rounds += 1;
         engine.inject_at(Injection::BookkeeperPanic, self.rounds);
-        let Ok(resident) = self.statm.resident_anonymous() else { return LONGEST_NS };
+        let Ok(resident) = engine.files.statm.resident_anonymous() else { return LONGEST_NS };
         let resident = resident.saturating_sub(engine.own_pages());
         engine.sync_resident(resident);
         let gap = self.share(resident);
-        let margin = (engine.ledger.budget().get() / MARGIN_SHARE).max(MARGIN_PAGES) as i64;
+        let before = self.last_resident;
+        let margin = self.margin(resident);
         if self.scanner.is_none() {
             if gap >= margin {
-                let pause_ns = gap as u64 * 1_000_000 / (2 * FASTEST_PAGES_PER_MS);
+                let pause_ns = (gap - margin) as u64 * 1_000_000 / FASTEST_PAGES_PER_MS;
                 return pause_ns.clamp(SHORTEST_NS, LONGEST_NS);
             }
             self.begin();
@@ -99,13 +100,13 @@ impl Bookkeeper {
         if self.scanner.is_none() {
             return SHORTEST_NS;
         }
-        self.manage(resident.get());
+        let has_grown = resident.get() > before;
+        self.manage(has_grown);
         let faults = engine.slot.get(Counter::Faults);
         engine.arm(self.handlers, faults - self.last_faults);
         self.account();
-        let is_quiet = faults == self.last_faults && resident.get() == self.last_resident;
+        let is_quiet = faults == self.last_faults && resident.get() == before;
         self.last_faults = faults;
-        self.last_resident = resident.get();
         if engine.excess(0) > 0 {
             SHORTEST_NS
         } else if is_quiet {
@@ -113,6 +114,20 @@ impl Bookkeeper {
         } else {
             BUSY_NS.min((gap.max(0) as u64 * 1_000_000 / FASTEST_PAGES_PER_MS).max(SHORTEST_NS))
         }
+    }
+
+    /// How close to its budget the application may come before its memory is managed: further away while it grows fast,
+    /// since a busy machine may let this thread run late.
+    fn margin(&mut self, resident: PageCount) -> i64 {
+        let now_ns = thread::now_ns();
+        let grown = resident.get().saturating_sub(self.last_resident);
+        let passed_ns = (now_ns - self.last_look_ns).max(SHORTEST_NS);
+        self.last_look_ns = now_ns;
+        self.last_resident = resident.get();
+        let budget = self.engine.ledger.budget().get();
+        let usual = (budget / MARGIN_SHARE).max(MARGIN_PAGES);
+        let by_growth = grown.saturating_mul(LATE_NS) / passed_ns;
+        (usual + by_growth.min(budget / 4)) as i64
     }
 
     /// Sets this process's limit from what the application has as a whole; pages that the application has left.
@@ -141,10 +156,11 @@ impl Bookkeeper {
         if engine.forking.load(Ordering::Acquire) != 0 {
             return;
         }
-        let Ok(evictor) = Evictor::new(&engine.uffd, engine.vault.writer()) else {
+        let files = engine.files;
+        let Ok(evictor) = Evictor::new(&engine.uffd, engine.vault.writer(), &files.pagemap, &files.statm)
+        else {
             engine.fail(Failure::Kernel)
         };
-        let Ok(scanner) = Scanner::open(self.excluded) else { engine.fail(Failure::Kernel) };
         let Some(allowed) = Allowed::now() else { engine.fail(Failure::Kernel) };
         self.handlers = allowed.count().clamp(1, handler::MOST);
         if (0..self.handlers).any(|party| handler::start(engine, party, allowed).is_err()) {
@@ -153,7 +169,7 @@ impl Bookkeeper {
         *place = Some(evictor);
         engine.is_managing.store(true, Ordering::Release);
         engine.slot.set_state(SlotState::Managing);
-        self.scanner = Some(scanner);
+        self.scanner = Some(Scanner::new(self.excluded));
     }
 
     fn account(&mut self) {
@@ -162,12 +178,12 @@ impl Bookkeeper {
         self.cpu_ns = now_ns;
     }
 
-    fn manage(&mut self, resident: u64) {
+    fn manage(&mut self, has_grown: bool) {
         let engine = self.engine;
         let Some(scanner) = &self.scanner else { return };
         let now_ns = thread::now_ns();
-        let has_grown = engine.excess(0) > -(MARGIN_PAGES as i64) || resident > self.last_resident;
-        if has_grown && now_ns - self.last_scan_ns >= self.scan_took_ns * SCAN_SHARE {
+        let is_near = engine.excess(0) > -(MARGIN_PAGES as i64);
+        if (is_near || has_grown) && now_ns - self.last_scan_ns >= self.scan_took_ns * SCAN_SHARE {
             scanner.register_new(engine, PARTY);
             scanner.pin_control_blocks(engine);
             self.last_scan_ns = thread::now_ns();

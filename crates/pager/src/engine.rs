@@ -8,6 +8,7 @@ use farmem_sys::link::Link;
 use farmem_sys::lock::Lock;
 use farmem_sys::maps::Maps;
 use farmem_sys::pagemap::Pagemap;
+use farmem_sys::process::{Statm, Threads};
 use farmem_sys::uffd::Uffd;
 use farmem_sys::{Errno, memory, process};
 use farmem_telemetry::{Counter, Ledger, ProcessSlot};
@@ -39,6 +40,15 @@ pub enum Failure {
     Kernel = 3,
 }
 
+/// The kernel's files about this process.
+#[derive(Debug)]
+pub(crate) struct Files {
+    pub(crate) maps: Maps,
+    pub(crate) pagemap: Pagemap,
+    pub(crate) statm: Statm,
+    pub(crate) threads: Threads,
+}
+
 /// What a pager is made of.
 #[derive(Debug)]
 pub(crate) struct Parts {
@@ -64,8 +74,8 @@ pub struct Engine {
     pub(crate) touch_ahead: Lock<Streams>,
     /// There from when the process begins to be managed.
     pub(crate) evictor: Lock<Option<Evictor>>,
-    /// Where the reader of events looks for pages that are still there.
-    pub(crate) events: Lock<Option<Pagemap>>,
+    /// The kernel's files about this process, opened before the program can forbid it.
+    pub(crate) files: &'static Files,
     pub(crate) children: Children,
     pub(crate) fork: Fork,
     pub(crate) unshare: Lock<UnshareQueue>,
@@ -161,7 +171,12 @@ impl Engine {
             fetch_ahead: Lock::new(Streams::new(WINDOW_PAGES)),
             touch_ahead: Lock::new(Streams::new(WINDOW_PAGES)),
             evictor: Lock::new(None),
-            events: Lock::new(Pagemap::open().ok()),
+            files: memory::leak(Files {
+                maps: Maps::open()?,
+                pagemap: Pagemap::open()?,
+                statm: Statm::open()?,
+                threads: Threads::open()?,
+            })?,
             children: Children::new(),
             fork: Fork::new(parts.link),
             unshare: Lock::new(UnshareQueue::new()),

@@ -66,14 +66,12 @@ impl Engine {
     /// The kernel tells of a discard before it does it. Pages that are still there must not leave until it is done, or
     /// what they held would come back. When it is done can't be known; that a page has come in again can.
     fn mark_discarded(&self, range: PageRange) {
-        let tools = self.events.lock();
-        let Some(pagemap) = tools.as_ref() else { return };
         let mut runs = Runs::empty();
         let mut start = range.start;
         while start < range.end {
             let window_end = (start.get() / SCAN_PAGES as u64 + 1) * SCAN_PAGES as u64;
             let window = PageRange::new(start, PageIndex::new(window_end.min(range.end.get())));
-            if pagemap.resident(window, &mut runs).is_err() {
+            if self.files.pagemap.resident(window, &mut runs).is_err() {
                 self.fail(Failure::Kernel);
             }
             for page in runs.iter().flat_map(PageRange::iter) {

@@ -44,8 +44,8 @@ pub(crate) struct Evictor {
     /// The part of the current run that the hand has not come to.
     rest: PageRange,
     next_run: usize,
-    pagemap: Pagemap,
-    statm: Statm,
+    pagemap: &'static Pagemap,
+    statm: &'static Statm,
     writer: Writer,
     since_sync: u64,
 }
@@ -61,7 +61,12 @@ pub(crate) struct Outcome {
 }
 
 impl Evictor {
-    pub(crate) fn new(uffd: &Uffd, writer: Writer) -> Result<Self, Errno> {
+    pub(crate) fn new(
+        uffd: &Uffd,
+        writer: Writer,
+        pagemap: &'static Pagemap,
+        statm: &'static Statm,
+    ) -> Result<Self, Errno> {
         let frames = Frames::reserve(PageCount::new(STAGING_PAGES))?;
         uffd.register(frames.range()).map_err(|_| Errno::NOMEM)?;
         let nothing = PageIndex::new(0);
@@ -72,8 +77,8 @@ impl Evictor {
             runs: Runs::empty(),
             rest: PageRange::new(nothing, nothing),
             next_run: 0,
-            pagemap: Pagemap::open()?,
-            statm: Statm::open()?,
+            pagemap,
+            statm,
             writer,
             since_sync: 0,
         })
@@ -97,7 +102,7 @@ impl Evictor {
         let window_end = (start.get() / SCAN_PAGES as u64 + 1) * SCAN_PAGES as u64;
         let window = PageRange::new(start, PageIndex::new(window_end.min(region.end.get())));
         self.hand = window.end;
-        scan(&self.pagemap, window, &mut self.runs);
+        scan(self.pagemap, window, &mut self.runs);
         None
     }
 
@@ -116,6 +121,13 @@ impl Evictor {
             *visits += SCAN_PAGES as u64 / 16;
             return nothing;
         };
+        // The kernel was asked for these pages under an earlier change. Whatever happened to their mapping since is known by
+        // now: outside the regions there may be a new one, which nobody serves.
+        let Some(region) = engine.regions.from(run.start).filter(|region| region.start < run.end) else {
+            self.rest = nothing;
+            return nothing;
+        };
+        let run = run.intersect(region);
         let mut start = run.start;
         let mut count = 0;
         let mut at = run.start;
@@ -135,7 +147,7 @@ impl Evictor {
                 None => {}
             }
         }
-        self.rest = PageRange::new(at, run.end);
+        self.rest = PageRange::new(at, self.rest.end);
         PageRange::at(start, PageCount::new(count as u64))
     }
 

@@ -9,7 +9,6 @@ use core::sync::atomic::Ordering;
 
 use farmem_policy::Fault;
 use farmem_sys::affinity::Allowed;
-use farmem_sys::process::Threads;
 use farmem_sys::wait::{self, Scope, Sleepers};
 use farmem_sys::{affinity, memory, thread};
 use farmem_telemetry::Counter;
@@ -41,7 +40,6 @@ struct Handler {
     desk: Desk,
     deferred: [Option<Fault>; DEFERRED],
     deferred_count: usize,
-    threads: Option<Threads>,
     since_look: u32,
     served: u64,
     processor: Option<u32>,
@@ -60,7 +58,6 @@ pub(crate) fn start(engine: &'static Engine, party: u32, allowed: Allowed) -> Re
         desk: Desk { content: memory::table_mut(BATCH_PAGES)?, reader: engine.vault.reader() },
         deferred: [None; DEFERRED],
         deferred_count: 0,
-        threads: None,
         since_look: LOOK_FAULTS,
         served: 0,
         processor: None,
@@ -73,7 +70,6 @@ pub(crate) fn start(engine: &'static Engine, party: u32, allowed: Allowed) -> Re
 
 fn run(handler: &'static mut Handler) -> ! {
     thread::name(c"farmem-fault");
-    handler.threads = Threads::open().ok();
     loop {
         handler.park();
         handler.turn();
@@ -178,7 +174,7 @@ impl Handler {
             return;
         }
         let weight = if self.served > LOOKED_AT { u64::from(LOOK_FAULTS) } else { 1 };
-        let Some(threads) = &self.threads else { return };
+        let threads = &self.engine.files.threads;
         if threads.is_in_system_call(faulting) == Some(true) {
             self.engine.slot.add(Counter::FaultsInSyscalls, weight);
         }

@@ -3,7 +3,7 @@
 use farmem_page::{PageCount, PageIndex, PageRange, VirtAddr};
 use farmem_sys::maps::{Mapping, Maps};
 use farmem_sys::memory;
-use farmem_sys::process::{self, Threads};
+use farmem_sys::process;
 use farmem_sys::thread;
 use farmem_sys::uffd::UffdError;
 use farmem_telemetry::Counter;
@@ -14,18 +14,16 @@ use crate::gate::Change;
 /// Mappings smaller than this are left alone: 64 KiB.
 const SMALLEST: PageCount = PageCount::new(16);
 
-/// The scanner's open files.
+/// The scanner.
 #[derive(Debug)]
 pub(crate) struct Scanner {
-    maps: Maps,
-    threads: Threads,
     /// Mappings that stay the program's own business: its main stack and the shim's data.
     excluded: [PageRange; 2],
 }
 
 impl Scanner {
-    pub(crate) fn open(excluded: [PageRange; 2]) -> Result<Self, farmem_sys::Errno> {
-        Ok(Self { maps: Maps::open()?, threads: Threads::open()?, excluded })
+    pub(crate) fn new(excluded: [PageRange; 2]) -> Self {
+        Self { excluded }
     }
 
     /// Puts every mapping under management that can be and isn't yet.
@@ -35,7 +33,7 @@ impl Scanner {
         loop {
             // One mapping at a time, so that nobody waits long; what changes between two is found in the next scan.
             let change = engine.gate.change(party);
-            let Ok(Some(mapping)) = self.maps.next(from) else { break };
+            let Ok(Some(mapping)) = engine.files.maps.next(from) else { break };
             from = mapping.range.end.addr();
             if self.is_manageable(&mapping)
                 && !engine.is_let_go(mapping.range)
@@ -71,7 +69,7 @@ impl Scanner {
 
     /// Marks the control blocks of all threads: an ending thread can't wait for its page.
     pub(crate) fn pin_control_blocks(&self, engine: &Engine) {
-        let _ = self.threads.each(|thread| {
+        let _ = engine.files.threads.each(|thread| {
             engine.pin_control_block_of(thread);
         });
     }

@@ -2,11 +2,12 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use farmem_page::PageRange;
+use farmem_page::{PageCount, PageRange};
 use farmem_store::{OwnerId, Pool};
 use farmem_sys::disk::DiskFile;
 use farmem_sys::link::{Descriptors, Link};
 use farmem_sys::maps::Maps;
+use farmem_sys::process::Statm;
 use farmem_sys::shared::SharedMemory;
 use farmem_sys::uffd::Uffd;
 use farmem_sys::wait::{self, Scope, Sleepers};
@@ -56,6 +57,8 @@ pub struct Start {
     pub data: usize,
 }
 
+/// Addresses kept for the pagers of forked children, some generations of them: 32 MiB.
+const RESERVE: PageCount = PageCount::new(8192);
 const PENDING: u32 = 0;
 const STARTED: u32 = 1;
 const FAILED: u32 = 2;
@@ -78,6 +81,10 @@ impl Start {
     }
 
     fn launch(self, parent: Option<&'static Engine>, publish: fn(Started)) -> Result<(), StartError> {
+        match parent {
+            Some(_) => memory::draw_on_reserve(),
+            None => memory::reserve(RESERVE)?,
+        }
         let task =
             memory::leak(Task { start: self, parent, publish, outcome: memory::table::<AtomicU32>(1)? })?;
         let outcome = task.outcome;
@@ -169,21 +176,28 @@ impl Task {
         let (parent_slot, epoch) = (parent.slot.index() as u32, parent.vault.ended_epoch());
         let inherit = Request::Inherit { process: process::id(), parent_slot, epoch, token };
         let (reply, mut descriptors) = ask(&link, inherit, None)?;
-        let Reply::Inherited { slot, pool_bytes, flags } = reply else { return Err(StartError::Refused) };
+        let Reply::Inherited { slot, flags, .. } = reply else { return Err(StartError::Refused) };
         let mut descriptors = descriptors.iter_mut().filter_map(Option::take);
         let mut next = || descriptors.next().ok_or(StartError::Refused);
         let uffd = Uffd::from(next()?);
-        // Mapped anew: the descriptor behind the parent's mapping is a number of the parent's table.
-        let pool = attach(next()?, pool_bytes as usize)?;
+        // The number of the pool's file is one of the parent's table.
+        let pool: &'static SharedMemory = memory::leak(parent.vault.memory().with_file(next()?))?;
         let disk = disk_tier(parent.ledger, if flags & HAS_DISK != 0 { Some(next()?) } else { None })?;
         let slot = parent.ledger.slot(slot as usize).ok_or(StartError::Refused)?;
         let pool = memory::leak(Pool::attach(pool).map_err(|_| StartError::Refused)?)?;
         let vault = Vault::new(pool, disk, OwnerId(slot.index() as u16), slot)?;
         let excluded = self.excluded()?;
+        // All that a new child has it shares with its parent; the supervisor measures later how much it still does.
+        slot.set_shared(resident_now()?);
         let engine = parent.inherit(Parts { uffd, ledger: parent.ledger, slot, vault, link })?;
         // The last step: from here on the child has nobody else.
         if parent.ask_for_self(epoch) { Ok((engine, excluded)) } else { Err(StartError::Refused) }
     }
+}
+
+/// Resident pages of this process.
+fn resident_now() -> Result<PageCount, Errno> {
+    Statm::open()?.resident_anonymous()
 }
 
 fn disk_tier(ledger: Ledger<'_>, file: Option<OwnedFd>) -> Result<DiskTier, Errno> {

@@ -18,7 +18,7 @@ use farmem_sys::{Errno, memory};
 use farmem_telemetry::ProcessSlot;
 
 /// Entries that can wait to be freed. Those beyond are freed when the process ends.
-const DEFERRED: usize = 1 << 22;
+const DEFERRED: usize = 1 << 18;
 /// Entries that are tried in one round, so that a round stays short.
 const FREED_AT_ONCE: usize = 4096;
 /// How often a disk that fails is asked for a page before the page counts as lost.
@@ -106,6 +106,11 @@ impl Vault {
             unheard: AtomicU32::new(0),
             deferred: Lock::new(Deferred { places: memory::table(DEFERRED)?, count: 0 }),
         })
+    }
+
+    /// The pool's memory.
+    pub(crate) fn memory(&self) -> &'static SharedMemory {
+        self.pool.memory()
     }
 
     pub(crate) fn writer(&self) -> Writer {

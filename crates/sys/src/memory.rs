@@ -90,21 +90,67 @@ fn note_own(range: PageRange) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Private anonymous memory between two pages that nobody may touch: so the kernel doesn't merge it with a mapping of the
-/// program, and an overrun is noticed.
-fn map_bytes(bytes: usize) -> Result<NonNull<u8>, Errno> {
-    let bytes = bytes.max(1).next_multiple_of(PAGE_BYTES);
+/// Addresses kept for later: where the next part begins and where they end; 0 while none may be drawn.
+static RESERVE_NEXT: AtomicUsize = AtomicUsize::new(0);
+static RESERVE_END: AtomicUsize = AtomicUsize::new(0);
+static RESERVE_START: AtomicUsize = AtomicUsize::new(0);
+
+/// Keeps addresses for a forked child's pager. There the program may count on addresses to be free that were not so in
+/// its parent (MADV_DONTFORK), so a child's pager must not ask the kernel for any.
+///
+/// # Errors
+/// No addresses.
+pub fn reserve(count: PageCount) -> Result<(), Errno> {
+    let bytes = count.bytes().get() as usize;
+    let start = map_untouchable(bytes)? as usize;
+    RESERVE_START.store(start, Ordering::Release);
+    RESERVE_END.store(start + bytes, Ordering::Release);
+    Ok(())
+}
+
+/// In a forked child: takes memory from what was reserved, as long as that lasts.
+pub fn draw_on_reserve() {
+    let _ = RESERVE_NEXT.compare_exchange(
+        0,
+        RESERVE_START.load(Ordering::Acquire),
+        Ordering::AcqRel,
+        Ordering::Relaxed,
+    );
+}
+
+fn draw(bytes: usize) -> Option<*mut core::ffi::c_void> {
+    let end = RESERVE_END.load(Ordering::Acquire);
+    let start = RESERVE_NEXT
+        .fetch_update(Ordering::AcqRel, Ordering::Acquire, |next| {
+            (next != 0 && next + bytes <= end).then_some(next + bytes)
+        })
+        .ok()?;
+    Some(core::ptr::with_exposed_provenance_mut(start))
+}
+
+/// Addresses of the runtime's own, which nobody may touch yet.
+fn map_untouchable(bytes: usize) -> Result<*mut core::ffi::c_void, Errno> {
     // SAFETY: a new private mapping at an address of the kernel's choice; nobody holds references into it.
     let start = unsafe {
         mmap_anonymous(
             core::ptr::null_mut(),
-            bytes + 2 * PAGE_BYTES,
+            bytes,
             ProtFlags::empty(),
             MapFlags::PRIVATE | MapFlags::NORESERVE,
         )?
     };
-    let first = VirtAddr::new(start as u64).page();
-    note_own(PageRange::at(first, PageCount::new((bytes / PAGE_BYTES) as u64 + 2)))?;
+    note_own(PageRange::at(VirtAddr::new(start as u64).page(), PageCount::new((bytes / PAGE_BYTES) as u64)))?;
+    Ok(start)
+}
+
+/// Private anonymous memory between two pages that nobody may touch: so the kernel doesn't merge it with a mapping of the
+/// program, and an overrun is noticed.
+fn map_bytes(bytes: usize) -> Result<NonNull<u8>, Errno> {
+    let bytes = bytes.max(1).next_multiple_of(PAGE_BYTES);
+    let start = match draw(bytes + 2 * PAGE_BYTES) {
+        Some(start) => start,
+        None => map_untouchable(bytes + 2 * PAGE_BYTES)?,
+    };
     let inner = start.cast::<u8>().wrapping_add(PAGE_BYTES);
     // SAFETY: the pages between the guards belong to the mapping that was just made.
     unsafe { mprotect(inner.cast(), bytes, MprotectFlags::READ | MprotectFlags::WRITE)? };

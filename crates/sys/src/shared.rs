@@ -72,6 +72,13 @@ impl SharedMemory {
         Self::map(file, length_bytes)
     }
 
+    /// In a forked child: the mapping that the parent made, whose file this thread has under another number. Unlike a
+    /// second mapping it can't come to lie where the program expects nothing.
+    pub fn with_file(&'static self, file: OwnedFd) -> Self {
+        // The mapping of `self` lives for ever, so this one's user must not unmap it either: it has to be leaked too.
+        Self { base: self.base, length_bytes: self.length_bytes, file }
+    }
+
     /// Maps the first `length_bytes` bytes of a file that [`SharedMemory::create`] made, here or in another process.
     pub fn attach(file: OwnedFd, length_bytes: usize) -> Result<Self, SharedMemoryError> {
         let sealed = fcntl_get_seals(&file).map_err(|_| SharedMemoryError::Unsuitable)?;

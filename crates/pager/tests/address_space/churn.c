@@ -131,6 +131,13 @@ static void zero(struct worker *w, unsigned first, unsigned count) {
     memset(&w->now->tag[first], 0, count * sizeof w->now->tag[0]);
 }
 
+static void anew(struct worker *w, unsigned first, unsigned count) {
+    size_t length = (size_t)count * PAGE;
+    if (mmap(at(w, first), length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != at(w, first))
+        die("mmap");
+    zero(w, first, count);
+}
+
 static void mapped_back(struct worker *w, unsigned first, unsigned count) {
     void *back = mmap(at(w, first), (size_t)count * PAGE, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
@@ -199,8 +206,12 @@ static void moved(struct worker *w, unsigned first, unsigned count) {
         return;
     int keeps = chance(w, 2);
     int flags = MREMAP_MAYMOVE | MREMAP_FIXED | (keeps ? MREMAP_DONTUNMAP : 0);
-    if (mremap(at(w, first), length, length, flags, at(w, to)) == MAP_FAILED)
-        return; /* The range spans mappings that the kernel doesn't move together: nothing has happened. */
+    if (mremap(at(w, first), length, length, flags, at(w, to)) == MAP_FAILED) {
+        /* The range spans mappings that the kernel doesn't move together; it may have moved a part of them. */
+        anew(w, first, count);
+        anew(w, to, count);
+        return;
+    }
     memcpy(&w->now->tag[to], &w->now->tag[first], count * sizeof w->now->tag[0]);
     memcpy(&w->now->freed[to], &w->now->freed[first], count * sizeof w->now->freed[0]);
     if (keeps)
@@ -229,7 +240,7 @@ static void one(struct worker *w, char kind) {
         break;
     }
     case 'd': {
-        unsigned large = chance(w, 8) ? count : STRIPE / 2;
+        unsigned large = chance(w, 64) ? count : STRIPE / 2;
         if (first + large > STRIPE || !is_whole(w->now, first, large))
             break;
         if (madvise(start, (size_t)large * PAGE, MADV_DONTNEED))
@@ -250,9 +261,7 @@ static void one(struct worker *w, char kind) {
         set(w, first + chance(w, count));
         break;
     case 'm':
-        if (mmap(start, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != start)
-            die("mmap");
-        zero(w, first, count);
+        anew(w, first, count);
         check(w, w->now, first + chance(w, count), "after mmap");
         break;
     case 'u':
@@ -291,6 +300,8 @@ static void one(struct worker *w, char kind) {
 static void *work(void *argument) {
     struct worker *w = argument;
     size_t most = strlen(kinds);
+    for (unsigned page = 0; page < STRIPE; page++)
+        set(w, page);
     for (long done = 0; done < operations; done++) {
         char kind = kinds[chance(w, most)];
         /* Forks are dear; a few are enough. */
