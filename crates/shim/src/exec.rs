@@ -9,14 +9,6 @@ use core::ffi::{c_char, c_int, c_void};
 use crate::libc::{self, Strings};
 use crate::{environment, global, real};
 
-/// The answer of a function that the C library hasn't got.
-fn missing() -> c_int {
-    const ENOSYS: c_int = 38;
-    // SAFETY: the C library's `errno` of the calling thread.
-    unsafe { *libc::__errno_location() = ENOSYS };
-    -1
-}
-
 fn own_environment() -> Strings {
     // SAFETY: reads the pointer only; the program may change it at any time, as it may for the C library.
     unsafe { libc::environ }.cast_const().cast()
@@ -26,7 +18,7 @@ fn own_environment() -> Strings {
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execve(path: *const c_char, arguments: Strings, environment: Strings) -> c_int {
-    let Some(next) = real::EXECVE.get() else { return missing() };
+    let Some(next) = real::EXECVE.get() else { return real::missing() };
     // SAFETY: passed on as it came, with a longer environment.
     unsafe { environment::with_own(environment, |environment| next(path, arguments, environment)) }
 }
@@ -43,7 +35,7 @@ pub unsafe extern "C" fn execv(path: *const c_char, arguments: Strings) -> c_int
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: Strings, environment: Strings) -> c_int {
-    let Some(next) = real::EXECVPE.get() else { return missing() };
+    let Some(next) = real::EXECVPE.get() else { return real::missing() };
     // SAFETY: passed on as it came, with a longer environment.
     unsafe { environment::with_own(environment, |environment| next(file, arguments, environment)) }
 }
@@ -60,7 +52,7 @@ pub unsafe extern "C" fn execvp(file: *const c_char, arguments: Strings) -> c_in
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Strings, environment: Strings) -> c_int {
-    let Some(next) = real::FEXECVE.get() else { return missing() };
+    let Some(next) = real::FEXECVE.get() else { return real::missing() };
     // SAFETY: passed on as it came, with a longer environment.
     unsafe { environment::with_own(environment, |environment| next(fd, arguments, environment)) }
 }
@@ -75,7 +67,7 @@ pub unsafe extern "C" fn execveat(
     environment: Strings,
     flags: c_int,
 ) -> c_int {
-    let Some(next) = real::EXECVEAT.get() else { return missing() };
+    let Some(next) = real::EXECVEAT.get() else { return real::missing() };
     // SAFETY: passed on as it came, with a longer environment.
     unsafe {
         environment::with_own(environment, |environment| next(directory, path, arguments, environment, flags))
@@ -93,7 +85,7 @@ pub unsafe extern "C" fn posix_spawn(
     arguments: Strings,
     environment: Strings,
 ) -> c_int {
-    let Some(next) = real::POSIX_SPAWN.get() else { return missing() };
+    let Some(next) = real::POSIX_SPAWN.get() else { return real::missing() };
     // SAFETY: passed on as it came, with a longer environment.
     unsafe {
         environment::with_own(environment, |environment| {
@@ -113,7 +105,7 @@ pub unsafe extern "C" fn posix_spawnp(
     arguments: Strings,
     environment: Strings,
 ) -> c_int {
-    let Some(next) = real::POSIX_SPAWNP.get() else { return missing() };
+    let Some(next) = real::POSIX_SPAWNP.get() else { return real::missing() };
     // SAFETY: passed on as it came, with a longer environment.
     unsafe {
         environment::with_own(environment, |environment| {
@@ -126,7 +118,7 @@ pub unsafe extern "C" fn posix_spawnp(
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn system(command: *const c_char) -> c_int {
-    let Some(next) = real::SYSTEM.get() else { return missing() };
+    let Some(next) = real::SYSTEM.get() else { return real::missing() };
     // SAFETY: passed on as it came.
     global::with_own(|| unsafe { next(command) })
 }

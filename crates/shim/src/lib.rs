@@ -10,9 +10,11 @@ mod exec;
 mod fork;
 mod global;
 mod libc;
+mod memory;
 mod panic;
 mod program;
 mod real;
+mod thread;
 
 use core::ffi::{c_char, c_int};
 

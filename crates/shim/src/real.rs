@@ -4,7 +4,7 @@
 //! start of a program. So the hooks read addresses only; a name is looked up in a hook only when another library's
 //! constructor calls it before this library's own has run.
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_ulong, c_void};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
@@ -46,6 +46,14 @@ impl<F: Copy> Real<F> {
     }
 }
 
+/// The answer of a function that the C library hasn't got.
+pub(crate) fn missing() -> c_int {
+    const ENOSYS: c_int = 38;
+    // SAFETY: the C library's `errno` of the calling thread.
+    unsafe { *libc::__errno_location() = ENOSYS };
+    -1
+}
+
 /// Declares the functions, and `find_all`, which finds them all.
 macro_rules! real {
     ($($static:ident = $name:literal: $type:ty;)*) => {
@@ -66,6 +74,8 @@ type Execve = unsafe extern "C" fn(*const c_char, Strings, Strings) -> c_int;
 /// `posix_spawn`, `posix_spawnp`.
 type Spawn =
     unsafe extern "C" fn(*mut c_int, *const c_char, *const c_void, *const c_void, Strings, Strings) -> c_int;
+/// `ioctl` is variadic: a caller must say so where variadic arguments travel in their own way.
+type Ioctl = unsafe extern "C" fn(c_int, c_ulong, ...) -> c_int;
 /// What a thread runs.
 pub(crate) type Routine = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 
@@ -78,4 +88,8 @@ real! {
     POSIX_SPAWNP = c"posix_spawnp": Spawn;
     SYSTEM = c"system": unsafe extern "C" fn(*const c_char) -> c_int;
     POPEN = c"popen": unsafe extern "C" fn(*const c_char, *const c_char) -> *mut c_void;
+    MADVISE = c"madvise": unsafe extern "C" fn(*mut c_void, usize, c_int) -> c_int;
+    IOCTL = c"ioctl": Ioctl;
+    PTHREAD_CREATE = c"pthread_create":
+        unsafe extern "C" fn(*mut c_void, *const c_void, Option<Routine>, *mut c_void) -> c_int;
 }

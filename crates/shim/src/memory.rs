@@ -1,0 +1,92 @@
+//! What the program tells the kernel about its memory, where that concerns the pager.
+
+use core::ffi::{c_int, c_ulong, c_void};
+use core::ptr::NonNull;
+
+use farmem_pager::Engine;
+
+use crate::{program, real};
+
+const MADV_DONTNEED: c_int = 4;
+const MADV_FREE: c_int = 8;
+const MADV_WIPEONFORK: c_int = 18;
+const MADV_KEEPONFORK: c_int = 19;
+const MADV_POPULATE_READ: c_int = 22;
+
+const UFFDIO_REGISTER: c_ulong = 0xc020_aa00;
+const PAGE_BYTES: usize = 4096;
+
+/// Where a userfaultfd is to be told of faults: the beginning of the kernel's `struct uffdio_register`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Registration {
+    start: u64,
+    length: u64,
+}
+
+/// A lazily freed page goes later, when the kernel needs memory, and tells nobody. Until then it would count as the
+/// program's, and might be paged out for nothing; so managed memory is freed at once, which the program may rely on
+/// as little as on when the kernel would have done it.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn madvise(address: *mut c_void, length: usize, advice: c_int) -> c_int {
+    let Some(next) = real::MADVISE.get() else { return real::missing() };
+    let engine = program::engine().filter(|engine| engine.is_managing());
+    let asked = if advice == MADV_FREE && engine.is_some() { MADV_DONTNEED } else { advice };
+    // SAFETY: passed on as it came; who allows pages to be freed some time allows it now.
+    let answer = unsafe { next(address, length, asked) };
+    // A process that isn't managed yet may be when it forks.
+    if let Some(engine) = program::engine()
+        && matches!(advice, MADV_WIPEONFORK | MADV_KEEPONFORK)
+        && answer == 0
+    {
+        engine.note_wiped(address.addr(), length, advice == MADV_WIPEONFORK);
+    }
+    answer
+}
+
+/// A page has one userfaultfd. Where the program wants its own, the pager gives way first.
+///
+/// # Safety
+/// As the C library's. That one is variadic; its only further argument travels as it does here.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+    let Some(next) = real::IOCTL.get() else { return real::missing() };
+    // Some programs hand the number over as an int, whose upper half is then anything.
+    if request & 0xffff_ffff == UFFDIO_REGISTER
+        && let Some(engine) = program::engine().filter(|engine| engine.is_managing())
+        && let Some(registration) = NonNull::new(argument.cast::<Registration>())
+    {
+        // SAFETY: the request's argument is such a structure.
+        let asked = unsafe { registration.read_unaligned() };
+        give_way(engine, asked);
+    }
+    // SAFETY: passed on as it came.
+    unsafe { next(fd, request, argument) }
+}
+
+/// Makes memory the program's own again. What can't be brought back (memory that nobody may read) stays managed, and
+/// the program's registration fails.
+fn give_way(engine: &Engine, asked: Registration) {
+    let (start, length) = (asked.start as usize, asked.length as usize);
+    let Some(end) = start.checked_add(length) else { return };
+    // The kernel refuses any other.
+    if length == 0 || !start.is_multiple_of(PAGE_BYTES) || !length.is_multiple_of(PAGE_BYTES) {
+        return;
+    }
+    let Some(advise) = real::MADVISE.get() else { return };
+    if !engine.let_go(start, length) {
+        return;
+    }
+    let mut is_back = true;
+    for address in (start..end).step_by(PAGE_BYTES).filter(|&address| engine.is_far(address)) {
+        // SAFETY: reads a page in, as a touch would, but fails where a touch would end the program.
+        unsafe { advise(core::ptr::with_exposed_provenance_mut(address), PAGE_BYTES, MADV_POPULATE_READ) };
+        is_back &= !engine.is_far(address);
+    }
+    if is_back {
+        engine.finish_let_go(start, length);
+    }
+}
