@@ -15,6 +15,7 @@ use farmem_sys::shared::SharedMemory;
 use farmem_sys::uffd::{FEATURES, Uffd, UffdError};
 use farmem_telemetry::{Header, LEDGER_BYTES, Ledger, MAX_PROCESSES};
 
+use crate::injection::Injection;
 use crate::options::{DiskOptions, Options};
 
 /// Parts of a machine's memory that a pool of default size leaves alone.
@@ -35,17 +36,25 @@ pub(crate) struct Application {
     pub(crate) device: Option<&'static File>,
     /// What the application's processes must know to be let in.
     pub(crate) token: u64,
+    /// What tests order to go wrong.
+    pub(crate) injection: Injection,
 }
 
 impl Application {
+    /// Makes them, if the kernel lets this process do a supervisor's work.
     pub(crate) fn create(options: &Options) -> Result<Self> {
         let device = OpenOptions::new().read(true).write(true).open("/dev/userfaultfd").ok();
         permitted(device.as_ref())?;
+        Self::assemble(options, device)
+    }
+
+    fn assemble(options: &Options, device: Option<File>) -> Result<Self> {
+        let injection = Injection::ordered();
         let ledger_memory = leak(SharedMemory::create(c"farmem-ledger", LEDGER_BYTES).map_err(to_error)?);
         let words = ledger_memory.atomics(0, LEDGER_BYTES / 8).context("the ledger's memory is too short")?;
         let ledger = Ledger::new(words).context("the ledger's memory is too short")?;
         ledger.format();
-        ledger.header(Header::Inject).store(injection(), Ordering::Release);
+        ledger.header(Header::Inject).store(injection.pager_number(), Ordering::Release);
         ledger.header(Header::BudgetPages).store(options.local.pages().get().max(1), Ordering::Release);
         let (disk, disk_bytes) = match &options.disk {
             Some(disk) => {
@@ -63,7 +72,7 @@ impl Application {
         let pool_memory = leak(SharedMemory::create(c"farmem-pool", bytes).map_err(to_error)?);
         let pool = leak(Pool::create(pool_memory, &config).map_err(to_error)?);
         let device = device.map(leak);
-        Ok(Self { ledger_memory, ledger, pool_memory, pool, disk, device, token: random()? })
+        Ok(Self { ledger_memory, ledger, pool_memory, pool, disk, device, token: random()?, injection })
     }
 }
 
@@ -79,17 +88,6 @@ fn permitted(device: Option<&File>) -> Result<()> {
             "this kernel's userfaultfd lacks what Farmem needs; use Linux 6.8 or newer (`farmem doctor` tells more)"
         ),
         Err(_) => bail!("this kernel offers no userfaultfd (`farmem doctor` tells more)"),
-    }
-}
-
-/// What the tests order to go wrong; the numbers are the pager's.
-fn injection() -> u64 {
-    match std::env::var("FARMEM_INJECT").as_deref() {
-        Ok("handler-panic") => 1,
-        Ok("bookkeeper-panic") => 2,
-        Ok("handler-stall") => 3,
-        Ok("disk-read-error") => 4,
-        _ => 0,
     }
 }
 
@@ -137,4 +135,23 @@ fn open_disk(disk: &DiskOptions) -> Result<(DiskFile, ByteCount)> {
         anyhow::anyhow!("cannot use --disk {shown}: {error}; name a folder, or a file that isn't there yet")
     })?;
     Ok((file, ByteCount::new(bytes)))
+}
+
+#[cfg(test)]
+impl Application {
+    /// A small one that needs no permission.
+    pub(crate) fn for_test() -> Self {
+        let options = Options {
+            local: ByteCount::new(1 << 20),
+            pool: Some(ByteCount::new(4 << 20)),
+            disk: None,
+            name: "test".to_owned(),
+            stats: None,
+            summary: false,
+            program: "test".into(),
+            executable: "/bin/true".into(),
+            arguments: Vec::new(),
+        };
+        Self::assemble(&options, None).expect("memory for a small application")
+    }
 }

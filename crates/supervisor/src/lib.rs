@@ -7,6 +7,7 @@
 
 mod application;
 mod directory;
+mod injection;
 mod launch;
 mod lineage;
 mod mover;

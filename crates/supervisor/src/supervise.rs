@@ -18,6 +18,7 @@ use rustix::net::{SocketFlags, accept_with};
 
 use crate::application::Application;
 use crate::directory::socket_name;
+use crate::injection;
 use crate::launch;
 use crate::mover;
 use crate::notices::Notice;
@@ -42,8 +43,12 @@ enum End {
 /// Runs the program under supervision until it has ended. The result is the status to exit with; if a signal ended the
 /// program, the same signal ends the calling process.
 ///
+/// Processes that the program has left behind go on without a supervisor: who waits for a program in a pipeline waits
+/// for that program alone. They keep their pagers, the pool and the disk; nothing is moved to disk any more, and nobody
+/// gives back what ended processes have stored.
+///
 /// # Errors
-/// The program could not be started; nothing of it is left.
+/// The program could not be started, or the kernel doesn't permit its management; nothing of it is left.
 pub fn supervise(options: &Options) -> Result<u8> {
     let library = launch::find_library()?;
     let application = Application::create(options)?;
@@ -54,6 +59,7 @@ pub fn supervise(options: &Options) -> Result<u8> {
     let address = Address { name: name.as_bytes(), token: application.token }.to_string();
     let child = launch::launch(options, &library, &address, signals.before())?;
     mover::start(application);
+    injection::start(application);
     let mut supervisor = Supervisor {
         options,
         application,
