@@ -4,6 +4,7 @@ use core::ffi::{c_int, c_ulong, c_void};
 use core::ptr::NonNull;
 
 use farmem_pager::Engine;
+use farmem_sys::thread;
 
 use crate::{program, real};
 
@@ -25,8 +26,8 @@ struct Registration {
 }
 
 /// A lazily freed page goes later, when the kernel needs memory, and tells nobody. Until then it would count as the
-/// program's, and might be paged out for nothing; so managed memory is freed at once, which the program may rely on
-/// as little as on when the kernel would have done it.
+/// program's, and might be paged out for nothing. So where the kernel allows pages to be freed lazily, which is in
+/// private anonymous memory only, managed ones go at once: nobody may rely on when they do.
 ///
 /// # Safety
 /// As the C library's.
@@ -34,9 +35,12 @@ struct Registration {
 pub unsafe extern "C" fn madvise(address: *mut c_void, length: usize, advice: c_int) -> c_int {
     let Some(next) = real::MADVISE.get() else { return real::missing() };
     let engine = program::engine().filter(|engine| engine.is_managing());
-    let asked = if advice == MADV_FREE && engine.is_some() { MADV_DONTNEED } else { advice };
-    // SAFETY: passed on as it came; who allows pages to be freed some time allows it now.
-    let answer = unsafe { next(address, length, asked) };
+    // SAFETY: passed on as it came.
+    let answer = unsafe { next(address, length, advice) };
+    if advice == MADV_FREE && answer == 0 && engine.is_some() {
+        // SAFETY: the kernel has just agreed that the content of these pages may go.
+        unsafe { next(address, length, MADV_DONTNEED) };
+    }
     // A process that isn't managed yet may be when it forks.
     if let Some(engine) = program::engine()
         && matches!(advice, MADV_WIPEONFORK | MADV_KEEPONFORK)
@@ -83,10 +87,24 @@ fn give_way(engine: &Engine, asked: Registration) {
     let mut is_back = true;
     for address in (start..end).step_by(PAGE_BYTES).filter(|&address| engine.is_far(address)) {
         // SAFETY: reads a page in, as a touch would, but fails where a touch would end the program.
-        unsafe { advise(core::ptr::with_exposed_provenance_mut(address), PAGE_BYTES, MADV_POPULATE_READ) };
-        is_back &= !engine.is_far(address);
+        let answer = unsafe {
+            advise(core::ptr::with_exposed_provenance_mut(address), PAGE_BYTES, MADV_POPULATE_READ)
+        };
+        is_back &= answer == 0 && comes_back(engine, address);
     }
     if is_back {
         engine.finish_let_go(start, length);
     }
+}
+
+/// Waits until the pager knows a page to be local: the thread that touched it goes on a little earlier.
+fn comes_back(engine: &Engine, address: usize) -> bool {
+    const LOOKS: usize = 5000;
+    const LOOK_NS: u64 = 20_000;
+    (0..LOOKS).any(|look| {
+        if look > 0 {
+            thread::sleep(LOOK_NS);
+        }
+        !engine.is_far(address)
+    })
 }
