@@ -4,6 +4,7 @@
 //! Everything here runs on the program's threads; the pager's threads are in `farmem-pager`. `no_std` and without an
 //! allocator, so that the compiler keeps the runtime away from the program's memory and locks.
 #![no_std]
+#![expect(unreachable_pub, reason = "programs reach the hooks by their C names")]
 
 mod environment;
 mod exec;
