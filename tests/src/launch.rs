@@ -15,7 +15,7 @@ use crate::statistics::Statistics;
 use crate::watch::{Peak, describe, kill_tree};
 
 /// The runner that is used when `FARMEM_TEST_RUNNER` does not say another.
-pub const DEFAULT_RUNNER: Runner = Runner::Native;
+pub const DEFAULT_RUNNER: Runner = Runner::Farmem;
 
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(4);
 const DEFAULT_LIMIT: Duration = Duration::from_secs(120);

@@ -20,11 +20,11 @@ pub(crate) const PARTY: usize = PARTIES - 1;
 
 /// The fastest that a program on this many processors can take memory: a first touch costs the kernel 250 ns at least.
 const FASTEST_PAGES_PER_MS: u64 = 4000;
-/// Memory comes under management when the application is this close to its budget: 2 MiB, or a 64th of the budget.
+/// Memory comes under management when the application is this close to its budget: 2 MiB, or a 16th of the budget.
 const MARGIN_PAGES: u64 = 512;
-const MARGIN_SHARE: u64 = 64;
+const MARGIN_SHARE: u64 = 16;
 /// How late this thread may come on a busy machine.
-const LATE_NS: u64 = 10_000_000;
+const LATE_NS: u64 = 20_000_000;
 const SHORTEST_NS: u64 = 1_000_000;
 /// The longest pause below the budget, and while nothing happens.
 const LONGEST_NS: u64 = 100_000_000;
@@ -55,6 +55,7 @@ impl Bookkeeper {
     /// The bookkeeper of a process, to run on the calling thread. `excluded` are mappings that must not be managed.
     pub(crate) fn new(engine: &'static Engine, excluded: [PageRange; 2]) -> Self {
         thread::name(c"farmem-book");
+        thread::hurry();
         Self {
             engine,
             excluded,
@@ -127,7 +128,7 @@ impl Bookkeeper {
         let budget = self.engine.ledger.budget().get();
         let usual = (budget / MARGIN_SHARE).max(MARGIN_PAGES);
         let by_growth = grown.saturating_mul(LATE_NS) / passed_ns;
-        (usual + by_growth.min(budget / 4)) as i64
+        (usual + by_growth.min(budget / 3)) as i64
     }
 
     /// Sets this process's limit from what the application has as a whole; pages that the application has left.

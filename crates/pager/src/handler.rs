@@ -70,6 +70,7 @@ pub(crate) fn start(engine: &'static Engine, party: u32, allowed: Allowed) -> Re
 
 fn run(handler: &'static mut Handler) -> ! {
     thread::name(c"farmem-fault");
+    thread::hurry();
     loop {
         handler.park();
         handler.turn();

@@ -51,6 +51,20 @@ pub unsafe extern "C" fn madvise(address: *mut c_void, length: usize, advice: c_
     answer
 }
 
+/// Locking everything at once would fill the whole pool, which is mapped here too, with memory. So pages are locked as they
+/// are touched.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
+    const MCL_ONFAULT: c_int = 4;
+    let Some(next) = real::MLOCKALL.get() else { return real::missing() };
+    let flags = if program::engine().is_some() { flags | MCL_ONFAULT } else { flags };
+    // SAFETY: passed on, with one more flag.
+    unsafe { next(flags) }
+}
+
 /// A page has one userfaultfd. Where the program wants its own, the pager gives way first.
 ///
 /// # Safety

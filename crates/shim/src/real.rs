@@ -90,6 +90,7 @@ real! {
     POPEN = c"popen": unsafe extern "C" fn(*const c_char, *const c_char) -> *mut c_void;
     MADVISE = c"madvise": unsafe extern "C" fn(*mut c_void, usize, c_int) -> c_int;
     IOCTL = c"ioctl": Ioctl;
+    MLOCKALL = c"mlockall": unsafe extern "C" fn(c_int) -> c_int;
     PTHREAD_CREATE = c"pthread_create":
         unsafe extern "C" fn(*mut c_void, *const c_void, Option<Routine>, *mut c_void) -> c_int;
 }

@@ -46,6 +46,8 @@ pub(crate) struct Processes {
     /// Slots of processes that have ended but whose entries somebody reads.
     kept: Vec<usize>,
     totals: Totals,
+    /// How many processes have ever been given a slot.
+    started: u64,
     /// Codes of failures that processes have left, with the process's number.
     pub(crate) failures: Vec<(u32, u64)>,
     /// The program's process, and whether it has reported in.
@@ -63,6 +65,7 @@ impl Processes {
             silent: Vec::new(),
             kept: Vec::new(),
             totals: Totals::new(),
+            started: 0,
             failures: Vec::new(),
             program,
             has_program_reported: false,
@@ -172,6 +175,7 @@ impl Processes {
         };
         let index = (0..MAX_PROCESSES).find(|&index| !taken(index))?;
         ledger.slot(index)?.assign(process);
+        self.started += 1;
         ledger.header(Header::SlotsUsed).fetch_max(index as u64 + 1, std::sync::atomic::Ordering::AcqRel);
         Some(index)
     }
@@ -337,6 +341,11 @@ impl Processes {
         for slot in unread {
             self.application.pool.release_owner(OwnerId(slot as u16));
         }
+    }
+
+    /// How many processes the application has had.
+    pub(crate) fn started(&self) -> u64 {
+        self.started
     }
 
     /// The application's figures with those of the processes that still live.

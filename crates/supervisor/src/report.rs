@@ -57,6 +57,8 @@ pub struct Report {
     pub process: u32,
     /// Processes that are connected now.
     pub processes: u64,
+    /// Processes that have been connected since the start.
+    pub processes_started: u64,
     /// Time since the start.
     pub wall_seconds: f64,
     /// Processor time of the program with all that it has waited for, the pager's included.
@@ -112,6 +114,7 @@ pub(crate) struct Source<'a> {
     pub(crate) cpu: Duration,
     pub(crate) ledger: Ledger<'a>,
     pub(crate) totals: Totals,
+    pub(crate) started: u64,
     /// The pool now, or after the program's end when it held most.
     pub(crate) usage: PoolUsage,
 }
@@ -135,6 +138,7 @@ impl Report {
             name: source.name.to_owned(),
             process: source.process,
             processes: living().count() as u64,
+            processes_started: source.started,
             wall_seconds: source.wall.as_secs_f64(),
             cpu_seconds: source.cpu.as_secs_f64(),
             pager_cpu_seconds: totals.get(Counter::PagerCpuNs) as f64 / 1e9,

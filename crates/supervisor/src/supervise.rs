@@ -190,6 +190,7 @@ impl Supervisor<'_> {
             cpu,
             ledger: self.application.ledger,
             totals: self.processes.sum(),
+            started: self.processes.started(),
             usage,
         })
     }
@@ -221,7 +222,10 @@ fn end_as(end: End) -> u8 {
             let mut only = SigSet::empty();
             only.add(signal);
             let _ = only.thread_unblock();
-            let _ = nix::sys::signal::kill(Pid::this(), signal);
+            // Rust's runtime handles the first SIGSEGV or SIGBUS, and gives up the handler with it.
+            for _ in 0..2 {
+                let _ = nix::sys::signal::kill(Pid::this(), signal);
+            }
             128 + signal as u8
         }
     }

@@ -8,7 +8,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use farmem_page::{ByteCount, PAGE_BYTES, PageCount, PageIndex, PageRange, VirtAddr};
-use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect};
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munlock};
 use zerocopy::FromZeros;
 
 use crate::Errno;
@@ -198,13 +198,18 @@ impl Frames {
         if range.is_empty() {
             return Ok(());
         }
+        let start = range.start.addr().get() as *mut core::ffi::c_void;
+        let bytes = range.count().bytes().get() as usize;
         // SAFETY: the range lies in this mapping, and `&mut self` says that no reference into it is alive.
-        unsafe {
-            madvise(
-                range.start.addr().get() as *mut _,
-                range.count().bytes().get() as usize,
-                Advice::LinuxDontNeed,
-            )
+        let discard = || unsafe { madvise(start, bytes, Advice::LinuxDontNeed) };
+        match discard() {
+            Err(Errno::INVAL) => {
+                // The program has locked all memory (mlockall), which was not meant for frames on their way out.
+                // SAFETY: locks have no effect on what the memory holds.
+                unsafe { munlock(start, bytes)? };
+                discard()
+            }
+            result => result,
         }
     }
 }
