@@ -11,12 +11,13 @@
  */
 #define _GNU_SOURCE
 #include <pthread.h>
-#include <stdatomic.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -147,7 +148,13 @@ static void mapped_back(struct worker *w, unsigned first, unsigned count) {
         zero(w, first, count);
 }
 
+/* Nothing is left behind when whoever started this process is killed. */
+static void die_with_parent(void) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
 static void in_child(struct worker *w) {
+    die_with_parent();
     struct stripe *then = w->then;
     for (unsigned step = 0; step < 24; step++) {
         unsigned count = 1 + chance(w, LONGEST), first = chance(w, STRIPE - count);
@@ -325,6 +332,7 @@ static void *shared(size_t length) {
 int main(int count, char **arguments) {
     if (count != 5)
         return 2;
+    die_with_parent();
     uint64_t seed = strtoull(arguments[1], NULL, 0);
     operations = atol(arguments[2]);
     int threads = atoi(arguments[3]);

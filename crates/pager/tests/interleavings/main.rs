@@ -7,7 +7,7 @@
 #[allow(dead_code, reason = "the pager uses more of it than a model needs")]
 mod gate;
 #[path = "../../../sys/src/lock.rs"]
-#[allow(dead_code, reason = "as above")]
+#[allow(dead_code, unreachable_pub, reason = "as above; and it is public where it belongs")]
 mod lock;
 mod primitives;
 #[path = "../../src/table.rs"]

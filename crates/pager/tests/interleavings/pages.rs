@@ -24,7 +24,7 @@ struct Model {
 
 impl Model {
     fn new() -> Arc<Self> {
-        let Ok(table) = PageTable::new();
+        let table = PageTable::new().unwrap();
         Arc::new(Self {
             table,
             holders: AtomicI32::new(0),
@@ -65,10 +65,18 @@ impl Model {
     fn fault(&self) {
         self.asleep.fetch_add(1, Ordering::SeqCst);
         if let Some(taken) = self.table.take(PAGE) {
-            self.hold(taken, |word| {
+            let (word, is_dropped) = self.hold(taken, |word| {
                 self.wake();
                 word.with_far(false)
             });
+            self.let_go(word, is_dropped);
+        }
+    }
+
+    /// An entry dropped while its page was held is the holder's to free.
+    fn let_go(&self, word: PageWord, is_dropped: bool) {
+        if is_dropped {
+            word.place().into_iter().for_each(|place| self.free(place));
         }
     }
 
@@ -84,9 +92,7 @@ impl Model {
                 word.with_far(true).with_place(Some(new))
             }
         });
-        if is_dropped {
-            word.place().into_iter().for_each(|place| self.free(place));
-        }
+        self.let_go(word, is_dropped);
     }
 
     fn discard(&self) {

@@ -1,10 +1,9 @@
 //! What the checked files get in place of the kernel: a futex, and words for a few pages.
 
+pub(crate) use farmem_sys::Errno;
+
 use farmem_page::PageIndex;
 use shuttle::sync::atomic::AtomicU64;
-
-/// Nothing fails in a model.
-pub(crate) type Errno = core::convert::Infallible;
 
 /// A futex: who sleeps was seen to have the expected value by nobody who woke it meanwhile.
 pub(crate) mod wait {
