@@ -40,7 +40,7 @@ impl Regions {
             let version = self.version.load(Ordering::Acquire);
             let found = self.get(self.position(page));
             fence(Ordering::Acquire);
-            if version % 2 == 0 && self.version.load(Ordering::Relaxed) == version {
+            if version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version {
                 return found;
             }
             spin_loop();
