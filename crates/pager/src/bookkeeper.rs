@@ -102,13 +102,15 @@ impl Bookkeeper {
             return SHORTEST_NS;
         }
         let has_grown = resident.get() > before;
-        self.manage(has_grown);
+        let is_full = self.manage(has_grown);
         let faults = engine.slot.get(Counter::Faults);
         engine.arm(self.handlers, faults - self.last_faults);
         self.account();
         let is_quiet = faults == self.last_faults && resident.get() == before;
         self.last_faults = faults;
-        if engine.excess(0) > 0 {
+        if is_full {
+            BUSY_NS * 5
+        } else if engine.excess(0) > 0 {
             SHORTEST_NS
         } else if is_quiet {
             BUSY_NS * 5
@@ -179,9 +181,10 @@ impl Bookkeeper {
         self.cpu_ns = now_ns;
     }
 
-    fn manage(&mut self, has_grown: bool) {
+    /// Whether the pool was full.
+    fn manage(&mut self, has_grown: bool) -> bool {
         let engine = self.engine;
-        let Some(scanner) = &self.scanner else { return };
+        let Some(scanner) = &self.scanner else { return false };
         let now_ns = thread::now_ns();
         let is_near = engine.excess(0) > -(MARGIN_PAGES as i64);
         if (is_near || has_grown) && now_ns - self.last_scan_ns >= self.scan_took_ns * SCAN_SHARE {
@@ -191,13 +194,15 @@ impl Bookkeeper {
             self.scan_took_ns = self.last_scan_ns - now_ns;
         }
         engine.unregister_let_go();
-        self.evict_excess(scanner);
+        let is_full = self.evict_excess(scanner);
         self.unshare();
         engine.vault.free_deferred();
         engine.slot.set(Counter::OwnPages, engine.own_pages().get());
+        is_full
     }
 
-    fn evict_excess(&self, scanner: &Scanner) {
+    /// Whether the pool was full.
+    fn evict_excess(&self, scanner: &Scanner) -> bool {
         let engine = self.engine;
         let mut fruitless = 0;
         while engine.excess(0) > 0 && fruitless < 4 {
@@ -205,10 +210,11 @@ impl Bookkeeper {
             let outcome = engine.evict(&engine.gate.change(PARTY), pages);
             fruitless = if outcome.evicted == 0 { fruitless + 1 } else { 0 };
             if outcome.is_full || outcome.is_changing {
-                return;
+                return outcome.is_full;
             }
         }
         scanner.pin_control_blocks(engine);
+        false
     }
 
     /// Makes pages that a fork left shared the process's own, so that they can leave. Outside the gate: the kernel may

@@ -58,6 +58,8 @@ pub(crate) struct Outcome {
     pub(crate) is_full: bool,
     /// Messages must be read first.
     pub(crate) is_changing: bool,
+    /// Somebody else was evicting, or nobody may.
+    pub(crate) is_busy: bool,
 }
 
 impl Evictor {
@@ -194,13 +196,14 @@ impl Engine {
     pub(crate) fn evict(&self, change: &Change<'_>, pages: usize) -> Outcome {
         match self.evictor.try_lock().as_deref_mut() {
             Some(Some(evictor)) => self.evict_with(change, evictor, pages),
-            _ => Outcome::default(),
+            _ => Outcome { is_busy: true, ..Outcome::default() },
         }
     }
 
     fn evict_with(&self, change: &Change<'_>, evictor: &mut Evictor, pages: usize) -> Outcome {
         let mut outcome = Outcome::default();
         if self.forking.load(core::sync::atomic::Ordering::Acquire) != 0 {
+            outcome.is_busy = true;
             return outcome;
         }
         let mut visits = 0;
@@ -379,21 +382,30 @@ impl Engine {
     /// Waits while the process is far above its limit and nothing can leave; ends the program when that doesn't end.
     /// The caller holds nothing.
     pub(crate) fn wait_for_room(&self, party: usize) {
-        let mut waited_ns = 0;
-        while self.excess(0) > TOLERATED_PAGES {
-            let outcome = self.evict(&self.gate.change(party), TOLERATED_PAGES as usize / 2);
-            if outcome.evicted > 0 {
-                waited_ns = 0;
-                continue;
-            }
-            if !outcome.is_full {
+        let mut least = i64::MAX;
+        let mut deadline_ns = 0;
+        loop {
+            let excess = self.excess(0);
+            if excess <= TOLERATED_PAGES {
                 return;
             }
-            if waited_ns >= PATIENCE_NS {
+            let now_ns = thread::now_ns();
+            if excess < least {
+                // Something does leave: clean pages go even when the pool is full.
+                least = excess;
+                deadline_ns = now_ns + PATIENCE_NS;
+            }
+            if now_ns >= deadline_ns {
                 self.fail(Failure::NoRoom);
             }
-            thread::sleep(RETRY_NS);
-            waited_ns += RETRY_NS;
+            let outcome = self.evict(&self.gate.change(party), TOLERATED_PAGES as usize / 2);
+            if outcome.evicted == 0 {
+                if !outcome.is_full && !outcome.is_busy {
+                    // What is left can't be moved at all.
+                    return;
+                }
+                thread::sleep(RETRY_NS);
+            }
         }
     }
 }

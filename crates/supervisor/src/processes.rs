@@ -46,7 +46,7 @@ pub(crate) struct Processes {
     /// Slots of processes that have ended but whose entries somebody reads.
     kept: Vec<usize>,
     totals: Totals,
-    /// How many processes have ever been given a slot.
+    /// Processes that have ever connected or were forked.
     started: u64,
     /// Codes of failures that processes have left, with the process's number.
     pub(crate) failures: Vec<(u32, u64)>,
@@ -122,10 +122,14 @@ impl Processes {
         match request {
             Request::Hello { process, token } => {
                 self.admit(token)?;
+                self.started += 1;
                 self.welcome(key, process)
             }
             Request::Register => self.register(key, descriptor),
-            Request::Forked { epoch } => self.expect(key, epoch, descriptor),
+            Request::Forked { epoch } => {
+                self.started += 1;
+                self.expect(key, epoch, descriptor)
+            }
             Request::Inherit { process, parent_slot, epoch, token } => {
                 self.admit(token)?;
                 let Some(child) = self.connected.get_mut(&key) else { return Ok(()) };
@@ -175,7 +179,6 @@ impl Processes {
         };
         let index = (0..MAX_PROCESSES).find(|&index| !taken(index))?;
         ledger.slot(index)?.assign(process);
-        self.started += 1;
         ledger.header(Header::SlotsUsed).fetch_max(index as u64 + 1, std::sync::atomic::Ordering::AcqRel);
         Some(index)
     }
@@ -343,7 +346,7 @@ impl Processes {
         }
     }
 
-    /// How many processes the application has had.
+    /// Processes that the application has had, forked ones without a pager of their own included.
     pub(crate) fn started(&self) -> u64 {
         self.started
     }

@@ -57,7 +57,7 @@ pub struct Report {
     pub process: u32,
     /// Processes that are connected now.
     pub processes: u64,
-    /// Processes that have been connected since the start.
+    /// Processes that have connected or were forked since the start.
     pub processes_started: u64,
     /// Time since the start.
     pub wall_seconds: f64,
