@@ -217,11 +217,17 @@ pub(crate) unsafe fn fill(
 ) -> Option<*const c_char> {
     let mut count = 0;
     let mut preload = None;
+    // The variable keeps its place among the others.
+    let mut preload_at = None;
     // SAFETY: as the caller promises; KEPT is set, or `needs` wouldn't have been asked.
     unsafe {
         for variable in strings(environment) {
             if starts_with(variable, PRELOAD) {
                 preload = Some(variable);
+                if preload_at.is_none() {
+                    preload_at = Some(count);
+                    count += 1;
+                }
             } else if !starts_with(variable, SUPERVISOR) {
                 list[count] = variable;
                 count += 1;
@@ -230,7 +236,9 @@ pub(crate) unsafe fn fill(
         let library = kept(LIBRARY);
         let own = preload.map(|preload| CStr::from_ptr(preload).to_bytes());
         let mut composed = None;
-        list[count] = match (preload, own) {
+        let preload_at = preload_at.unwrap_or(count);
+        count = count.max(preload_at + 1);
+        list[preload_at] = match (preload, own) {
             // A list that the program has from another process of the application, or from us.
             (Some(preload), Some(own)) if is_first(library.to_bytes(), own) => preload,
             (Some(preload), Some(own)) if own.len() > PRELOAD.len() => {
@@ -240,8 +248,8 @@ pub(crate) unsafe fn fill(
             }
             _ => library.as_ptr(),
         };
-        list[count + 1] = kept(NAME).as_ptr();
-        list[count + 2..].fill(core::ptr::null());
+        list[count] = kept(NAME).as_ptr();
+        list[count + 1..].fill(core::ptr::null());
         composed
     }
 }
