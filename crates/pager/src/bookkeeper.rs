@@ -8,10 +8,10 @@ use farmem_sys::affinity::Allowed;
 use farmem_sys::{memory, thread};
 use farmem_telemetry::{Counter, SlotState};
 
-use crate::engine::{Engine, Failure};
+use crate::engine::{Engine, Failure, Measured};
 use crate::evict::Evictor;
 use crate::gate::PARTIES;
-use crate::handler;
+use crate::handler::{self, Pace};
 use crate::inject::Injection;
 use crate::scan::Scanner;
 
@@ -26,6 +26,10 @@ const MARGIN_SHARE: u64 = 16;
 /// How late this thread may come on a busy machine.
 const LATE_NS: u64 = 20_000_000;
 const SHORTEST_NS: u64 = 1_000_000;
+/// Pages that came without the pager's help and are worth a look for new mappings: the kernel's own figure is less exact.
+const UNNOTICED_PAGES: i64 = 128;
+/// Handlers evict what their faults need. What goes beyond is left to them as long as it is little: 1 MiB.
+const LEFT_PAGES: i64 = 256;
 /// The longest pause below the budget, and while nothing happens.
 const LONGEST_NS: u64 = 100_000_000;
 /// The longest pause while pages come and go.
@@ -49,6 +53,7 @@ pub(crate) struct Bookkeeper {
     handlers: u32,
     rounds: u64,
     cpu_ns: u64,
+    pace: Pace,
 }
 
 impl Bookkeeper {
@@ -68,6 +73,7 @@ impl Bookkeeper {
             handlers: 0,
             rounds: 0,
             cpu_ns: 0,
+            pace: Pace::new(),
         }
     }
 
@@ -85,9 +91,7 @@ impl Bookkeeper {
         engine.slot.beat();
         self.rounds += 1;
         engine.inject_at(Injection::BookkeeperPanic, self.rounds);
-        let Ok(resident) = engine.files.statm.resident_anonymous() else { return LONGEST_NS };
-        let resident = resident.saturating_sub(engine.own_pages());
-        engine.sync_resident(resident);
+        let Some(Measured { resident, unnoticed }) = engine.sync_resident() else { return LONGEST_NS };
         let gap = self.share(resident);
         let before = self.last_resident;
         let margin = self.margin(resident);
@@ -101,18 +105,18 @@ impl Bookkeeper {
         if self.scanner.is_none() {
             return SHORTEST_NS;
         }
-        let has_grown = resident.get() > before;
-        let is_full = self.manage(has_grown);
+        let is_full = self.manage(unnoticed);
         let faults = engine.slot.get(Counter::Faults);
         engine.arm(self.handlers, faults - self.last_faults);
+        self.pace.look(engine);
         self.account();
         let is_quiet = faults == self.last_faults && resident.get() == before;
         self.last_faults = faults;
         if is_full {
             BUSY_NS * 5
-        } else if engine.excess(0) > 0 {
+        } else if engine.excess(0) > LEFT_PAGES {
             SHORTEST_NS
-        } else if is_quiet {
+        } else if is_quiet && !self.pace.is_delicate() {
             BUSY_NS * 5
         } else {
             BUSY_NS.min((gap.max(0) as u64 * 1_000_000 / FASTEST_PAGES_PER_MS).max(SHORTEST_NS))
@@ -160,8 +164,7 @@ impl Bookkeeper {
             return;
         }
         let files = engine.files;
-        let Ok(evictor) = Evictor::new(&engine.uffd, engine.vault.writer(), &files.pagemap, &files.statm)
-        else {
+        let Ok(evictor) = Evictor::new(&engine.uffd, engine.vault.writer(), &files.pagemap) else {
             engine.fail(Failure::Kernel)
         };
         let Some(allowed) = Allowed::now() else { engine.fail(Failure::Kernel) };
@@ -182,12 +185,13 @@ impl Bookkeeper {
     }
 
     /// Whether the pool was full.
-    fn manage(&mut self, has_grown: bool) -> bool {
+    fn manage(&mut self, unnoticed: i64) -> bool {
         let engine = self.engine;
         let Some(scanner) = &self.scanner else { return false };
         let now_ns = thread::now_ns();
-        let is_near = engine.excess(0) > -(MARGIN_PAGES as i64);
-        if (is_near || has_grown) && now_ns - self.last_scan_ns >= self.scan_took_ns * SCAN_SHARE {
+        let passed_ns = now_ns - self.last_scan_ns;
+        let is_due = unnoticed > UNNOTICED_PAGES || passed_ns > LONGEST_NS;
+        if is_due && passed_ns >= self.scan_took_ns * SCAN_SHARE {
             scanner.register_new(engine, PARTY);
             scanner.pin_control_blocks(engine);
             self.last_scan_ns = thread::now_ns();
@@ -205,6 +209,9 @@ impl Bookkeeper {
     fn evict_excess(&self, scanner: &Scanner) -> bool {
         let engine = self.engine;
         let mut fruitless = 0;
+        if engine.excess(0) <= LEFT_PAGES && engine.slot.get(Counter::Faults) != self.last_faults {
+            return false;
+        }
         while engine.excess(0) > 0 && fruitless < 4 {
             let pages = (engine.excess(0) as usize).min(BATCH);
             let outcome = engine.evict(&engine.gate.change(PARTY), pages);

@@ -40,6 +40,14 @@ pub enum Failure {
     Kernel = 3,
 }
 
+/// What the kernel says of the process's memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measured {
+    pub(crate) resident: PageCount,
+    /// Pages that came without the pager's help, less those that went so.
+    pub(crate) unnoticed: i64,
+}
+
 /// The kernel's files about this process.
 #[derive(Debug)]
 pub(crate) struct Files {
@@ -82,10 +90,14 @@ pub struct Engine {
     /// Resident pages: the kernel's figure when it was last asked, and what was brought in and taken away since.
     resident: AtomicI64,
     limit: AtomicI64,
+    /// Frames in the staging area: resident, but no longer the program's.
+    pub(crate) staged: AtomicU64,
     /// Forks under way: while not zero, nothing is evicted.
     pub(crate) forking: AtomicU32,
     /// Handlers that may take faults at this moment: those with a smaller number.
     pub(crate) armed: AtomicU32,
+    /// The first handler's thread, once it runs.
+    pub(crate) first_handler: AtomicU32,
     /// A bit for each thread that has faulted lately, by its number's lowest bits.
     pub(crate) faulting: AtomicU64,
     /// The page that each party serves: in a copy that a fork makes, its word may be held by nobody.
@@ -182,8 +194,10 @@ impl Engine {
             unshare: Lock::new(UnshareQueue::new()),
             resident: AtomicI64::new(0),
             limit: AtomicI64::new(i64::MAX),
+            staged: AtomicU64::new(0),
             forking: AtomicU32::new(0),
             armed: AtomicU32::new(1),
+            first_handler: AtomicU32::new(0),
             faulting: AtomicU64::new(0),
             serving: [const { AtomicU64::new(0) }; PARTIES],
             wiped: Lock::new(RangeList::new()),
@@ -217,10 +231,15 @@ impl Engine {
         self.resident.fetch_sub(count as i64, Ordering::Relaxed);
     }
 
-    /// Takes over the kernel's figure.
-    pub(crate) fn sync_resident(&self, resident: PageCount) {
-        self.resident.store(resident.get() as i64, Ordering::Relaxed);
+    /// Asks the kernel how many pages of the program are resident, and goes on from there. What came to light: how many
+    /// more there are than the pager has brought in. `None` when the kernel doesn't say.
+    pub(crate) fn sync_resident(&self) -> Option<Measured> {
+        let resident = self.files.statm.resident_anonymous().ok()?;
+        let staged = PageCount::new(self.staged.load(Ordering::Relaxed));
+        let resident = resident.saturating_sub(self.own_pages()).saturating_sub(staged);
+        let before = self.resident.swap(resident.get() as i64, Ordering::Relaxed);
         self.slot.set(Counter::ResidentPages, resident.get());
+        Some(Measured { resident, unnoticed: resident.get() as i64 - before })
     }
 
     pub(crate) fn set_limit(&self, limit: PageCount) {

@@ -9,7 +9,6 @@ use farmem_policy::{Verdict, VictimPolicy};
 use farmem_store::Writer;
 use farmem_sys::memory::Frames;
 use farmem_sys::pagemap::{Pagemap, Runs, SCAN_PAGES};
-use farmem_sys::process::Statm;
 use farmem_sys::uffd::{Uffd, UffdError};
 use farmem_sys::{Errno, thread};
 use farmem_telemetry::Counter;
@@ -45,7 +44,6 @@ pub(crate) struct Evictor {
     rest: PageRange,
     next_run: usize,
     pagemap: &'static Pagemap,
-    statm: &'static Statm,
     writer: Writer,
     since_sync: u64,
 }
@@ -63,12 +61,7 @@ pub(crate) struct Outcome {
 }
 
 impl Evictor {
-    pub(crate) fn new(
-        uffd: &Uffd,
-        writer: Writer,
-        pagemap: &'static Pagemap,
-        statm: &'static Statm,
-    ) -> Result<Self, Errno> {
+    pub(crate) fn new(uffd: &Uffd, writer: Writer, pagemap: &'static Pagemap) -> Result<Self, Errno> {
         let frames = Frames::reserve(PageCount::new(STAGING_PAGES))?;
         uffd.register(frames.range()).map_err(|_| Errno::NOMEM)?;
         let nothing = PageIndex::new(0);
@@ -80,7 +73,6 @@ impl Evictor {
             rest: PageRange::new(nothing, nothing),
             next_run: 0,
             pagemap,
-            statm,
             writer,
             since_sync: 0,
         })
@@ -220,13 +212,11 @@ impl Engine {
                 self.expel(change, evictor, run, &mut taken, &mut outcome);
             }
         }
+        self.staged.store(evictor.used, core::sync::atomic::Ordering::Relaxed);
         evictor.since_sync += outcome.evicted;
         if evictor.since_sync >= SYNC_PAGES || outcome.evicted == 0 {
             evictor.since_sync = 0;
-            if let Ok(resident) = evictor.statm.resident_anonymous() {
-                let staged = PageCount::new(evictor.used);
-                self.sync_resident(resident.saturating_sub(self.own_pages()).saturating_sub(staged));
-            }
+            let _ = self.sync_resident();
         }
         self.victims.on_evicted(PageCount::new(outcome.evicted));
         outcome

@@ -4,11 +4,17 @@
 //! tens of microseconds to wake), so a handler stays on the processor where faults happen. While one thread faults, one
 //! handler is armed and follows that thread from processor to processor. While several do, so many handlers are armed,
 //! each kept on a processor of its own; the others sleep where no fault wakes them.
+//!
+//! When a handler wakes the program's thread, the scheduler finds the processor taken, by the handler, and moves the thread
+//! to an idle one: the next fault then has to wake a processor. So a handler that works alone is of the idle class, which
+//! leaves the processor free in the scheduler's eyes. Where others want that processor it would starve: the bookkeeper
+//! notices, and makes it an ordinary thread for a while ([`Pace`]).
 
 use core::sync::atomic::Ordering;
 
 use farmem_policy::Fault;
 use farmem_sys::affinity::Allowed;
+use farmem_sys::thread::Class;
 use farmem_sys::wait::{self, Scope, Sleepers};
 use farmem_sys::{affinity, memory, thread};
 use farmem_telemetry::Counter;
@@ -70,7 +76,9 @@ pub(crate) fn start(engine: &'static Engine, party: u32, allowed: Allowed) -> Re
 
 fn run(handler: &'static mut Handler) -> ! {
     thread::name(c"farmem-fault");
-    thread::hurry();
+    if handler.party == 0 {
+        handler.engine.first_handler.store(thread::current(), Ordering::Release);
+    }
     loop {
         handler.park();
         handler.turn();
@@ -216,6 +224,48 @@ impl Engine {
         let wanted = if faults < WORTH_FAULTS { 1 } else { threads.clamp(1, handlers) };
         if self.armed.swap(wanted, Ordering::AcqRel) < wanted {
             wait::wake(&self.armed, Sleepers::All, Scope::Process);
+        }
+    }
+}
+
+/// The class of the first handler, kept by the bookkeeper.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    class: Class,
+    ordinary_until_ns: u64,
+    last_faults: u64,
+    was_waiting: bool,
+}
+
+impl Pace {
+    pub(crate) const fn new() -> Self {
+        Self { class: Class::Normal, ordinary_until_ns: 0, last_faults: 0, was_waiting: false }
+    }
+
+    /// Whether the handler may starve, so that the next look must not be late.
+    pub(crate) fn is_delicate(&self) -> bool {
+        self.class == Class::Idle
+    }
+
+    /// One look. A message that has waited from one look to the next, without a fault served between, means that the
+    /// handler doesn't get its processor.
+    pub(crate) fn look(&mut self, engine: &Engine) {
+        /// How long a handler that starved stays an ordinary thread.
+        const ORDINARY_NS: u64 = 200_000_000;
+        let faults = engine.slot.get(Counter::Faults);
+        let is_waiting = engine.uffd.has_message();
+        let is_starving = self.was_waiting && is_waiting && faults == self.last_faults;
+        self.was_waiting = is_waiting;
+        self.last_faults = faults;
+        let now_ns = thread::now_ns();
+        if is_starving {
+            self.ordinary_until_ns = now_ns + ORDINARY_NS;
+        }
+        let is_alone = engine.armed.load(Ordering::Relaxed) == 1;
+        let wanted = if is_alone && now_ns >= self.ordinary_until_ns { Class::Idle } else { Class::Normal };
+        let handler = engine.first_handler.load(Ordering::Acquire);
+        if wanted != self.class && handler != 0 && thread::set_class(handler, wanted) {
+            self.class = wanted;
         }
     }
 }

@@ -149,6 +149,35 @@ pub fn hurry() {
     let _ = rustix::process::setpriority_process(None, NICE);
 }
 
+/// How a thread competes for a processor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// As everybody else.
+    Normal,
+    /// Only when nobody else wants it (SCHED_IDLE). To the scheduler a processor that runs such a thread is free: a thread
+    /// that is woken there stays there.
+    Idle,
+}
+
+/// Changes the class of a thread of this process. `false` when the kernel refuses.
+pub fn set_class(thread: u32, class: Class) -> bool {
+    const SCHED_OTHER: usize = 0;
+    const SCHED_IDLE: usize = 5;
+    let policy = match class {
+        Class::Normal => SCHED_OTHER,
+        Class::Idle => SCHED_IDLE,
+    };
+    let priority = 0_i32;
+    // SAFETY: the kernel reads one integer, the priority, which is 0 in both classes.
+    let result = unsafe {
+        syscall::call(
+            linux_raw_sys::general::__NR_sched_setscheduler,
+            [thread as usize, policy, &raw const priority as usize, 0],
+        )
+    };
+    result.is_ok()
+}
+
 /// The calling thread's number.
 pub fn current() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32

@@ -197,6 +197,13 @@ impl Uffd {
         self.update::<UNREGISTER, _>(&mut range)
     }
 
+    /// Whether there is a message to read.
+    pub fn has_message(&self) -> bool {
+        let mut set = [PollFd::from_borrowed_fd(self.fd.as_fd(), PollFlags::IN)];
+        let none = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+        rustix::event::poll(&mut set, Some(&none)).is_ok_and(|count| count > 0)
+    }
+
     /// Waits until there is a message, here or at one of `others`; at most `timeout_ns`. Those are bare numbers: who
     /// closes one meanwhile causes an early return at worst.
     pub fn wait(&self, others: &[RawFd], timeout_ns: Option<u64>) {
