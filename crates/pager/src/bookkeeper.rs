@@ -4,7 +4,7 @@
 use core::sync::atomic::Ordering;
 
 use farmem_page::{PageCount, PageRange};
-use farmem_sys::affinity::Allowed;
+use farmem_sys::affinity::{self, Allowed};
 use farmem_sys::{memory, thread};
 use farmem_telemetry::{Counter, SlotState};
 
@@ -54,6 +54,9 @@ pub(crate) struct Bookkeeper {
     rounds: u64,
     cpu_ns: u64,
     pace: Pace,
+    allowed: Option<Allowed>,
+    /// As the engine's word; 0 while this thread may run anywhere.
+    processor: u32,
 }
 
 impl Bookkeeper {
@@ -74,6 +77,8 @@ impl Bookkeeper {
             rounds: 0,
             cpu_ns: 0,
             pace: Pace::new(),
+            allowed: Allowed::now(),
+            processor: 0,
         }
     }
 
@@ -109,6 +114,7 @@ impl Bookkeeper {
         let faults = engine.slot.get(Counter::Faults);
         engine.arm(self.handlers, faults - self.last_faults);
         self.pace.look(engine);
+        self.keep_out_of_the_way(faults != self.last_faults);
         self.account();
         let is_quiet = faults == self.last_faults && resident.get() == before;
         self.last_faults = faults;
@@ -120,6 +126,25 @@ impl Bookkeeper {
             BUSY_NS * 5
         } else {
             BUSY_NS.min((gap.max(0) as u64 * 1_000_000 / FASTEST_PAGES_PER_MS).max(SHORTEST_NS))
+        }
+    }
+
+    /// While one thread faults and its handler does the evicting, this thread runs on their processor. On another one it would
+    /// leave that idle a thousand times a second, and a processor that becomes idle takes a waiting thread from where
+    /// one is: the faulting thread, away from its handler.
+    fn keep_out_of_the_way(&mut self, has_faulted: bool) {
+        let engine = self.engine;
+        let is_alone = engine.armed.load(Ordering::Relaxed) == 1;
+        let is_idle = has_faulted && is_alone && engine.excess(0) <= LEFT_PAGES;
+        let wanted = if is_idle { engine.processor.load(Ordering::Acquire) } else { 0 };
+        if wanted == self.processor {
+            return;
+        }
+        self.processor = wanted;
+        match (wanted.checked_sub(1), &self.allowed) {
+            (Some(processor), _) => affinity::stay_on(processor),
+            (None, Some(allowed)) => allowed.restore(),
+            (None, None) => {}
         }
     }
 
@@ -167,7 +192,7 @@ impl Bookkeeper {
         let Ok(evictor) = Evictor::new(&engine.uffd, engine.vault.writer(), &files.pagemap) else {
             engine.fail(Failure::Kernel)
         };
-        let Some(allowed) = Allowed::now() else { engine.fail(Failure::Kernel) };
+        let Some(allowed) = self.allowed else { engine.fail(Failure::Kernel) };
         self.handlers = allowed.count().clamp(1, handler::MOST);
         if (0..self.handlers).any(|party| handler::start(engine, party, allowed).is_err()) {
             engine.fail(Failure::Kernel);

@@ -98,6 +98,8 @@ pub struct Engine {
     pub(crate) armed: AtomicU32,
     /// The first handler's thread, once it runs.
     pub(crate) first_handler: AtomicU32,
+    /// The processor that the first handler stays on, plus one; 0 while it stays nowhere.
+    pub(crate) processor: AtomicU32,
     /// A bit for each thread that has faulted lately, by its number's lowest bits.
     pub(crate) faulting: AtomicU64,
     /// The page that each party serves: in a copy that a fork makes, its word may be held by nobody.
@@ -198,6 +200,7 @@ impl Engine {
             forking: AtomicU32::new(0),
             armed: AtomicU32::new(1),
             first_handler: AtomicU32::new(0),
+            processor: AtomicU32::new(0),
             faulting: AtomicU64::new(0),
             serving: [const { AtomicU64::new(0) }; PARTIES],
             wiped: Lock::new(RangeList::new()),

@@ -14,6 +14,7 @@ use core::sync::atomic::Ordering;
 
 use farmem_policy::Fault;
 use farmem_sys::affinity::Allowed;
+use farmem_sys::process::WatchedThread;
 use farmem_sys::thread::Class;
 use farmem_sys::wait::{self, Scope, Sleepers};
 use farmem_sys::{affinity, memory, thread};
@@ -29,7 +30,9 @@ use crate::serve::{Desk, Served};
 pub(crate) const MOST: u32 = PARTIES as u32 - 1;
 /// Faults that wait for the address space to settle. More threads than these would be woken to fault again.
 const DEFERRED: usize = 256;
-/// Faults between two looks at where the faulting thread runs and what it does.
+/// Faults between two looks at where the faulting thread runs.
+const FOLLOW_FAULTS: u64 = 8;
+/// Faults between two looks at what it does.
 const LOOK_FAULTS: u32 = 64;
 /// The first faults are all looked at: a program may have few.
 const LOOKED_AT: u64 = 256;
@@ -51,6 +54,7 @@ struct Handler {
     processor: Option<u32>,
     cpu_ns: u64,
     allowed: Allowed,
+    followed: Option<WatchedThread>,
 }
 
 /// Starts the handler of that number.
@@ -69,6 +73,7 @@ pub(crate) fn start(engine: &'static Engine, party: u32, allowed: Allowed) -> Re
         processor: None,
         cpu_ns: 0,
         allowed,
+        followed: None,
     })?;
     thread::spawn_with(run, handler)?;
     Ok(())
@@ -177,6 +182,9 @@ impl Handler {
     /// From time to time: where the faulting thread runs, and whether the kernel faulted for it.
     fn look(&mut self, faulting: u32) {
         self.engine.faulting.fetch_or(1 << (faulting % 64), Ordering::Relaxed);
+        if self.served.is_multiple_of(FOLLOW_FAULTS) {
+            self.follow(faulting);
+        }
         self.since_look += 1;
         let is_due = self.since_look >= LOOK_FAULTS;
         if !is_due && self.served > LOOKED_AT {
@@ -189,14 +197,22 @@ impl Handler {
         }
         if is_due {
             self.since_look = 0;
-            let processor = if self.engine.armed.load(Ordering::Relaxed) > 1 {
-                self.allowed.nth(self.party)
-            } else {
-                threads.processor(faulting)
-            };
-            self.stay_on(processor);
             self.account();
         }
+    }
+
+    /// Where the faulting thread runs: the scheduler may move it at any time, and while it runs elsewhere each of its faults
+    /// wakes a processor or two.
+    fn follow(&mut self, faulting: u32) {
+        if self.engine.armed.load(Ordering::Relaxed) > 1 {
+            self.stay_on(self.allowed.nth(self.party));
+            return;
+        }
+        if self.followed.as_ref().is_none_or(|followed| followed.thread() != faulting) {
+            self.followed = self.engine.files.threads.watch(faulting);
+        }
+        let processor = self.followed.as_ref().and_then(WatchedThread::processor);
+        self.stay_on(processor);
     }
 
     fn stay_on(&mut self, processor: Option<u32>) {
@@ -205,6 +221,9 @@ impl Handler {
         {
             affinity::stay_on(processor);
             self.processor = Some(processor);
+            if self.party == 0 {
+                self.engine.processor.store(processor + 1, Ordering::Release);
+            }
         }
     }
 

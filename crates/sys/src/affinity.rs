@@ -19,6 +19,11 @@ impl Allowed {
         rustix::thread::sched_getaffinity(None).ok().map(Self)
     }
 
+    /// Lets the calling thread run on all of them again.
+    pub fn restore(&self) {
+        let _ = sched_setaffinity(None, &self.0);
+    }
+
     /// How many.
     pub fn count(&self) -> u32 {
         self.0.count()

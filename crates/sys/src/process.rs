@@ -94,17 +94,36 @@ impl Threads {
         }
     }
 
-    /// The processor that `thread` last ran on, `None` when it has ended.
-    pub fn processor(&self, thread: u32) -> Option<u32> {
+    /// Opens the figures of one thread, to ask where it runs; `None` when it has ended.
+    pub fn watch(&self, thread: u32) -> Option<WatchedThread> {
         let mut path = [0_u8; 24];
         let name = write_path(&mut path, thread, b"/stat\0")?;
         let file = openat(&self.directory, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        Some(WatchedThread { thread, file })
+    }
+}
+
+/// A thread whose whereabouts are asked for again and again.
+#[derive(Debug)]
+pub struct WatchedThread {
+    thread: u32,
+    file: OwnedFd,
+}
+
+impl WatchedThread {
+    /// Its number.
+    pub fn thread(&self) -> u32 {
+        self.thread
+    }
+
+    /// The processor that it last ran on, `None` when it has ended.
+    pub fn processor(&self) -> Option<u32> {
         let mut text = [0_u8; 512];
-        let length = rustix::io::read(&file, &mut text).ok()?;
+        let length = rustix::io::pread(&self.file, &mut text, 0).ok()?;
         // The name (second field) may hold spaces; what follows its last parenthesis starts with the third field.
         let after = text[..length].iter().rposition(|&byte| byte == b')')? + 2;
         const PROCESSOR: usize = 39 - 3;
-        let field = text[after..length].split(|&byte| byte == b' ').nth(PROCESSOR)?;
+        let field = text.get(after..length)?.split(|&byte| byte == b' ').nth(PROCESSOR)?;
         u32::try_from(decimal(field)?).ok()
     }
 }
