@@ -88,8 +88,11 @@ fn main() {
         ("a_region_that_is_split_is_never_seen_torn", a_region_that_is_split_is_never_seen_torn),
         ("regions_that_move_up_are_found_where_they_are", regions_that_move_up_are_found_where_they_are),
     ];
-    for (name, model) in models {
-        model();
-        println!("model {name} ... ok");
-    }
+    let trials = models.map(|(name, model)| {
+        libtest_mimic::Trial::test(name, move || {
+            model();
+            Ok(())
+        })
+    });
+    libtest_mimic::run(&libtest_mimic::Arguments::from_args(), trials.into()).exit();
 }
