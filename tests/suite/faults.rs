@@ -145,10 +145,36 @@ fn a_bookkeeper_that_panics_ends_the_program_with_a_message() {
 }
 
 #[test]
-#[ignore = "a handler that stops after it has read a fault isn't noticed yet: nothing is left to read"]
 fn a_stall_that_cannot_end_becomes_the_programs_end_with_a_message() {
     if !managed_runner() {
         return;
     }
     assert_ended_by(&injected("handler-stall").run(pressure()), SIGKILL);
+}
+
+#[test]
+fn a_program_that_is_stopped_for_long_goes_on() {
+    if !managed_runner() {
+        return;
+    }
+    /// Longer than a pager may be still.
+    const LONG: Duration = Duration::from_secs(25);
+    let launcher = Launcher::managed(BUDGET_BYTES);
+    // The shell stays: were the program itself stopped, farmem would stop with it.
+    let script = format!("{} mmap_churn & echo $! > number; wait $!", env!("PROGRAM_ADDRESS_SPACE"));
+    let program = Program::new("sh").arg("-c").arg(script).env("ARENA_MIB", "64").limit(2 * LIMIT);
+    let mut running = launcher.start(program);
+    let number = launcher.file("number");
+    let number =
+        running.until("the program's number", || std::fs::read_to_string(&number).ok()?.trim().parse().ok());
+    let program = Pid::from_raw(number).expect("a process number");
+    std::thread::sleep(Duration::from_millis(300));
+
+    kill_process(program, Signal::STOP).expect("it is running");
+    std::thread::sleep(LONG);
+    let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).expect("it is still there");
+    assert!(stat.contains(") T "), "it is still stopped: {stat}");
+    kill_process(program, Signal::CONT).expect("it is stopped");
+
+    running.wait().assert_success();
 }

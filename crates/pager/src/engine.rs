@@ -275,7 +275,7 @@ impl Engine {
 
     /// Says that the pager can't go on, and ends the process as an out-of-memory kill would. The supervisor explains.
     pub fn fail(&self, failure: Failure) -> ! {
-        report_failure(self.ledger, self.slot, failure);
+        self.slot.set_failure(failure as u64);
         process::kill_self()
     }
 }
@@ -306,10 +306,4 @@ fn leave_unmapped(regions: &Regions, table: &PageTable) -> Result<(), Errno> {
         }
     }
     Ok(())
-}
-
-/// Leaves word for the supervisor why the process ends.
-pub fn report_failure(ledger: Ledger<'_>, slot: ProcessSlot<'_>, failure: Failure) {
-    slot.set_failure(failure as u64);
-    ledger.header(farmem_telemetry::Header::FailedSlot).store(slot.index() as u64 + 1, Ordering::Release);
 }

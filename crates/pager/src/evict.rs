@@ -370,13 +370,14 @@ impl Engine {
     }
 
     /// Waits while the process is far above its limit and nothing can leave; ends the program when that doesn't end.
-    /// The caller holds nothing.
-    pub(crate) fn wait_for_room(&self, party: usize) {
+    /// The caller holds nothing. `come_along` is called while something does leave.
+    pub(crate) fn wait_for_room(&self, party: usize, mut come_along: impl FnMut()) {
         let mut least = i64::MAX;
         let mut deadline_ns = 0;
         loop {
             let excess = self.excess(0);
-            if excess <= TOLERATED_PAGES {
+            // During a fork nothing may leave, and the child waits for a handler.
+            if excess <= TOLERATED_PAGES || self.forking.load(core::sync::atomic::Ordering::Acquire) != 0 {
                 return;
             }
             let now_ns = thread::now_ns();
@@ -384,6 +385,7 @@ impl Engine {
                 // Something does leave: clean pages go even when the pool is full.
                 least = excess;
                 deadline_ns = now_ns + PATIENCE_NS;
+                come_along();
             }
             if now_ns >= deadline_ns {
                 self.fail(Failure::NoRoom);

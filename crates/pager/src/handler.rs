@@ -18,7 +18,7 @@ use farmem_sys::process::WatchedThread;
 use farmem_sys::thread::Class;
 use farmem_sys::wait::{self, Scope, Sleepers};
 use farmem_sys::{affinity, memory, thread};
-use farmem_telemetry::Counter;
+use farmem_telemetry::{Counter, MAX_HANDLERS};
 
 use crate::engine::{BATCH_PAGES, Engine};
 use crate::events::Received;
@@ -28,6 +28,7 @@ use crate::serve::{Desk, Served};
 
 /// Most handlers: all parties at the gate but the bookkeeper.
 pub(crate) const MOST: u32 = PARTIES as u32 - 1;
+const _: () = assert!(MOST as usize <= MAX_HANDLERS, "every handler can show its work");
 /// Faults that wait for the address space to settle. More threads than these would be woken to fault again.
 const DEFERRED: usize = 256;
 /// Faults between two looks at where the faulting thread runs.
@@ -47,8 +48,11 @@ struct Handler {
     engine: &'static Engine,
     party: u32,
     desk: Desk,
-    deferred: [Option<Fault>; DEFERRED],
+    /// In the order in which they were taken, each with the number of the work that it is.
+    deferred: [Option<(Fault, u64)>; DEFERRED],
     deferred_count: usize,
+    /// The number of the work in hand.
+    work: u64,
     since_look: u32,
     served: u64,
     processor: Option<u32>,
@@ -68,6 +72,7 @@ pub(crate) fn start(engine: &'static Engine, party: u32, allowed: Allowed) -> Re
         desk: Desk { content: memory::table_mut(BATCH_PAGES)?, reader: engine.vault.reader() },
         deferred: [None; DEFERRED],
         deferred_count: 0,
+        work: 0,
         since_look: LOOK_FAULTS,
         served: 0,
         processor: None,
@@ -118,6 +123,8 @@ impl Handler {
             engine.uffd.wait(&children[..count], Some(timeout));
         }
         engine.slot.beat();
+        self.work += 1;
+        self.show(self.work);
         let received = engine.receive(&engine.gate.read());
         match received {
             Received::Fault(fault) => self.fault(fault),
@@ -131,6 +138,21 @@ impl Handler {
         if has_children {
             engine.serve_children(&mut self.desk);
         }
+        self.show(0);
+    }
+
+    /// Shows the supervisor what is in hand: the fault that has been deferred longest, or else the work of that number. It
+    /// is no time, since the clocks of two processes need not agree.
+    fn show(&self, work: u64) {
+        let oldest = self.deferred[0].map_or(work, |(_, work)| work);
+        self.engine.slot.work(self.party as usize).store(oldest, Ordering::Relaxed);
+    }
+
+    /// Shows that what is in hand comes along.
+    fn come_along(&mut self) {
+        self.work += 1;
+        self.deferred.iter_mut().flatten().for_each(|(_, work)| *work = self.work);
+        self.show(self.work);
     }
 
     fn fault(&mut self, fault: Fault) {
@@ -149,18 +171,19 @@ impl Handler {
     }
 
     fn serve(&mut self, fault: Fault) -> Served {
-        if self.engine.is_far_over() {
-            self.engine.wait_for_room(self.party as usize);
+        let engine = self.engine;
+        if engine.is_far_over() {
+            engine.wait_for_room(self.party as usize, || self.come_along());
         }
-        let change = self.engine.gate.change(self.party as usize);
-        self.engine.serve(&change, &mut self.desk, fault)
+        let change = engine.gate.change(self.party as usize);
+        engine.serve(&change, &mut self.desk, fault)
     }
 
     fn defer(&mut self, fault: Fault) {
         self.engine.slot.add(Counter::Retries, 1);
         match self.deferred.get_mut(self.deferred_count) {
             Some(place) => {
-                *place = Some(fault);
+                *place = Some((fault, self.work));
                 self.deferred_count += 1;
             }
             None => self.engine.wake_page(fault.page),
@@ -170,10 +193,10 @@ impl Handler {
     fn retry(&mut self) {
         let count = core::mem::take(&mut self.deferred_count);
         for at in 0..count {
-            if let Some(fault) = self.deferred[at].take()
+            if let Some((fault, work)) = self.deferred[at].take()
                 && self.serve(fault) == Served::Again
             {
-                self.deferred[self.deferred_count] = Some(fault);
+                self.deferred[self.deferred_count] = Some((fault, work));
                 self.deferred_count += 1;
             }
         }
@@ -253,12 +276,13 @@ pub(crate) struct Pace {
     class: Class,
     ordinary_until_ns: u64,
     last_faults: u64,
+    last_work: u64,
     was_waiting: bool,
 }
 
 impl Pace {
     pub(crate) const fn new() -> Self {
-        Self { class: Class::Normal, ordinary_until_ns: 0, last_faults: 0, was_waiting: false }
+        Self { class: Class::Normal, ordinary_until_ns: 0, last_faults: 0, last_work: 0, was_waiting: false }
     }
 
     /// Whether the handler may starve, so that the next look must not be late.
@@ -266,16 +290,19 @@ impl Pace {
         self.class == Class::Idle
     }
 
-    /// One look. A message that has waited from one look to the next, without a fault served between, means that the
-    /// handler doesn't get its processor.
+    /// One look. A message that has waited from one look to the next, without a fault served between, or work that has
+    /// been in hand for so long, means that the handler doesn't get its processor.
     pub(crate) fn look(&mut self, engine: &Engine) {
         /// How long a handler that starved stays an ordinary thread.
         const ORDINARY_NS: u64 = 200_000_000;
         let faults = engine.slot.get(Counter::Faults);
+        let work = engine.slot.work(0).load(Ordering::Relaxed);
         let is_waiting = engine.uffd.has_message();
-        let is_starving = self.was_waiting && is_waiting && faults == self.last_faults;
+        let is_unread = self.was_waiting && is_waiting && faults == self.last_faults;
+        let is_starving = is_unread || work != 0 && work == self.last_work;
         self.was_waiting = is_waiting;
         self.last_faults = faults;
+        self.last_work = work;
         let now_ns = thread::now_ns();
         if is_starving {
             self.ordinary_until_ns = now_ns + ORDINARY_NS;

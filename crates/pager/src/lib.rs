@@ -26,5 +26,5 @@ mod sync;
 mod table;
 mod vault;
 
-pub use engine::{Engine, Failure, report_failure};
+pub use engine::{Engine, Failure};
 pub use start::{NAME_BYTES, Start, StartError, Started};

@@ -17,6 +17,7 @@ mod processes;
 mod report;
 mod signals;
 mod silent;
+mod stall;
 mod supervise;
 mod watch;
 

@@ -6,19 +6,18 @@ use std::time::{Duration, Instant};
 
 use farmem_page::{ByteCount, PageCount};
 use farmem_store::PoolUsage;
-use farmem_telemetry::{Counter, Header, SlotState};
+use farmem_telemetry::{Counter, Header, MAX_HANDLERS, ProcessSlot, SlotState};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use crate::application::Application;
 use crate::processes::Processes;
 use crate::silent::has_messages;
+use crate::stall::{Judgement, Patience, Signs, is_held};
 
 /// Asking for shared memory takes the kernel a walk over the process's pages: at most this part of the time.
 const SHARED_TIME_SHARE: u32 = 20;
 const SHARED_LEAST: Duration = Duration::from_millis(50);
-/// A pager that has faults to read and does nothing for so long will never do anything.
-const STALL: Duration = Duration::from_secs(20);
 /// Between two looks no more time passes than this, unless the supervisor itself was stopped.
 const LATE: Duration = Duration::from_secs(1);
 
@@ -27,7 +26,8 @@ pub(crate) struct Watch {
     application: Application,
     shared_due: Instant,
     last_look: Instant,
-    beats: HashMap<usize, (u64, Instant)>,
+    /// By slot and process.
+    patience: HashMap<(usize, u32), Patience>,
     usage_due: Instant,
     peak: PoolUsage,
 }
@@ -38,7 +38,7 @@ impl Watch {
             application,
             shared_due: Instant::now(),
             last_look: Instant::now(),
-            beats: HashMap::new(),
+            patience: HashMap::new(),
             usage_due: Instant::now(),
             peak: PoolUsage::default(),
         }
@@ -50,7 +50,7 @@ impl Watch {
         self.last_look = Instant::now();
         if is_late {
             // Who was stopped together with the supervisor has had no time either.
-            self.beats.clear();
+            self.patience.clear();
         }
         processes.look_after_silent(is_late);
         self.note_peaks();
@@ -105,37 +105,40 @@ impl Watch {
     }
 
     fn end_stalled(&mut self, processes: &Processes) {
+        let now = Instant::now();
+        let mut watched = HashMap::new();
         for process in processes.each() {
             let (Some(slot), Some(uffd)) = (process.slot(), process.uffd()) else { continue };
             let Some(view) = self.application.ledger.slot(slot) else { continue };
-            let now = (view.heartbeat(), Instant::now());
-            let entry = self.beats.entry(slot).or_insert(now);
-            let is_moving = entry.0 != now.0 || !has_messages(uffd);
-            if is_moving || entry.1.elapsed() > STALL && is_stopped(process.process) {
-                *entry = now;
-            } else if entry.1.elapsed() > STALL {
+            let number = process.process;
+            let known = self.patience.remove(&(slot, number));
+            let patience = watched.entry((slot, number)).or_insert(known.unwrap_or(Patience::new(now)));
+            let judgement = patience.judge(now, signs(&view, has_messages(uffd)));
+            if judgement == Judgement::Fine {
+                continue;
+            }
+            if is_held(number) {
+                patience.renew(now);
+            } else if judgement == Judgement::Stalled {
                 eprintln!(
-                    "farmem: the pager of process {} has stopped; the process can't go on and is ended",
-                    process.process
+                    "farmem: the pager of process {number} has stopped; the process can't go on and is ended"
                 );
-                let _ = nix::sys::signal::kill(Pid::from_raw(process.process as i32), Signal::SIGKILL);
-                *entry = now;
+                let _ = nix::sys::signal::kill(Pid::from_raw(number as i32), Signal::SIGKILL);
+                patience.renew(now);
             }
         }
+        self.patience = watched;
     }
 }
 
-/// Whether somebody has stopped the process or a thread of it: a debugger, job control, the user.
-fn is_stopped(process: u32) -> bool {
-    let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else { return false };
-    threads.flatten().any(|thread| {
-        std::fs::read_to_string(thread.path().join("stat")).is_ok_and(|stat| is_stopped_state(&stat))
-    })
-}
-
-/// The state follows the name, which stands in brackets and may hold anything.
-fn is_stopped_state(stat: &str) -> bool {
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't']))
+/// What a pager has to do. Messages that wait come along while anything of the pager moves.
+fn signs(view: &ProcessSlot<'_>, has_messages: bool) -> Signs {
+    let mut signs = [0; _];
+    for (handler, sign) in signs[..MAX_HANDLERS].iter_mut().enumerate() {
+        *sign = view.work(handler).load(Ordering::Relaxed);
+    }
+    signs[MAX_HANDLERS] = if has_messages { view.heartbeat().max(1) } else { 0 };
+    signs
 }
 
 /// Pages of a process that count for another one: what is resident, less its proportional share.
@@ -149,17 +152,4 @@ fn shared_pages(process: u32) -> Option<PageCount> {
     };
     let shared = bytes("Anonymous:")?.saturating_sub(bytes("Pss_Anon:")?);
     Some(ByteCount::new(shared).pages())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn stopped_and_traced_threads_are_stopped_whatever_their_names() {
-        assert!(is_stopped_state("7 (sh) T 1 7 7 0"));
-        assert!(is_stopped_state("7 (a) S (b) t 1 7 7 0"));
-        assert!(!is_stopped_state("7 (a) T b) S 1 7 7 0"));
-        assert!(!is_stopped_state(""));
-    }
 }

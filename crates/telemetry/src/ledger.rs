@@ -8,12 +8,16 @@ use crate::{BUCKETS, Counter, Histogram};
 
 /// Most processes of one application at a time.
 pub const MAX_PROCESSES: usize = 1024;
+/// Most threads of one process that serve faults.
+pub const MAX_HANDLERS: usize = 8;
 
 const HEADER_WORDS: usize = 64;
 const COUNTER_WORDS: usize = 48;
-const SLOT_WORDS: usize = 16 + COUNTER_WORDS + BUCKETS.next_multiple_of(16);
 const COUNTERS_AT: usize = 16;
 const HISTOGRAM_AT: usize = COUNTERS_AT + COUNTER_WORDS;
+/// On a cache line of its own.
+const WORK_AT: usize = HISTOGRAM_AT + BUCKETS.next_multiple_of(16);
+const SLOT_WORDS: usize = WORK_AT + MAX_HANDLERS;
 
 /// Bytes of a ledger.
 pub const LEDGER_BYTES: usize = (HEADER_WORDS + MAX_PROCESSES * SLOT_WORDS) * 8;
@@ -28,16 +32,12 @@ pub enum Header {
     Magic = 0,
     /// The application's local budget, in pages.
     BudgetPages,
-    /// Seed of the pool's fingerprints.
-    Seed,
     /// Largest sum of resident pages seen.
     ResidentPeakPages,
     /// Largest sum of managed pages seen.
     ManagedPeakPages,
     /// Which fault to inject (tests only; 0 is none).
     Inject,
-    /// Which process failed, plus one; 0 while all is well. Written by the process.
-    FailedSlot,
     /// One more than the highest slot ever given out.
     SlotsUsed,
 }
@@ -51,10 +51,8 @@ enum SlotWord {
     LimitPages,
     SharedPages,
     FrozenEpoch,
-    Epoch,
     Failure,
     Heartbeat,
-    PendingSinceNs,
     HeardEpoch,
     Handover,
 }
@@ -122,7 +120,7 @@ pub struct ProcessSlot<'a> {
 }
 
 /// "farmem" and the layout's version.
-const MAGIC: u64 = 0x6661_726d_656d_0001;
+const MAGIC: u64 = 0x6661_726d_656d_0002;
 
 impl<'a> Ledger<'a> {
     /// A view over the words of a ledger; `None` when they are too few.
@@ -247,16 +245,6 @@ impl<'a> ProcessSlot<'a> {
         self.word(SlotWord::FrozenEpoch).store(epoch, Ordering::Release);
     }
 
-    /// How often the process has forked.
-    pub fn epoch(&self) -> u64 {
-        self.word(SlotWord::Epoch).load(Ordering::Relaxed)
-    }
-
-    /// Changes that figure (the process itself).
-    pub fn set_epoch(&self, epoch: u64) {
-        self.word(SlotWord::Epoch).store(epoch, Ordering::Relaxed);
-    }
-
     /// The latest fork that the supervisor has heard of.
     pub fn heard_epoch(&self) -> u64 {
         self.word(SlotWord::HeardEpoch).load(Ordering::Acquire)
@@ -292,9 +280,10 @@ impl<'a> ProcessSlot<'a> {
         self.word(SlotWord::Heartbeat).load(Ordering::Relaxed)
     }
 
-    /// Since when a fault is being served (monotonic nanoseconds), 0 when none is.
-    pub fn pending_since_ns(&self) -> &'a AtomicU64 {
-        self.word(SlotWord::PendingSinceNs)
+    /// What that handler, of fewer than [`MAX_HANDLERS`], has in hand: a number of its own for each piece of work, 0 for
+    /// nothing. Written by the handler alone. Work whose number stays is work that doesn't come to an end.
+    pub fn work(&self, handler: usize) -> &'a AtomicU64 {
+        &self.words[WORK_AT..][..MAX_HANDLERS][handler]
     }
 
     /// A figure.
@@ -341,8 +330,12 @@ mod tests {
         let ledger = Ledger::new(&words).unwrap();
         ledger.slot(3).unwrap().assign(77);
         ledger.slot(3).unwrap().fault_latency().record(u64::MAX);
+        for handler in 0..MAX_HANDLERS {
+            ledger.slot(3).unwrap().work(handler).store(u64::MAX, Ordering::Relaxed);
+        }
         assert_eq!(ledger.slot(2).unwrap().process(), 0);
         assert_eq!(ledger.slot(4).unwrap().state(), SlotState::Free);
+        assert_eq!(ledger.slot(3).unwrap().process(), 77);
     }
 
     #[test]

@@ -1,0 +1,180 @@
+//! Pagers that have stopped. Seen from outside, work lies there and nothing becomes of it: a message that nobody reads, or
+//! a fault that a handler has taken and doesn't answer. A program that somebody else has stopped looks the same; so who
+//! suspects a pager asks the kernel again and again whether its process may run at all.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use farmem_telemetry::MAX_HANDLERS;
+
+/// A pager with work that doesn't come along for so long will never do anything.
+const STALL: Duration = Duration::from_secs(20);
+/// From so long on, and after each further such time, it is checked whether the process may run.
+const DOUBT: Duration = Duration::from_millis(500);
+
+/// What there is to do for a pager: each place holds a number that changes as the work comes along, 0 where there is none.
+/// The handlers' places come first, that of unread messages last.
+pub(crate) type Signs = [u64; MAX_HANDLERS + 1];
+
+/// How one pager comes along.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    signs: Signs,
+    since: [Instant; MAX_HANDLERS + 1],
+    asked: Instant,
+}
+
+/// What to do about a pager.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Judgement {
+    /// Nothing.
+    Fine,
+    /// Check whether its process may run, and [`Patience::renew`] if not.
+    Doubtful,
+    /// Check the same; if it may run, end it.
+    Stalled,
+}
+
+impl Patience {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self { signs: [0; _], since: [now; _], asked: now }
+    }
+
+    /// One look, at that time.
+    pub(crate) fn judge(&mut self, now: Instant, signs: Signs) -> Judgement {
+        for ((last, since), sign) in self.signs.iter_mut().zip(&mut self.since).zip(signs) {
+            if sign == 0 || *last != sign {
+                *last = sign;
+                *since = now;
+            }
+        }
+        let still = self.since.iter().map(|&since| now - since).max().unwrap_or_default();
+        if still < DOUBT || now - self.asked < DOUBT {
+            return Judgement::Fine;
+        }
+        self.asked = now;
+        if still > STALL { Judgement::Stalled } else { Judgement::Doubtful }
+    }
+
+    /// What has passed doesn't count.
+    pub(crate) fn renew(&mut self, now: Instant) {
+        self.since = [now; _];
+    }
+}
+
+/// Whether somebody keeps the process or a thread of it from running (a debugger, job control, the user, the freezer of
+/// its control group), or the pager waits for the kernel alone, which it does for a disk.
+pub(crate) fn is_held(process: u32) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return false };
+    threads.flatten().any(|thread| {
+        let read = |name: &str| fs::read_to_string(thread.path().join(name)).unwrap_or_default();
+        is_held_state(&read("stat")) || is_frozen_place(&read("wchan"))
+    })
+}
+
+/// The state follows the name, which stands in brackets and may hold anything.
+fn is_held_state(stat: &str) -> bool {
+    let Some((front, rest)) = stat.rsplit_once(") ") else { return false };
+    let is_pagers = front.split_once(" (").is_some_and(|(_, name)| name.starts_with("farmem-"));
+    rest.starts_with(['T', 't']) || is_pagers && rest.starts_with('D')
+}
+
+/// Where in the kernel threads wait that a freezer stops: the function itself, or the one that it was compiled into, where
+/// nobody else sleeps. The freezer of the first version also stops threads where they sleep; those show as waiting for
+/// the kernel.
+fn is_frozen_place(place: &str) -> bool {
+    matches!(place.trim_end(), "do_freezer_trap" | "get_signal" | "__refrigerator")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STEP: Duration = Duration::from_millis(10);
+
+    /// Judgements of a pager that shows `signs` for so long, one every 10 ms.
+    fn judge_for(
+        patience: &mut Patience,
+        from: Instant,
+        long: Duration,
+        signs: impl Fn(u64) -> Signs,
+    ) -> Vec<Judgement> {
+        let looks = long.as_millis() / STEP.as_millis();
+        (0..looks as u32).map(|look| patience.judge(from + STEP * look, signs(look.into()))).collect()
+    }
+
+    fn only(place: usize, number: u64) -> Signs {
+        let mut signs = [0; _];
+        signs[place] = number;
+        signs
+    }
+
+    #[test]
+    fn work_in_any_place_that_stays_is_a_stall() {
+        let start = Instant::now();
+        for place in 0..=MAX_HANDLERS {
+            let mut patience = Patience::new(start);
+            let early = judge_for(&mut patience, start, STALL, |look| {
+                let mut signs = only(place, 7);
+                signs[(place + 1) % signs.len()] = look;
+                signs
+            });
+            assert!(early.contains(&Judgement::Doubtful) && !early.contains(&Judgement::Stalled));
+
+            let late = judge_for(&mut patience, start + STALL, 2 * DOUBT, |_| only(place, 7));
+
+            assert!(late.contains(&Judgement::Stalled));
+        }
+    }
+
+    #[test]
+    fn work_that_comes_along_and_no_work_are_fine() {
+        let start = Instant::now();
+        let mut patience = Patience::new(start);
+        for signs in [|look| only(0, look + 1), |look| only(0, look % 2), |_| only(0, 0)] {
+            assert!(
+                judge_for(&mut patience, start, 2 * STALL, signs)
+                    .iter()
+                    .all(|judgement| *judgement == Judgement::Fine)
+            );
+        }
+    }
+
+    #[test]
+    fn time_in_which_a_process_is_held_does_not_count() {
+        let start = Instant::now();
+        let mut patience = Patience::new(start);
+        let mut now = start;
+        while now < start + 3 * STALL {
+            if patience.judge(now, only(0, 7)) != Judgement::Fine {
+                patience.renew(now);
+            }
+            now += STEP;
+        }
+
+        let after = judge_for(&mut patience, now, STALL - DOUBT, |_| only(0, 7));
+
+        assert!(!after.contains(&Judgement::Stalled));
+    }
+
+    #[test]
+    fn stopped_and_traced_threads_are_held_whatever_their_names() {
+        assert!(is_held_state("7 (sh) T 1 7 7 0"));
+        assert!(is_held_state("7 (a) S (b) t 1 7 7 0"));
+        assert!(!is_held_state("7 (a) T b) S 1 7 7 0"));
+        assert!(!is_held_state(""));
+    }
+
+    #[test]
+    fn the_pagers_threads_are_held_while_they_wait_for_the_kernel() {
+        assert!(is_held_state("7 (farmem-fault) D 1 7 7 0"));
+        assert!(!is_held_state("7 (farmem-fault) S 1 7 7 0"));
+        assert!(!is_held_state("7 (sh) D 1 7 7 0"));
+    }
+
+    #[test]
+    fn the_freezers_places_are_known() {
+        assert!(is_frozen_place("do_freezer_trap") && is_frozen_place("__refrigerator\n"));
+        assert!(!is_frozen_place("0") && !is_frozen_place("do_nanosleep"));
+    }
+}
