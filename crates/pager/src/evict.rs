@@ -38,6 +38,8 @@ const RETRY_NS: u64 = 1_000_000;
 pub(crate) struct Evictor {
     frames: Frames,
     used: u64,
+    /// Of those used, the ones whose page has left. The others were put back.
+    held: u64,
     hand: PageIndex,
     runs: Runs,
     /// The part of the current run that the hand has not come to.
@@ -68,6 +70,7 @@ impl Evictor {
         Ok(Self {
             frames,
             used: 0,
+            held: 0,
             hand: nothing,
             runs: Runs::empty(),
             rest: PageRange::new(nothing, nothing),
@@ -159,6 +162,7 @@ impl Evictor {
             engine.fail(Failure::Kernel);
         }
         self.used = 0;
+        self.held = 0;
     }
 }
 
@@ -212,7 +216,7 @@ impl Engine {
                 self.expel(change, evictor, run, &mut taken, &mut outcome);
             }
         }
-        self.staged.store(evictor.used, core::sync::atomic::Ordering::Relaxed);
+        self.staged.store(evictor.held, core::sync::atomic::Ordering::Relaxed);
         evictor.since_sync += outcome.evicted;
         if evictor.since_sync >= SYNC_PAGES || outcome.evicted == 0 {
             evictor.since_sync = 0;
@@ -258,8 +262,8 @@ impl Engine {
             let frame = evictor.frames.range().start + PageCount::new(evictor.used);
             let progress = self.uffd.move_pages(from, frame);
             let moved = progress.done.get();
-            self.went_out(moved);
             evictor.used += moved;
+            let evicted_before = outcome.evicted;
             for step in 0..moved {
                 let Some(page) = taken[(at + step) as usize].take() else { continue };
                 let content = evictor.frames.look(frame + PageCount::new(step));
@@ -269,6 +273,9 @@ impl Engine {
                     outcome.is_full = true;
                 }
             }
+            // Pages that are only tried must not look like room to those who wait for some.
+            self.went_out(outcome.evicted - evicted_before);
+            evictor.held += outcome.evicted - evicted_before;
             at += moved;
             let Some(stopped) = progress.stopped else { continue };
             if moved > 0 {
@@ -364,7 +371,6 @@ impl Engine {
             // An event waits to be read at this very moment, and the pool is full. The content has no place to be.
             self.fail(Failure::NoRoom);
         }
-        self.came_in(1);
         let _ = page.release(word.with_far(false));
         self.uffd.wake(range);
     }
@@ -372,18 +378,21 @@ impl Engine {
     /// Waits while the process is far above its limit and nothing can leave; ends the program when that doesn't end.
     /// The caller holds nothing. `come_along` is called while something does leave.
     pub(crate) fn wait_for_room(&self, party: usize, mut come_along: impl FnMut()) {
-        let mut least = i64::MAX;
+        let mut evicted = None;
         let mut deadline_ns = 0;
         loop {
-            let excess = self.excess(0);
             // During a fork nothing may leave, and the child waits for a handler.
-            if excess <= TOLERATED_PAGES || self.forking.load(core::sync::atomic::Ordering::Acquire) != 0 {
+            if self.excess(0) <= TOLERATED_PAGES
+                || self.forking.load(core::sync::atomic::Ordering::Acquire) != 0
+            {
                 return;
             }
             let now_ns = thread::now_ns();
-            if excess < least {
-                // Something does leave: clean pages go even when the pool is full.
-                least = excess;
+            let evicted_now = Some(self.slot.get(Counter::Evicted));
+            if evicted != evicted_now {
+                // Something does leave: clean pages go even when the pool is full. The excess itself goes up and down with
+                // pages that are tried and put back.
+                evicted = evicted_now;
                 deadline_ns = now_ns + PATIENCE_NS;
                 come_along();
             }
