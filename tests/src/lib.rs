@@ -11,6 +11,7 @@
 //! - `FARMEM_TEST_SCALE`: `small` (default) or `large`, the size of the data.
 //! - `FARMEM_TEST_KEEP`: keeps the directories of the tests, for a look at what was left there.
 
+mod application;
 mod launch;
 mod memcache;
 mod pattern;
@@ -21,6 +22,7 @@ mod statistics;
 mod trial;
 mod watch;
 
+pub use application::application;
 pub use launch::{
     DEFAULT_RUNNER, Finished, Launcher, Program, Runner, Running, farmem_binary, managed_runner, runner,
 };

@@ -4,7 +4,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use farmem_tests::{Finished, Launcher, Program, farmem_binary, managed_runner, second_launcher};
+use farmem_tests::{
+    Finished, Launcher, Program, Scratch, application, farmem_binary, managed_runner, second_launcher,
+    wait_for,
+};
 use rustix::process::{Pid, Signal, kill_process};
 
 const BUDGET_BYTES: u64 = 64 << 20;
@@ -166,6 +169,33 @@ fn a_summary_is_printed_on_standard_error_only() {
 
     assert_eq!(finished.text(), "output\n");
     assert!(!finished.stderr.is_empty());
+}
+
+#[test]
+fn what_a_program_leaves_behind_holds_nobody_and_keeps_a_supervisor() {
+    if !managed_runner() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let name = format!("left-behind-{}", std::process::id());
+    let left = "while ! test -e go; do sleep 0.05; done; sh -c 'touch gone'";
+    let script = format!("setsid sh -c \"{left}\" </dev/null >/dev/null 2>&1 & exit 7");
+
+    // Returns when nobody has the pipes any more.
+    let output = Command::new(farmem_binary())
+        .args(["run", "--local", "64M", "--name", &name, "--", "sh", "-c", &script])
+        .current_dir(scratch.path())
+        .stdin(Stdio::null())
+        .output()
+        .expect("farmem can be started");
+
+    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    let figures = application(&name).expect("it is still supervised");
+    assert!(figures["processes"].as_u64() >= Some(1), "{figures}");
+    std::fs::write(scratch.file("go"), "").expect("the directory of the test can be written");
+    wait_for("the end of what was left behind", || scratch.file("gone").exists().then_some(()));
+    wait_for("the end of the supervisor", || application(&name).is_none().then_some(()));
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use farmem_tests::{
-    Digest, Launcher, Program, RedisClient, Reply, Running, SplitMix, scaled, value_bytes, wait_for,
+    Digest, Launcher, Program, RedisClient, Reply, Running, SplitMix, Statistics, application,
+    managed_runner, scaled, value_bytes, wait_for,
 };
 
 crate::at_both_shares!(snapshot_and_restart, super::snapshot_and_restart);
@@ -106,4 +107,42 @@ fn snapshot_and_restart(launcher: &Launcher) -> String {
     client.shut_down("NOSAVE");
     running.wait().assert_success();
     transcript
+}
+
+/// Ends a server that no test waits for, whatever becomes of the test.
+struct Server(RedisClient);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.0.queue(&[b"SHUTDOWN", b"NOSAVE"]);
+        self.0.flush();
+    }
+}
+
+#[test]
+fn a_daemon_pages_to_disk_after_farmem_run_has_returned() {
+    if !managed_runner() {
+        return;
+    }
+    const KEYS: u64 = 20_000;
+    let name = format!("daemon-{}", std::process::id());
+    let launcher = Launcher::managed(12 << 20).option("--name").option(&name).option("--pool").option("8M");
+    let mut disk = launcher.file("far").into_os_string();
+    disk.push(":256M");
+    let launcher = launcher.option("--disk").option(disk);
+
+    let finished = launcher.run(server("none").args(["--daemonize", "yes"])).success();
+    let of_program = finished.statistics.expect("a managed run").expect("complete statistics");
+    let socket = launcher.file("redis.socket");
+    let mut daemon = Server(wait_for("a server that answers", || RedisClient::connect(&socket)));
+    load(&mut daemon.0, 0..KEYS, 1);
+    verify(&mut daemon.0, 0..KEYS, |_| 1);
+
+    let figures = application(&name).expect("farmem stat lists what was left behind");
+    assert!(figures["disk_bytes"].as_u64() > Some(0), "nothing went to the disk: {figures}");
+    drop(daemon);
+    wait_for("the end of the supervisor", || application(&name).is_none().then_some(()));
+    let of_all = Statistics::read(&launcher.file("statistics.0.json")).expect("complete statistics");
+    assert_eq!(of_program.number("evicted"), 0.0, "the daemon did the work");
+    assert!(of_all.number("evicted") > 0.0, "the figures are those of the daemon, too");
 }

@@ -71,7 +71,7 @@ pub(crate) struct RunArguments {
     /// Name to show in `farmem stat` [default: the program's]
     #[arg(long, value_name = "NAME", value_parser = parse_name)]
     pub(crate) name: Option<String>,
-    /// Write statistics to this file at exit, as JSON
+    /// Write statistics to this file at exit, as JSON; anew when all that the program leaves behind has ended
     #[arg(long, value_name = "FILE")]
     pub(crate) stats: Option<PathBuf>,
     /// Print a summary on standard error at exit

@@ -2,7 +2,8 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use farmem_sys::link::Link;
+use farmem_sys::link::{Link, listen_at};
+use farmem_sys::{Errno, OwnedFd};
 use farmem_wire::Request;
 
 use crate::report::Report;
@@ -12,9 +13,25 @@ const PREFIX: &str = "farmem/";
 /// Longest report.
 const REPORT_BYTES: usize = 64 << 10;
 
-/// The name at which the supervisor of process `supervisor` listens.
-pub(crate) fn socket_name(supervisor: u32) -> String {
-    format!("{PREFIX}{supervisor}")
+/// Most supervisors in the background whose names have the same process number in them.
+const MOST_NAMESAKES: u32 = 100;
+
+/// Opens the end at which the calling process hears of its processes. The socket and its name: a supervisor that goes on
+/// in the background keeps its name, while its process number may be given out again.
+///
+/// # Errors
+/// What the kernel says.
+pub(crate) fn listen() -> Result<(OwnedFd, String), Errno> {
+    let own = format!("{PREFIX}{}", std::process::id());
+    let others = (1..MOST_NAMESAKES).map(|more| format!("{own}.{more}"));
+    let mut outcome = Err(Errno::ADDRINUSE);
+    for name in std::iter::once(own.clone()).chain(others) {
+        outcome = listen_at(name.as_bytes()).map(|socket| (socket, name));
+        if !matches!(outcome, Err(Errno::ADDRINUSE)) {
+            break;
+        }
+    }
+    outcome
 }
 
 /// The applications that run on this machine under this user's eyes, as they are at this moment.

@@ -2,10 +2,12 @@
 //! process's userfaultfd, moves full slabs to disk, and reports.
 //!
 //! One thread with one loop ([`supervise`]), and the mover's thread. Nothing of it lies on the path of a fault: the
-//! processes go on without it.
+//! processes go on without it. When the program has ended, it goes on in the background for processes that the program
+//! has left behind ([`mod@background`]), until the last of them has gone.
 #![forbid(unsafe_code)]
 
 mod application;
+mod background;
 mod directory;
 mod injection;
 mod launch;
@@ -15,9 +17,11 @@ mod notices;
 mod options;
 mod processes;
 mod report;
+mod say;
 mod signals;
 mod silent;
 mod stall;
+mod statistics;
 mod supervise;
 mod watch;
 

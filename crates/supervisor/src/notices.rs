@@ -1,6 +1,8 @@
-//! What the supervisor says on standard error, each thing once: a program that forks a thousand times is told once.
+//! What the supervisor says, each thing once: a program that forks a thousand times is told once.
 
 use std::collections::HashSet;
+
+use crate::say::say;
 
 /// What there may be to say.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -48,7 +50,7 @@ pub(crate) struct Notices {
 impl Notices {
     pub(crate) fn say(&mut self, notice: Notice) {
         if self.said.insert(std::mem::discriminant(&notice)) {
-            eprintln!("farmem: {}", notice.sentence());
+            say(&notice.sentence());
         }
     }
 }

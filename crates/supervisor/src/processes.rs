@@ -260,6 +260,12 @@ impl Processes {
         child.link.send(&Reply::Refused { errno: 0 }.encode(), &[])
     }
 
+    /// Whether a process of the application lives.
+    pub(crate) fn remain(&self) -> bool {
+        self.connected.values().any(|process| process.slot.is_some() || process.waiting.is_some())
+            || !self.silent.is_empty()
+    }
+
     fn is_connected(&self, slot: usize) -> bool {
         self.connected.values().any(|process| process.slot == Some(slot))
     }

@@ -45,18 +45,17 @@ impl Signals {
         &self.fd
     }
 
-    /// Passes on what has come to `program`. Whether a child has changed its state.
-    pub(crate) fn pass_on(&self, program: Pid) -> bool {
-        let mut has_child_changed = false;
+    /// Passes on what has come to `program`; drops it when there is none any more.
+    pub(crate) fn pass_on(&self, program: Option<Pid>) {
         while let Ok(Some(info)) = self.fd.read_signal() {
             let Ok(signal) = Signal::try_from(info.ssi_signo as i32) else { continue };
-            if signal == Signal::SIGCHLD {
-                has_child_changed = true;
-            } else if info.ssi_code != FROM_KERNEL {
+            if let Some(program) = program
+                && signal != Signal::SIGCHLD
+                && info.ssi_code != FROM_KERNEL
+            {
                 // The program may have ended: then nobody needs the signal.
                 let _ = nix::sys::signal::kill(program, signal);
             }
         }
-        has_child_changed
     }
 }

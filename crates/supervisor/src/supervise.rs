@@ -1,64 +1,72 @@
 //! The supervisor's loop, from the start of a program to its end.
 
 use std::os::fd::AsFd;
-use std::process::Child;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use farmem_store::PoolUsage;
 use farmem_sys::OwnedFd;
-use farmem_sys::link::listen_at;
 use farmem_wire::Address;
 use nix::sys::resource::{Resource, UsageWho, getrusage, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
+use rustix::process::{WaitOptions, set_child_subreaper, wait};
 
 use crate::application::Application;
-use crate::directory::socket_name;
+use crate::background::{Role, split};
+use crate::directory::listen;
 use crate::injection;
 use crate::launch;
-use crate::mover;
+use crate::mover::{self, MoverThread};
 use crate::notices::Notice;
 use crate::options::Options;
 use crate::processes::Processes;
 use crate::report::{Report, Source};
+use crate::say::say;
 use crate::signals::Signals;
+use crate::statistics::StatisticsFile;
 use crate::watch::Watch;
 
 /// How often the supervisor looks around.
 const LOOK: Duration = Duration::from_millis(10);
 /// A program reports in before it does anything of its own.
 const REPORTING: Duration = Duration::from_secs(2);
+/// What begins or ends together with the program's end has done so after this time. Only a program that leaves somebody
+/// behind is waited for so long.
+const SETTLING: Duration = Duration::from_millis(100);
+/// In the background: nobody comes any more when for so long nobody has been there. A process that begins another
+/// program is away for a moment.
+const LAST: Duration = Duration::from_secs(2);
 
 /// How a program ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
     Exited(i32),
-    Signalled(Signal),
+    Signalled(i32),
 }
 
 /// Runs the program under supervision until it has ended. The result is the status to exit with; if a signal ended the
 /// program, the same signal ends the calling process.
 ///
-/// Processes that the program has left behind go on without a supervisor: who waits for a program in a pipeline waits
-/// for that program alone. They keep their pagers, the pool and the disk; nothing is moved to disk any more, and nobody
-/// gives back what ended processes have stored.
+/// Who waits for a program waits for that program alone: for processes that it has left behind a copy of the calling
+/// process goes on in the background until the last of them has gone.
 ///
 /// # Errors
 /// The program could not be started, or the kernel doesn't permit its management; nothing of it is left.
 pub fn supervise(options: &Options) -> Result<u8> {
     let library = launch::find_library()?;
     let application = Application::create(options)?;
-    let name = socket_name(std::process::id());
-    let listener = listen_at(name.as_bytes()).context("cannot listen for the program's processes")?;
+    let (listener, name) = listen().context("cannot listen for the program's processes")?;
     let signals = Signals::take()?;
     let began = Instant::now();
+    // Orphans become children of this process: so it knows, when the program has ended, whether anybody is left.
+    set_child_subreaper(Some(rustix::process::getpid())).context("cannot adopt the program's orphans")?;
     let address = Address { name: name.as_bytes(), token: application.token }.to_string();
     let child = launch::launch(options, &library, &address, signals.before())?;
-    mover::start(application);
+    let mover = mover::start(application);
     injection::start(application);
     let mut supervisor = Supervisor {
         options,
@@ -67,13 +75,21 @@ pub fn supervise(options: &Options) -> Result<u8> {
         signals,
         processes: Processes::new(application, child.id()),
         watch: Watch::new(application),
+        mover,
+        statistics: options.stats.as_deref().map(StatisticsFile::at),
         program: Pid::from_raw(child.id() as i32),
+        has_ended: false,
         began,
+        cpu_before: Duration::ZERO,
     };
-    let end = supervisor.run(child);
+    let end = supervisor.run();
+    supervisor.settle();
     supervisor.explain_failures(true);
-    supervisor.finish()?;
-    Ok(end_as(end))
+    let finished = supervisor.finish();
+    if supervisor.processes.remain() {
+        supervisor.hand_on();
+    }
+    finished.map(|()| end_as(end))
 }
 
 struct Supervisor<'a> {
@@ -83,12 +99,19 @@ struct Supervisor<'a> {
     signals: Signals,
     processes: Processes,
     watch: Watch,
+    mover: Option<MoverThread>,
+    statistics: Option<StatisticsFile>,
     program: Pid,
+    /// From then on its number may be somebody else's.
+    has_ended: bool,
     began: Instant,
+    /// Processor time that was known when the supervisor went to the background.
+    cpu_before: Duration,
 }
 
 impl Supervisor<'_> {
-    fn run(&mut self, _child: Child) -> End {
+    /// Until the program's end.
+    fn run(&mut self) -> End {
         loop {
             self.wait_and_hear();
             self.watch.look(&mut self.processes);
@@ -100,6 +123,52 @@ impl Supervisor<'_> {
                 self.mind_the_program(true);
                 return end;
             }
+        }
+    }
+
+    /// Lets those who are about to begin or to end do so. Who is there afterwards has been left behind.
+    fn settle(&mut self) {
+        let began = Instant::now();
+        while (self.has_children() || self.processes.remain()) && began.elapsed() < SETTLING {
+            self.wait_and_hear();
+            self.watch.look(&mut self.processes);
+        }
+    }
+
+    /// Goes on in the background for processes that the program has left behind. Returns in the process that was called.
+    fn hand_on(&mut self) {
+        self.cpu_before = children_cpu();
+        if let Some(mover) = self.mover.take() {
+            mover.stop();
+        }
+        match split() {
+            Ok(Role::Caller) => {}
+            Ok(Role::Background) => {
+                self.mover = mover::start(self.application);
+                self.attend();
+                std::process::exit(0);
+            }
+            Err(error) => say(&format!(
+                "what the program has left behind goes on without a supervisor, and nothing of it moves to disk any \
+                 more: {error}"
+            )),
+        }
+    }
+
+    /// In the background: until the last process has gone.
+    fn attend(&mut self) {
+        let mut seen = Instant::now();
+        while seen.elapsed() < LAST {
+            self.wait_and_hear();
+            self.watch.look(&mut self.processes);
+            self.explain_failures(false);
+            if self.processes.remain() {
+                seen = Instant::now();
+            }
+        }
+        let report = self.final_report();
+        if let Some(Err(error)) = self.statistics.as_mut().map(|file| file.write_anew(&report)) {
+            say(&format!("{error:#}"));
         }
     }
 
@@ -130,7 +199,7 @@ impl Supervisor<'_> {
             }
         }
         if has_signal {
-            self.signals.pass_on(self.program);
+            self.signals.pass_on((!self.has_ended).then_some(self.program));
         }
         if has_connection {
             while let Ok(socket) = accept_with(&self.listener, SocketFlags::CLOEXEC) {
@@ -139,17 +208,34 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Whether the program has ended, and how.
-    fn reap(&self) -> Option<End> {
-        match waitpid(self.program, Some(WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED)) {
-            Ok(WaitStatus::Exited(_, status)) => Some(End::Exited(status)),
-            Ok(WaitStatus::Signaled(_, signal, _)) => Some(End::Signalled(signal)),
-            Ok(WaitStatus::Stopped(_, _)) => {
+    /// Whether the program has ended, and how. Orphans that have ended are let go.
+    fn reap(&mut self) -> Option<End> {
+        while let Ok(Some((child, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+            if child.as_raw_nonzero().get() != self.program.as_raw() {
+                continue;
+            }
+            if let Some(end) =
+                status.exit_status().map(End::Exited).or(status.terminating_signal().map(End::Signalled))
+            {
+                self.has_ended = true;
+                return Some(end);
+            }
+            if status.stopped() {
                 // Who stopped the program wants its caller to see that.
                 let _ = nix::sys::signal::kill(Pid::this(), Signal::SIGSTOP);
-                None
             }
-            _ => None,
+        }
+        None
+    }
+
+    /// After the program's end: whether orphans of its live.
+    fn has_children(&self) -> bool {
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Ok(None) => return true,
+                Err(_) => return false,
+            }
         }
     }
 
@@ -173,21 +259,16 @@ impl Supervisor<'_> {
                 }
                 _ => "the kernel refused what the pager needs; `farmem doctor` may tell why",
             };
-            eprintln!("farmem: process {process} was ended: {reason}");
+            say(&format!("process {process} was ended: {reason}"));
         }
     }
 
     fn report(&self, usage: PoolUsage) -> Report {
-        let cpu = [UsageWho::RUSAGE_CHILDREN]
-            .into_iter()
-            .filter_map(|who| getrusage(who).ok())
-            .map(|usage| to_duration(usage.user_time()) + to_duration(usage.system_time()))
-            .sum();
         Report::new(&Source {
             name: &self.options.name,
             process: self.program.as_raw() as u32,
             wall: self.began.elapsed(),
-            cpu,
+            cpu: self.cpu_before + children_cpu(),
             ledger: self.application.ledger,
             totals: self.processes.sum(),
             started: self.processes.started(),
@@ -195,17 +276,24 @@ impl Supervisor<'_> {
         })
     }
 
-    fn finish(&self) -> Result<()> {
-        let report = self.report(self.watch.peak());
+    /// Totals as they are, the pool as it was when it held most.
+    fn final_report(&self) -> Report {
+        self.report(self.watch.peak())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let report = self.final_report();
         if self.options.summary {
             eprint!("{}", report.summary());
         }
-        if let Some(path) = &self.options.stats {
-            let text = serde_json::to_string_pretty(&report)? + "\n";
-            std::fs::write(path, text).with_context(|| format!("cannot write --stats {}", path.display()))?;
-        }
-        Ok(())
+        self.statistics.as_mut().map_or(Ok(()), |file| file.write(&report))
     }
+}
+
+/// Processor time of all that this process has waited for.
+fn children_cpu() -> Duration {
+    getrusage(UsageWho::RUSAGE_CHILDREN)
+        .map_or(Duration::ZERO, |usage| to_duration(usage.user_time()) + to_duration(usage.system_time()))
 }
 
 fn to_duration(time: nix::sys::time::TimeVal) -> Duration {
@@ -216,17 +304,23 @@ fn to_duration(time: nix::sys::time::TimeVal) -> Duration {
 fn end_as(end: End) -> u8 {
     match end {
         End::Exited(status) => status as u8,
-        End::Signalled(signal) => {
-            // One core file is enough.
-            let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
-            let mut only = SigSet::empty();
-            only.add(signal);
-            let _ = only.thread_unblock();
-            // Rust's runtime handles the first SIGSEGV or SIGBUS, and gives up the handler with it.
-            for _ in 0..2 {
-                let _ = nix::sys::signal::kill(Pid::this(), signal);
+        End::Signalled(number) => {
+            if let Ok(signal) = Signal::try_from(number) {
+                end_by(signal);
             }
-            128 + signal as u8
+            128 + number as u8
         }
+    }
+}
+
+fn end_by(signal: Signal) {
+    // One core file is enough.
+    let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
+    let mut only = SigSet::empty();
+    only.add(signal);
+    let _ = only.thread_unblock();
+    // Rust's runtime handles the first SIGSEGV or SIGBUS, and gives up the handler with it.
+    for _ in 0..2 {
+        let _ = nix::sys::signal::kill(Pid::this(), signal);
     }
 }

@@ -12,6 +12,7 @@ use nix::unistd::Pid;
 
 use crate::application::Application;
 use crate::processes::Processes;
+use crate::say::say;
 use crate::silent::has_messages;
 use crate::stall::{Judgement, Patience, Signs, is_held};
 
@@ -120,9 +121,9 @@ impl Watch {
             if is_held(number) {
                 patience.renew(now);
             } else if judgement == Judgement::Stalled {
-                eprintln!(
-                    "farmem: the pager of process {number} has stopped; the process can't go on and is ended"
-                );
+                say(&format!(
+                    "the pager of process {number} has stopped; the process can't go on and is ended"
+                ));
                 let _ = nix::sys::signal::kill(Pid::from_raw(number as i32), Signal::SIGKILL);
                 patience.renew(now);
             }

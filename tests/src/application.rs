@@ -1,0 +1,24 @@
+//! Applications that run under farmem now, as `farmem stat` tells of them.
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::launch::farmem_binary;
+
+/// The figures of the application of that name; `None` when none runs.
+///
+/// # Panics
+/// When `farmem stat` can't be started, or says something that is no list.
+#[must_use]
+pub fn application(name: &str) -> Option<Value> {
+    let output = Command::new(farmem_binary())
+        .args(["stat", name, "--json"])
+        .stdin(Stdio::null())
+        .output()
+        .expect("farmem can be started");
+    output.status.success().then(|| {
+        let list: Vec<Value> = serde_json::from_slice(&output.stdout).expect("a list of applications");
+        list.into_iter().next().expect("one application")
+    })
+}
