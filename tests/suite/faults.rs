@@ -178,3 +178,26 @@ fn a_program_that_is_stopped_for_long_goes_on() {
 
     running.wait().assert_success();
 }
+
+#[test]
+fn in_a_pid_namespace_a_program_runs_and_a_stall_ends_the_right_process() {
+    if !managed_runner() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let inside = |launcher: &Launcher| {
+        let program = Program::new("unshare").args(["-p", "-f", "--mount-proc"]);
+        let program = program.arg(env!("PROGRAM_ADDRESS_SPACE")).arg("mmap_churn");
+        launcher.run(program.env("ARENA_MIB", "64").limit(LIMIT))
+    };
+
+    let finished = inside(&Launcher::managed(BUDGET_BYTES)).success();
+    let statistics = finished.statistics.expect("a managed run").expect("complete statistics");
+    assert!(statistics.number("evicted") > 0.0, "nothing was managed");
+
+    // How `unshare` tells of its child's end differs between versions.
+    let finished = inside(&injected("handler-stall"));
+    assert_no_wrong_bytes(&finished);
+    assert!(!finished.status.success(), "{finished}");
+    let said = String::from_utf8_lossy(&finished.stderr);
+    assert!(said.contains("has stopped") && !said.contains("of process 1 "), "{said}");
+}

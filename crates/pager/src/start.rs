@@ -11,7 +11,7 @@ use farmem_sys::process::Statm;
 use farmem_sys::shared::SharedMemory;
 use farmem_sys::uffd::Uffd;
 use farmem_sys::wait::{self, Scope, Sleepers};
-use farmem_sys::{AsFd, Errno, OwnedFd, memory, process, thread};
+use farmem_sys::{AsFd, Errno, OwnedFd, memory, thread};
 use farmem_telemetry::{LEDGER_BYTES, Ledger};
 use farmem_wire::{Address, HAS_DEVICE, HAS_DISK, PACKET_BYTES, Reply, Request};
 
@@ -146,7 +146,7 @@ impl Task {
     fn connect(&self) -> Result<(Started, [PageRange; 2]), StartError> {
         thread::own_descriptors()?;
         let (link, token) = self.link()?;
-        let (reply, mut descriptors) = ask(&link, Request::Hello { process: process::id(), token }, None)?;
+        let (reply, mut descriptors) = ask(&link, Request::Hello { token }, None)?;
         let Reply::Welcome { slot, pool_bytes, flags } = reply else { return Err(StartError::Refused) };
         let mut descriptors = descriptors.iter_mut().filter_map(Option::take);
         let mut next = || descriptors.next().ok_or(StartError::Refused);
@@ -174,7 +174,7 @@ impl Task {
         thread::own_descriptors()?;
         let (link, token) = self.link()?;
         let (parent_slot, epoch) = (parent.slot.index() as u32, parent.vault.ended_epoch());
-        let inherit = Request::Inherit { process: process::id(), parent_slot, epoch, token };
+        let inherit = Request::Inherit { parent_slot, epoch, token };
         let (reply, mut descriptors) = ask(&link, inherit, None)?;
         let Reply::Inherited { slot, flags, .. } = reply else { return Err(StartError::Refused) };
         let mut descriptors = descriptors.iter_mut().filter_map(Option::take);

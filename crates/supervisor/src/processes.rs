@@ -16,6 +16,8 @@ use farmem_sys::uffd::{FEATURES, Uffd, UffdError};
 use farmem_sys::{AsFd, BorrowedFd, Errno, OwnedFd};
 use farmem_telemetry::{Header, MAX_PROCESSES, SlotState};
 use farmem_wire::{HAS_DEVICE, HAS_DISK, PACKET_BYTES, Reply, Request};
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 
 use crate::application::Application;
 use crate::lineage::Lineage;
@@ -28,6 +30,7 @@ pub(crate) struct Process {
     link: Link,
     /// Its place in the ledger, once it has said who it is.
     slot: Option<usize>,
+    /// Its number as this process sees it. In a PID namespace it has another one for itself.
     pub(crate) process: u32,
     /// Duplicates: while one exists, the process's memory can stall but never read as zeros.
     uffd: Option<Uffd>,
@@ -73,11 +76,14 @@ impl Processes {
         }
     }
 
+    /// Takes a connection. Who can't be seen from here, from another PID namespace, can't be looked after.
     pub(crate) fn accept(&mut self, socket: OwnedFd) {
+        let Ok(peer) = getsockopt(&socket, PeerCredentials) else { return };
+        let Some(number) = u32::try_from(peer.pid()).ok().filter(|&number| number != 0) else { return };
         let process = Process {
             link: Link::from(socket),
             slot: None,
-            process: 0,
+            process: number,
             uffd: None,
             lineage: Lineage::default(),
             waiting: None,
@@ -120,20 +126,19 @@ impl Processes {
 
     fn obey(&mut self, key: u64, request: Request, descriptor: Option<OwnedFd>) -> Result<(), Errno> {
         match request {
-            Request::Hello { process, token } => {
+            Request::Hello { token } => {
                 self.admit(token)?;
                 self.started += 1;
-                self.welcome(key, process)
+                self.welcome(key)
             }
             Request::Register => self.register(key, descriptor),
             Request::Forked { epoch } => {
                 self.started += 1;
                 self.expect(key, epoch, descriptor)
             }
-            Request::Inherit { process, parent_slot, epoch, token } => {
+            Request::Inherit { parent_slot, epoch, token } => {
                 self.admit(token)?;
                 let Some(child) = self.connected.get_mut(&key) else { return Ok(()) };
-                child.process = process;
                 child.waiting = Some((parent_slot as usize, epoch));
                 self.hand_over();
                 Ok(())
@@ -147,7 +152,8 @@ impl Processes {
         if token == self.application.token { Ok(()) } else { Err(Errno::ACCESS) }
     }
 
-    fn welcome(&mut self, key: u64, number: u32) -> Result<(), Errno> {
+    fn welcome(&mut self, key: u64) -> Result<(), Errno> {
+        let Some(number) = self.connected.get(&key).map(|process| process.process) else { return Ok(()) };
         let slot = self.assign(number);
         let application = self.application;
         let Some(process) = self.connected.get_mut(&key) else { return Ok(()) };
@@ -155,7 +161,6 @@ impl Processes {
             return process.link.send(&Reply::Refused { errno: 0 }.encode(), &[]);
         };
         process.slot = Some(slot);
-        process.process = number;
         self.has_program_reported |= number == self.program;
         let mut descriptors = vec![application.ledger_memory.file(), application.pool_memory.file()];
         let mut flags = 0;
@@ -403,8 +408,6 @@ mod tests {
     use super::*;
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-    const PROGRAM: u32 = 4_000_000;
-
     struct Peer {
         key: u64,
         link: Link,
@@ -432,14 +435,15 @@ mod tests {
     }
 
     fn processes() -> Processes {
-        Processes::new(Application::for_test(), PROGRAM)
+        // Both ends of the connections are this process's.
+        Processes::new(Application::for_test(), std::process::id())
     }
 
     /// A program that has said who it is; its slot.
     fn begin(processes: &mut Processes) -> (Peer, usize) {
         let peer = connect(processes);
         let token = processes.application.token;
-        peer.ask(processes, Request::Hello { process: PROGRAM, token }, &[]);
+        peer.ask(processes, Request::Hello { token }, &[]);
         let Some(Reply::Welcome { slot, .. }) = peer.hear() else { panic!("not welcome") };
         (peer, slot as usize)
     }
@@ -453,8 +457,7 @@ mod tests {
     fn inherit(processes: &mut Processes, parent_slot: usize, epoch: u64) -> Peer {
         let child = connect(processes);
         let token = processes.application.token;
-        let request =
-            Request::Inherit { process: PROGRAM + 1, parent_slot: parent_slot as u32, epoch, token };
+        let request = Request::Inherit { parent_slot: parent_slot as u32, epoch, token };
         child.ask(processes, request, &[]);
         child
     }
@@ -463,10 +466,7 @@ mod tests {
     fn who_does_not_know_the_token_gets_nothing_and_is_dropped() {
         let mut processes = processes();
         let token = !processes.application.token;
-        for request in [
-            Request::Hello { process: PROGRAM, token },
-            Request::Inherit { process: PROGRAM, parent_slot: 0, epoch: 1, token },
-        ] {
+        for request in [Request::Hello { token }, Request::Inherit { parent_slot: 0, epoch: 1, token }] {
             let stranger = connect(&mut processes);
             stranger.ask(&mut processes, request, &[]);
             assert_eq!(stranger.hear(), None);
@@ -480,6 +480,8 @@ mod tests {
         let (_program, slot) = begin(&mut processes);
         assert_eq!(slot, 0);
         assert!(processes.has_program_reported);
+        let view = processes.application.ledger.slot(slot).unwrap();
+        assert_eq!(view.process(), std::process::id(), "the kernel's word counts");
     }
 
     #[test]

@@ -162,11 +162,6 @@ pub fn control_block(thread: u32) -> Option<PageIndex> {
     (head != 0).then(|| VirtAddr::new(head).page())
 }
 
-/// The calling process's number.
-pub fn id() -> u32 {
-    rustix::process::getpid().as_raw_nonzero().get() as u32
-}
-
 /// Ends the calling process at once, as a kill from outside would.
 pub fn kill_self() -> ! {
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);

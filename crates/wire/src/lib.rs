@@ -8,7 +8,7 @@
 /// Bytes of a packet.
 pub const PACKET_BYTES: usize = 32;
 /// Both ends must speak the same version; the shim and the supervisor come from one build.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// A packet.
 pub type Packet = [u8; PACKET_BYTES];
@@ -49,15 +49,11 @@ impl core::fmt::Display for Address<'_> {
 pub enum Request {
     /// A process has started, with nothing of another one's.
     Hello {
-        /// Its number.
-        process: u32,
         /// The secret of the application; see [`Address`].
         token: u64,
     },
     /// A forked child asks for its userfaultfd and its place in the ledger.
     Inherit {
-        /// Its number.
-        process: u32,
         /// Its parent's slot in the ledger.
         parent_slot: u32,
         /// The parent's count of forks.
@@ -139,10 +135,8 @@ impl Request {
     /// The packet of this request.
     pub fn encode(self) -> Packet {
         match self {
-            Self::Hello { process, token } => pack(1, [process.into(), token, 0]),
-            Self::Inherit { process, parent_slot, epoch, token } => {
-                pack(2, [u64::from(parent_slot) << 32 | u64::from(process), epoch, token])
-            }
+            Self::Hello { token } => pack(1, [token, 0, 0]),
+            Self::Inherit { parent_slot, epoch, token } => pack(2, [parent_slot.into(), epoch, token]),
             Self::Register => pack(3, [0; 3]),
             Self::Forked { epoch } => pack(4, [epoch, 0, 0]),
             Self::Query => pack(5, [0; 3]),
@@ -153,13 +147,8 @@ impl Request {
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (kind, [first, second, third]) = unpack(bytes)?;
         Some(match kind {
-            1 => Self::Hello { process: first.try_into().ok()?, token: second },
-            2 => Self::Inherit {
-                process: first as u32,
-                parent_slot: (first >> 32) as u32,
-                epoch: second,
-                token: third,
-            },
+            1 => Self::Hello { token: first },
+            2 => Self::Inherit { parent_slot: first.try_into().ok()?, epoch: second, token: third },
             3 => Self::Register,
             4 => Self::Forked { epoch: first },
             5 => Self::Query,
@@ -226,9 +215,9 @@ mod tests {
     #[test]
     fn requests_survive_their_encoding() {
         for request in [
-            Request::Hello { process: 7, token: u64::MAX },
-            Request::Inherit { process: u32::MAX, parent_slot: 3, epoch: u64::MAX, token: 1 },
-            Request::Inherit { process: 5, parent_slot: u32::MAX, epoch: 0, token: u64::MAX - 1 },
+            Request::Hello { token: u64::MAX },
+            Request::Inherit { parent_slot: 3, epoch: u64::MAX, token: 1 },
+            Request::Inherit { parent_slot: u32::MAX, epoch: 0, token: u64::MAX - 1 },
             Request::Register,
             Request::Forked { epoch: 9 },
             Request::Query,
@@ -254,7 +243,7 @@ mod tests {
         assert_eq!(Request::decode(&[]), None);
         assert_eq!(Request::decode(&[0; PACKET_BYTES + 1]), None);
         assert_eq!(Request::decode(&pack(99, [0; 3])), None);
-        assert_eq!(Request::decode(&pack(1, [u64::MAX, 0, 0])), None);
+        assert_eq!(Request::decode(&pack(2, [u64::MAX, 0, 0])), None);
         let mut other_version = Request::Register.encode();
         other_version[4] ^= 0xff;
         assert_eq!(Request::decode(&other_version), None);
