@@ -178,8 +178,9 @@ fn what_a_program_leaves_behind_holds_nobody_and_keeps_a_supervisor() {
     }
     let scratch = Scratch::new();
     let name = format!("left-behind-{}", std::process::id());
-    let left = "while ! test -e go; do sleep 0.05; done; sh -c 'touch gone'";
-    let script = format!("setsid sh -c \"{left}\" </dev/null >/dev/null 2>&1 & exit 7");
+    // It ends by itself, should the test fail.
+    let left = "i=0; while ! test -e go && test $((i+=1)) -lt 1200; do sleep 0.05; done; exec touch gone";
+    let script = format!("setsid sh -c '{left}' </dev/null >/dev/null 2>&1 & exit 7");
 
     // Returns when nobody has the pipes any more.
     let output = Command::new(farmem_binary())
