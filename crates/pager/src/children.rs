@@ -1,7 +1,7 @@
 //! Forked children that this process serves: each one until it serves itself, and for good those that never do (forked
 //! past the C library by a bare `clone`, or without a supervisor to give them a pager).
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use farmem_page::{PageIndex, PageRange, Place};
 use farmem_sys::lock::Lock;
@@ -35,6 +35,8 @@ struct View {
 #[derive(Debug)]
 pub(crate) struct Children {
     views: Lock<[Option<View>; MOST]>,
+    /// Whether there is a view: asked at every fault, without the lock. Written under it.
+    are_any: AtomicBool,
     probed_ns: AtomicU64,
 }
 
@@ -47,7 +49,16 @@ enum Service {
 
 impl Children {
     pub(crate) const fn new() -> Self {
-        Self { views: Lock::new([const { None }; MOST]), probed_ns: AtomicU64::new(0) }
+        Self {
+            views: Lock::new([const { None }; MOST]),
+            are_any: AtomicBool::new(false),
+            probed_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether a child is served here.
+    pub(crate) fn are_any(&self) -> bool {
+        self.are_any.load(Ordering::Acquire)
     }
 
     fn add(&self, view: View) -> bool {
@@ -55,6 +66,7 @@ impl Children {
         match views.iter_mut().find(|place| place.is_none()) {
             Some(place) => {
                 *place = Some(view);
+                self.are_any.store(true, Ordering::Release);
                 true
             }
             None => false,
@@ -124,6 +136,7 @@ impl Engine {
                 *place = None;
             }
         }
+        self.children.are_any.store(views.iter().any(Option::is_some), Ordering::Release);
         drop(views);
         for view in grandchildren.into_iter().flatten() {
             if !self.children.add(view) {

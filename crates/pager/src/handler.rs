@@ -54,6 +54,10 @@ struct Handler {
     /// The number of the work in hand.
     work: u64,
     since_look: u32,
+    /// Whether the last message was there without waiting for it; then the next one may be as well.
+    is_flowing: bool,
+    /// The fault at which this handler last looked where the faulting thread runs.
+    followed_at: u64,
     served: u64,
     processor: Option<u32>,
     cpu_ns: u64,
@@ -74,6 +78,8 @@ pub(crate) fn start(engine: &'static Engine, party: u32, allowed: Allowed) -> Re
         deferred_count: 0,
         work: 0,
         since_look: LOOK_FAULTS,
+        is_flowing: false,
+        followed_at: 0,
         served: 0,
         processor: None,
         cpu_ns: 0,
@@ -112,15 +118,14 @@ impl Handler {
         self.since_look = LOOK_FAULTS;
     }
 
-    /// Waits for messages and deals with them.
+    /// Takes a message, waiting for one if there is none yet, and deals with it.
+    ///
+    /// The thread that a served fault lets go preempts this one on their processor, and has often faulted again when this
+    /// one goes on: so a message is looked for before it is waited for.
     fn turn(&mut self) {
         let engine = self.engine;
-        let mut has_children = true;
-        if self.deferred_count == 0 {
-            let (children, count) = engine.children.descriptors();
-            let timeout = if count == 0 { IDLE_NS } else { CHILDREN_NS };
-            has_children = count > 0;
-            engine.uffd.wait(&children[..count], Some(timeout));
+        if !self.is_flowing && self.deferred_count == 0 {
+            self.wait();
         }
         engine.slot.beat();
         self.work += 1;
@@ -128,14 +133,15 @@ impl Handler {
         let received = engine.receive(&engine.gate.read());
         match received {
             Received::Fault(fault) => self.fault(fault),
-            Received::Event => has_children = true,
+            Received::Event => {}
             Received::Nothing if self.deferred_count > 0 => thread::sleep(SETTLE_NS),
             Received::Nothing => {}
         }
+        self.is_flowing = received != Received::Nothing;
         if self.deferred_count > 0 {
             self.retry();
         }
-        if has_children {
+        if engine.children.are_any() {
             engine.serve_children(&mut self.desk);
         }
         self.show(0);
@@ -153,6 +159,16 @@ impl Handler {
         self.work += 1;
         self.deferred.iter_mut().flatten().for_each(|(_, work)| *work = self.work);
         self.show(self.work);
+    }
+
+    fn wait(&self) {
+        let engine = self.engine;
+        if !engine.children.are_any() {
+            engine.uffd.wait(&[], Some(IDLE_NS));
+            return;
+        }
+        let (children, count) = engine.children.descriptors();
+        engine.uffd.wait(&children[..count], Some(CHILDREN_NS));
     }
 
     fn fault(&mut self, fault: Fault) {
@@ -205,7 +221,9 @@ impl Handler {
     /// From time to time: where the faulting thread runs, and whether the kernel faulted for it.
     fn look(&mut self, faulting: u32) {
         self.engine.faulting.fetch_or(1 << (faulting % 64), Ordering::Relaxed);
-        if self.served.is_multiple_of(FOLLOW_FAULTS) {
+        // A thread on another processor goes on at once, and is waited for.
+        if !self.is_flowing && self.served >= self.followed_at + FOLLOW_FAULTS {
+            self.followed_at = self.served;
             self.follow(faulting);
         }
         self.since_look += 1;
