@@ -225,6 +225,7 @@ impl Bookkeeper {
         engine.unregister_let_go();
         let is_full = self.evict_excess(scanner);
         self.unshare();
+        engine.take_packed(PARTY);
         engine.vault.free_deferred();
         engine.slot.set(Counter::OwnPages, engine.own_pages().get());
         is_full

@@ -10,7 +10,7 @@ use farmem_store::Writer;
 use farmem_sys::memory::Frames;
 use farmem_sys::pagemap::{Pagemap, Runs, SCAN_PAGES};
 use farmem_sys::uffd::{Uffd, UffdError};
-use farmem_sys::{Errno, thread};
+use farmem_sys::{Errno, cache, thread};
 use farmem_telemetry::Counter;
 
 use crate::engine::{Engine, Failure};
@@ -260,12 +260,17 @@ impl Engine {
             let start = run.start + PageCount::new(at);
             let from = PageRange::at(start, PageCount::new(at_once.min(length - at)));
             let frame = evictor.frames.range().start + PageCount::new(evictor.used);
+            // The page has been cold for long: it comes near while the kernel moves it.
+            cache::prefetch_page(start);
             let progress = self.uffd.move_pages(from, frame);
             let moved = progress.done.get();
             evictor.used += moved;
             let evicted_before = outcome.evicted;
             for step in 0..moved {
                 let Some(page) = taken[(at + step) as usize].take() else { continue };
+                if step + 1 < moved {
+                    cache::prefetch_page(frame + PageCount::new(step + 1));
+                }
                 let content = evictor.frames.look(frame + PageCount::new(step));
                 if self.stow(&mut evictor.writer, page, content, frame + PageCount::new(step)) {
                     outcome.evicted += 1;
@@ -329,7 +334,7 @@ impl Engine {
     fn stow(&self, writer: &mut Writer, page: Taken, content: &PageBytes, frame: PageIndex) -> bool {
         let range = PageRange::at(page.page, PageCount::new(1));
         let old = page.word.place();
-        let place = match self.vault.stow(writer, old, content) {
+        let place = match self.vault.stow(writer, page.page, old, content) {
             Stowed::Clean(place) => {
                 self.slot.add(Counter::DroppedClean, 1);
                 place

@@ -17,6 +17,7 @@ mod fork;
 mod gate;
 mod handler;
 mod inject;
+mod packed;
 mod ranges;
 mod regions;
 mod scan;

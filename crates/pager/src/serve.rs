@@ -69,7 +69,12 @@ impl Engine {
         if !self.table.ensure(fault.page) {
             self.fail(Failure::Kernel);
         }
-        let guess = Source::of(self.table.word(fault.page));
+        let word = self.table.word(fault.page);
+        let guess = Source::of(word);
+        if let Some(place) = word.place() {
+            // What follows may evict, and takes long enough for the content to come near.
+            self.vault.prefetch(place);
+        }
         let run = self.advise(guess, fault);
         let room = self.make_room(change, 1 + run.map_or(0, |run| run.count as usize));
         self.serving(change, fault.page);

@@ -7,9 +7,10 @@
 use core::fmt;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use farmem_page::{PageBytes, Place};
+use farmem_page::{PageBytes, PageIndex, Place};
 use farmem_store::{
-    BlockError, BlockFile, Epoch, FreeOutcome, LoadError, OwnerId, Pool, Reader, StoreError, Update, Writer,
+    BlockError, BlockFile, Epoch, FreeOutcome, LoadError, OwnerId, Packed, Packing, Pool, Reader, StoreError,
+    Update, Writer,
 };
 use farmem_sys::disk::DiskFile;
 use farmem_sys::lock::Lock;
@@ -146,6 +147,11 @@ impl Vault {
         Epoch(if is_heard { by_children } else { unheard.max(by_children) })
     }
 
+    /// Hints that the page at `place` will be read soon.
+    pub(crate) fn prefetch(&self, place: Place) {
+        self.pool.prefetch(place);
+    }
+
     /// Reads a page back and checks it.
     pub(crate) fn load(
         &self,
@@ -163,8 +169,32 @@ impl Vault {
         Err(LoadFailure::Lost)
     }
 
-    /// Stores a page that leaves, whose entry was `old`.
-    pub(crate) fn stow(&self, writer: &mut Writer, old: Option<Place>, page: &PageBytes) -> Stowed {
+    /// Stores the content of `page`, which leaves and whose entry was `old`: raw if somebody else packs it afterwards. One
+    /// thread at a time.
+    pub(crate) fn stow(
+        &self,
+        writer: &mut Writer,
+        page: PageIndex,
+        old: Option<Place>,
+        content: &PageBytes,
+    ) -> Stowed {
+        if self.pool.is_packing_later(self.owner) {
+            writer.set_packing(Packing::Later);
+            let stowed = self.write(writer, old, content);
+            if let Stowed::Rewritten(place @ Place::Slot(_)) | Stowed::Placed(place @ Place::Slot(_)) = stowed
+            {
+                // There is room in the queue: nobody else asks. A page that isn't packed after all is stored as well.
+                let _ = self.pool.ask_to_pack(self.owner, page, place);
+            }
+            if stowed != Stowed::Full {
+                return stowed;
+            }
+        }
+        writer.set_packing(Packing::Now);
+        self.write(writer, old, content)
+    }
+
+    fn write(&self, writer: &mut Writer, old: Option<Place>, page: &PageBytes) -> Stowed {
         let epoch = Epoch(self.epoch.load(Ordering::Acquire));
         let result = match old {
             Some(old) => writer.update(self.pool, old, page, epoch, self.frozen()),
@@ -181,6 +211,21 @@ impl Vault {
             }
             (Ok(Update::Clean), None) | (Err(StoreError::Full), _) => Stowed::Full,
         }
+    }
+
+    /// The oldest page that has been packed and not got its entry yet. One thread at a time.
+    pub(crate) fn next_packed(&self) -> Option<Packed> {
+        self.pool.next_packed(self.owner)
+    }
+
+    /// Forgets the page that [`Vault::next_packed`] shows.
+    pub(crate) fn settle_packed(&self) {
+        self.pool.settle_packed(self.owner);
+    }
+
+    /// Whether two entries, which nobody changes meanwhile, hold the same page.
+    pub(crate) fn is_same(&self, one: Place, other: Place) -> bool {
+        self.pool.is_same(one, other)
     }
 
     /// Frees an entry that no page of this process has any more.

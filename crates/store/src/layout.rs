@@ -1,6 +1,7 @@
 //! Where everything lies in the shared memory. Drawn in `docs/formats/pool.md`; change both, and [`VERSION`], together.
 
 use crate::class::{CLASS_COUNT, SLAB_BYTES, SizeClass};
+use crate::packing::{QUEUE_HEAD_WORDS, QUEUE_LENGTH, WORDS_PER_REQUEST};
 use crate::pattern::PATTERN_LIMIT;
 use crate::slab::LOCATION_LIMIT;
 use farmem_page::{ByteCount, PAGE_BYTES, SlabIndex};
@@ -8,7 +9,7 @@ use farmem_page::{ByteCount, PAGE_BYTES, SlabIndex};
 /// "FARMPOOL", as the bytes lie in memory.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"FARMPOOL");
 /// Version of the layout.
-pub(crate) const VERSION: u64 = 1;
+pub(crate) const VERSION: u64 = 2;
 
 pub(crate) const WORD_BYTES: usize = size_of::<u64>();
 /// Slots that share a chunk of metadata, because they share one word of the bitmap.
@@ -29,6 +30,9 @@ pub(crate) const CHUNKS_PER_SLAB: usize = SizeClass::SLOTS_MAX.div_ceil(SLOTS_PE
 pub(crate) const WORDS_PER_SLAB: usize = 4 + CHUNKS_PER_SLAB.div_ceil(2);
 /// Words of the header.
 pub(crate) const HEADER_WORDS: usize = PAGE_BYTES / WORD_BYTES;
+
+/// Words of an owner's queue of pages to pack; see [`crate::packing`].
+pub(crate) const QUEUE_WORDS: usize = QUEUE_HEAD_WORDS + QUEUE_LENGTH * WORDS_PER_REQUEST;
 
 const FRAMES_ALIGN_BYTES: usize = 2 << 20;
 const BITS_PER_WORD: usize = 64;
@@ -111,6 +115,8 @@ pub(crate) enum Header {
     SlabsMoved = 41,
     /// Patterns in the table.
     Patterns = 48,
+    /// Not zero once a packer runs.
+    Packer = 56,
 }
 
 /// How large a pool is.
@@ -152,6 +158,7 @@ pub(crate) struct Layout {
     pub(crate) partial_words: usize,
     pub(crate) patterns_at: usize,
     pub(crate) owners_at: usize,
+    pub(crate) queues_at: usize,
     pub(crate) partial_at: usize,
     pub(crate) frame_claims_at: usize,
     pub(crate) block_claims_at: usize,
@@ -201,6 +208,7 @@ impl Layout {
         };
         let patterns_at = table(PATTERN_LIMIT * 2);
         let owners_at = table(owners * CLASS_COUNT);
+        let queues_at = table(owners * QUEUE_WORDS);
         let partial_at = table(partial_words * CLASS_COUNT);
         let frame_claims_at = table(frames);
         let block_claims_at = table(blocks);
@@ -220,6 +228,7 @@ impl Layout {
             partial_words,
             patterns_at,
             owners_at,
+            queues_at,
             partial_at,
             frame_claims_at,
             block_claims_at,
@@ -250,6 +259,7 @@ mod tests {
         let starts = [
             layout.patterns_at,
             layout.owners_at,
+            layout.queues_at,
             layout.partial_at,
             layout.frame_claims_at,
             layout.block_claims_at,

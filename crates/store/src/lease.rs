@@ -180,7 +180,12 @@ impl<M: Memory> Pool<M> {
             // The slab being filled stays even when it is empty: it is the spare that keeps a page which comes and goes
             // from leasing a slab each time. On disk it is of no use as that.
             if gate.is_on_disk() || !is_current() {
-                self.give_back_if_empty(slab);
+                if class == SizeClass::LARGEST && !gate.is_on_disk() && self.has_packer() {
+                    // Raw pages come and go with each turn of the packer: their slabs are kept, memory and all.
+                    self.mark_partial(slab, class);
+                } else {
+                    self.give_back_if_empty(slab);
+                }
             }
         } else if !gate.is_on_disk()
             && gate.pages() + class.slots() / REFILL_FREE_PART <= class.slots()

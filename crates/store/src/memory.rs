@@ -31,6 +31,10 @@ pub trait Memory {
     /// Copies content out; false outside the memory.
     #[must_use]
     fn copy_out(&self, offset_bytes: usize, out: &mut [u8]) -> bool;
+    /// Hints that a range is about to be copied out.
+    fn prefetch(&self, offset_bytes: usize, length_bytes: usize) {
+        let _ = (offset_bytes, length_bytes);
+    }
     /// Copies content in; false outside the memory.
     #[must_use]
     fn copy_in(&self, offset_bytes: usize, bytes: &[u8]) -> bool;
@@ -77,6 +81,9 @@ impl Memory for SharedMemory {
     fn copy_out(&self, offset_bytes: usize, out: &mut [u8]) -> bool {
         self.copy_out(offset_bytes, out)
     }
+    fn prefetch(&self, offset_bytes: usize, length_bytes: usize) {
+        self.prefetch(offset_bytes, length_bytes);
+    }
     fn copy_in(&self, offset_bytes: usize, bytes: &[u8]) -> bool {
         self.copy_in(offset_bytes, bytes)
     }
@@ -97,6 +104,9 @@ impl<M: Memory> Memory for &M {
     }
     fn copy_out(&self, offset_bytes: usize, out: &mut [u8]) -> bool {
         (**self).copy_out(offset_bytes, out)
+    }
+    fn prefetch(&self, offset_bytes: usize, length_bytes: usize) {
+        (**self).prefetch(offset_bytes, length_bytes);
     }
     fn copy_in(&self, offset_bytes: usize, bytes: &[u8]) -> bool {
         (**self).copy_in(offset_bytes, bytes)

@@ -5,7 +5,7 @@ use crate::layout::{
     Header, Layout, MAGIC, PoolConfig, PoolConfigError, VERSION, WORD_BYTES, WORDS_PER_SLAB,
 };
 use crate::memory::{Atomic, Memory};
-use crate::slab::{Gate, State};
+use crate::slab::{Gate, Kind, State};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use farmem_codec::{Fingerprint, Fingerprinter};
 use farmem_page::{Place, SlabIndex};
@@ -123,6 +123,20 @@ impl<M: Memory> Pool<M> {
         }
         let fingerprinter = Fingerprinter::new(word(Header::Seed)?);
         Ok(Self { memory, layout, fingerprinter })
+    }
+
+    /// Hints that the page at `place` is about to be read: what is stored begins to come into the processor's cache.
+    pub fn prefetch(&self, place: Place) {
+        let Place::Slot(at) = place else { return };
+        let (slab, slot) = (at.slab.get(), at.slot.get());
+        let Ok(state) = self.state(slab) else { return };
+        if state.kind != Kind::Memory || slot >= state.class.slots() || state.location >= self.layout.frames {
+            return;
+        }
+        if let Ok(known) = self.slot(slab, state.class, slot) {
+            let start = self.layout.frame_at(state.location) + slot * state.class.slot_bytes();
+            self.memory.prefetch(start, known.length_bytes);
+        }
     }
 
     /// The memory that the pool lies in.

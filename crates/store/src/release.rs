@@ -49,8 +49,10 @@ impl<M: Memory> Pool<M> {
     }
 
     /// Frees every slab of an owner that is dead, and whatever it was in the middle of. Only the supervisor calls this,
-    /// once no living process reads the owner's slots (a forked child may) and before it reuses the number.
+    /// once no living process reads the owner's slots (a forked child may) and before it reuses the number, and not while a
+    /// packer is at work for the owner.
     pub fn release_owner(&self, owner: OwnerId) {
+        self.clear_queue(owner);
         for class in 0..crate::class::CLASS_COUNT {
             if let Some(class) = crate::class::SizeClass::new(class)
                 && let Ok(current) = self.current(owner, class)

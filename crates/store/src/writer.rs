@@ -2,6 +2,7 @@
 
 use crate::class::{CLASS_COUNT, SizeClass};
 use crate::memory::{Atomic, Memory};
+use crate::packing::Packing;
 use crate::pool::{Epoch, OwnerId, Pool, Slot};
 use crate::slab::{Gate, Kind};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
@@ -33,19 +34,35 @@ pub enum Update {
 /// Stores pages for one owner. Owns its scratch memory, so that nothing is allocated; one per thread.
 pub struct Writer {
     owner: OwnerId,
+    encoder: Encoder,
+    hints: Hints,
+}
+
+/// Brings pages into the form in which they are stored.
+struct Encoder {
     compressor: Compressor,
     encoded: [u8; ENCODED_MAX_BYTES],
-    hints: [u8; CLASS_COUNT],
+    packing: Packing,
+}
+
+/// For each class the chunk in which a writer last found a free slot.
+#[derive(Debug)]
+pub(crate) struct Hints([u8; CLASS_COUNT]);
+
+impl Hints {
+    pub(crate) const fn new() -> Self {
+        Self([0; CLASS_COUNT])
+    }
 }
 
 /// A page that may lie in a slot this much larger than it needs stays there rather than move.
 const IN_PLACE_WASTE_FACTOR: usize = 2;
 
 /// What a page is stored as.
-struct Prepared<'a> {
-    bytes: &'a [u8],
-    slot: Slot,
-    class: SizeClass,
+pub(crate) struct Prepared<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) slot: Slot,
+    pub(crate) class: SizeClass,
 }
 
 impl Writer {
@@ -53,10 +70,18 @@ impl Writer {
     pub const fn new(owner: OwnerId) -> Self {
         Self {
             owner,
-            compressor: Compressor::new(),
-            encoded: [0; ENCODED_MAX_BYTES],
-            hints: [0; CLASS_COUNT],
+            encoder: Encoder {
+                compressor: Compressor::new(),
+                encoded: [0; ENCODED_MAX_BYTES],
+                packing: Packing::Now,
+            },
+            hints: Hints::new(),
         }
+    }
+
+    /// From now on pages are packed as `packing` says.
+    pub const fn set_packing(&mut self, packing: Packing) {
+        self.encoder.packing = packing;
     }
 
     /// The process that it stores for.
@@ -99,7 +124,7 @@ impl Writer {
             if known.fingerprint == fingerprint {
                 return Ok(Update::Clean);
             }
-            let prepared = prepare(&mut self.compressor, &mut self.encoded, page, fingerprint, epoch);
+            let prepared = self.encoder.prepare(page, fingerprint, epoch);
             if known.epoch > frozen && overwrite(pool, self.owner, at, known, &prepared) {
                 return Ok(Update::InPlace(old));
             }
@@ -116,7 +141,7 @@ impl Writer {
         fingerprint: Fingerprint,
         epoch: Epoch,
     ) -> Result<Place, StoreError> {
-        let prepared = prepare(&mut self.compressor, &mut self.encoded, page, fingerprint, epoch);
+        let prepared = self.encoder.prepare(page, fingerprint, epoch);
         place(pool, self.owner, &mut self.hints, &prepared)
     }
 }
@@ -130,7 +155,7 @@ fn slotless<M: Memory>(pool: &Pool<M>, page: &PageBytes) -> Option<Place> {
 }
 
 /// What is stored in a slot, if anything is.
-fn stored_at<M: Memory>(pool: &Pool<M>, at: SlotPlace) -> Option<Slot> {
+pub(crate) fn stored_at<M: Memory>(pool: &Pool<M>, at: SlotPlace) -> Option<Slot> {
     let (slab, slot) = (at.slab.get(), at.slot.get());
     let gate = Gate(pool.gate(slab).ok()?.load(Acquire));
     let class = gate.class()?;
@@ -140,26 +165,31 @@ fn stored_at<M: Memory>(pool: &Pool<M>, at: SlotPlace) -> Option<Slot> {
     pool.slot(slab, class, slot).ok()
 }
 
-fn prepare<'a>(
-    compressor: &mut Compressor,
-    encoded: &'a mut [u8],
-    page: &'a PageBytes,
-    fingerprint: Fingerprint,
-    epoch: Epoch,
-) -> Prepared<'a> {
-    let bytes = match compressor.compress(page, encoded) {
-        Encoded::Packed(length) => &encoded[..length],
-        Encoded::Raw => page.as_slice(),
-    };
-    let class = SizeClass::fitting(bytes.len()).unwrap_or(SizeClass::LARGEST);
-    Prepared { bytes, slot: Slot { fingerprint, length_bytes: bytes.len(), epoch }, class }
+impl Encoder {
+    fn prepare<'a>(
+        &'a mut self,
+        page: &'a PageBytes,
+        fingerprint: Fingerprint,
+        epoch: Epoch,
+    ) -> Prepared<'a> {
+        let encoded = match self.packing {
+            Packing::Now => self.compressor.compress(page, &mut self.encoded),
+            Packing::Later => Encoded::Raw,
+        };
+        let bytes = match encoded {
+            Encoded::Packed(length) => &self.encoded[..length],
+            Encoded::Raw => page.as_slice(),
+        };
+        let class = SizeClass::fitting(bytes.len()).unwrap_or(SizeClass::LARGEST);
+        Prepared { bytes, slot: Slot { fingerprint, length_bytes: bytes.len(), epoch }, class }
+    }
 }
 
 /// Stores in a free slot.
-fn place<M: Memory>(
+pub(crate) fn place<M: Memory>(
     pool: &Pool<M>,
     owner: OwnerId,
-    hints: &mut [u8; CLASS_COUNT],
+    hints: &mut Hints,
     prepared: &Prepared<'_>,
 ) -> Result<Place, StoreError> {
     let length_bytes = prepared.slot.length_bytes;
@@ -168,7 +198,7 @@ fn place<M: Memory>(
         .map(|slab| (slab, prepared.class))
         .or_else(|| pool.enter_leftover(owner, prepared.class, length_bytes))
         .ok_or(StoreError::Full)?;
-    let stored = pool.take_slot(slab, class, &mut hints[class.number()]).and_then(|slot| {
+    let stored = pool.take_slot(slab, class, &mut hints.0[class.number()]).and_then(|slot| {
         if write(pool, slab, slot, class, prepared) {
             Ok(slot)
         } else {

@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, bail};
@@ -32,6 +33,8 @@ pub(crate) struct Application {
     pub(crate) ledger: Ledger<'static>,
     pub(crate) pool_memory: &'static SharedMemory,
     pub(crate) pool: &'static SharedPool,
+    /// Held while the packer stores for a process, and while what a process has stored is released.
+    pub(crate) packing: &'static Mutex<()>,
     pub(crate) disk: Option<&'static DiskFile>,
     pub(crate) device: Option<&'static File>,
     /// What the application's processes must know to be let in.
@@ -72,7 +75,18 @@ impl Application {
         let pool_memory = leak(SharedMemory::create(c"farmem-pool", bytes).map_err(to_error)?);
         let pool = leak(Pool::create(pool_memory, &config).map_err(to_error)?);
         let device = device.map(leak);
-        Ok(Self { ledger_memory, ledger, pool_memory, pool, disk, device, token: random()?, injection })
+        let packing = leak(Mutex::new(()));
+        Ok(Self {
+            ledger_memory,
+            ledger,
+            pool_memory,
+            pool,
+            packing,
+            disk,
+            device,
+            token: random()?,
+            injection,
+        })
     }
 }
 

@@ -15,6 +15,7 @@ mod lineage;
 mod mover;
 mod notices;
 mod options;
+mod packer;
 mod processes;
 mod report;
 mod say;
@@ -24,6 +25,7 @@ mod stall;
 mod statistics;
 mod supervise;
 mod watch;
+mod worker;
 
 pub use directory::{applications, query};
 pub use options::{DiskOptions, Options};

@@ -352,6 +352,8 @@ impl Processes {
         };
         let (kept, unread): (Vec<usize>, Vec<usize>) = kept.into_iter().partition(is_read);
         self.kept = kept;
+        // Without the lock the packer could still store for a process that is gone. A packer that has panicked doesn't.
+        let _at_rest = self.application.packing.lock();
         for slot in unread {
             self.application.pool.release_owner(OwnerId(slot as u16));
         }

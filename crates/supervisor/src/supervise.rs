@@ -20,15 +20,17 @@ use crate::background::{Role, split};
 use crate::directory::listen;
 use crate::injection;
 use crate::launch;
-use crate::mover::{self, MoverThread};
+use crate::mover;
 use crate::notices::Notice;
 use crate::options::Options;
+use crate::packer;
 use crate::processes::Processes;
 use crate::report::{Report, Source};
 use crate::say::say;
 use crate::signals::Signals;
 use crate::statistics::StatisticsFile;
 use crate::watch::Watch;
+use crate::worker::Worker;
 
 /// How often the supervisor looks around.
 const LOOK: Duration = Duration::from_millis(10);
@@ -66,7 +68,7 @@ pub fn supervise(options: &Options) -> Result<u8> {
     set_child_subreaper(Some(rustix::process::getpid())).context("cannot adopt the program's orphans")?;
     let address = Address { name: name.as_bytes(), token: application.token }.to_string();
     let child = launch::launch(options, &library, &address, signals.before())?;
-    let mover = mover::start(application);
+    let workers = start_workers(application);
     injection::start(application);
     let mut supervisor = Supervisor {
         options,
@@ -75,7 +77,7 @@ pub fn supervise(options: &Options) -> Result<u8> {
         signals,
         processes: Processes::new(application, child.id()),
         watch: Watch::new(application),
-        mover,
+        workers,
         statistics: options.stats.as_deref().map(StatisticsFile::at),
         program: Pid::from_raw(child.id() as i32),
         has_ended: false,
@@ -92,6 +94,11 @@ pub fn supervise(options: &Options) -> Result<u8> {
     finished.map(|()| end_as(end))
 }
 
+/// Threads that look after what the processes have stored.
+fn start_workers(application: Application) -> Vec<Worker> {
+    mover::start(application).into_iter().chain(packer::start(application)).collect()
+}
+
 struct Supervisor<'a> {
     options: &'a Options,
     application: Application,
@@ -99,7 +106,7 @@ struct Supervisor<'a> {
     signals: Signals,
     processes: Processes,
     watch: Watch,
-    mover: Option<MoverThread>,
+    workers: Vec<Worker>,
     statistics: Option<StatisticsFile>,
     program: Pid,
     /// From then on its number may be somebody else's.
@@ -138,13 +145,11 @@ impl Supervisor<'_> {
     /// Goes on in the background for processes that the program has left behind. Returns in the process that was called.
     fn hand_on(&mut self) {
         self.cpu_before = children_cpu();
-        if let Some(mover) = self.mover.take() {
-            mover.stop();
-        }
+        self.workers.drain(..).for_each(Worker::stop);
         match split() {
             Ok(Role::Caller) => {}
             Ok(Role::Background) => {
-                self.mover = mover::start(self.application);
+                self.workers = start_workers(self.application);
                 self.attend();
                 std::process::exit(0);
             }

@@ -5,6 +5,7 @@
 #![no_std]
 
 pub mod affinity;
+pub mod cache;
 pub mod disk;
 pub mod link;
 pub mod lock;

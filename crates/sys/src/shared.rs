@@ -147,6 +147,14 @@ impl SharedMemory {
         true
     }
 
+    /// Asks for a range to be brought into the processor's cache, for a copy that follows. Does nothing outside the
+    /// mapping.
+    pub fn prefetch(&self, offset_bytes: usize, length_bytes: usize) {
+        if self.holds(offset_bytes, length_bytes) {
+            crate::cache::prefetch(self.base.as_ptr().wrapping_add(offset_bytes), length_bytes);
+        }
+    }
+
     /// Copies `bytes` to byte `offset_bytes` on. False, and nothing copied, when the range leaves the mapping.
     #[must_use]
     pub fn copy_in(&self, offset_bytes: usize, bytes: &[u8]) -> bool {

@@ -1,0 +1,62 @@
+//! Pages that were stored raw in a hurry get the entries that the packer has made for them.
+
+use core::sync::atomic::Ordering;
+
+use farmem_store::Packed;
+
+use crate::engine::Engine;
+
+/// Pages at a time: while some are given entries, no message is read.
+const BATCH: usize = 32;
+/// Batches of a round, so that it stays short: as many as a whole queue has.
+const BATCHES: usize = 32;
+
+impl Engine {
+    /// Deals with what has been packed since the last time.
+    pub(crate) fn take_packed(&self, party: usize) {
+        for _ in 0..BATCHES {
+            if self.vault.next_packed().is_none() {
+                return;
+            }
+            let _change = self.gate.change(party);
+            // A fork waits for who has this lock, and nobody begins to work under it while one is under way.
+            let Some(_evictor) = self.evictor.try_lock() else { return };
+            if self.forking.load(Ordering::Acquire) != 0 {
+                return;
+            }
+            for _ in 0..BATCH {
+                let Some(packed) = self.vault.next_packed() else { return };
+                if !self.give_entry(packed) {
+                    return;
+                }
+                self.vault.settle_packed();
+            }
+        }
+    }
+
+    /// Gives a page its packed entry, if it still is what was packed. `false` while somebody holds the page: later, then.
+    fn give_entry(&self, Packed { page, raw, packed }: Packed) -> bool {
+        let Some(packed) = packed else { return true };
+        let Some(taken) = self.table.take_if(page, |word| word.place() == Some(raw)) else {
+            let word = self.table.word(page);
+            if word.is_busy() && word.place() == Some(raw) {
+                return false;
+            }
+            self.vault.free(packed);
+            return true;
+        };
+        // The page may have been written and stored in the same slot again.
+        let is_same = self.vault.is_same(raw, packed);
+        let (kept, spare) = if is_same { (packed, raw) } else { (raw, packed) };
+        let word = taken.word.with_place(Some(kept));
+        let released = taken.release(word);
+        if released.is_dropped {
+            self.vault.free(kept);
+        }
+        self.vault.free(spare);
+        if released.is_waited {
+            self.wake_page(page);
+        }
+        true
+    }
+}
