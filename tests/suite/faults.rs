@@ -12,7 +12,11 @@ const BUDGET_BYTES: u64 = 16 << 20;
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn pressure() -> Program {
-    Program::new(env!("PROGRAM_ADDRESS_SPACE")).arg("mmap_churn").env("ARENA_MIB", "64").limit(LIMIT)
+    check("mmap_churn")
+}
+
+fn check(name: &str) -> Program {
+    Program::new(env!("PROGRAM_ADDRESS_SPACE")).arg(name).env("ARENA_MIB", "64").limit(LIMIT)
 }
 
 /// The check verifies every byte itself, and says `wrong byte` with status 1 when one is not its own.
@@ -29,6 +33,32 @@ fn assert_ended_by(finished: &Finished, signal: i32) {
 
 fn injected(name: &str) -> Launcher {
     Launcher::managed(BUDGET_BYTES).env("FARMEM_INJECT", name)
+}
+
+fn with_disk(launcher: Launcher) -> Launcher {
+    with_disk_of(launcher, ":256M")
+}
+
+fn with_disk_of(launcher: Launcher, size: &str) -> Launcher {
+    let mut disk = launcher.file("far").into_os_string();
+    disk.push(size);
+    launcher.option("--disk").option(disk)
+}
+
+fn assert_says(finished: &Finished, what: &str) {
+    assert!(String::from_utf8_lossy(&finished.stderr).contains(what), "doesn't say “{what}”: {finished}");
+}
+
+/// The program touched a page that is lost, and the summary says which page of which process it was.
+fn assert_lost(finished: &Finished) {
+    assert_ended_by(finished, SIGBUS);
+    let said = String::from_utf8_lossy(&finished.stderr);
+    let named = said.lines().find_map(|line| line.strip_prefix("farmem: page 0x")).expect(&said);
+    let (address, rest) = named.split_once(" of process ").expect(named);
+    assert_eq!(u64::from_str_radix(address, 16).map(|address| address % 4096), Ok(0), "{named}");
+    let (process, rest) = rest.split_once(' ').expect(named);
+    assert!(process.parse::<u32>().is_ok_and(|process| process > 1), "{named}");
+    assert!(rest.starts_with("is lost: it could not be read back"), "{named}");
 }
 
 const SIGKILL: i32 = 9;
@@ -69,9 +99,7 @@ fn a_full_pool_and_disk_end_the_program_with_a_message() {
         return;
     }
     let launcher = Launcher::managed(BUDGET_BYTES).option("--pool").option("4M");
-    let mut disk = launcher.file("far").into_os_string();
-    disk.push(":4M");
-    let launcher = launcher.option("--disk").option(disk);
+    let launcher = with_disk_of(launcher, ":4M");
 
     let finished = launcher.run(pressure());
 
@@ -83,49 +111,65 @@ fn pages_come_back_from_the_disk_when_the_pool_is_small() {
     if !managed_runner() {
         return;
     }
-    let launcher = Launcher::managed(BUDGET_BYTES).option("--pool").option("8M");
-    let mut disk = launcher.file("far").into_os_string();
-    disk.push(":256M");
-    let launcher = launcher.option("--disk").option(disk);
+    let launcher = with_disk(Launcher::managed(BUDGET_BYTES).option("--pool").option("8M"));
 
-    let finished = launcher.run(pressure()).success();
+    let finished = launcher.run(check("only_pressure")).success();
 
     let statistics = finished.statistics.expect("a managed run").expect("complete statistics");
     assert!(statistics.number("disk_bytes") > 0.0, "nothing went to the disk");
 }
 
+/// What can't go to the disk stays in the pool, which is too small for all of it.
 #[test]
-#[ignore = "waits for FARMEM_INJECT=disk-full"]
-fn a_disk_that_fills_up_early_ends_the_program_with_a_message() {
-    assert_ended_by(&injected("disk-full").option("--pool").option("4M").run(pressure()), SIGKILL);
-}
-
-#[test]
-#[ignore = "waits for FARMEM_INJECT=disk-write-error"]
-fn a_page_that_the_disk_refuses_stays_where_it_is() {
-    assert_no_wrong_bytes(&injected("disk-write-error").option("--pool").option("4M").run(pressure()));
-}
-
-#[test]
-fn a_page_that_cannot_be_read_back_is_a_bus_error() {
+fn a_disk_that_is_full_ends_the_program_with_a_message() {
     if !managed_runner() {
         return;
     }
-    let launcher = injected("disk-read-error").option("--pool").option("8M");
-    let mut disk = launcher.file("far").into_os_string();
-    disk.push(":256M");
+    let launcher = with_disk(injected("disk-full").option("--pool").option("4M"));
 
-    let finished = launcher.option("--disk").option(disk).option("--summary").run(pressure());
+    let finished = launcher.run(pressure());
 
-    assert_ended_by(&finished, SIGBUS);
+    assert_ended_by(&finished, SIGKILL);
+    assert_says(&finished, "the disk refuses what is written to it");
+}
+
+/// The pool is filled to where pages should go to the disk, but holds them all.
+#[test]
+fn pages_that_the_disk_refuses_stay_in_the_pool() {
+    if !managed_runner() {
+        return;
+    }
+    let launcher = with_disk(injected("disk-write-error").option("--pool").option("48M").option("--summary"));
+
+    let finished = launcher.run(pressure()).success();
+
+    let statistics =
+        finished.statistics.as_ref().expect("a managed run").as_ref().expect("complete statistics");
+    assert!(statistics.number("disk_writes_failed") > 0.0, "nothing was to be written");
+    assert_eq!(statistics.number("disk_bytes"), 0.0, "nothing could be written");
+    assert_says(&finished, "the disk refused");
 }
 
 #[test]
-#[ignore = "waits for FARMEM_INJECT=corrupt-page"]
+fn a_page_that_cannot_be_read_back_is_a_bus_error_and_named_in_the_summary() {
+    if !managed_runner() {
+        return;
+    }
+    let launcher = with_disk(injected("disk-read-error").option("--pool").option("8M").option("--summary"));
+
+    let finished = launcher.run(pressure());
+
+    assert_lost(&finished);
+}
+
+#[test]
 fn a_corrupt_page_is_a_bus_error_and_named_in_the_summary() {
+    if !managed_runner() {
+        return;
+    }
     let finished = injected("corrupt-page").option("--summary").run(pressure());
-    assert_ended_by(&finished, SIGBUS);
-    assert!(String::from_utf8_lossy(&finished.stderr).contains("lost"), "{finished}");
+
+    assert_lost(&finished);
 }
 
 #[test]

@@ -222,7 +222,7 @@ impl Engine {
             };
             let progress = match loaded {
                 Ok(()) => view.uffd.copy_in(page, content, Waiters::Wake),
-                Err(LoadFailure::Lost) => view.uffd.poison(range),
+                Err(LoadFailure::Lost) => self.poison(&view.uffd, page),
             };
             match progress.stopped {
                 Some(UffdError::Ended) => return Service::IsOver,

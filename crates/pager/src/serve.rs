@@ -2,10 +2,10 @@
 //!
 //! PFA §3: the fault path takes a free frame, fills it, maps it and lets the thread go; the rest is bookkeeping.
 
-use farmem_page::{PageBytes, PageIndex, PageRange, PageWord, Place};
+use farmem_page::{PageBytes, PageCount, PageIndex, PageRange, PageWord, Place};
 use farmem_policy::{Fault, Prefetcher, Run, VictimPolicy};
-use farmem_sys::uffd::{Uffd, UffdError, Waiters};
-use farmem_telemetry::Counter;
+use farmem_sys::uffd::{Progress, Uffd, UffdError, Waiters};
+use farmem_telemetry::{Counter, LostPage};
 
 use crate::engine::{BATCH_PAGES, Engine, Failure};
 use crate::gate::Change;
@@ -283,15 +283,27 @@ impl Engine {
     /// A page that can't be read back: whoever touches it gets a SIGBUS, for this page alone.
     fn lose(&self, taken: Taken) {
         let range = PageRange::new(taken.page, PageIndex::new(taken.page.get() + 1));
-        let progress = self.uffd.poison(range);
         let word = taken.word;
+        let progress = self.poison(&self.uffd, taken.page);
         if progress.stopped.is_none() {
-            self.slot.add(Counter::Lost, 1);
             let _ = taken.release(word.with_place(Some(Place::Lost)).with_far(false));
         } else {
             let _ = taken.put_back();
         }
         self.uffd.wake(range);
+    }
+
+    /// Poisons a page of this process or of a child of it, and leaves word which it was. That must be there before: as soon
+    /// as the page is poisoned its thread goes on, and may end the process.
+    pub(crate) fn poison(&self, uffd: &Uffd, page: PageIndex) -> Progress {
+        self.slot.add(Counter::Lost, 1);
+        self.ledger.name_lost(LostPage { process: self.slot.process(), page });
+        let progress = uffd.poison(PageRange::at(page, PageCount::new(1)));
+        if progress.stopped.is_some() {
+            // It is tried again, or gone.
+            self.slot.subtract(Counter::Lost, 1);
+        }
+        progress
     }
 }
 

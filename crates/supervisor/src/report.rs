@@ -97,6 +97,10 @@ pub struct Report {
     pub pool_stored_pages: u64,
     /// Disk space in use.
     pub disk_bytes: u64,
+    /// Writes that the disk refused; what was to be written stayed in the pool.
+    pub disk_writes_failed: u64,
+    /// The first pages that could not be read back; `lost` counts them all.
+    pub lost_pages: Vec<LostPage>,
     /// Half of the faults took at most this long.
     pub fault_p50_us: f64,
     /// All but a hundredth of the faults took at most this long.
@@ -104,6 +108,15 @@ pub struct Report {
     /// Every counter by its name.
     #[serde(flatten)]
     pub counters: serde_json::Map<String, serde_json::Value>,
+}
+
+/// A page that could not be read back: whoever touches it gets a SIGBUS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LostPage {
+    /// The process that it belonged to.
+    pub process: u32,
+    /// The address of its first byte.
+    pub address: u64,
 }
 
 /// What a report is made of.
@@ -158,6 +171,11 @@ impl Report {
             pool_stored_bytes: usage.stored_bytes.get(),
             pool_stored_pages: usage.stored_pages.get(),
             disk_bytes: usage.disk_bytes.get(),
+            disk_writes_failed: usage.disk_writes_failed,
+            lost_pages: ledger
+                .lost()
+                .map(|lost| LostPage { process: lost.process, address: lost.page.addr().get() })
+                .collect(),
             fault_p50_us: latency.quantile_ns(500) as f64 / 1e3,
             fault_p99_us: latency.quantile_ns(990) as f64 / 1e3,
             counters,
@@ -209,11 +227,21 @@ impl Report {
             mib(self.pool_stored_pages << 12),
             mib(self.disk_bytes)
         ));
-        if self.counter("lost") > 0 {
+        if self.disk_writes_failed > 0 {
             line(format_args!(
-                "{} pages could not be read back; touching them was a SIGBUS",
-                self.counter("lost")
+                "the disk refused {} writes; what was to be written stayed in the pool",
+                self.disk_writes_failed
             ));
+        }
+        for lost in &self.lost_pages {
+            line(format_args!(
+                "page {:#x} of process {} is lost: it could not be read back; whoever touches it gets a SIGBUS",
+                lost.address, lost.process
+            ));
+        }
+        let unnamed = self.counter("lost").saturating_sub(self.lost_pages.len() as u64);
+        if unnamed > 0 {
+            line(format_args!("{unnamed} more pages are lost"));
         }
         text
     }

@@ -257,8 +257,13 @@ impl Supervisor<'_> {
             self.wait_and_hear();
         }
         for (process, code) in self.processes.failures.drain(..) {
+            let is_disk_failing = self.application.pool.usage().disk_writes_failed > 0;
             let reason = match code {
                 1 => "its pager found itself in a state that can't be (a bug: please report it)",
+                2 if is_disk_failing => {
+                    "the pool is full, the disk refuses what is written to it, and the local budget is used up: \
+                     see to the disk, or raise --pool or --local"
+                }
                 2 => {
                     "pool and disk are full and its local budget is used up: raise --pool, --disk or --local"
                 }
@@ -283,7 +288,8 @@ impl Supervisor<'_> {
 
     /// Totals as they are, the pool as it was when it held most.
     fn final_report(&self) -> Report {
-        self.report(self.watch.peak())
+        let disk_writes_failed = self.application.pool.usage().disk_writes_failed;
+        self.report(PoolUsage { disk_writes_failed, ..self.watch.peak() })
     }
 
     fn finish(&mut self) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use farmem_page::PageCount;
+use farmem_page::{PageCount, PageIndex};
 
 use crate::{BUCKETS, Counter, Histogram};
 
@@ -40,6 +40,23 @@ pub enum Header {
     Inject,
     /// One more than the highest slot ever given out.
     SlotsUsed,
+    /// Lost pages that were named, or would have been with more room. Written by processes.
+    LostNamed,
+}
+
+/// Lost pages that are named; of those beyond only their number is known.
+pub const LOST_NAMED: usize = 16;
+/// Where their names begin, two words each.
+const LOST_AT: usize = 16;
+const _: () = assert!(LOST_AT + 2 * LOST_NAMED <= HEADER_WORDS, "the names of lost pages stay in the header");
+
+/// A page that could not be read back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LostPage {
+    /// The process that it belonged to.
+    pub process: u32,
+    /// Which page.
+    pub page: PageIndex,
 }
 
 /// Words of a slot that are not counters.
@@ -160,6 +177,34 @@ impl<'a> Ledger<'a> {
         let ledger = *self;
         let used = (self.header(Header::SlotsUsed).load(Ordering::Acquire) as usize).min(MAX_PROCESSES);
         (0..used).filter_map(move |index| ledger.slot(index))
+    }
+
+    /// Names a page that could not be read back, once. May be called by several processes at once.
+    pub fn name_lost(&self, lost: LostPage) {
+        if self.lost().any(|named| named == lost) {
+            return;
+        }
+        let nth = self.header(Header::LostNamed).fetch_add(1, Ordering::Relaxed) as usize;
+        if nth < LOST_NAMED {
+            let [process, page] = self.lost_words(nth);
+            page.store(lost.page.get(), Ordering::Relaxed);
+            // Last: a name counts from when its process, which is never 0, is there.
+            process.store(u64::from(lost.process), Ordering::Release);
+        }
+    }
+
+    /// The first [`LOST_NAMED`] pages that could not be read back.
+    pub fn lost(&self) -> impl Iterator<Item = LostPage> + use<'a> {
+        let ledger = *self;
+        (0..LOST_NAMED).filter_map(move |nth| {
+            let [process, page] = ledger.lost_words(nth);
+            let process = process.load(Ordering::Acquire) as u32;
+            (process != 0).then(|| LostPage { process, page: PageIndex::new(page.load(Ordering::Relaxed)) })
+        })
+    }
+
+    fn lost_words(&self, nth: usize) -> [&'a AtomicU64; 2] {
+        [&self.words[LOST_AT + 2 * nth], &self.words[LOST_AT + 2 * nth + 1]]
     }
 
     /// Pages that the application has in local memory: the sum over its processes, memory that forked processes
@@ -350,6 +395,18 @@ mod tests {
             slot.set_shared(PageCount::new(shared));
         }
         assert_eq!(ledger.resident(), PageCount::new(13));
+    }
+
+    #[test]
+    fn lost_pages_are_named_until_there_is_no_room_for_more() {
+        let words = words();
+        let ledger = Ledger::new(&words).unwrap();
+        let lost = |nth: u64| LostPage { process: 7 + nth as u32, page: PageIndex::new(0x1000 + nth) };
+        let named = LOST_NAMED as u64;
+        (0..named + 3).for_each(|nth| ledger.name_lost(lost(nth)));
+        ledger.name_lost(lost(2));
+        assert_eq!(ledger.lost().collect::<Vec<_>>(), (0..named).map(lost).collect::<Vec<_>>());
+        assert_eq!(ledger.slots().count(), 0, "the header's other words are untouched");
     }
 
     #[test]

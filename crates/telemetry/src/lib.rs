@@ -13,5 +13,6 @@ mod ledger;
 pub use counter::{COUNTERS, Counter, Kind};
 pub use histogram::{BUCKETS, Histogram, bucket_ceiling_ns, bucket_of};
 pub use ledger::{
-    Handover, Header, LEDGER_BYTES, Ledger, MAX_HANDLERS, MAX_PROCESSES, ProcessSlot, SlotState,
+    Handover, Header, LEDGER_BYTES, LOST_NAMED, Ledger, LostPage, MAX_HANDLERS, MAX_PROCESSES, ProcessSlot,
+    SlotState,
 };
