@@ -116,6 +116,7 @@ checks! {
 
 /// Checks that need more than a comparison of what was printed; their tests stand below, or with the command line.
 const SPECIAL: &[&str] = &[
+    "hot_set_beside_a_scan",
     "child_outlives",
     "mlockall_current",
     "drop_privileges",

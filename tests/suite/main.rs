@@ -8,6 +8,7 @@ mod memcached;
 mod numpy;
 mod postgresql;
 mod redis;
+mod reservations;
 mod stress;
 mod xgboost;
 

@@ -11,7 +11,7 @@
 //! 4. An entry that was dropped (the program discarded the page) while `BUSY` is marked `DROPPED`; who holds
 //!    `BUSY` then clears the entry instead of publishing one.
 
-use crate::Place;
+use crate::{Place, SlotPlace};
 
 /// How many visits of the eviction hand a page survives without any sign of use; see the `victims` policy.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -172,6 +172,20 @@ impl PageWord {
         self.0 & DROPPED != 0
     }
 
+    /// The slot that the page keeps only for its next eviction (invariant 1), and that may be given back before: none while
+    /// somebody holds the page, and none of a page that may be far or may be discarded at this moment.
+    ///
+    /// The word doesn't know of pages that the kernel has taken away unheard: ask the kernel whether the page is resident.
+    pub const fn reservation(self) -> Option<SlotPlace> {
+        if self.is_busy() || self.is_far() || self.is_discarded() {
+            return None;
+        }
+        match self.place() {
+            Some(Place::Slot(at)) => Some(at),
+            Some(Place::Zero | Place::Pattern(_) | Place::Lost) | None => None,
+        }
+    }
+
     /// What to swap in to take the page for a change (invariant 2), or to wait for who has it (invariant 3).
     pub const fn take(self) -> Transition {
         if self.is_busy() {
@@ -250,6 +264,20 @@ mod tests {
     fn a_free_page_that_is_discarded_gives_its_entry_back() {
         let word = PageWord::default().with_place(Some(PLACE)).with_level(Level::MAX);
         assert_eq!(word.discard(), (PageWord::default(), Some(PLACE)));
+    }
+
+    #[test]
+    fn only_a_resident_page_that_nobody_holds_has_a_reservation() {
+        let word = PageWord::default().with_place(Some(PLACE));
+        let Place::Slot(at) = PLACE else { panic!("it is a slot") };
+        assert_eq!(word.reservation(), Some(at));
+        let Transition::Take(held) = word.take() else { panic!("nobody holds it") };
+        for other in [held, word.with_far(true), word.with_discarded(true), word.with_place(None)] {
+            assert_eq!(other.reservation(), None);
+        }
+        for place in [Place::Zero, Place::Lost] {
+            assert_eq!(word.with_place(Some(place)).reservation(), None, "it takes no slot");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::evict::Evictor;
 use crate::gate::PARTIES;
 use crate::handler::{self, Pace};
 use crate::inject::Injection;
+use crate::release::Releaser;
 use crate::scan::Scanner;
 
 /// The bookkeeper's place at the gate: the last one.
@@ -54,6 +55,7 @@ pub(crate) struct Bookkeeper {
     rounds: u64,
     cpu_ns: u64,
     pace: Pace,
+    releaser: Releaser,
     allowed: Option<Allowed>,
     /// As the engine's word; 0 while this thread may run anywhere.
     processor: u32,
@@ -77,6 +79,7 @@ impl Bookkeeper {
             rounds: 0,
             cpu_ns: 0,
             pace: Pace::new(),
+            releaser: Releaser::new(),
             allowed: Allowed::now(),
             processor: 0,
         }
@@ -209,7 +212,7 @@ impl Bookkeeper {
         self.cpu_ns = now_ns;
     }
 
-    /// Whether the pool was full.
+    /// Whether the pool was full, and still is.
     fn manage(&mut self, unnoticed: i64) -> bool {
         let engine = self.engine;
         let Some(scanner) = &self.scanner else { return false };
@@ -227,8 +230,9 @@ impl Bookkeeper {
         self.unshare();
         engine.take_packed(PARTY);
         engine.vault.free_deferred();
+        let has_released = self.releaser.round(engine) > 0;
         engine.slot.set(Counter::OwnPages, engine.own_pages().get());
-        is_full
+        is_full && !has_released
     }
 
     /// Whether the pool was full.

@@ -20,6 +20,7 @@ mod inject;
 mod packed;
 mod ranges;
 mod regions;
+mod release;
 mod scan;
 mod serve;
 mod start;

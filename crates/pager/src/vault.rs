@@ -7,7 +7,8 @@
 use core::fmt;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use farmem_page::{PageBytes, PageIndex, Place};
+use farmem_page::{ByteCount, PageBytes, PageIndex, Place};
+use farmem_policy::Partition;
 use farmem_store::{
     BlockError, BlockFile, Epoch, FreeOutcome, LoadError, OwnerId, Packed, Packing, Pool, Reader, StoreError,
     Update, Writer,
@@ -232,6 +233,21 @@ impl Vault {
     pub(crate) fn free(&self, place: Place) {
         if self.pool.free(place, self.owner, self.frozen()) == FreeOutcome::Frozen {
             self.deferred.lock().push(place);
+        }
+    }
+
+    /// Whether [`Vault::free`] would make room at once: the entry is this process's, and no forked child reads it.
+    pub(crate) fn is_freeable(&self, place: Place) -> bool {
+        self.pool.is_freeable(place, self.owner, self.frozen())
+    }
+
+    /// What pool and disk hold, for all processes of the application. Takes time: see [`Pool::usage`].
+    pub(crate) fn partition(&self) -> Partition {
+        let usage = self.pool.usage();
+        Partition {
+            stored: usage.stored_bytes,
+            stored_pages: usage.stored_pages,
+            limit: ByteCount::new(usage.limit.get() + usage.disk_limit.get()),
         }
     }
 

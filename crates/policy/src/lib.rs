@@ -5,11 +5,14 @@
 //!
 //! * [`Prefetcher`]: which pages beyond a faulted one to bring in ([`Streams`], or [`NoReadahead`]).
 //! * [`VictimPolicy`]: which resident pages the eviction hand takes ([`Victims`], or [`Sweep`]).
+//! * [`Reservations`]: which resident pages give their entries back while far memory is short.
 #![no_std]
 #![forbid(unsafe_code)]
 
 mod readahead;
+mod reservations;
 mod victims;
 
 pub use readahead::{Advice, Fault, NoReadahead, Prefetcher, Run, Streams};
+pub use reservations::{Partition, Pressure, RESERVED_PERCENT, Reservations};
 pub use victims::{Sweep, Verdict, VictimPolicy, Victims};

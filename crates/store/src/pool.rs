@@ -8,7 +8,7 @@ use crate::memory::{Atomic, Memory};
 use crate::slab::{Gate, Kind, State};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use farmem_codec::{Fingerprint, Fingerprinter};
-use farmem_page::{Place, SlabIndex};
+use farmem_page::{Place, SlabIndex, SlotPlace};
 
 /// A process that leases slabs. Numbers are given out by the supervisor, which reuses one only after
 /// [`Pool::release_owner`].
@@ -150,21 +150,12 @@ impl<M: Memory> Pool<M> {
     ///
     /// The caller guarantees that the entry is reachable from no page word any more.
     pub fn free(&self, place: Place, owner: OwnerId, frozen: Epoch) -> FreeOutcome {
-        let Place::Slot(at) = place else { return FreeOutcome::NoSlot };
+        let (at, class, slot) = match self.own_slot(place, owner, frozen) {
+            Ok(found) => found,
+            Err(refused) => return refused,
+        };
         let slab = at.slab.get();
         let Ok(gate) = self.gate(slab) else { return FreeOutcome::NoSlot };
-        let now = Gate(gate.load(Acquire));
-        let Some(class) = now.class() else { return FreeOutcome::NoSlot };
-        if !now.is_open() || at.slot.get() >= class.slots() {
-            return FreeOutcome::NoSlot;
-        }
-        if now.owner() != owner {
-            return FreeOutcome::Foreign;
-        }
-        let Ok(slot) = self.slot(slab, class, at.slot.get()) else { return FreeOutcome::NoSlot };
-        if slot.epoch <= frozen {
-            return FreeOutcome::Frozen;
-        }
         match self.give_slot_back(slab, class, at.slot.get()) {
             Ok(true) => {
                 let before = Gate(gate.fetch_sub(Gate::page(slot.length_bytes), SeqCst));
@@ -173,6 +164,35 @@ impl<M: Memory> Pool<M> {
             }
             _ => FreeOutcome::NoSlot,
         }
+    }
+
+    /// Whether [`Pool::free`] would free the entry now.
+    pub fn is_freeable(&self, place: Place, owner: OwnerId, frozen: Epoch) -> bool {
+        self.own_slot(place, owner, frozen).is_ok()
+    }
+
+    /// The slot of an entry that `owner` may free; else what hinders it.
+    fn own_slot(
+        &self,
+        place: Place,
+        owner: OwnerId,
+        frozen: Epoch,
+    ) -> Result<(SlotPlace, SizeClass, Slot), FreeOutcome> {
+        let Place::Slot(at) = place else { return Err(FreeOutcome::NoSlot) };
+        let slab = at.slab.get();
+        let gate = Gate(self.gate(slab).map_err(|Damaged| FreeOutcome::NoSlot)?.load(Acquire));
+        let class = gate.class().ok_or(FreeOutcome::NoSlot)?;
+        if !gate.is_open() || at.slot.get() >= class.slots() {
+            return Err(FreeOutcome::NoSlot);
+        }
+        if gate.owner() != owner {
+            return Err(FreeOutcome::Foreign);
+        }
+        let slot = self.slot(slab, class, at.slot.get()).map_err(|Damaged| FreeOutcome::NoSlot)?;
+        if slot.epoch <= frozen {
+            return Err(FreeOutcome::Frozen);
+        }
+        Ok((at, class, slot))
     }
 
     pub(crate) fn word(&self, offset_bytes: usize) -> Result<&M::Word, Damaged> {

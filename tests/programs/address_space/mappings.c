@@ -103,6 +103,41 @@ static void mmap_churn_threads(void)
 	pressure_stop();
 }
 
+/* Every page verified and written again. */
+static void rewrite(unsigned char *memory, size_t bytes, uint64_t old, uint64_t new)
+{
+	for (size_t offset = 0; offset < bytes; offset += PAGE) {
+		verify(memory + offset, PAGE, old + offset);
+		fill(memory + offset, PAGE, new + offset);
+	}
+}
+
+static unsigned char *map_filled_by_page(size_t bytes, uint64_t seed)
+{
+	unsigned char *memory = map(bytes);
+	for (size_t offset = 0; offset < bytes; offset += PAGE)
+		fill(memory + offset, PAGE, seed + offset);
+	return memory;
+}
+
+/* A hot set that is used again after every mebibyte of a scan over cold memory: it comes back soon whenever it leaves. */
+static void hot_set_beside_a_scan(void)
+{
+	enum { ROUNDS = 6, HOT = 12, COLD = 28 };
+	unsigned char *hot = map_filled_by_page(HOT * MEBIBYTE, 1);
+	unsigned char *cold = map_filled_by_page(COLD * MEBIBYTE, 2);
+	uint64_t hot_uses = 0;
+	for (uint64_t round = 0; round < ROUNDS; round++)
+		for (size_t part = 0; part < COLD; part++) {
+			rewrite(cold + part * MEBIBYTE, MEBIBYTE, 2 + part * MEBIBYTE + round * 3,
+				2 + part * MEBIBYTE + (round + 1) * 3);
+			rewrite(hot, HOT * MEBIBYTE, 1 + hot_uses * 5, 1 + (hot_uses + 1) * 5);
+			hot_uses++;
+		}
+	rewrite(cold, COLD * MEBIBYTE, 2 + ROUNDS * 3, 0);
+	rewrite(hot, HOT * MEBIBYTE, 1 + hot_uses * 5, 0);
+}
+
 static void *churn_fixed(void *argument)
 {
 	unsigned char *place = argument;
@@ -791,6 +826,7 @@ static void own_userfaultfd(void)
 const struct check mapping_checks[] = {
 	{"brk_grow_shrink", brk_grow_shrink},
 	{"mmap_churn", mmap_churn},
+	{"hot_set_beside_a_scan", hot_set_beside_a_scan},
 	{"mmap_churn_threads", mmap_churn_threads},
 	{"map_fixed_threads", map_fixed_threads},
 	{"map_fixed_over_itself", map_fixed_over_itself},

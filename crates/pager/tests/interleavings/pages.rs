@@ -95,6 +95,18 @@ impl Model {
         self.let_go(word, is_dropped);
     }
 
+    /// A reservation is given back: the word first, then the entry.
+    fn give_back(&self) {
+        let word = self.table.word(PAGE);
+        if word.is_far() || word.place().is_none() {
+            return;
+        }
+        if let Some(taken) = self.table.take_if(PAGE, |now| now == word) {
+            self.hold(taken, |word| word.with_place(None));
+            word.place().into_iter().for_each(|place| self.free(place));
+        }
+    }
+
     fn discard(&self) {
         self.table.discard(PageRange::at(PAGE, PageCount::new(1)), |_, place| self.free(place));
     }
@@ -138,6 +150,17 @@ fn evict_in_place(model: &Model) {
     model.evict(false);
 }
 
+fn give_back_twice(model: &Model) {
+    model.give_back();
+    model.give_back();
+}
+
+fn evict_and_fault(model: &Model) {
+    model.evict(true);
+    model.fault();
+    model.evict(false);
+}
+
 fn replace(model: &Model) {
     let word = model.table.word(PAGE);
     if !word.is_busy() {
@@ -168,4 +191,10 @@ fn a_page_discarded_while_it_is_rewritten_in_place_frees_its_entry_once() {
 #[test]
 fn marks_set_from_outside_disturb_no_holder() {
     check(|| together([fault_twice, evict_twice, pin_and_unpin, replace]));
+}
+
+#[test]
+fn a_reservation_is_given_back_once_whoever_wants_the_page() {
+    check(|| together([evict_and_fault, give_back_twice, Model::fault]));
+    check(|| together([evict_and_fault, give_back_twice, Model::discard]));
 }

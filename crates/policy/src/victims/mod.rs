@@ -6,7 +6,7 @@ mod sweep;
 pub use refault::Victims;
 pub use sweep::Sweep;
 
-use farmem_page::{PageCount, PageWord};
+use farmem_page::{AgeStamp, PageCount, PageWord};
 
 /// What the eviction hand does with a resident page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +33,12 @@ pub trait VictimPolicy {
 
     /// What to do with a resident page that the hand has come to.
     fn visit(&self, word: PageWord) -> Verdict;
+
+    /// The policy's clock, for [`VictimPolicy::is_hot`].
+    fn now(&self) -> AgeStamp;
+
+    /// Whether a resident page is hot, and has been resident since before `since`: it is likely to stay for long.
+    fn is_hot(&self, word: PageWord, since: AgeStamp) -> bool;
 
     /// The word of a page that leaves now. Called for each page that leaves, also for one that was not chosen by
     /// [`VictimPolicy::visit`].

@@ -1,6 +1,6 @@
 //! Every page that the hand meets.
 
-use farmem_page::{PageCount, PageWord};
+use farmem_page::{AgeStamp, PageCount, PageWord};
 
 use super::{Verdict, VictimPolicy};
 
@@ -20,6 +20,12 @@ impl VictimPolicy for Sweep {
     }
     fn visit(&self, _word: PageWord) -> Verdict {
         Verdict::Evict
+    }
+    fn now(&self) -> AgeStamp {
+        AgeStamp::default()
+    }
+    fn is_hot(&self, _word: PageWord, _since: AgeStamp) -> bool {
+        false
     }
     fn on_evict(&self, word: PageWord) -> PageWord {
         word

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use farmem_page::{PageCount, PageWord};
-use farmem_policy::{Verdict, VictimPolicy};
+use farmem_page::{ByteCount, PageCount, PageWord, Place, SlabIndex, SlotIndex, SlotPlace};
+use farmem_policy::{Partition, Reservations, Verdict, VictimPolicy};
 
 /// A local memory of a fixed number of pages, full of some of the program's pages.
 pub trait Machine {
@@ -190,10 +190,85 @@ pub struct Pager<P> {
     pub runs: u64,
     /// Most visits that it took to find one batch.
     pub most_visits: u64,
+    pub far: Far,
 }
 
 /// Pages that leave together.
 const BATCH: usize = 64;
+/// Pages that one round of the scan for reservations looks at; a round follows each batch.
+const SCANNED: usize = 512;
+
+/// Far memory in which every page takes an entry of one byte.
+#[derive(Default)]
+pub struct Far {
+    /// Entries that there may be.
+    limit: u64,
+    /// Entries that there are, and the most that there were.
+    pub stored: u64,
+    pub most_stored: u64,
+    reservations: Reservations,
+    hand: usize,
+    /// Pages stored in a new entry, and in the one that they had kept.
+    pub allocated: u64,
+    pub kept: u64,
+    /// Reservations given back.
+    pub released: u64,
+    /// Pages that could not leave because there was no entry for them.
+    pub refused: u64,
+    refused_before: u64,
+}
+
+impl Far {
+    /// Stores a page; its word afterwards, `None` without room.
+    fn store(&mut self, word: PageWord) -> Option<PageWord> {
+        if word.place().is_some() {
+            self.kept += 1;
+        } else if self.stored == self.limit {
+            self.refused += 1;
+            return None;
+        } else {
+            self.allocated += 1;
+            self.stored += 1;
+            self.most_stored = self.most_stored.max(self.stored);
+        }
+        Some(word.with_place(Some(entry())).with_far(true))
+    }
+
+    /// A round of the scan.
+    fn release(&mut self, policy: &impl VictimPolicy, words: &mut [PageWord]) {
+        let partition = Partition {
+            stored: ByteCount::new(self.stored),
+            stored_pages: PageCount::new(self.stored),
+            limit: ByteCount::new(self.limit),
+        };
+        let is_refusing = self.refused > self.refused_before;
+        self.refused_before = self.refused;
+        let pressure = partition.pressure(is_refusing);
+        let mut wanted = if is_refusing { BATCH as u64 } else { partition.surplus().get() };
+        for _ in 0..SCANNED {
+            if wanted == 0 {
+                return;
+            }
+            if self.hand == 0 {
+                self.reservations.begin_scan(policy.now());
+            }
+            let page = self.hand;
+            self.hand = (self.hand + 1) % words.len();
+            if self.reservations.gives_back(policy, pressure, words[page]) {
+                words[page] = words[page].with_place(None);
+                self.stored -= 1;
+                self.released += 1;
+                wanted -= 1;
+            }
+        }
+    }
+}
+
+/// Which entry a page has makes no difference here.
+fn entry() -> Place {
+    let (slab, slot) = (SlabIndex::new(0), SlotIndex::new(0));
+    Place::Slot(SlotPlace { slab: slab.expect("0 is a slab"), slot: slot.expect("0 is a slot") })
+}
 
 impl<P: VictimPolicy> Pager<P> {
     pub fn new(policy: P, pages: u64, budget: usize) -> Self {
@@ -210,7 +285,14 @@ impl<P: VictimPolicy> Pager<P> {
             evictions: 0,
             runs: 0,
             most_visits: 0,
+            far: Far { limit: u64::MAX, ..Far::default() },
         }
+    }
+
+    /// The same with far memory for so many pages only.
+    pub fn within(mut self, entries: u64) -> Self {
+        self.far.limit = entries;
+        self
     }
 
     pub fn visits_per_eviction(&self) -> f64 {
@@ -231,7 +313,11 @@ impl<P: VictimPolicy> Pager<P> {
             match self.policy.visit(self.words[page]) {
                 Verdict::Keep(word) => self.words[page] = word,
                 Verdict::Evict => {
-                    self.words[page] = self.policy.on_evict(self.words[page]);
+                    let Some(stored) = self.far.store(self.words[page]) else {
+                        self.far.release(&self.policy, &mut self.words);
+                        continue;
+                    };
+                    self.words[page] = self.policy.on_evict(stored);
                     self.is_local[page] = false;
                     self.local -= 1;
                     self.evictions += 1;
@@ -242,6 +328,7 @@ impl<P: VictimPolicy> Pager<P> {
             }
         }
         self.most_visits = self.most_visits.max(self.visits - before.0);
+        self.far.release(&self.policy, &mut self.words);
     }
 }
 
@@ -254,7 +341,7 @@ impl<P: VictimPolicy> Machine for Pager<P> {
         if self.local == self.budget {
             self.reclaim();
         }
-        let word = self.words[page];
+        let word = self.words[page].with_far(false);
         let is_first = !std::mem::replace(&mut self.was_seen[page], true);
         self.words[page] =
             if is_first { self.policy.on_first_touch(word) } else { self.policy.on_refault(word) };
