@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Each is a directory below `programs`, with C files that make one program.
-const PROGRAMS: [(&str, &[&str]); 2] = [("address_space", &[]), ("static_program", &["-static"])];
+const PROGRAMS: [(&str, &[&str]); 3] =
+    [("address_space", &[]), ("static_program", &["-static"]), ("old_kernel", &[])];
 
 fn main() {
     let out_directory = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));

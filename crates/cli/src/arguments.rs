@@ -62,7 +62,7 @@ pub(crate) struct RunArguments {
     /// Local memory to keep: a size, or a percentage of what this user may use
     #[arg(long, value_name = "SIZE|PERCENT%", value_parser = parse_local, default_value = "50%")]
     pub(crate) local: LocalAmount,
-    /// Limit of the compressed pool [default: what the machine can spare]
+    /// Limit of the compressed pool [default: what machine and control group can spare]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) pool: Option<ByteCount>,
     /// Where pages go when the pool is full: a file or folder, and a limit [default: nowhere]

@@ -16,13 +16,16 @@ use crate::arguments::RunArguments;
 use crate::failure::Failure;
 use crate::program;
 
+/// A pool of default size is never smaller, however little the machine can spare: the program may need none of it.
+const SMALLEST_POOL: ByteCount = ByteCount::new(16 << 20);
+
 /// A run that can start: every value checked, every amount in bytes.
 #[derive(Debug)]
 pub(crate) struct Plan {
     /// Local memory that the application may keep.
     pub(crate) local: ByteCount,
-    /// Limit of the pool; `None` for what the machine can spare.
-    pub(crate) pool: Option<ByteCount>,
+    /// Limit of the pool.
+    pub(crate) pool: ByteCount,
     /// Where pages go when the pool is full.
     pub(crate) disk: Option<DiskAmount>,
     /// The name to show.
@@ -64,7 +67,7 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
     let name = arguments.name.unwrap_or_else(|| shown_name(&executable));
     Ok(Plan {
         local,
-        pool: arguments.pool,
+        pool: arguments.pool.unwrap_or_else(|| memory.spare(local).max(SMALLEST_POOL)),
         disk: arguments.disk,
         name,
         stats: arguments.stats,

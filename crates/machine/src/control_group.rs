@@ -57,21 +57,45 @@ impl MemoryController {
 
     /// The smallest limit on this process's group and on all groups above it; `None` when nothing limits it.
     pub fn limit(&self) -> Option<ByteCount> {
+        self.groups().filter_map(|group| self.limit_of(&group)).min().map(ByteCount::new)
+    }
+
+    /// What this process's group may still take before it meets its own limit or one of a group above it; `None` when
+    /// nothing limits it. File cache that the kernel would give up first counts as free.
+    pub fn room(&self) -> Option<ByteCount> {
+        self.groups().filter_map(|group| self.room_of(&group)).min().map(ByteCount::new)
+    }
+
+    /// This process's group and those above it.
+    fn groups(&self) -> impl Iterator<Item = PathBuf> {
+        self.group.ancestors().map(|group| self.mount.join(group))
+    }
+
+    fn limit_of(&self, group: &Path) -> Option<u64> {
         let file = match self.version {
             Version::One => "memory.limit_in_bytes",
             Version::Two => "memory.max",
         };
-        self.group
-            .ancestors()
-            .filter_map(|group| read_limit(&self.mount.join(group).join(file)))
-            .min()
-            .map(ByteCount::new)
+        read_number(&group.join(file)).filter(|&limit| limit < UNLIMITED_BYTES)
+    }
+
+    fn room_of(&self, group: &Path) -> Option<u64> {
+        let limit = self.limit_of(group)?;
+        let (usage, cache) = match self.version {
+            Version::One => ("memory.usage_in_bytes", "total_inactive_file "),
+            Version::Two => ("memory.current", "inactive_file "),
+        };
+        let used = read_number(&group.join(usage)).unwrap_or(0);
+        let figures = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+        let cached =
+            figures.lines().find_map(|line| line.strip_prefix(cache)?.trim().parse().ok()).unwrap_or(0);
+        Some(limit.saturating_sub(used.saturating_sub(cached)))
     }
 }
 
-fn read_limit(path: &Path) -> Option<u64> {
-    let limit = fs::read_to_string(path).ok()?.trim().parse().ok()?;
-    (limit < UNLIMITED_BYTES).then_some(limit)
+/// The number that a file of the kernel holds; `None` for a word such as `max`, or without the file.
+fn read_number(path: &Path) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -95,6 +119,28 @@ mod tests {
     }
 
     #[test]
+    fn the_least_room_on_the_way_up_counts_and_cold_cache_is_room() {
+        for (version, limit, usage, cache) in [
+            (Version::One, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+            (Version::Two, "memory.max", "memory.current", "inactive_file"),
+        ] {
+            let mount = tempfile::tempdir().unwrap();
+            let outer = mount.path().join("outer");
+            let inner = outer.join("inner");
+            fs::create_dir_all(&inner).unwrap();
+            for (group, limited, used) in [(&inner, 1000, 100), (&outer, 900, 700)] {
+                fs::write(group.join(limit), format!("{limited}\n")).unwrap();
+                fs::write(group.join(usage), format!("{used}\n")).unwrap();
+            }
+            fs::write(outer.join("memory.stat"), format!("anon 5\n{cache} 200\nactive_file 7\n")).unwrap();
+            let group = PathBuf::from("outer/inner");
+            let controller = MemoryController { version, mount: mount.path().into(), group };
+
+            assert_eq!(controller.room(), Some(ByteCount::new(900 - (700 - 200))));
+        }
+    }
+
+    #[test]
     fn a_limit_that_means_none_is_none() {
         let mount = tempfile::tempdir().unwrap();
         fs::write(mount.path().join("memory.limit_in_bytes"), "9223372036854771712\n").unwrap();
@@ -102,5 +148,6 @@ mod tests {
             MemoryController { version: Version::One, mount: mount.path().into(), group: PathBuf::new() };
 
         assert_eq!(controller.limit(), None);
+        assert_eq!(controller.room(), None);
     }
 }

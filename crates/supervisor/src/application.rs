@@ -8,20 +8,17 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, bail};
-use farmem_page::ByteCount;
+use farmem_page::{ByteCount, VirtAddr};
 use farmem_store::{Pool, PoolConfig, SLAB_BYTES};
 use farmem_sys::AsFd;
 use farmem_sys::disk::DiskFile;
+use farmem_sys::maps::Maps;
 use farmem_sys::shared::SharedMemory;
 use farmem_sys::uffd::{FEATURES, Uffd, UffdError};
 use farmem_telemetry::{Header, LEDGER_BYTES, Ledger, MAX_PROCESSES};
 
 use crate::injection::Injection;
 use crate::options::{DiskOptions, Options};
-
-/// Parts of a machine's memory that a pool of default size leaves alone.
-const SPARED_SHARE: u64 = 10;
-const SMALLEST_POOL: u64 = 16 << 20;
 
 /// The pool as the supervisor sees it.
 pub(crate) type SharedPool = Pool<&'static SharedMemory>;
@@ -66,10 +63,7 @@ impl Application {
             }
             None => (None, ByteCount::ZERO),
         };
-        let limit = match options.pool {
-            Some(limit) => limit,
-            None => default_pool(options.local)?,
-        };
+        let limit = options.pool;
         let config = PoolConfig { limit, disk: disk_bytes, owners: MAX_PROCESSES as u16, seed: random()? };
         let bytes = config.memory_bytes().map_err(to_error)?;
         let pool_memory = leak(SharedMemory::create(c"farmem-pool", bytes).map_err(to_error)?);
@@ -93,15 +87,25 @@ impl Application {
 /// Whether the kernel lets this process do what the supervisor does for each of the program's processes.
 fn permitted(device: Option<&File>) -> Result<()> {
     let created = Uffd::create(device.map(AsFd::as_fd));
-    match created.and_then(|uffd| uffd.handshake(FEATURES)) {
-        Ok(()) => Ok(()),
-        Err(UffdError::Denied) => {
-            bail!("userfaultfd needs CAP_SYS_PTRACE; run as root (`farmem doctor` tells more)")
-        }
-        Err(UffdError::Unsupported) => bail!(
-            "this kernel's userfaultfd lacks what Farmem needs; use Linux 6.8 or newer (`farmem doctor` tells more)"
-        ),
-        Err(_) => bail!("this kernel offers no userfaultfd (`farmem doctor` tells more)"),
+    if let Err(error) = created.and_then(|uffd| uffd.handshake(FEATURES)) {
+        bail!(refusal(error));
+    }
+    // The pagers would find this out in each process, and leave it unmanaged.
+    if Maps::open().and_then(|maps| maps.next(VirtAddr::new(0))).is_err() {
+        bail!(OLD_KERNEL);
+    }
+    Ok(())
+}
+
+const OLD_KERNEL: &str =
+    "this kernel lacks what Farmem needs; use Linux 6.11 or newer (`farmem doctor` tells what is missing)";
+
+/// Why there is no userfaultfd, and what to do.
+fn refusal(error: UffdError) -> &'static str {
+    match error {
+        UffdError::Denied => "userfaultfd needs CAP_SYS_PTRACE; run as root (`farmem doctor` tells more)",
+        UffdError::Unsupported => OLD_KERNEL,
+        _ => "this kernel offers no userfaultfd (`farmem doctor` tells more)",
     }
 }
 
@@ -117,19 +121,6 @@ fn random() -> Result<u64> {
     let mut bytes = [0_u8; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
     Ok(u64::from_ne_bytes(bytes))
-}
-
-/// What the machine has available now, less the budget and a tenth of the machine.
-fn default_pool(local: ByteCount) -> Result<ByteCount> {
-    let text = std::fs::read_to_string("/proc/meminfo").context("cannot read /proc/meminfo")?;
-    let figure = |name: &str| {
-        text.lines()
-            .find_map(|line| line.strip_prefix(name)?.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok())
-            .map_or(0, |kib| kib << 10)
-    };
-    let spared = figure("MemTotal:") / SPARED_SHARE;
-    let left = figure("MemAvailable:").saturating_sub(local.get()).saturating_sub(spared);
-    Ok(ByteCount::new(left.max(SMALLEST_POOL)))
 }
 
 fn open_disk(disk: &DiskOptions) -> Result<(DiskFile, ByteCount)> {
@@ -157,7 +148,7 @@ impl Application {
     pub(crate) fn for_test() -> Self {
         let options = Options {
             local: ByteCount::new(1 << 20),
-            pool: Some(ByteCount::new(4 << 20)),
+            pool: ByteCount::new(4 << 20),
             disk: None,
             name: "test".to_owned(),
             stats: None,

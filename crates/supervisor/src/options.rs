@@ -19,8 +19,8 @@ pub struct DiskOptions {
 pub struct Options {
     /// Local memory that the application may keep, all its processes together.
     pub local: ByteCount,
-    /// Limit of the pool; `None` for what the machine can spare.
-    pub pool: Option<ByteCount>,
+    /// Limit of the pool.
+    pub pool: ByteCount,
     /// The tier below the pool.
     pub disk: Option<DiskOptions>,
     /// The name to show.

@@ -88,17 +88,25 @@ pub(super) fn checks() -> Vec<Check> {
     let version = KernelVersion::current().ok();
     let mut checks = vec![kernel_version(version)];
     checks.extend(userfaultfd());
-    checks.extend([map_query(), page_scan(version), own_advice(version), process_handles(), ring(), cores()]);
+    checks.extend([
+        map_query(),
+        page_scan(version),
+        own_advice(version),
+        own_descriptors(),
+        process_handles(),
+        ring(),
+        cores(),
+    ]);
     checks
 }
 
 fn kernel_version(version: Option<KernelVersion>) -> Check {
     const NAME: &str = "kernel";
-    const MEANING: &str = "Farmem needs Linux 6.8 or newer; 6.13 and newer evict with fewer calls";
+    const MEANING: &str = "Farmem needs Linux 6.11 or newer";
     let release = read("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".to_owned());
     match version {
         Some(version) => Check::ok(NAME, format!("Linux {release}"), MEANING)
-            .gap_unless(version >= KernelVersion::new(6, 8, 0), NEWER_KERNEL)
+            .gap_unless(version >= KernelVersion::new(6, 11, 0), NEWER_KERNEL)
             .essential(),
         None => Check::unknown(NAME, format!("Linux {release}"), MEANING),
     }
@@ -142,6 +150,7 @@ fn map_query() -> Check {
     let found = if works { "works" } else { "missing; came with 6.11" };
     Check::ok("PROCMAP_QUERY", found, "a program's memory is found without reading a text file")
         .gap_unless(works, NEWER_KERNEL)
+        .essential()
 }
 
 fn page_scan(version: Option<KernelVersion>) -> Check {
@@ -155,6 +164,18 @@ fn own_advice(version: Option<KernelVersion>) -> Check {
         (6, 13),
         "scattered pages leave in one call (own process, DONTNEED)",
     )
+}
+
+/// Tried in a thread that then ends: the table of descriptors that the call makes goes with it.
+fn own_descriptors() -> Check {
+    let works = thread::spawn(|| farmem_sys::thread::own_descriptors().is_ok()).join().unwrap_or(false);
+    let found = if works { "works" } else { "refused" };
+    Check::ok("close_range UNSHARE", found, "programs that close every descriptor don't close the pager's")
+        .gap_unless(
+            works,
+            "allow close_range in the container's seccomp profile, or use a kernel from 5.9 on",
+        )
+        .essential()
 }
 
 /// For features that can't be tried without changing something.
