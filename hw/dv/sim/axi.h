@@ -1,0 +1,103 @@
+// AXI4 slaves: what is common to local memory and to the simulator's devices.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+
+namespace farmem {
+
+// Signals of the master, as sampled before a clock edge.
+struct AxiMaster {
+    bool aw_valid, w_valid, b_ready, ar_valid, r_ready;
+    uint64_t aw_id, aw_address, aw_length;
+    uint64_t w_data, w_strobe;
+    bool w_last;
+    uint64_t ar_id, ar_address, ar_length;
+};
+
+// Serves requests in order, one beat in each cycle, each after a fixed latency. Bursts are incrementing, beats of eight bytes.
+class AxiSlave {
+  public:
+    using Read = std::function<uint64_t(uint64_t address)>;
+    using Write = std::function<void(uint64_t address, uint64_t data, uint8_t strobe)>;
+
+    AxiSlave(uint64_t latency_cycles, Read read, Write write)
+        : latency_cycles_(latency_cycles), read_(std::move(read)), write_(std::move(write)) {}
+
+    bool aw_ready() const { return writes_.size() < kQueue; }
+    bool w_ready() const { return !writes_.empty() && !writes_.back().complete && accepting() != nullptr; }
+    bool ar_ready() const { return reads_.size() < kQueue; }
+    bool b_valid(uint64_t now) const { return !writes_.empty() && writes_.front().complete && now >= writes_.front().due; }
+    uint64_t b_id() const { return writes_.empty() ? 0 : writes_.front().id; }
+    bool r_valid(uint64_t now) const { return !reads_.empty() && now >= reads_.front().due; }
+    uint64_t r_id() const { return reads_.empty() ? 0 : reads_.front().id; }
+    bool r_last() const { return !reads_.empty() && reads_.front().left == 0; }
+    // Devices may act on a read: it happens once, when the beat is first offered.
+    uint64_t r_data(uint64_t now) {
+        if (!r_valid(now)) return 0;
+        if (!fetched_) {
+            data_ = read_(reads_.front().address & ~uint64_t{7});
+            fetched_ = true;
+        }
+        return data_;
+    }
+
+    void clock(const AxiMaster &m, uint64_t now) {
+        // What was offered in this cycle is judged before anything changes.
+        bool b_fire = b_valid(now) && m.b_ready;
+        bool r_fire = r_valid(now) && m.r_ready;
+        bool w_fire = w_ready() && m.w_valid;
+        bool aw_fire = aw_ready() && m.aw_valid;
+        bool ar_fire = ar_ready() && m.ar_valid;
+        if (w_fire) {
+            Burst *burst = accepting();
+            write_(burst->address & ~uint64_t{7}, m.w_data, m.w_strobe);
+            burst->address += 8;
+            if (m.w_last) {
+                burst->complete = true;
+                burst->due = now + latency_cycles_;
+            }
+        }
+        if (b_fire) writes_.pop_front();
+        if (aw_fire) writes_.push_back({m.aw_id, m.aw_address, m.aw_length, 0, false});
+        if (r_fire) {
+            fetched_ = false;
+            Burst &burst = reads_.front();
+            if (burst.left == 0) reads_.pop_front();
+            else {
+                burst.left--;
+                burst.address += 8;
+            }
+        }
+        if (ar_fire) reads_.push_back({m.ar_id, m.ar_address, m.ar_length, now + latency_cycles_, true});
+    }
+
+    void reset() {
+        reads_.clear();
+        writes_.clear();
+        fetched_ = false;
+    }
+
+  private:
+    static constexpr unsigned kQueue = 16;
+    struct Burst {
+        uint64_t id, address, left, due;
+        bool complete;
+    };
+    Burst *accepting() {
+        for (Burst &burst : writes_)
+            if (!burst.complete) return &burst;
+        return nullptr;
+    }
+    const Burst *accepting() const { return const_cast<AxiSlave *>(this)->accepting(); }
+
+    uint64_t latency_cycles_;
+    Read read_;
+    Write write_;
+    std::deque<Burst> reads_, writes_;
+    bool fetched_ = false;
+    uint64_t data_ = 0;
+};
+
+} // namespace farmem

@@ -1,0 +1,34 @@
+// FreeQ against a deque: same order, same counts, whatever the pace.
+#include <deque>
+
+#include "VFrameQueue.h"
+#include "bench.h"
+
+using namespace farmem;
+
+static void test(uint64_t seed) {
+    constexpr size_t kDepth = 4;
+    Random random(seed);
+    VFrameQueue dut;
+    reset(dut);
+    std::deque<uint64_t> model;
+    uint64_t next = 1;
+    for (int i = 0; i < 2000; i++) {
+        // Phases that fill and phases that drain.
+        bool filling = i / 50 % 2;
+        dut.io_enqueue_valid = random.below(4) < (filling ? 3 : 1);
+        dut.io_enqueue_bits = next;
+        dut.io_dequeue_ready = random.below(4) < (filling ? 1 : 3);
+        settle(dut);
+        CHECK(dut.io_count == model.size());
+        CHECK(dut.io_enqueue_ready == (model.size() < kDepth));
+        CHECK(dut.io_dequeue_valid == !model.empty());
+        if (!model.empty()) CHECK(dut.io_dequeue_bits == model.front());
+        bool in = dut.io_enqueue_valid && dut.io_enqueue_ready, out = dut.io_dequeue_valid && dut.io_dequeue_ready;
+        if (out) model.pop_front();
+        if (in) model.push_back(next++);
+        edge(dut);
+    }
+}
+
+int main(int argc, char **argv) { return run_seeds(argc, argv, 20, test); }

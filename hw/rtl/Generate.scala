@@ -1,0 +1,55 @@
+package farmem.pfa
+
+import java.io.{File, PrintWriter}
+
+import chisel3.Driver
+import freechips.rocketchip.config.Parameters
+import freechips.rocketchip.diplomacy.LazyModule
+import freechips.rocketchip.util.ElaborationArtefacts
+
+/** Elaborates the system, or units by themselves, to Verilog.
+  *
+  *   Generate DIRECTORY system HARTS FREE NEW EVICT
+  *   Generate DIRECTORY units NAME...
+  */
+object Generate {
+  private val usage = "usage: Generate DIRECTORY (system HARTS FREE_DEPTH NEW_DEPTH EVICT_DEPTH | units NAME...)"
+
+  def main(arguments: Array[String]): Unit = arguments.toList match {
+    case directory :: "system" :: harts :: free :: fresh :: evict :: Nil =>
+      val parameters = AcceleratorParameters(free.toInt, fresh.toInt, evict.toInt, harts.toInt)
+      implicit val p: Parameters = new SystemConfig(parameters).toInstance
+      emit(directory, () => { val system = LazyModule(new PfaSystem); system.module })
+      for ((extension, contents) <- ElaborationArtefacts.files if extension == "dts") {
+        val out = new PrintWriter(new File(directory, "PfaSystem.dts"))
+        try out.write(contents()) finally out.close()
+      }
+    case directory :: "units" :: names if names.nonEmpty =>
+      names.foreach(name => emit(directory, unit(name)))
+    case _ =>
+      Console.err.println(usage)
+      sys.exit(2)
+  }
+
+  /** Small depths, so that tests reach full queues soon, and proofs end. */
+  private def unit(name: String): () => chisel3.RawModule = {
+    val small = AcceleratorParameters(freeDepth = 4, newDepth = 4, evictDepth = 4, harts = 2)
+    name match {
+      case "FrameQueue" => () => new FrameQueue(small.freeDepth)
+      case "NewQueue" => () => new NewQueue(small)
+      case "EvictQueue" => () => new EvictQueue(small)
+      case "WalkerHook" => () => new WalkerHook(speculative = true)
+      case "FetchUnit" => () => new FetchUnit(small)
+      case "AcceleratorCore" => () => new AcceleratorCore(small, tags = 4)
+      case other => sys.error(s"no unit $other")
+    }
+  }
+
+  private def emit(directory: String, design: () => chisel3.RawModule): Unit = {
+    val result = Driver.execute(Array("--target-dir", directory, "--compiler", "verilog"), design)
+    result match {
+      case chisel3.ChiselExecutionSuccess(_, _, Some(_: firrtl.FirrtlExecutionSuccess)) =>
+      case other => sys.error(s"elaboration failed: $other")
+    }
+  }
+}

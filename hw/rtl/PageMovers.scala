@@ -1,0 +1,151 @@
+package farmem.pfa
+
+import chisel3._
+import chisel3.util._
+
+/** Access to local memory by blocks of 64 bytes, several at once, told apart by tags. */
+class BlockPort(tags: Int) extends Bundle {
+  private val tagBits = log2Ceil(tags) max 1
+  val read = Decoupled(new Bundle {
+    val address = UInt(Words.addressBits.W)
+    val tag = UInt(tagBits.W)
+  })
+  /** Eight words for each read, in order within a tag. They can't be held back. */
+  val readData = Flipped(Valid(new Bundle {
+    val tag = UInt(tagBits.W)
+    val word = UInt(Words.wordBits.W)
+  }))
+  /** Eight words for each block, one after the other, all offered without a gap. */
+  val write = Decoupled(new Bundle {
+    val address = UInt(Words.addressBits.W)
+    val tag = UInt(tagBits.W)
+    val word = UInt(Words.wordBits.W)
+  })
+  val written = Flipped(Valid(UInt(tagBits.W)))
+  override def cloneType: this.type = new BlockPort(tags).asInstanceOf[this.type]
+}
+
+object Block {
+  val words = 8
+  val perPage: Int = Words.pageWords / words
+  def address(frame: UInt, block: UInt): UInt = Cat(frame, block(5, 0), 0.U(6.W))
+}
+
+/** Reads a frame as a stream of words, in order. Every block that is under way has its buffer: `tags` blocks ahead. */
+class PageReader(tags: Int) extends Module {
+  val io = IO(new Bundle {
+    val start = Flipped(Valid(UInt(Words.frameBits.W)))
+    val read = Decoupled(new Bundle {
+      val address = UInt(Words.addressBits.W)
+      val tag = UInt((log2Ceil(tags) max 1).W)
+    })
+    val readData = Flipped(Valid(new Bundle {
+      val tag = UInt((log2Ceil(tags) max 1).W)
+      val word = UInt(Words.wordBits.W)
+    }))
+    val words = Decoupled(UInt(Words.wordBits.W))
+    val busy = Output(Bool())
+  })
+  private val frame = Reg(UInt(Words.frameBits.W))
+  private val asked = RegInit(Block.perPage.U(7.W))
+  private val drained = RegInit(Block.perPage.U(7.W))
+  private val word = RegInit(0.U(3.W))
+  private val buffers = Reg(Vec(tags, Vec(Block.words, UInt(Words.wordBits.W))))
+  private val filled = RegInit(VecInit(Seq.fill(tags)(0.U(4.W))))
+  private def tagOf(block: UInt): UInt = block(log2Ceil(tags) - 1, 0)
+
+  io.busy := drained =/= Block.perPage.U
+  when(io.start.valid) {
+    frame := io.start.bits
+    asked := 0.U
+    drained := 0.U
+    word := 0.U
+  }
+  io.read.valid := asked =/= Block.perPage.U && (asked - drained) < tags.U
+  io.read.bits.address := Block.address(frame, asked)
+  io.read.bits.tag := tagOf(asked)
+  when(io.read.fire()) { asked := asked + 1.U }
+
+  when(io.readData.valid) {
+    val tag = io.readData.bits.tag
+    buffers(tag)(filled(tag)(2, 0)) := io.readData.bits.word
+    filled(tag) := filled(tag) + 1.U
+  }
+  private val current = tagOf(drained)
+  io.words.valid := io.busy && filled(current) > word
+  io.words.bits := buffers(current)(word)
+  when(io.words.fire()) {
+    word := word + 1.U
+    when(word === (Block.words - 1).U) {
+      filled(current) := 0.U
+      drained := drained + 1.U
+    }
+  }
+  assert(!(io.start.valid && io.busy), "page reader: started twice")
+  assert(!(io.readData.valid && filled(io.readData.bits.tag) === Block.words.U), "page reader: a block has eight words")
+}
+
+/** Writes a stream of words to a frame. Ends when all is written, or after `abort` when what had begun is written. */
+class PageWriter(tags: Int) extends Module {
+  val io = IO(new Bundle {
+    val start = Flipped(Valid(UInt(Words.frameBits.W)))
+    val abort = Input(Bool())
+    val words = Flipped(Decoupled(UInt(Words.wordBits.W)))
+    val write = Decoupled(new Bundle {
+      val address = UInt(Words.addressBits.W)
+      val tag = UInt((log2Ceil(tags) max 1).W)
+      val word = UInt(Words.wordBits.W)
+    })
+    val written = Flipped(Valid(UInt((log2Ceil(tags) max 1).W)))
+    val busy = Output(Bool())
+  })
+  private val frame = Reg(UInt(Words.frameBits.W))
+  /** Blocks received, sent and written: written ≤ sent ≤ received ≤ written + tags. */
+  private val received = RegInit(0.U(7.W))
+  private val sent = RegInit(0.U(7.W))
+  private val written = RegInit(0.U(7.W))
+  private val last = RegInit(0.U(7.W))
+  private val receivedWord = RegInit(0.U(3.W))
+  private val sentWord = RegInit(0.U(3.W))
+  private val buffers = Reg(Vec(tags, Vec(Block.words, UInt(Words.wordBits.W))))
+  /** Blocks may be written out of order, a buffer is reused when its own block is. */
+  private val inUse = RegInit(VecInit(Seq.fill(tags)(false.B)))
+  private def tagOf(block: UInt): UInt = block(log2Ceil(tags) - 1, 0)
+
+  io.busy := written =/= last
+  when(io.start.valid) {
+    frame := io.start.bits
+    received := 0.U
+    sent := 0.U
+    written := 0.U
+    last := Block.perPage.U
+    receivedWord := 0.U
+    sentWord := 0.U
+  }
+  when(io.abort) { last := received }
+
+  io.words.ready := received =/= last && !io.abort && !inUse(tagOf(received))
+  when(io.words.fire()) {
+    buffers(tagOf(received))(receivedWord) := io.words.bits
+    receivedWord := receivedWord + 1.U
+    when(receivedWord === (Block.words - 1).U) {
+      received := received + 1.U
+      inUse(tagOf(received)) := true.B
+    }
+  }
+  io.write.valid := sent =/= received
+  io.write.bits.address := Block.address(frame, sent)
+  io.write.bits.tag := tagOf(sent)
+  io.write.bits.word := buffers(tagOf(sent))(sentWord)
+  when(io.write.fire()) {
+    sentWord := sentWord + 1.U
+    when(sentWord === (Block.words - 1).U) { sent := sent + 1.U }
+  }
+  when(io.written.valid) {
+    written := written + 1.U
+    inUse(io.written.bits) := false.B
+  }
+  assert(!(io.start.valid && io.busy), "page writer: started twice")
+  assert(!(io.written.valid && !inUse(io.written.bits)), "page writer: written what was not sent")
+  assert(written <= sent && sent <= received, "page writer: order of blocks")
+}

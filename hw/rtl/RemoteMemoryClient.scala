@@ -1,0 +1,163 @@
+package farmem.pfa
+
+import chisel3._
+import chisel3.util._
+
+/** Moves pages between local memory and a blade, over a link of flits.
+  *
+  * Three users: the fetch unit, software (the baseline of the evaluation), and the EvictQ. A request occupies its user's
+  * slot until it is answered, until the blade says that it failed, or until `timeout` cycles have passed. So every request ends.
+  * The link must never hold back requests for ever: a link that is down takes flits and loses them.
+  *
+  * Requests are sent one after the other, the fetch unit's first; a whole page is sent in one packet. Answers may come in any
+  * order. They are known by the tag: slot and sequence number, so that an answer that comes after its time-out is dropped,
+  * and never written to a frame that has a new owner.
+  */
+class RemoteMemoryClient(p: AcceleratorParameters, tags: Int) extends Module {
+  private val slots = RemoteMemoryClient.firstEviction + p.evictDepth
+  private val slotBits = log2Ceil(slots)
+  val io = IO(new Bundle {
+    val timeout = Input(UInt(32.W))
+    val fetch = Flipped(Decoupled(new PageTransfer))
+    val fetched = Valid(Bool())
+    val software = Flipped(Decoupled(new PageTransfer))
+    val softwareDone = Valid(Bool())
+    val eviction = Flipped(Decoupled(new Eviction))
+    val evictionSlot = Input(UInt(p.slotBits.W))
+    val evicted = Valid(new Bundle {
+      val slot = UInt(p.slotBits.W)
+      val failed = Bool()
+    })
+    val link = new Link
+    val blocks = new BlockPort(tags)
+  })
+  private val reader = Module(new PageReader(tags))
+  private val writer = Module(new PageWriter(tags))
+  io.blocks.read <> reader.io.read
+  reader.io.readData := io.blocks.readData
+  io.blocks.write <> writer.io.write
+  writer.io.written := io.blocks.written
+
+  private val now = RegInit(0.U(32.W))
+  now := now + 1.U
+  private val sequence = RegInit(0.U((Packet.tagBits - slotBits).W))
+  private val busy = RegInit(VecInit(Seq.fill(slots)(false.B)))
+  private val started = Reg(Vec(slots, UInt(32.W)))
+  private val tag = Reg(Vec(slots, UInt(Packet.tagBits.W)))
+  private val frame = Reg(Vec(slots, UInt(Words.frameBits.W)))
+  private val writes = Reg(Vec(slots, Bool()))
+
+  // Sending.
+  private val tIdle :: tHead :: tData :: Nil = Enum(3)
+  private val tx = RegInit(tIdle)
+  private val txSlot = Reg(UInt(slotBits.W))
+  private val txId = Reg(UInt(Words.idBits.W))
+  private val txWrite = Reg(Bool())
+  private val txLeft = Reg(UInt(10.W))
+
+  private val takeFetch = io.fetch.valid
+  private val takeSoftware = !takeFetch && io.software.valid
+  private val takeEviction = !takeFetch && !takeSoftware && io.eviction.valid
+  // A write that has timed out may still be reading its frame: the next one waits for the reader.
+  private val open = tx === tIdle && !reader.io.busy
+  io.fetch.ready := open
+  io.software.ready := open && !takeFetch
+  io.eviction.ready := open && !takeFetch && !takeSoftware
+
+  private val evictionTransfer = Wire(new PageTransfer)
+  evictionTransfer.write := true.B
+  evictionTransfer.id := io.eviction.bits.id
+  evictionTransfer.frame := io.eviction.bits.frame
+  private val chosen = Mux(takeFetch, io.fetch.bits, Mux(takeSoftware, io.software.bits, evictionTransfer))
+  private val chosenSlot = Mux(takeFetch, 0.U, Mux(takeSoftware, 1.U,
+    io.evictionSlot.pad(slotBits) + RemoteMemoryClient.firstEviction.U))(slotBits - 1, 0)
+  private val take = open && (takeFetch || takeSoftware || takeEviction)
+  reader.io.start.valid := take && chosen.write
+  reader.io.start.bits := chosen.frame
+  when(take) {
+    busy(chosenSlot) := true.B
+    started(chosenSlot) := now
+    tag(chosenSlot) := Cat(sequence, chosenSlot)
+    frame(chosenSlot) := chosen.frame
+    writes(chosenSlot) := chosen.write
+    sequence := sequence + 1.U
+    txSlot := chosenSlot
+    txId := chosen.id
+    txWrite := chosen.write
+    txLeft := Words.pageWords.U
+    tx := tHead
+  }
+  io.link.request.valid := tx === tHead || tx === tData && reader.io.words.valid
+  io.link.request.bits.head := tx === tHead
+  io.link.request.bits.data := Mux(tx === tHead,
+    Packet.request(Mux(txWrite, Packet.kindWrite, Packet.kindRead), tag(txSlot), txId), reader.io.words.bits)
+  reader.io.words.ready := tx === tData && io.link.request.ready
+  when(io.link.request.fire()) {
+    when(tx === tHead) { tx := Mux(txWrite, tData, tIdle) }.otherwise {
+      txLeft := txLeft - 1.U
+      when(txLeft === 1.U) { tx := tIdle }
+    }
+  }
+
+  // Receiving.
+  private val rIdle :: rData :: rDrain :: rAbort :: Nil = Enum(4)
+  private val rx = RegInit(rIdle)
+  private val rxSlot = Reg(UInt(slotBits.W))
+  private val rxLeft = Reg(UInt(10.W))
+  private def expired(slot: UInt): Bool = (now - started(slot)) >= io.timeout
+
+  private val head = io.link.response.bits.data
+  private val headSlot = Packet.tag(head)(slotBits - 1, 0)
+  private val headKind = Packet.kind(head)
+  private val known = io.link.response.valid && io.link.response.bits.head && headSlot < slots.U && busy(headSlot) &&
+    tag(headSlot) === Packet.tag(head) &&
+    headKind === Mux(writes(headSlot), Packet.kindWriteDone, Packet.kindReadDone)
+  private val begin = rx === rIdle && known && !Packet.failed(head) && !writes(headSlot)
+  private val endNow = rx === rIdle && known && (Packet.failed(head) || writes(headSlot))
+  writer.io.start.valid := begin
+  writer.io.start.bits := frame(headSlot)
+  writer.io.abort := rx === rAbort
+  writer.io.words.valid := rx === rData && io.link.response.valid && !io.link.response.bits.head
+  writer.io.words.bits := io.link.response.bits.data
+  io.link.response.ready := Mux(rx === rData, !io.link.response.bits.head && writer.io.words.ready, rx === rIdle)
+  when(begin) {
+    rx := rData
+    rxSlot := headSlot
+    rxLeft := Words.pageWords.U
+  }
+  when(rx === rData) {
+    when(writer.io.words.fire()) {
+      rxLeft := rxLeft - 1.U
+      when(rxLeft === 1.U) { rx := rDrain }
+    }.elsewhen(io.link.response.valid && io.link.response.bits.head || expired(rxSlot)) { rx := rAbort }
+  }
+  private val drained = (rx === rDrain || rx === rAbort && RegNext(rx === rAbort, false.B)) && !writer.io.busy
+  when(drained) { rx := rIdle }
+
+  // Time-outs: one slot is looked at in each cycle. A page that is arriving is the receiver's own affair.
+  private val scan = RegInit(0.U(slotBits.W))
+  scan := Mux(scan === (slots - 1).U, 0.U, scan + 1.U)
+  private val arriving = rx =/= rIdle && rxSlot === scan || begin && headSlot === scan
+  private val ended = endNow || drained
+  private val late = !ended && busy(scan) && !arriving && expired(scan)
+
+  private val endSlot = Mux(endNow, headSlot, Mux(drained, rxSlot, scan))
+  private val endOk = Mux(endNow, !Packet.failed(head), drained && rx === rDrain)
+  private val end = ended || late
+  when(end) { busy(endSlot) := false.B }
+  io.fetched.valid := end && endSlot === 0.U
+  io.fetched.bits := endOk
+  io.softwareDone.valid := end && endSlot === 1.U
+  io.softwareDone.bits := endOk
+  io.evicted.valid := end && endSlot >= RemoteMemoryClient.firstEviction.U
+  io.evicted.bits.slot := (endSlot - RemoteMemoryClient.firstEviction.U)(p.slotBits - 1, 0)
+  io.evicted.bits.failed := !endOk
+
+  assert(!(take && busy(chosenSlot)), "client: a slot was used twice")
+  assert(!(end && !busy(endSlot)), "client: a request ended twice")
+}
+
+object RemoteMemoryClient {
+  /** Slot 0 belongs to the fetch unit, slot 1 to software, the others to the EvictQ. */
+  val firstEviction = 2
+}

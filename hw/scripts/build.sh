@@ -1,0 +1,86 @@
+# shellcheck shell=bash
+# How each artefact is made from its sources. Each function prints the directory of its result.
+
+java_options=(-XX:+UseSerialGC -Xss16m -Xmx3g)
+units=(FrameQueue NewQueue EvictQueue WalkerHook AcceleratorCore)
+# The system that the tests run on: two harts, and queues that are soon full.
+test_system=(2 8 8 4)
+
+make_jars() { mvn -q -B -f "$hw/pom.xml" dependency:copy-dependencies "-DoutputDirectory=$PWD"; }
+
+jars() { cached jars "$hw/pom.xml" -- make_jars; }
+
+classpath() { find "$1" -name '*.jar' | sort | paste -sd:; }
+
+classes() {
+    local jars
+    jars=$(jars)
+    # Without the class path in the arguments: it depends on where the repository lies.
+    CLASSPATH=$(classpath "$jars") cached classes "$hw/pom.xml" "$hw"/rtl/*.scala -- \
+        java "${java_options[@]}" -XX:TieredStopAtLevel=1 scala.tools.nsc.Main -usejavacp -Xsource:2.11 -d . "$hw"/rtl/*.scala
+}
+
+generate() { # NAME ARGUMENTS...: Verilog
+    local name=$1 classes jars
+    shift
+    classes=$(classes)
+    jars=$(jars)
+    CLASSPATH=$classes:$(classpath "$jars") cached "$name" "$classes" "$@" -- java "${java_options[@]}" farmem.pfa.Generate . "$@"
+}
+
+unit_verilog() { generate units units "${units[@]}"; }
+
+system_verilog() { generate "system-${1}harts" system "$@"; }
+
+verilator_options=(-O3 --x-assign fast --x-initial fast --no-timing +define+STOP_COND=1 +define+PRINTF_COND=1 +define+RANDOMIZE_REG_INIT)
+
+make_unit_test() { # UNIT.v TEST.cc
+    verilator --cc --exe --build -j 2 "$1" "$2" --top-module "$(basename "$1" .v)" --Mdir model -Wno-lint -Wno-style \
+        "${verilator_options[@]}" -CFLAGS "-O1 -std=c++17 -Wall -Wextra -I$hw/dv/unit" -o test
+}
+
+unit_test() { # UNIT TEST
+    local verilog
+    verilog=$(unit_verilog)
+    cached "unit-$2" "$verilog/$1.v" "$hw/dv/unit/$2.cc" "$hw/dv/unit/bench.h" "$hw/dv/sim/blade.h" "${verilator_options[@]}" -- \
+        make_unit_test "$verilog/$1.v" "$hw/dv/unit/$2.cc"
+}
+
+make_model() { # VERILOG_DIRECTORY
+    # Rocket prints a line in every cycle; the commit ports say the same.
+    sed '/\$fwrite(32.h80000002,"C%d: %d \[%d\] pc=/d' "$1/PfaSystem.v" >PfaSystem.v
+    cp "$1"/plusarg_reader.v .
+    verilator --cc PfaSystem.v plusarg_reader.v --top-module PfaSystem --Mdir model -Wno-lint -Wno-style "${verilator_options[@]}" \
+        --output-split 15000
+    make -s -j2 -C model -f VPfaSystem.mk OPT_FAST=-O2 VPfaSystem__ALL.a
+}
+
+model() { # HARTS FREE NEW EVICT
+    local verilog
+    verilog=$(system_verilog "$@")
+    cached "model-${1}harts" "$verilog" "${verilator_options[@]}" -- make_model "$verilog"
+}
+
+make_simulator() { # MODEL HARTS
+    local include
+    include=$(verilator --getenv VERILATOR_ROOT)/include
+    g++ -O2 -std=c++17 -Wall -Wextra "-DHARTS=$2" "-I$hw/dv/sim" "-I$1/model" "-isystem$include" "-isystem$include/vltstd" \
+        "$hw/dv/sim/main.cc" "$include/verilated.cpp" "$include/verilated_threads.cpp" "$1/model/VPfaSystem__ALL.a" -lpthread -o simulate
+}
+
+simulator() { # HARTS FREE NEW EVICT
+    local model
+    model=$(model "$@")
+    cached "simulator-${1}harts" "$model" "$hw"/dv/sim/* "$1" -- make_simulator "$model" "$1"
+}
+
+compiler=(riscv64-unknown-elf-gcc -march=rv64imac_zicsr_zifencei -mabi=lp64 -mcmodel=medany -O2 -ffreestanding -nostdlib
+    -nostartfiles -Wall -Wextra -Werror -fno-builtin -fno-tree-loop-distribute-patterns -Wl,--no-warn-rwx-segments
+    -Wl,--build-id=none)
+
+program() { # NAME SOURCE...: options may stand among the sources
+    local name=$1
+    shift
+    cached "program-$name" "$hw"/sw/lib/* "$@" "${compiler[*]}" -- \
+        "${compiler[@]}" "-I$hw/sw/lib" -T "$hw/sw/lib/program.ld" "$hw"/sw/lib/entry.S "$hw"/sw/lib/*.c "$@" -lgcc -o program
+}
