@@ -150,14 +150,14 @@ fn written(folder: &TempDir, name: &str, bytes: &[u8], mode: u32) -> PathBuf {
 }
 
 /// A copy of a dynamic program, changed by `change`.
-fn program(folder: &TempDir, name: &str, change: impl FnOnce(&mut Vec<u8>)) -> PathBuf {
+fn program(folder: &TempDir, name: &str, change: impl FnOnce(&mut [u8])) -> PathBuf {
     let mut bytes = fs::read(FARMEM).unwrap();
     change(&mut bytes);
     written(folder, name, &bytes, 0o755)
 }
 
 /// Makes a 64-bit ELF file one that asks for no dynamic loader.
-fn without_interpreter(bytes: &mut Vec<u8>) {
+fn without_interpreter(bytes: &mut [u8]) {
     const INTERPRETER: u32 = 3;
     const NOTHING: u32 = 0;
     let number = |bytes: &[u8], at: usize, length: usize| {
