@@ -28,7 +28,6 @@ fn pages_keep_their_entries_while_there_is_room() {
 
     assert_eq!(statistics.number("entries_released"), 0.0);
     assert!(statistics.number("pool_stored_bytes") > 26e6, "{}", statistics.number("pool_stored_bytes"));
-    assert!(statistics.number("entries_reused") > 4.0 * statistics.number("entries_allocated"));
 }
 
 /// Without releases the pool would refuse pages several times as often as it takes one.
@@ -43,8 +42,6 @@ fn hot_pages_give_their_entries_back_before_the_pool_overflows() {
     assert!(statistics.number("pool_stored_bytes") < 26e6, "{}", statistics.number("pool_stored_bytes"));
     let (refused, evicted) = (statistics.number("pool_full"), statistics.number("evicted"));
     assert!(refused < evicted / 10.0, "{refused} refused, {evicted} evicted");
-    // Cold pages keep theirs.
-    assert!(statistics.number("entries_reused") > statistics.number("entries_allocated"));
 }
 
 /// The far part of the data alone fills nine tenths of the pool.
