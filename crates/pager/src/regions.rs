@@ -104,7 +104,11 @@ impl Regions {
             }
             last += 1;
         }
-        self.splice(first, last, &rest[..kept]) || self.splice(first, last, &[])
+        let is_done = self.splice(first, last, &rest[..kept]);
+        if !is_done {
+            self.splice(first, last, &[]);
+        }
+        is_done
     }
 
     fn get(&self, at: usize) -> Option<PageRange> {
