@@ -95,7 +95,9 @@ impl Releaser {
         let surplus = partition.surplus().get();
         let is_full = is_refusing && (surplus > 0 || self.refused_rounds >= REFUSED_ROUNDS);
         let wanted = if is_full { surplus.max(WANTED_WHEN_FULL) } else { surplus };
-        Some((partition.pressure(is_full), wanted))
+        let pressure = partition.pressure(is_full);
+        engine.vault.set_short(pressure > Pressure::Low);
+        Some((pressure, wanted))
     }
 
     /// The next window of managed pages; `None` without any. Windows are aligned, as the kernel's page tables are.

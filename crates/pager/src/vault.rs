@@ -5,7 +5,7 @@
 //! freed. What should have been freed is kept in a list until the child has gone.
 
 use core::fmt;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use farmem_page::{ByteCount, PageBytes, PageIndex, Place};
 use farmem_policy::Partition;
@@ -61,6 +61,8 @@ pub(crate) struct Vault {
     /// The epoch that the latest fork has ended, until the supervisor has heard of it.
     unheard: AtomicU32,
     deferred: Lock<Deferred>,
+    /// Whether there is so little room left that pages must not be stored raw, not even for a while.
+    is_short: AtomicBool,
 }
 
 /// What became of a page that was to be stored.
@@ -107,6 +109,7 @@ impl Vault {
             epoch: AtomicU32::new(1),
             unheard: AtomicU32::new(0),
             deferred: Lock::new(Deferred { places: memory::table(DEFERRED)?, count: 0 }),
+            is_short: AtomicBool::new(false),
         })
     }
 
@@ -179,7 +182,7 @@ impl Vault {
         old: Option<Place>,
         content: &PageBytes,
     ) -> Stowed {
-        if self.pool.is_packing_later(self.owner) {
+        if !self.is_short.load(Ordering::Relaxed) && self.pool.is_packing_later(self.owner) {
             writer.set_packing(Packing::Later);
             let stowed = self.write(writer, old, content);
             if let Stowed::Rewritten(place @ Place::Slot(_)) | Stowed::Placed(place @ Place::Slot(_)) = stowed
@@ -239,6 +242,11 @@ impl Vault {
     /// Whether [`Vault::free`] would make room at once: the entry is this process's, and no forked child reads it.
     pub(crate) fn is_freeable(&self, place: Place) -> bool {
         self.pool.is_freeable(place, self.owner, self.frozen())
+    }
+
+    /// Says whether room is short: then no page is stored raw to be packed later.
+    pub(crate) fn set_short(&self, is_short: bool) {
+        self.is_short.store(is_short, Ordering::Relaxed);
     }
 
     /// What pool and disk hold, for all processes of the application. Takes time: see [`Pool::usage`].

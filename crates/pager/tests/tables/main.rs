@@ -1,5 +1,7 @@
 //! Random operations on the page table and the regions, compiled from the pager's own source files. `fuzz/fuzz_targets/pages.rs`
 //! runs the same interpreter on the fuzzer's bytes.
+//!
+//! Has its own `main`: the tested files' unit tests must not run in so little memory.
 
 mod memory;
 mod operations;
@@ -12,7 +14,7 @@ mod table;
 
 use memory as sync;
 
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 150;
 const OPERATIONS: usize = 600;
 
 /// Bytes of operations, from a seed.
@@ -27,16 +29,34 @@ fn script(seed: u64) -> Vec<u8> {
     (0..3 * OPERATIONS).map(|_| next()).collect()
 }
 
-#[test]
 fn random_operations_show_every_page_its_own_content() {
     (0..SEEDS).for_each(|seed| operations::run(&script(seed)));
 }
 
-#[test]
 fn operations_on_few_pages_show_each_its_own_content() {
     for seed in 0..SEEDS {
         let mut script = script(seed);
         script.chunks_mut(3).for_each(|operation| operation[1] %= 4);
         operations::run(&script);
     }
+}
+
+fn main() {
+    let tests: [(&str, fn()); 2] = [
+        (
+            "random_operations_show_every_page_its_own_content",
+            random_operations_show_every_page_its_own_content,
+        ),
+        (
+            "operations_on_few_pages_show_each_its_own_content",
+            operations_on_few_pages_show_each_its_own_content,
+        ),
+    ];
+    let trials = tests.map(|(name, test)| {
+        libtest_mimic::Trial::test(name, move || {
+            test();
+            Ok(())
+        })
+    });
+    libtest_mimic::run(&libtest_mimic::Arguments::from_args(), trials.into()).exit();
 }

@@ -264,6 +264,9 @@ impl World {
             return;
         }
         self.discard(to, count);
+        // A pin goes with its word; where no word comes, the place keeps its own.
+        let is_known: Vec<bool> =
+            (from..from + count).map(|page| self.table.word(index(page)) != PageWord::default()).collect();
         assert!(self.table.relocate(range(from, count), index(to)), "every target has a word");
         for step in 0..count {
             let (from, to) = (from + step, to + step);
@@ -273,10 +276,10 @@ impl World {
                 None => self.resident.remove(&to),
             };
             if self.pinned.remove(&from) {
-                self.pinned.insert(to)
-            } else {
-                self.pinned.remove(&to)
-            };
+                self.pinned.insert(to);
+            } else if is_known[step] {
+                self.pinned.remove(&to);
+            }
         }
     }
 
