@@ -268,7 +268,7 @@ impl World {
         let is_known: Vec<bool> =
             (from..from + count).map(|page| self.table.word(index(page)) != PageWord::default()).collect();
         assert!(self.table.relocate(range(from, count), index(to)), "every target has a word");
-        for step in 0..count {
+        for (step, is_known) in is_known.into_iter().enumerate() {
             let (from, to) = (from + step, to + step);
             self.expected[to] = std::mem::take(&mut self.expected[from]);
             match self.resident.remove(&from) {
@@ -277,7 +277,7 @@ impl World {
             };
             if self.pinned.remove(&from) {
                 self.pinned.insert(to);
-            } else if is_known[step] {
+            } else if is_known {
                 self.pinned.remove(&to);
             }
         }
