@@ -243,7 +243,7 @@ impl Launcher {
                 command.get_program()
             )
         });
-        let watch = Watch::start(child.id(), program.limit, budget_bytes.is_none());
+        let watch = Watch::start(child.id(), program.limit);
         Running {
             launcher: self,
             recorded,
@@ -285,14 +285,14 @@ struct Watch {
 }
 
 impl Watch {
-    fn start(root: u32, limit: Duration, native: bool) -> Self {
+    fn start(root: u32, limit: Duration) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             let deadline = Instant::now() + limit;
             let mut peak = Peak::default();
             while !stopped.load(Ordering::Acquire) {
-                peak.sample(root, native);
+                peak.sample(root);
                 if Instant::now() > deadline {
                     let report = format!("stuck after {} s:\n{}", limit.as_secs(), describe(root));
                     kill_tree(root);

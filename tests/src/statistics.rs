@@ -86,11 +86,8 @@ impl Statistics {
             (number("budget_bytes") - budget).abs() <= MEBIBYTE,
             "the budget is not the one that was asked for",
         );
-        // Copies that the kernel makes when processes write what a fork has left shared come unannounced, and the pager
-        // can only take as much away afterwards: while there are several processes the bound doesn't hold yet.
-        let is_alone = number("processes_started") <= 1.0;
         check(
-            !is_alone || number("resident_peak_bytes") <= budget * 1.05 + 16.0 * MEBIBYTE,
+            number("resident_peak_bytes") <= budget * 1.05 + 16.0 * MEBIBYTE,
             "resident memory went past budget + 5% + 16 MiB",
         );
         for share in ["contribution", "accuracy"] {
@@ -107,7 +104,7 @@ impl Statistics {
         check(number("wall_seconds") > 0.0, "the run took no time");
         check(number("dropped_clean") <= number("evicted"), "more pages were dropped clean than left at all");
         // The peak that a budget is a part of may have been that of several processes at once.
-        if must_have_paged && is_alone {
+        if must_have_paged && number("processes_started") <= 1.0 {
             check(
                 number("faults") > 0.0,
                 "there were no faults although the program needs more than its budget",

@@ -62,10 +62,9 @@ fn check_use(launcher: &Launcher, native_peaks: &[u64]) {
             Some(Err(sentence)) => contradictions.push(sentence.clone()),
             None => contradictions.push("no statistics were written".to_owned()),
         }
-        // Processes share pages after a fork, and a sum over them counts those twice: only a single one tells.
         let pager_bytes = native_peak * 15 / 1000 + 32 * MEBIBYTE;
         let most_bytes = budget_bytes + budget_bytes / 20 + 16 * MEBIBYTE + pager_bytes;
-        if record.peak.processes == 1 && record.peak.anonymous_bytes > most_bytes {
+        if record.peak.anonymous_bytes > most_bytes {
             contradictions.push(format!(
                 "the kernel counted {} MiB of resident anonymous memory, with a budget of {} MiB",
                 record.peak.anonymous_bytes / MEBIBYTE,
@@ -74,6 +73,14 @@ fn check_use(launcher: &Launcher, native_peaks: &[u64]) {
         }
     }
     assert!(contradictions.is_empty(), "{}", contradictions.join("\n"));
+}
+
+/// Checks that a managed launcher's programs, each of which has `data_bytes` of memory, kept to the budget.
+///
+/// # Panics
+/// When one did not, or its statistics can't be true.
+pub fn assert_within_budget(launcher: &Launcher, data_bytes: u64) {
+    check_use(launcher, &vec![data_bytes; launcher.records().len()]);
 }
 
 /// A launcher for the runner of this test run: with that budget when it is farmem, else native.

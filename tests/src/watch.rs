@@ -51,8 +51,7 @@ fn anonymous_bytes(process: u32) -> Option<u64> {
     amount_bytes(process, "status", "RssAnon:")
 }
 
-/// The same, but of pages that it shares only its part. The kernel walks all of the memory for this, and waits for the
-/// lock of the address space.
+/// The same, but of pages that it shares only its part. The kernel walks all of the memory for this.
 fn anonymous_share_bytes(process: u32) -> Option<u64> {
     amount_bytes(process, "smaps_rollup", "Pss_Anon:")
 }
@@ -60,31 +59,30 @@ fn anonymous_share_bytes(process: u32) -> Option<u64> {
 /// What one run used at most.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Peak {
-    /// Resident anonymous memory of all processes but the supervisor, in bytes.
+    /// Resident anonymous memory of all processes but the supervisor, in bytes; what several share counts once.
     pub(crate) anonymous_bytes: u64,
-    /// Processes at the same time, without the supervisor.
-    pub(crate) processes: usize,
 }
 
 impl Peak {
     /// Takes one more sample of everything below `root`, which counts itself unless it is the supervisor.
-    ///
-    /// When several processes run natively, what they share counts once. Under the pager it counts for each of them: to
-    /// ask for shares could wait for a page.
-    pub(crate) fn sample(&mut self, root: u32, native: bool) {
+    pub(crate) fn sample(&mut self, root: u32) {
         let mut processes = process_tree(root);
         processes.retain(|process| command_name(*process) != "farmem");
-        self.processes = self.processes.max(processes.len());
         let in_full: u64 = processes.iter().copied().filter_map(anonymous_bytes).sum();
         if in_full <= self.anonymous_bytes {
             return;
         }
-        let used_bytes = if native && processes.len() > 1 {
+        let used_bytes = if processes.len() > 1 {
             processes.iter().copied().filter_map(anonymous_share_bytes).sum()
         } else {
             in_full
         };
-        self.anonymous_bytes = self.anonymous_bytes.max(used_bytes);
+        // While a process was forked, shares before and after would be added up.
+        let mut now = process_tree(root);
+        now.retain(|process| command_name(*process) != "farmem");
+        if now == processes {
+            self.anonymous_bytes = self.anonymous_bytes.max(used_bytes);
+        }
     }
 }
 

@@ -117,6 +117,8 @@ checks! {
 /// Checks that need more than a comparison of what was printed; their tests stand below, or with the command line.
 const SPECIAL: &[&str] = &[
     "hot_set_beside_a_scan",
+    "fork_writes_everything",
+    "fork_writes_scattered",
     "child_outlives",
     "mlockall_current",
     "drop_privileges",
@@ -133,6 +135,23 @@ fn every_check_of_the_program_has_a_test() {
         assert!(NAMES.contains(name) || SPECIAL.contains(name), "{name} has no test");
     }
     assert_eq!(listed.len(), NAMES.len() + SPECIAL.len());
+}
+
+/// Data of four times the budget, written by both processes after a fork: the kernel copies every page.
+#[test]
+fn a_fork_keeps_to_the_budget_while_both_sides_write_everything() {
+    const DATA_BYTES: u64 = 64 << 20;
+    let launcher = farmem_tests::second_launcher(DATA_BYTES / 4);
+    assert_eq!(check(&launcher, "fork_writes_everything"), "ok fork_writes_everything\n");
+    farmem_tests::assert_within_budget(&launcher, DATA_BYTES);
+}
+
+#[test]
+fn siblings_keep_to_the_budget_while_all_write_here_and_there() {
+    const DATA_BYTES: u64 = 36 << 20;
+    let launcher = farmem_tests::second_launcher(DATA_BYTES / 3);
+    assert_eq!(check(&launcher, "fork_writes_scattered"), "ok fork_writes_scattered\n");
+    farmem_tests::assert_within_budget(&launcher, DATA_BYTES);
 }
 
 /// Locked memory stays resident whatever the budget says, so only the bytes count here.

@@ -66,6 +66,7 @@ impl Bookkeeper {
     pub(crate) fn new(engine: &'static Engine, excluded: [PageRange; 2]) -> Self {
         thread::name(c"farmem-book");
         thread::hurry();
+        engine.bookkeeper.store(thread::current(), Ordering::Release);
         Self {
             engine,
             excluded,
@@ -89,7 +90,7 @@ impl Bookkeeper {
     pub(crate) fn run(&mut self) -> ! {
         loop {
             let pause_ns = self.round();
-            thread::sleep(pause_ns);
+            self.engine.sharing.sleep(pause_ns);
         }
     }
 
@@ -104,7 +105,7 @@ impl Bookkeeper {
         let before = self.last_resident;
         let margin = self.margin(resident);
         if self.scanner.is_none() {
-            if gap >= margin {
+            if gap >= margin && !engine.must_protect() {
                 let pause_ns = (gap - margin) as u64 * 1_000_000 / FASTEST_PAGES_PER_MS;
                 return pause_ns.clamp(SHORTEST_NS, LONGEST_NS);
             }
@@ -114,6 +115,7 @@ impl Bookkeeper {
             return SHORTEST_NS;
         }
         let is_full = self.manage(unnoticed);
+        engine.review_protection();
         let faults = engine.slot.get(Counter::Faults);
         engine.arm(self.handlers, faults - self.last_faults);
         self.pace.look(engine);
@@ -172,15 +174,11 @@ impl Bookkeeper {
         let total = engine.ledger.resident().get() as i64;
         let own = resident.get() as i64;
         let left = budget - total;
-        let limit = if left >= 0 {
-            own + left
-                / engine.ledger.slots().filter(|slot| slot.state() == SlotState::Managing).count().max(1)
-                    as i64
-        } else {
-            // Everybody gives in proportion to what they have.
-            own + left * own / total.max(1)
-        };
-        engine.set_limit(PageCount::new(limit.max(0) as u64));
+        let managing =
+            engine.ledger.slots().filter(|slot| slot.state() == SlotState::Managing).count().max(1) as i64;
+        // Who is above the budget gives in proportion to what they have.
+        let limit = if left >= 0 { own + left / managing } else { own + left * own / total.max(1) };
+        engine.set_limit(PageCount::new(limit.max(0) as u64), managing);
         left
     }
 
@@ -219,7 +217,8 @@ impl Bookkeeper {
         let now_ns = thread::now_ns();
         let passed_ns = now_ns - self.last_scan_ns;
         let is_due = unnoticed > UNNOTICED_PAGES || passed_ns > LONGEST_NS;
-        if is_due && passed_ns >= self.scan_took_ns * SCAN_SHARE {
+        let is_requested = engine.sharing.is_requested();
+        if is_due && passed_ns >= self.scan_took_ns * SCAN_SHARE || is_requested {
             scanner.register_new(engine, PARTY);
             scanner.pin_control_blocks(engine);
             self.last_scan_ns = thread::now_ns();
@@ -227,7 +226,7 @@ impl Bookkeeper {
         }
         engine.unregister_let_go();
         let is_full = self.evict_excess(scanner);
-        self.unshare();
+        engine.expel_shared();
         engine.take_packed(PARTY);
         engine.vault.free_deferred();
         let has_released = self.releaser.round(engine) > 0;
@@ -245,25 +244,14 @@ impl Bookkeeper {
         while engine.excess(0) > 0 && fruitless < 4 {
             let pages = (engine.excess(0) as usize).min(BATCH);
             let outcome = engine.evict(&engine.gate.change(PARTY), pages);
-            fruitless = if outcome.evicted == 0 { fruitless + 1 } else { 0 };
+            let evicted = outcome.evicted + engine.expel_shared();
+            fruitless = if evicted == 0 { fruitless + 1 } else { 0 };
             if outcome.is_full || outcome.is_changing {
                 return outcome.is_full;
             }
         }
         scanner.pin_control_blocks(engine);
         false
-    }
-
-    /// Makes pages that a fork left shared the process's own, so that they can leave. Outside the gate: the kernel may
-    /// bring a page in for it, which a handler must be able to serve.
-    fn unshare(&self) {
-        loop {
-            let page = self.engine.unshare.lock().pop();
-            let Some(page) = page else { return };
-            if farmem_sys::memory::unshare_pages(PageRange::at(page, PageCount::new(1))).is_ok() {
-                self.engine.slot.add(Counter::Unshared, 1);
-            }
-        }
     }
 }
 
@@ -276,7 +264,7 @@ impl Engine {
 
     /// Whether faults must wait for room.
     pub(crate) fn is_far_over(&self) -> bool {
-        self.is_managing.load(Ordering::Relaxed) && self.excess(0) > crate::evict::TOLERATED_PAGES
+        self.is_managing.load(Ordering::Relaxed) && self.excess(0) > self.tolerated()
     }
 
     /// Lets threads that wait for a page try again.

@@ -181,8 +181,10 @@ impl Engine {
         desk: &mut Desk,
         grandchildren: &mut [Option<View>; 4],
     ) -> Service {
-        if let Message::Fault { page, .. } = message {
-            return self.answer_fault(view, page, desk);
+        match message {
+            Message::Fault { page, protected: true, .. } => return self.let_child_write(view, page),
+            Message::Fault { page, .. } => return self.answer_fault(view, page, desk),
+            _ => {}
         }
         let table = match &view.table {
             Some(table) => table,
@@ -206,6 +208,21 @@ impl Engine {
             Message::Fault { .. } | Message::Unknown(_) => {}
         }
         Service::GoesOn
+    }
+
+    /// A child that has no pager yet writes little: its C library's own memory, and the stack.
+    fn let_child_write(&self, view: &View, page: PageIndex) -> Service {
+        let range = PageRange::new(page, PageIndex::new(page.get() + 1));
+        self.slot.separate(range.count());
+        match view.uffd.unprotect(range) {
+            Ok(()) => Service::GoesOn,
+            Err(UffdError::Ended) => Service::IsOver,
+            // An event to be read first, or a mapping that has gone: the thread tries again.
+            Err(_) => {
+                view.uffd.wake(range);
+                Service::GoesOn
+            }
+        }
     }
 
     fn answer_fault(&self, view: &View, page: PageIndex, desk: &mut Desk) -> Service {

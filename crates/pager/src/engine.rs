@@ -14,19 +14,18 @@ use farmem_sys::{Errno, memory, process};
 use farmem_telemetry::{Counter, Ledger, ProcessSlot};
 
 use crate::children::Children;
-use crate::evict::Evictor;
+use crate::evict::{Evictor, LEAST_TOLERATED_PAGES, TOLERATED_PAGES};
 use crate::fork::Fork;
 use crate::gate::{Change, Gate, PARTIES};
 use crate::ranges::RangeList;
 use crate::regions::Regions;
+use crate::sharing::Sharing;
 use crate::table::PageTable;
 use crate::vault::Vault;
 
 /// Pages that one answer to a fault may bring in: the faulted one and a window of readahead.
 pub(crate) const BATCH_PAGES: usize = 1 + WINDOW_PAGES as usize;
-const WINDOW_PAGES: u32 = 64;
-/// Pages whose memory should be unshared after a fork, as many as wait for the bookkeeper at a time.
-const UNSHARE_QUEUE: usize = 256;
+pub(crate) const WINDOW_PAGES: u32 = 64;
 
 /// Why the pager can't go on. Told to the supervisor, which tells the user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,16 +85,20 @@ pub struct Engine {
     pub(crate) files: &'static Files,
     pub(crate) children: Children,
     pub(crate) fork: Fork,
-    pub(crate) unshare: Lock<UnshareQueue>,
+    pub(crate) sharing: Sharing,
     /// Resident pages: the kernel's figure when it was last asked, and what was brought in and taken away since.
     resident: AtomicI64,
     limit: AtomicI64,
+    /// How far above that limit it may get before its faults wait for room.
+    tolerated: AtomicI64,
     /// Frames in the staging area: resident, but no longer the program's.
     pub(crate) staged: AtomicU64,
     /// Forks under way: while not zero, nothing is evicted.
     pub(crate) forking: AtomicU32,
     /// Handlers that may take faults at this moment: those with a smaller number.
     pub(crate) armed: AtomicU32,
+    /// The bookkeeper's thread, once it runs.
+    pub(crate) bookkeeper: AtomicU32,
     /// The first handler's thread, once it runs.
     pub(crate) first_handler: AtomicU32,
     /// The processor that the first handler stays on, plus one; 0 while it stays nowhere.
@@ -114,37 +117,13 @@ pub struct Engine {
     pub(crate) zeros: &'static [PageBytes],
 }
 
-/// Pages that the kernel would not move because a fork has left them shared.
-#[derive(Debug)]
-pub(crate) struct UnshareQueue {
-    pages: [PageIndex; UNSHARE_QUEUE],
-    count: usize,
-}
-
-impl UnshareQueue {
-    const fn new() -> Self {
-        Self { pages: [PageIndex::new(0); UNSHARE_QUEUE], count: 0 }
-    }
-    /// Remembers a page; forgets it when there are too many, the hand will meet it again.
-    pub(crate) fn push(&mut self, page: PageIndex) {
-        if self.count < UNSHARE_QUEUE {
-            self.pages[self.count] = page;
-            self.count += 1;
-        }
-    }
-    pub(crate) fn pop(&mut self) -> Option<PageIndex> {
-        self.count = self.count.checked_sub(1)?;
-        Some(self.pages[self.count])
-    }
-}
-
 impl Engine {
     /// The pager of the calling process, which manages nothing yet.
     ///
     /// # Errors
     /// No memory.
     pub(crate) fn new(parts: Parts) -> Result<&'static Engine, Errno> {
-        Self::assemble(parts, PageTable::new()?, Regions::new()?)
+        Self::assemble(parts, PageTable::new()?, Regions::new()?, false)
     }
 
     /// In a forked child: the pager of the child, which goes on from where the parent's was.
@@ -159,7 +138,7 @@ impl Engine {
             .map(|page| PageRange::at(PageIndex::new(page.load(Ordering::Acquire)), PageCount::new(1)));
         let table = self.table.take_over(regions.iter().chain(served));
         leave_unmapped(&regions, &table)?;
-        let engine = Self::assemble(parts, table, regions)?;
+        let engine = Self::assemble(parts, table, regions, self.sharing.is_protected())?;
         // No thread of the parent can hold these: the forking thread has set them, or nobody.
         if let Some(wiped) = self.wiped.try_lock() {
             wiped.iter().for_each(|range| engine.table.discard(range, |_, _| {}));
@@ -171,7 +150,12 @@ impl Engine {
         Ok(engine)
     }
 
-    fn assemble(parts: Parts, table: PageTable, regions: Regions) -> Result<&'static Engine, Errno> {
+    fn assemble(
+        parts: Parts,
+        table: PageTable,
+        regions: Regions,
+        is_protected: bool,
+    ) -> Result<&'static Engine, Errno> {
         let budget = parts.ledger.budget();
         let engine = memory::leak(Engine {
             uffd: parts.uffd,
@@ -193,12 +177,14 @@ impl Engine {
             })?,
             children: Children::new(),
             fork: Fork::new(parts.link),
-            unshare: Lock::new(UnshareQueue::new()),
+            sharing: Sharing::new(is_protected),
             resident: AtomicI64::new(0),
             limit: AtomicI64::new(i64::MAX),
+            tolerated: AtomicI64::new(TOLERATED_PAGES),
             staged: AtomicU64::new(0),
             forking: AtomicU32::new(0),
             armed: AtomicU32::new(1),
+            bookkeeper: AtomicU32::new(0),
             first_handler: AtomicU32::new(0),
             processor: AtomicU32::new(0),
             faulting: AtomicU64::new(0),
@@ -241,11 +227,20 @@ impl Engine {
         let staged = PageCount::new(self.staged.load(Ordering::Relaxed));
         let resident = resident.saturating_sub(self.own_pages()).saturating_sub(staged);
         let before = self.resident.swap(resident.get() as i64, Ordering::Relaxed);
+        let unnoticed = resident.get() as i64 - before;
+        self.slot.separate(self.sharing.let_go(unnoticed.min(0).unsigned_abs()));
         self.slot.set(Counter::ResidentPages, resident.get());
-        Some(Measured { resident, unnoticed: resident.get() as i64 - before })
+        Some(Measured { resident, unnoticed })
     }
 
-    pub(crate) fn set_limit(&self, limit: PageCount) {
+    /// Pages by which the process may pass its limit before its faults wait for room.
+    pub(crate) fn tolerated(&self) -> i64 {
+        self.tolerated.load(Ordering::Relaxed)
+    }
+
+    /// Changes the limit, of one of `processes` that have one. What they may pass them by is shared, too.
+    pub(crate) fn set_limit(&self, limit: PageCount, processes: i64) {
+        self.tolerated.store((TOLERATED_PAGES / processes).max(LEAST_TOLERATED_PAGES), Ordering::Relaxed);
         self.limit.store(limit.get() as i64, Ordering::Relaxed);
         self.slot.set_limit(limit);
         self.victims.set_budget(limit);
@@ -271,6 +266,7 @@ impl Engine {
     pub(crate) fn forget_advice(&self, range: PageRange) {
         self.fetch_ahead.lock().forget(range);
         self.touch_ahead.lock().forget(range);
+        self.sharing.forget(range);
     }
 
     /// Says that the pager can't go on, and ends the process as an out-of-memory kill would. The supervisor explains.

@@ -15,8 +15,9 @@ impl Engine {
     pub(crate) fn receive(&self, reading: &Reading<'_>) -> Received {
         match self.uffd.read() {
             Ok(None) => Received::Nothing,
-            Ok(Some(Message::Fault { page, write, thread })) => {
-                Received::Fault(Fault { page, thread, write })
+            Ok(Some(Message::Fault { page, write, protected, thread })) => {
+                let fault = Fault { page, thread, write };
+                if protected { Received::Write(fault) } else { Received::Fault(fault) }
             }
             Ok(Some(event)) => {
                 self.slot.add(Counter::Events, 1);
@@ -31,10 +32,12 @@ impl Engine {
     fn take_in(&self, _reading: &Reading<'_>, event: Message) {
         match event {
             Message::Remove(range) => {
+                self.sharing.note_let_go();
                 self.discard(range);
                 self.mark_discarded(range);
             }
             Message::Unmap(range) => {
+                self.sharing.note_let_go();
                 self.regions.remove(range);
                 self.discard(range);
                 self.forget_advice(range);
@@ -103,6 +106,8 @@ pub(crate) enum Received {
     Nothing,
     /// An event, dealt with.
     Event,
-    /// A fault to serve.
+    /// A touch of a missing page, to serve.
     Fault(Fault),
+    /// A write to a protected page, to let through.
+    Write(Fault),
 }

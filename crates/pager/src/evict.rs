@@ -4,6 +4,8 @@
 //! processors' TLBs, however long it is. A moved frame is never used for another page: after a `vmsplice` the kernel
 //! may still hold it for a pipe. It is given back to the machine instead.
 
+use core::sync::atomic::Ordering;
+
 use farmem_page::{PageBytes, PageCount, PageIndex, PageRange, PageWord};
 use farmem_policy::{Verdict, VictimPolicy};
 use farmem_store::Writer;
@@ -21,15 +23,17 @@ use crate::vault::Stowed;
 /// Frames of the staging area.
 const STAGING_PAGES: u64 = 512;
 /// Pages that leave in one move at most.
-const RUN_PAGES: usize = 64;
+pub(crate) const RUN_PAGES: usize = 64;
 /// Pages that an eviction looks at for each page it is asked for, before it gives up.
 const VISITS_PER_PAGE: u64 = 64;
 /// Pages that are evicted beyond what a fault needs, so that the next faults find room.
 const AHEAD_PAGES: usize = 16;
 /// Evicted pages between two questions to the kernel how many are resident.
 const SYNC_PAGES: u64 = 256;
-/// How far above its limit a process may get before its faults wait for room: 4 MiB.
+/// How far above their limits an application's processes may get before their faults wait for room: 4 MiB.
 pub(crate) const TOLERATED_PAGES: i64 = 1024;
+/// Each of them at least so far: 512 KiB.
+pub(crate) const LEAST_TOLERATED_PAGES: i64 = 128;
 /// How long a fault waits for room in a full pool before the program is ended, nanoseconds.
 const PATIENCE_NS: u64 = 5_000_000_000;
 const RETRY_NS: u64 = 1_000_000;
@@ -60,6 +64,8 @@ pub(crate) struct Outcome {
     pub(crate) is_changing: bool,
     /// Somebody else was evicting, or nobody may.
     pub(crate) is_busy: bool,
+    /// Victims that are shared: the bookkeeper knows of them.
+    pub(crate) shared: u64,
 }
 
 impl Evictor {
@@ -166,6 +172,11 @@ impl Evictor {
     }
 }
 
+/// Whether the page may be taken in order to leave.
+fn may_leave(word: PageWord) -> bool {
+    !word.is_busy() && !word.is_pinned() && !word.is_discarded()
+}
+
 fn scan(pagemap: &Pagemap, window: PageRange, runs: &mut Runs) {
     if pagemap.resident(window, runs).is_err() {
         *runs = Runs::empty();
@@ -180,7 +191,7 @@ impl Engine {
             return true;
         }
         let Some(mut evictor) = self.evictor.try_lock() else {
-            return excess <= TOLERATED_PAGES / 4;
+            return excess <= self.tolerated() / 4;
         };
         let Some(evictor_now) = evictor.as_mut() else { return true };
         let outcome = self.evict_with(change, evictor_now, excess as usize + AHEAD_PAGES);
@@ -198,13 +209,17 @@ impl Engine {
 
     fn evict_with(&self, change: &Change<'_>, evictor: &mut Evictor, pages: usize) -> Outcome {
         let mut outcome = Outcome::default();
-        if self.forking.load(core::sync::atomic::Ordering::Acquire) != 0 {
+        if self.forking.load(Ordering::Acquire) != 0 {
             outcome.is_busy = true;
             return outcome;
         }
         let mut visits = 0;
         let patience = (pages as u64 * VISITS_PER_PAGE).max(4 * SCAN_PAGES as u64);
-        while outcome.evicted < pages as u64 && visits < patience && !outcome.is_full && !outcome.is_changing
+        while outcome.evicted < pages as u64
+            && visits < patience
+            && outcome.shared < RUN_PAGES as u64
+            && !outcome.is_full
+            && !outcome.is_changing
         {
             if evictor.used == STAGING_PAGES {
                 evictor.release_frames(self);
@@ -216,20 +231,55 @@ impl Engine {
                 self.expel(change, evictor, run, &mut taken, &mut outcome);
             }
         }
-        self.staged.store(evictor.held, core::sync::atomic::Ordering::Relaxed);
+        self.finish(evictor, &outcome);
+        outcome
+    }
+
+    fn finish(&self, evictor: &mut Evictor, outcome: &Outcome) {
+        self.staged.store(evictor.held, Ordering::Relaxed);
         evictor.since_sync += outcome.evicted;
         if evictor.since_sync >= SYNC_PAGES || outcome.evicted == 0 {
             evictor.since_sync = 0;
             let _ = self.sync_resident();
         }
         self.victims.on_evicted(PageCount::new(outcome.evicted));
+    }
+
+    /// Evicts what can leave of `run`, whatever the policy says of it.
+    pub(crate) fn evict_run(&self, change: &Change<'_>, run: PageRange) -> Outcome {
+        let mut outcome = Outcome::default();
+        let mut place = self.evictor.try_lock();
+        let Some(Some(evictor)) = place.as_deref_mut() else { return outcome };
+        if self.forking.load(Ordering::Acquire) != 0 {
+            return outcome;
+        }
+        if STAGING_PAGES - evictor.used < run.count().get() {
+            evictor.release_frames(self);
+        }
+        let managed = self.regions.holding(run.start).unwrap_or(PageRange::new(run.start, run.start));
+        let mut at = run.start;
+        let end = run.intersect(managed).end;
+        while at < end && !outcome.is_full && !outcome.is_changing {
+            let mut taken = [const { None }; RUN_PAGES];
+            let mut count = 0;
+            while count < RUN_PAGES as u64
+                && at + PageCount::new(count) < end
+                && let Some(page) = self.table.take_if(at + PageCount::new(count), may_leave)
+            {
+                taken[count as usize] = Some(page);
+                count += 1;
+            }
+            self.expel(change, evictor, PageRange::at(at, PageCount::new(count)), &mut taken, &mut outcome);
+            at = at + PageCount::new(count.max(1));
+        }
+        self.finish(evictor, &outcome);
         outcome
     }
 
     /// The page, taken, if it is to leave.
     fn victim(&self, page: PageIndex) -> Option<Taken> {
         let word = self.table.word(page);
-        if word.is_busy() || word.is_pinned() || word.is_discarded() {
+        if !may_leave(word) {
             return None;
         }
         match self.victims.visit(word) {
@@ -299,12 +349,13 @@ impl Engine {
             // The page at which it stopped stays where it is.
             if let Some(page) = taken.get_mut(at as usize).and_then(Option::take) {
                 self.slot.add(Counter::Refused, 1);
-                if stopped == UffdError::Busy
-                    && let Some(mut queue) = self.unshare.try_lock()
-                {
-                    queue.push(page.page);
+                if stopped == UffdError::Busy {
+                    self.sharing.push_victim(page.page);
+                    outcome.shared += 1;
+                    self.give_back(page);
+                } else {
+                    self.keep(page);
                 }
-                self.keep(page);
             }
             at += 1;
             if stopped == UffdError::Unsupported {
@@ -313,11 +364,14 @@ impl Engine {
                 break;
             }
         }
-        for page in taken.iter_mut().filter_map(Option::take) {
-            let number = page.page;
-            if page.put_back().is_waited {
-                self.wake_page(number);
-            }
+        taken.iter_mut().filter_map(Option::take).for_each(|page| self.give_back(page));
+    }
+
+    /// A page that stays, as it was.
+    fn give_back(&self, page: Taken) {
+        let number = page.page;
+        if page.put_back().is_waited {
+            self.wake_page(number);
         }
     }
 
@@ -381,16 +435,19 @@ impl Engine {
     }
 
     /// Waits while the process is far above its limit and nothing can leave; ends the program when that doesn't end.
+    /// `false` when the bookkeeper has to make room: then ask again later, the bookkeeper may be waiting for a fault of its own.
     /// The caller holds nothing. `come_along` is called while something does leave.
-    pub(crate) fn wait_for_room(&self, party: usize, mut come_along: impl FnMut()) {
+    pub(crate) fn wait_for_room(&self, party: usize, faulting: u32, mut come_along: impl FnMut()) -> bool {
         let mut evicted = None;
         let mut deadline_ns = 0;
         loop {
-            // During a fork nothing may leave, and the child waits for a handler.
-            if self.excess(0) <= TOLERATED_PAGES
-                || self.forking.load(core::sync::atomic::Ordering::Acquire) != 0
+            let excess = self.excess(0);
+            // During a fork nothing may leave, and the child waits for a handler. The bookkeeper is who makes room.
+            if excess <= self.tolerated()
+                || self.forking.load(Ordering::Acquire) != 0
+                || faulting == self.bookkeeper.load(Ordering::Relaxed)
             {
-                return;
+                return true;
             }
             let now_ns = thread::now_ns();
             let evicted_now = Some(self.slot.get(Counter::Evicted));
@@ -401,14 +458,17 @@ impl Engine {
                 deadline_ns = now_ns + PATIENCE_NS;
                 come_along();
             }
+            let outcome = self.evict(&self.gate.change(party), TOLERATED_PAGES as usize / 2);
+            if outcome.evicted == 0 && outcome.shared > 0 {
+                return !self.sharing.must_fetch_wait(excess);
+            }
             if now_ns >= deadline_ns {
                 self.fail(Failure::NoRoom);
             }
-            let outcome = self.evict(&self.gate.change(party), TOLERATED_PAGES as usize / 2);
             if outcome.evicted == 0 {
                 if !outcome.is_full && !outcome.is_busy {
                     // What is left can't be moved at all.
-                    return;
+                    return true;
                 }
                 thread::sleep(RETRY_NS);
             }

@@ -75,13 +75,20 @@ impl Fork {
 }
 
 impl Engine {
-    /// Before a fork, on the forking thread.
-    pub fn before_fork(&self) {
+    /// Before a fork, on the forking thread. `false` when the process's memory isn't managed: then the pager has no part in
+    /// the fork.
+    pub fn before_fork(&self) -> bool {
+        self.protect_before_fork();
+        if !self.is_managing() {
+            self.sharing.unmanaged_fork_begins();
+            return false;
+        }
         while self.fork.is_taken.swap(true, Ordering::AcqRel) {
             thread::sleep(LOOK_NS);
         }
         self.fork.has_happened.store(false, Ordering::Release);
         self.forking.fetch_add(1, Ordering::AcqRel);
+        self.sharing.fork_begins();
         // Who evicts, or begins to manage, at this moment finishes; from now on nobody begins.
         while self.evictor.try_lock().is_none() {
             thread::sleep(LOOK_NS);
@@ -89,6 +96,7 @@ impl Engine {
         let epoch = self.vault.end_epoch();
         self.slot.handover().store(Handover::Begun.word(epoch), Ordering::Release);
         self.fork.is_expected.store(true, Ordering::Release);
+        true
     }
 
     /// After a fork (or an attempt), on the forking thread.
@@ -98,6 +106,8 @@ impl Engine {
         if self.fork.has_happened.load(Ordering::Acquire) {
             self.wait_for_handover();
         } else {
+            let epoch = self.vault.ended_epoch();
+            self.slot.handover().store(Handover::Settled.word(epoch), Ordering::Release);
             self.vault.forget_epoch();
         }
         self.fork.is_expected.store(false, Ordering::Release);

@@ -43,14 +43,35 @@ const IDLE_NS: u64 = 500_000_000;
 const CHILDREN_NS: u64 = 200_000;
 /// How long to wait for a program's thread to get on with the change that it was let go for.
 const SETTLE_NS: u64 = 20_000;
+/// How long to wait for room.
+const ROOM_NS: u64 = 200_000;
+
+/// What a thread of the program waits for.
+#[derive(Clone, Copy, Debug)]
+enum Wish {
+    /// A missing page.
+    Touch(Fault),
+    /// To write a protected page.
+    Write(Fault),
+}
+
+impl Wish {
+    fn fault(self) -> Fault {
+        match self {
+            Wish::Touch(fault) | Wish::Write(fault) => fault,
+        }
+    }
+}
 
 struct Handler {
     engine: &'static Engine,
     party: u32,
     desk: Desk,
     /// In the order in which they were taken, each with the number of the work that it is.
-    deferred: [Option<(Fault, u64)>; DEFERRED],
+    deferred: [Option<(Wish, u64)>; DEFERRED],
     deferred_count: usize,
+    /// Whether some of these wait for the address space to settle, not for room.
+    is_settling: bool,
     /// The number of the work in hand.
     work: u64,
     since_look: u32,
@@ -76,6 +97,7 @@ pub(crate) fn start(engine: &'static Engine, party: u32, allowed: Allowed) -> Re
         desk: Desk { content: memory::table_mut(BATCH_PAGES)?, reader: engine.vault.reader() },
         deferred: [None; DEFERRED],
         deferred_count: 0,
+        is_settling: false,
         work: 0,
         since_look: LOOK_FAULTS,
         is_flowing: false,
@@ -132,9 +154,12 @@ impl Handler {
         self.show(self.work);
         let received = engine.receive(&engine.gate.read());
         match received {
-            Received::Fault(fault) => self.fault(fault),
+            Received::Fault(fault) => self.fault(Wish::Touch(fault)),
+            Received::Write(fault) => self.fault(Wish::Write(fault)),
             Received::Event => {}
-            Received::Nothing if self.deferred_count > 0 => thread::sleep(SETTLE_NS),
+            Received::Nothing if self.deferred_count > 0 => {
+                thread::sleep(if self.is_settling { SETTLE_NS } else { ROOM_NS });
+            }
             Received::Nothing => {}
         }
         self.is_flowing = received != Received::Nothing;
@@ -171,48 +196,62 @@ impl Handler {
         engine.uffd.wait(&children[..count], Some(CHILDREN_NS));
     }
 
-    fn fault(&mut self, fault: Fault) {
+    fn fault(&mut self, wish: Wish) {
         let started_ns = thread::now_ns();
+        let fault = wish.fault();
         self.served += 1;
         self.engine.inject_at(Injection::HandlerPanic, self.served);
         self.engine.inject_at(Injection::HandlerStall, self.served);
         self.look(fault.thread);
         self.engine.slot.add(Counter::Faults, 1);
-        if self.serve(fault) == Served::Again {
-            self.defer(fault);
+        match self.serve(wish) {
+            Served::Done => {}
+            Served::Again => self.defer(wish, true),
+            Served::Later => self.defer(wish, false),
         }
         let took_ns = thread::now_ns() - started_ns;
         self.engine.slot.fault_latency().record(took_ns);
         self.engine.slot.add(Counter::StallNs, took_ns);
     }
 
-    fn serve(&mut self, fault: Fault) -> Served {
+    fn serve(&mut self, wish: Wish) -> Served {
         let engine = self.engine;
-        if engine.is_far_over() {
-            engine.wait_for_room(self.party as usize, || self.come_along());
+        let fault = match wish {
+            Wish::Touch(fault) => fault,
+            Wish::Write(fault) => return engine.let_write(self.party as usize, fault),
+        };
+        if engine.is_far_over()
+            && !engine.wait_for_room(self.party as usize, fault.thread, || self.come_along())
+        {
+            return Served::Later;
         }
         let change = engine.gate.change(self.party as usize);
         engine.serve(&change, &mut self.desk, fault)
     }
 
-    fn defer(&mut self, fault: Fault) {
+    fn defer(&mut self, wish: Wish, is_settling: bool) {
         self.engine.slot.add(Counter::Retries, 1);
+        self.is_settling |= is_settling;
         match self.deferred.get_mut(self.deferred_count) {
             Some(place) => {
-                *place = Some((fault, self.work));
+                *place = Some((wish, self.work));
                 self.deferred_count += 1;
             }
-            None => self.engine.wake_page(fault.page),
+            None => self.engine.wake_page(wish.fault().page),
         }
     }
 
     fn retry(&mut self) {
         let count = core::mem::take(&mut self.deferred_count);
+        self.is_settling = false;
         for at in 0..count {
-            if let Some((fault, work)) = self.deferred[at].take()
-                && self.serve(fault) == Served::Again
-            {
-                self.deferred[self.deferred_count] = Some((fault, work));
+            let Some((wish, work)) = self.deferred[at].take() else { continue };
+            let served = self.serve(wish);
+            if served != Served::Done {
+                self.is_settling |= served == Served::Again;
+                // Who waits for room has been looked after: it is work anew.
+                let work = if served == Served::Later { self.work } else { work };
+                self.deferred[self.deferred_count] = Some((wish, work));
                 self.deferred_count += 1;
             }
         }

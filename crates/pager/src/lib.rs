@@ -23,6 +23,7 @@ mod regions;
 mod release;
 mod scan;
 mod serve;
+mod sharing;
 mod start;
 mod sync;
 mod table;

@@ -26,6 +26,8 @@ pub(crate) enum Served {
     Done,
     /// The address space is changing: read messages, then try again.
     Again,
+    /// There is no room yet: try again when some may have been made.
+    Later,
 }
 
 /// Where a page's content comes from.

@@ -7,7 +7,6 @@ use farmem_store::{OwnerId, Pool};
 use farmem_sys::disk::DiskFile;
 use farmem_sys::link::{Descriptors, Link};
 use farmem_sys::maps::Maps;
-use farmem_sys::process::Statm;
 use farmem_sys::shared::SharedMemory;
 use farmem_sys::uffd::Uffd;
 use farmem_sys::wait::{self, Scope, Sleepers};
@@ -187,17 +186,10 @@ impl Task {
         let pool = memory::leak(Pool::attach(pool).map_err(|_| StartError::Refused)?)?;
         let vault = Vault::new(pool, disk, OwnerId(slot.index() as u16), slot)?;
         let excluded = self.excluded()?;
-        // All that a new child has it shares with its parent; the supervisor measures later how much it still does.
-        slot.set_shared(resident_now()?);
         let engine = parent.inherit(Parts { uffd, ledger: parent.ledger, slot, vault, link })?;
         // The last step: from here on the child has nobody else.
         if parent.ask_for_self(epoch) { Ok((engine, excluded)) } else { Err(StartError::Refused) }
     }
-}
-
-/// Resident pages of this process.
-fn resident_now() -> Result<PageCount, Errno> {
-    Statm::open()?.resident_anonymous()
 }
 
 fn disk_tier(ledger: Ledger<'_>, file: Option<OwnedFd>) -> Result<DiskTier, Errno> {

@@ -160,6 +160,27 @@ impl PageTable {
         Self { words: self.words }
     }
 
+    /// Calls `visit` for the parts of `range` between the pages whose words are `excepted`.
+    pub(crate) fn each_gap(
+        &self,
+        range: PageRange,
+        excepted: impl Fn(PageWord) -> bool,
+        mut visit: impl FnMut(PageRange),
+    ) {
+        let mut start = range.start;
+        self.each_known(range, |cell, page| {
+            if excepted(PageWord::from_bits(cell.load(Ordering::Acquire))) {
+                if start < page {
+                    visit(PageRange::new(start, page));
+                }
+                start = PageIndex::new(page.get() + 1);
+            }
+        });
+        if start < range.end {
+            visit(PageRange::new(start, range.end));
+        }
+    }
+
     /// Calls `visit` for every page of `range` that may have a word.
     fn each_known(&self, range: PageRange, mut visit: impl FnMut(&'static AtomicU64, PageIndex)) {
         let mut page = range.start;

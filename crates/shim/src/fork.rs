@@ -9,9 +9,8 @@ static IS_ANNOUNCED: AtomicBool = AtomicBool::new(false);
 
 pub(crate) extern "C" fn before() {
     if let Some(engine) = program::engine()
-        && engine.is_managing()
+        && engine.before_fork()
     {
-        engine.before_fork();
         IS_ANNOUNCED.store(true, Ordering::Release);
     }
 }

@@ -30,6 +30,13 @@ impl Lineage {
         self.ancestors.iter().map(|(slot, _)| *slot)
     }
 
+    /// Whether two processes may have memory in common since a fork: one descends from the other, or both from a third.
+    /// Each is told by its own slot, if it has one, and its lineage.
+    pub(crate) fn are_kin(one: (Option<usize>, &Self), other: (Option<usize>, &Self)) -> bool {
+        let is_above = |slot: Option<usize>, lineage: &Self| slot.is_some_and(|slot| lineage.reads(slot));
+        is_above(one.0, other.1) || is_above(other.0, one.1) || one.1.slots().any(|slot| other.1.reads(slot))
+    }
+
     /// Up to which fork the entries of that slot must stay as they are; 0 when they need not.
     pub(crate) fn frozen_epoch(&self, slot: usize) -> u64 {
         self.ancestors
@@ -53,6 +60,16 @@ mod tests {
         assert_eq!((grandchild.frozen_epoch(3), grandchild.frozen_epoch(5)), (7, 1));
         assert_eq!(grandchild.fork(), Some((5, 1)));
         assert!(!child.reads(5));
+    }
+
+    #[test]
+    fn parents_children_and_siblings_are_kin_and_strangers_are_not() {
+        let parent = Lineage::default();
+        let (one, other) = (parent.of_child(3, 1), parent.of_child(3, 2));
+        assert!(Lineage::are_kin((Some(3), &parent), (Some(4), &one)));
+        assert!(Lineage::are_kin((Some(4), &one), (Some(3), &parent)));
+        assert!(Lineage::are_kin((Some(4), &one), (None, &other)));
+        assert!(!Lineage::are_kin((Some(3), &parent), (Some(6), &Lineage::default())));
     }
 
     #[test]

@@ -6,15 +6,17 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use anyhow::Result;
+use farmem_page::PageCount;
 use farmem_store::OwnerId;
 use farmem_sys::disk::DiskFile;
 use farmem_sys::link::Link;
 use farmem_sys::uffd::{FEATURES, Uffd, UffdError};
 use farmem_sys::{AsFd, BorrowedFd, Errno, OwnedFd};
-use farmem_telemetry::{Header, MAX_PROCESSES, SlotState};
+use farmem_telemetry::{Counter, Header, MAX_PROCESSES, SlotState};
 use farmem_wire::{HAS_DEVICE, HAS_DISK, PACKET_BYTES, Reply, Request};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
@@ -184,7 +186,7 @@ impl Processes {
         };
         let index = (0..MAX_PROCESSES).find(|&index| !taken(index))?;
         ledger.slot(index)?.assign(process);
-        ledger.header(Header::SlotsUsed).fetch_max(index as u64 + 1, std::sync::atomic::Ordering::AcqRel);
+        ledger.header(Header::SlotsUsed).fetch_max(index as u64 + 1, Ordering::AcqRel);
         Some(index)
     }
 
@@ -212,6 +214,8 @@ impl Processes {
         self.freeze(slot);
         if let Some(view) = self.application.ledger.slot(slot) {
             view.set_heard_epoch(epoch);
+            // At once: the process decides by it whether to go on watching what it shares.
+            view.set_kin(view.kin().max(1));
         }
         self.hand_over();
         Ok(())
@@ -249,6 +253,18 @@ impl Processes {
         child.slot = slot;
         let uffd = child.uffd.insert(silent.uffd);
         let Some(slot) = slot else { return child.link.send(&Reply::Refused { errno: 0 }.encode(), &[]) };
+        let parent = child.lineage.fork().and_then(|(slot, _)| application.ledger.slot(slot));
+        if let Some((parent, view)) = parent.zip(application.ledger.slot(slot)) {
+            // All that a new child has it shares with its parent; whether it hears of writes to it, too. In this order, so that
+            // it counts once at any moment.
+            view.set_kin(1);
+            let resident = parent.resident();
+            if parent.is_protected() {
+                view.set_shared(resident, view.separated());
+                view.set_protected(true);
+            }
+            view.set(Counter::ResidentPages, resident.get());
+        }
         let pool = application.pool_memory;
         let disk = application.disk.map(DiskFile::file);
         let flags = if disk.is_some() { HAS_DISK } else { 0 };
@@ -288,6 +304,61 @@ impl Processes {
         connected.chain(self.silent.iter().map(|silent| &silent.lineage))
     }
 
+    /// A process has ended that had `credit` pages counted with its kin. Those that only one of them still has are its own now.
+    fn pass_on(&self, slot: usize, lineage: &Lineage, credit: i64) {
+        let ledger = self.application.ledger;
+        let kin: Vec<usize> = self.kin((Some(slot), lineage)).collect();
+        match kin[..] {
+            [] => {}
+            [last] => {
+                if let Some(view) = ledger.slot(last) {
+                    view.set_shared(PageCount::ZERO, view.separated());
+                }
+            }
+            // How many each has is known when they are measured.
+            _ => {
+                let inherited = credit.max(0) as u64 / kin.len() as u64;
+                ledger.header(Header::Inherited).fetch_add(inherited, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Slots of the connected processes that may share memory with that one, itself left out.
+    fn kin(&self, one: (Option<usize>, &Lineage)) -> impl Iterator<Item = usize> {
+        self.connected
+            .values()
+            .filter(move |other| other.slot != one.0 && Lineage::are_kin(one, (other.slot, &other.lineage)))
+            .filter_map(|other| other.slot)
+    }
+
+    /// Whether there are processes that share memory, or have been told so.
+    pub(crate) fn are_kin_about(&self) -> bool {
+        let ledger = self.application.ledger;
+        let is_told = |slot: usize| ledger.slot(slot).is_some_and(|view| view.kin() > 0);
+        self.connected.values().any(|process| process.is_forked() || process.slot.is_some_and(is_told))
+    }
+
+    /// Whether a child of that process, or of its kin, is still on its way: what it shares belongs to nobody yet.
+    pub(crate) fn awaits_kin(&self, process: &Process) -> bool {
+        let one = (process.slot, &process.lineage);
+        self.silent
+            .iter()
+            .any(|silent| silent.own.is_none() && Lineage::are_kin(one, (None, &silent.lineage)))
+    }
+
+    /// Tells each process how many others may share memory with it.
+    pub(crate) fn count_kin(&self) {
+        for process in self.connected.values() {
+            let Some(view) = process.slot.and_then(|slot| self.application.ledger.slot(slot)) else {
+                continue;
+            };
+            let one = (process.slot, &process.lineage);
+            let silent =
+                self.silent.iter().filter(|silent| Lineage::are_kin(one, (silent.own, &silent.lineage)));
+            view.set_kin((self.kin(one).count() + silent.count()) as u64);
+        }
+    }
+
     /// A connection has closed: the process has ended, or runs another program now, or will shortly.
     fn gone(&mut self, key: u64) {
         let Some(process) = self.connected.remove(&key) else { return };
@@ -295,6 +366,7 @@ impl Processes {
             && let Some(view) = self.application.ledger.slot(slot)
         {
             self.totals.add(&view);
+            self.pass_on(slot, &process.lineage, view.credit());
             if view.failure() != 0 {
                 self.failures.push((view.process(), view.failure()));
             }
@@ -383,13 +455,8 @@ impl Process {
         self.uffd.as_ref()
     }
 
-    /// Whether it may share memory with another process of the application.
-    pub(crate) fn is_forked(&self) -> bool {
+    fn is_forked(&self) -> bool {
         self.lineage.fork().is_some()
-    }
-
-    pub(crate) fn lineage(&self) -> &Lineage {
-        &self.lineage
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use farmem_page::{ByteCount, PageCount};
 use farmem_store::PoolUsage;
-use farmem_telemetry::{Counter, Header, MAX_HANDLERS, ProcessSlot, SlotState};
+use farmem_telemetry::{Counter, Handover, Header, MAX_HANDLERS, ProcessSlot, SlotState};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
@@ -56,8 +56,9 @@ impl Watch {
         processes.look_after_silent(is_late);
         self.note_peaks();
         self.note_usage();
-        if processes.each().any(|process| process.is_forked()) && Instant::now() >= self.shared_due {
+        if processes.are_kin_about() && Instant::now() >= self.shared_due {
             let began = Instant::now();
+            processes.count_kin();
             self.measure_shared(processes);
             self.shared_due = Instant::now() + (began.elapsed() * SHARED_TIME_SHARE).max(SHARED_LEAST);
         }
@@ -92,17 +93,38 @@ impl Watch {
         self.usage_due = Instant::now() + (began.elapsed() * SHARED_TIME_SHARE).max(SHARED_LEAST);
     }
 
-    /// Memory that a fork has left shared is resident in both processes, but there once.
+    /// Memory that a fork has left shared is resident in several processes, but there once. What they separate from while they are
+    /// measured one after the other is taken off all of them: the sum may be too high for a while, not too low.
     fn measure_shared(&self, processes: &Processes) {
-        for process in processes.each() {
-            let Some(slot) = process.slot() else { continue };
-            let is_relative =
-                process.is_forked() || processes.each().any(|other| other.lineage().reads(slot));
-            let Some(view) = self.application.ledger.slot(slot).filter(|_| is_relative) else { continue };
-            if let Some(shared) = shared_pages(process.process) {
-                view.set_shared(shared);
-            }
+        let ledger = self.application.ledger;
+        let inherited = ledger.header(Header::Inherited);
+        let settled = inherited.load(Ordering::Relaxed);
+        // A child that is being forked shares memory, but has no slot yet.
+        let forks = || ledger.slots().map(|slot| slot.handover().load(Ordering::Acquire)).collect::<Vec<_>>();
+        let before = forks();
+        if before.iter().any(|&word| Handover::is_pending(word)) {
+            return;
         }
+        let protected: Vec<_> = processes
+            .each()
+            .filter(|process| !processes.awaits_kin(process))
+            .filter_map(|process| Some((process.process, ledger.slot(process.slot()?)?)))
+            .filter(|(_, slot)| slot.is_protected())
+            .map(|(process, slot)| (process, slot, slot.separated()))
+            .collect();
+        let measured: Vec<_> = protected
+            .into_iter()
+            .filter_map(|(process, slot, separated)| Some((slot, separated, shared_pages(process)?)))
+            .collect();
+        if forks() != before {
+            return;
+        }
+        for (slot, separated, shared) in measured {
+            // The pager's own memory is shared, too, and doesn't count.
+            let own = PageCount::new(slot.get(Counter::OwnPages));
+            slot.set_shared(shared.saturating_sub(own), separated);
+        }
+        inherited.fetch_sub(settled, Ordering::Relaxed);
     }
 
     fn end_stalled(&mut self, processes: &Processes) {

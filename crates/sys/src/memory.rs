@@ -214,18 +214,19 @@ impl Frames {
     }
 }
 
-/// Makes pages that a fork has left shared copy-on-write the caller's own again (MADV_POPULATE_WRITE), so that they
-/// can be moved. May wait for faults of this process: never call it from a thread that serves them.
+/// Makes pages that a fork has left shared copy-on-write the caller's own again, copying them where another process has them
+/// too, so that they can be moved. May wait for faults of this process: never call it from a thread that serves them.
 ///
 /// # Errors
 /// What `madvise` returns; harmless, the pages just stay shared.
 pub fn unshare_pages(range: PageRange) -> Result<(), Errno> {
+    let start = range.start.addr().get() as *mut core::ffi::c_void;
+    let bytes = range.count().bytes().get() as usize;
     // SAFETY: the content of the program's memory doesn't change; at worst pages are brought in, as a touch would.
     unsafe {
-        madvise(
-            range.start.addr().get() as *mut _,
-            range.count().bytes().get() as usize,
-            Advice::LinuxPopulateWrite,
-        )
+        // Part of a huge page, which the kernel moves only if its first page is the caller's own, whichever is asked for. This
+        // splits it; that its pages are thought cold meanwhile is right. Refused for locked memory, which can't be moved either.
+        let _ = madvise(start, bytes, Advice::LinuxCold);
+        madvise(start, bytes, Advice::LinuxPopulateWrite)
     }
 }

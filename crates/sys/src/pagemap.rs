@@ -1,6 +1,6 @@
 //! Which pages are local, asked of the kernel's page table (PAGEMAP_SCAN, Linux 6.7).
 
-use farmem_page::{PageRange, VirtAddr};
+use farmem_page::{PageCount, PageRange, VirtAddr};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
@@ -104,6 +104,36 @@ impl Pagemap {
             runs.count += 1;
         }
         Ok(())
+    }
+}
+
+/// Entries read at once.
+const ENTRIES: usize = 64;
+
+impl Pagemap {
+    /// How many pages of `range` are protected ([`crate::uffd::Uffd::protect`]) and there for other processes, too: a write
+    /// to them makes the kernel copy them. What can't be read counts as so.
+    pub fn shared(&self, range: PageRange) -> PageCount {
+        const IS_EXCLUSIVE: u64 = 1 << 56;
+        const IS_PROTECTED: u64 = 1 << 57;
+        const IS_PRESENT: u64 = 1 << 63;
+        let mut count = 0;
+        let mut at = range.start;
+        while at < range.end {
+            let rest = PageRange::new(at, range.end).count().get().min(ENTRIES as u64);
+            let mut bytes = [0; ENTRIES * size_of::<u64>()];
+            let wanted = rest as usize * size_of::<u64>();
+            let offset = at.get() * size_of::<u64>() as u64;
+            let read = rustix::io::pread(&self.file, &mut bytes[..wanted], offset).unwrap_or(0);
+            let (entries, _) = bytes[..read].as_chunks();
+            let shared = entries.iter().filter(|&&entry| {
+                let entry = u64::from_ne_bytes(entry);
+                entry & (IS_PRESENT | IS_PROTECTED | IS_EXCLUSIVE) == IS_PRESENT | IS_PROTECTED
+            });
+            count += shared.count() as u64 + (rest - entries.len() as u64);
+            at = at + PageCount::new(rest);
+        }
+        PageCount::new(count)
     }
 }
 

@@ -23,6 +23,7 @@ pub const FEATURES: u64 = (raw::UFFD_FEATURE_EVENT_FORK
     | raw::UFFD_FEATURE_EVENT_REMOVE
     | raw::UFFD_FEATURE_EVENT_UNMAP
     | raw::UFFD_FEATURE_THREAD_ID
+    | raw::UFFD_FEATURE_PAGEFAULT_FLAG_WP
     | raw::UFFD_FEATURE_MOVE
     | raw::UFFD_FEATURE_POISON) as u64;
 
@@ -83,6 +84,8 @@ pub enum Message {
         page: PageIndex,
         /// Whether it wants to write.
         write: bool,
+        /// The page is there, but protected ([`Uffd::protect`]), and the thread wants to write it.
+        protected: bool,
         /// The kernel's number of the waiting thread.
         thread: u32,
     },
@@ -177,14 +180,14 @@ impl Uffd {
         Ok(api.features)
     }
 
-    /// Reports faults on missing pages of `range` from now on. Whole mappings only: registering a part would split
+    /// Reports faults on missing and on protected pages of `range` from now on. Whole mappings only: registering a part would split
     /// the mapping, which the program can notice.
     ///
     /// # Errors
     /// [`UffdError::Unsupported`] for mappings that can't be managed, [`UffdError::Busy`] when the program has a
     /// userfaultfd of its own there.
     pub fn register(&self, range: PageRange) -> Result<(), UffdError> {
-        let mut register = raw::uffdio_register { range: kernel_range(range), mode: MODE_MISSING, ioctls: 0 };
+        let mut register = raw::uffdio_register { range: kernel_range(range), mode: MODES, ioctls: 0 };
         self.update::<REGISTER, _>(&mut register)
     }
 
@@ -267,6 +270,25 @@ impl Uffd {
         progress(result, from.count().bytes().get(), moved.moved)
     }
 
+    /// Makes the next write to each of these pages a fault, reported as [`Message::Fault`]. Concerns the pages that are there
+    /// now; a fork hands the protection on to the child's descriptor.
+    ///
+    /// # Errors
+    /// [`UffdError::Changing`], [`UffdError::Gone`] when some of the range isn't registered.
+    pub fn protect(&self, range: PageRange) -> Result<(), UffdError> {
+        let mut protect = raw::uffdio_writeprotect { range: kernel_range(range), mode: PROTECT };
+        self.update::<WRITEPROTECT, _>(&mut protect)
+    }
+
+    /// Ends the protection of these pages, and lets threads that wait there try again.
+    ///
+    /// # Errors
+    /// As [`Uffd::protect`]; then nobody is woken.
+    pub fn unprotect(&self, range: PageRange) -> Result<(), UffdError> {
+        let mut protect = raw::uffdio_writeprotect { range: kernel_range(range), mode: 0 };
+        self.update::<WRITEPROTECT, _>(&mut protect)
+    }
+
     /// Makes every later touch of these missing pages a SIGBUS.
     pub fn poison(&self, range: PageRange) -> Progress {
         let mut poison = UffdioPoison { range: kernel_range(range), mode: 0, updated: 0 };
@@ -308,6 +330,7 @@ impl Uffd {
                     Message::Fault {
                         page: VirtAddr::new(fault.address).page(),
                         write: fault.flags & u64::from(raw::UFFD_PAGEFAULT_FLAG_WRITE) != 0,
+                        protected: fault.flags & u64::from(raw::UFFD_PAGEFAULT_FLAG_WP) != 0,
                         thread: fault.feat.ptid,
                     }
                 }
@@ -338,7 +361,9 @@ impl Uffd {
 }
 
 const UFFD_API: u8 = 0xaa;
-const MODE_MISSING: u64 = 1;
+/// Faults on missing pages, and on write-protected ones.
+const MODES: u64 = 1 << 0 | 1 << 1;
+const PROTECT: u64 = 1;
 const MOVE_DONTWAKE: u64 = 1;
 
 const API: rustix::ioctl::Opcode = opcode::read_write::<raw::uffdio_api>(UFFDIO, 0x3f);
@@ -348,6 +373,7 @@ const WAKE: rustix::ioctl::Opcode = opcode::read::<raw::uffdio_range>(UFFDIO, 0x
 const COPY: rustix::ioctl::Opcode = opcode::read_write::<raw::uffdio_copy>(UFFDIO, 0x03);
 const ZEROPAGE: rustix::ioctl::Opcode = opcode::read_write::<raw::uffdio_zeropage>(UFFDIO, 0x04);
 const MOVE: rustix::ioctl::Opcode = opcode::read_write::<UffdioMove>(UFFDIO, 0x05);
+const WRITEPROTECT: rustix::ioctl::Opcode = opcode::read_write::<raw::uffdio_writeprotect>(UFFDIO, 0x06);
 const POISON: rustix::ioctl::Opcode = opcode::read_write::<UffdioPoison>(UFFDIO, 0x08);
 
 #[repr(C)]

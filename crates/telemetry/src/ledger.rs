@@ -42,6 +42,8 @@ pub enum Header {
     SlotsUsed,
     /// Lost pages that were named, or would have been with more room. Written by processes.
     LostNamed,
+    /// Pages that living processes shared with ended ones and may now have to themselves; until they are measured again.
+    Inherited,
 }
 
 /// Lost pages that are named; of those beyond only their number is known.
@@ -72,6 +74,9 @@ enum SlotWord {
     Heartbeat,
     HeardEpoch,
     Handover,
+    Separated,
+    IsProtected,
+    Kin,
 }
 
 /// What a slot is used for at this moment.
@@ -115,6 +120,12 @@ impl Handover {
     /// The step that the word holds for the fork of that count; `None` when it is about another fork.
     pub fn of(word: u64, epoch: u64) -> Option<Self> {
         Self::ALL.into_iter().find(|step| step.word(epoch) == word)
+    }
+
+    /// Whether the word is about a fork whose child is nobody's yet.
+    pub fn is_pending(word: u64) -> bool {
+        let step = word & ((1 << Self::BITS) - 1);
+        word != 0 && [Self::Begun, Self::Asked, Self::Kept].into_iter().any(|pending| pending as u64 == step)
     }
 
     /// Goes from `from` to `to` if that is where the fork stands.
@@ -207,9 +218,18 @@ impl<'a> Ledger<'a> {
         [&self.words[LOST_AT + 2 * nth], &self.words[LOST_AT + 2 * nth + 1]]
     }
 
-    /// Pages that the application has in local memory: the sum over its processes, memory that forked processes
-    /// still share counted once.
+    /// Pages that the application has in local memory: the sum over its processes, memory that forked processes share counted
+    /// once where it is protected. Never too low but for what changed while it was measured; too high by what several
+    /// processes have separated from since, until it is measured again.
     pub fn resident(&self) -> PageCount {
+        let inherited = self.header(Header::Inherited).load(Ordering::Relaxed) as i64;
+        let credit = self.slots().map(|slot| slot.credit()).sum::<i64>() - inherited;
+        self.resident_in_full().saturating_sub(PageCount::new(credit.max(0) as u64))
+    }
+
+    /// The same sum, memory that forked processes share counted for each of them: what the application would have if all of
+    /// it were written.
+    pub fn resident_in_full(&self) -> PageCount {
         PageCount::new(self.slots().map(|slot| slot.resident().get()).sum())
     }
 }
@@ -262,22 +282,58 @@ impl<'a> ProcessSlot<'a> {
         self.word(SlotWord::LimitPages).store(limit.get(), Ordering::Relaxed);
     }
 
-    /// Resident pages counted with another process because a fork left them shared.
-    pub fn shared(&self) -> PageCount {
-        PageCount::new(self.word(SlotWord::SharedPages).load(Ordering::Relaxed))
-    }
-
-    /// Changes that figure (supervisor).
-    pub fn set_shared(&self, shared: PageCount) {
-        self.word(SlotWord::SharedPages).store(shared.get(), Ordering::Relaxed);
-    }
-
-    /// Resident pages that count for this process.
+    /// Resident pages of this process, those that it shares counted in full.
     pub fn resident(&self) -> PageCount {
         match self.state() {
             SlotState::Free => PageCount::ZERO,
-            _ => PageCount::new(self.get(Counter::ResidentPages)).saturating_sub(self.shared()),
+            _ => PageCount::new(self.get(Counter::ResidentPages)),
         }
+    }
+
+    /// Of the resident pages, those that count with other processes, since a fork left them shared. Memory that isn't
+    /// protected can cease to be shared at any moment and unnoticed, so it counts in full. Below zero when more was separated
+    /// from than was known to be shared.
+    pub fn credit(&self) -> i64 {
+        if self.state() == SlotState::Free || !self.is_protected() {
+            return 0;
+        }
+        self.word(SlotWord::SharedPages).load(Ordering::Relaxed).wrapping_sub(self.separated()) as i64
+    }
+
+    /// Says that `shared` pages counted with other processes when [`ProcessSlot::separated`] was `separated` (supervisor; in
+    /// a new child the process itself). What was separated from since then is taken off.
+    pub fn set_shared(&self, shared: PageCount, separated: u64) {
+        self.word(SlotWord::SharedPages).store(separated.wrapping_add(shared.get()), Ordering::Relaxed);
+    }
+
+    /// Shared pages that the process has made its own or has left, since it began.
+    pub fn separated(&self) -> u64 {
+        self.word(SlotWord::Separated).load(Ordering::Relaxed)
+    }
+
+    /// Counts such pages; at the latest when they are (the process itself).
+    pub fn separate(&self, count: PageCount) {
+        self.word(SlotWord::Separated).fetch_add(count.get(), Ordering::Relaxed);
+    }
+
+    /// Whether the process hears of writes to memory that forks have left shared before they happen.
+    pub fn is_protected(&self) -> bool {
+        self.word(SlotWord::IsProtected).load(Ordering::Acquire) != 0
+    }
+
+    /// Changes that (the process itself).
+    pub fn set_protected(&self, is_protected: bool) {
+        self.word(SlotWord::IsProtected).store(u64::from(is_protected), Ordering::Release);
+    }
+
+    /// Living processes that it may share memory with since a fork.
+    pub fn kin(&self) -> u64 {
+        self.word(SlotWord::Kin).load(Ordering::Acquire)
+    }
+
+    /// Changes that figure (supervisor).
+    pub fn set_kin(&self, count: u64) {
+        self.word(SlotWord::Kin).store(count, Ordering::Release);
     }
 
     /// The latest fork whose child still needs the process's stored pages (supervisor).
@@ -383,18 +439,60 @@ mod tests {
         assert_eq!(ledger.slot(3).unwrap().process(), 77);
     }
 
+    fn with_processes(words: &[AtomicU64], resident: &[u64]) {
+        let ledger = Ledger::new(words).unwrap();
+        ledger.header(Header::SlotsUsed).store(resident.len() as u64 + 1, Ordering::Release);
+        for (index, &resident) in resident.iter().enumerate() {
+            let slot = ledger.slot(index).unwrap();
+            slot.assign(100 + index as u32);
+            slot.set(Counter::ResidentPages, resident);
+            slot.set_protected(true);
+        }
+    }
+
     #[test]
     fn the_sum_counts_shared_pages_once_and_free_slots_not_at_all() {
         let words = words();
         let ledger = Ledger::new(&words).unwrap();
-        ledger.header(Header::SlotsUsed).store(3, Ordering::Release);
-        for (index, resident, shared) in [(0, 10, 0), (1, 8, 5)] {
-            let slot = ledger.slot(index).unwrap();
-            slot.assign(100 + index as u32);
-            slot.set(Counter::ResidentPages, resident);
-            slot.set_shared(PageCount::new(shared));
-        }
+        with_processes(&words, &[10, 8]);
+        ledger.slot(1).unwrap().set_shared(PageCount::new(5), 0);
         assert_eq!(ledger.resident(), PageCount::new(13));
+        assert_eq!(ledger.resident_in_full(), PageCount::new(18));
+    }
+
+    #[test]
+    fn pages_that_either_process_separates_from_count_again() {
+        let words = words();
+        let ledger = Ledger::new(&words).unwrap();
+        with_processes(&words, &[10, 10]);
+        ledger.slot(1).unwrap().set_shared(PageCount::new(10), 0);
+        ledger.slot(0).unwrap().separate(PageCount::new(3));
+        ledger.slot(1).unwrap().separate(PageCount::new(4));
+        assert_eq!(ledger.resident(), PageCount::new(17));
+        // Measured anew, half of each shared page with either; one was separated from during the measurement.
+        ledger.slot(0).unwrap().set_shared(PageCount::new(2), 2);
+        ledger.slot(1).unwrap().set_shared(PageCount::new(2), 4);
+        assert_eq!(ledger.resident(), PageCount::new(17));
+    }
+
+    #[test]
+    fn shared_pages_that_are_not_protected_count_in_full() {
+        let words = words();
+        let ledger = Ledger::new(&words).unwrap();
+        with_processes(&words, &[10, 10]);
+        let slot = ledger.slot(1).unwrap();
+        slot.set_shared(PageCount::new(10), 0);
+        slot.set_protected(false);
+        assert_eq!(ledger.resident(), PageCount::new(20));
+    }
+
+    #[test]
+    fn more_separated_than_shared_counts_each_process_in_full_and_no_more() {
+        let words = words();
+        let ledger = Ledger::new(&words).unwrap();
+        with_processes(&words, &[10, 10]);
+        ledger.slot(0).unwrap().separate(PageCount::new(7));
+        assert_eq!(ledger.resident(), PageCount::new(20));
     }
 
     #[test]

@@ -69,6 +69,64 @@ static void fork_writes_one_side(void)
 	verify(memory, REGION / 2, 105);
 }
 
+/* All memory is written by both processes at once, so that nothing stays shared. */
+static void fork_writes_everything(void)
+{
+	const size_t bytes = 64 * MEBIBYTE;
+	unsigned char *memory = map_filled(bytes, 125);
+	for (int round = 0; round < 2; round++) {
+		pid_t child = fork();
+		CHECK(child >= 0);
+		uint64_t seed = child == 0 ? 126 : 127;
+		for (size_t offset = 0; offset < bytes; offset += PAGE) {
+			verify_from(memory + offset, PAGE, 125, offset);
+			fill(memory + offset, PAGE, seed + offset);
+		}
+		for (size_t offset = 0; offset < bytes; offset += PAGE)
+			verify(memory + offset, PAGE, seed + offset);
+		if (child == 0)
+			_exit(0);
+		expect_exit(child, 0);
+		fill(memory, bytes, 125);
+	}
+}
+
+/* Pages here and there, so that neither writing nor eviction finds neighbours. */
+static void write_scattered(unsigned char *memory, size_t bytes, uint64_t seed)
+{
+	size_t pages = bytes / PAGE;
+	for (size_t step = 0; step < pages; step++) {
+		size_t page = step * 7919 % pages;
+		verify_from(memory + page * PAGE, PAGE, 128, page * PAGE);
+		fill(memory + page * PAGE, PAGE, seed + page);
+	}
+	for (size_t page = 0; page < pages; page++)
+		verify(memory + page * PAGE, PAGE, seed + page);
+}
+
+/* Three processes share pages, and let go of some without writing them. */
+static void fork_writes_scattered(void)
+{
+	const size_t bytes = 32 * MEBIBYTE, dropped = 4 * MEBIBYTE;
+	unsigned char *memory = map_filled(bytes, 128);
+	unsigned char *more = map_filled(dropped, 129);
+	pid_t children[2];
+	for (size_t number = 0; number < 2; number++) {
+		children[number] = fork();
+		CHECK(children[number] >= 0);
+		if (children[number] == 0) {
+			unmap(more, dropped);
+			write_scattered(memory, bytes, 200000 * (number + 1));
+			_exit(0);
+		}
+	}
+	CHECK(madvise(more, dropped, MADV_DONTNEED) == 0);
+	write_scattered(memory, bytes, 600000);
+	verify_zero(more, dropped);
+	for (size_t number = 0; number < 2; number++)
+		expect_exit(children[number], 0);
+}
+
 static void *fork_from_thread(void *argument)
 {
 	uint64_t seed = (uintptr_t)argument;
@@ -478,6 +536,8 @@ static void drop_privileges(void)
 const struct check process_checks[] = {
 	{"fork_writes_both_sides", fork_writes_both_sides},
 	{"fork_writes_one_side", fork_writes_one_side},
+	{"fork_writes_everything", fork_writes_everything},
+	{"fork_writes_scattered", fork_writes_scattered},
 	{"fork_from_threads", fork_from_threads},
 	{"fork_and_exec", fork_and_exec},
 	{"fork_grandchildren", fork_grandchildren},

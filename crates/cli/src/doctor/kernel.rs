@@ -23,7 +23,14 @@ struct Feature {
     meaning: &'static str,
 }
 
-const FEATURES: [Feature; 8] = [
+const FEATURES: [Feature; 9] = [
+    Feature {
+        bit: 0,
+        name: "uffd PAGEFAULT_FLAG_WP",
+        since: "5.7",
+        essential: true,
+        meaning: "copies that a fork makes necessary wait for room",
+    },
     Feature {
         bit: 1,
         name: "uffd EVENT_FORK",

@@ -1,0 +1,411 @@
+//! Memory that a fork leaves shared, and the budget.
+//!
+//! After a fork the kernel copies each shared page when either process writes it, and tells nobody. So before a fork after
+//! which the application could pass its budget by such copies, the process's resident pages are protected, in the child
+//! too: the first write to each is a fault, and waits until there is room for a copy. While memory is protected, pages that
+//! processes share count once ([`Ledger::resident`](farmem_telemetry::Ledger::resident)); what isn't protected counts for
+//! each. Protection ends when all copies would fit, or nobody shares any more.
+//!
+//! The kernel doesn't move a shared page out. It is made the process's own first, a copy, and leaves right after that;
+//! see [`Engine::expel_shared`]. The other process still has it: there is room only when that lets go of it, too. Whoever has
+//! the page last moves it out without a copy.
+
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+use farmem_page::{PageCount, PageIndex, PageRange};
+use farmem_policy::{Fault, Prefetcher, Streams};
+use farmem_sys::lock::Lock;
+use farmem_sys::memory;
+use farmem_sys::pagemap::Runs;
+use farmem_sys::thread;
+use farmem_sys::uffd::UffdError;
+use farmem_sys::wait::{self, Scope, Sleepers};
+use farmem_telemetry::Counter;
+
+use crate::bookkeeper::PARTY;
+use crate::engine::{Engine, WINDOW_PAGES};
+use crate::evict::{RUN_PAGES, TOLERATED_PAGES};
+use crate::serve::Served;
+
+/// Runs of shared pages that wait to be made the process's own, as many as the bookkeeper is told of at a time.
+const QUEUE: usize = 16;
+/// Pages that are protected in one go, so that nobody waits long at the gate.
+const AT_ONCE: u64 = 4096;
+/// Memory is protected when the application, shared pages counted for each process, comes this close to its budget.
+const MARGIN_SHARE: u64 = 32;
+/// Protection ends when it is so much farther away.
+const LIFT_SHARE: u64 = 8;
+/// How long writes wait for room while nothing leaves. Another process may hold what is too much, and be stopped: then the
+/// budget gives way, slowly.
+const PATIENCE_NS: u64 = 100_000_000;
+const LOOK_NS: u64 = 50_000;
+/// A new process has said after so long what it has.
+const REPORT_NS: u64 = 200_000_000;
+/// What a process is known to have may be old: the bookkeeper of one that isn't managed looks so seldom that the process
+/// can't reach the budget by then, taking memory at a rate that real programs don't come near to.
+const UNKNOWN_SHARE: u64 = 8;
+/// How long a fork waits for the bookkeeper to protect its memory. It only has its own work to finish first.
+const FORK_PATIENCE_NS: u64 = 2_000_000_000;
+
+/// What a process knows of the memory that it shares.
+#[derive(Debug)]
+pub(crate) struct Sharing {
+    is_protected: AtomicBool,
+    /// A thread that is about to fork wants the memory protected: 1 while it waits for that. The bookkeeper sleeps on it.
+    request: AtomicU32,
+    /// Threads that are about to fork, until the fork is under way: meanwhile protection doesn't end.
+    ahead: AtomicU32,
+    /// Unmanaged forks lately, and when the last one was: their children may not have said yet what they have.
+    recent: AtomicU64,
+    recent_ns: AtomicU64,
+    /// Writes that wait until the application is within its budget, and fetches until the process is within its limit.
+    writes: Patience,
+    fetches: Patience,
+    /// Whether the program may have let go of memory since the kernel was last asked how much is resident.
+    has_let_go: AtomicBool,
+    write_ahead: Lock<Streams>,
+    victims: Lock<Victims>,
+}
+
+impl Sharing {
+    pub(crate) fn new(is_protected: bool) -> Self {
+        Self {
+            is_protected: AtomicBool::new(is_protected),
+            request: AtomicU32::new(0),
+            ahead: AtomicU32::new(0),
+            recent: AtomicU64::new(0),
+            recent_ns: AtomicU64::new(0),
+            writes: Patience::new(),
+            fetches: Patience::new(),
+            has_let_go: AtomicBool::new(false),
+            write_ahead: Lock::new(Streams::new(WINDOW_PAGES)),
+            victims: Lock::new(Victims {
+                runs: [PageRange::new(PageIndex::new(0), PageIndex::new(0)); QUEUE],
+                count: 0,
+            }),
+        }
+    }
+
+    pub(crate) fn is_protected(&self) -> bool {
+        self.is_protected.load(Ordering::Acquire)
+    }
+
+    /// The bookkeeper's sleep: ends early when a thread is about to fork.
+    pub(crate) fn sleep(&self, pause_ns: u64) {
+        wait::wait(&self.request, 0, Some(pause_ns), Scope::Process);
+    }
+
+    /// A fork in which the pager has no part begins.
+    pub(crate) fn unmanaged_fork_begins(&self) {
+        let recent = self.recent();
+        self.recent.store(recent + 1, Ordering::Relaxed);
+        self.recent_ns.store(thread::now_ns(), Ordering::Relaxed);
+        self.fork_begins();
+    }
+
+    /// Children that may not have said yet what they have.
+    fn recent(&self) -> u64 {
+        let passed_ns = thread::now_ns() - self.recent_ns.load(Ordering::Relaxed);
+        if passed_ns > REPORT_NS { 0 } else { self.recent.load(Ordering::Relaxed) }
+    }
+
+    /// The calling thread's fork is under way.
+    pub(crate) fn fork_begins(&self) {
+        self.ahead.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn is_requested(&self) -> bool {
+        self.request.load(Ordering::Acquire) != 0
+    }
+
+    fn answer(&self) {
+        self.request.store(0, Ordering::Release);
+    }
+
+    /// The program lets go of memory.
+    pub(crate) fn note_let_go(&self) {
+        self.has_let_go.store(true, Ordering::Release);
+    }
+
+    /// Of `gone` pages that have gone without the pager's help, those that another process may still have. The kernel's figure
+    /// is not exact: without a reason nothing has gone.
+    pub(crate) fn let_go(&self, gone: u64) -> PageCount {
+        let has_let_go =
+            self.has_let_go.load(Ordering::Relaxed) && self.has_let_go.swap(false, Ordering::AcqRel);
+        PageCount::new(if has_let_go { gone } else { 0 })
+    }
+
+    /// Whether a fetch must wait: what could leave is shared, and `excess` pages are too many.
+    pub(crate) fn must_fetch_wait(&self, excess: i64) -> bool {
+        self.fetches.must_wait(excess)
+    }
+
+    pub(crate) fn forget(&self, range: PageRange) {
+        self.write_ahead.lock().forget(range);
+    }
+
+    /// Remembers a page that can't leave while it is shared. Forgets it when there are too many: the hand will meet it again.
+    pub(crate) fn push_victim(&self, page: PageIndex) {
+        if let Some(mut victims) = self.victims.try_lock() {
+            victims.push(page);
+        }
+    }
+
+    pub(crate) fn pop_victims(&self) -> Option<PageRange> {
+        self.victims.lock().pop()
+    }
+}
+
+/// How long to wait for room that others have to make.
+#[derive(Debug)]
+struct Patience {
+    /// Least pages that were too many since the wait began, and when that was.
+    least: AtomicI64,
+    least_ns: AtomicU64,
+    asked_ns: AtomicU64,
+}
+
+impl Patience {
+    const fn new() -> Self {
+        Self { least: AtomicI64::new(i64::MAX), least_ns: AtomicU64::new(0), asked_ns: AtomicU64::new(0) }
+    }
+
+    /// Whether to wait with `excess` pages too many. Once nothing has left for long, one may go on, and the wait begins anew.
+    fn must_wait(&self, excess: i64) -> bool {
+        let now_ns = thread::now_ns();
+        let is_new = now_ns - self.asked_ns.swap(now_ns, Ordering::Relaxed) > PATIENCE_NS;
+        let is_over = now_ns - self.least_ns.load(Ordering::Relaxed) > PATIENCE_NS;
+        if is_new || is_over || excess < self.least.load(Ordering::Relaxed) {
+            self.least.store(excess, Ordering::Relaxed);
+            self.least_ns.store(now_ns, Ordering::Relaxed);
+        }
+        is_new || !is_over
+    }
+}
+
+/// Pages that are to leave but are shared, as runs of neighbours.
+#[derive(Debug)]
+struct Victims {
+    runs: [PageRange; QUEUE],
+    count: usize,
+}
+
+impl Victims {
+    fn push(&mut self, page: PageIndex) {
+        let next = page + PageCount::new(1);
+        if let Some(last) = self.count.checked_sub(1).map(|at| &mut self.runs[at])
+            && last.end == page
+            && last.count().get() < RUN_PAGES as u64
+        {
+            last.end = next;
+        } else if let Some(place) = self.runs.get_mut(self.count) {
+            *place = PageRange::new(page, next);
+            self.count += 1;
+        }
+    }
+
+    fn pop(&mut self) -> Option<PageRange> {
+        self.count = self.count.checked_sub(1)?;
+        Some(self.runs[self.count])
+    }
+}
+
+impl Engine {
+    /// On a thread that is about to fork, before anything else is done for that: has the memory protected, and managed
+    /// before, if the copies that the fork makes possible would not fit the budget. [`Sharing::fork_begins`] must follow.
+    pub(crate) fn protect_before_fork(&self) {
+        self.sharing.ahead.fetch_add(1, Ordering::AcqRel);
+        let in_full = self.ledger.resident_in_full().get();
+        let unknown = self.ledger.budget().get().saturating_sub(in_full) / UNKNOWN_SHARE;
+        if !self.may_pass_budget(if self.is_managing() { 0 } else { unknown }) {
+            return;
+        }
+        let request = &self.sharing.request;
+        // Two threads may be about to fork; either is content with what the other gets, if it comes after its own request.
+        request.store(1, Ordering::Release);
+        wait::wake(request, Sleepers::All, Scope::Process);
+        let mut patience_ns = FORK_PATIENCE_NS;
+        while request.load(Ordering::Acquire) != 0 && patience_ns > 0 {
+            thread::sleep(LOOK_NS);
+            patience_ns = patience_ns.saturating_sub(LOOK_NS);
+        }
+    }
+
+    /// Whether the copies that a fork makes possible may not fit the budget, this process having `more` pages than it has said.
+    fn may_pass_budget(&self, more: u64) -> bool {
+        let own = self.slot.get(Counter::ResidentPages) + more;
+        let in_full = self.ledger.resident_in_full().get() + more;
+        in_full + own * (1 + self.sharing.recent()) > self.fitting(MARGIN_SHARE)
+    }
+
+    /// On the bookkeeper, when it knows what the process has: whether a thread that is about to fork needs protection.
+    pub(crate) fn must_protect(&self) -> bool {
+        if !self.sharing.is_requested() {
+            return false;
+        }
+        let is_needed = self.may_pass_budget(0);
+        if !is_needed {
+            self.sharing.answer();
+        }
+        is_needed
+    }
+
+    /// The budget, less one part in `share`.
+    fn fitting(&self, share: u64) -> u64 {
+        let budget = self.ledger.budget().get();
+        budget - budget / share
+    }
+
+    /// On the bookkeeper, once in each of its rounds: protects memory, or ends that, as it has become necessary.
+    pub(crate) fn review_protection(&self) {
+        let in_full = self.ledger.resident_in_full().get();
+        let has_kin = self.slot.kin() > 0;
+        if self.must_protect() {
+            self.protect();
+            self.sharing.answer();
+        } else if self.forking.load(Ordering::Acquire) + self.sharing.ahead.load(Ordering::Acquire) != 0 {
+            // Whether anybody shares memory is being decided.
+        } else if !self.sharing.is_protected() {
+            if has_kin && in_full > self.fitting(MARGIN_SHARE) {
+                self.protect();
+            }
+        } else if !has_kin || in_full < self.fitting(LIFT_SHARE) {
+            self.lift_protection();
+        }
+    }
+
+    /// Protects what is resident. What comes in later nobody shares, until the next fork.
+    fn protect(&self) {
+        if !self.sharing.is_protected() {
+            // How much is shared is not known yet: none of it counts for less.
+            self.slot.set_shared(PageCount::ZERO, self.slot.separated());
+        }
+        for region in self.regions.iter() {
+            self.table.each_gap(
+                region,
+                |word| word.is_pinned(),
+                |range| {
+                    // A refusal means that the range has changed: what is there now is new.
+                    self.for_parts(range, |part| self.uffd.protect(part));
+                },
+            );
+        }
+        self.sharing.is_protected.store(true, Ordering::Release);
+        self.slot.set_protected(true);
+    }
+
+    fn lift_protection(&self) {
+        // From here on the process counts in full, so the budget holds whatever is written.
+        self.slot.set_protected(false);
+        let is_complete =
+            self.regions.iter().all(|region| self.for_parts(region, |part| self.uffd.unprotect(part)));
+        self.sharing.is_protected.store(!is_complete, Ordering::Release);
+    }
+
+    /// Calls `act` for all of `range`, part by part, again while the address space is changing. `false` when that
+    /// doesn't end.
+    fn for_parts(&self, range: PageRange, act: impl Fn(PageRange) -> Result<(), UffdError>) -> bool {
+        const ATTEMPTS: usize = 1000;
+        let mut start = range.start;
+        let mut attempts = 0;
+        while start < range.end {
+            let end = (start + PageCount::new(AT_ONCE)).min(range.end);
+            let change = self.gate.change(PARTY);
+            let result = act(PageRange::new(start, end));
+            drop(change);
+            if result == Err(UffdError::Changing) {
+                attempts += 1;
+                if attempts == ATTEMPTS {
+                    return false;
+                }
+                // A handler reads what has changed.
+                thread::sleep(LOOK_NS);
+                continue;
+            }
+            start = end;
+        }
+        true
+    }
+
+    /// Pages by which the application is above its budget.
+    fn over_budget(&self) -> i64 {
+        self.ledger.resident().get() as i64 - self.ledger.budget().get() as i64
+    }
+
+    /// Serves a fault on a protected page: lets the thread write it, and pages that it will write next, when there is room
+    /// for the copies that the kernel then makes.
+    pub(crate) fn let_write(&self, party: usize, fault: Fault) -> Served {
+        let _change = self.gate.change(party);
+        let page = PageRange::at(fault.page, PageCount::new(1));
+        let mut range = self.writes_ahead(fault);
+        let mut copies = self.files.pagemap.shared(range);
+        if copies != PageCount::ZERO {
+            let over = self.over_budget();
+            if over + copies.get() as i64 > 0 {
+                range = page;
+                copies = self.files.pagemap.shared(page);
+            }
+            // The bookkeeper is who makes room, and during a fork nobody can.
+            let is_urgent = fault.thread == self.bookkeeper.load(Ordering::Relaxed)
+                || self.forking.load(Ordering::Acquire) != 0;
+            let is_over = copies != PageCount::ZERO && over > TOLERATED_PAGES;
+            if is_over && !is_urgent && self.sharing.writes.must_wait(over) {
+                return Served::Later;
+            }
+        }
+        self.slot.separate(copies);
+        match self.uffd.unprotect(range) {
+            Ok(()) => Served::Done,
+            Err(UffdError::Changing) => Served::Again,
+            Err(_) => {
+                self.uffd.wake(page);
+                Served::Done
+            }
+        }
+    }
+
+    /// The faulted page with those behind it that are about to be written, as one range.
+    fn writes_ahead(&self, fault: Fault) -> PageRange {
+        let page = PageRange::at(fault.page, PageCount::new(1));
+        let bounds = self.regions.holding(fault.page).unwrap_or(page);
+        let advice = self.sharing.write_ahead.try_lock().map(|mut streams| streams.on_fault(fault, bounds));
+        match advice.and_then(|advice| advice.fetch) {
+            Some(run) if run.stride == 1 => {
+                PageRange::at(fault.page, PageCount::new(1 + u64::from(run.count))).intersect(bounds)
+            }
+            _ => page,
+        }
+    }
+
+    /// On the bookkeeper: makes runs of shared pages that are to leave the process's own, and lets them leave. Outside the
+    /// gate for the copies: the kernel may have to bring in a page for one, which a handler must be able to serve.
+    pub(crate) fn expel_shared(&self) -> u64 {
+        let mut evicted = 0;
+        while let Some(run) = self.sharing.pop_victims() {
+            if self.forking.load(Ordering::Acquire) != 0 || self.excess(0) <= 0 {
+                continue;
+            }
+            evicted += self.open(run).map_or(0, |run| {
+                self.slot.add(Counter::Unshared, run.count().get());
+                // A failure leaves pages as they are: then they don't leave.
+                let _ = memory::unshare_pages(run);
+                self.evict_run(&self.gate.change(PARTY), run).evicted
+            });
+        }
+        evicted
+    }
+
+    /// Ends the protection of what is still there of the first part of `run`, which it returns. Refused while the address
+    /// space is changing; the hand will come by again.
+    fn open(&self, run: PageRange) -> Option<PageRange> {
+        let _change = self.gate.change(PARTY);
+        let managed = self.regions.holding(run.start)?;
+        let mut resident = Runs::empty();
+        // What has left meanwhile must not be brought back for this.
+        self.files.pagemap.resident(run.intersect(managed), &mut resident).ok()?;
+        let run = resident.iter().next()?;
+        self.slot.separate(self.files.pagemap.shared(run));
+        self.uffd.unprotect(run).ok()?;
+        Some(run)
+    }
+}
