@@ -118,6 +118,7 @@ const SPECIAL: &[&str] = &[
     "hot_set_beside_a_scan",
     "fork_writes_everything",
     "fork_writes_scattered",
+    "fork_from_threads",
     "child_outlives",
     "mlockall_current",
     "drop_privileges",

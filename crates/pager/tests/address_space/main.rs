@@ -27,18 +27,20 @@ fn farmem() -> Option<PathBuf> {
     (farmem.is_file() && target.join("release/libfarmem.so").is_file()).then_some(farmem)
 }
 
-/// The compiled program, `None` without a compiler.
+/// The compiled program, `None` without a compiler. Tests run as processes of their own, so each compiles under a name of
+/// its own and renames: another test's program is never seen half written.
 fn churn() -> Option<&'static Path> {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
     PROGRAM
         .get_or_init(|| {
             let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/address_space/churn.c");
             let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("churn");
-            let status =
-                Command::new("cc").args(["-O1", "-pthread", "-o"]).arg(&program).arg(source).status();
+            let fresh = program.with_extension(std::process::id().to_string());
+            let status = Command::new("cc").args(["-O1", "-pthread", "-o"]).arg(&fresh).arg(source).status();
             match status {
                 Ok(status) => {
                     assert!(status.success(), "churn.c doesn't compile");
+                    std::fs::rename(&fresh, &program).expect("a program can be renamed in its directory");
                     Some(program)
                 }
                 Err(_) => None,
