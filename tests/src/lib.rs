@@ -32,4 +32,4 @@ pub use redis::{RedisClient, Reply};
 pub use scale::{is_large, scaled};
 pub use scratch::Scratch;
 pub use statistics::{REQUIRED_KEYS, Statistics};
-pub use trial::{Share, assert_within_budget, same_at, second_launcher, wait_for};
+pub use trial::{Share, assert_nothing_is_left, assert_within_budget, same_at, second_launcher, wait_for};

@@ -106,3 +106,14 @@ pub fn wait_for<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
         std::thread::sleep(Duration::from_millis(10));
     }
 }
+
+/// Checks that no process that this test has started lives any more, not even in the background.
+///
+/// # Panics
+/// When one still does after a minute.
+pub fn assert_nothing_is_left() {
+    wait_for("the end of all processes", || {
+        let others = crate::watch::living_tree(std::process::id());
+        (others == [std::process::id()]).then_some(())
+    });
+}

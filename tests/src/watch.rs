@@ -124,26 +124,31 @@ pub(crate) fn describe(root: u32) -> String {
     report
 }
 
+/// Of the process and its descendants those that have not ended.
+pub(crate) fn living_tree(root: u32) -> Vec<u32> {
+    let mut tree = process_tree(root);
+    tree.retain(|process| {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        let state = stat.rsplit(')').next().unwrap_or_default().trim().chars().next();
+        !matches!(state, None | Some('Z' | 'X'))
+    });
+    tree
+}
+
 /// Ends the process and all its descendants, and waits a bounded time until they are gone.
 ///
 /// The caller must not have reaped `root` yet, so that the number can't belong to another process.
 pub(crate) fn kill_tree(root: u32) {
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
-        let mut alive = false;
-        for process in process_tree(root) {
-            let state = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-            let state = state.rsplit(')').next().unwrap_or_default().trim().chars().next().unwrap_or('Z');
-            if state == 'Z' || state == 'X' {
-                continue;
-            }
-            alive = true;
+        let alive = living_tree(root);
+        for &process in &alive {
             if let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) {
                 // It may be gone already.
                 let _ = kill_process(pid, Signal::KILL);
             }
         }
-        if !alive || Instant::now() > deadline {
+        if alive.is_empty() || Instant::now() > deadline {
             return;
         }
         std::thread::sleep(Duration::from_millis(5));

@@ -245,3 +245,24 @@ fn in_a_pid_namespace_a_program_runs_and_a_stall_ends_the_right_process() {
     let said = String::from_utf8_lossy(&finished.stderr);
     assert!(said.contains("has stopped") && !said.contains("of process 1 "), "{said}");
 }
+
+/// The kernel has given the parent's pager the child's userfaultfd, and nobody else. With the last one goes what says
+/// which of the child's pages are far: from then on they would read as zeros.
+#[test]
+fn a_child_whose_parent_dies_before_handing_it_over_is_ended_with_a_message() {
+    if !managed_runner() {
+        return;
+    }
+    let launcher = injected("death-in-fork");
+    // The pipe ends when the child has ended, too. The shell's own forks come before its memory is managed.
+    let script = format!("{{ {} child_outlives; echo $? > status; }} | cat", env!("PROGRAM_ADDRESS_SPACE"));
+
+    let finished = launcher.run(Program::new("sh").arg("-c").arg(script).env("ARENA_MIB", "64").limit(LIMIT));
+
+    assert_no_wrong_bytes(&finished);
+    let status = std::fs::read_to_string(launcher.file("status")).expect("the shell has gone on");
+    assert_eq!(status.trim(), "137", "the parent was killed");
+    assert!(!launcher.file("outlived").exists(), "the child went on with memory that nobody serves");
+    assert_says(&finished, "its parent ended while forking it");
+    farmem_tests::assert_nothing_is_left();
+}

@@ -86,6 +86,8 @@ pub struct Engine {
     pub(crate) children: Children,
     pub(crate) fork: Fork,
     pub(crate) sharing: Sharing,
+    /// The process's number, for its children.
+    pub(crate) number: u32,
     /// Resident pages: the kernel's figure when it was last asked, and what was brought in and taken away since.
     resident: AtomicI64,
     limit: AtomicI64,
@@ -178,6 +180,7 @@ impl Engine {
             children: Children::new(),
             fork: Fork::new(parts.link),
             sharing: Sharing::new(is_protected),
+            number: process::own_number(),
             resident: AtomicI64::new(0),
             limit: AtomicI64::new(i64::MAX),
             tolerated: AtomicI64::new(TOLERATED_PAGES),

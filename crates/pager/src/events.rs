@@ -9,6 +9,7 @@ use farmem_telemetry::Counter;
 
 use crate::engine::{Engine, Failure};
 use crate::gate::Reading;
+use crate::inject::Injection;
 
 impl Engine {
     /// Reads one message. A fault is returned, an event is dealt with; `None` when there was no message or no fault.
@@ -91,6 +92,7 @@ impl Engine {
     fn forked(&self, uffd: Uffd) {
         let is_announced = self.fork.is_expected();
         let epoch = if is_announced { self.vault.ended_epoch() } else { self.vault.end_epoch() };
+        self.inject_at(Injection::DeathInFork, epoch);
         let is_heard = self.fork.tell(&uffd, epoch);
         self.adopt(uffd, epoch, is_announced);
         if is_announced {

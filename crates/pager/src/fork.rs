@@ -8,7 +8,8 @@
 //! 4. *After, in the parent*: the forking thread waits for that, and evictions go on.
 //!
 //! A child that doesn't ask in time is kept: it is served from here for good, by a copy of the words. So is one whose fork
-//! the C library didn't announce; it is noticed at step 2. Who decides what writes it into one word of the ledger, see
+//! the C library didn't announce; it is noticed at step 2. A child that can't serve itself asks to be kept, and ends itself
+//! when nobody is left to keep it. Who decides what writes it into one word of the ledger, see
 //! [`Handover`].
 
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -16,8 +17,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use farmem_sys::AsFd;
 use farmem_sys::link::Link;
 use farmem_sys::lock::Lock;
-use farmem_sys::thread;
 use farmem_sys::uffd::Uffd;
+use farmem_sys::{process, thread};
 use farmem_telemetry::{Handover, SlotState};
 use farmem_wire::Request;
 
@@ -141,11 +142,29 @@ impl Engine {
             return false;
         }
         // A parent that has ended serves nobody any more.
-        while Handover::of(word.load(Ordering::Acquire), epoch) == Some(Handover::Asked)
-            && self.slot.state() != SlotState::Free
-        {
+        while Handover::of(word.load(Ordering::Acquire), epoch) == Some(Handover::Asked) && self.is_parent() {
             thread::sleep(LOOK_NS);
         }
         true
+    }
+
+    /// In a forked child that can't serve itself: asks the parent to keep it, and waits for that. `false` when the parent has
+    /// ended. Only looks at words and sleeps: the parent serves the calling thread.
+    pub(crate) fn keeps_child(&self, epoch: u64) -> bool {
+        let word = self.slot.handover();
+        let _ = Handover::advance(word, epoch, Handover::Begun, Handover::Kept);
+        while Handover::of(word.load(Ordering::Acquire), epoch) == Some(Handover::Kept) && self.is_parent() {
+            thread::sleep(LOOK_NS);
+        }
+        self.is_parent()
+    }
+
+    /// In a forked child: whether this, its parent's pager, still lives. By the kernel's word, which needs no supervisor; from
+    /// another PID namespace that can't be had.
+    fn is_parent(&self) -> bool {
+        match process::parent_number() {
+            0 => self.slot.state() != SlotState::Free,
+            parent => parent == self.number,
+        }
     }
 }

@@ -3,7 +3,7 @@
 
 use core::sync::atomic::Ordering;
 
-use farmem_sys::thread;
+use farmem_sys::{process, thread};
 use farmem_telemetry::{Header, Ledger};
 
 use crate::engine::Engine;
@@ -20,9 +20,13 @@ pub(crate) enum Injection {
     HandlerStall = 3,
     /// Reads from disk fail.
     DiskReadError = 4,
+    /// The process is killed when its first child lives and nobody else has the child's userfaultfd yet.
+    DeathInFork = 5,
 }
 
-const AT: [u64; 5] = [0, 500, 50, 500, 0];
+const AT: [u64; 6] = [0, 500, 50, 500, 0, 1];
+/// Long enough for a child to begin its pager.
+const BIRTH_NS: u64 = 100_000_000;
 
 impl Injection {
     /// Whether that was ordered.
@@ -42,6 +46,10 @@ impl Engine {
             Injection::HandlerStall => loop {
                 thread::sleep(1_000_000_000);
             },
+            Injection::DeathInFork => {
+                thread::sleep(BIRTH_NS);
+                process::kill_self()
+            }
             Injection::DiskReadError => {}
         }
     }

@@ -23,7 +23,7 @@ use crate::vault::{DiskTier, Vault};
 /// Longest name of a supervisor's socket.
 pub const NAME_BYTES: usize = 64;
 
-/// Why no pager started. The program runs on without one.
+/// Why no pager started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StartError {
     /// No supervisor answers.
@@ -32,6 +32,9 @@ pub enum StartError {
     Kernel(Errno),
     /// The supervisor refuses, or speaks another version.
     Refused,
+    /// Only of a forked child: its parent, which could have served it, has ended. It must not go on: what it has far may
+    /// read as zeros by now.
+    Orphaned,
 }
 
 impl From<Errno> for StartError {
@@ -71,12 +74,23 @@ impl Start {
         self.launch(None, publish)
     }
 
-    /// Starts the pager of a forked child, on the child's only thread. Returns when the child serves itself.
+    /// Starts the pager of a forked child, on the child's only thread. Returns when the child serves itself, or when it is
+    /// decided that it never will.
     ///
     /// # Errors
-    /// Then the child's parent must go on serving it.
+    /// [`StartError::Orphaned`] when nobody serves the child; the supervisor knows then. After any other error the parent
+    /// goes on serving it.
     pub fn in_child(self, parent: Started, publish: fn(Started)) -> Result<(), StartError> {
-        self.launch(Some(parent), publish)
+        self.launch(Some(parent), publish).map_err(|error| {
+            if parent.keeps_child(parent.vault.ended_epoch()) {
+                return error;
+            }
+            // Without a supervisor there is nobody to tell.
+            let _ = self
+                .link()
+                .and_then(|(link, token)| Ok(link.send(&Request::Orphaned { token }.encode(), &[])?));
+            StartError::Orphaned
+        })
     }
 
     fn launch(self, parent: Option<&'static Engine>, publish: fn(Started)) -> Result<(), StartError> {
@@ -94,6 +108,14 @@ impl Start {
             wait::wait(&outcome[0], PENDING, None, Scope::Process);
         }
         if outcome[0].load(Ordering::Acquire) == STARTED { Ok(()) } else { Err(StartError::Refused) }
+    }
+
+    /// A connection to the supervisor, and the application's token.
+    fn link(&self) -> Result<(Link, u64), StartError> {
+        let text = &self.name[..self.name_length.min(NAME_BYTES)];
+        let address = Address::parse(text).ok_or(StartError::Alone)?;
+        let link = Link::connect(address.name).map_err(|_| StartError::Alone)?;
+        Ok((link, address.token))
     }
 }
 
@@ -135,16 +157,9 @@ impl Task {
         Ok([self.start.stack, self.start.data].map(|address| mapping_at(&maps, address)))
     }
 
-    fn link(&self) -> Result<(Link, u64), StartError> {
-        let text = &self.start.name[..self.start.name_length.min(NAME_BYTES)];
-        let address = Address::parse(text).ok_or(StartError::Alone)?;
-        let link = Link::connect(address.name).map_err(|_| StartError::Alone)?;
-        Ok((link, address.token))
-    }
-
     fn connect(&self) -> Result<(Started, [PageRange; 2]), StartError> {
         thread::own_descriptors()?;
-        let (link, token) = self.link()?;
+        let (link, token) = self.start.link()?;
         let (reply, mut descriptors) = ask(&link, Request::Hello { token }, None)?;
         let Reply::Welcome { slot, pool_bytes, flags } = reply else { return Err(StartError::Refused) };
         let mut descriptors = descriptors.iter_mut().filter_map(Option::take);
@@ -171,7 +186,7 @@ impl Task {
 
     fn connect_child(&self, parent: Started) -> Result<(Started, [PageRange; 2]), StartError> {
         thread::own_descriptors()?;
-        let (link, token) = self.link()?;
+        let (link, token) = self.start.link()?;
         let (parent_slot, epoch) = (parent.slot.index() as u32, parent.vault.ended_epoch());
         let inherit = Request::Inherit { parent_slot, epoch, token };
         let (reply, mut descriptors) = ask(&link, inherit, None)?;

@@ -2,6 +2,9 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use farmem_pager::StartError;
+use farmem_sys::process;
+
 use crate::{global, program};
 
 /// Whether the pager took part in the fork that is under way. Only one announced fork runs at a time.
@@ -29,11 +32,15 @@ pub(crate) extern "C" fn in_child() {
     let parent = program::engine();
     program::forget();
     let Some(order) = program::order() else { return };
-    // Without a pager of its own the child is still served: by its parent, as long as that lives.
-    let _ = match parent {
+    let started = match parent {
         Some(parent) if IS_ANNOUNCED.swap(false, Ordering::AcqRel) => {
             order.in_child(parent, program::publish)
         }
+        // Nothing of it is far.
         _ => order.in_program(program::publish),
     };
+    // After any other error the child is served by its parent, as long as that lives.
+    if started == Err(StartError::Orphaned) {
+        process::kill_self();
+    }
 }

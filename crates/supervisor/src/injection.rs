@@ -41,6 +41,7 @@ impl Injection {
             "bookkeeper-panic" => Self::Pager(2),
             "handler-stall" => Self::Pager(3),
             "disk-read-error" => Self::Pager(4),
+            "death-in-fork" => Self::Pager(5),
             "disk-write-error" => Self::Disk(BlockError::Failed),
             "disk-full" => Self::Disk(BlockError::Full),
             "corrupt-page" => Self::Corruption,

@@ -27,6 +27,9 @@ use crate::notices::{Notice, Notices};
 use crate::report::Totals;
 use crate::silent::Silent;
 
+/// The code of a failure that no pager leaves, since the process has none.
+pub(crate) const ORPHANED: u64 = u64::MAX;
+
 /// A connected process.
 pub(crate) struct Process {
     link: Link,
@@ -143,6 +146,13 @@ impl Processes {
                 let Some(child) = self.connected.get_mut(&key) else { return Ok(()) };
                 child.waiting = Some((parent_slot as usize, epoch));
                 self.hand_over();
+                Ok(())
+            }
+            Request::Orphaned { token } => {
+                self.admit(token)?;
+                if let Some(child) = self.connected.get(&key) {
+                    self.failures.push((child.process, ORPHANED));
+                }
                 Ok(())
             }
             Request::Query => Ok(()),
@@ -598,6 +608,18 @@ mod tests {
         fork(&mut processes, &parent, 3);
 
         assert_eq!((view.frozen_epoch(), view.heard_epoch()), (3, 3));
+    }
+
+    #[test]
+    fn an_orphan_is_a_failure_only_if_it_knows_the_token() {
+        let mut processes = processes();
+        let token = processes.application.token;
+        let (stranger, orphan) = (connect(&mut processes), connect(&mut processes));
+
+        stranger.ask(&mut processes, Request::Orphaned { token: !token }, &[]);
+        orphan.ask(&mut processes, Request::Orphaned { token }, &[]);
+
+        assert_eq!(processes.failures, [(std::process::id(), ORPHANED)]);
     }
 
     #[test]

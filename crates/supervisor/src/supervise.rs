@@ -24,7 +24,7 @@ use crate::mover;
 use crate::notices::Notice;
 use crate::options::Options;
 use crate::packer;
-use crate::processes::Processes;
+use crate::processes::{ORPHANED, Processes};
 use crate::report::{Report, Source};
 use crate::say::say;
 use crate::signals::Signals;
@@ -266,6 +266,9 @@ impl Supervisor<'_> {
                 }
                 2 => {
                     "pool and disk are full and its local budget is used up: raise --pool, --disk or --local"
+                }
+                ORPHANED => {
+                    "its parent ended while forking it, and with it whoever could tell what the child's far memory held"
                 }
                 _ => "the kernel refused what the pager needs; `farmem doctor` may tell why",
             };

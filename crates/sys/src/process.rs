@@ -162,6 +162,17 @@ pub fn control_block(thread: u32) -> Option<PageIndex> {
     (head != 0).then(|| VirtAddr::new(head).page())
 }
 
+/// The calling process's number.
+pub fn own_number() -> u32 {
+    rustix::process::getpid().as_raw_nonzero().get().unsigned_abs()
+}
+
+/// The number of the calling process's parent: another one from the moment when that has ended. 0 when the parent is in
+/// another PID namespace.
+pub fn parent_number() -> u32 {
+    rustix::process::getppid().map_or(0, |parent| parent.as_raw_nonzero().get().unsigned_abs())
+}
+
 /// Ends the calling process at once, as a kill from outside would.
 pub fn kill_self() -> ! {
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);

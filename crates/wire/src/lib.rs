@@ -8,7 +8,7 @@
 /// Bytes of a packet.
 pub const PACKET_BYTES: usize = 32;
 /// Both ends must speak the same version; the shim and the supervisor come from one build.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// A packet.
 pub type Packet = [u8; PACKET_BYTES];
@@ -71,6 +71,11 @@ pub enum Request {
     /// Somebody who isn't a process of the application, and needs no token, asks how it is. The answer is a report as
     /// JSON.
     Query,
+    /// A forked child whom nobody serves says so before it ends itself.
+    Orphaned {
+        /// The secret of the application; see [`Address`].
+        token: u64,
+    },
 }
 
 /// From a supervisor to a pager.
@@ -140,6 +145,7 @@ impl Request {
             Self::Register => pack(3, [0; 3]),
             Self::Forked { epoch } => pack(4, [epoch, 0, 0]),
             Self::Query => pack(5, [0; 3]),
+            Self::Orphaned { token } => pack(6, [token, 0, 0]),
         }
     }
 
@@ -152,6 +158,7 @@ impl Request {
             3 => Self::Register,
             4 => Self::Forked { epoch: first },
             5 => Self::Query,
+            6 => Self::Orphaned { token: first },
             _ => return None,
         })
     }
@@ -221,6 +228,7 @@ mod tests {
             Request::Register,
             Request::Forked { epoch: 9 },
             Request::Query,
+            Request::Orphaned { token: 7 },
         ] {
             assert_eq!(Request::decode(&request.encode()), Some(request));
         }
