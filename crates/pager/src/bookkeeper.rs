@@ -4,6 +4,7 @@
 use core::sync::atomic::Ordering;
 
 use farmem_page::{PageCount, PageRange};
+use farmem_policy::pacing::{self, Growth, LEFT_PAGES, Outlook};
 use farmem_sys::affinity::{self, Allowed};
 use farmem_sys::{memory, thread};
 use farmem_telemetry::{Counter, SlotState};
@@ -19,27 +20,18 @@ use crate::scan::Scanner;
 /// The bookkeeper's place at the gate: the last one.
 pub(crate) const PARTY: usize = PARTIES - 1;
 
-/// The fastest that a program on this many processors can take memory: a first touch costs the kernel 250 ns at least.
-const FASTEST_PAGES_PER_MS: u64 = 4000;
-/// Memory comes under management when the application is this close to its budget: 2 MiB, or a 16th of the budget.
-const MARGIN_PAGES: u64 = 512;
-const MARGIN_SHARE: u64 = 16;
-/// How late this thread may come on a busy machine.
-const LATE_NS: u64 = 20_000_000;
-const SHORTEST_NS: u64 = 1_000_000;
 /// Pages that came without the pager's help and are worth a look for new mappings: the kernel's own figure is less exact.
 const UNNOTICED_PAGES: i64 = 128;
-/// Handlers evict what their faults need. What goes beyond is left to them as long as it is little: 1 MiB.
-const LEFT_PAGES: i64 = 256;
-/// The longest pause below the budget, and while nothing happens.
-const LONGEST_NS: u64 = 100_000_000;
-/// The longest pause while pages come and go.
-const BUSY_NS: u64 = 4_000_000;
-/// Scans of the mappings take at most one part of the time in so many.
+/// Pages that are worth a look whatever it costs: 2 MiB.
+const MANY_UNNOTICED_PAGES: i64 = 512;
+/// Scans of the mappings take at most one part of the time in so many, by their processor time: a scan that had to wait was
+/// not expensive.
 const SCAN_SHARE: u64 = 10;
 const WORDS_PER_PAGE: u64 = 512;
 /// Pages evicted in one go.
 const BATCH: usize = 64;
+/// After evicting for so long this thread looks around: meanwhile the program may fill a mapping that nobody knows.
+const EVICTING_NS: u64 = 1_000_000;
 
 /// The bookkeeper of a process.
 pub(crate) struct Bookkeeper {
@@ -47,10 +39,10 @@ pub(crate) struct Bookkeeper {
     excluded: [PageRange; 2],
     scanner: Option<Scanner>,
     last_scan_ns: u64,
+    /// Of its processor's time.
     scan_took_ns: u64,
     last_faults: u64,
-    last_resident: u64,
-    last_look_ns: u64,
+    growth: Growth,
     handlers: u32,
     rounds: u64,
     cpu_ns: u64,
@@ -74,8 +66,7 @@ impl Bookkeeper {
             last_scan_ns: 0,
             scan_took_ns: 0,
             last_faults: 0,
-            last_resident: 0,
-            last_look_ns: 0,
+            growth: Growth::default(),
             handlers: 0,
             rounds: 0,
             cpu_ns: 0,
@@ -100,19 +91,21 @@ impl Bookkeeper {
         engine.slot.beat();
         self.rounds += 1;
         engine.inject_at(Injection::BookkeeperPanic, self.rounds);
-        let Some(Measured { resident, unnoticed }) = engine.sync_resident() else { return LONGEST_NS };
+        let Some(Measured { resident, unnoticed }) = engine.sync_resident() else {
+            return pacing::LONGEST_NS;
+        };
         let gap = self.share(resident);
-        let before = self.last_resident;
-        let margin = self.margin(resident);
+        let before = self.growth.resident();
+        self.growth.look(resident, thread::now_ns(), thread::process_cpu_ns());
         if self.scanner.is_none() {
-            if gap >= margin && !engine.must_protect() {
-                let pause_ns = (gap - margin) as u64 * 1_000_000 / FASTEST_PAGES_PER_MS;
-                return pause_ns.clamp(SHORTEST_NS, LONGEST_NS);
+            let left = gap - self.growth.margin(engine.ledger.budget());
+            if left >= 0 && !engine.must_protect() {
+                return pacing::pause_before_ns(left);
             }
             self.begin();
         }
         if self.scanner.is_none() {
-            return SHORTEST_NS;
+            return pacing::SHORTEST_NS;
         }
         let is_full = self.manage(unnoticed);
         engine.review_protection();
@@ -121,17 +114,10 @@ impl Bookkeeper {
         self.pace.look(engine);
         self.keep_out_of_the_way(faults != self.last_faults);
         self.account();
-        let is_quiet = faults == self.last_faults && resident.get() == before;
+        let has_moved = faults != self.last_faults || resident != before;
         self.last_faults = faults;
-        if is_full {
-            BUSY_NS * 5
-        } else if engine.excess(0) > LEFT_PAGES {
-            SHORTEST_NS
-        } else if is_quiet && !self.pace.is_delicate() {
-            BUSY_NS * 5
-        } else {
-            BUSY_NS.min((gap.max(0) as u64 * 1_000_000 / FASTEST_PAGES_PER_MS).max(SHORTEST_NS))
-        }
+        let is_running = self.growth.is_running() || self.pace.is_delicate();
+        Outlook { gap, excess: engine.excess(0), is_full, has_moved, is_running }.pause_ns()
     }
 
     /// While one thread faults and its handler does the evicting, this thread runs on their processor. On another one it would
@@ -151,20 +137,6 @@ impl Bookkeeper {
             (None, Some(allowed)) => allowed.restore(),
             (None, None) => {}
         }
-    }
-
-    /// How close to its budget the application may come before its memory is managed: further away while it grows fast,
-    /// since a busy machine may let this thread run late.
-    fn margin(&mut self, resident: PageCount) -> i64 {
-        let now_ns = thread::now_ns();
-        let grown = resident.get().saturating_sub(self.last_resident);
-        let passed_ns = (now_ns - self.last_look_ns).max(SHORTEST_NS);
-        self.last_look_ns = now_ns;
-        self.last_resident = resident.get();
-        let budget = self.engine.ledger.budget().get();
-        let usual = (budget / MARGIN_SHARE).max(MARGIN_PAGES);
-        let by_growth = grown.saturating_mul(LATE_NS) / passed_ns;
-        (usual + by_growth.min(budget / 3)) as i64
     }
 
     /// Sets this process's limit from what the application has as a whole; pages that the application has left.
@@ -216,13 +188,14 @@ impl Bookkeeper {
         let Some(scanner) = &self.scanner else { return false };
         let now_ns = thread::now_ns();
         let passed_ns = now_ns - self.last_scan_ns;
-        let is_due = unnoticed > UNNOTICED_PAGES || passed_ns > LONGEST_NS;
-        let is_requested = engine.sharing.is_requested();
-        if is_due && passed_ns >= self.scan_took_ns * SCAN_SHARE || is_requested {
+        let is_due = unnoticed > UNNOTICED_PAGES || passed_ns > pacing::LONGEST_NS;
+        let is_affordable = passed_ns >= self.scan_took_ns * SCAN_SHARE || unnoticed > MANY_UNNOTICED_PAGES;
+        if is_due && is_affordable || engine.sharing.is_requested() {
+            let began_ns = thread::cpu_ns();
             scanner.register_new(engine, PARTY);
             scanner.pin_control_blocks(engine);
             self.last_scan_ns = thread::now_ns();
-            self.scan_took_ns = self.last_scan_ns - now_ns;
+            self.scan_took_ns = thread::cpu_ns() - began_ns;
         }
         engine.unregister_let_go();
         let is_full = self.evict_excess(scanner);
@@ -238,10 +211,11 @@ impl Bookkeeper {
     fn evict_excess(&self, scanner: &Scanner) -> bool {
         let engine = self.engine;
         let mut fruitless = 0;
+        let began_ns = thread::now_ns();
         if engine.excess(0) <= LEFT_PAGES && engine.slot.get(Counter::Faults) != self.last_faults {
             return false;
         }
-        while engine.excess(0) > 0 && fruitless < 4 {
+        while engine.excess(0) > 0 && fruitless < 4 && thread::now_ns() - began_ns < EVICTING_NS {
             let pages = (engine.excess(0) as usize).min(BATCH);
             let outcome = engine.evict(&engine.gate.change(PARTY), pages);
             let evicted = outcome.evicted + engine.expel_shared();

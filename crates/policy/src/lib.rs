@@ -6,9 +6,11 @@
 //! * [`Prefetcher`]: which pages beyond a faulted one to bring in ([`Streams`], or [`NoReadahead`]).
 //! * [`VictimPolicy`]: which resident pages the eviction hand takes ([`Victims`], or [`Sweep`]).
 //! * [`Reservations`]: which resident pages give their entries back while far memory is short.
+//! * [`pacing`]: how long the bookkeeper may pause.
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod pacing;
 mod readahead;
 mod reservations;
 mod victims;

@@ -1,0 +1,169 @@
+//! How long the bookkeeper may pause.
+//!
+//! New mappings are filled by the kernel alone until the bookkeeper has found them, so nothing but its next look bounds how far
+//! a program passes its budget: it must come back before the program can have used up what is left. While the program
+//! doesn't run it can use up nothing.
+
+use farmem_page::PageCount;
+
+/// The fastest that a program on a machine of few processors can take memory: a first touch costs the kernel 250 ns at least.
+const FASTEST_PAGES_PER_MS: u64 = 4000;
+/// Memory comes under management when the application is this close to its budget: 2 MiB, or a 16th of the budget.
+const MARGIN_PAGES: u64 = 512;
+const MARGIN_SHARE: u64 = 16;
+/// How late the bookkeeper may come on a busy machine.
+const LATE_NS: u64 = 20_000_000;
+/// The shortest pause while the process keeps to its limit.
+pub const SHORTEST_NS: u64 = 1_000_000;
+/// The pause while it doesn't: only so that others get at what this thread holds.
+const CROWDED_NS: u64 = 100_000;
+/// The longest pause before memory is managed.
+pub const LONGEST_NS: u64 = 100_000_000;
+/// The longest pause while the program runs.
+const RUNNING_NS: u64 = 4_000_000;
+/// The pause while it doesn't, or while there is nowhere to put its pages.
+const RESTING_NS: u64 = 20_000_000;
+/// A program rests once it has used no processor for so long: in less it may have waited for one.
+const RESTED_NS: u64 = 100_000_000;
+/// Less than this part of the time is nothing: the pager's threads run at times.
+const NOTHING_SHARE: u64 = 16;
+/// Handlers evict what their faults need. What goes beyond is left to them as long as it is little: 1 MiB.
+pub const LEFT_PAGES: i64 = 256;
+
+/// What one look at a process whose memory is managed has shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outlook {
+    /// Pages that the application may still take; below zero what it has too many.
+    pub gap: i64,
+    /// Pages by which the process is above its limit.
+    pub excess: i64,
+    /// Whether far memory takes no more pages.
+    pub is_full: bool,
+    /// Whether pages have come or gone since the look before.
+    pub has_moved: bool,
+    /// Whether the program has run since the look before, or what serves it needs watching.
+    pub is_running: bool,
+}
+
+impl Outlook {
+    /// The pause after it, in nanoseconds.
+    pub fn pause_ns(self) -> u64 {
+        if self.is_full {
+            RESTING_NS
+        } else if self.excess > LEFT_PAGES {
+            CROWDED_NS
+        } else if self.has_moved || self.is_running {
+            time_to_take(self.gap).clamp(SHORTEST_NS, RUNNING_NS)
+        } else {
+            RESTING_NS
+        }
+    }
+}
+
+/// Follows the growth of a process, and whether it runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Growth {
+    resident: PageCount,
+    now_ns: u64,
+    cpu_ns: u64,
+    grown: u64,
+    passed_ns: u64,
+    /// How long the process has used nothing.
+    rested_ns: u64,
+}
+
+impl Growth {
+    /// One look: what is resident, the time, and the processor time that the process has used.
+    pub fn look(&mut self, resident: PageCount, now_ns: u64, cpu_ns: u64) {
+        self.grown = resident.get().saturating_sub(self.resident.get());
+        self.passed_ns = now_ns.saturating_sub(self.now_ns);
+        let used_ns = cpu_ns.saturating_sub(self.cpu_ns);
+        self.rested_ns =
+            if used_ns > self.passed_ns / NOTHING_SHARE { 0 } else { self.rested_ns + self.passed_ns };
+        (self.resident, self.now_ns, self.cpu_ns) = (resident, now_ns, cpu_ns);
+    }
+
+    /// What was resident at the last look.
+    pub const fn resident(&self) -> PageCount {
+        self.resident
+    }
+
+    /// Whether the process has run lately.
+    pub const fn is_running(&self) -> bool {
+        self.rested_ns < RESTED_NS
+    }
+
+    /// How close to `budget` the application may come before its memory is managed: further away while it grows fast, since a
+    /// busy machine may let the bookkeeper run late.
+    pub fn margin(&self, budget: PageCount) -> i64 {
+        let usual = (budget.get() / MARGIN_SHARE).max(MARGIN_PAGES);
+        let by_growth = self.grown.saturating_mul(LATE_NS) / self.passed_ns.max(SHORTEST_NS);
+        (usual + by_growth.min(budget.get() / 3)) as i64
+    }
+}
+
+/// The pause of a process with `left` pages to go before its memory must be managed, in nanoseconds.
+pub fn pause_before_ns(left: i64) -> u64 {
+    time_to_take(left).clamp(SHORTEST_NS, LONGEST_NS)
+}
+
+fn time_to_take(pages: i64) -> u64 {
+    (pages.max(0) as u64).saturating_mul(1_000_000) / FASTEST_PAGES_PER_MS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CALM: Outlook =
+        Outlook { gap: 1 << 30, excess: -5000, is_full: false, has_moved: false, is_running: false };
+
+    #[test]
+    fn rests_while_the_program_rests() {
+        assert_eq!(CALM.pause_ns(), RESTING_NS);
+        assert_eq!(Outlook { gap: 0, ..CALM }.pause_ns(), RESTING_NS);
+    }
+
+    #[test]
+    fn a_running_program_cannot_use_up_what_is_left_unseen() {
+        for gap in [-7, 0, 100, 4000, 8000, 16_000, i64::MAX] {
+            let pause_ns = Outlook { gap, is_running: true, ..CALM }.pause_ns();
+            assert!(pause_ns == SHORTEST_NS || pause_ns * FASTEST_PAGES_PER_MS / 1_000_000 <= gap as u64);
+            assert!(pause_ns <= RUNNING_NS);
+        }
+    }
+
+    #[test]
+    fn comes_back_soon_for_what_is_above_the_limit_unless_nothing_takes_it() {
+        let above = Outlook { excess: LEFT_PAGES + 1, ..CALM };
+        assert_eq!(above.pause_ns(), CROWDED_NS);
+        assert_eq!(Outlook { is_full: true, ..above }.pause_ns(), RESTING_NS);
+    }
+
+    #[test]
+    fn fast_growth_widens_the_margin_but_not_past_a_third_more() {
+        let budget = PageCount::new(60_000);
+        let mut growth = Growth::default();
+        growth.look(PageCount::new(1000), 1_000_000_000, 0);
+        growth.look(PageCount::new(1000), 1_010_000_000, 0);
+        let usual = growth.margin(budget);
+        assert_eq!(usual, 60_000 / 16);
+        growth.look(PageCount::new(2000), 1_020_000_000, 0);
+        assert_eq!(growth.margin(budget), usual + 2000);
+        growth.look(PageCount::new(50_000), 1_030_000_000, 0);
+        assert_eq!(growth.margin(budget), usual + 20_000);
+    }
+
+    #[test]
+    fn a_process_rests_after_long_without_a_processor() {
+        let mut growth = Growth::default();
+        growth.look(PageCount::ZERO, 1_000_000, 500_000);
+        for step in 1..=25 {
+            assert!(growth.is_running());
+            growth.look(PageCount::ZERO, 1_000_000 + step * 4_000_000, 500_000 + step * 3_000);
+        }
+        assert!(!growth.is_running());
+        growth.look(PageCount::ZERO, 140_000_000, 10_000_000);
+        assert!(growth.is_running());
+    }
+}
