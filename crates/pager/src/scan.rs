@@ -82,9 +82,7 @@ impl Engine {
     }
 
     fn pin_control_block_of(&self, thread: u32) {
-        let Some(page) = process::control_block(thread) else { return };
-        // The words that the kernel writes lie near each other, perhaps on both sides of a page's edge.
-        for page in [page.offset(-1), Some(page)].into_iter().flatten() {
+        for page in process::control_block(thread).into_iter().flat_map(PageRange::iter) {
             if !self.table.word(page).is_pinned() {
                 self.table.update(page, |word| word.with_pinned(true));
             }

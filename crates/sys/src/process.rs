@@ -2,7 +2,7 @@
 
 use core::ffi::CStr;
 
-use farmem_page::{PageCount, PageIndex, VirtAddr};
+use farmem_page::{PageCount, PageRange, VirtAddr};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, RawDir, open, openat};
 use rustix::io::Errno;
@@ -145,10 +145,11 @@ fn write_path<'a>(path: &'a mut [u8; 24], thread: u32, file: &[u8]) -> Option<&'
     CStr::from_bytes_with_nul(&path[..length]).ok()
 }
 
-/// The page of a thread's control block, where the kernel writes when the thread ends. It must stay local: an ending
-/// thread can't wait for a page, and whoever joins it would wait for ever. Found through the head of its robust list,
-/// which both glibc and musl keep in the control block.
-pub fn control_block(thread: u32) -> Option<PageIndex> {
+/// The pages of a thread's control block, where the kernel writes of its own accord. They must stay local: an ending thread
+/// can't wait for a page, and whoever joins it would wait for ever; a thread whose restartable-sequence area can't be
+/// written is ended. Found through the head of its robust list, which both glibc and musl keep in the control block. What
+/// else the kernel writes is less than a page away, on either side.
+pub fn control_block(thread: u32) -> Option<PageRange> {
     let mut head = 0_u64;
     let mut length = 0_u64;
     // SAFETY: get_robust_list writes one pointer and one length to the places given; nothing else is touched.
@@ -159,7 +160,8 @@ pub fn control_block(thread: u32) -> Option<PageIndex> {
         )
         .ok()?;
     }
-    (head != 0).then(|| VirtAddr::new(head).page())
+    let page = (head != 0).then(|| VirtAddr::new(head).page())?;
+    Some(PageRange::at(page.offset(-1)?, PageCount::new(3)))
 }
 
 /// The calling process's number.

@@ -202,6 +202,8 @@ static void touch_in_handler(int signal, siginfo_t *information, void *context)
 	atomic_fetch_add(&woken, 1);
 }
 
+static const int wakers[] = {SIGUSR1, SIGUSR2, SIGHUP};
+enum { SLEEPERS = 6, WAKERS = sizeof wakers / sizeof *wakers };
 static atomic_int sleep_over;
 
 static void *sleep_for_signals(void *argument)
@@ -209,37 +211,48 @@ static void *sleep_for_signals(void *argument)
 	if (argument)
 		use_handler_stack();
 	own_memory = map_filled(MEBIBYTE / 2, 169);
+	/* Handlers run inside this call alone. */
+	sigset_t none;
+	sigemptyset(&none);
 	atomic_fetch_add(&sleepers, 1);
-	while (!atomic_load(&sleep_over)) {
-		struct timespec pause = {.tv_sec = 1000};
-		nanosleep(&pause, NULL);
-	}
+	while (!atomic_load(&sleep_over))
+		sigsuspend(&none);
 	unmap(own_memory, MEBIBYTE / 2);
 	return NULL;
 }
 
-/* The kernel writes a signal's frame to the stack: to far pages, here. */
+static void wake_all(const pthread_t *threads)
+{
+	for (size_t number = 0; number < SLEEPERS; number++)
+		for (size_t waker = 0; waker < WAKERS; waker++)
+			CHECK(pthread_kill(threads[number], wakers[waker]) == 0);
+}
+
+/* The kernel writes a signal's frame to the stack: to far pages, here, and while other signals are pending. */
 static void signals_on_evicted_stacks(void)
 {
-	enum { THREADS = 6 };
-	handle(SIGUSR1, touch_in_handler, SA_ONSTACK);
-	pthread_t threads[THREADS];
-	for (uintptr_t number = 0; number < THREADS; number++)
+	sigset_t set;
+	sigemptyset(&set);
+	for (size_t waker = 0; waker < WAKERS; waker++) {
+		handle(wakers[waker], touch_in_handler, SA_ONSTACK);
+		sigaddset(&set, wakers[waker]);
+	}
+	CHECK(sigprocmask(SIG_BLOCK, &set, NULL) == 0);
+	pthread_t threads[SLEEPERS];
+	for (uintptr_t number = 0; number < SLEEPERS; number++)
 		threads[number] = start_thread(sleep_for_signals, (void *)(number % 2));
-	while (atomic_load(&sleepers) < THREADS)
+	while (atomic_load(&sleepers) < SLEEPERS)
 		sched_yield();
 	for (int round = 0; round < 5; round++) {
 		atomic_store(&woken, 0);
 		squeeze();
-		for (size_t number = 0; number < THREADS; number++)
-			CHECK(pthread_kill(threads[number], SIGUSR1) == 0);
-		while (atomic_load(&woken) < THREADS)
+		wake_all(threads);
+		while (atomic_load(&woken) < SLEEPERS * WAKERS)
 			sched_yield();
 	}
 	atomic_store(&sleep_over, 1);
-	for (size_t number = 0; number < THREADS; number++)
-		CHECK(pthread_kill(threads[number], SIGUSR1) == 0);
-	for (size_t number = 0; number < THREADS; number++)
+	wake_all(threads);
+	for (size_t number = 0; number < SLEEPERS; number++)
 		join_thread(threads[number]);
 }
 

@@ -4,6 +4,7 @@
 #include <alloca.h>
 #include <sched.h>
 #include <semaphore.h>
+#include <sys/rseq.h>
 #include <time.h>
 
 #define REGION (4 * MEBIBYTE)
@@ -376,6 +377,51 @@ static void first_thread_ends(void)
 	pthread_exit(NULL);
 }
 
+static int is_resident(const void *memory)
+{
+	uint64_t entry;
+	int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	CHECK(pagemap >= 0);
+	CHECK(pread(pagemap, &entry, 8, (off_t)((uintptr_t)memory / PAGE * 8)) == 8);
+	close(pagemap);
+	return entry >> 63;
+}
+
+static void *squeeze_and_look(void *area)
+{
+	for (int round = 0; round < 4; round++) {
+		squeeze();
+		CHECK(is_resident(area));
+	}
+	return NULL;
+}
+
+/* The kernel writes a thread's restartable-sequence area when it goes on after an interruption, and ends the program where
+   it can't. The first thread's may lie on another page than what else the kernel writes for it. */
+static void restartable_sequences_stay(void)
+{
+	CHECK(__rseq_size > 0);
+	char *area = (char *)__builtin_thread_pointer() + __rseq_offset;
+	/* Small mappings stay anyway; with a neighbour this one is large. */
+	unsigned long start, end;
+	char line[256];
+	FILE *maps = fopen("/proc/self/maps", "r");
+	CHECK(maps);
+	do
+		CHECK(fgets(line, sizeof line, maps) && sscanf(line, "%lx-%lx", &start, &end) == 2);
+	while ((uintptr_t)area < start || (uintptr_t)area >= end);
+	fclose(maps);
+	size_t bytes = 64 * PAGE;
+	for (uintptr_t address = start - bytes; address <= end; address += end - start + bytes) {
+		void *neighbour = mmap((void *)address, bytes, PROT_READ | PROT_WRITE,
+				       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+		if (neighbour != MAP_FAILED)
+			fill(neighbour, bytes, 132);
+	}
+	/* This thread sleeps, and touches nothing. */
+	join_thread(start_thread(squeeze_and_look, area));
+}
+
 const struct check thread_checks[] = {
 	{"threads_fault_same_pages", threads_fault_same_pages},
 	{"threads_write_same_pages", threads_write_same_pages},
@@ -392,5 +438,6 @@ const struct check thread_checks[] = {
 	{"deep_recursion", deep_recursion},
 	{"deep_recursion_in_thread", deep_recursion_in_thread},
 	{"first_thread_ends", first_thread_ends},
+	{"restartable_sequences_stay", restartable_sequences_stay},
 	{0},
 };
