@@ -87,7 +87,9 @@ class WalkerHook(speculative: Boolean) extends Module {
   when(state === sWait && io.fetched.valid) { state := Mux(io.fetched.bits.refused, sPass, sRepeat) }
   when(state === sRepeat && io.walkerReady) { state := sPass }
 
+  assert(!(io.walkValid && state === sPass && outstanding), "hook: a request of a TLB that waits")
   assert(!(io.answerValid && !outstanding), "hook: an answer that nobody waits for")
+  assert(!(outstanding && state =/= sPass), "hook: a walk beside a fetch")
   assert(!(io.passAnswer && io.faultAnswer), "hook: two answers at once")
   assert(!(io.fetched.valid && state =/= sWait), "hook: a page that nobody asked for")
 }
