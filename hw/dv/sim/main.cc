@@ -2,14 +2,21 @@
 //
 //   simulate [options] PROGRAM
 //
+// With --runs FILE the program is stopped where it first reads an argument, and goes on from there once for each line of the
+// file: `OUTPUT LATENCY CYCLES_PER_FLIT ARGUMENT...`. What was simulated before serves for all.
+//
 // Ends with the program's own exit status; 124 when the cycles ran out, 2 on a wrong use.
 
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -52,12 +59,17 @@ enum Device : uint64_t {
     kPeekId = 0x60,
     kPeekWord = 0x68, // word number; then read kPeekData
     kPeekData = 0x70,
+    kArgument = 0x80, // four of them
     kReset = 0x78, // pulls the reset line of the chip; memory and blade keep their contents
 };
+
+constexpr unsigned kArguments = 4;
 
 struct Options {
     std::string program;
     std::string commits;
+    std::string runs;
+    std::vector<uint64_t> arguments;
     uint64_t max_cycles = 50'000'000;
     BladeSettings blade;
 };
@@ -66,7 +78,7 @@ struct Options {
     std::fprintf(stderr,
                  "simulate: %s\n"
                  "usage: simulate [--max-cycles N] [--latency CYCLES] [--cycles-per-flit N] [--jitter CYCLES] [--seed N]\n"
-                 "                [--commits FILE] PROGRAM\n",
+                 "                [--commits FILE] [--argument N]... [--runs FILE] PROGRAM\n",
                  problem);
     std::exit(2);
 }
@@ -88,11 +100,15 @@ Options parse(int argc, char **argv) {
         else if (argument == "--jitter") options.blade.jitter_cycles = number(i);
         else if (argument == "--seed") options.blade.jitter_seed = number(i) * 2 + 1;
         else if (argument == "--commits" && i + 1 < argc) options.commits = argv[++i];
+        else if (argument == "--runs" && i + 1 < argc) options.runs = argv[++i];
+        else if (argument == "--argument") options.arguments.push_back(number(i));
         else if (argument[0] == '-') usage(("unknown option " + argument).c_str());
         else if (options.program.empty()) options.program = argument;
         else usage("one program at a time");
     }
     if (options.program.empty()) usage("which program?");
+    if (options.arguments.size() > kArguments) usage("too many arguments");
+    options.arguments.resize(kArguments);
     return options;
 }
 
@@ -131,7 +147,7 @@ class Simulator {
         reset_left_ = kResetCycles;
         while (!ended_) {
             cycle();
-            if (g_cycle >= options_.max_cycles) {
+            if (g_cycle >= last_cycle_) {
                 std::fprintf(stderr, "simulate: no end after %llu cycles\n", static_cast<unsigned long long>(g_cycle));
                 status_ = 124;
                 break;
@@ -139,6 +155,11 @@ class Simulator {
         }
         std::fflush(stdout);
         if (commits_) std::fclose(commits_);
+        if (run_chosen_) {
+            // A run that was cut off leaves no output under its name.
+            if (status_ == 0 && std::rename((output_ + ".partial").c_str(), output_.c_str()) != 0) status_ = 1;
+            _exit(status_);
+        }
         return status_;
     }
 
@@ -252,6 +273,9 @@ class Simulator {
         case kLatency: return blade_.settings.latency_cycles;
         case kBladeReads: return blade_.reads;
         case kBladeWrites: return blade_.writes;
+        case kArgument ... kArgument + 8 * kArguments - 1:
+            if (!options_.runs.empty() && !run_chosen_) choose_run();
+            return arguments_[(offset - kArgument) / 8];
         case kPeekData: {
             const Page *page = blade_.find(peek_id_);
             return page ? (*page)[peek_word_ % kPageWords] : 0;
@@ -281,7 +305,52 @@ class Simulator {
         }
     }
 
+    // Goes on once for each line of the file, one after the other, each time as a process of its own. The process that was here before
+    // ends when all have; it leaves without unwinding, because the others share what it would tidy up.
+    void choose_run() {
+        std::ifstream file(options_.runs);
+        if (!file) usage("can't read the runs");
+        std::fflush(nullptr);
+        int failed = 0;
+        for (std::string line; std::getline(file, line);) {
+            std::istringstream words(line);
+            std::string output;
+            uint64_t latency, cycles_per_flit;
+            if (!(words >> output >> latency >> cycles_per_flit)) usage("a run is OUTPUT LATENCY CYCLES_PER_FLIT ARGUMENT...");
+            pid_t child = fork();
+            if (child < 0) {
+                std::perror("simulate: fork");
+                _exit(1);
+            }
+            if (child == 0) {
+                std::string partial = output + ".partial";
+                if (!std::freopen(partial.c_str(), "w", stdout)) {
+                    std::perror(partial.c_str());
+                    _exit(1);
+                }
+                output_ = output;
+                blade_.settings.latency_cycles = latency;
+                blade_.settings.cycles_per_flit = cycles_per_flit;
+                for (uint64_t &argument : arguments_)
+                    if (!(words >> argument)) argument = 0;
+                last_cycle_ = g_cycle + options_.max_cycles;
+                run_chosen_ = true;
+                return;
+            }
+            int status = 0;
+            if (waitpid(child, &status, 0) != child || status != 0) {
+                std::fprintf(stderr, "simulate: %s failed\n", output.c_str());
+                failed = 1;
+            }
+        }
+        _exit(failed);
+    }
+
     const Options &options_;
+    std::vector<uint64_t> arguments_ = options_.arguments;
+    bool run_chosen_ = false;
+    std::string output_;
+    uint64_t last_cycle_ = options_.max_cycles;
     VPfaSystem top_;
     Blade blade_;
     uint8_t *memory_ = nullptr;

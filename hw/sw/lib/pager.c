@@ -23,10 +23,12 @@ static unsigned oldest(void) {
 }
 
 static void transfer(bool write, uint64_t frame, uint64_t id) {
+    uint64_t begin = cycle();
     pfa_write(PFA_REMOTE_FRAME, frame);
     pfa_write(PFA_REMOTE_START, (uint64_t)write << 63 | id);
     while (pfa_remote_busy()) {}
     check(pfa_read(PFA_REMOTE_STATUS) == 2);
+    pager_figures.transfer_cycles += cycle() - begin;
 }
 
 static void unmap(unsigned page, uint64_t entry) {
@@ -78,6 +80,7 @@ static void refill(void) {
         unsigned wanted = batch - pfa_free_count() - free_count;
         unsigned places = pfa_evict_depth();
         unsigned count = wanted < places ? wanted : places;
+        uint64_t begin = cycle();
         for (unsigned i = 0; i < count; i++) {
             unsigned victim = oldest();
             unmap(victim, remote_entry(id_of(victim), USER_BITS));
@@ -90,6 +93,7 @@ static void refill(void) {
             free_frames[free_count++] = frame_of[evicted_id(word) - id_of(0)];
             pager_figures.evicted++;
         }
+        pager_figures.transfer_cycles += cycle() - begin;
     }
     forget_code();
     while (free_count && pfa_free_count() < batch) give_frame(free_frames[--free_count]);

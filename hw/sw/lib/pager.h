@@ -7,6 +7,7 @@ enum pager_mode { PAGER_LOCAL, PAGER_SOFTWARE, PAGER_ACCELERATED };
 
 struct pager_figures {
     uint64_t faults, fetched, evicted, fault_cycles;
+    uint64_t transfer_cycles; // of these, waiting for pages and evictions
 };
 extern struct pager_figures pager_figures;
 

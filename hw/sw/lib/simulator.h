@@ -21,6 +21,7 @@ enum {
     SIM_PEEK_WORD = 0x68,
     SIM_PEEK_DATA = 0x70,
     SIM_RESET = 0x78,
+    SIM_ARGUMENT = 0x80, // four of them: what the simulator was told to do
 };
 
 static inline void sim_write(unsigned offset, uint64_t value) { *(volatile uint64_t *)(SIMULATOR_BASE + offset) = value; }

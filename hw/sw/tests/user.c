@@ -32,6 +32,7 @@ int main(void) {
     print_number("faults", pager_figures.faults);
     print_number("evicted", pager_figures.evicted);
     print_number("fault_cycles", pager_figures.fault_cycles);
+    print_number("transfer_cycles", pager_figures.transfer_cycles);
     if (MODE != PAGER_LOCAL) {
         print_number("fetched", MODE == PAGER_ACCELERATED ? pfa_read(PFA_FETCHES) : pager_figures.fetched);
         check(!word_valid(pfa_read(PFA_ERROR)));
