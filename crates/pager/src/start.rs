@@ -4,6 +4,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use farmem_page::{PageCount, PageRange};
 use farmem_store::{OwnerId, Pool};
+use farmem_sys::descriptors::{self, LowNumbers};
 use farmem_sys::disk::DiskFile;
 use farmem_sys::link::{Descriptors, Link};
 use farmem_sys::maps::Maps;
@@ -158,7 +159,8 @@ impl Task {
     }
 
     fn connect(&self) -> Result<(Started, [PageRange; 2]), StartError> {
-        thread::own_descriptors()?;
+        descriptors::own_table()?;
+        let _low = LowNumbers::take();
         let (link, token) = self.start.link()?;
         let (reply, mut descriptors) = ask(&link, Request::Hello { token }, None)?;
         let Reply::Welcome { slot, pool_bytes, flags } = reply else { return Err(StartError::Refused) };
@@ -185,7 +187,8 @@ impl Task {
     }
 
     fn connect_child(&self, parent: Started) -> Result<(Started, [PageRange; 2]), StartError> {
-        thread::own_descriptors()?;
+        descriptors::own_table()?;
+        let _low = LowNumbers::take();
         let (link, token) = self.start.link()?;
         let (parent_slot, epoch) = (parent.slot.index() as u32, parent.vault.ended_epoch());
         let inherit = Request::Inherit { parent_slot, epoch, token };

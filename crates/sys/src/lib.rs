@@ -6,6 +6,7 @@
 
 pub mod affinity;
 pub mod cache;
+pub mod descriptors;
 pub mod disk;
 pub mod link;
 pub mod lock;

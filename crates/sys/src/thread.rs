@@ -131,18 +131,6 @@ pub fn name(name: &CStr) {
     let _ = rustix::thread::set_name(name);
 }
 
-/// Gives the calling thread a table of descriptors of its own, an empty one: a program that closes every descriptor then
-/// can't close the runtime's, children don't inherit them, and no pipe stays open because the runtime has it too.
-///
-/// # Errors
-/// No memory for the table.
-pub fn own_descriptors() -> Result<(), Errno> {
-    const UNSHARE: usize = 2;
-    // SAFETY: only the calling thread's table is affected; nothing that it holds by a descriptor has been opened yet.
-    unsafe { syscall::call(linux_raw_sys::general::__NR_close_range, [0, u32::MAX as usize, UNSHARE, 0]) }
-        .map(drop)
-}
-
 /// Lets the calling thread run before others, where the process may ask for that: it works little and must not be late.
 pub fn hurry() {
     const NICE: i32 = -15;

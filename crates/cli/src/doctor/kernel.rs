@@ -175,7 +175,7 @@ fn own_advice(version: Option<KernelVersion>) -> Check {
 
 /// Tried in a thread that then ends: the table of descriptors that the call makes goes with it.
 fn own_descriptors() -> Check {
-    let works = thread::spawn(|| farmem_sys::thread::own_descriptors().is_ok()).join().unwrap_or(false);
+    let works = thread::spawn(|| farmem_sys::descriptors::own_table().is_ok()).join().unwrap_or(false);
     let found = if works { "works" } else { "refused" };
     Check::ok("close_range UNSHARE", found, "programs that close every descriptor don't close the pager's")
         .gap_unless(
