@@ -1,6 +1,6 @@
 //! Applications that run under farmem now, as `farmem stat` tells of them.
 
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -21,4 +21,18 @@ pub fn application(name: &str) -> Option<Value> {
         let list: Vec<Value> = serde_json::from_slice(&output.stdout).expect("a list of applications");
         list.into_iter().next().expect("one application")
     })
+}
+
+/// `farmem set NAME LIMIT=VALUE…`.
+///
+/// # Panics
+/// When it can't be started.
+#[must_use]
+pub fn set_limits(name: &str, limits: &[&str]) -> Output {
+    Command::new(farmem_binary())
+        .args(["set", name])
+        .args(limits)
+        .stdin(Stdio::null())
+        .output()
+        .expect("farmem can be started")
 }

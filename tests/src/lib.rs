@@ -22,7 +22,7 @@ mod statistics;
 mod trial;
 mod watch;
 
-pub use application::application;
+pub use application::{application, set_limits};
 pub use launch::{
     DEFAULT_RUNNER, Finished, Launcher, Program, Runner, Running, farmem_binary, managed_runner, runner,
 };

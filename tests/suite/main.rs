@@ -4,6 +4,7 @@ mod address_space;
 mod command_line;
 mod faults;
 mod jvm;
+mod limits;
 mod memcached;
 mod numpy;
 mod postgresql;

@@ -17,7 +17,7 @@ fn key(number: u64) -> Vec<u8> {
     format!("key:{number:08}").into_bytes()
 }
 
-fn server(dump: &str) -> Program {
+pub(crate) fn server(dump: &str) -> Program {
     Program::new("redis-server").args(["--port", "0", "--unixsocket", "redis.socket", "--save", ""]).args([
         "--appendonly",
         "no",
@@ -28,11 +28,11 @@ fn server(dump: &str) -> Program {
     ])
 }
 
-fn connect(server: &mut Running<'_>, socket: &Path) -> RedisClient {
+pub(crate) fn connect(server: &mut Running<'_>, socket: &Path) -> RedisClient {
     server.until("a server that answers", || RedisClient::connect(socket))
 }
 
-fn load(client: &mut RedisClient, keys: impl Iterator<Item = u64>, version: u64) {
+pub(crate) fn load(client: &mut RedisClient, keys: impl Iterator<Item = u64>, version: u64) {
     let mut pending = 0;
     let settle = |client: &mut RedisClient, pending: &mut u64| {
         client.flush();
@@ -51,7 +51,11 @@ fn load(client: &mut RedisClient, keys: impl Iterator<Item = u64>, version: u64)
 }
 
 /// Reads keys in the given order and compares every byte; gives the digest of all of it.
-fn verify(client: &mut RedisClient, keys: impl Iterator<Item = u64>, version_of: impl Fn(u64) -> u64) -> u64 {
+pub(crate) fn verify(
+    client: &mut RedisClient,
+    keys: impl Iterator<Item = u64>,
+    version_of: impl Fn(u64) -> u64,
+) -> u64 {
     let mut digest = Digest::new();
     for number in keys {
         let Reply::Bytes(Some(value)) = client.call(&[b"GET", &key(number)]) else {

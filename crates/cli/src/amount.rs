@@ -66,6 +66,24 @@ pub(crate) fn parse_disk(text: &str) -> Result<DiskAmount, String> {
     Ok(DiskAmount { path: path.into(), size })
 }
 
+/// A limit to change.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Setting {
+    /// The local budget.
+    Local(LocalAmount),
+    /// The limit of the pool.
+    Pool(ByteCount),
+}
+
+/// Reads `LIMIT=VALUE`.
+pub(crate) fn parse_setting(text: &str) -> Result<Setting, String> {
+    match text.split_once('=') {
+        Some(("local", value)) => parse_local(value).map(Setting::Local),
+        Some(("pool", value)) => parse_size(value).map(Setting::Pool),
+        _ => Err("write a limit as `local=512M` or `pool=2G`".to_owned()),
+    }
+}
+
 /// Reads an application's name.
 pub(crate) fn parse_name(text: &str) -> Result<String, String> {
     let allowed = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);

@@ -9,7 +9,9 @@ use farmem_bench::faults::{CaseName, PeerName};
 use farmem_bench::workload::{Compressibility, Pattern};
 use farmem_page::ByteCount;
 
-use crate::amount::{DiskAmount, LocalAmount, parse_disk, parse_local, parse_name, parse_size};
+use crate::amount::{
+    DiskAmount, LocalAmount, Setting, parse_disk, parse_local, parse_name, parse_setting, parse_size,
+};
 
 /// More memory than the machine has, for unmodified programs.
 #[derive(Parser, Debug)]
@@ -31,6 +33,8 @@ pub(crate) enum Command {
     Run(RunArguments),
     /// Show the applications that run under Farmem now
     Stat(StatArguments),
+    /// Change the limits of an application while it runs
+    Set(SetArguments),
     /// Tell what this machine and user can do, and how to mend what is missing
     Doctor(DoctorArguments),
     /// Measure Farmem beside the kernel's own swap
@@ -90,6 +94,28 @@ pub(crate) struct StatArguments {
     #[arg(value_name = "NAME", value_parser = parse_name)]
     pub(crate) name: Option<String>,
     /// Print one JSON array
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Change the limits of an application while it runs.
+///
+/// Either all of them change or none. With more local memory, pages come back by themselves, the most recently stored ones
+/// first. Only the user who runs the application, and root, may change its limits.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  farmem set redis local=512M\n  farmem set 4711 local=25% pool=2G\n\nLimits:\n  \
+                  local=SIZE|PERCENT%  local memory to keep, as --local\n  pool=SIZE            limit of the compressed \
+                  pool, as --pool"
+)]
+pub(crate) struct SetArguments {
+    /// The application's name, or its program's process number
+    #[arg(value_name = "NAME|PID", value_parser = parse_name)]
+    pub(crate) name: String,
+    /// The new limits
+    #[arg(value_name = "LIMIT=VALUE", required = true, value_parser = parse_setting)]
+    pub(crate) settings: Vec<Setting>,
+    /// Print how the application is afterwards, as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -9,6 +9,7 @@ mod failure;
 mod generate;
 mod program;
 mod run;
+mod set;
 mod stat;
 
 use std::env;
@@ -36,6 +37,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(arguments) => run::run(arguments),
         Command::Stat(arguments) => stat::stat(&arguments),
+        Command::Set(arguments) => set::set(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Bench(arguments) => bench::bench(arguments.command),
         Command::Workload(arguments) => bench::workload(&arguments),

@@ -26,6 +26,8 @@ pub(crate) struct Plan {
     pub(crate) local: ByteCount,
     /// Limit of the pool.
     pub(crate) pool: ByteCount,
+    /// What that limit can be raised to later.
+    pub(crate) pool_capacity: ByteCount,
     /// Where pages go when the pool is full.
     pub(crate) disk: Option<DiskAmount>,
     /// The name to show.
@@ -68,6 +70,7 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
     Ok(Plan {
         local,
         pool: arguments.pool.unwrap_or_else(|| memory.spare(local).max(SMALLEST_POOL)),
+        pool_capacity: memory.total,
         disk: arguments.disk,
         name,
         stats: arguments.stats,
@@ -107,6 +110,7 @@ fn start(plan: Plan) -> Result<ExitCode, Failure> {
     let options = Options {
         local: plan.local,
         pool: plan.pool,
+        pool_capacity: plan.pool_capacity,
         disk: plan.disk.map(|disk| DiskOptions { path: disk.path, size: disk.size }),
         name: plan.name,
         stats: plan.stats,

@@ -16,6 +16,7 @@ use crate::handler::{self, Pace};
 use crate::inject::Injection;
 use crate::release::Releaser;
 use crate::scan::Scanner;
+use crate::swap_in::SwapIn;
 
 /// The bookkeeper's place at the gate: the last one.
 pub(crate) const PARTY: usize = PARTIES - 1;
@@ -48,6 +49,9 @@ pub(crate) struct Bookkeeper {
     cpu_ns: u64,
     pace: Pace,
     releaser: Releaser,
+    /// There from when memory is managed, if there is memory for it.
+    swap_in: Option<SwapIn>,
+    is_returning: bool,
     allowed: Option<Allowed>,
     /// As the engine's word; 0 while this thread may run anywhere.
     processor: u32,
@@ -72,6 +76,8 @@ impl Bookkeeper {
             cpu_ns: 0,
             pace: Pace::new(),
             releaser: Releaser::new(),
+            swap_in: None,
+            is_returning: false,
             allowed: Allowed::now(),
             processor: 0,
         }
@@ -108,6 +114,7 @@ impl Bookkeeper {
             return pacing::SHORTEST_NS;
         }
         let is_full = self.manage(unnoticed);
+        self.is_returning = self.swap_in.as_mut().is_some_and(|swap_in| swap_in.step(engine));
         engine.review_protection();
         let faults = engine.slot.get(Counter::Faults);
         engine.arm(self.handlers, faults - self.last_faults);
@@ -117,7 +124,8 @@ impl Bookkeeper {
         let has_moved = faults != self.last_faults || resident != before;
         self.last_faults = faults;
         let is_running = self.growth.is_running() || self.pace.is_delicate();
-        Outlook { gap, excess: engine.excess(0), is_full, has_moved, is_running }.pause_ns()
+        let is_returning = self.is_returning;
+        Outlook { gap, excess: engine.excess(0), is_full, is_returning, has_moved, is_running }.pause_ns()
     }
 
     /// While one thread faults and its handler does the evicting, this thread runs on their processor. On another one it would
@@ -126,7 +134,7 @@ impl Bookkeeper {
     fn keep_out_of_the_way(&mut self, has_faulted: bool) {
         let engine = self.engine;
         let is_alone = engine.armed.load(Ordering::Relaxed) == 1;
-        let is_idle = has_faulted && is_alone && engine.excess(0) <= LEFT_PAGES;
+        let is_idle = has_faulted && is_alone && engine.excess(0) <= LEFT_PAGES && !self.is_returning;
         let wanted = if is_idle { engine.processor.load(Ordering::Acquire) } else { 0 };
         if wanted == self.processor {
             return;
@@ -174,6 +182,7 @@ impl Bookkeeper {
         engine.is_managing.store(true, Ordering::Release);
         engine.slot.set_state(SlotState::Managing);
         self.scanner = Some(Scanner::new(self.excluded));
+        self.swap_in = SwapIn::new(engine).ok();
     }
 
     fn account(&mut self) {

@@ -30,6 +30,21 @@ pub(crate) enum Served {
     Later,
 }
 
+/// Why pages come in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Cause {
+    /// A thread waits for this page; the others are wanted soon.
+    Fault(PageIndex),
+    /// There is room for them.
+    Room,
+}
+
+impl Cause {
+    fn is_fault_on(self, page: PageIndex) -> bool {
+        self == Cause::Fault(page)
+    }
+}
+
 /// Where a page's content comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Source {
@@ -89,7 +104,7 @@ impl Engine {
         let run = run.filter(|_| room && source == guess);
         let batch = self.gather(taken, run, source);
         match source {
-            Source::Stored => self.bring_in(desk, batch, fault.page),
+            Source::Stored => self.bring_in(desk, batch, Cause::Fault(fault.page)),
             Source::Zeros => self.touch(batch, fault),
         }
     }
@@ -139,8 +154,26 @@ impl Engine {
         batch
     }
 
+    /// Brings back those of `pages` that are absent still, for which the caller has made sure that there is room; the first
+    /// [`BATCH_PAGES`] of them at most. They come in ascending order. How many were tried.
+    pub(crate) fn return_pages(
+        &self,
+        _change: &Change<'_>,
+        desk: &mut Desk,
+        pages: impl Iterator<Item = PageIndex>,
+    ) -> usize {
+        let mut batch = Batch::new();
+        let take =
+            |page| self.table.take_if(page, |word| word.is_far() && Source::of(word) == Source::Stored);
+        pages.filter_map(take).take(BATCH_PAGES).for_each(|taken| batch.push(taken));
+        let count = batch.count;
+        // Where the address space changes, pages stay away: nobody waits for them.
+        let _ = self.bring_in(desk, batch, Cause::Room);
+        count
+    }
+
     /// Pages that have an entry: load, check, install.
-    fn bring_in(&self, desk: &mut Desk, mut batch: Batch, faulted: PageIndex) -> Served {
+    fn bring_in(&self, desk: &mut Desk, mut batch: Batch, cause: Cause) -> Served {
         for at in 0..batch.count {
             let Some(taken) = &batch.pages[at] else { continue };
             let Some(place) = taken.word.place() else { continue };
@@ -162,7 +195,7 @@ impl Engine {
                 continue;
             }
             let content = desk.content[at..at + length].as_flattened();
-            if self.install(&self.uffd, &mut batch, at, content, faulted) == Served::Again {
+            if self.install(&self.uffd, &mut batch, at, content, cause) == Served::Again {
                 outcome = Served::Again;
             }
             at += length;
@@ -181,7 +214,7 @@ impl Engine {
         while at < batch.count {
             let length = contiguous(&batch, at).max(1);
             let content = self.zeros[..length].as_flattened();
-            if self.install(&self.uffd, &mut batch, at, content, fault.page) == Served::Again {
+            if self.install(&self.uffd, &mut batch, at, content, Cause::Fault(fault.page)) == Served::Again {
                 outcome = Served::Again;
             }
             at += length;
@@ -215,14 +248,7 @@ impl Engine {
     }
 
     /// Installs `content` in the batch's pages from position `at` on, which follow each other, and lets them go.
-    fn install(
-        &self,
-        uffd: &Uffd,
-        batch: &mut Batch,
-        at: usize,
-        content: &[u8],
-        faulted: PageIndex,
-    ) -> Served {
+    fn install(&self, uffd: &Uffd, batch: &mut Batch, at: usize, content: &[u8], cause: Cause) -> Served {
         let page_bytes = farmem_page::PAGE_BYTES;
         let length = content.len() / page_bytes;
         let mut outcome = Served::Done;
@@ -235,7 +261,7 @@ impl Engine {
             let arrived = progress.done.get() as usize;
             self.came_in(arrived as u64);
             for taken in batch.pages[at + done..at + done + arrived].iter_mut().filter_map(Option::take) {
-                self.arrived(taken, faulted);
+                self.arrived(taken, cause);
             }
             done += arrived;
             let Some(stopped) = progress.stopped else { continue };
@@ -254,9 +280,9 @@ impl Engine {
                 let (page, word) = (taken.page, taken.word);
                 let is_waited =
                     taken.release(word.with_far(word.is_far() && stopped != UffdError::Exists)).is_waited;
-                if page == faulted && stopped == UffdError::Changing {
+                if cause.is_fault_on(page) && stopped == UffdError::Changing {
                     outcome = Served::Again;
-                } else if page == faulted || is_waited {
+                } else if cause.is_fault_on(page) || is_waited {
                     self.wake_page(page);
                 }
             }
@@ -266,13 +292,17 @@ impl Engine {
     }
 
     /// A page is local again, or for the first time.
-    fn arrived(&self, taken: Taken, faulted: PageIndex) {
+    fn arrived(&self, taken: Taken, cause: Cause) {
         let (page, word) = (taken.page, taken.word);
-        let is_demanded = page == faulted;
         let word = if word.place().is_some() {
             self.slot.subtract(Counter::FarPages, 1);
-            self.slot.add(if is_demanded { Counter::Fetches } else { Counter::Prefetched }, 1);
-            self.victims.on_refault(word).with_prefetched(!is_demanded)
+            let (counter, word) = match cause {
+                Cause::Room => (Counter::SwappedIn, self.victims.on_return(word)),
+                Cause::Fault(faulted) if page == faulted => (Counter::Fetches, self.victims.on_refault(word)),
+                Cause::Fault(_) => (Counter::Prefetched, self.victims.on_refault(word).with_prefetched(true)),
+            };
+            self.slot.add(counter, 1);
+            word
         } else {
             self.slot.add(Counter::FirstTouches, 1);
             self.victims.on_first_touch(word)

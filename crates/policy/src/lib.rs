@@ -7,12 +7,14 @@
 //! * [`VictimPolicy`]: which resident pages the eviction hand takes ([`Victims`], or [`Sweep`]).
 //! * [`Reservations`]: which resident pages give their entries back while far memory is short.
 //! * [`pacing`]: how long the bookkeeper may pause.
+//! * [`swap_in`]: which absent pages come back when there is room again.
 #![no_std]
 #![forbid(unsafe_code)]
 
 pub mod pacing;
 mod readahead;
 mod reservations;
+pub mod swap_in;
 mod victims;
 
 pub use readahead::{Advice, Fault, NoReadahead, Prefetcher, Run, Streams};

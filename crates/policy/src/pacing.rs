@@ -17,6 +17,8 @@ const LATE_NS: u64 = 20_000_000;
 pub const SHORTEST_NS: u64 = 1_000_000;
 /// The pause while it doesn't: only so that others get at what this thread holds.
 const CROWDED_NS: u64 = 100_000;
+/// The pause while pages are brought back, 2 ms at a time.
+const RETURNING_NS: u64 = 300_000;
 /// The longest pause before memory is managed.
 pub const LONGEST_NS: u64 = 100_000_000;
 /// The longest pause while the program runs.
@@ -39,6 +41,8 @@ pub struct Outlook {
     pub excess: i64,
     /// Whether far memory takes no more pages.
     pub is_full: bool,
+    /// Whether pages are being brought back because there is room.
+    pub is_returning: bool,
     /// Whether pages have come or gone since the look before.
     pub has_moved: bool,
     /// Whether the program has run since the look before, or what serves it needs watching.
@@ -52,6 +56,8 @@ impl Outlook {
             RESTING_NS
         } else if self.excess > LEFT_PAGES {
             CROWDED_NS
+        } else if self.is_returning {
+            RETURNING_NS
         } else if self.has_moved || self.is_running {
             time_to_take(self.gap).clamp(SHORTEST_NS, RUNNING_NS)
         } else {
@@ -96,10 +102,15 @@ impl Growth {
     /// How close to `budget` the application may come before its memory is managed: further away while it grows fast, since a
     /// busy machine may let the bookkeeper run late.
     pub fn margin(&self, budget: PageCount) -> i64 {
-        let usual = (budget.get() / MARGIN_SHARE).max(MARGIN_PAGES);
+        let usual = usual_margin(budget).get();
         let by_growth = self.grown.saturating_mul(LATE_NS) / self.passed_ns.max(SHORTEST_NS);
         (usual + by_growth.min(budget.get() / 3)) as i64
     }
+}
+
+/// How close to `budget` an application that grows slowly may come before its memory is managed.
+pub fn usual_margin(budget: PageCount) -> PageCount {
+    PageCount::new((budget.get() / MARGIN_SHARE).max(MARGIN_PAGES))
 }
 
 /// The pause of a process with `left` pages to go before its memory must be managed, in nanoseconds.
@@ -115,8 +126,14 @@ fn time_to_take(pages: i64) -> u64 {
 mod tests {
     use super::*;
 
-    const CALM: Outlook =
-        Outlook { gap: 1 << 30, excess: -5000, is_full: false, has_moved: false, is_running: false };
+    const CALM: Outlook = Outlook {
+        gap: 1 << 30,
+        excess: -5000,
+        is_full: false,
+        is_returning: false,
+        has_moved: false,
+        is_running: false,
+    };
 
     #[test]
     fn rests_while_the_program_rests() {

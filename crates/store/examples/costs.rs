@@ -29,8 +29,13 @@ fn main() {
         ("noise", 512, 1),
         ("nearly empty", 8, 64),
     ] {
-        let config =
-            PoolConfig { limit: ByteCount::new(64 << 20), disk: ByteCount::ZERO, owners: 1, seed: 1 };
+        let config = PoolConfig {
+            limit: ByteCount::new(64 << 20),
+            capacity: ByteCount::ZERO,
+            disk: ByteCount::ZERO,
+            owners: 1,
+            seed: 1,
+        };
         let memory = SharedMemory::create(c"farmem-costs", config.memory_bytes().expect("a valid size"))
             .expect("memory");
         let pool = Pool::create(memory, &config).expect("a pool");

@@ -42,7 +42,10 @@ impl<M: Memory> Pool<M> {
 
     /// Claims one for a slab; `None` when all are taken.
     pub(crate) fn claim(&self, what: Claimable, slab: usize) -> Option<usize> {
-        let claims = self.claims(what);
+        let mut claims = self.claims(what);
+        if what == Claimable::Frame {
+            claims = claims.get(..self.frame_limit()).unwrap_or(claims);
+        }
         let start = self.header_value(Self::cursor(what)).min(claims.len());
         let search = |range: Range<usize>| -> Option<usize> {
             let take = |word: &M::Word| word.compare_exchange(0, claim_of(slab), AcqRel, Relaxed).is_ok();

@@ -9,7 +9,7 @@ use farmem_page::{ByteCount, PAGE_BYTES, SlabIndex};
 /// "FARMPOOL", as the bytes lie in memory.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"FARMPOOL");
 /// Version of the layout.
-pub(crate) const VERSION: u64 = 2;
+pub(crate) const VERSION: u64 = 3;
 
 pub(crate) const WORD_BYTES: usize = size_of::<u64>();
 /// Slots that share a chunk of metadata, because they share one word of the bitmap.
@@ -91,6 +91,8 @@ pub(crate) enum Header {
     Seed = 5,
     Classes = 6,
     Length = 7,
+    /// Frames that may be in use, of all that there are.
+    FrameLimit = 8,
     /// The next sequence number.
     Sequence = 16,
     /// One more than the largest slab number ever leased.
@@ -122,8 +124,10 @@ pub(crate) enum Header {
 /// How large a pool is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PoolConfig {
-    /// Limit of the pool's memory; rounded down to whole slabs, at least one.
+    /// Limit of the pool's memory at first; rounded down to whole slabs, at least one. See [`Pool::set_limit`](crate::Pool::set_limit).
     pub limit: ByteCount,
+    /// What the limit can be raised to. Less than the limit is taken for the limit.
+    pub capacity: ByteCount,
     /// Limit of the pool's disk space; rounded down to whole slabs, possibly none.
     pub disk: ByteCount,
     /// One more than the largest owner number that will be used.
@@ -178,11 +182,18 @@ impl PoolConfig {
     }
 }
 
+/// Whole slabs in so many bytes.
+pub(crate) fn slabs_in(bytes: ByteCount) -> usize {
+    usize::try_from(bytes.get()).map_or(usize::MAX, |bytes| bytes / SLAB_BYTES)
+}
+
 impl Layout {
     pub(crate) fn new(config: &PoolConfig) -> Result<Self, PoolConfigError> {
-        let slabs_in =
-            |bytes: ByteCount| usize::try_from(bytes.get()).map_or(usize::MAX, |bytes| bytes / SLAB_BYTES);
-        Self::of(slabs_in(config.limit), slabs_in(config.disk), usize::from(config.owners))
+        if slabs_in(config.limit) == 0 {
+            return Err(PoolConfigError::TooSmall);
+        }
+        let frames = slabs_in(config.limit.max(config.capacity));
+        Self::of(frames, slabs_in(config.disk), usize::from(config.owners))
     }
 
     pub(crate) fn of(frames: usize, blocks: usize, owners: usize) -> Result<Self, PoolConfigError> {

@@ -37,7 +37,7 @@ pub use memory::{Atomic, Memory};
 pub use mover::{Mover, StepOutcome};
 pub use packing::{Packed, Packer, Packing};
 pub use pattern::PATTERN_LIMIT;
-pub use pool::{AttachError, Epoch, FreeOutcome, OwnerId, Pool};
+pub use pool::{AttachError, Epoch, FreeOutcome, LimitError, OwnerId, Pool};
 pub use reader::{LoadError, Reader};
 pub use usage::PoolUsage;
 pub use writer::{StoreError, Update, Writer};

@@ -75,13 +75,13 @@ impl Mover {
 
     /// Does one batch of what there is to do, and says what to do next. Doesn't sleep; waits for the disk only.
     pub fn step<M: Memory, F: BlockFile>(&mut self, pool: &Pool<M>, file: &F) -> StepOutcome {
-        let used = pool.claimed(Claimable::Frame);
-        let is_above = |percent: usize| used * 100 > pool.layout.frames * percent;
+        let (used, limit) = (pool.claimed(Claimable::Frame), pool.frame_limit());
+        let is_above = |percent: usize| used * 100 > limit * percent;
         self.is_draining = is_above(HIGH_PERCENT) || self.is_draining && is_above(LOW_PERCENT);
         if !self.is_draining {
             return StepOutcome::Idle;
         }
-        let surplus = (used - pool.layout.frames * LOW_PERCENT / 100).min(BATCH_SLABS);
+        let surplus = (used - limit * LOW_PERCENT / 100).min(BATCH_SLABS);
         let mut victims = [None; BATCH_SLABS];
         let count = choose(pool, &mut victims[..surplus]);
         if count == 0 {

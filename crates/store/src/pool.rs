@@ -1,14 +1,14 @@
 //! The pool as a whole: made once, attached by every process.
 
-use crate::class::{CLASS_COUNT, SizeClass};
+use crate::class::{CLASS_COUNT, SLAB_BYTES, SizeClass};
 use crate::layout::{
-    Header, Layout, MAGIC, PoolConfig, PoolConfigError, VERSION, WORD_BYTES, WORDS_PER_SLAB,
+    Header, Layout, MAGIC, PoolConfig, PoolConfigError, VERSION, WORD_BYTES, WORDS_PER_SLAB, slabs_in,
 };
 use crate::memory::{Atomic, Memory};
 use crate::slab::{Gate, Kind, State};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use farmem_codec::{Fingerprint, Fingerprinter};
-use farmem_page::{Place, SlabIndex, SlotPlace};
+use farmem_page::{ByteCount, Place, SlabIndex, SlotPlace};
 
 /// A process that leases slabs. Numbers are given out by the supervisor, which reuses one only after
 /// [`Pool::release_owner`].
@@ -40,6 +40,20 @@ pub enum AttachError {
     /// There is no pool in the memory, or one of another version of Farmem.
     #[error("the shared memory holds no pool of this version")]
     Foreign,
+}
+
+/// Why a limit can't be changed to what is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LimitError {
+    /// It is below one slab.
+    #[error("a pool needs at least {SLAB_BYTES} bytes")]
+    TooSmall,
+    /// There is no memory set aside for it.
+    #[error("this pool can have {} MiB at most", most.get() >> 20)]
+    TooLarge {
+        /// What it can be raised to.
+        most: ByteCount,
+    },
 }
 
 /// What became of an entry that its page needs no more.
@@ -94,6 +108,7 @@ impl<M: Memory> Pool<M> {
             (Header::Seed, config.seed),
             (Header::Classes, CLASS_COUNT as u64),
             (Header::Length, layout.length_bytes as u64),
+            (Header::FrameLimit, slabs_in(config.limit) as u64),
             // Last, so that a pool is only found once it is whole.
             (Header::Magic, MAGIC),
         ] {
@@ -123,6 +138,32 @@ impl<M: Memory> Pool<M> {
         }
         let fingerprinter = Fingerprinter::new(word(Header::Seed)?);
         Ok(Self { memory, layout, fingerprinter })
+    }
+
+    /// Changes the limit of the pool's memory, rounded down to whole slabs. From then on no more is taken; what is in use above a
+    /// lower limit stays until it is freed or moves to disk.
+    ///
+    /// # Errors
+    /// The pool was not made for so much, or for so little.
+    pub fn set_limit(&self, limit: ByteCount) -> Result<(), LimitError> {
+        let frames = slabs_in(limit);
+        if frames == 0 {
+            return Err(LimitError::TooSmall);
+        }
+        if frames > self.layout.frames {
+            return Err(LimitError::TooLarge {
+                most: ByteCount::new((self.layout.frames * SLAB_BYTES) as u64),
+            });
+        }
+        if let Ok(word) = self.header(Header::FrameLimit) {
+            word.store(frames as u64, SeqCst);
+        }
+        Ok(())
+    }
+
+    /// Frames that may be in use.
+    pub(crate) fn frame_limit(&self) -> usize {
+        self.header_value(Header::FrameLimit).min(self.layout.frames)
     }
 
     /// Hints that the page at `place` is about to be read: what is stored begins to come into the processor's cache.

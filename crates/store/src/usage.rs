@@ -54,9 +54,9 @@ impl<M: Memory> Pool<M> {
         }
         let bytes = |slabs: usize| ByteCount::new((slabs * SLAB_BYTES) as u64);
         PoolUsage {
-            limit: bytes(self.layout.frames),
+            limit: bytes(self.frame_limit()),
             slab_bytes_in_memory: bytes(frames_used),
-            frames_free: self.layout.frames - frames_used.min(self.layout.frames),
+            frames_free: self.frame_limit().saturating_sub(frames_used),
             stored_pages: PageCount::new(pages as u64),
             stored_bytes: ByteCount::new(payload as u64),
             disk_pages: PageCount::new(disk_pages as u64),

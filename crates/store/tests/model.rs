@@ -123,7 +123,13 @@ struct World {
 impl World {
     fn new(frames: usize, blocks: usize) -> Arc<Self> {
         let bytes = |slabs: usize| ByteCount::new((slabs * SLAB_BYTES) as u64);
-        let config = PoolConfig { limit: bytes(frames), disk: bytes(blocks), owners: 2, seed: 1 };
+        let config = PoolConfig {
+            limit: bytes(frames),
+            capacity: ByteCount::ZERO,
+            disk: bytes(blocks),
+            owners: 2,
+            seed: 1,
+        };
         let pool = Pool::create(ModelMemory::new(frames), &config).unwrap();
         Arc::new(Self { pool, file: ModelFile(Mutex::new(vec![0; blocks * SLAB_BYTES])) })
     }

@@ -2,10 +2,10 @@
 
 mod support;
 
-use farmem_page::{PAGE_BYTES, Place};
+use farmem_page::{ByteCount, PAGE_BYTES, Place};
 use farmem_store::{
-    AttachError, Epoch, FreeOutcome, LoadError, Mover, NullFile, OwnerId, Pool, Reader, SLAB_BYTES,
-    StepOutcome, StoreError, Update, Writer,
+    AttachError, Epoch, FreeOutcome, LimitError, LoadError, Mover, NullFile, OwnerId, Pool, PoolConfig,
+    Reader, SLAB_BYTES, StepOutcome, StoreError, Update, Writer,
 };
 use farmem_sys::shared::SharedMemory;
 use support::{MemoryFile, config, page, pool};
@@ -124,6 +124,31 @@ fn a_full_pool_says_so_and_serves_again_once_pages_go() {
     let place = writer.store(&pool, &page(998, 100), NOW).unwrap();
     assert!(load(&pool, place).unwrap() == page(998, 100));
     assert!(load(&pool, places[18]).unwrap() == page(18, PAGE_BYTES));
+}
+
+#[test]
+fn a_limit_can_be_raised_to_the_capacity_and_lowered_below_what_is_in_use() {
+    let bytes = |slabs: usize| ByteCount::new((slabs * SLAB_BYTES) as u64);
+    let config = PoolConfig { capacity: bytes(4), ..config(2, 0) };
+    let memory = SharedMemory::create(c"farmem-test-pool", config.memory_bytes().unwrap()).unwrap();
+    let pool = Pool::create(memory, &config).unwrap();
+    let mut writer = Writer::new(ONE);
+    let mut fill = |count| {
+        let stored = (0..count).map_while(|number| writer.store(&pool, &page(number, PAGE_BYTES), NOW).ok());
+        stored.collect::<Vec<_>>()
+    };
+    assert_eq!(fill(999).len(), 128);
+    pool.set_limit(bytes(4)).unwrap();
+    let places = fill(999);
+    assert_eq!(places.len(), 128);
+    pool.set_limit(bytes(1)).unwrap();
+    assert_eq!((pool.usage().limit, pool.usage().slab_bytes_in_memory), (bytes(1), bytes(4)));
+    assert_eq!(fill(1).len(), 0);
+    for (number, place) in places.iter().enumerate() {
+        assert!(load(&pool, *place).unwrap() == page(number as u64, PAGE_BYTES));
+    }
+    assert_eq!(pool.set_limit(bytes(5)), Err(LimitError::TooLarge { most: bytes(4) }));
+    assert_eq!(pool.set_limit(ByteCount::new(1)), Err(LimitError::TooSmall));
 }
 
 #[test]

@@ -64,7 +64,13 @@ impl Application {
             None => (None, ByteCount::ZERO),
         };
         let limit = options.pool;
-        let config = PoolConfig { limit, disk: disk_bytes, owners: MAX_PROCESSES as u16, seed: random()? };
+        let config = PoolConfig {
+            limit,
+            capacity: options.pool_capacity,
+            disk: disk_bytes,
+            owners: MAX_PROCESSES as u16,
+            seed: random()?,
+        };
         let bytes = config.memory_bytes().map_err(to_error)?;
         let pool_memory = leak(SharedMemory::create(c"farmem-pool", bytes).map_err(to_error)?);
         let pool = leak(Pool::create(pool_memory, &config).map_err(to_error)?);
@@ -149,6 +155,7 @@ impl Application {
         let options = Options {
             local: ByteCount::new(1 << 20),
             pool: ByteCount::new(4 << 20),
+            pool_capacity: ByteCount::new(8 << 20),
             disk: None,
             name: "test".to_owned(),
             stats: None,

@@ -1,15 +1,20 @@
 //! Finding running applications: each supervisor listens at a name that tells who it is.
 
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
 use farmem_sys::link::{Link, listen_at};
 use farmem_sys::{Errno, OwnedFd};
 use farmem_wire::Request;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
+use crate::limits::Limits;
 use crate::report::Report;
 
 /// Names begin with this, so that they can be found in the kernel's list of sockets.
 const PREFIX: &str = "farmem/";
+/// A supervisor that is stopped, or frozen together with its application, doesn't answer; nobody else shall wait for it.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Longest report.
 const REPORT_BYTES: usize = 64 << 10;
 
@@ -36,6 +41,11 @@ pub(crate) fn listen() -> Result<(OwnedFd, String), Errno> {
 
 /// The applications that run on this machine under this user's eyes, as they are at this moment.
 pub fn applications() -> Vec<Report> {
+    names().iter().filter_map(|name| ask(name)).collect()
+}
+
+/// The sockets of all supervisors.
+fn names() -> Vec<String> {
     let list = std::fs::read("/proc/net/unix").unwrap_or_default();
     let mut names: Vec<String> = list
         .split(|&byte| byte == b'\n')
@@ -47,7 +57,49 @@ pub fn applications() -> Vec<Report> {
         .collect();
     names.sort();
     names.dedup();
-    names.iter().filter_map(|name| ask(name)).collect()
+    names
+}
+
+/// Why limits could not be changed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SetError {
+    /// No application has that name, and no program that process number.
+    #[error("no application named {0} runs under Farmem; `farmem stat` lists those that do")]
+    Unknown(String),
+    /// More than one has.
+    #[error("{1} applications are named {0}; name one by its process number, as `farmem stat` shows it")]
+    Ambiguous(String, usize),
+    /// The supervisor says why.
+    #[error("{0}: {1}")]
+    Refused(String, String),
+    /// The application ended meanwhile.
+    #[error("{0} has just ended")]
+    Gone(String),
+}
+
+/// Changes limits of the application of that name, or of that program's process number: all of them or none. How it is then.
+///
+/// # Errors
+/// There is no such application or more than one, or its supervisor refuses.
+pub fn set(name: &str, limits: Limits) -> Result<Report, SetError> {
+    let all: Vec<(String, Report)> =
+        names().into_iter().filter_map(|socket| ask(&socket).map(|report| (socket, report))).collect();
+    let is_named = |(_, report): &&(String, Report)| report.name == name;
+    let is_numbered = |(_, report): &&(String, Report)| report.process.to_string() == name;
+    let mut found: Vec<_> = all.iter().filter(is_named).collect();
+    if found.is_empty() {
+        found = all.iter().filter(is_numbered).collect();
+    }
+    let socket = match found[..] {
+        [] => return Err(SetError::Unknown(name.to_owned())),
+        [(socket, _)] => socket,
+        _ => return Err(SetError::Ambiguous(name.to_owned(), found.len())),
+    };
+    let answer = exchange(socket, limits.request()).ok_or_else(|| SetError::Gone(name.to_owned()))?;
+    match serde_json::from_slice::<String>(&answer) {
+        Ok(reason) => Err(SetError::Refused(name.to_owned(), reason)),
+        Err(_) => serde_json::from_slice(&answer).map_err(|_| SetError::Gone(name.to_owned())),
+    }
 }
 
 /// The applications of that name.
@@ -56,9 +108,18 @@ pub fn query(name: &str) -> Vec<Report> {
 }
 
 fn ask(name: &str) -> Option<Report> {
+    serde_json::from_slice(&exchange(name, Request::Query)?).ok()
+}
+
+/// The answer of the supervisor that listens there.
+fn exchange(name: &str, request: Request) -> Option<Vec<u8>> {
     let link = Link::connect(name.as_bytes()).ok()?;
-    link.send(&Request::Query.encode(), &[]).ok()?;
+    for direction in [Timeout::Recv, Timeout::Send] {
+        set_socket_timeout(&link, direction, Some(PATIENCE)).ok()?;
+    }
+    link.send(&request.encode(), &[]).ok()?;
     let mut text = vec![0; REPORT_BYTES];
     let (length, _) = link.receive(&mut text).ok()?;
-    serde_json::from_slice(&text[..length]).ok()
+    text.truncate(length);
+    Some(text)
 }

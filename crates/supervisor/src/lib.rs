@@ -11,6 +11,7 @@ mod background;
 mod directory;
 mod injection;
 mod launch;
+mod limits;
 mod lineage;
 mod mover;
 mod notices;
@@ -27,7 +28,8 @@ mod supervise;
 mod watch;
 mod worker;
 
-pub use directory::{applications, query};
+pub use directory::{SetError, applications, query, set};
+pub use limits::Limits;
 pub use options::{DiskOptions, Options};
 pub use report::Report;
 pub use supervise::supervise;

@@ -21,6 +21,8 @@ pub struct Options {
     pub local: ByteCount,
     /// Limit of the pool.
     pub pool: ByteCount,
+    /// What that limit can be raised to later.
+    pub pool_capacity: ByteCount,
     /// The tier below the pool.
     pub disk: Option<DiskOptions>,
     /// The name to show.

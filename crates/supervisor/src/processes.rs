@@ -22,6 +22,7 @@ use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 
 use crate::application::Application;
+use crate::limits::Limits;
 use crate::lineage::Lineage;
 use crate::notices::{Notice, Notices};
 use crate::report::Totals;
@@ -42,6 +43,8 @@ pub(crate) struct Process {
     lineage: Lineage,
     /// A request that can't be answered yet.
     waiting: Option<(usize, u64)>,
+    /// Whether it belongs to who may change limits: this process's user, or root.
+    may_set: bool,
 }
 
 /// All of them.
@@ -92,6 +95,7 @@ impl Processes {
             uffd: None,
             lineage: Lineage::default(),
             waiting: None,
+            may_set: peer.uid() == 0 || peer.uid() == rustix::process::geteuid().as_raw(),
         };
         self.connected.insert(self.next_key, process);
         self.next_key += 1;
@@ -120,8 +124,12 @@ impl Processes {
             return None;
         };
         let descriptor = descriptors[0].take();
-        if request == Request::Query {
-            return self.connected.remove(&key).map(|process| Query { link: process.link });
+        if let Some(question) = Question::of(request) {
+            return self.connected.remove(&key).map(|asker| Query {
+                link: asker.link,
+                question,
+                may_set: asker.may_set,
+            });
         }
         if self.obey(key, request, descriptor).is_err() {
             self.gone(key);
@@ -155,7 +163,7 @@ impl Processes {
                 }
                 Ok(())
             }
-            Request::Query => Ok(()),
+            Request::Query | Request::Set { .. } => Ok(()),
         }
     }
 
@@ -470,9 +478,33 @@ impl Process {
     }
 }
 
-/// Somebody asks how the application is.
+/// What somebody wants who isn't a process of the application.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Question {
+    /// How is the application?
+    Report,
+    /// Change these limits.
+    Set(Limits),
+}
+
+impl Question {
+    fn of(request: Request) -> Option<Self> {
+        match request {
+            Request::Query => Some(Self::Report),
+            Request::Set { budget_pages, pool_bytes } => {
+                Some(Self::Set(Limits::of_request(budget_pages, pool_bytes)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Somebody asks something of the supervisor.
 pub(crate) struct Query {
     link: Link,
+    pub(crate) question: Question,
+    /// Whether the asker has the right to change limits.
+    pub(crate) may_set: bool,
 }
 
 impl Query {

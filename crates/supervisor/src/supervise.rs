@@ -24,7 +24,7 @@ use crate::mover;
 use crate::notices::Notice;
 use crate::options::Options;
 use crate::packer;
-use crate::processes::{ORPHANED, Processes};
+use crate::processes::{ORPHANED, Processes, Question};
 use crate::report::{Report, Source};
 use crate::say::say;
 use crate::signals::Signals;
@@ -42,6 +42,9 @@ const SETTLING: Duration = Duration::from_millis(100);
 /// In the background: nobody comes any more when for so long nobody has been there. A process that begins another
 /// program is away for a moment.
 const LAST: Duration = Duration::from_secs(2);
+
+/// Why a stranger can't change limits.
+const NOT_YOURS: &str = "it belongs to another user; ask that user, or root";
 
 /// How a program ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -199,8 +202,16 @@ impl Supervisor<'_> {
         };
         for key in ready {
             if let Some(query) = self.processes.hear(key) {
-                let report = self.report(self.application.pool.usage());
-                query.answer(&serde_json::to_string(&report).unwrap_or_default());
+                let refused = match query.question {
+                    Question::Report => None,
+                    Question::Set(_) if !query.may_set => Some(NOT_YOURS.to_owned()),
+                    Question::Set(limits) => limits.apply(&self.application).err(),
+                };
+                let answer = match refused {
+                    Some(reason) => serde_json::to_string(&reason),
+                    None => serde_json::to_string(&self.report(self.application.pool.usage())),
+                };
+                query.answer(&answer.unwrap_or_default());
             }
         }
         if has_signal {

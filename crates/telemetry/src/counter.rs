@@ -33,6 +33,8 @@ counters! {
     Prefetched "prefetched" Total,
     /// Prefetched pages known to have been used.
     PrefetchUsed "prefetch_used" Total,
+    /// Pages brought back because there was room for them again.
+    SwappedIn "swapped_in" Total,
     /// Faults on pages that were on their way out and were mapped back.
     StagedHits "staged_hits" Total,
     /// Pages touched for the first time under management.

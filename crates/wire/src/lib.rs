@@ -8,7 +8,7 @@
 /// Bytes of a packet.
 pub const PACKET_BYTES: usize = 32;
 /// Both ends must speak the same version; the shim and the supervisor come from one build.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// A packet.
 pub type Packet = [u8; PACKET_BYTES];
@@ -71,6 +71,14 @@ pub enum Request {
     /// Somebody who isn't a process of the application, and needs no token, asks how it is. The answer is a report as
     /// JSON.
     Query,
+    /// Somebody with the right to do so changes limits. The answer is a report as for [`Request::Query`], or why not, as JSON
+    /// text.
+    Set {
+        /// The application's local budget; 0 leaves it.
+        budget_pages: u64,
+        /// The limit of its pool; 0 leaves it.
+        pool_bytes: u64,
+    },
     /// A forked child whom nobody serves says so before it ends itself.
     Orphaned {
         /// The secret of the application; see [`Address`].
@@ -146,6 +154,7 @@ impl Request {
             Self::Forked { epoch } => pack(4, [epoch, 0, 0]),
             Self::Query => pack(5, [0; 3]),
             Self::Orphaned { token } => pack(6, [token, 0, 0]),
+            Self::Set { budget_pages, pool_bytes } => pack(7, [budget_pages, pool_bytes, 0]),
         }
     }
 
@@ -159,6 +168,7 @@ impl Request {
             4 => Self::Forked { epoch: first },
             5 => Self::Query,
             6 => Self::Orphaned { token: first },
+            7 => Self::Set { budget_pages: first, pool_bytes: second },
             _ => return None,
         })
     }
@@ -229,6 +239,7 @@ mod tests {
             Request::Forked { epoch: 9 },
             Request::Query,
             Request::Orphaned { token: 7 },
+            Request::Set { budget_pages: u64::MAX, pool_bytes: 1 },
         ] {
             assert_eq!(Request::decode(&request.encode()), Some(request));
         }

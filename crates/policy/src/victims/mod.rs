@@ -28,6 +28,12 @@ pub trait VictimPolicy {
     /// The word of a page that comes back, on demand or ahead of it.
     fn on_refault(&self, word: PageWord) -> PageWord;
 
+    /// The word of a page that comes back because there was room for it: nobody asked, so it says nothing of the page.
+    fn on_return(&self, word: PageWord) -> PageWord;
+
+    /// Ticks of the policy's clock since an absent page left, at most 1023.
+    fn absence(&self, word: PageWord) -> u64;
+
     /// The word of a page that was prefetched and turned out not to be used.
     fn on_unused(&self, word: PageWord) -> PageWord;
 

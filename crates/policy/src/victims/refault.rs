@@ -131,6 +131,14 @@ impl VictimPolicy for Victims {
         self.stamp(word.with_level(level))
     }
 
+    fn on_return(&self, word: PageWord) -> PageWord {
+        self.stamp(word)
+    }
+
+    fn absence(&self, word: PageWord) -> u64 {
+        word.age().since(self.ticks())
+    }
+
     fn on_unused(&self, word: PageWord) -> PageWord {
         word.with_level(Level::new(0))
     }

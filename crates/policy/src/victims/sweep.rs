@@ -15,6 +15,12 @@ impl VictimPolicy for Sweep {
     fn on_refault(&self, word: PageWord) -> PageWord {
         word
     }
+    fn on_return(&self, word: PageWord) -> PageWord {
+        word
+    }
+    fn absence(&self, _word: PageWord) -> u64 {
+        0
+    }
     fn on_unused(&self, word: PageWord) -> PageWord {
         word
     }

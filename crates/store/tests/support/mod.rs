@@ -12,6 +12,7 @@ use std::sync::Mutex;
 pub fn config(frames: usize, blocks: usize) -> PoolConfig {
     PoolConfig {
         limit: ByteCount::new((frames * SLAB_BYTES) as u64),
+        capacity: ByteCount::ZERO,
         disk: ByteCount::new((blocks * SLAB_BYTES) as u64),
         owners: 8,
         seed: 0x5eed,

@@ -1,0 +1,51 @@
+//! `farmem set`: changes limits of a running application.
+
+use std::process::ExitCode;
+
+use farmem_machine::Memory;
+use farmem_page::ByteCount;
+use farmem_supervisor::{Limits, Report};
+
+use crate::amount::Setting;
+use crate::arguments::SetArguments;
+use crate::failure::Failure;
+
+/// Changes them, all or none, and says how they are then.
+pub(crate) fn set(arguments: &SetArguments) -> Result<ExitCode, Failure> {
+    let limits = limits(&arguments.settings)?;
+    let report = farmem_supervisor::set(&arguments.name, limits)
+        .map_err(|error| Failure::Unusable(error.to_string()))?;
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&report).map_err(anyhow::Error::from)?);
+    } else {
+        println!("{}", sentence(&report));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn limits(settings: &[Setting]) -> Result<Limits, Failure> {
+    let memory = Memory::current().map_err(|error| Failure::Unusable(error.to_string()))?;
+    let mut limits = Limits::default();
+    for setting in settings {
+        let (place, bytes, name) = match *setting {
+            Setting::Local(local) => {
+                (&mut limits.local, local.resolve(memory.usable()).map_err(Failure::Unusable)?, "local")
+            }
+            Setting::Pool(pool) => (&mut limits.pool, pool, "pool"),
+        };
+        if place.replace(bytes).is_some() {
+            return Err(Failure::Unusable(format!("{name} is there twice; give each limit once")));
+        }
+    }
+    Ok(limits)
+}
+
+fn sentence(report: &Report) -> String {
+    let mib = |bytes: u64| ByteCount::new(bytes).get() as f64 / f64::from(1 << 20);
+    format!(
+        "{}: local {:.1} MiB, pool {:.1} MiB",
+        report.name,
+        mib(report.budget_bytes),
+        mib(report.pool_limit_bytes)
+    )
+}

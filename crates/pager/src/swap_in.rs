@@ -1,0 +1,189 @@
+//! Bringing pages back without being asked, when the process has room again: its budget was raised, another process of the
+//! application has gone, or the program has freed memory (FastSwap §V).
+//!
+//! In two passes over the regions: a survey of what is absent and since when, then the return of what fits, in the order of
+//! addresses, so that neighbours come in one call. Either goes a step at a time between the bookkeeper's other duties.
+
+use farmem_page::{PageCount, PageIndex, PageWord, Place};
+use farmem_policy::swap_in::{Room, Survey};
+use farmem_policy::{VictimPolicy, pacing};
+use farmem_sys::{Errno, memory, thread};
+use farmem_telemetry::Counter;
+
+use crate::bookkeeper::PARTY;
+use crate::engine::{BATCH_PAGES, Engine};
+use crate::serve::Desk;
+
+/// A step of the return ends after this time, even in the middle of a batch: meanwhile nobody watches the budget.
+const STEP_NS: u64 = 2_000_000;
+/// Words that a step of the survey looks at.
+const SURVEYED: usize = 1 << 16;
+/// Words that are looked at for one batch.
+const LOOKED_AT: usize = 1 << 12;
+/// The smallest batch.
+const LEAST_AT_ONCE: usize = 4;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Pass {
+    None,
+    Survey,
+    Return {
+        /// The longest absence from which pages come back.
+        longest: u64,
+    },
+}
+
+/// What the bookkeeper needs for it.
+pub(crate) struct SwapIn {
+    desk: Desk,
+    survey: &'static mut Survey,
+    room: Room,
+    pass: Pass,
+    /// Pages of a batch: fewer when they come from a disk.
+    at_once: usize,
+    /// Where the pass goes on.
+    hand: PageIndex,
+    /// Pages that it has brought back.
+    returned: usize,
+    /// Evictions when a pass last found nothing: until there are more, nothing else will be found.
+    exhausted_at: Option<u64>,
+}
+
+impl SwapIn {
+    /// # Errors
+    /// No memory.
+    pub(crate) fn new(engine: &Engine) -> Result<Self, Errno> {
+        Ok(Self {
+            desk: Desk { content: memory::table_mut(BATCH_PAGES)?, reader: engine.vault.reader() },
+            survey: memory::leak(Survey::new())?,
+            room: Room::default(),
+            pass: Pass::None,
+            at_once: BATCH_PAGES,
+            hand: PageIndex::new(0),
+            returned: 0,
+            exhausted_at: None,
+        })
+    }
+
+    /// One step, if there is room. Whether there is more to do.
+    pub(crate) fn step(&mut self, engine: &Engine) -> bool {
+        let margin = pacing::usual_margin(engine.ledger.budget());
+        let room = self.room.look(-engine.excess(0), margin, thread::now_ns());
+        let evicted = engine.slot.get(Counter::Evicted);
+        if room == PageCount::ZERO
+            || self.exhausted_at == Some(evicted)
+            || engine.slot.get(Counter::FarPages) == 0
+        {
+            self.pass = Pass::None;
+            return false;
+        }
+        let pass = self.pass;
+        self.pass = match pass {
+            Pass::None => {
+                self.survey.clear();
+                self.hand = PageIndex::new(0);
+                Pass::Survey
+            }
+            Pass::Survey => {
+                if self.count(engine) {
+                    pass
+                } else {
+                    (self.hand, self.returned) = (PageIndex::new(0), 0);
+                    self.survey.longest_absence(room).map_or(Pass::None, |longest| Pass::Return { longest })
+                }
+            }
+            Pass::Return { longest } => {
+                if self.bring_back(engine, longest, room) {
+                    pass
+                } else {
+                    Pass::None
+                }
+            }
+        };
+        if self.pass == Pass::None && self.returned == 0 {
+            self.exhausted_at = Some(evicted);
+        }
+        self.pass != Pass::None
+    }
+
+    /// A step of the survey. Whether it goes on.
+    fn count(&mut self, engine: &Engine) -> bool {
+        let mut left = SURVEYED;
+        while let Some(region) = engine.regions.from(self.hand) {
+            self.hand = self.hand.max(region.start);
+            while self.hand < region.end {
+                let Some(rest) = left.checked_sub(1) else { return true };
+                left = rest;
+                let word = engine.table.word(self.hand);
+                if is_wanted(word) {
+                    self.survey.add(engine.victims.absence(word));
+                }
+                self.hand = PageIndex::new(self.hand.get() + 1);
+            }
+        }
+        false
+    }
+
+    /// A step of the return. Whether it goes on.
+    fn bring_back(&mut self, engine: &Engine, longest: u64, room: PageCount) -> bool {
+        let began_ns = thread::now_ns();
+        let mut left = room.get() as usize;
+        while left > 0 {
+            let mut search = Search { engine, hand: self.hand, longest, looked_at: 0, is_over: false };
+            // Messages are read, and forks begin, between two batches.
+            let change = engine.gate.change(PARTY);
+            let most = self.at_once.min(left);
+            let returned = engine.return_pages(&change, &mut self.desk, search.by_ref().take(most));
+            self.returned += returned;
+            left -= returned.min(left);
+            self.hand = search.hand;
+            if search.is_over {
+                return false;
+            }
+            drop(change);
+            let passed_ns = thread::now_ns() - began_ns;
+            if passed_ns > STEP_NS {
+                // Batches from a disk take longer than those from memory.
+                self.at_once = if passed_ns > 2 * STEP_NS { self.at_once / 2 } else { self.at_once + 1 };
+                self.at_once = self.at_once.clamp(LEAST_AT_ONCE, BATCH_PAGES);
+                return true;
+            }
+        }
+        true
+    }
+}
+
+/// Whether the page is in far memory, and takes room there: pages of zeros come from nowhere just as fast.
+fn is_wanted(word: PageWord) -> bool {
+    word.is_far() && !word.is_busy() && matches!(word.place(), Some(Place::Slot(_) | Place::Pattern(_)))
+}
+
+/// The pages that have been away for no longer than `longest`, from `hand` on.
+struct Search<'a> {
+    engine: &'a Engine,
+    hand: PageIndex,
+    longest: u64,
+    looked_at: usize,
+    is_over: bool,
+}
+
+impl Iterator for Search<'_> {
+    type Item = PageIndex;
+
+    fn next(&mut self) -> Option<PageIndex> {
+        while self.looked_at < LOOKED_AT {
+            let Some(region) = self.engine.regions.from(self.hand) else {
+                self.is_over = true;
+                return None;
+            };
+            let page = region.start.max(self.hand);
+            self.hand = PageIndex::new(page.get() + 1);
+            self.looked_at += 1;
+            let word = self.engine.table.word(page);
+            if is_wanted(word) && self.engine.victims.absence(word) <= self.longest {
+                return Some(page);
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,168 @@
+//! Limits that are changed while a program runs.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Output, Stdio};
+
+use farmem_tests::{
+    Launcher, Program, RedisClient, Running, application, farmem_binary, managed_runner, set_limits, wait_for,
+};
+use serde_json::Value;
+
+use crate::redis::{connect, load, server, verify};
+
+const MEBIBYTE: u64 = 1 << 20;
+const KEYS: u64 = 30_000;
+/// A user who owns nothing.
+const NOBODY: u32 = 65534;
+
+fn figures(name: &str) -> Value {
+    application(name).expect("the application runs")
+}
+
+fn number(figures: &Value, key: &str) -> u64 {
+    figures[key].as_u64().unwrap_or_else(|| panic!("{key} is in {figures}"))
+}
+
+fn assert_set(name: &str, limits: &[&str]) {
+    let output = set_limits(name, limits);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// What `farmem` said when it refused.
+fn refusal(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(output.stdout.is_empty(), "printed on standard output");
+    assert!(said.starts_with("farmem: ") && said.lines().count() == 1, "{said}");
+    said
+}
+
+/// A Redis with about four times its budget, every key of version 1.
+fn starved<'a>(launcher: &'a Launcher) -> (Running<'a>, RedisClient) {
+    let mut running = launcher.start(server("none"));
+    let mut client = connect(&mut running, &launcher.file("redis.socket"));
+    load(&mut client, 0..KEYS, 1);
+    (running, client)
+}
+
+fn name(of: &str) -> String {
+    format!("{of}-{}", std::process::id())
+}
+
+#[test]
+fn a_starved_server_gets_its_pages_back_and_gives_them_up_again() {
+    if !managed_runner() {
+        return;
+    }
+    let name = name("starved");
+    let launcher = Launcher::managed(20 * MEBIBYTE).option("--name").option(&name);
+    let (running, mut client) = starved(&launcher);
+    let far_pages = number(&figures(&name), "far_pages");
+    assert!(far_pages > 5000, "the server has room enough: {far_pages}");
+
+    assert_set(&name, &["local=512M"]);
+    wait_for("the return of the server's pages", || {
+        (number(&figures(&name), "far_pages") < far_pages / 50).then_some(())
+    });
+    let before = figures(&name);
+    assert!(number(&before, "swapped_in") > far_pages / 2, "pages came back on demand: {before}");
+    verify(&mut client, 0..KEYS, |_| 1);
+    let fetched = number(&figures(&name), "fetches") - number(&before, "fetches");
+    assert!(fetched < far_pages / 50, "{fetched} pages had to be waited for");
+
+    assert_set(&name, &["local=20M"]);
+    wait_for("the new budget", || (number(&figures(&name), "resident_bytes") < 24 * MEBIBYTE).then_some(()));
+    load(&mut client, 0..KEYS / 2, 2);
+    verify(&mut client, 0..KEYS, |number| if number < KEYS / 2 { 2 } else { 1 });
+    client.shut_down("NOSAVE");
+    running.wait().assert_success();
+}
+
+/// The program frees memory and touches none: what it has left comes back by itself.
+#[test]
+fn pages_come_back_when_the_program_frees_memory() {
+    if !managed_runner() {
+        return;
+    }
+    let name = name("freeing");
+    let launcher = Launcher::managed(48 * MEBIBYTE).option("--name").option(&name);
+    let source = "import mmap\n\
+                  kept = mmap.mmap(-1, 32 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
+                  for page in range(0, len(kept), 4096): kept[page:page + 8] = page.to_bytes(8, 'little')\n\
+                  freed = mmap.mmap(-1, 64 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
+                  for page in range(0, len(freed), 4096): freed[page] = 1\n\
+                  freed.close()\n\
+                  open('freed', 'w').close()\n\
+                  import os, time\n\
+                  while not os.path.exists('go'): time.sleep(0.01)\n\
+                  assert all(kept[page:page + 8] == page.to_bytes(8, 'little') for page in range(0, len(kept), 4096))\n\
+                  print('same')\n";
+    let mut running = launcher.start(Program::new("python3").args(["-c", source]));
+    running.until("the moment at which memory is free", || launcher.file("freed").exists().then_some(()));
+    let far_pages = wait_for("figures", || application(&name).map(|figures| number(&figures, "far_pages")));
+    wait_for("the return of the program's pages", || {
+        let figures = figures(&name);
+        (number(&figures, "swapped_in") > 1000 && number(&figures, "far_pages") < far_pages.max(1000) / 2)
+            .then_some(())
+    });
+    std::fs::write(launcher.file("go"), "").expect("a file can be written");
+    assert_eq!(running.wait().success().text(), "same\n");
+}
+
+#[test]
+fn a_pool_takes_more_once_its_limit_is_raised_and_never_shrinks_below_what_it_holds() {
+    if !managed_runner() {
+        return;
+    }
+    let name = name("pool");
+    let launcher =
+        Launcher::managed(20 * MEBIBYTE).option("--name").option(&name).option("--pool").option("400M");
+    let (running, mut client) = starved(&launcher);
+    let said = refusal(&set_limits(&name, &["local=64M", "pool=4M"]));
+    assert!(said.contains("its pool holds"), "{said}");
+    let after = figures(&name);
+    assert_eq!(number(&after, "budget_bytes"), 20 * MEBIBYTE, "half of what was asked was done");
+    assert_eq!(number(&after, "pool_limit_bytes"), 400 * MEBIBYTE);
+
+    assert_set(&name, &["pool=600M"]);
+    assert_eq!(number(&figures(&name), "pool_limit_bytes"), 600 * MEBIBYTE);
+    let said = refusal(&set_limits(&name, &["pool=1000T"]));
+    assert!(said.contains("at most"), "{said}");
+    verify(&mut client, 0..KEYS, |_| 1);
+    client.shut_down("NOSAVE");
+    running.wait().assert_success();
+}
+
+#[test]
+fn limits_that_make_no_sense_are_refused() {
+    if !managed_runner() {
+        return;
+    }
+    let name = name("sense");
+    let launcher = Launcher::managed(20 * MEBIBYTE).option("--name").option(&name);
+    let mut running = launcher.start(server("none"));
+    let client = connect(&mut running, &launcher.file("redis.socket"));
+    for limits in
+        [&["local"][..], &["local=much"], &["speed=9"], &["local=64M", "local=32M"], &["local=64K"], &[]]
+    {
+        refusal(&set_limits(&name, limits));
+    }
+    assert!(refusal(&set_limits("nobody-has-this-name", &["local=64M"])).contains("no application named"));
+
+    // The tests' directory may be closed to others, their own copy is not.
+    let copy = std::env::temp_dir().join(format!("farmem-{name}"));
+    std::fs::copy(farmem_binary(), &copy).expect("farmem can be copied");
+    std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755)).expect("own file");
+    let stranger = Command::new(&copy)
+        .args(["set", &name, "local=64M"])
+        .uid(NOBODY)
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .output();
+    std::fs::remove_file(&copy).expect("own file");
+    assert!(refusal(&stranger.expect("farmem can be started")).contains("another user"));
+    assert_eq!(number(&figures(&name), "budget_bytes"), 20 * MEBIBYTE);
+    client.shut_down("NOSAVE");
+    running.wait().assert_success();
+}
