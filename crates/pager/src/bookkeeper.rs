@@ -4,7 +4,7 @@
 use core::sync::atomic::Ordering;
 
 use farmem_page::{PageCount, PageRange};
-use farmem_policy::pacing::{self, Growth, LEFT_PAGES, Outlook};
+use farmem_policy::pacing::{self, Far, Growth, LEFT_PAGES, Outlook};
 use farmem_sys::affinity::{self, Allowed};
 use farmem_sys::{memory, thread};
 use farmem_telemetry::{Counter, SlotState};
@@ -113,7 +113,7 @@ impl Bookkeeper {
         if self.scanner.is_none() {
             return pacing::SHORTEST_NS;
         }
-        let is_full = self.manage(unnoticed);
+        let far = self.manage(unnoticed);
         self.is_returning = self.swap_in.as_mut().is_some_and(|swap_in| swap_in.step(engine));
         engine.review_protection();
         let faults = engine.slot.get(Counter::Faults);
@@ -125,7 +125,7 @@ impl Bookkeeper {
         self.last_faults = faults;
         let is_running = self.growth.is_running() || self.pace.is_delicate();
         let is_returning = self.is_returning;
-        Outlook { gap, excess: engine.excess(0), is_full, is_returning, has_moved, is_running }.pause_ns()
+        Outlook { gap, excess: engine.excess(0), far, is_returning, has_moved, is_running }.pause_ns()
     }
 
     /// While one thread faults and its handler does the evicting, this thread runs on their processor. On another one it would
@@ -191,10 +191,9 @@ impl Bookkeeper {
         self.cpu_ns = now_ns;
     }
 
-    /// Whether the pool was full, and still is.
-    fn manage(&mut self, unnoticed: i64) -> bool {
+    fn manage(&mut self, unnoticed: i64) -> Far {
         let engine = self.engine;
-        let Some(scanner) = &self.scanner else { return false };
+        let Some(scanner) = &self.scanner else { return Far::Open };
         let now_ns = thread::now_ns();
         let passed_ns = now_ns - self.last_scan_ns;
         let is_due = unnoticed > UNNOTICED_PAGES || passed_ns > pacing::LONGEST_NS;
@@ -213,7 +212,11 @@ impl Bookkeeper {
         engine.vault.free_deferred();
         let has_released = self.releaser.round(engine) > 0;
         engine.slot.set(Counter::OwnPages, engine.own_pages().get());
-        is_full && !has_released
+        match (is_full, has_released) {
+            (false, _) => Far::Open,
+            (true, true) => Far::Scarce,
+            (true, false) => Far::Full,
+        }
     }
 
     /// Whether the pool was full.

@@ -32,6 +32,17 @@ const NOTHING_SHARE: u64 = 16;
 /// Handlers evict what their faults need. What goes beyond is left to them as long as it is little: 1 MiB.
 pub const LEFT_PAGES: i64 = 256;
 
+/// Whether far memory takes pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Far {
+    /// It has taken all that there were.
+    Open,
+    /// It has refused some, and room has been made since.
+    Scarce,
+    /// It refuses pages.
+    Full,
+}
+
 /// What one look at a process whose memory is managed has shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outlook {
@@ -39,8 +50,8 @@ pub struct Outlook {
     pub gap: i64,
     /// Pages by which the process is above its limit.
     pub excess: i64,
-    /// Whether far memory takes no more pages.
-    pub is_full: bool,
+    /// Whether far memory takes pages.
+    pub far: Far,
     /// Whether pages are being brought back because there is room.
     pub is_returning: bool,
     /// Whether pages have come or gone since the look before.
@@ -52,8 +63,10 @@ pub struct Outlook {
 impl Outlook {
     /// The pause after it, in nanoseconds.
     pub fn pause_ns(self) -> u64 {
-        if self.is_full {
+        if self.far == Far::Full {
             RESTING_NS
+        } else if self.far == Far::Scarce {
+            SHORTEST_NS
         } else if self.excess > LEFT_PAGES {
             CROWDED_NS
         } else if self.is_returning {
@@ -129,7 +142,7 @@ mod tests {
     const CALM: Outlook = Outlook {
         gap: 1 << 30,
         excess: -5000,
-        is_full: false,
+        far: Far::Open,
         is_returning: false,
         has_moved: false,
         is_running: false,
@@ -154,7 +167,7 @@ mod tests {
     fn comes_back_soon_for_what_is_above_the_limit_unless_nothing_takes_it() {
         let above = Outlook { excess: LEFT_PAGES + 1, ..CALM };
         assert_eq!(above.pause_ns(), CROWDED_NS);
-        assert_eq!(Outlook { is_full: true, ..above }.pause_ns(), RESTING_NS);
+        assert_eq!(Outlook { far: Far::Full, ..above }.pause_ns(), RESTING_NS);
     }
 
     #[test]

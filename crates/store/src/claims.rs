@@ -40,12 +40,26 @@ impl<M: Memory> Pool<M> {
         }
     }
 
+    /// Those that may be claimed.
+    fn claimable(&self, what: Claimable) -> &[M::Word] {
+        let claims = self.claims(what);
+        match what {
+            Claimable::Frame => claims.get(..self.frame_limit()).unwrap_or(claims),
+            _ => claims,
+        }
+    }
+
+    /// Whether one could be claimed at this moment.
+    pub(crate) fn is_any_free(&self, what: Claimable) -> bool {
+        let claims = self.claimable(what);
+        let start = self.header_value(Self::cursor(what)).min(claims.len());
+        let (before, from) = claims.split_at(start);
+        from.iter().chain(before).any(|word| word.load(Relaxed) == 0)
+    }
+
     /// Claims one for a slab; `None` when all are taken.
     pub(crate) fn claim(&self, what: Claimable, slab: usize) -> Option<usize> {
-        let mut claims = self.claims(what);
-        if what == Claimable::Frame {
-            claims = claims.get(..self.frame_limit()).unwrap_or(claims);
-        }
+        let claims = self.claimable(what);
         let start = self.header_value(Self::cursor(what)).min(claims.len());
         let search = |range: Range<usize>| -> Option<usize> {
             let take = |word: &M::Word| word.compare_exchange(0, claim_of(slab), AcqRel, Relaxed).is_ok();
@@ -57,11 +71,14 @@ impl<M: Memory> Pool<M> {
             cursor.store(claimed as u64 + 1, Relaxed);
         }
         let high = match what {
-            Claimable::Frame | Claimable::Block => None,
+            Claimable::Block => None,
+            Claimable::Frame => self.header(Header::FrameHigh).ok(),
             Claimable::Chunk => self.header(Header::ChunkHigh).ok(),
             Claimable::SmallChunk => self.header(Header::SmallChunkHigh).ok(),
         };
-        if let Some(high) = high {
+        if let Some(high) = high
+            && high.load(Relaxed) <= claimed as u64
+        {
             high.fetch_max(claimed as u64 + 1, Relaxed);
         }
         Some(claimed)
@@ -90,7 +107,13 @@ impl<M: Memory> Pool<M> {
 
     /// How many are claimed.
     pub(crate) fn claimed(&self, what: Claimable) -> usize {
-        self.claims(what).iter().filter(|word| word.load(Relaxed) != 0).count()
+        let claims = self.claims(what);
+        // A pool has many more frames than its limit lets anybody use.
+        let used = match what {
+            Claimable::Frame => self.header_value(Header::FrameHigh).min(claims.len()),
+            _ => claims.len(),
+        };
+        claims[..used].iter().filter(|word| word.load(Relaxed) != 0).count()
     }
 
     /// Gives back all that belong to slabs which `is_lost` names.

@@ -101,6 +101,8 @@ pub(crate) enum Header {
     ChunkHigh = 25,
     /// One more than the largest small chunk number ever claimed.
     SmallChunkHigh = 26,
+    /// One more than the largest frame number ever claimed.
+    FrameHigh = 27,
     /// Where the search for a free frame starts.
     FrameCursor = 32,
     /// Where the search for a free slab starts.

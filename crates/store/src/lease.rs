@@ -94,6 +94,10 @@ impl<M: Memory> Pool<M> {
     }
 
     fn enter_new(&self, owner: OwnerId, class: SizeClass, length_bytes: usize) -> Option<usize> {
+        // There are more slabs than frames may be in use: one that can't be filled is not even begun.
+        if !self.is_any_free(Claimable::Frame) {
+            return None;
+        }
         let slab = self.claim_slab(owner, class)?;
         match self.furnish(slab, owner, class, length_bytes) {
             Ok(true) => Some(slab),
