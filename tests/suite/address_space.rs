@@ -51,6 +51,8 @@ checks! {
     madvise_hugepage
     madvise_dontfork
     madvise_wipeonfork
+    wipeonfork_moves_with_mappings
+    wipeonfork_many
     madvise_hints
     map_populate
     many_small_mappings

@@ -107,10 +107,11 @@ impl Engine {
     }
 
     fn copy_table(&self) -> PageTable {
-        match self.table.copy_for_child(self.regions.iter()) {
-            Ok(table) => table,
-            Err(_) => self.fail(Failure::Kernel),
+        let Ok(table) = self.table.copy_for_child(self.regions.iter()) else { self.fail(Failure::Kernel) };
+        if self.has_wiped.load(Ordering::Acquire) && self.wipe(&table).is_err() {
+            self.fail(Failure::Kernel);
         }
+        table
     }
 
     /// Answers what children have asked, and forgets those that have ended or serve themselves.

@@ -6,7 +6,7 @@ use farmem_page::{PageBytes, PageCount, PageIndex, PageRange};
 use farmem_policy::{Prefetcher, Run, Streams, VictimPolicy, Victims};
 use farmem_sys::link::Link;
 use farmem_sys::lock::Lock;
-use farmem_sys::maps::Maps;
+use farmem_sys::maps::{Flags, Maps};
 use farmem_sys::pagemap::Pagemap;
 use farmem_sys::process::{Statm, Threads};
 use farmem_sys::uffd::Uffd;
@@ -17,7 +17,7 @@ use crate::children::Children;
 use crate::evict::{Evictor, LEAST_TOLERATED_PAGES, TOLERATED_PAGES};
 use crate::fork::Fork;
 use crate::gate::{Change, Gate, PARTIES};
-use crate::ranges::RangeList;
+use crate::ranges::Requests;
 use crate::regions::Regions;
 use crate::sharing::Sharing;
 use crate::table::PageTable;
@@ -51,6 +51,7 @@ pub(crate) struct Measured {
 #[derive(Debug)]
 pub(crate) struct Files {
     pub(crate) maps: Maps,
+    pub(crate) flags: Flags,
     pub(crate) pagemap: Pagemap,
     pub(crate) statm: Statm,
     pub(crate) threads: Threads,
@@ -109,12 +110,12 @@ pub struct Engine {
     pub(crate) faulting: AtomicU64,
     /// The page that each party serves: in a copy that a fork makes, its word may be held by nobody.
     serving: [AtomicU64; PARTIES],
-    /// Ranges that a forked child finds empty (MADV_WIPEONFORK).
-    pub(crate) wiped: Lock<RangeList>,
-    /// Ranges that the program serves itself.
-    pub(crate) let_go: Lock<RangeList>,
-    /// Of those, the ones that the bookkeeper is to unregister.
-    pub(crate) unregister: Lock<RangeList>,
+    /// Whether there may be mappings that a forked child finds empty (MADV_WIPEONFORK).
+    pub(crate) has_wiped: AtomicBool,
+    /// What the program serves itself.
+    pub(crate) let_go: Regions,
+    /// Parts of it that the bookkeeper is to unregister.
+    pub(crate) unregister: Lock<Requests>,
     pub(crate) is_managing: AtomicBool,
     pub(crate) zeros: &'static [PageBytes],
 }
@@ -125,7 +126,7 @@ impl Engine {
     /// # Errors
     /// No memory.
     pub(crate) fn new(parts: Parts) -> Result<&'static Engine, Errno> {
-        Self::assemble(parts, PageTable::new()?, Regions::new()?, false)
+        Self::assemble(parts, PageTable::new()?, Regions::new()?, Regions::new()?, false)
     }
 
     /// In a forked child: the pager of the child, which goes on from where the parent's was.
@@ -140,14 +141,11 @@ impl Engine {
             .map(|page| PageRange::at(PageIndex::new(page.load(Ordering::Acquire)), PageCount::new(1)));
         let table = self.table.take_over(regions.iter().chain(served));
         leave_unmapped(&regions, &table)?;
-        let engine = Self::assemble(parts, table, regions, self.sharing.is_protected())?;
-        // No thread of the parent can hold these: the forking thread has set them, or nobody.
-        if let Some(wiped) = self.wiped.try_lock() {
-            wiped.iter().for_each(|range| engine.table.discard(range, |_, _| {}));
-            *engine.wiped.lock() = *wiped;
-        }
-        if let Some(let_go) = self.let_go.try_lock() {
-            *engine.let_go.lock() = *let_go;
+        let let_go = self.let_go.take_over();
+        let engine = Self::assemble(parts, table, regions, let_go, self.sharing.is_protected())?;
+        if self.has_wiped.load(Ordering::Acquire) {
+            engine.note_wiped();
+            engine.wipe(&engine.table)?;
         }
         Ok(engine)
     }
@@ -156,6 +154,7 @@ impl Engine {
         parts: Parts,
         table: PageTable,
         regions: Regions,
+        let_go: Regions,
         is_protected: bool,
     ) -> Result<&'static Engine, Errno> {
         let budget = parts.ledger.budget();
@@ -173,6 +172,7 @@ impl Engine {
             evictor: Lock::new(None),
             files: memory::leak(Files {
                 maps: Maps::open()?,
+                flags: Flags::open()?,
                 pagemap: Pagemap::open()?,
                 statm: Statm::open()?,
                 threads: Threads::open()?,
@@ -192,9 +192,9 @@ impl Engine {
             processor: AtomicU32::new(0),
             faulting: AtomicU64::new(0),
             serving: [const { AtomicU64::new(0) }; PARTIES],
-            wiped: Lock::new(RangeList::new()),
-            let_go: Lock::new(RangeList::new()),
-            unregister: Lock::new(RangeList::new()),
+            has_wiped: AtomicBool::new(false),
+            let_go,
+            unregister: Lock::new(Requests::new()),
             is_managing: AtomicBool::new(false),
             zeros: memory::table(BATCH_PAGES)?,
         })?;

@@ -11,7 +11,6 @@ use crate::{program, real};
 const MADV_DONTNEED: c_int = 4;
 const MADV_FREE: c_int = 8;
 const MADV_WIPEONFORK: c_int = 18;
-const MADV_KEEPONFORK: c_int = 19;
 const MADV_POPULATE_READ: c_int = 22;
 
 const UFFDIO_REGISTER: c_ulong = 0xc020_aa00;
@@ -35,18 +34,17 @@ struct Registration {
 pub unsafe extern "C" fn madvise(address: *mut c_void, length: usize, advice: c_int) -> c_int {
     let Some(next) = real::MADVISE.get() else { return real::missing() };
     let engine = program::engine().filter(|engine| engine.is_managing());
+    // A process that isn't managed yet may be when it forks.
+    if advice == MADV_WIPEONFORK
+        && let Some(engine) = program::engine()
+    {
+        engine.note_wiped();
+    }
     // SAFETY: passed on as it came.
     let answer = unsafe { next(address, length, advice) };
     if advice == MADV_FREE && answer == 0 && engine.is_some() {
         // SAFETY: the kernel has just agreed that the content of these pages may go.
         unsafe { next(address, length, MADV_DONTNEED) };
-    }
-    // A process that isn't managed yet may be when it forks.
-    if let Some(engine) = program::engine()
-        && matches!(advice, MADV_WIPEONFORK | MADV_KEEPONFORK)
-        && answer == 0
-    {
-        engine.note_wiped(address.addr(), length, advice == MADV_WIPEONFORK);
     }
     answer
 }

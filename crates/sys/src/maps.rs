@@ -1,4 +1,4 @@
-//! The mappings of the calling process, asked one by one (PROCMAP_QUERY, Linux 6.11).
+//! The mappings of the calling process, asked one by one (PROCMAP_QUERY, Linux 6.11), and what that doesn't tell of them.
 
 use farmem_page::{PageRange, VirtAddr};
 use rustix::fd::{AsFd, OwnedFd};
@@ -48,6 +48,94 @@ const VMA_WRITABLE: u64 = 2;
 const VMA_SHARED: u64 = 8;
 const COVERING_OR_NEXT: u64 = 16;
 
+/// The calling process's list of mappings with their flags.
+#[derive(Debug)]
+pub struct Flags {
+    file: OwnedFd,
+}
+
+impl Flags {
+    /// Opens the list.
+    ///
+    /// # Errors
+    /// When /proc isn't there.
+    pub fn open() -> Result<Self, Errno> {
+        let file = open(c"/proc/self/smaps", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self { file })
+    }
+
+    /// Calls `visit` with each mapping that a forked child finds empty (MADV_WIPEONFORK). Costs the kernel a walk over all
+    /// resident pages.
+    ///
+    /// # Errors
+    /// What `pread` returns.
+    pub fn wiped_on_fork(&self, mut visit: impl FnMut(PageRange)) -> Result<(), Errno> {
+        let mut text = [0; 1024];
+        let mut lines = Lines::new();
+        let mut range = None;
+        let mut offset = 0;
+        loop {
+            let length = rustix::io::pread(&self.file, &mut text, offset)?;
+            if length == 0 {
+                return Ok(());
+            }
+            offset += length as u64;
+            lines.take(&text[..length], |line| {
+                if let Some(header) = mapping_of(line) {
+                    range = Some(header);
+                } else if is_wiped_on_fork(line)
+                    && let Some(range) = range
+                {
+                    visit(range);
+                }
+            });
+        }
+    }
+}
+
+/// Lines of a text that comes in pieces, as far as they matter: their beginnings.
+struct Lines {
+    line: [u8; Self::LONGEST],
+    length: usize,
+}
+
+impl Lines {
+    /// All flags of a mapping.
+    const LONGEST: usize = 256;
+
+    fn new() -> Self {
+        Self { line: [0; Self::LONGEST], length: 0 }
+    }
+
+    fn take(&mut self, text: &[u8], mut each: impl FnMut(&[u8])) {
+        for &byte in text {
+            if byte == b'\n' {
+                each(&self.line[..self.length]);
+                self.length = 0;
+            } else if let Some(place) = self.line.get_mut(self.length) {
+                *place = byte;
+                self.length += 1;
+            }
+        }
+    }
+}
+
+/// The pages of a mapping, if the line is the first about one.
+fn mapping_of(line: &[u8]) -> Option<PageRange> {
+    let range = line.split(|&byte| byte == b' ').next()?;
+    let dash = range.iter().position(|&byte| byte == b'-')?;
+    let page = |digits: &[u8]| {
+        let digits = core::str::from_utf8(digits).ok()?;
+        Some(VirtAddr::new(u64::from_str_radix(digits, 16).ok()?).page())
+    };
+    Some(PageRange::new(page(&range[..dash])?, page(&range[dash + 1..])?))
+}
+
+fn is_wiped_on_fork(line: &[u8]) -> bool {
+    line.strip_prefix(b"VmFlags:")
+        .is_some_and(|flags| flags.split(|&byte| byte == b' ').any(|flag| flag == b"wf"))
+}
+
 impl Maps {
     /// Opens the list.
     ///
@@ -85,5 +173,62 @@ impl Maps {
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(errno),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use std::vec::Vec;
+
+    use farmem_page::PageCount;
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+    use super::*;
+
+    #[test]
+    fn a_mapping_is_wiped_on_fork_from_when_that_is_asked_until_it_is_taken_back() {
+        const BYTES: usize = 3 << 12;
+        let is_wiped = |memory: *mut core::ffi::c_void| {
+            let page = VirtAddr::new(memory.addr() as u64).page();
+            let mut wiped = Vec::new();
+            Flags::open().unwrap().wiped_on_fork(|range| wiped.push(range)).unwrap();
+            wiped.contains(&PageRange::at(page, PageCount::new(3)))
+        };
+        // SAFETY: the mapping is this test's own.
+        unsafe {
+            let protection = ProtFlags::READ | ProtFlags::WRITE;
+            let memory = mmap_anonymous(core::ptr::null_mut(), BYTES, protection, MapFlags::PRIVATE).unwrap();
+            assert!(!is_wiped(memory));
+            madvise(memory, BYTES, Advice::LinuxWipeOnFork).unwrap();
+            assert!(is_wiped(memory));
+            madvise(memory, BYTES, Advice::LinuxKeepOnFork).unwrap();
+            assert!(!is_wiped(memory));
+            munmap(memory, BYTES).unwrap();
+        }
+    }
+
+    #[test]
+    fn lines_are_put_together_and_long_ones_lose_their_ends() {
+        let mut lines = Lines::new();
+        let mut seen = Vec::new();
+        let long = [b'x'; 2 * Lines::LONGEST];
+        for piece in [&b"Vm"[..], b"Flags: wf\n", &long, b"\n\nab", b"\n"] {
+            lines.take(piece, |line| seen.push(line.to_vec()));
+        }
+        let expected = [&b"VmFlags: wf"[..], &long[..Lines::LONGEST], b"", b"ab"];
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn only_the_first_line_about_a_mapping_names_it() {
+        let range = PageRange::new(VirtAddr::new(0x1000).page(), VirtAddr::new(0x3000).page());
+        assert_eq!(mapping_of(b"1000-3000 rw-p 00000000 00:00 0 "), Some(range));
+        for other in
+            [&b""[..], b"Anonymous:     4 kB", b"AnonHugePages: 0 kB", b"a-g rw-p", b"VmFlags: rd wf"]
+        {
+            assert_eq!(mapping_of(other), None);
+        }
+        assert!(is_wiped_on_fork(b"VmFlags: rd wr wf ") && !is_wiped_on_fork(b"VmFlags: rd wr wfx "));
     }
 }

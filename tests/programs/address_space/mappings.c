@@ -484,6 +484,76 @@ static void madvise_wipeonfork(void)
 	expect_exit(child, 0);
 }
 
+static void expect_in_clone(void (*look)(void *), void *argument)
+{
+	/* With a pager of its own, and served by its parent. */
+	for (int is_raw = 0; is_raw < 2; is_raw++) {
+		squeeze();
+		pid_t child = is_raw ? (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, 0) : fork();
+		CHECK(child >= 0);
+		if (child == 0) {
+			look(argument);
+			_exit(0);
+		}
+		expect_exit(child, 0);
+	}
+}
+
+static void look_at_places(void *argument)
+{
+	unsigned char **places = argument;
+	/* Unmapped and mapped anew, moved away, moved there, kept again. */
+	verify(places[0], REGION, 62);
+	verify(places[1], REGION, 63);
+	verify_zero(places[2], REGION);
+	verify(places[3], REGION, 65);
+}
+
+/* The wish belongs to a mapping, not to addresses. */
+static void wipeonfork_moves_with_mappings(void)
+{
+	unsigned char *places[4];
+	for (size_t number = 0; number < 4; number++) {
+		places[number] = map_filled(REGION, 62 + number);
+		if (number != 2)
+			CHECK(madvise(places[number], REGION, MADV_WIPEONFORK) == 0);
+	}
+	squeeze();
+	CHECK(mmap(places[0], REGION, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+	      places[0]);
+	fill(places[0], REGION, 62);
+	CHECK(mremap(places[1], REGION, REGION, MREMAP_MAYMOVE | MREMAP_FIXED, places[2]) == places[2]);
+	CHECK(mmap(places[1], REGION, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+	      places[1]);
+	fill(places[1], REGION, 63);
+	CHECK(madvise(places[3], REGION, MADV_KEEPONFORK) == 0);
+	expect_in_clone(look_at_places, places);
+	verify(places[2], REGION, 63);
+}
+
+enum { WIPED = 100, WIPED_BYTES = 16 * 4096 };
+
+static void look_at_stripes(void *argument)
+{
+	unsigned char *memory = argument;
+	for (size_t number = 0; number < WIPED; number++) {
+		verify_zero(memory + 2 * number * WIPED_BYTES, WIPED_BYTES);
+		verify(memory + (2 * number + 1) * WIPED_BYTES, WIPED_BYTES, 66 + number);
+	}
+}
+
+/* So many that they can't be a short list. */
+static void wipeonfork_many(void)
+{
+	unsigned char *memory = map(2 * WIPED * WIPED_BYTES);
+	for (size_t number = 0; number < WIPED; number++) {
+		CHECK(madvise(memory + 2 * number * WIPED_BYTES, WIPED_BYTES, MADV_WIPEONFORK) == 0);
+		fill(memory + 2 * number * WIPED_BYTES, 2 * WIPED_BYTES, 66);
+		fill(memory + (2 * number + 1) * WIPED_BYTES, WIPED_BYTES, 66 + number);
+	}
+	expect_in_clone(look_at_stripes, memory);
+}
+
 static void madvise_hints(void)
 {
 	static const int hints[] = {MADV_COLD, MADV_PAGEOUT, MADV_POPULATE_READ, MADV_POPULATE_WRITE, MADV_WILLNEED,
@@ -842,6 +912,8 @@ const struct check mapping_checks[] = {
 	{"madvise_hugepage", madvise_hugepage},
 	{"madvise_dontfork", madvise_dontfork},
 	{"madvise_wipeonfork", madvise_wipeonfork},
+	{"wipeonfork_moves_with_mappings", wipeonfork_moves_with_mappings},
+	{"wipeonfork_many", wipeonfork_many},
 	{"madvise_hints", madvise_hints},
 	{"map_populate", map_populate},
 	{"many_small_mappings", many_small_mappings},
