@@ -1,6 +1,6 @@
 # Everything a contributor or a machine runs. `make help` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test hw-test lint fmt bench bench-quick fuzz nightly clean
+.PHONY: help setup build demo test hw-test hw-bench lint fmt bench bench-quick fuzz nightly clean
 
 CARGO ?= cargo
 # The library that is loaded into programs has no standard library: built together with crates that have one, it would
@@ -41,7 +41,7 @@ lint: setup ## formatting, clippy, scripts
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked $(WORKSPACE) --all-targets -- -D warnings
 	$(CARGO) clippy --locked -p farmem-shim -- -D warnings
-	@if command -v shellcheck >/dev/null; then shellcheck -x scripts/setup scripts/demo scripts/fuzz .ci/run hw/scripts/test; \
+	@if command -v shellcheck >/dev/null; then shellcheck -x scripts/setup scripts/demo scripts/fuzz .ci/run hw/scripts/test hw/scripts/bench; \
 	else echo "shellcheck is not installed: scripts were not checked"; fi
 
 fmt: ## format everything
@@ -52,6 +52,9 @@ bench: build ## faults, beside the kernel's own swap: the table of the README
 
 bench-quick: build ## the same with less data and fewer repetitions
 	$(FARMEM) bench faults --quick
+
+hw-bench: setup ## the accelerator beside software paging, cycle by cycle, on bare metal: figures in target/hw/bench
+	@hw/scripts/bench bare
 
 fuzz: setup ## each fuzz target for FUZZ_SECONDS
 	@scripts/fuzz $(FUZZ_SECONDS)

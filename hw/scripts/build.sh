@@ -3,7 +3,7 @@
 
 java_options=(-XX:+UseSerialGC -Xss16m -Xmx3g)
 units=(FrameQueue NewQueue EvictQueue WalkerHook AcceleratorCore)
-# The system that the tests run on: two harts, and queues that are soon full.
+# The system that tests and figures run on: two harts, and queues that are soon full.
 test_system=(2 8 8 4)
 
 make_jars() { mvn -q -B -f "$hw/pom.xml" dependency:copy-dependencies "-DoutputDirectory=$PWD"; }

@@ -1,0 +1,219 @@
+# Machine mode below Linux: the few calls of the SBI that a kernel for one hart needs, the timer, and reads of `time`, which this core
+# leaves to software. Kernel and device tree are part of the image.
+    .equ CLINT_COMPARE, 0x02004000
+    .equ CLINT_TIME, 0x0200bff8
+    .equ SIMULATOR, 0x60000000
+
+    .section .text.entry, "ax"
+    .globl _start
+_start:
+    # One hart runs the kernel.
+    csrw mie, zero
+    csrr t0, mhartid
+    beqz t0, 2f
+1:  wfi
+    j 1b
+2:  la sp, stack_end
+    csrw mscratch, sp
+    la t0, trap
+    csrw mtvec, t0
+    li t0, -1
+    csrw pmpaddr0, t0
+    li t0, 0x1f
+    csrw pmpcfg0, t0
+    # Supervisor's: its calls from user mode, page faults, break points, misaligned instructions, accesses nobody answers.
+    li t0, 0xb1ab
+    csrw medeleg, t0
+    li t0, 0x222
+    csrw mideleg, t0
+    # User and supervisor may count cycles and instructions; `time` traps anyhow.
+    li t0, 5
+    csrw mcounteren, t0
+    csrw scounteren, t0
+    csrw satp, zero
+    li t0, 3 << 11
+    csrc mstatus, t0
+    li t0, 1 << 11
+    csrs mstatus, t0
+    la t0, kernel
+    csrw mepc, t0
+    li a0, 0
+    la a1, device_tree
+    mret
+
+    .align 2
+trap:
+    csrrw sp, mscratch, sp
+    addi sp, sp, -32
+    sd t0, 0(sp)
+    sd t1, 8(sp)
+    sd t2, 16(sp)
+    csrr t0, mcause
+    bltz t0, timer
+    li t1, 9
+    beq t0, t1, call
+    li t1, 2
+    bne t0, t1, stop
+    # csrrs rd, time, x0
+    csrr t0, mtval
+    li t1, 0xfffff07f
+    and t1, t0, t1
+    li t2, 0xc0102073
+    sext.w t1, t1
+    sext.w t2, t2
+    bne t1, t2, forward
+    srli t0, t0, 7
+    andi t0, t0, 31
+    li t1, CLINT_TIME
+    ld t2, 0(t1)
+    # One place of two instructions for each register.
+    la t1, set_register
+    slli t0, t0, 3
+    add t1, t1, t0
+    csrr t0, mepc
+    addi t0, t0, 4
+    csrw mepc, t0
+    jr t1
+    .option push
+    .option norvc
+set_register:
+    j return
+    nop
+    .irp n, 1,2,3,4
+    .if \n == 2
+    csrw mscratch, t2
+    .else
+    mv x\n, t2
+    .endif
+    j return
+    .endr
+    sd t2, 0(sp)
+    j return
+    sd t2, 8(sp)
+    j return
+    sd t2, 16(sp)
+    j return
+    .irp n, 8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31
+    mv x\n, t2
+    j return
+    .endr
+    .option pop
+
+    # An illegal instruction is supervisor's affair.
+forward:
+    csrr t0, mcause
+    csrw scause, t0
+    csrr t0, mtval
+    csrw stval, t0
+    csrr t0, mepc
+    csrw sepc, t0
+    csrr t0, stvec
+    csrw mepc, t0
+    # sstatus: SPP from MPP, SPIE from SIE, SIE off. The trap returns to supervisor mode.
+    csrr t0, mstatus
+    li t1, 1 << 8 | 1 << 5
+    csrc mstatus, t1
+    srli t1, t0, 3
+    andi t1, t1, 1 << 8
+    csrs mstatus, t1
+    slli t1, t0, 4
+    andi t1, t1, 1 << 5
+    csrs mstatus, t1
+    csrci mstatus, 2
+    li t1, 3 << 11
+    csrc mstatus, t1
+    li t1, 1 << 11
+    csrs mstatus, t1
+    j return
+
+timer:
+    # Becomes supervisor's timer interrupt, until the next call that sets the timer.
+    li t0, 1 << 7
+    csrc mie, t0
+    li t0, 1 << 5
+    csrs mip, t0
+return:
+    ld t0, 0(sp)
+    ld t1, 8(sp)
+    ld t2, 16(sp)
+    addi sp, sp, 32
+    csrrw sp, mscratch, sp
+    mret
+
+call:
+    csrr t0, mepc
+    addi t0, t0, 4
+    csrw mepc, t0
+    beqz a7, set_timer
+    li t0, 1
+    beq a7, t0, put_character
+    li t0, 8
+    beq a7, t0, power_off
+    li t0, 0x10
+    beq a7, t0, base
+    li a0, -2
+    j return
+set_timer:
+    li t0, CLINT_COMPARE
+    sd a0, 0(t0)
+    li t0, 1 << 5
+    csrc mip, t0
+    li t0, 1 << 7
+    csrs mie, t0
+    li a0, 0
+    j return
+put_character:
+#ifdef SPIKE
+    li t0, 0x0101000000000000
+    or t0, t0, a0
+    la t1, tohost
+    sd t0, 0(t1)
+1:  ld t0, 0(t1)
+    bnez t0, 1b
+#else
+    li t0, SIMULATOR
+    sd a0, 0(t0)
+#endif
+    li a0, 0
+    j return
+power_off:
+    li t1, 0
+    j end
+    # An implementation of version 0.1: nothing beyond the legacy calls.
+base:
+    li a0, -2
+    j return
+    # What nobody should do: the simulation ends.
+stop:
+    li t1, 3
+end:
+#ifdef SPIKE
+    slli t1, t1, 1
+    ori t1, t1, 1
+    la t0, tohost
+    sd t1, 0(t0)
+#else
+    li t0, SIMULATOR
+    sd t1, 8(t0)
+#endif
+1:  j 1b
+
+    .data
+    .align 4
+    .space 1024
+stack_end:
+#ifdef SPIKE
+    .section .tohost, "aw"
+    .align 6
+    .globl tohost, fromhost
+tohost: .dword 0
+    .align 6
+fromhost: .dword 0
+#endif
+    .section .device_tree, "a"
+    .align 3
+device_tree:
+    .incbin "system.dtb"
+    .section .kernel, "ax"
+kernel:
+    .incbin "Image"

@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+/*
+ * The Page-Fault Accelerator: a frontswap backend for the blade behind it, and remote page-table entries.
+ *
+ * Without the accelerator (the baseline), frontswap's loads and stores move pages by the client's registers, and every touch of a
+ * page that is not here is a fault of the kernel.
+ *
+ * With it, one process is attached. Its pages are evicted by the kernel's own path; when a page has left the swap cache, its swap
+ * entry is made a remote one. From then on the accelerator may fetch it into a frame of the FreeQ, without a fault. The kernel hears
+ * of it from the NewQ: when the FreeQ is empty (a fault comes then), or when somebody is about to change page tables.
+ *
+ * Invariants:
+ *  1. Only an entry whose page is on the blade, is not in the swap cache, and has no other user is remote.
+ *  2. A frame in the FreeQ is charged to the process's memory group, and has no other reference.
+ *  3. A page in the NewQ is mapped, but neither on a list of the kernel's nor in the reverse map: nobody can evict it.
+ *  4. One hart, no preemption: between an eviction's steps the process does not run.
+ */
+#include <linux/frontswap.h>
+#include <linux/init.h>
+#include <linux/io.h>
+#include <linux/memcontrol.h>
+#include <linux/mm.h>
+#include <linux/mm_inline.h>
+#include <linux/pfa.h>
+#include <linux/proc_fs.h>
+#include <linux/rmap.h>
+#include <linux/sched/mm.h>
+#include <linux/seq_file.h>
+#include <linux/swap.h>
+#include <linux/uaccess.h>
+#include <linux/vmalloc.h>
+#include <asm/tlbflush.h>
+
+#define PFA_BASE	0x10020000UL
+enum {
+	IDENTITY = 0x00, CONTROL = 0x08, STATUS = 0x10, TIMEOUT = 0x30, FREE_PUSH = 0x40, NEW_POP = 0x48, EVICT_PUSH = 0x50, EVICT_POP = 0x58,
+	REMOTE_FRAME = 0x60, REMOTE_START = 0x68, REMOTE_STATUS = 0x70, FETCHES = 0x80, FETCH_CYCLES = 0x88, TRAVEL_CYCLES = 0x90,
+	FETCH_LONGEST = 0x98, REFUSED = 0xa0, REFUSAL = 0x100,
+};
+#define WORD_VALID	(1UL << 63)
+#define WORD_FAILED	(1UL << 62)
+#define ID_MASK		0xfffffffUL
+#define NO_ANSWER	10000000
+#define SIMULATOR_BASE	0x60000000UL
+#define SIMULATOR_ARGUMENT	0x80
+
+/* Where the page of a swap slot was mapped, while that may become a remote entry. */
+struct place {
+	struct mm_struct *mm;
+	unsigned long address;
+};
+
+static void __iomem *registers;
+static struct place *places;
+static unsigned long place_count;
+static unsigned int batch = 16;
+struct mm_struct *pfa_mm;
+
+/* Cycles and events since the last reset of the figures. */
+static struct figures {
+	unsigned long faults;		/* of any kind */
+	unsigned long swap_faults;	/* served by a read from the blade */
+	unsigned long queue_faults;	/* because a queue needed the kernel */
+	unsigned long paging_cycles;	/* in the handler, of the last two kinds */
+	unsigned long clean_faults;	/* that read a page and had to evict none */
+	unsigned long clean_cycles, clean_load_cycles;
+	unsigned long loads, load_cycles;
+	unsigned long stores, store_cycles;
+	unsigned long booked, book_cycles;
+	unsigned long given, give_cycles;
+} figures;
+static unsigned long fetches_before, fetch_cycles_before, travel_cycles_before;
+/* The fault that is being served: its beginning, and the figures then. */
+static unsigned long fault_began;
+static struct figures fault_before;
+static bool fault_paged;
+
+static inline unsigned long cycles(void) { return csr_read(CSR_CYCLE); }
+static inline u64 get(unsigned int offset) { return readq_relaxed(registers + offset); }
+static inline void put(unsigned int offset, u64 value) { writeq(value, registers + offset); }
+static unsigned int free_count(void) { return get(STATUS) >> 8 & 0xffff; }
+
+void pfa_fault_enter(void)
+{
+	fault_began = cycles();
+	fault_before = figures;
+	fault_paged = false;
+}
+
+void pfa_fault_leave(void)
+{
+	unsigned long took = cycles() - fault_began;
+
+	figures.faults++;
+	if (!fault_paged)
+		return;
+	figures.paging_cycles += took;
+	if (figures.loads == fault_before.loads + 1 && figures.stores == fault_before.stores) {
+		figures.clean_faults++;
+		figures.clean_cycles += took;
+		figures.clean_load_cycles += figures.load_cycles - fault_before.load_cycles;
+	}
+}
+
+/* Moves a page by the client's registers, as software does without an accelerator. */
+static int transfer(bool write, pgoff_t offset, struct page *page)
+{
+	put(REMOTE_FRAME, page_to_phys(page));
+	put(REMOTE_START, (u64)write << 63 | offset);
+	while (get(STATUS) & 4)
+		cpu_relax();
+	return get(REMOTE_STATUS) == 2 ? 0 : -EIO;
+}
+
+static int evict(pgoff_t offset, struct page *page)
+{
+	u64 outcome;
+
+	put(EVICT_PUSH, (u64)offset << 36 | page_to_pfn(page));
+	while (!((outcome = get(EVICT_POP)) & WORD_VALID))
+		cpu_relax();
+	if (!(outcome & WORD_FAILED))
+		return 0;
+	put(EVICT_POP, 0);
+	return -EIO;
+}
+
+static int blade_store(unsigned int type, pgoff_t offset, struct page *page)
+{
+	unsigned long begin = cycles();
+	int ret;
+
+	if (offset >= place_count)
+		return -ENOSPC;
+	ret = pfa_mm ? evict(offset, page) : transfer(true, offset, page);
+	figures.stores++;
+	figures.store_cycles += cycles() - begin;
+	return ret;
+}
+
+static int blade_load(unsigned int type, pgoff_t offset, struct page *page)
+{
+	unsigned long begin = cycles();
+	int ret = transfer(false, offset, page);
+
+	figures.loads++;
+	figures.load_cycles += cycles() - begin;
+	figures.swap_faults++;
+	fault_paged = true;
+	return ret;
+}
+
+static void blade_invalidate(unsigned int type, pgoff_t offset)
+{
+	if (offset < place_count)
+		places[offset].mm = NULL;
+}
+
+static void blade_invalidate_area(unsigned int type)
+{
+	vfree(places);
+	places = NULL;
+	place_count = 0;
+}
+
+static void blade_init(unsigned int type)
+{
+	if (type)
+		return;
+	place_count = total_swap_pages + 4096;
+	places = vzalloc(place_count * sizeof(*places));
+	if (!places)
+		place_count = 0;
+}
+
+static const struct frontswap_ops blade = {
+	.init = blade_init,
+	.store = blade_store,
+	.load = blade_load,
+	.invalidate_page = blade_invalidate,
+	.invalidate_area = blade_invalidate_area,
+};
+
+static bool ours(swp_entry_t entry) { return swp_type(entry) == 0 && swp_offset(entry) < place_count; }
+
+void pfa_unmapped(struct vm_area_struct *vma, unsigned long address, swp_entry_t entry, bool exclusive)
+{
+	if (!ours(entry))
+		return;
+	/* What the accelerator maps is writable and not code; anything else goes the kernel's way. */
+	if (vma->vm_mm != pfa_mm || !exclusive || !(vma->vm_flags & VM_WRITE) || (vma->vm_flags & (VM_EXEC | VM_LOCKED)))
+		return;
+	places[swp_offset(entry)] = (struct place){ vma->vm_mm, address };
+}
+
+/* The entry for an address, or NULL where there is no table. */
+static pte_t *entry_of(struct mm_struct *mm, unsigned long address, spinlock_t **lock)
+{
+	pgd_t *pgd = pgd_offset(mm, address);
+	p4d_t *p4d;
+	pud_t *pud;
+	pmd_t *pmd;
+
+	if (pgd_none_or_clear_bad(pgd))
+		return NULL;
+	p4d = p4d_offset(pgd, address);
+	if (p4d_none_or_clear_bad(p4d))
+		return NULL;
+	pud = pud_offset(p4d, address);
+	if (pud_none_or_clear_bad(pud))
+		return NULL;
+	pmd = pmd_offset(pud, address);
+	if (pmd_none_or_clear_bad(pmd))
+		return NULL;
+	return pte_offset_map_lock(mm, pmd, address, lock);
+}
+
+void pfa_evicted(swp_entry_t entry)
+{
+	struct place place;
+	spinlock_t *lock;
+	pte_t *pte;
+
+	if (!ours(entry))
+		return;
+	place = places[swp_offset(entry)];
+	if (!place.mm || place.mm != pfa_mm || __swap_count(entry) != 1)
+		return;
+	pte = entry_of(place.mm, place.address, &lock);
+	if (!pte)
+		return;
+	if (pte_val(*pte) == pte_val(swp_entry_to_pte(entry))) {
+		/* A and D are set: this core faults on entries without them, and the copy on the blade is not kept. */
+		unsigned long bits = _PAGE_READ | _PAGE_WRITE | _PAGE_USER | _PAGE_ACCESSED | _PAGE_DIRTY;
+
+		set_pte_at(place.mm, place.address, pte, __pte(pte_val(*pte) | bits << 2 | 2));
+	}
+	pte_unmap_unlock(pte, lock);
+}
+
+/* What do_swap_page does after the page has been read, without the fault. */
+static void book(struct mm_struct *mm, u64 word)
+{
+	unsigned long address = (word >> 28 & 0x7ffffff) << PAGE_SHIFT;
+	struct vm_area_struct *vma = find_vma(mm, address);
+	spinlock_t *lock;
+	struct page *page;
+	pte_t *pte = entry_of(mm, address, &lock);
+
+	BUG_ON(!vma || address < vma->vm_start || !pte || !pte_present(*pte));
+	page = pte_page(*pte);
+	__SetPageUptodate(page);
+	inc_mm_counter(mm, MM_ANONPAGES);
+	dec_mm_counter(mm, MM_SWAPENTS);
+	page_add_new_anon_rmap(page, vma, address);
+	lru_cache_add_inactive_or_unevictable(page, vma);
+	pte_unmap_unlock(pte, lock);
+	swap_free(swp_entry(0, word & ID_MASK));
+	figures.booked++;
+}
+
+void __pfa_settle(struct mm_struct *mm)
+{
+	unsigned long begin = cycles();
+	u64 word;
+
+	while ((word = get(NEW_POP)) & WORD_VALID)
+		book(mm, word);
+	figures.book_cycles += cycles() - begin;
+}
+
+/* Fills the FreeQ to the batch. The frames count as the process's own. */
+static void give(struct mm_struct *mm)
+{
+	unsigned long begin = cycles();
+	unsigned int have;
+
+	for (have = free_count(); have < min(batch, 1U << (get(IDENTITY) & 0xff)); have++) {
+		struct folio *folio = folio_alloc(GFP_HIGHUSER_MOVABLE, 0);
+
+		if (!folio)
+			break;
+		if (mem_cgroup_charge(folio, mm, GFP_KERNEL)) {
+			folio_put(folio);
+			break;
+		}
+		put(FREE_PUSH, PFN_PHYS(folio_pfn(folio)));
+		figures.given++;
+	}
+	figures.give_cycles += cycles() - begin;
+}
+
+bool pfa_serve(struct vm_fault *vmf)
+{
+	struct mm_struct *mm = vmf->vma->vm_mm;
+	spinlock_t *lock;
+	pte_t *pte;
+
+	put(REFUSAL, 0);
+	if (mm == pfa_mm) {
+		figures.queue_faults++;
+		fault_paged = true;
+		__pfa_settle(mm);
+		give(mm);
+		if (free_count()) {
+			/* The TLB remembers that the entry was not valid. */
+			local_flush_tlb_page(vmf->address);
+			return true;
+		}
+	}
+	pte = entry_of(mm, vmf->address, &lock);
+	if (pte_same(*pte, vmf->orig_pte))
+		set_pte_at(mm, vmf->address, pte, pfa_plain(*pte));
+	vmf->orig_pte = pfa_plain(vmf->orig_pte);
+	pte_unmap_unlock(pte, lock);
+	return false;
+}
+
+void pfa_exit(struct mm_struct *mm)
+{
+	if (mm != pfa_mm)
+		return;
+	/* Frames that wait in the FreeQ stay there, for the next process. */
+	put(CONTROL, 0);
+	__pfa_settle(mm);
+	pfa_mm = NULL;
+	mmdrop(mm);
+}
+
+static int pfa_show(struct seq_file *file, void *unused)
+{
+	seq_printf(file, "faults %lu\nswap_faults %lu\nqueue_faults %lu\npaging_cycles %lu\n", figures.faults, figures.swap_faults,
+		   figures.queue_faults, figures.paging_cycles);
+	seq_printf(file, "clean_faults %lu\nclean_cycles %lu\nclean_load_cycles %lu\n", figures.clean_faults, figures.clean_cycles,
+		   figures.clean_load_cycles);
+	seq_printf(file, "loads %lu\nload_cycles %lu\nstores %lu\nstore_cycles %lu\n", figures.loads, figures.load_cycles,
+		   figures.stores, figures.store_cycles);
+	seq_printf(file, "booked %lu\nbook_cycles %lu\ngiven %lu\ngive_cycles %lu\n", figures.booked, figures.book_cycles,
+		   figures.given, figures.give_cycles);
+	seq_printf(file, "fetches %llu\nfetch_cycles %llu\ntravel_cycles %llu\nfetch_longest %llu\n", get(FETCHES) - fetches_before,
+		   get(FETCH_CYCLES) - fetch_cycles_before, get(TRAVEL_CYCLES) - travel_cycles_before, get(FETCH_LONGEST));
+	return 0;
+}
+
+static void attach(void)
+{
+	if (pfa_mm)
+		return;
+	pfa_mm = current->mm;
+	mmgrab(pfa_mm);
+	put(TIMEOUT, NO_ANSWER);
+	put(CONTROL, 1);
+}
+
+/* "attach": the accelerator fetches for this process. "batch N": frames in the FreeQ. "reset": the figures begin anew. */
+static ssize_t pfa_write(struct file *file, const char __user *text, size_t bytes, loff_t *at)
+{
+	char command[32];
+	unsigned int number;
+
+	if (bytes >= sizeof(command))
+		return -EINVAL;
+	if (copy_from_user(command, text, bytes))
+		return -EFAULT;
+	command[bytes] = 0;
+	if (!strncmp(command, "attach", 6)) {
+		attach();
+	} else if (sscanf(command, "batch %u", &number) == 1 && number >= 1 && number <= 64) {
+		batch = number;
+	} else if (!strncmp(command, "reset", 5)) {
+		memset(&figures, 0, sizeof(figures));
+		fetches_before = get(FETCHES);
+		fetch_cycles_before = get(FETCH_CYCLES);
+		travel_cycles_before = get(TRAVEL_CYCLES);
+	} else {
+		return -EINVAL;
+	}
+	return bytes;
+}
+
+/* What the simulator was told to run: its argument registers, one on each line. */
+static int settings_show(struct seq_file *file, void *unused)
+{
+	void __iomem *simulator = ioremap(SIMULATOR_BASE, PAGE_SIZE);
+	int i;
+
+	if (!simulator)
+		return -ENOMEM;
+	for (i = 0; i < 4; i++)
+		seq_printf(file, "%llu\n", readq(simulator + SIMULATOR_ARGUMENT + 8 * i));
+	iounmap(simulator);
+	return 0;
+}
+
+static int pfa_open(struct inode *inode, struct file *file) { return single_open(file, pfa_show, NULL); }
+
+static const struct proc_ops pfa_proc = {
+	.proc_open = pfa_open,
+	.proc_read = seq_read,
+	.proc_write = pfa_write,
+	.proc_lseek = seq_lseek,
+	.proc_release = single_release,
+};
+
+static int __init pfa_init(void)
+{
+	registers = ioremap(PFA_BASE, PAGE_SIZE);
+	if (!registers)
+		return -ENOMEM;
+	if (!proc_create("pfa", 0600, NULL, &pfa_proc) || !proc_create_single("pfa_settings", 0400, NULL, settings_show))
+		return -ENOMEM;
+	return frontswap_register_ops(&blade);
+}
+device_initcall(pfa_init);

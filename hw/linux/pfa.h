@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The Page-Fault Accelerator in the kernel: pages of swap area 0 lie on a blade, and one process, which asks for it, has its
+ * pages fetched by the accelerator. For one hart without preemption.
+ */
+#ifndef _LINUX_PFA_H
+#define _LINUX_PFA_H
+
+#include <linux/mm.h>
+#include <linux/swap.h>
+#include <linux/swapops.h>
+
+/*
+ * Entries of pages that were swapped out (asm/pgtable.h has the layout) become remote entries by bits that the kernel ignores:
+ * bit 1, and the page's protection in 9:3. Bit 5 would be X; it is also the kernel's PROT_NONE, and never set.
+ */
+#define PFA_ENTRY_BITS	0xffeUL
+
+#ifdef CONFIG_PFA
+extern struct mm_struct *pfa_mm;
+
+static inline bool pfa_is_remote(pte_t pte) { return (pte_val(pte) & 3) == 2; }
+static inline pte_t pfa_plain(pte_t pte) { return pfa_is_remote(pte) ? __pte(pte_val(pte) & ~PFA_ENTRY_BITS) : pte; }
+
+/* A page of the process was replaced by a swap entry. */
+void pfa_unmapped(struct vm_area_struct *vma, unsigned long address, swp_entry_t entry, bool exclusive);
+/* A page left the swap cache, its contents are on the blade: from now on the accelerator may fetch it. */
+void pfa_evicted(swp_entry_t entry);
+/* A fault on a remote entry. True: go on, the accelerator will fetch it. False: the entry has become a plain swap entry. */
+bool pfa_serve(struct vm_fault *vmf);
+/* What the accelerator has fetched becomes known. Whoever changes a range of page tables calls it first, with the mmap lock held. */
+void __pfa_settle(struct mm_struct *mm);
+static inline void pfa_settle(struct mm_struct *mm) { if (unlikely(mm == pfa_mm)) __pfa_settle(mm); }
+/* The process's last thread is gone. */
+void pfa_exit(struct mm_struct *mm);
+/* Around a fault, for the figures. */
+void pfa_fault_enter(void);
+void pfa_fault_leave(void);
+#else
+static inline bool pfa_is_remote(pte_t pte) { return false; }
+static inline pte_t pfa_plain(pte_t pte) { return pte; }
+static inline void pfa_unmapped(struct vm_area_struct *vma, unsigned long address, swp_entry_t entry, bool exclusive) { }
+static inline void pfa_evicted(swp_entry_t entry) { }
+static inline bool pfa_serve(struct vm_fault *vmf) { return false; }
+static inline void pfa_settle(struct mm_struct *mm) { }
+static inline void pfa_exit(struct mm_struct *mm) { }
+static inline void pfa_fault_enter(void) { }
+static inline void pfa_fault_leave(void) { }
+#endif
+#endif

@@ -1,0 +1,124 @@
+#include "benchmarks.h"
+#include "system.h"
+
+enum { PAGE_BYTES = 4096, MOST_TOUCHES = 1024 };
+
+static uint64_t next_random(uint64_t *state) {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    return *state ^= *state << 17;
+}
+
+static void sort(uint32_t *a, long low, long high) {
+    while (low < high) {
+        uint32_t pivot = a[low + (high - low) / 2];
+        long i = low, j = high;
+        while (i <= j) {
+            while (a[i] < pivot) i++;
+            while (a[j] > pivot) j--;
+            if (i <= j) {
+                uint32_t swap = a[i];
+                a[i++] = a[j];
+                a[j--] = swap;
+            }
+        }
+        // The smaller part by recursion: the stack stays small.
+        if (j - low < high - i) {
+            sort(a, low, j);
+            low = i;
+        } else {
+            sort(a, i, high);
+            high = j;
+        }
+    }
+}
+
+// Writes all pages, then touches them once more from the first: with half of them here, each is away by then. The time of one touch is
+// what stands between the program and its page.
+int latency(uint8_t *data, size_t pages) {
+    for (size_t i = 0; i < pages; i++) *(uint64_t *)(data + i * PAGE_BYTES) = i * 0x9e3779b97f4a7c15;
+    put_file("/proc/pfa", "reset");
+    static uint32_t times[MOST_TOUCHES];
+    size_t touched = 0;
+    int right = 1;
+    for (size_t i = 0; i < pages; i++) {
+        uint64_t begin = cycle();
+        uint64_t value = *(volatile uint64_t *)(data + i * PAGE_BYTES);
+        uint64_t took = cycle() - begin;
+        if (value != i * 0x9e3779b97f4a7c15) right = 0;
+        if (took < 2000 || touched == MOST_TOUCHES) continue; // was here
+        times[touched++] = (uint32_t)took;
+    }
+    if (!touched) return 0;
+    sort(times, 0, (long)touched - 1);
+    print_number("touched", touched);
+    print_number("touch_median", times[touched / 2]);
+    print_number("touch_shortest", times[0]);
+    print_number("touch_longest", times[touched - 1]);
+    return right;
+}
+
+int quicksort(uint32_t *numbers, size_t count) {
+    uint64_t state = 88172645463325252, sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        numbers[i] = (uint32_t)next_random(&state);
+        sum += numbers[i];
+    }
+    sort(numbers, 0, (long)count - 1);
+    for (size_t i = 0; i < count; i++) {
+        sum -= numbers[i];
+        if (i && numbers[i - 1] > numbers[i]) return 0;
+    }
+    return sum == 0;
+}
+
+// De-novo assembly in small: a random sequence of bases is cut into overlapping pieces, each shifted by one base; the pieces go into a
+// hash table in random order, and the sequence is put together again by probing for each piece's successor. Every probe lands
+// anywhere in the table.
+enum { PIECE_BASES = 24 };
+
+static uint64_t hash(uint64_t key) { return (key * 0x9e3779b97f4a7c15) >> 20; }
+
+int gen(uint8_t *memory, size_t bytes) {
+    struct slot { uint64_t piece; } *table = (struct slot *)memory;
+    size_t slots = 1;
+    while (slots * 2 * sizeof *table <= bytes) slots *= 2;
+    size_t pieces = slots / 64; // few: each costs several probes, and so several pages
+    const uint64_t mask = (1UL << 2 * PIECE_BASES) - 1, used = 1UL << 63;
+    uint64_t state = 88172645463325252, piece = next_random(&state) & mask, first = piece, check = 0;
+    // The sequence itself is not kept: only its pieces are.
+    for (size_t i = 0; i < pieces; i++) {
+        for (size_t at = hash(piece);; at++) {
+            struct slot *slot = &table[at & (slots - 1)];
+            if (!slot->piece) {
+                slot->piece = piece | used;
+                break;
+            }
+            if ((slot->piece & mask) == piece) break;
+        }
+        check += piece;
+        piece = (piece << 2 | (next_random(&state) & 3)) & mask;
+    }
+    piece = first;
+    size_t found = 1;
+    check -= first;
+    while (found < pieces) {
+        int extended = 0;
+        for (uint64_t base = 0; base < 4 && !extended; base++) {
+            uint64_t candidate = (piece << 2 | base) & mask;
+            for (size_t at = hash(candidate);; at++) {
+                struct slot *slot = &table[at & (slots - 1)];
+                if (!slot->piece) break;
+                if ((slot->piece & mask) == candidate) {
+                    extended = 1;
+                    break;
+                }
+            }
+            if (extended) piece = candidate;
+        }
+        if (!extended) break;
+        check -= piece;
+        found++;
+    }
+    return found == pieces && check == 0;
+}

@@ -1,0 +1,52 @@
+# shellcheck shell=bash
+# Linux with a driver for the accelerator, as one program for the simulator: firmware, device tree, kernel, benchmarks.
+
+linux_package=linux-source-6.1
+linux_make=(make -s ARCH=riscv CROSS_COMPILE=riscv64-linux-gnu-)
+linux_program=(riscv64-linux-gnu-gcc -march=rv64imac_zicsr_zifencei -mabi=lp64 -O2 -ffreestanding -nostdlib -static -fno-builtin
+    -fno-tree-loop-distribute-patterns -fno-pic -no-pie -fno-stack-protector -Wall -Wextra -Werror -Wl,--build-id=none
+    -Wl,--no-warn-rwx-segments)
+
+# Debian's source, as it is.
+fetch_linux() {
+    apt-get -q download $linux_package
+    dpkg-deb --fsys-tarfile $linux_package*.deb | tar xO ./usr/src/$linux_package.tar.xz >source.tar.xz
+    rm $linux_package*.deb
+}
+
+linux_source() { cached linux-source $linux_package -- fetch_linux; }
+
+make_kernel() { # ARCHIVE
+    tar xf "$1" --strip-components=1 --one-top-level=source
+    cp "$hw/linux/pfa.c" source/mm/
+    cp "$hw/linux/pfa.h" source/include/linux/
+    patch -d source -p1 <"$hw/linux/kernel.patch"
+    "${linux_program[@]}" "$hw"/linux/user/*.c -o init
+    printf 'dir /dev 0755 0 0\nnod /dev/console 0600 0 0 c 5 1\nfile /init %s/init 0755 0 0\n' "$PWD" >initramfs.list
+    mkdir build
+    "${linux_make[@]}" -C source "O=$PWD/build" tinyconfig
+    { cat "$hw/linux/config"; echo "CONFIG_INITRAMFS_SOURCE=\"$PWD/initramfs.list\""; } >>build/.config
+    "${linux_make[@]}" -C build olddefconfig
+    "${linux_make[@]}" -C build -j2 Image
+    cp build/arch/riscv/boot/Image .
+    rm -rf source build
+}
+
+kernel() {
+    local source
+    source=$(linux_source)
+    cached kernel "$source/source.tar.xz" "$hw"/linux/{pfa.c,pfa.h,kernel.patch,config} "$hw"/linux/user/* -- make_kernel "$source/source.tar.xz"
+}
+
+make_image() { # KERNEL
+    ln -s "$1/Image" Image
+    dtc -q -I dts -O dtb -o system.dtb "$hw/linux/system.dts"
+    riscv64-unknown-elf-gcc -march=rv64imac_zicsr_zifencei -mabi=lp64 -mcmodel=medany -nostdlib -nostartfiles \
+        -Wl,--build-id=none,--no-warn-rwx-segments -I. -T "$hw/linux/firmware/firmware.ld" "$hw/linux/firmware/firmware.S" -o program
+}
+
+linux_image() {
+    local kernel
+    kernel=$(kernel)
+    cached linux "$kernel/Image" "$hw/linux/system.dts" "$hw"/linux/firmware/* -- make_image "$kernel"
+}
