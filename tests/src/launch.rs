@@ -169,7 +169,7 @@ impl Launcher {
         }
     }
 
-    /// Adds an option for `farmem run`.
+    /// Adds an option for `farmem run`; `--local` stands instead of the launcher's budget.
     #[must_use]
     pub fn option(mut self, option: impl Into<OsString>) -> Self {
         self.options.push(option.into());
@@ -215,7 +215,10 @@ impl Launcher {
         let mut command = match (budget_bytes, &statistics_path) {
             (Some(budget_bytes), Some(path)) => {
                 let mut command = Command::new(farmem_binary());
-                command.arg("run").arg("--local").arg(format!("{budget_bytes}"));
+                command.arg("run");
+                if !self.options.iter().any(|option| option == "--local") {
+                    command.arg("--local").arg(format!("{budget_bytes}"));
+                }
                 command.arg("--stats").arg(path).args(&self.options).arg("--").arg(&program.path);
                 command
             }

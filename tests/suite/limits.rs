@@ -143,9 +143,15 @@ fn limits_that_make_no_sense_are_refused() {
     let launcher = Launcher::managed(20 * MEBIBYTE).option("--name").option(&name);
     let mut running = launcher.start(server("none"));
     let client = connect(&mut running, &launcher.file("redis.socket"));
-    for limits in
-        [&["local"][..], &["local=much"], &["speed=9"], &["local=64M", "local=32M"], &["local=64K"], &[]]
-    {
+    for limits in [
+        &["local"][..],
+        &["local=much"],
+        &["local=auto"],
+        &["speed=9"],
+        &["local=64M", "local=32M"],
+        &["local=64K"],
+        &[],
+    ] {
         refusal(&set_limits(&name, limits));
     }
     assert!(refusal(&set_limits("nobody-has-this-name", &["local=64M"])).contains("no application named"));
@@ -165,4 +171,37 @@ fn limits_that_make_no_sense_are_refused() {
     assert_eq!(number(&figures(&name), "budget_bytes"), 20 * MEBIBYTE);
     client.shut_down("NOSAVE");
     running.wait().assert_success();
+}
+
+/// 24 MiB in use all the time beside 72 MiB that were used once; then all of it is used.
+#[test]
+fn a_budget_that_follows_the_program_falls_to_what_it_uses_and_rises_again() {
+    if !managed_runner() {
+        return;
+    }
+    let name = name("following");
+    let launcher = ["--name", &name, "--local", "auto:8M-400M", "--stall", "5%"]
+        .into_iter()
+        .fold(Launcher::managed(400 * MEBIBYTE), Launcher::option);
+    let source = "import mmap, os\n\
+                  data = mmap.mmap(-1, 96 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
+                  for page in range(0, len(data), 4096): data[page:page + 8] = page.to_bytes(8, 'little')\n\
+                  def use(length): return all(data[page:page + 8] == page.to_bytes(8, 'little') for page in range(0, length, 4096))\n\
+                  good = True\n\
+                  open('filled', 'w').close()\n\
+                  while not os.path.exists('more'): good &= use(24 << 20)\n\
+                  while not os.path.exists('end'): good &= use(96 << 20)\n\
+                  print('same' if good else 'different')\n";
+    let mut running = launcher.start(Program::new("python3").args(["-c", source]));
+    running.until("a program with all its memory", || launcher.file("filled").exists().then_some(()));
+    let budget_until = |what: &str, is_enough: fn(u64) -> bool| {
+        wait_for(what, || is_enough(number(&figures(&name), "budget_bytes")).then_some(()));
+    };
+    budget_until("a budget of what is in use", |bytes| bytes < 64 * MEBIBYTE);
+    std::fs::write(launcher.file("more"), "").expect("a file can be written");
+    budget_until("a budget of what is in use now", |bytes| bytes > 80 * MEBIBYTE);
+
+    assert_set(&name, &["local=40M"]);
+    std::fs::write(launcher.file("end"), "").expect("a file can be written");
+    assert_eq!(running.wait().success().text(), "same\n");
 }

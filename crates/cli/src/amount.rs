@@ -9,6 +9,9 @@ use parse_size::Config;
 /// Less than this holds no program's start: its loader, its libraries' data and its first stack need more.
 pub(crate) const BUDGET_MINIMUM: ByteCount = ByteCount::new(1 << 20);
 
+/// Unless told otherwise a budget that follows the program never becomes smaller.
+pub(crate) const AUTO_LEAST: ByteCount = ByteCount::new(16 << 20);
+
 /// How much local memory a program may keep, as it was asked for.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum LocalAmount {
@@ -16,6 +19,17 @@ pub(crate) enum LocalAmount {
     Bytes(ByteCount),
     /// This share, in percent, of the memory that this user may use.
     Percent(f64),
+    /// As little as the program can do with, within bounds.
+    Auto(AutoRange),
+}
+
+/// Bounds of a budget that follows the program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct AutoRange {
+    /// Without it, [`AUTO_LEAST`].
+    pub(crate) least: Option<ByteCount>,
+    /// Without it, what this user may use.
+    pub(crate) most: Option<ByteCount>,
 }
 
 /// Where cold pages go when the pool is full, as it was asked for.
@@ -39,8 +53,11 @@ pub(crate) fn parse_size(text: &str) -> Result<ByteCount, String> {
     Ok(ByteCount::new(bytes))
 }
 
-/// Reads a size or a percentage.
+/// Reads a size, a percentage, or `auto` with or without bounds.
 pub(crate) fn parse_local(text: &str) -> Result<LocalAmount, String> {
+    if let Some(rest) = text.strip_prefix("auto") {
+        return parse_range(rest).map(LocalAmount::Auto);
+    }
     let Some(number) = text.strip_suffix('%') else {
         let bytes = parse_size(text)
             .map_err(|_| "write a size as `512M` or `1.5G`, or a percentage as `25%`".to_owned())?;
@@ -49,6 +66,28 @@ pub(crate) fn parse_local(text: &str) -> Result<LocalAmount, String> {
     match number.parse::<f64>() {
         Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(LocalAmount::Percent(percent)),
         _ => Err("write a percentage above 0% and up to 100%, such as `25%`".to_owned()),
+    }
+}
+
+/// Reads nothing, or `:MIN-MAX`.
+fn parse_range(text: &str) -> Result<AutoRange, String> {
+    const SHOWN: &str = "write `auto`, or with bounds `auto:64M-2G`";
+    if text.is_empty() {
+        return Ok(AutoRange::default());
+    }
+    let (least, most) = text.strip_prefix(':').and_then(|range| range.split_once('-')).ok_or(SHOWN)?;
+    let (least, most) = (parse_size(least).map_err(|_| SHOWN)?, parse_size(most).map_err(|_| SHOWN)?);
+    if least > most {
+        return Err(format!("{} is more than {}; {SHOWN}", Readable(least), Readable(most)));
+    }
+    Ok(AutoRange { least: Some(least), most: Some(most) })
+}
+
+/// Reads the share of its time that a program may stall: a percentage, as a part of one.
+pub(crate) fn parse_stall(text: &str) -> Result<f64, String> {
+    match text.strip_suffix('%').and_then(|number| number.parse::<f64>().ok()) {
+        Some(percent) if percent > 0.0 && percent <= 50.0 => Ok(percent / 100.0),
+        _ => Err("write a percentage above 0% and up to 50%, such as `2%`".to_owned()),
     }
 }
 
@@ -78,7 +117,13 @@ pub(crate) enum Setting {
 /// Reads `LIMIT=VALUE`.
 pub(crate) fn parse_setting(text: &str) -> Result<Setting, String> {
     match text.split_once('=') {
-        Some(("local", value)) => parse_local(value).map(Setting::Local),
+        Some(("local", value)) => match parse_local(value)? {
+            LocalAmount::Auto(_) => {
+                Err("a budget follows a program from its start or not at all; give a size or a percentage"
+                    .to_owned())
+            }
+            local => Ok(Setting::Local(local)),
+        },
         Some(("pool", value)) => parse_size(value).map(Setting::Pool),
         _ => Err("write a limit as `local=512M` or `pool=2G`".to_owned()),
     }
@@ -98,7 +143,7 @@ pub(crate) fn parse_name(text: &str) -> Result<String, String> {
 }
 
 impl LocalAmount {
-    /// The bytes that are meant, where `usable` is what this user may use at most.
+    /// The bytes that are meant, at most, where `usable` is what this user may use at most.
     ///
     /// # Errors
     /// A sentence, when no program could start within it or when the machine doesn't have it.
@@ -106,6 +151,7 @@ impl LocalAmount {
         let bytes = match self {
             Self::Bytes(bytes) => bytes,
             Self::Percent(percent) => ByteCount::new((usable.get() as f64 * percent / 100.0) as u64),
+            Self::Auto(range) => range.most.unwrap_or(usable),
         };
         if bytes < BUDGET_MINIMUM {
             return Err(format!(
@@ -178,6 +224,25 @@ mod tests {
     fn impossible_percentages_are_refused() {
         for text in ["0%", "101%", "-5%", "%", "many%", "NaN%"] {
             assert!(parse_local(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn budgets_that_follow_the_program_are_read() {
+        let range = |least: u64, most: u64| {
+            Ok(LocalAmount::Auto(AutoRange {
+                least: Some(ByteCount::new(least)),
+                most: Some(ByteCount::new(most)),
+            }))
+        };
+        assert_eq!(parse_local("auto"), Ok(LocalAmount::Auto(AutoRange::default())));
+        assert_eq!(parse_local("auto:64M-2G"), range(64 << 20, 2 * GIB));
+        for text in ["auto:", "auto:64M", "auto:2G-64M", "automatic", "auto:a-b", "auto-64M"] {
+            assert!(parse_local(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_stall("2%"), Ok(0.02));
+        for text in ["0%", "2", "51%", "%", "NaN%", "-1%"] {
+            assert!(parse_stall(text).is_err(), "{text}");
         }
     }
 

@@ -11,6 +11,7 @@ use farmem_page::ByteCount;
 
 use crate::amount::{
     DiskAmount, LocalAmount, Setting, parse_disk, parse_local, parse_name, parse_setting, parse_size,
+    parse_stall,
 };
 
 /// More memory than the machine has, for unmodified programs.
@@ -58,14 +59,19 @@ pub(crate) enum Command {
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  farmem run --local 512M -- redis-server --port 7000\n  farmem run --local 25% --pool 2G \
-                  --disk /var/tmp/far:8G --summary -- python3 train.py\n\nSizes take K, M, G or T (of 1024), or none for \
+                  --disk /var/tmp/far:8G --summary -- python3 train.py\n  farmem run --local auto:64M-2G --stall 1% -- java \
+                  -jar server.jar\n\nSizes take K, M, G or T (of 1024), or none for \
                   bytes. Percentages are of what this user may use: the machine's memory, or the limit of the control \
                   group where that is smaller."
 )]
 pub(crate) struct RunArguments {
-    /// Local memory to keep: a size, or a percentage of what this user may use
-    #[arg(long, value_name = "SIZE|PERCENT%", value_parser = parse_local, default_value = "50%")]
+    /// Local memory to keep: a size, a percentage of what this user may use, or `auto` for as little as the program can do
+    /// with
+    #[arg(long, value_name = "SIZE|PERCENT%|auto[:MIN-MAX]", value_parser = parse_local, default_value = "50%")]
     pub(crate) local: LocalAmount,
+    /// With `--local auto`: the part of its time for which the program may wait for pages
+    #[arg(long, value_name = "PERCENT%", value_parser = parse_stall, default_value = "2%")]
+    pub(crate) stall: f64,
     /// Limit of the compressed pool [default: what machine and control group can spare]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) pool: Option<ByteCount>,

@@ -8,10 +8,10 @@ use std::process::ExitCode;
 
 use farmem_machine::Memory;
 use farmem_page::ByteCount;
-use farmem_supervisor::{DiskOptions, Options, supervise};
+use farmem_supervisor::{DiskOptions, Options, SizingOptions, supervise};
 use rustix::fs::{Access, access};
 
-use crate::amount::DiskAmount;
+use crate::amount::{AUTO_LEAST, DiskAmount, LocalAmount};
 use crate::arguments::RunArguments;
 use crate::failure::Failure;
 use crate::program;
@@ -24,6 +24,8 @@ const SMALLEST_POOL: ByteCount = ByteCount::new(16 << 20);
 pub(crate) struct Plan {
     /// Local memory that the application may keep.
     pub(crate) local: ByteCount,
+    /// If the budget is to follow the program: how.
+    pub(crate) sizing: Option<SizingOptions>,
     /// Limit of the pool.
     pub(crate) pool: ByteCount,
     /// What that limit can be raised to later.
@@ -53,6 +55,16 @@ pub(crate) fn run(arguments: RunArguments) -> Result<ExitCode, Failure> {
 fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
     let memory = Memory::current().map_err(|error| Failure::Unusable(error.to_string()))?;
     let local = arguments.local.resolve(memory.usable()).map_err(Failure::Unusable)?;
+    let sizing = match arguments.local {
+        LocalAmount::Auto(range) => {
+            let least = range.least.unwrap_or(AUTO_LEAST.min(local));
+            LocalAmount::Bytes(least).resolve(memory.usable()).map_err(Failure::Unusable)?;
+            Some(SizingOptions { least, stall_share: arguments.stall })
+        }
+        LocalAmount::Bytes(_) | LocalAmount::Percent(_) => None,
+    };
+    // What such a budget gives up is what the pool holds, and that takes less room there.
+    let kept = sizing.map_or(local, |sizing| sizing.least);
     if let Some(stats) = &arguments.stats {
         writable("--stats", stats)?;
     }
@@ -69,7 +81,8 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
     let name = arguments.name.unwrap_or_else(|| shown_name(&executable));
     Ok(Plan {
         local,
-        pool: arguments.pool.unwrap_or_else(|| memory.spare(local).max(SMALLEST_POOL)),
+        sizing,
+        pool: arguments.pool.unwrap_or_else(|| memory.spare(kept).max(SMALLEST_POOL)),
         pool_capacity: memory.total,
         disk: arguments.disk,
         name,
@@ -109,6 +122,7 @@ fn writable(option: &str, path: &Path) -> Result<(), Failure> {
 fn start(plan: Plan) -> Result<ExitCode, Failure> {
     let options = Options {
         local: plan.local,
+        sizing: plan.sizing,
         pool: plan.pool,
         pool_capacity: plan.pool_capacity,
         disk: plan.disk.map(|disk| DiskOptions { path: disk.path, size: disk.size }),

@@ -7,6 +7,7 @@
 //! * [`VictimPolicy`]: which resident pages the eviction hand takes ([`Victims`], or [`Sweep`]).
 //! * [`Reservations`]: which resident pages give their entries back while far memory is short.
 //! * [`pacing`]: how long the bookkeeper may pause.
+//! * [`RightSizing`]: the smallest budget with which a program is hardly ever held up.
 //! * [`swap_in`]: which absent pages come back when there is room again.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -14,9 +15,11 @@
 pub mod pacing;
 mod readahead;
 mod reservations;
+mod right_sizing;
 pub mod swap_in;
 mod victims;
 
 pub use readahead::{Advice, Fault, NoReadahead, Prefetcher, Run, Streams};
 pub use reservations::{Partition, Pressure, RESERVED_PERCENT, Reservations};
+pub use right_sizing::RightSizing;
 pub use victims::{Sweep, Verdict, VictimPolicy, Victims};

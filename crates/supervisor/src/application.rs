@@ -154,6 +154,7 @@ impl Application {
     pub(crate) fn for_test() -> Self {
         let options = Options {
             local: ByteCount::new(1 << 20),
+            sizing: None,
             pool: ByteCount::new(4 << 20),
             pool_capacity: ByteCount::new(8 << 20),
             disk: None,

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use farmem_page::ByteCount;
 
+use crate::sizing::SizingOptions;
+
 /// Where pages go when the pool is full.
 #[derive(Clone, Debug)]
 pub struct DiskOptions {
@@ -19,6 +21,8 @@ pub struct DiskOptions {
 pub struct Options {
     /// Local memory that the application may keep, all its processes together.
     pub local: ByteCount,
+    /// If the budget is to follow the program, up to `local`: how.
+    pub sizing: Option<SizingOptions>,
     /// Limit of the pool.
     pub pool: ByteCount,
     /// What that limit can be raised to later.

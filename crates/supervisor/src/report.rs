@@ -42,7 +42,7 @@ impl Totals {
         Histogram::new(&self.latency).add(&slot.fault_latency());
     }
 
-    fn get(&self, counter: Counter) -> u64 {
+    pub(crate) fn get(&self, counter: Counter) -> u64 {
         self.figures[counter as usize]
     }
 }

@@ -28,6 +28,7 @@ use crate::processes::{ORPHANED, Processes, Question};
 use crate::report::{Report, Source};
 use crate::say::say;
 use crate::signals::Signals;
+use crate::sizing::Sizing;
 use crate::statistics::StatisticsFile;
 use crate::watch::Watch;
 use crate::worker::Worker;
@@ -79,7 +80,7 @@ pub fn supervise(options: &Options) -> Result<u8> {
         listener,
         signals,
         processes: Processes::new(application, child.id()),
-        watch: Watch::new(application),
+        watch: Watch::new(application, options.sizing.map(|sizing| Sizing::new(sizing, options.local))),
         workers,
         statistics: options.stats.as_deref().map(StatisticsFile::at),
         program: Pid::from_raw(child.id() as i32),
@@ -205,7 +206,13 @@ impl Supervisor<'_> {
                 let refused = match query.question {
                     Question::Report => None,
                     Question::Set(_) if !query.may_set => Some(NOT_YOURS.to_owned()),
-                    Question::Set(limits) => limits.apply(&self.application).err(),
+                    Question::Set(limits) => {
+                        let refused = limits.apply(&self.application).err();
+                        if refused.is_none() && limits.local.is_some() {
+                            self.watch.leave_budget();
+                        }
+                        refused
+                    }
                 };
                 let answer = match refused {
                     Some(reason) => serde_json::to_string(&reason),

@@ -14,6 +14,7 @@ use crate::application::Application;
 use crate::processes::Processes;
 use crate::say::say;
 use crate::silent::has_messages;
+use crate::sizing::Sizing;
 use crate::stall::{Judgement, Patience, Signs, is_held};
 
 /// Asking for shared memory takes the kernel a walk over the process's pages: at most this part of the time.
@@ -31,10 +32,12 @@ pub(crate) struct Watch {
     patience: HashMap<(usize, u32), Patience>,
     usage_due: Instant,
     peak: PoolUsage,
+    /// While the budget follows the program.
+    sizing: Option<Sizing>,
 }
 
 impl Watch {
-    pub(crate) fn new(application: Application) -> Self {
+    pub(crate) fn new(application: Application, sizing: Option<Sizing>) -> Self {
         Self {
             application,
             shared_due: Instant::now(),
@@ -42,7 +45,13 @@ impl Watch {
             patience: HashMap::new(),
             usage_due: Instant::now(),
             peak: PoolUsage::default(),
+            sizing,
         }
+    }
+
+    /// From now on the budget stays as somebody has set it.
+    pub(crate) fn leave_budget(&mut self) {
+        self.sizing = None;
     }
 
     /// One look.
@@ -56,6 +65,9 @@ impl Watch {
         processes.look_after_silent(is_late);
         self.note_peaks();
         self.note_usage();
+        if let Some(sizing) = self.sizing.as_mut().filter(|sizing| sizing.is_due()) {
+            sizing.step(self.application.ledger, processes.sum().get(Counter::StallNs));
+        }
         if processes.are_kin_about() && Instant::now() >= self.shared_due {
             let began = Instant::now();
             processes.count_kin();
