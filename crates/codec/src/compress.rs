@@ -1,7 +1,9 @@
-//! Pages packed with the LZ4 block format, or kept raw where that gains nothing.
+//! Pages packed as LZ4 blocks, or kept raw where that gains nothing. Packing is left to a library, unpacking is not: see
+//! `unpack`.
 
+use crate::unpack::unpack;
 use farmem_page::{PAGE_BYTES, PageBytes};
-use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size};
+use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 
 /// Bytes that an output buffer for [`Compressor::compress`] must have.
 pub const ENCODED_MAX_BYTES: usize = get_maximum_output_size(PAGE_BYTES);
@@ -64,10 +66,7 @@ pub fn decompress(stored: &[u8], page: &mut PageBytes) -> Result<(), Corrupt> {
     if stored.is_empty() || stored.len() > PACKED_LIMIT_BYTES {
         return Err(Corrupt);
     }
-    match decompress_into(stored, page) {
-        Ok(PAGE_BYTES) => Ok(()),
-        _ => Err(Corrupt),
-    }
+    unpack(stored, page).ok_or(Corrupt)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 mod compress;
 mod fingerprint;
 mod uniform;
+mod unpack;
 
 pub use compress::{Compressor, Corrupt, ENCODED_MAX_BYTES, Encoded, PACKED_LIMIT_BYTES, decompress};
 pub use fingerprint::{Fingerprint, Fingerprinter};
