@@ -21,7 +21,7 @@ fail() {
 need() {
     local tool
     for tool in "$@"; do
-        command -v "$tool" >/dev/null 2>&1 || fail "$tool is missing: 'make setup' installs what tests need, hw/README.md names what a kernel needs"
+        command -v "$tool" >/dev/null 2>&1 || fail "$tool is missing: run 'make setup'; for what a kernel needs see hw/README.md"
     done
 }
 

@@ -5,7 +5,7 @@ linux_package=linux-source-6.1
 linux_make=(make -s ARCH=riscv CROSS_COMPILE=riscv64-linux-gnu-)
 linux_program=(riscv64-linux-gnu-gcc -march=rv64imac_zicsr_zifencei -mabi=lp64 -O2 -ffreestanding -nostdlib -static -fno-builtin
     -fno-tree-loop-distribute-patterns -fno-pic -no-pie -fno-stack-protector -Wall -Wextra -Werror -Wl,--build-id=none
-    -Wl,--no-warn-rwx-segments)
+    -Wl,--no-warn-rwx-segments,--no-relax)
 
 # Debian's source, as it is.
 fetch_linux() {
@@ -38,15 +38,25 @@ kernel() {
     cached kernel "$source/source.tar.xz" "$hw"/linux/{pfa.c,pfa.h,kernel.patch,config} "$hw"/linux/user/* -- make_kernel "$source/source.tar.xz"
 }
 
-make_image() { # KERNEL
+make_image() { # KERNEL OPTIONS AND SOURCES...
     ln -s "$1/Image" Image
+    shift
     dtc -q -I dts -O dtb -o system.dtb "$hw/linux/system.dts"
-    riscv64-unknown-elf-gcc -march=rv64imac_zicsr_zifencei -mabi=lp64 -mcmodel=medany -nostdlib -nostartfiles \
-        -Wl,--build-id=none,--no-warn-rwx-segments -I. -T "$hw/linux/firmware/firmware.ld" "$hw/linux/firmware/firmware.S" -o program
+    riscv64-unknown-elf-gcc -march=rv64imac_zicsr_zifencei -mabi=lp64 -mcmodel=medany -O2 -ffreestanding -fno-builtin \
+        -fno-tree-loop-distribute-patterns -Wall -Wextra -Werror -nostdlib -nostartfiles -Wl,--build-id=none,--no-warn-rwx-segments -I. \
+        -T "$hw/linux/firmware/firmware.ld" "$hw/linux/firmware/firmware.S" "$@" -o program
 }
 
 linux_image() {
     local kernel
     kernel=$(kernel)
     cached linux "$kernel/Image" "$hw/linux/system.dts" "$hw"/linux/firmware/* -- make_image "$kernel"
+}
+
+# The same for spike, with a model of the accelerator in the firmware. What it runs is part of it.
+linux_model_image() { # RUN PAGES LIMIT ACCELERATED
+    local kernel
+    kernel=$(kernel)
+    cached "linux-model-$1-$3-$4" "$kernel/Image" "$hw/linux/system.dts" "$hw"/linux/firmware/* "$hw/sw/lib/pfa.h" "$@" -- \
+        make_image "$kernel" -DSPIKE "-DRUN=$1" "-DPAGES=$2" "-DLIMIT=$3" "-DACCELERATED=$4" "$hw/linux/firmware/model.c"
 }

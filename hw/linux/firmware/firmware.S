@@ -15,14 +15,23 @@ _start:
     j 1b
 2:  la sp, stack_end
     csrw mscratch, sp
+#ifdef SPIKE
+    la t0, model_entry
+#else
     la t0, trap
+#endif
     csrw mtvec, t0
     li t0, -1
     csrw pmpaddr0, t0
     li t0, 0x1f
     csrw pmpcfg0, t0
     # Supervisor's: its calls from user mode, page faults, break points, misaligned instructions, accesses nobody answers.
+#ifdef SPIKE
+    # The model sees page faults and accesses that nobody answers first.
+    li t0, 0x010b
+#else
     li t0, 0xb1ab
+#endif
     csrw medeleg, t0
     li t0, 0x222
     csrw mideleg, t0
@@ -40,6 +49,65 @@ _start:
     li a0, 0
     la a1, device_tree
     mret
+
+#ifdef SPIKE
+    # What the model may do for a trap, or give on to the supervisor, which would have had it otherwise.
+    .align 2
+model_entry:
+    csrrw sp, mscratch, sp
+    addi sp, sp, -256
+    sd t0, 40(sp)
+    csrr t0, mcause
+    bltz t0, 1f
+    addi t0, t0, -5
+    beqz t0, 2f
+    addi t0, t0, -2
+    beqz t0, 2f
+    addi t0, t0, -5
+    beqz t0, 2f
+    addi t0, t0, -1
+    beqz t0, 2f
+    addi t0, t0, -2
+    beqz t0, 2f
+1:  ld t0, 40(sp)
+    addi sp, sp, 256
+    csrrw sp, mscratch, sp
+    j trap
+2:
+    .irp n, 1,3,4,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31
+    sd x\n, 8*\n(sp)
+    .endr
+    csrr t0, mscratch
+    sd t0, 16(sp)
+    csrr t0, mepc
+    sd t0, 0(sp)
+    mv a0, sp
+    csrr a1, mcause
+    csrr a2, mtval
+    call model_trap
+    mv t0, a0
+    ld t1, 0(sp)
+    csrw mepc, t1
+    ld t1, 16(sp)
+    csrw mscratch, t1
+    bnez t0, 3f
+    .irp n, 1,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31
+    ld x\n, 8*\n(sp)
+    .endr
+    addi sp, sp, 256
+    addi sp, sp, -32
+    sd t0, 0(sp)
+    sd t1, 8(sp)
+    sd t2, 16(sp)
+    j forward
+3:
+    .irp n, 1,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31
+    ld x\n, 8*\n(sp)
+    .endr
+    addi sp, sp, 256
+    csrrw sp, mscratch, sp
+    mret
+#endif
 
     .align 2
 trap:
@@ -200,7 +268,7 @@ end:
 
     .data
     .align 4
-    .space 1024
+    .space 4096
 stack_end:
 #ifdef SPIKE
     .section .tohost, "aw"

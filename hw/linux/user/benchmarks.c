@@ -49,7 +49,7 @@ int latency(uint8_t *data, size_t pages) {
         if (took < 2000 || touched == MOST_TOUCHES) continue; // was here
         times[touched++] = (uint32_t)took;
     }
-    if (!touched) return 0;
+    if (!touched) return right;
     sort(times, 0, (long)touched - 1);
     print_number("touched", touched);
     print_number("touch_median", times[touched / 2]);

@@ -1,0 +1,157 @@
+// The accelerator as software would be it: what the registers and the walker do, done by the firmware on a core that has neither, at once
+// and without a blade's latency. So the driver runs on spike, in seconds. The RTL says what anything costs; this only says what is right.
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "../../sw/lib/pfa.h"
+
+enum { DEPTH = 8, BLADE_PAGES = 16384, PAGE_WORDS = PAGE_BYTES / 8, REMOTE_ENDED = 2 };
+enum { CAUSE_LOAD_ACCESS = 5, CAUSE_STORE_ACCESS = 7 };
+#define BLADE 0x88000000UL
+#define ARGUMENTS 0x60000080UL
+#define VALID (1UL << 63)
+
+// What the simulator would be told to run.
+static const uint64_t arguments[4] = {RUN, PAGES, LIMIT, ACCELERATED};
+
+struct queue {
+    uint64_t words[DEPTH];
+    unsigned head, count;
+};
+
+static struct queue free_frames, new_pages, outcomes;
+static uint64_t enabled, remote_frame, refusal, fetches, refused;
+
+static bool push(struct queue *queue, uint64_t word) {
+    if (queue->count == DEPTH) return false;
+    queue->words[(queue->head + queue->count++) % DEPTH] = word;
+    return true;
+}
+
+static uint64_t pop(struct queue *queue) {
+    if (!queue->count) return 0;
+    uint64_t word = queue->words[queue->head];
+    queue->head = (queue->head + 1) % DEPTH;
+    queue->count--;
+    return word;
+}
+
+static void copy_page(uint64_t to, uint64_t from) {
+    for (unsigned i = 0; i < PAGE_WORDS; i++) ((uint64_t *)to)[i] = ((const uint64_t *)from)[i];
+}
+
+static uint64_t blade_page(uint64_t id) { return BLADE + id % BLADE_PAGES * PAGE_BYTES; }
+
+// The last entry of the walk for an address, or NULL; `page` gets the page's address when the entry is a valid leaf.
+static uint64_t *walk(uint64_t address, uint64_t *page, int *level) {
+    uint64_t satp;
+    __asm__ volatile("csrr %0, satp" : "=r"(satp));
+    if (!(satp >> 60)) return 0;
+    uint64_t table = (satp & 0xfffffffffff) << PAGE_SHIFT;
+    for (*level = (int)(satp >> 60) - 6; *level >= 0; --*level) {
+        unsigned shift = PAGE_SHIFT + 9 * (unsigned)*level;
+        uint64_t *entry = (uint64_t *)table + (address >> shift & 511);
+        if (!(*entry & PTE_V)) return entry;
+        if (*entry & (PTE_R | PTE_X)) {
+            uint64_t mask = (1UL << shift) - 1;
+            *page = (entry_frame(*entry) & ~mask) | (address & mask & ~(PAGE_BYTES - 1));
+            return entry;
+        }
+        table = entry_frame(*entry);
+    }
+    return 0;
+}
+
+static uint64_t physical(uint64_t address) {
+    uint64_t page = 0;
+    int level;
+    return walk(address, &page, &level) && page ? page | (address & (PAGE_BYTES - 1)) : address;
+}
+
+static uint64_t register_read(unsigned offset) {
+    switch (offset) {
+    case PFA_IDENTITY: return 0x504641UL << 40 | 1UL << 32 | 1UL << 24 | 3 << 16 | 3 << 8 | 3;
+    case PFA_STATUS: return (uint64_t)free_frames.count << 8 | (uint64_t)new_pages.count << 24 | (uint64_t)outcomes.count << 40;
+    case PFA_NEW_POP: return pop(&new_pages);
+    case PFA_EVICT_POP: return pop(&outcomes);
+    case PFA_REMOTE_STATUS: return REMOTE_ENDED;
+    case PFA_FETCHES: return fetches;
+    case PFA_REFUSED: return refused;
+    case PFA_REFUSAL: return refusal;
+    default: return 0;
+    }
+}
+
+static void register_write(unsigned offset, uint64_t value) {
+    switch (offset) {
+    case PFA_CONTROL: enabled = value & 1; break;
+    case PFA_FREE_PUSH: push(&free_frames, value); break;
+    case PFA_EVICT_PUSH:
+        copy_page(blade_page(value >> 36), (value & 0xfffffffff) << PAGE_SHIFT);
+        push(&outcomes, VALID | value >> 36);
+        break;
+    case PFA_REMOTE_FRAME: remote_frame = value; break;
+    case PFA_REMOTE_START:
+        if (value >> 63) copy_page(blade_page(value & 0xfffffff), remote_frame);
+        else copy_page(remote_frame, blade_page(value & 0xfffffff));
+        break;
+    case PFA_REFUSAL: refusal = 0; break;
+    default: break;
+    }
+}
+
+// Does a load or store of eight bytes that nobody answered. The compiler makes no others for these registers.
+static bool device_access(uint64_t *x, uint64_t address) {
+    uint64_t at = physical(address);
+    bool arguments_page = at >= ARGUMENTS && at < ARGUMENTS + sizeof arguments;
+    if (!arguments_page && (at < PFA_BASE || at >= PFA_BASE + PAGE_BYTES)) return false;
+    const uint16_t *code = (const uint16_t *)physical(x[0]);
+    uint32_t instruction = code[0];
+    bool store, whole;
+    unsigned which, length = 2;
+    if ((instruction & 3) == 3) {
+        instruction |= (uint32_t)code[1] << 16;
+        length = 4;
+        store = (instruction & 0x7f) == 0x23;
+        whole = (store || (instruction & 0x7f) == 0x03) && (instruction >> 12 & 7) == 3;
+        which = store ? instruction >> 20 & 31 : instruction >> 7 & 31;
+    } else {
+        store = instruction >> 13 == 7;
+        whole = (instruction & 3) == 0 && (store || instruction >> 13 == 3);
+        which = 8 + (instruction >> 2 & 7);
+    }
+    if (!whole) return false;
+    if (store) register_write(at & (PAGE_BYTES - 1), which ? x[which] : 0);
+    else if (which) x[which] = arguments_page ? arguments[(at - ARGUMENTS) / 8] : register_read(at & (PAGE_BYTES - 1));
+    x[0] += length;
+    return true;
+}
+
+// What walker hook and fetch unit do.
+static bool fetch(uint64_t address) {
+    uint64_t page;
+    int level;
+    uint64_t *entry = walk(address, &page, &level);
+    if (!entry || level || !is_remote(*entry)) return false;
+    uint64_t id = entry_id(*entry), about = (address >> PAGE_SHIFT & 0x7ffffff) << 28 | id;
+    unsigned reason = !enabled ? PFA_REFUSED_DISABLED : new_pages.count == DEPTH ? PFA_REFUSED_NEW_FULL
+                    : !free_frames.count ? PFA_REFUSED_NO_FRAME : 0;
+    if (reason) {
+        refusal = VALID | (uint64_t)reason << 60 | about;
+        refused++;
+        return false;
+    }
+    uint64_t frame = pop(&free_frames);
+    copy_page(frame, blade_page(id));
+    *entry = frame >> PAGE_SHIFT << 10 | (*entry >> 2 & 0x3fe) | PTE_V;
+    push(&new_pages, VALID | about);
+    fetches++;
+    __asm__ volatile("sfence.vma" ::: "memory");
+    return true;
+}
+
+// A trap: x[0] is its pc. Returns whether it was the model's affair, and is done.
+bool model_trap(uint64_t *x, uint64_t cause, uint64_t address) {
+    if (cause == CAUSE_LOAD_ACCESS || cause == CAUSE_STORE_ACCESS) return device_access(x, address);
+    return fetch(address);
+}
