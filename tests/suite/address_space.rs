@@ -124,6 +124,7 @@ const SPECIAL: &[&str] = &[
     "fork_from_threads",
     "child_outlives",
     "mlockall_current",
+    "mremap_new_and_old",
     "drop_privileges",
     "signals_on_evicted_stacks",
     "few_descriptors_allowed",
@@ -155,6 +156,13 @@ fn siblings_keep_to_the_budget_while_all_write_here_and_there() {
     let launcher = farmem_tests::second_launcher(DATA_BYTES / 3);
     assert_eq!(check(&launcher, "fork_writes_scattered"), "ok fork_writes_scattered\n");
     farmem_tests::assert_within_budget(&launcher, DATA_BYTES);
+}
+
+/// A fork beside a thread that writes all the time passes a small budget for a while, so only the bytes count here.
+#[test]
+fn new_and_old_mappings_that_change_places_keep_every_byte() {
+    let launcher = farmem_tests::second_launcher(12 << 20);
+    assert_eq!(check(&launcher, "mremap_new_and_old"), "ok mremap_new_and_old\n");
 }
 
 /// Locked memory stays resident whatever the budget says, so only the bytes count here.

@@ -246,6 +246,18 @@ fn in_a_pid_namespace_a_program_runs_and_a_stall_ends_the_right_process() {
     assert!(said.contains("has stopped") && !said.contains("of process 1 "), "{said}");
 }
 
+/// A mapping can be another one, with a hole or in pieces, by the time at which it is registered. What comes to be where
+/// the kernel has registered nothing must not leave: it would come back as zeros.
+#[test]
+fn mappings_that_change_before_they_are_registered_keep_every_byte() {
+    if !managed_runner() {
+        return;
+    }
+    for name in ["mmap_churn_threads", "map_fixed_threads"] {
+        injected("late-registration").run(check(name)).assert_success();
+    }
+}
+
 /// The kernel has given the parent's pager the child's userfaultfd, and nobody else. With the last one goes what says
 /// which of the child's pages are far: from then on they would read as zeros.
 #[test]

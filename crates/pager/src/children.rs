@@ -3,7 +3,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use farmem_page::{PageIndex, PageRange, Place};
+use farmem_page::{PAGE_BYTES, PageIndex, PageRange, Place, VirtAddr};
 use farmem_sys::lock::Lock;
 use farmem_sys::uffd::{Message, Uffd, UffdError, Waiters};
 use farmem_sys::{AsFd, AsRawFd, RawFd, thread};
@@ -18,8 +18,9 @@ use crate::vault::LoadFailure;
 pub(crate) const MOST: usize = 32;
 /// How often it is checked whether a child still lives.
 const PROBE_NS: u64 = 50_000_000;
-/// A page that no program has mapped: the lowest one behind the forbidden page 0.
-const NOWHERE: PageIndex = PageIndex::new(1);
+/// The last page that a program can have, which only a program that insists has mapped. The lowest pages won't do: most
+/// kernels refuse to talk about them (`vm.mmap_min_addr`).
+pub(crate) const NOWHERE: PageIndex = VirtAddr::new((1 << 47) - 2 * PAGE_BYTES as u64).page();
 
 /// A child.
 #[derive(Debug)]

@@ -22,9 +22,13 @@ pub(crate) enum Injection {
     DiskReadError = 4,
     /// The process is killed when its first child lives and nobody else has the child's userfaultfd yet.
     DeathInFork = 5,
+    /// Mappings are registered late after they were found.
+    LateRegistration = 6,
 }
 
-const AT: [u64; 6] = [0, 500, 50, 500, 0, 1];
+const AT: [u64; 7] = [0, 500, 50, 500, 0, 1, 0];
+/// Long enough for a program to change a mapping.
+const LATE_NS: u64 = 3_000_000;
 /// Long enough for a child to begin its pager.
 const BIRTH_NS: u64 = 100_000_000;
 
@@ -50,6 +54,7 @@ impl Engine {
                 thread::sleep(BIRTH_NS);
                 process::kill_self()
             }
+            Injection::LateRegistration => thread::sleep(LATE_NS),
             Injection::DiskReadError => {}
         }
     }

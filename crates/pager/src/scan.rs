@@ -8,8 +8,10 @@ use farmem_sys::thread;
 use farmem_sys::uffd::UffdError;
 use farmem_telemetry::Counter;
 
+use crate::children::NOWHERE;
 use crate::engine::Engine;
 use crate::gate::Change;
+use crate::inject::Injection;
 
 /// Mappings smaller than this are left alone: 64 KiB.
 const SMALLEST: PageCount = PageCount::new(16);
@@ -59,12 +61,27 @@ impl Scanner {
         if engine.regions.holding(range.start).is_some_and(|region| region.end >= range.end) {
             return true;
         }
+        engine.inject_at(Injection::LateRegistration, 0);
         match engine.uffd.register(range) {
-            Ok(()) => engine.regions.insert(range),
+            // What isn't known to be registered is met again by the next scan.
+            Ok(()) => !self.is_registered(engine, range) || engine.regions.insert(range),
             // Changed since the kernel was asked: the next scan sees what became of it.
             Err(UffdError::Changing | UffdError::Gone) => true,
             Err(_) => false,
         }
+    }
+
+    /// Whether all of `range` is registered, of which the kernel has just registered what there was: it doesn't mind holes, and
+    /// the program may have mapped something there since.
+    ///
+    /// It is if it is one mapping now, of which something was there at that time, for the kernel doesn't join what is
+    /// registered with what isn't. Whether something else has taken its place would be told by an event, which waits: no
+    /// message is read while pages are changed.
+    fn is_registered(&self, engine: &Engine, range: PageRange) -> bool {
+        let mapping = engine.files.maps.next(range.start.addr());
+        let is_one = matches!(mapping, Ok(Some(mapping)) if mapping.range.intersect(range) == range);
+        let probe = PageRange::at(NOWHERE, PageCount::new(1));
+        is_one && engine.uffd.zero_in(probe).stopped != Some(UffdError::Changing)
     }
 
     /// Marks the control blocks of all threads: an ending thread can't wait for its page.

@@ -42,6 +42,7 @@ impl Injection {
             "handler-stall" => Self::Pager(3),
             "disk-read-error" => Self::Pager(4),
             "death-in-fork" => Self::Pager(5),
+            "late-registration" => Self::Pager(6),
             "disk-write-error" => Self::Disk(BlockError::Failed),
             "disk-full" => Self::Disk(BlockError::Full),
             "corrupt-page" => Self::Corruption,

@@ -286,6 +286,49 @@ static void mremap_swap_places(void)
 	}
 }
 
+/* Old mappings with far pages and new ones that nobody has found yet take each other's places, and grow by memory that
+   nobody has found either. */
+static void mremap_new_and_old(void)
+{
+	enum { PLACES = 4, ROUNDS = 120 };
+	const size_t bytes = 64 * PAGE, reserved = 4 * bytes;
+	unsigned char *places[PLACES];
+	uint64_t seeds[PLACES];
+	for (size_t number = 0; number < PLACES; number++) {
+		places[number] = map_filled(reserved, seeds[number] = 600 + number);
+		CHECK(mremap(places[number], reserved, bytes, 0) == places[number]);
+	}
+	pressure_start();
+	for (uint64_t round = 0; round < ROUNDS; round++) {
+		size_t number = round % PLACES, other = (round + 1) % PLACES;
+		unsigned char *fresh = map_filled(bytes, 700 + round);
+		/* New over old. */
+		CHECK(mremap(fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, places[number]) == places[number]);
+		seeds[number] = 700 + round;
+		verify(places[number], bytes, seeds[number]);
+		/* Old over new, the rest of which is not there before. */
+		fresh = map_filled(reserved, 9);
+		CHECK(mremap(places[other], bytes, reserved, MREMAP_MAYMOVE | MREMAP_FIXED, fresh) == fresh);
+		places[other] = fresh;
+		verify_zero(fresh + bytes, reserved - bytes);
+		fill(fresh + bytes, reserved - bytes, 8);
+		verify(fresh, bytes, seeds[other]);
+		CHECK(mremap(fresh, reserved, bytes, 0) == fresh);
+		if (round % 8 == 0) {
+			pid_t child = fork();
+			if (child == 0) {
+				for (size_t place = 0; place < PLACES; place++)
+					verify(places[place], bytes, seeds[place]);
+				_exit(0);
+			}
+			expect_exit(child, 0);
+		}
+	}
+	pressure_stop();
+	for (size_t place = 0; place < PLACES; place++)
+		verify(places[place], bytes, seeds[place]);
+}
+
 static void mremap_dontunmap(void)
 {
 	unsigned char *memory = map_filled(REGION, 46);
@@ -904,6 +947,7 @@ const struct check mapping_checks[] = {
 	{"mremap_grow", mremap_grow},
 	{"mremap_move", mremap_move},
 	{"mremap_swap_places", mremap_swap_places},
+	{"mremap_new_and_old", mremap_new_and_old},
 	{"mremap_dontunmap", mremap_dontunmap},
 	{"madvise_dontneed", madvise_dontneed},
 	{"madvise_dontneed_raw", madvise_dontneed_raw},
