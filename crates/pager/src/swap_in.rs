@@ -5,8 +5,8 @@
 //! addresses, so that neighbours come in one call. Either goes a step at a time between the bookkeeper's other duties.
 
 use farmem_page::{PageCount, PageIndex, PageWord, Place};
+use farmem_policy::VictimPolicy;
 use farmem_policy::swap_in::{Room, Survey};
-use farmem_policy::{VictimPolicy, pacing};
 use farmem_sys::{Errno, memory, thread};
 use farmem_telemetry::Counter;
 
@@ -67,8 +67,7 @@ impl SwapIn {
 
     /// One step, if there is room. Whether there is more to do.
     pub(crate) fn step(&mut self, engine: &Engine) -> bool {
-        let margin = pacing::usual_margin(engine.ledger.budget());
-        let room = self.room.look(-engine.excess(0), margin, thread::now_ns());
+        let room = self.room.look(-engine.excess(0), engine.ledger.budget(), thread::now_ns());
         let evicted = engine.slot.get(Counter::Evicted);
         if room == PageCount::ZERO
             || self.exhausted_at == Some(evicted)

@@ -6,11 +6,15 @@
 
 use farmem_page::PageCount;
 
+use crate::pacing::usual_margin;
+
 /// Ages that are told apart: all that a stamp can hold.
 const AGES: usize = 1024;
 
-/// Room must have been there for so long: memory that a program frees and takes again at once is none.
-const LASTING_NS: u64 = 50_000_000;
+/// How long room must have been there. That of a raised budget is meant to be used; memory that a program has freed is
+/// often what it takes next, and pages that came back meanwhile would be in its way.
+const RAISED_NS: u64 = 50_000_000;
+const FREED_NS: u64 = 1_000_000_000;
 
 /// Absent pages by age.
 #[derive(Clone, Debug)]
@@ -64,20 +68,26 @@ impl Default for Survey {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Room {
     since_ns: Option<u64>,
+    budget: PageCount,
+    /// Whether the budget was raised since there was last no room.
+    is_raised: bool,
 }
 
 impl Room {
-    /// How many pages may come back, when `free` pages are below the limit, `margin` of them within reach of the next faults.
-    /// Nothing until there has been plenty for a while; then until only the margin is left.
-    pub fn look(&mut self, free: i64, margin: PageCount, now_ns: u64) -> PageCount {
-        let margin = margin.get() as i64;
+    /// How many pages may come back under `budget`, when `free` pages are below the limit; a margin of them is for the next
+    /// faults. Nothing until there has been plenty for a while; then until only the margin is left.
+    pub fn look(&mut self, free: i64, budget: PageCount, now_ns: u64) -> PageCount {
+        self.is_raised |= budget > self.budget && self.budget != PageCount::ZERO;
+        self.budget = budget;
+        let margin = usual_margin(budget).get() as i64;
         let spare = free.saturating_sub(margin);
         if spare < if self.since_ns.is_some() { 1 } else { margin } {
-            self.since_ns = None;
+            *self = Self { budget, is_raised: self.is_raised && self.since_ns.is_none(), since_ns: None };
             return PageCount::ZERO;
         }
         let since_ns = *self.since_ns.get_or_insert(now_ns);
-        if now_ns.saturating_sub(since_ns) < LASTING_NS {
+        let lasting_ns = if self.is_raised { RAISED_NS } else { FREED_NS };
+        if now_ns.saturating_sub(since_ns) < lasting_ns {
             return PageCount::ZERO;
         }
         PageCount::new(spare as u64)
@@ -118,17 +128,32 @@ mod tests {
         assert_eq!(survey(&[(u64::MAX, 1)]).longest_absence(PageCount::new(1)), Some(AGES as u64 - 1));
     }
 
+    /// Its margin is 1000 pages.
+    const BUDGET: PageCount = PageCount::new(16_000);
+
     #[test]
-    fn room_must_last_and_be_plenty_to_begin_with() {
-        const MARGIN: PageCount = PageCount::new(100);
+    fn freed_room_must_last_and_be_plenty_to_begin_with() {
         let mut room = Room::default();
-        assert_eq!(room.look(199, MARGIN, 0), PageCount::ZERO);
-        assert_eq!(room.look(199, MARGIN, 10 * LASTING_NS), PageCount::ZERO);
-        assert_eq!(room.look(300, MARGIN, 20 * LASTING_NS), PageCount::ZERO);
-        assert_eq!(room.look(300, MARGIN, 21 * LASTING_NS), PageCount::new(200));
+        assert_eq!(room.look(1999, BUDGET, 0), PageCount::ZERO);
+        assert_eq!(room.look(1999, BUDGET, 10 * FREED_NS), PageCount::ZERO);
+        assert_eq!(room.look(3000, BUDGET, 20 * FREED_NS), PageCount::ZERO);
+        assert_eq!(room.look(3000, BUDGET, 20 * FREED_NS + RAISED_NS), PageCount::ZERO);
+        assert_eq!(room.look(3000, BUDGET, 21 * FREED_NS), PageCount::new(2000));
         // From here on it may be used up but for the margin.
-        assert_eq!(room.look(101, MARGIN, 21 * LASTING_NS), PageCount::new(1));
-        assert_eq!(room.look(100, MARGIN, 21 * LASTING_NS), PageCount::ZERO);
-        assert_eq!(room.look(300, MARGIN, 22 * LASTING_NS), PageCount::ZERO);
+        assert_eq!(room.look(1001, BUDGET, 21 * FREED_NS), PageCount::new(1));
+        assert_eq!(room.look(1000, BUDGET, 21 * FREED_NS), PageCount::ZERO);
+        assert_eq!(room.look(3000, BUDGET, 22 * FREED_NS), PageCount::ZERO);
+    }
+
+    #[test]
+    fn room_of_a_raised_budget_is_used_soon_and_what_is_freed_later_is_not() {
+        let mut room = Room::default();
+        let small = PageCount::new(8000);
+        assert_eq!(room.look(0, small, 0), PageCount::ZERO);
+        assert_eq!(room.look(3000, BUDGET, 1), PageCount::ZERO);
+        assert_eq!(room.look(3000, BUDGET, 1 + RAISED_NS), PageCount::new(2000));
+        assert_eq!(room.look(900, BUDGET, 2 + RAISED_NS), PageCount::ZERO);
+        assert_eq!(room.look(3000, BUDGET, 3 + RAISED_NS), PageCount::ZERO);
+        assert_eq!(room.look(3000, BUDGET, 3 + 2 * RAISED_NS), PageCount::ZERO);
     }
 }
