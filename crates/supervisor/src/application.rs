@@ -55,7 +55,7 @@ impl Application {
         let ledger = Ledger::new(words).context("the ledger's memory is too short")?;
         ledger.format();
         ledger.header(Header::Inject).store(injection.pager_number(), Ordering::Release);
-        ledger.header(Header::BudgetPages).store(options.local.pages().get().max(1), Ordering::Release);
+        ledger.set_budget(options.local.pages());
         let (disk, disk_bytes) = match &options.disk {
             Some(disk) => {
                 let (file, bytes) = open_disk(disk)?;

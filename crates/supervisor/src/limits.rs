@@ -1,9 +1,6 @@
 //! Limits that can be changed while the application runs.
 
-use std::sync::atomic::Ordering;
-
 use farmem_page::{ByteCount, PageCount};
-use farmem_telemetry::Header;
 use farmem_wire::Request;
 
 use crate::application::Application;
@@ -50,10 +47,7 @@ impl Limits {
             application.pool.set_limit(pool).map_err(|error| error.to_string())?;
         }
         if let Some(local) = self.local {
-            application
-                .ledger
-                .header(Header::BudgetPages)
-                .store(local.pages().get().max(1), Ordering::Release);
+            application.ledger.set_budget(local.pages());
         }
         Ok(())
     }

@@ -1,12 +1,11 @@
 //! A budget that follows the program (`--local auto`): what the pagers' figures say goes to the policy, and what that says becomes the
 //! application's budget.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use farmem_page::ByteCount;
 use farmem_policy::RightSizing;
-use farmem_telemetry::{Header, Ledger};
+use farmem_telemetry::Ledger;
 
 /// Between two steps. Pages that were missed show within one.
 const PERIOD: Duration = Duration::from_millis(250);
@@ -45,6 +44,6 @@ impl Sizing {
         self.stall_ns = stall_ns;
         let share = stalled.as_secs_f64() / passed.as_secs_f64();
         let budget = self.policy.next(ledger.budget(), ledger.resident(), share);
-        ledger.header(Header::BudgetPages).store(budget.get().max(1), Ordering::Release);
+        ledger.set_budget(budget);
     }
 }

@@ -176,6 +176,11 @@ impl<'a> Ledger<'a> {
         PageCount::new(self.header(Header::BudgetPages).load(Ordering::Relaxed))
     }
 
+    /// Changes it (supervisor). At least one page: a budget of none could never be kept.
+    pub fn set_budget(&self, budget: PageCount) {
+        self.header(Header::BudgetPages).store(budget.get().max(1), Ordering::Release);
+    }
+
     /// The slot of that number; `None` beyond the last.
     pub fn slot(&self, index: usize) -> Option<ProcessSlot<'a>> {
         let start = HEADER_WORDS + index * SLOT_WORDS;
