@@ -8,11 +8,11 @@
 //! When a handler wakes the program's thread, the scheduler finds the processor taken, by the handler, and moves the thread
 //! to an idle one: the next fault then has to wake a processor. So a handler that works alone is of the idle class, which
 //! leaves the processor free in the scheduler's eyes. Where others want that processor it would starve: the bookkeeper
-//! notices, and makes it an ordinary thread for a while ([`Pace`]).
+//! notices, and makes it an ordinary thread for a while ([`Starvation`]).
 
 use core::sync::atomic::Ordering;
 
-use farmem_policy::Fault;
+use farmem_policy::{Fault, Sight, Starvation};
 use farmem_sys::affinity::Allowed;
 use farmem_sys::process::WatchedThread;
 use farmem_sys::thread::Class;
@@ -331,15 +331,12 @@ impl Engine {
 #[derive(Debug)]
 pub(crate) struct Pace {
     class: Class,
-    ordinary_until_ns: u64,
-    last_faults: u64,
-    last_work: u64,
-    was_waiting: bool,
+    starvation: Starvation,
 }
 
 impl Pace {
-    pub(crate) const fn new() -> Self {
-        Self { class: Class::Normal, ordinary_until_ns: 0, last_faults: 0, last_work: 0, was_waiting: false }
+    pub(crate) fn new() -> Self {
+        Self { class: Class::Normal, starvation: Starvation::default() }
     }
 
     /// Whether the handler may starve, so that the next look must not be late.
@@ -347,25 +344,16 @@ impl Pace {
         self.class == Class::Idle
     }
 
-    /// One look. A message that has waited from one look to the next, without a fault served between, or work that has
-    /// been in hand for so long, means that the handler doesn't get its processor.
+    /// One look.
     pub(crate) fn look(&mut self, engine: &Engine) {
-        /// How long a handler that starved stays an ordinary thread.
-        const ORDINARY_NS: u64 = 200_000_000;
-        let faults = engine.slot.get(Counter::Faults);
-        let work = engine.slot.work(0).load(Ordering::Relaxed);
-        let is_waiting = engine.uffd.has_message();
-        let is_unread = self.was_waiting && is_waiting && faults == self.last_faults;
-        let is_starving = is_unread || work != 0 && work == self.last_work;
-        self.was_waiting = is_waiting;
-        self.last_faults = faults;
-        self.last_work = work;
-        let now_ns = thread::now_ns();
-        if is_starving {
-            self.ordinary_until_ns = now_ns + ORDINARY_NS;
-        }
+        let sight = Sight {
+            faults: engine.slot.get(Counter::Faults),
+            work: engine.slot.work(0).load(Ordering::Relaxed),
+            is_waiting: engine.uffd.has_message(),
+        };
+        let competes = self.starvation.look(sight, thread::now_ns());
         let is_alone = engine.armed.load(Ordering::Relaxed) == 1;
-        let wanted = if is_alone && now_ns >= self.ordinary_until_ns { Class::Idle } else { Class::Normal };
+        let wanted = if is_alone && !competes { Class::Idle } else { Class::Normal };
         let handler = engine.first_handler.load(Ordering::Acquire);
         if wanted != self.class && handler != 0 && thread::set_class(handler, wanted) {
             self.class = wanted;

@@ -8,18 +8,24 @@
 //! * [`Reservations`]: which resident pages give their entries back while far memory is short.
 //! * [`pacing`]: how long the bookkeeper may pause.
 //! * [`RightSizing`]: the smallest budget with which a program is hardly ever held up.
+//! * [`Starvation`]: whether a handler of the idle class gets its processor.
 //! * [`swap_in`]: which absent pages come back when there is room again.
 #![no_std]
 #![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
 
 pub mod pacing;
 mod readahead;
 mod reservations;
 mod right_sizing;
+mod starvation;
 pub mod swap_in;
 mod victims;
 
 pub use readahead::{Advice, Fault, NoReadahead, Prefetcher, Run, Streams};
 pub use reservations::{Partition, Pressure, RESERVED_PERCENT, Reservations};
 pub use right_sizing::RightSizing;
+pub use starvation::{Sight, Starvation};
 pub use victims::{Sweep, Verdict, VictimPolicy, Victims};
