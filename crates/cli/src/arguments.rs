@@ -214,6 +214,9 @@ pub(crate) struct WorkloadArguments {
     /// Accesses of each round, over all threads [default: half the pages; all of them in order for sequential]
     #[arg(long, value_name = "N")]
     pub(crate) accesses: Option<u64>,
+    /// Rounds before the measured ones
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(..=1000))]
+    pub(crate) warm_up: u32,
     /// Measured rounds
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,

@@ -26,6 +26,7 @@ pub(crate) fn workload(arguments: &WorkloadArguments) -> Result<ExitCode, Failur
         threads: arguments.threads,
         compressibility: arguments.compressibility,
         accesses: arguments.accesses,
+        warm_up: arguments.warm_up,
         rounds: arguments.rounds,
         sibling: arguments.sibling,
         paced: arguments.paced,

@@ -23,8 +23,10 @@ pub enum CaseName {
     Sequential,
     /// Reads every fifth page.
     Strided,
-    /// Reads popular pages often.
+    /// Reads popular pages often, for as long as who pages takes to learn which these are.
     Zipf,
+    /// Reads popular pages often, from the start.
+    ZipfStart,
     /// Reads where to go next.
     Chase,
     /// Random reads by two threads.
@@ -99,6 +101,10 @@ fn name(value: &impl ValueEnum, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     value.to_possible_value().map_or(Ok(()), |possible| f.pad(possible.get_name()))
 }
 
+/// Rounds until the hit ratios of zipf no longer change: ninety-six budgets of accesses (`cargo run --release -p farmem-policy
+/// --example learning`).
+const LEARNING_ROUNDS: u32 = 48;
+
 /// What a case asks of the workload.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Case {
@@ -107,6 +113,8 @@ pub(super) struct Case {
     pub(super) threads: u32,
     pub(super) compressibility: Compressibility,
     pub(super) sibling: bool,
+    /// Rounds before the measured ones.
+    pub(super) warm_up: u32,
     /// Whether the data fits the local memory.
     pub(super) fits: bool,
 }
@@ -119,7 +127,7 @@ impl Case {
             CaseName::RandomWrite => (Pattern::RandomWrite, 1, Half),
             CaseName::Sequential => (Pattern::Sequential, 1, Half),
             CaseName::Strided => (Pattern::Strided, 1, Half),
-            CaseName::Zipf => (Pattern::Zipf, 1, Half),
+            CaseName::Zipf | CaseName::ZipfStart => (Pattern::Zipf, 1, Half),
             CaseName::Chase => (Pattern::Chase, 1, Half),
             CaseName::RandomReadTwoThreads => (Pattern::RandomRead, 2, Half),
             CaseName::RandomReadFourThreads => (Pattern::RandomRead, 4, Half),
@@ -134,6 +142,7 @@ impl Case {
             threads,
             compressibility,
             sibling: name == CaseName::Sibling,
+            warm_up: if name == CaseName::Zipf { LEARNING_ROUNDS } else { 1 },
             fits: name == CaseName::Fits,
         }
     }

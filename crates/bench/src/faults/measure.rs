@@ -172,6 +172,7 @@ impl Harness {
         if case.sibling {
             command.arg("--sibling");
         }
+        command.args(["--warm-up", &case.warm_up.to_string()]);
         let rounds = if case.fits { FITS_ROUNDS } else { ROUNDS };
         command.args(["--rounds", &rounds.to_string()]);
         if case.fits {

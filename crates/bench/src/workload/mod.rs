@@ -43,6 +43,8 @@ pub struct Options {
     pub compressibility: Compressibility,
     /// Accesses of each round, over all threads; `None` for the pattern's own number.
     pub accesses: Option<u64>,
+    /// Rounds before the measured ones.
+    pub warm_up: u32,
     /// Measured rounds.
     pub rounds: u32,
     /// Whether one more thread is kept busy that touches no data.
@@ -168,7 +170,9 @@ impl Workload {
     }
 
     fn warm_up_and_measure(&mut self, data: &[AtomicU64], options: &Options) -> anyhow::Result<Vec<Round>> {
-        self.round(data)?;
+        for _ in 0..options.warm_up {
+            self.round(data)?;
+        }
         tell(options, &Event::Warm)?;
         (0..options.rounds).map(|_| self.round(data)).collect()
     }
