@@ -3,6 +3,7 @@
 mod case;
 mod measure;
 mod report;
+mod stolen;
 mod target;
 
 use std::collections::BTreeMap;

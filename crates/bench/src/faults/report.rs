@@ -80,6 +80,8 @@ pub struct Figure {
     pub minor_faults_per_access: f64,
     /// Processor time for each access, the pager's included. Kernel threads (zswap's, a loop device's) are not.
     pub cpu_nanoseconds_per_access: f64,
+    /// The part of the processors' time that the machine's host took; of the run that lost most.
+    pub stolen_share: f64,
     /// The largest resident anonymous memory of any run.
     pub resident_peak_bytes: u64,
     /// The limit of the control group, for kernel peers: the local bytes, and what else is counted towards it.
@@ -106,6 +108,7 @@ impl Figure {
             major_faults_per_access: 0.0,
             minor_faults_per_access: 0.0,
             cpu_nanoseconds_per_access: 0.0,
+            stolen_share: 0.0,
             resident_peak_bytes: 0,
             group_limit_bytes: None,
             group_overhead_bytes: None,
@@ -141,6 +144,7 @@ impl Figure {
             major_faults_per_access: median(of_rounds(&|round| round.major_faults as f64)) / accesses,
             minor_faults_per_access: median(of_rounds(&|round| round.minor_faults as f64)) / accesses,
             cpu_nanoseconds_per_access: cpu_seconds * 1e9 / accesses,
+            stolen_share: samples.iter().map(|sample| sample.stolen_share).fold(0.0, f64::max),
             resident_peak_bytes: samples.iter().map(|sample| sample.resident_peak.get()).max().unwrap_or(0),
             group_limit_bytes: local.map(|local| local.limit.get()),
             group_overhead_bytes: local.map(|local| local.overhead.get()),
@@ -236,6 +240,7 @@ impl Report {
             "range",
             "faults/access",
             "µs cpu/access",
+            "stolen",
             "peak MiB",
             "of best",
             "of zram-lz4",
@@ -252,6 +257,7 @@ impl Report {
                 format!("{least:.3}-{most:.3}"),
                 format!("{:.2}", figure.major_faults_per_access + figure.minor_faults_per_access),
                 format!("{:.3}", figure.cpu_nanoseconds_per_access / 1e3),
+                format!("{:.0}%", figure.stolen_share * 100.0),
                 format!("{:.1}", figure.resident_peak_bytes as f64 / f64::from(1 << 20)),
                 ratio(figure.ratio_to_best_peer),
                 ratio(figure.ratio_to_zram_lz4),
