@@ -4,7 +4,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.SplittableRandom;
 
-/** Builds a graph of objects, walks it, replaces parts of it, and prints checksums: {@code Graph NODES}. */
+/** Builds a graph of objects, walks it, replaces parts of it, and prints checksums: {@code Graph NODES ROUNDS}. */
 public final class Graph {
     private static final class Node {
         final long identity;
@@ -13,7 +13,7 @@ public final class Graph {
 
         Node(long identity, SplittableRandom random) {
             this.identity = identity;
-            payload = new byte[32 + random.nextInt(64)];
+            payload = new byte[256 + random.nextInt(1536)];
             random.nextBytes(payload);
         }
 
@@ -47,6 +47,7 @@ public final class Graph {
 
     public static void main(String[] arguments) throws InterruptedException {
         int count = Integer.parseInt(arguments[0]);
+        int rounds = Integer.parseInt(arguments[1]);
         SplittableRandom random = new SplittableRandom(7);
         List<Node> nodes = new ArrayList<>();
         for (int number = 0; number < count; number++) {
@@ -58,7 +59,7 @@ public final class Graph {
         System.out.println("walk " + walk(nodes.get(0), count));
 
         // Garbage among what stays, so that collectors move objects.
-        for (int round = 0; round < 3; round++) {
+        for (int round = 0; round < rounds; round++) {
             for (int change = 0; change < count / 8; change++) {
                 int place = random.nextInt(count);
                 Node fresh = new Node(place, random);

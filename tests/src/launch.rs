@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::scale::patience;
 use crate::scratch::Scratch;
 use crate::statistics::Statistics;
 use crate::watch::{Peak, describe, kill_tree};
@@ -18,7 +19,6 @@ use crate::watch::{Peak, describe, kill_tree};
 pub const DEFAULT_RUNNER: Runner = Runner::Farmem;
 
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(4);
-const DEFAULT_LIMIT: Duration = Duration::from_secs(120);
 
 /// How the second run of a scenario is started.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -71,20 +71,13 @@ pub struct Program {
     arguments: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
     input: Option<Vec<u8>>,
-    limit: Duration,
 }
 
 impl Program {
     /// The program at `path`, or found along `PATH`.
     #[must_use]
     pub fn new(path: impl Into<OsString>) -> Self {
-        Self {
-            path: path.into(),
-            arguments: Vec::new(),
-            environment: Vec::new(),
-            input: None,
-            limit: if crate::is_large() { DEFAULT_LIMIT * 10 } else { DEFAULT_LIMIT },
-        }
+        Self { path: path.into(), arguments: Vec::new(), environment: Vec::new(), input: None }
     }
 
     /// Adds one argument.
@@ -112,13 +105,6 @@ impl Program {
     #[must_use]
     pub fn input(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.input = Some(bytes.into());
-        self
-    }
-
-    /// How long it may take before it counts as stuck and is ended.
-    #[must_use]
-    pub fn limit(mut self, limit: Duration) -> Self {
-        self.limit = limit;
         self
     }
 }
@@ -246,7 +232,7 @@ impl Launcher {
                 command.get_program()
             )
         });
-        let watch = Watch::start(child.id(), program.limit);
+        let watch = Watch::start(child.id(), patience());
         Running {
             launcher: self,
             recorded,
@@ -353,12 +339,12 @@ impl Running<'_> {
         self.child.as_mut().expect("present until it was waited for").try_wait().expect("own child").is_none()
     }
 
-    /// Waits until `ready` gives something; fails when the program ends before, or takes longer than a minute.
+    /// Waits until `ready` gives something; fails when the program ends before, or nothing comes.
     ///
     /// # Panics
     /// As said, with what the program wrote.
     pub fn until<T>(&mut self, what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + patience();
         loop {
             if let Some(value) = ready() {
                 return value;
@@ -376,10 +362,10 @@ impl Running<'_> {
         }
     }
 
-    /// Waits for its end, at most as long as the program's limit.
+    /// Waits for its end.
     ///
     /// # Panics
-    /// When the limit passed; the message says what each thread was doing.
+    /// When it takes so long that it counts as stuck; the message says what each thread was doing.
     pub fn wait(mut self) -> Finished {
         let mut child = self.child.take().expect("present until it was waited for");
         while process_is_alive(&mut child) {

@@ -3,9 +3,8 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
 
-const REPLY_LIMIT: Duration = Duration::from_secs(60);
+use crate::scale::patience;
 
 /// One connection.
 #[derive(Debug)]
@@ -18,8 +17,8 @@ impl MemcacheClient {
     #[must_use]
     pub fn connect(socket: &Path) -> Option<Self> {
         let stream = UnixStream::connect(socket).ok()?;
-        stream.set_read_timeout(Some(REPLY_LIMIT)).ok()?;
-        stream.set_write_timeout(Some(REPLY_LIMIT)).ok()?;
+        stream.set_read_timeout(Some(patience())).ok()?;
+        stream.set_write_timeout(Some(patience())).ok()?;
         Some(Self { stream: BufReader::with_capacity(1 << 16, stream) })
     }
 

@@ -3,10 +3,8 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
 
-/// How long one reply may take before the server counts as stuck.
-const REPLY_LIMIT: Duration = Duration::from_secs(60);
+use crate::scale::patience;
 
 /// A reply of the server.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -33,8 +31,8 @@ impl RedisClient {
     #[must_use]
     pub fn connect(socket: &Path) -> Option<Self> {
         let stream = UnixStream::connect(socket).ok()?;
-        stream.set_read_timeout(Some(REPLY_LIMIT)).ok()?;
-        stream.set_write_timeout(Some(REPLY_LIMIT)).ok()?;
+        stream.set_read_timeout(Some(patience())).ok()?;
+        stream.set_write_timeout(Some(patience())).ok()?;
         let mut client = Self { stream: BufReader::with_capacity(1 << 16, stream), requests: Vec::new() };
         (client.call(&[b"PING"]) == Reply::Line("PONG".to_owned())).then_some(client)
     }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::launch::{Launcher, Runner, runner};
+use crate::scale::patience;
 
 /// The share of its own peak that a program gets as local budget.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -92,12 +93,12 @@ pub fn second_launcher(budget_bytes: u64) -> Launcher {
     }
 }
 
-/// Waits until `ready` gives something, at most a minute.
+/// Waits until `ready` gives something.
 ///
 /// # Panics
 /// When it never does.
 pub fn wait_for<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + patience();
     loop {
         if let Some(value) = ready() {
             return value;
@@ -110,7 +111,7 @@ pub fn wait_for<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
 /// Checks that no process that this test has started lives any more, not even in the background.
 ///
 /// # Panics
-/// When one still does after a minute.
+/// When one still does after long.
 pub fn assert_nothing_is_left() {
     wait_for("the end of all processes", || {
         let others = crate::watch::living_tree(std::process::id());

@@ -1,18 +1,10 @@
 //! Nasty things that a program can do with its address space; each is a check of `programs/address_space`.
 
-use std::time::Duration;
-
 use farmem_tests::{Launcher, Program, Share, same_at};
-
-/// Longer than any check takes under the pager, short enough that ten stuck ones don't fill an hour.
-const LIMIT: Duration = Duration::from_secs(60);
 
 fn check(launcher: &Launcher, name: &str) -> String {
     let arena_mebibytes = farmem_tests::scaled(40).to_string();
-    let program = Program::new(env!("PROGRAM_ADDRESS_SPACE"))
-        .arg(name)
-        .env("ARENA_MIB", arena_mebibytes)
-        .limit(if farmem_tests::is_large() { LIMIT * 10 } else { LIMIT });
+    let program = Program::new(env!("PROGRAM_ADDRESS_SPACE")).arg(name).env("ARENA_MIB", arena_mebibytes);
     let finished = launcher.run(program).success();
     finished.text().to_owned()
 }

@@ -9,14 +9,13 @@ use farmem_tests::{Finished, Launcher, Program, managed_runner};
 use rustix::process::{Pid, Signal, kill_process};
 
 const BUDGET_BYTES: u64 = 16 << 20;
-const LIMIT: Duration = Duration::from_secs(60);
 
 fn pressure() -> Program {
     check("mmap_churn")
 }
 
 fn check(name: &str) -> Program {
-    Program::new(env!("PROGRAM_ADDRESS_SPACE")).arg(name).env("ARENA_MIB", "64").limit(LIMIT)
+    Program::new(env!("PROGRAM_ADDRESS_SPACE")).arg(name).env("ARENA_MIB", "64")
 }
 
 /// The check verifies every byte itself, and says `wrong byte` with status 1 when one is not its own.
@@ -72,7 +71,7 @@ fn a_killed_supervisor_never_gives_wrong_bytes() {
     let launcher = Launcher::managed(BUDGET_BYTES);
     let started = launcher.file("started");
     let script = format!("touch started; exec {} mmap_churn", env!("PROGRAM_ADDRESS_SPACE"));
-    let program = Program::new("sh").arg("-c").arg(script).env("ARENA_MIB", "64").limit(LIMIT);
+    let program = Program::new("sh").arg("-c").arg(script).env("ARENA_MIB", "64");
     let mut running = launcher.start(program);
     running.until("the program's start", || started.exists().then_some(()));
     std::thread::sleep(Duration::from_millis(100));
@@ -206,7 +205,7 @@ fn a_program_that_is_stopped_for_long_goes_on() {
     let launcher = Launcher::managed(BUDGET_BYTES);
     // The shell stays: were the program itself stopped, farmem would stop with it.
     let script = format!("{} mmap_churn & echo $! > number; wait $!", env!("PROGRAM_ADDRESS_SPACE"));
-    let program = Program::new("sh").arg("-c").arg(script).env("ARENA_MIB", "64").limit(2 * LIMIT);
+    let program = Program::new("sh").arg("-c").arg(script).env("ARENA_MIB", "64");
     let mut running = launcher.start(program);
     let number = launcher.file("number");
     let number =
@@ -231,7 +230,7 @@ fn in_a_pid_namespace_a_program_runs_and_a_stall_ends_the_right_process() {
     let inside = |launcher: &Launcher| {
         let program = Program::new("unshare").args(["-p", "-f", "--mount-proc"]);
         let program = program.arg(env!("PROGRAM_ADDRESS_SPACE")).arg("mmap_churn");
-        launcher.run(program.env("ARENA_MIB", "64").limit(LIMIT))
+        launcher.run(program.env("ARENA_MIB", "64"))
     };
 
     let finished = inside(&Launcher::managed(BUDGET_BYTES)).success();
@@ -269,7 +268,7 @@ fn a_child_whose_parent_dies_before_handing_it_over_is_ended_with_a_message() {
     // The pipe ends when the child has ended, too. The shell's own forks come before its memory is managed.
     let script = format!("{{ {} child_outlives; echo $? > status; }} | cat", env!("PROGRAM_ADDRESS_SPACE"));
 
-    let finished = launcher.run(Program::new("sh").arg("-c").arg(script).env("ARENA_MIB", "64").limit(LIMIT));
+    let finished = launcher.run(Program::new("sh").arg("-c").arg(script).env("ARENA_MIB", "64"));
 
     assert_no_wrong_bytes(&finished);
     let status = std::fs::read_to_string(launcher.file("status")).expect("the shell has gone on");

@@ -1,19 +1,14 @@
 //! Entries that resident pages keep, and give back while far memory is short (Canvas §5.1).
 
-use std::time::Duration;
-
 use farmem_tests::{Launcher, Program, Statistics, managed_runner};
 
 const BUDGET_BYTES: u64 = 16 << 20;
-const LIMIT: Duration = Duration::from_secs(120);
 
 /// A hot set of 12 MiB beside a scan over 28 MiB; every byte is checked by the program. Stored, all of it takes 28 MiB.
 fn hot_set_beside_a_scan(pool: &str) -> Statistics {
     let launcher = Launcher::managed(BUDGET_BYTES).option("--pool").option(pool);
-    let program = Program::new(env!("PROGRAM_ADDRESS_SPACE"))
-        .arg("hot_set_beside_a_scan")
-        .env("ARENA_MIB", "1")
-        .limit(LIMIT);
+    let program =
+        Program::new(env!("PROGRAM_ADDRESS_SPACE")).arg("hot_set_beside_a_scan").env("ARENA_MIB", "1");
     let finished = launcher.run(program).success();
     assert_eq!(finished.text(), "ok hot_set_beside_a_scan\n");
     finished.statistics.expect("a managed run").expect("complete statistics")

@@ -25,7 +25,7 @@ const BLOCKS: usize = 64;
 const OPERATIONS: u64 = 20_000;
 const THREADS: u64 = 2;
 const KILLS: usize = 12;
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(300);
 const ROLE: &str = "FARMEM_TEST_ROLE";
 
 /// Not a test by itself: what a child process runs.

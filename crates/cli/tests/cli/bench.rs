@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::{FARMEM, farmem, is_root, text};
 
 /// How long a benchmark of this size may take, many times over.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 #[test]
 fn every_pattern_finds_its_data_as_it_was_written() {
