@@ -111,6 +111,7 @@ checks! {
 /// Checks that need more than a comparison of what was printed; their tests stand below, or with the command line.
 const SPECIAL: &[&str] = &[
     "hot_set_beside_a_scan",
+    "freed_while_full",
     "fork_writes_everything",
     "fork_writes_scattered",
     "fork_from_threads",

@@ -149,6 +149,36 @@ fn pages_that_the_disk_refuses_stay_in_the_pool() {
     assert_says(&finished, "the disk refused");
 }
 
+/// What doesn't fit waits until the program frees memory. Meanwhile pages are taken away in vain and put back again and again.
+fn waits_for_room(name: &str, launcher: Launcher) {
+    let name = format!("{name}-{}", std::process::id());
+    let launcher = launcher.option("--pool").option("20M").option("--name").option(&name);
+    let mut running = launcher.start(check("freed_while_full").env("ARENA_MIB", "1"));
+    running.until("a full pool", || {
+        let figures = farmem_tests::application(&name)?;
+        (figures["pool_full"].as_u64()? > 1000).then_some(())
+    });
+
+    std::fs::write(launcher.file("full"), "").expect("a file can be written");
+
+    assert_eq!(running.wait().success().text(), "ok freed_while_full\n");
+}
+
+#[test]
+fn a_program_waits_while_the_pool_is_full_until_memory_is_freed() {
+    if managed_runner() {
+        waits_for_room("full", Launcher::managed(BUDGET_BYTES));
+    }
+}
+
+/// At the moment at which a page is to be put back another thread's event may be pending, and the kernel refuses.
+#[test]
+fn pages_that_can_neither_be_stored_nor_put_back_at_once_keep_every_byte() {
+    if managed_runner() {
+        waits_for_room("refused", injected("refused-put-back"));
+    }
+}
+
 #[test]
 fn a_page_that_cannot_be_read_back_is_a_bus_error_and_named_in_the_summary() {
     if !managed_runner() {

@@ -206,6 +206,9 @@ impl Bookkeeper {
             self.scan_took_ns = thread::cpu_ns() - began_ns;
         }
         engine.unregister_let_go();
+        if engine.are_stranded() {
+            engine.return_stranded(&engine.gate.change(PARTY));
+        }
         let is_full = self.evict_excess(scanner);
         engine.expel_shared();
         engine.take_packed(PARTY);

@@ -96,6 +96,8 @@ pub struct Engine {
     tolerated: AtomicI64,
     /// Frames in the staging area: resident, but no longer the program's.
     pub(crate) staged: AtomicU64,
+    /// Whether moved pages wait to be put back.
+    pub(crate) are_stranded: AtomicBool,
     /// Forks under way: while not zero, nothing is evicted.
     pub(crate) forking: AtomicU32,
     /// Handlers that may take faults at this moment: those with a smaller number.
@@ -185,6 +187,7 @@ impl Engine {
             limit: AtomicI64::new(i64::MAX),
             tolerated: AtomicI64::new(TOLERATED_PAGES),
             staged: AtomicU64::new(0),
+            are_stranded: AtomicBool::new(false),
             forking: AtomicU32::new(0),
             armed: AtomicU32::new(1),
             bookkeeper: AtomicU32::new(0),

@@ -29,31 +29,35 @@ impl Engine {
         }
     }
 
-    /// Nobody changes pages while the caller reads, so no page is held.
-    fn take_in(&self, _reading: &Reading<'_>, event: Message) {
+    /// Nobody changes pages while the caller reads, so no page is held but those that are stranded.
+    fn take_in(&self, reading: &Reading<'_>, event: Message) {
         match event {
             Message::Remove(range) => {
                 self.sharing.note_let_go();
                 self.discard(range);
+                self.forget_stranded(reading, range);
                 self.mark_discarded(range);
             }
             Message::Unmap(range) => {
                 self.sharing.note_let_go();
                 self.regions.remove(range);
                 self.discard(range);
+                self.forget_stranded(reading, range);
                 self.forget_advice(range);
             }
             Message::Remap { from, to, count } => {
                 let (old, new) = (PageRange::at(from, count), PageRange::at(to, count));
                 self.discard(new);
+                self.forget_stranded(reading, new);
                 if !self.table.relocate(old, to) {
                     self.fail(Failure::Kernel);
                 }
+                self.move_stranded(reading, old, to);
                 self.regions.remove(old);
                 self.regions.insert(new);
                 self.forget_advice(old);
             }
-            Message::Fork(uffd) => self.forked(uffd),
+            Message::Fork(uffd) => self.forked(reading, uffd),
             Message::Fault { .. } | Message::Unknown(_) => {}
         }
     }
@@ -89,7 +93,8 @@ impl Engine {
     }
 
     /// A child has come into being. Until it serves itself, it is served here.
-    fn forked(&self, uffd: Uffd) {
+    fn forked(&self, reading: &Reading<'_>, uffd: Uffd) {
+        self.give_stranded_to(reading, &uffd);
         let is_announced = self.fork.is_expected();
         let epoch = if is_announced { self.vault.ended_epoch() } else { self.vault.end_epoch() };
         self.inject_at(Injection::DeathInFork, epoch);

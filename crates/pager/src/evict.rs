@@ -17,6 +17,7 @@ use farmem_telemetry::Counter;
 
 use crate::engine::{Engine, Failure};
 use crate::gate::Change;
+use crate::stranded::Stranded;
 use crate::table::Taken;
 use crate::vault::Stowed;
 
@@ -40,10 +41,11 @@ const RETRY_NS: u64 = 1_000_000;
 
 /// Who evicts: one thread at a time.
 pub(crate) struct Evictor {
-    frames: Frames,
+    pub(crate) frames: Frames,
     used: u64,
     /// Of those used, the ones whose page has left. The others were put back.
-    held: u64,
+    pub(crate) held: u64,
+    pub(crate) stranded: Stranded,
     hand: PageIndex,
     runs: Runs,
     /// The part of the current run that the hand has not come to.
@@ -77,6 +79,7 @@ impl Evictor {
             frames,
             used: 0,
             held: 0,
+            stranded: Stranded::new(),
             hand: nothing,
             runs: Runs::empty(),
             rest: PageRange::new(nothing, nothing),
@@ -154,7 +157,7 @@ impl Evictor {
         PageRange::at(start, PageCount::new(count as u64))
     }
 
-    /// Gives the staged frames back to the machine. They are all stored by now.
+    /// Gives the staged frames back to the machine. They are all stored by now: nothing is stranded.
     fn release_frames(&mut self, engine: &Engine) {
         if self.used == 0 {
             return;
@@ -171,6 +174,9 @@ impl Evictor {
         self.held = 0;
     }
 }
+
+/// The pool is full: the page, which is still held.
+struct NoRoom(Taken);
 
 /// Whether the page may be taken in order to leave.
 fn may_leave(word: PageWord) -> bool {
@@ -209,6 +215,10 @@ impl Engine {
 
     fn evict_with(&self, change: &Change<'_>, evictor: &mut Evictor, pages: usize) -> Outcome {
         let mut outcome = Outcome::default();
+        if !self.return_stranded_of(change, evictor) {
+            outcome.is_changing = true;
+            return outcome;
+        }
         if self.forking.load(Ordering::Acquire) != 0 {
             outcome.is_busy = true;
             return outcome;
@@ -250,7 +260,7 @@ impl Engine {
         let mut outcome = Outcome::default();
         let mut place = self.evictor.try_lock();
         let Some(Some(evictor)) = place.as_deref_mut() else { return outcome };
-        if self.forking.load(Ordering::Acquire) != 0 {
+        if !self.return_stranded_of(change, evictor) || self.forking.load(Ordering::Acquire) != 0 {
             return outcome;
         }
         if STAGING_PAGES - evictor.used < run.count().get() {
@@ -296,7 +306,7 @@ impl Engine {
     /// Moves a run of taken pages out and stores them.
     fn expel(
         &self,
-        _change: &Change<'_>,
+        change: &Change<'_>,
         evictor: &mut Evictor,
         run: PageRange,
         taken: &mut [Option<Taken>; RUN_PAGES],
@@ -321,17 +331,23 @@ impl Engine {
                 if step + 1 < moved {
                     cache::prefetch_page(frame + PageCount::new(step + 1));
                 }
-                let content = evictor.frames.look(frame + PageCount::new(step));
-                if self.stow(&mut evictor.writer, page, content, frame + PageCount::new(step)) {
-                    outcome.evicted += 1;
-                } else {
-                    outcome.is_full = true;
+                let frame = frame + PageCount::new(step);
+                match self.stow(&mut evictor.writer, page, evictor.frames.look(frame)) {
+                    Ok(()) => outcome.evicted += 1,
+                    Err(NoRoom(page)) => {
+                        outcome.is_full = true;
+                        self.put_back(change, evictor, page, frame);
+                    }
                 }
             }
             // Pages that are only tried must not look like room to those who wait for some.
             self.went_out(outcome.evicted - evicted_before);
             evictor.held += outcome.evicted - evicted_before;
             at += moved;
+            if self.are_stranded() {
+                outcome.is_changing = true;
+                break;
+            }
             let Some(stopped) = progress.stopped else { continue };
             if moved > 0 {
                 // What stopped a move halfway is told when it is tried again from there.
@@ -384,8 +400,8 @@ impl Engine {
         }
     }
 
-    /// Stores a page that was moved out. `false` when the pool is full; then the page is back where it was.
-    fn stow(&self, writer: &mut Writer, page: Taken, content: &PageBytes, frame: PageIndex) -> bool {
+    /// Stores a page that was moved out.
+    fn stow(&self, writer: &mut Writer, page: Taken, content: &PageBytes) -> Result<(), NoRoom> {
         let range = PageRange::at(page.page, PageCount::new(1));
         let old = page.word.place();
         let place = match self.vault.stow(writer, page.page, old, content) {
@@ -403,8 +419,7 @@ impl Engine {
             }
             Stowed::Full => {
                 self.slot.add(Counter::PoolFull, 1);
-                self.put_back(page, frame);
-                return false;
+                return Err(NoRoom(page));
             }
         };
         self.slot.add(Counter::Evicted, 1);
@@ -418,25 +433,12 @@ impl Engine {
         if released.is_waited {
             self.uffd.wake(range);
         }
-        true
-    }
-
-    /// Puts a frame that could not be stored back where the program expects it.
-    fn put_back(&self, page: Taken, frame: PageIndex) {
-        let range = PageRange::at(page.page, PageCount::new(1));
-        let word: PageWord = page.word;
-        let back = self.uffd.move_pages(PageRange::at(frame, PageCount::new(1)), page.page);
-        if back.stopped.is_some() {
-            // An event waits to be read at this very moment, and the pool is full. The content has no place to be.
-            self.fail(Failure::NoRoom);
-        }
-        let _ = page.release(word.with_far(false));
-        self.uffd.wake(range);
+        Ok(())
     }
 
     /// Waits while the process is far above its limit and nothing can leave; ends the program when that doesn't end.
-    /// `false` when the bookkeeper has to make room: then ask again later, the bookkeeper may be waiting for a fault of its own.
-    /// The caller holds nothing. `come_along` is called while something does leave.
+    /// `false` when the bookkeeper has to make room, which may be waiting for a fault of its own, or messages have to be read:
+    /// then ask again later. The caller holds nothing. `come_along` is called while something does leave.
     pub(crate) fn wait_for_room(&self, party: usize, faulting: u32, mut come_along: impl FnMut()) -> bool {
         let mut evicted = None;
         let mut deadline_ns = 0;
@@ -459,6 +461,9 @@ impl Engine {
                 come_along();
             }
             let outcome = self.evict(&self.gate.change(party), TOLERATED_PAGES as usize / 2);
+            if outcome.is_changing {
+                return false;
+            }
             if outcome.evicted == 0 && outcome.shared > 0 {
                 return !self.sharing.must_fetch_wait(excess);
             }

@@ -91,7 +91,7 @@ impl Engine {
         self.forking.fetch_add(1, Ordering::AcqRel);
         self.sharing.fork_begins();
         // Who evicts, or begins to manage, at this moment finishes; from now on nobody begins.
-        while self.evictor.try_lock().is_none() {
+        while !self.is_eviction_over() {
             thread::sleep(LOOK_NS);
         }
         let epoch = self.vault.end_epoch();

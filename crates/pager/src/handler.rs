@@ -146,7 +146,7 @@ impl Handler {
     /// one goes on: so a message is looked for before it is waited for.
     fn turn(&mut self) {
         let engine = self.engine;
-        if !self.is_flowing && self.deferred_count == 0 {
+        if !self.is_flowing && self.deferred_count == 0 && !engine.are_stranded() {
             self.wait();
         }
         engine.slot.beat();
@@ -160,9 +160,13 @@ impl Handler {
             Received::Nothing if self.deferred_count > 0 => {
                 thread::sleep(if self.is_settling { SETTLE_NS } else { ROOM_NS });
             }
+            Received::Nothing if engine.are_stranded() => thread::sleep(SETTLE_NS),
             Received::Nothing => {}
         }
         self.is_flowing = received != Received::Nothing;
+        if engine.are_stranded() {
+            engine.return_stranded(&engine.gate.change(self.party as usize));
+        }
         if self.deferred_count > 0 {
             self.retry();
         }

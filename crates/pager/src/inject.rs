@@ -24,9 +24,11 @@ pub(crate) enum Injection {
     DeathInFork = 5,
     /// Mappings are registered late after they were found.
     LateRegistration = 6,
+    /// A page that could not be stored is not put back at once, as if an event waited.
+    RefusedPutBack = 7,
 }
 
-const AT: [u64; 7] = [0, 500, 50, 500, 0, 1, 0];
+const AT: [u64; 8] = [0, 500, 50, 500, 0, 1, 0, 0];
 /// Long enough for a program to change a mapping.
 const LATE_NS: u64 = 3_000_000;
 /// Long enough for a child to begin its pager.
@@ -55,7 +57,7 @@ impl Engine {
                 process::kill_self()
             }
             Injection::LateRegistration => thread::sleep(LATE_NS),
-            Injection::DiskReadError => {}
+            Injection::DiskReadError | Injection::RefusedPutBack => {}
         }
     }
 }

@@ -25,6 +25,7 @@ mod scan;
 mod serve;
 mod sharing;
 mod start;
+mod stranded;
 mod swap_in;
 mod sync;
 mod table;

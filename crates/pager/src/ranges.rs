@@ -66,7 +66,7 @@ impl Engine {
         }
         self.regions.remove(range);
         // Who evicts at this moment may have them in hand.
-        while self.evictor.try_lock().is_none() {
+        while !self.is_eviction_over() {
             thread::sleep(LOOK_NS);
         }
         true

@@ -105,7 +105,7 @@ impl PageTable {
         });
     }
 
-    /// The program moves the pages of `from` to `to`: their words go with them. Only while nobody holds a page. `false`
+    /// The program moves the pages of `from` to `to`: their words go with them. Whoever holds one must [`PageTable::follow`]. `false`
     /// without memory for the words.
     #[must_use]
     pub(crate) fn relocate(&self, from: PageRange, to: PageIndex) -> bool {
@@ -121,6 +121,12 @@ impl PageTable {
             }
         });
         is_complete
+    }
+
+    /// A held page after [`PageTable::relocate`] has moved its word to `to`.
+    pub(crate) fn follow(&self, taken: Taken, to: PageIndex) -> Option<Taken> {
+        let cell = self.words.get(to)?;
+        Some(Taken { cell, page: to, ..taken })
     }
 
     /// A copy of the words of `regions`' pages for a forked child, nobody holding any of them.

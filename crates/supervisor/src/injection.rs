@@ -43,6 +43,7 @@ impl Injection {
             "disk-read-error" => Self::Pager(4),
             "death-in-fork" => Self::Pager(5),
             "late-registration" => Self::Pager(6),
+            "refused-put-back" => Self::Pager(7),
             "disk-write-error" => Self::Disk(BlockError::Failed),
             "disk-full" => Self::Disk(BlockError::Full),
             "corrupt-page" => Self::Corruption,

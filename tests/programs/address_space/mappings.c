@@ -138,6 +138,34 @@ static void hot_set_beside_a_scan(void)
 	rewrite(hot, HOT * MEBIBYTE, 1 + hot_uses * 5, 0);
 }
 
+enum { FREED = 24, WANTED = 40 };
+
+static void *free_when_full(void *memory)
+{
+	while (access("full", F_OK) != 0)
+		usleep(10000);
+	unmap(memory, FREED * MEBIBYTE);
+	return NULL;
+}
+
+/* More memory than there is room for, until another thread, which needs none, gives some back: when the test says that
+   the pool is full. */
+static void freed_while_full(void)
+{
+	enum { STACK = 2 << 20 };
+	unsigned char *freed = map_filled_by_page(FREED * MEBIBYTE, 131);
+	unsigned char *stack = map(STACK);
+	CHECK(mlock(stack, STACK) == 0);
+	pthread_attr_t attributes;
+	pthread_t thread;
+	CHECK(pthread_attr_init(&attributes) == 0 && pthread_attr_setstack(&attributes, stack, STACK) == 0);
+	CHECK(pthread_create(&thread, &attributes, free_when_full, freed) == 0);
+	unsigned char *wanted = map_filled_by_page(WANTED * MEBIBYTE, 132);
+	join_thread(thread);
+	for (uint64_t round = 0; round < 2; round++)
+		rewrite(wanted, WANTED * MEBIBYTE, 132 + round, 133 + round);
+}
+
 static void *churn_fixed(void *argument)
 {
 	unsigned char *place = argument;
@@ -941,6 +969,7 @@ const struct check mapping_checks[] = {
 	{"mmap_churn", mmap_churn},
 	{"hot_set_beside_a_scan", hot_set_beside_a_scan},
 	{"mmap_churn_threads", mmap_churn_threads},
+	{"freed_while_full", freed_while_full},
 	{"map_fixed_threads", map_fixed_threads},
 	{"map_fixed_over_itself", map_fixed_over_itself},
 	{"mprotect_cycle", mprotect_cycle},

@@ -1,0 +1,202 @@
+//! Pages that were moved out, for which the pool has no room, and which can't be put back yet: an event waits, or is being
+//! finished, and the kernel refuses all changes until then.
+//!
+//! Their content is nowhere but in the staging area. So they stay held, and who touches one waits, until the kernel takes
+//! them back; nothing else leaves before. Whoever else holds a page lets it go before messages are read. These are held
+//! meanwhile, so what a message says of a page is done to them here: what the program has discarded is let go, what it has
+//! moved is put back elsewhere, and a child forked meanwhile gets a copy.
+
+use core::sync::atomic::Ordering;
+
+use farmem_page::{PageCount, PageIndex, PageRange};
+use farmem_sys::uffd::{Uffd, UffdError, Waiters};
+
+use crate::engine::{Engine, Failure};
+use crate::evict::{Evictor, RUN_PAGES};
+use crate::gate::{Change, Reading};
+use crate::inject::Injection;
+use crate::table::Taken;
+
+/// The pages, at most those of one run: the next one begins when these are back.
+pub(crate) struct Stranded {
+    pages: [Option<Page>; RUN_PAGES],
+    count: usize,
+}
+
+struct Page {
+    taken: Taken,
+    frame: PageIndex,
+}
+
+impl Stranded {
+    pub(crate) const fn new() -> Self {
+        Self { pages: [const { None }; RUN_PAGES], count: 0 }
+    }
+
+    fn push(&mut self, page: Page) {
+        self.pages[self.count] = Some(page);
+        self.count += 1;
+    }
+
+    /// Goes through all pages. Those stay that `visit` gives back.
+    fn retain(&mut self, mut visit: impl FnMut(Page) -> Option<Page>) {
+        for at in 0..core::mem::take(&mut self.count) {
+            if let Some(page) = self.pages[at].take().and_then(&mut visit) {
+                self.push(page);
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Whether there are pages that have to be put back: asked without a lock. Written by who evicts.
+    pub(crate) fn are_stranded(&self) -> bool {
+        self.are_stranded.load(Ordering::Acquire)
+    }
+
+    /// Whether nobody has a page in hand on its way out, neither at this moment nor stranded.
+    pub(crate) fn is_eviction_over(&self) -> bool {
+        self.evictor.try_lock().is_some() && !self.are_stranded()
+    }
+
+    /// Puts a page that could not be stored back where the program expects it, at once or later.
+    pub(crate) fn put_back(
+        &self,
+        _change: &Change<'_>,
+        evictor: &mut Evictor,
+        page: Taken,
+        frame: PageIndex,
+    ) {
+        let page = Page { taken: page, frame };
+        let left = if Injection::RefusedPutBack.is_ordered(self.ledger) {
+            Some(page)
+        } else {
+            self.try_put_back(evictor, page)
+        };
+        if let Some(page) = left {
+            evictor.stranded.push(page);
+            self.are_stranded.store(true, Ordering::Release);
+        }
+    }
+
+    /// Tries to put back what is stranded, unless somebody evicts at this moment, who does the same.
+    pub(crate) fn return_stranded(&self, change: &Change<'_>) {
+        if let Some(Some(evictor)) = self.evictor.try_lock().as_deref_mut() {
+            self.return_stranded_of(change, evictor);
+        }
+    }
+
+    /// Tries to put back what is stranded. `false` while some of it is left.
+    pub(crate) fn return_stranded_of(&self, _change: &Change<'_>, evictor: &mut Evictor) -> bool {
+        if !self.are_stranded() {
+            return true;
+        }
+        let mut stranded = core::mem::replace(&mut evictor.stranded, Stranded::new());
+        stranded.retain(|page| self.try_put_back(evictor, page));
+        self.keep_stranded(evictor, stranded);
+        !self.are_stranded()
+    }
+
+    fn keep_stranded(&self, evictor: &mut Evictor, stranded: Stranded) {
+        self.are_stranded.store(stranded.count > 0, Ordering::Release);
+        evictor.stranded = stranded;
+    }
+
+    /// The page, if the kernel refuses it at this moment.
+    fn try_put_back(&self, evictor: &mut Evictor, page: Page) -> Option<Page> {
+        let to = page.taken.page;
+        let mut stopped = self.uffd.move_pages(one(page.frame), to).stopped;
+        if matches!(stopped, Some(UffdError::Unsupported | UffdError::Busy)) {
+            // The mapping has become read-only or locked since, to which no frame moves. A copy may be made.
+            stopped = self.uffd.copy_in(to, evictor.frames.look(page.frame), Waiters::Keep).stopped;
+            evictor.held += u64::from(stopped.is_none());
+        }
+        match stopped {
+            None => {
+                let word = page.taken.word;
+                let _ = page.taken.release(word.with_far(false));
+                self.wake_page(to);
+                None
+            }
+            Some(UffdError::Changing | UffdError::OutOfMemory) => Some(page),
+            Some(_) => self.fail(Failure::Kernel),
+        }
+    }
+
+    /// The program has discarded or unmapped `range`, and its words say so.
+    pub(crate) fn forget_stranded(&self, _reading: &Reading<'_>, range: PageRange) {
+        self.each_stranded(|evictor, page| {
+            if !range.contains(page.taken.page) {
+                return Some(page);
+            }
+            let (at, word) = (page.taken.page, page.taken.word);
+            if page.taken.release(word).is_dropped
+                && let Some(place) = word.place()
+            {
+                self.vault.free(place);
+            }
+            self.went_out(1);
+            evictor.held += 1;
+            self.wake_page(at);
+            None
+        });
+    }
+
+    /// The program has moved `from` to `to`, and the words have gone with it.
+    pub(crate) fn move_stranded(&self, _reading: &Reading<'_>, from: PageRange, to: PageIndex) {
+        self.each_stranded(|_, page| {
+            if !from.contains(page.taken.page) {
+                return Some(page);
+            }
+            let old = page.taken.page;
+            let Some(taken) = self.table.follow(page.taken, to + (old - from.start)) else {
+                self.fail(Failure::Kernel)
+            };
+            // Who waits there has lost the page, as without a pager.
+            self.wake_page(old);
+            Some(Page { taken, ..page })
+        });
+    }
+
+    /// A child has come into being that lacks these pages, and of which nobody has heard yet. Only one that the C library
+    /// did not announce: before an announced fork they are all put back.
+    pub(crate) fn give_stranded_to(&self, _reading: &Reading<'_>, child: &Uffd) {
+        self.each_stranded(|evictor, page| {
+            let at = page.taken.page;
+            if !self.is_wiped_on_fork(at) {
+                let content = evictor.frames.look(page.frame);
+                match child.copy_in(at, content, Waiters::Wake).stopped {
+                    // Not mapped in the child, or the child has ended.
+                    None | Some(UffdError::Exists | UffdError::Gone | UffdError::Ended) => {}
+                    Some(_) => self.fail(Failure::Kernel),
+                }
+            }
+            Some(page)
+        });
+    }
+
+    fn is_wiped_on_fork(&self, page: PageIndex) -> bool {
+        let mut is_wiped = false;
+        let visit = |range: PageRange| is_wiped |= range.contains(page);
+        if self.has_wiped.load(Ordering::Acquire) && self.files.flags.wiped_on_fork(visit).is_err() {
+            self.fail(Failure::Kernel);
+        }
+        is_wiped
+    }
+
+    /// While messages are read nobody evicts: the lock is taken for a moment at most.
+    fn each_stranded(&self, mut visit: impl FnMut(&mut Evictor, Page) -> Option<Page>) {
+        if !self.are_stranded() {
+            return;
+        }
+        let mut place = self.evictor.lock();
+        let Some(evictor) = place.as_mut() else { return };
+        let mut stranded = core::mem::replace(&mut evictor.stranded, Stranded::new());
+        stranded.retain(|page| visit(evictor, page));
+        self.keep_stranded(evictor, stranded);
+    }
+}
+
+fn one(page: PageIndex) -> PageRange {
+    PageRange::at(page, PageCount::new(1))
+}
