@@ -116,6 +116,8 @@ const SPECIAL: &[&str] = &[
     "fork_writes_scattered",
     "fork_from_threads",
     "child_outlives",
+    "fork_alone",
+    "clone_alone",
     "mlockall_current",
     "mremap_new_and_old",
     "drop_privileges",

@@ -92,6 +92,42 @@ fn a_killed_supervisor_never_gives_wrong_bytes() {
     assert!(!stderr.contains("wrong byte"), "{stderr}");
 }
 
+/// The supervisor is killed, then the program makes a process, then ends first: nobody is left who knows what that process
+/// had far. It must end rather than find zeros, and say so.
+fn a_process_made_without_a_supervisor_is_told(name: &str, sentence: &str) {
+    if !managed_runner() {
+        return;
+    }
+    let launcher = Launcher::managed(BUDGET_BYTES);
+    let mut running = launcher.start(check(name));
+    running.until("its far memory", || launcher.file("ready").exists().then_some(()));
+    let supervisor = Pid::from_raw(i32::try_from(running.process_id()).expect("a process number"));
+    kill_process(supervisor.expect("a process number"), Signal::KILL).expect("it is running");
+    assert_no_wrong_bytes(&running.wait());
+    let said = || std::fs::read_to_string(launcher.file("stderr.0")).unwrap_or_default();
+
+    std::fs::write(launcher.file("alone"), "").expect("a file can be written");
+    farmem_tests::wait_for(sentence, || said().contains(sentence).then_some(()));
+    std::fs::write(launcher.file("end"), "").expect("a file can be written");
+    farmem_tests::assert_nothing_is_left();
+
+    assert!(!launcher.file("outlived").exists(), "it went on with memory that nobody serves");
+    assert!(!said().contains("wrong byte") && !said().contains("not so"), "{}", said());
+}
+
+#[test]
+fn a_process_forked_without_a_supervisor_is_ended_with_a_message() {
+    a_process_made_without_a_supervisor_is_told(
+        "fork_alone",
+        "a forked process was ended: without a supervisor",
+    );
+}
+
+#[test]
+fn a_process_cloned_without_a_supervisor_gets_a_bus_error_instead_of_zeros() {
+    a_process_made_without_a_supervisor_is_told("clone_alone", "the supervisor has gone: forked processes");
+}
+
 #[test]
 fn a_full_pool_and_disk_end_the_program_with_a_message() {
     if !managed_runner() {
@@ -103,6 +139,36 @@ fn a_full_pool_and_disk_end_the_program_with_a_message() {
     let finished = launcher.run(pressure());
 
     assert_ended_by(&finished, SIGKILL);
+}
+
+/// What doesn't fit waits until the program frees memory. Meanwhile pages are taken away in vain and put back again and again.
+fn waits_for_room(name: &str, launcher: Launcher) {
+    let name = format!("{name}-{}", std::process::id());
+    let launcher = launcher.option("--pool").option("20M").option("--name").option(&name);
+    let mut running = launcher.start(check("freed_while_full").env("ARENA_MIB", "1"));
+    running.until("a full pool", || {
+        let figures = farmem_tests::application(&name)?;
+        (figures["pool_full"].as_u64()? > 1000).then_some(())
+    });
+
+    std::fs::write(launcher.file("full"), "").expect("a file can be written");
+
+    assert_eq!(running.wait().success().text(), "ok freed_while_full\n");
+}
+
+#[test]
+fn a_program_waits_while_the_pool_is_full_until_memory_is_freed() {
+    if managed_runner() {
+        waits_for_room("full", Launcher::managed(BUDGET_BYTES));
+    }
+}
+
+/// At the moment at which a page is to be put back another thread's event may be pending, and the kernel refuses.
+#[test]
+fn pages_that_can_neither_be_stored_nor_put_back_at_once_keep_every_byte() {
+    if managed_runner() {
+        waits_for_room("refused", injected("refused-put-back"));
+    }
 }
 
 #[test]
@@ -147,36 +213,6 @@ fn pages_that_the_disk_refuses_stay_in_the_pool() {
     assert!(statistics.number("disk_writes_failed") > 0.0, "nothing was to be written");
     assert_eq!(statistics.number("disk_bytes"), 0.0, "nothing could be written");
     assert_says(&finished, "the disk refused");
-}
-
-/// What doesn't fit waits until the program frees memory. Meanwhile pages are taken away in vain and put back again and again.
-fn waits_for_room(name: &str, launcher: Launcher) {
-    let name = format!("{name}-{}", std::process::id());
-    let launcher = launcher.option("--pool").option("20M").option("--name").option(&name);
-    let mut running = launcher.start(check("freed_while_full").env("ARENA_MIB", "1"));
-    running.until("a full pool", || {
-        let figures = farmem_tests::application(&name)?;
-        (figures["pool_full"].as_u64()? > 1000).then_some(())
-    });
-
-    std::fs::write(launcher.file("full"), "").expect("a file can be written");
-
-    assert_eq!(running.wait().success().text(), "ok freed_while_full\n");
-}
-
-#[test]
-fn a_program_waits_while_the_pool_is_full_until_memory_is_freed() {
-    if managed_runner() {
-        waits_for_room("full", Launcher::managed(BUDGET_BYTES));
-    }
-}
-
-/// At the moment at which a page is to be put back another thread's event may be pending, and the kernel refuses.
-#[test]
-fn pages_that_can_neither_be_stored_nor_put_back_at_once_keep_every_byte() {
-    if managed_runner() {
-        waits_for_room("refused", injected("refused-put-back"));
-    }
 }
 
 #[test]

@@ -3,8 +3,9 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use farmem_page::{PAGE_BYTES, PageIndex, PageRange, Place, VirtAddr};
+use farmem_page::{PAGE_BYTES, PageCount, PageIndex, PageRange, PageWord, Place, VirtAddr};
 use farmem_sys::lock::Lock;
+use farmem_sys::say::say;
 use farmem_sys::uffd::{Message, Uffd, UffdError, Waiters};
 use farmem_sys::{AsFd, AsRawFd, RawFd, thread};
 use farmem_telemetry::Handover;
@@ -30,7 +31,12 @@ struct View {
     epoch: u64,
     /// The child's words; `None` while nothing leaves the parent, whose own words then are right for the child too.
     table: Option<PageTable>,
+    /// Whether what it had far was given up.
+    is_given_up: bool,
 }
+
+/// What a process says of children that it has given up.
+const GIVEN_UP: &[u8] = b"farmem: the supervisor has gone: forked processes without a pager of their own have lost what they had far\n";
 
 /// The children.
 #[derive(Debug)]
@@ -101,7 +107,7 @@ impl Engine {
     /// has ended nothing leaves the parent.
     pub(crate) fn adopt(&self, uffd: Uffd, epoch: u64, is_shared: bool) {
         let table = if is_shared { None } else { Some(self.copy_table()) };
-        if !self.children.add(View { uffd, epoch, table }) {
+        if !self.children.add(View { uffd, epoch, table, is_given_up: false }) {
             // Letting go of the descriptor would show the child zeros.
             self.fail(Failure::Kernel);
         }
@@ -133,6 +139,9 @@ impl Engine {
             if service == Service::GoesOn && is_probe_due && has_ended(&view.uffd) {
                 self.end_handover(view);
                 service = Service::IsOver;
+            }
+            if service == Service::GoesOn && is_probe_due && !view.is_given_up && self.fork.is_alone() {
+                self.give_up(view);
             }
             if service == Service::IsOver {
                 *place = None;
@@ -205,11 +214,33 @@ impl Engine {
                     self.fail(Failure::Kernel)
                 };
                 self.fork.tell(&uffd, view.epoch);
-                *place = Some(View { uffd, epoch: view.epoch, table: Some(copy) });
+                *place = Some(View { uffd, epoch: view.epoch, table: Some(copy), is_given_up: false });
             }
             Message::Fault { .. } | Message::Unknown(_) => {}
         }
         Service::GoesOn
+    }
+
+    /// There is no supervisor any more: with this process would end all that says which of the child's pages are far, and they
+    /// would read as zeros. So they are poisoned while that can still be done.
+    fn give_up(&self, view: &mut View) {
+        let Some(table) = &view.table else { return };
+        let is_stored = |word: PageWord| !matches!(word.place(), None | Some(Place::Zero));
+        let mut is_complete = true;
+        let mut is_lost = false;
+        table.each_page(is_stored, |page| {
+            match view.uffd.poison(PageRange::at(page, PageCount::new(1))).stopped {
+                None => is_lost = true,
+                // The child has the page, or no such mapping.
+                Some(UffdError::Exists | UffdError::Gone | UffdError::Ended) => {}
+                // An event of the child is to be read first.
+                Some(_) => is_complete = false,
+            }
+        });
+        view.is_given_up = is_complete;
+        if is_complete && is_lost {
+            say(GIVEN_UP);
+        }
     }
 
     /// A child that has no pager yet writes little: its C library's own memory, and the stack.

@@ -69,6 +69,15 @@ impl Fork {
         is_sent
     }
 
+    /// Whether there is no supervisor any more, so that this process alone has its children's userfaultfds.
+    pub(crate) fn is_alone(&self) -> bool {
+        let mut link = self.link.lock();
+        if link.as_ref().is_some_and(Link::is_cut) {
+            *link = None;
+        }
+        link.is_none()
+    }
+
     pub(crate) fn happened(&self, is_heard: bool) {
         self.is_heard.store(is_heard, Ordering::Release);
         self.has_happened.store(true, Ordering::Release);
@@ -157,6 +166,17 @@ impl Engine {
             thread::sleep(LOOK_NS);
         }
         self.is_parent()
+    }
+
+    /// In a forked child that its parent keeps: whether the supervisor has the child's userfaultfd too, should the parent end.
+    /// It hears of the child by a packet that may still be on its way.
+    pub(crate) fn is_child_heard_of(&self, epoch: u64) -> bool {
+        let mut patience_ns = PATIENCE_NS;
+        while self.slot.heard_epoch() < epoch && patience_ns > 0 && self.is_parent() {
+            thread::sleep(LOOK_NS);
+            patience_ns = patience_ns.saturating_sub(LOOK_NS);
+        }
+        self.slot.heard_epoch() >= epoch
     }
 
     /// In a forked child: whether this, its parent's pager, still lives. By the kernel's word, which needs no supervisor; from

@@ -8,6 +8,7 @@ use farmem_sys::descriptors::{self, LowNumbers};
 use farmem_sys::disk::DiskFile;
 use farmem_sys::link::{Descriptors, Link};
 use farmem_sys::maps::Maps;
+use farmem_sys::say::say;
 use farmem_sys::shared::SharedMemory;
 use farmem_sys::uffd::Uffd;
 use farmem_sys::wait::{self, Scope, Sleepers};
@@ -33,8 +34,8 @@ pub enum StartError {
     Kernel(Errno),
     /// The supervisor refuses, or speaks another version.
     Refused,
-    /// Only of a forked child: its parent, which could have served it, has ended. It must not go on: what it has far may
-    /// read as zeros by now.
+    /// Only of a forked child: its parent, which could have served it, has ended, or nobody beside the parent has its
+    /// userfaultfd. It must not go on: what it has far may read as zeros by now, or from its parent's end on.
     Orphaned,
 }
 
@@ -62,6 +63,9 @@ pub struct Start {
 
 /// Addresses kept for the pagers of forked children, some generations of them: 32 MiB.
 const RESERVE: PageCount = PageCount::new(8192);
+/// What a child says that was forked when there was no supervisor any more.
+const FORKED_ALONE: &[u8] = b"farmem: a forked process was ended: without a supervisor nobody would hold its far memory once its parent \
+    has ended\n";
 const PENDING: u32 = 0;
 const STARTED: u32 = 1;
 const FAILED: u32 = 2;
@@ -79,17 +83,21 @@ impl Start {
     /// decided that it never will.
     ///
     /// # Errors
-    /// [`StartError::Orphaned`] when nobody serves the child; the supervisor knows then. After any other error the parent
-    /// goes on serving it.
+    /// [`StartError::Orphaned`] when nobody can serve the child for as long as it may live; the user has been told then. After
+    /// any other error the parent goes on serving it.
     pub fn in_child(self, parent: Started, publish: fn(Started)) -> Result<(), StartError> {
         self.launch(Some(parent), publish).map_err(|error| {
-            if parent.keeps_child(parent.vault.ended_epoch()) {
+            let epoch = parent.vault.ended_epoch();
+            let is_kept = parent.keeps_child(epoch);
+            if is_kept && parent.is_child_heard_of(epoch) {
                 return error;
             }
-            // Without a supervisor there is nobody to tell.
-            let _ = self
+            let told = self
                 .link()
                 .and_then(|(link, token)| Ok(link.send(&Request::Orphaned { token }.encode(), &[])?));
+            if told.is_err() {
+                say(FORKED_ALONE);
+            }
             StartError::Orphaned
         })
     }

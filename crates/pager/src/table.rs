@@ -187,6 +187,16 @@ impl PageTable {
         }
     }
 
+    /// Calls `visit` for every page whose word is `wanted`.
+    pub(crate) fn each_page(&self, wanted: impl Fn(PageWord) -> bool, mut visit: impl FnMut(PageIndex)) {
+        let all = PageRange::new(PageIndex::new(0), PageIndex::new(u64::MAX));
+        self.each_known(all, |cell, page| {
+            if wanted(PageWord::from_bits(cell.load(Ordering::Acquire))) {
+                visit(page);
+            }
+        });
+    }
+
     /// Calls `visit` for every page of `range` that may have a word.
     fn each_known(&self, range: PageRange, mut visit: impl FnMut(&'static AtomicU64, PageIndex)) {
         let mut page = range.start;

@@ -14,6 +14,7 @@ pub mod maps;
 pub mod memory;
 pub mod pagemap;
 pub mod process;
+pub mod say;
 pub mod shared;
 pub mod sparse;
 mod sync;

@@ -1,5 +1,6 @@
 //! Messages with descriptors between the runtime and its supervisor: an abstract Unix socket that keeps packets whole.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{
@@ -57,6 +58,14 @@ impl Link {
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         connect(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
         Ok(Self { socket })
+    }
+
+    /// Whether the other end has gone.
+    pub fn is_cut(&self) -> bool {
+        let mut set = [PollFd::new(&self.socket, PollFlags::empty())];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut set, Some(&at_once)).is_ok_and(|ready| ready > 0)
+            && set[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
     }
 
     /// Sends one message.

@@ -361,6 +361,55 @@ static void raw_clone_process(void)
 	}
 }
 
+static void make_file(const char *name)
+{
+	int file = open(name, O_WRONLY | O_CREAT, 0600);
+	CHECK(file >= 0 && close(file) == 0);
+}
+
+static void await_file(const char *name)
+{
+	while (access(name, F_OK) != 0)
+		usleep(10000);
+}
+
+/* A process that goes on when its parent has ended; it leaves a file. The test makes the others: `alone` when nobody but
+   the parent looks after its children any more, `end` when the parent is to end. */
+static void outlive_alone(pid_t (*new_process)(void))
+{
+	unsigned char *memory = map_filled(REGION, 118);
+	squeeze();
+	make_file("ready");
+	await_file("alone");
+	squeeze();
+	pid_t parent = getpid();
+	pid_t child = new_process();
+	CHECK(child >= 0);
+	if (child == 0) {
+		while (getppid() == parent)
+			usleep(10000);
+		verify(memory, REGION, 118);
+		make_file("outlived");
+		_exit(0);
+	}
+	await_file("end");
+}
+
+static void fork_alone(void)
+{
+	outlive_alone(fork);
+}
+
+static pid_t clone_process(void)
+{
+	return (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, 0);
+}
+
+static void clone_alone(void)
+{
+	outlive_alone(clone_process);
+}
+
 struct raw_thread {
 	unsigned char *memory;
 	atomic_int done;
@@ -549,6 +598,8 @@ const struct check process_checks[] = {
 	{"vfork_and_exec", vfork_and_exec},
 	{"spawn_and_friends", spawn_and_friends},
 	{"raw_clone_process", raw_clone_process},
+	{"fork_alone", fork_alone},
+	{"clone_alone", clone_alone},
 	{"raw_clone_thread", raw_clone_thread},
 	{"raw_clone_cleared_word", raw_clone_cleared_word},
 	{"execve_from_thread", execve_from_thread},
