@@ -3,11 +3,14 @@
 //! - [`workload`] is the program that is measured;
 //! - `peer` turns each kind of kernel swap on for the time that its turn takes;
 //! - [`undo`] makes sure that nothing of that stays, however the benchmark ends;
-//! - [`faults`] takes turns, and compares.
+//! - [`faults`] takes turns, and compares;
+//! - [`isolation`] runs applications beside each other.
 #![forbid(unsafe_code)]
 
 pub mod faults;
 mod interrupt;
+pub mod isolation;
+mod median;
 mod peer;
 pub mod undo;
 pub mod workload;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use farmem_bench::faults::{CaseName, PeerName};
+use farmem_bench::isolation::Peer as IsolationPeer;
 use farmem_bench::workload::{Compressibility, Pattern};
 use farmem_page::ByteCount;
 
@@ -149,6 +150,8 @@ pub(crate) struct BenchArguments {
 pub(crate) enum BenchCommand {
     /// Access patterns over data four times the local memory: native, Farmem and each kind of kernel swap
     Faults(FaultsArguments),
+    /// A server beside a program that swaps as fast as it can: Farmem and each kind of kernel swap
+    Isolation(IsolationArguments),
     /// Undo what a benchmark left behind when it was killed: swap, devices, mounts, control groups
     Cleanup(CleanupArguments),
 }
@@ -181,6 +184,36 @@ pub(crate) struct FaultsArguments {
     /// Only these peers
     #[arg(long, value_name = "PEER", value_delimiter = ',', value_enum)]
     pub(crate) peer: Vec<PeerName>,
+    /// Where swap files are made; must be on a disk
+    #[arg(long, value_name = "FOLDER", default_value = "/var/tmp")]
+    pub(crate) swap_folder: PathBuf,
+}
+
+/// A server beside a program that swaps as fast as it can: Farmem and each kind of kernel swap.
+///
+/// memcached holds data four times its local memory and is asked at a fixed rate, alone and while another program
+/// writes at random to four times its own. Each has a processor of its own; what they still share is the paging. Kernel
+/// swap needs root.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  sudo farmem bench isolation\n  sudo farmem bench isolation --quick --peer farmem,zram --json"
+)]
+pub(crate) struct IsolationArguments {
+    /// Print one JSON object instead of the table
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Less data, shorter measurements and fewer repetitions: rougher figures, sooner
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Data of each application; a quarter of it is kept local [default: 256M, with --quick 64M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) data: Option<ByteCount>,
+    /// Repetitions, interleaved between the peers [default: 3, with --quick 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) repeat: Option<u32>,
+    /// Only these peers
+    #[arg(long, value_name = "PEER", value_delimiter = ',', value_enum)]
+    pub(crate) peer: Vec<IsolationPeer>,
     /// Where swap files are made; must be on a disk
     #[arg(long, value_name = "FOLDER", default_value = "/var/tmp")]
     pub(crate) swap_folder: PathBuf,

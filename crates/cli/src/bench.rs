@@ -1,19 +1,25 @@
 //! `farmem bench`: hands over to the benchmark.
 
 use std::env;
+use std::fmt::Display;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
-use farmem_bench::{faults, undo, workload};
+use farmem_bench::{faults, isolation, undo, workload};
+use serde::Serialize;
 
-use crate::arguments::{BenchCommand, CleanupArguments, FaultsArguments, WorkloadArguments};
+use crate::arguments::{
+    BenchCommand, CleanupArguments, FaultsArguments, IsolationArguments, WorkloadArguments,
+};
 use crate::failure::Failure;
 
 /// Runs a benchmark, or cleans up after one.
 pub(crate) fn bench(command: BenchCommand) -> Result<ExitCode, Failure> {
     match command {
         BenchCommand::Faults(arguments) => measure_faults(arguments),
+        BenchCommand::Isolation(arguments) => measure_isolation(arguments),
         BenchCommand::Cleanup(arguments) => cleanup(&arguments),
     }
 }
@@ -42,18 +48,39 @@ fn measure_faults(arguments: FaultsArguments) -> Result<ExitCode, Failure> {
         only: arguments.only,
         peers: arguments.peer,
         swap_folder: arguments.swap_folder,
-        farmem: env::current_exe().context("cannot find the program file of farmem")?,
+        farmem: own_program()?,
     })?;
-    let text = if arguments.json {
-        serde_json::to_string_pretty(&report).context("cannot write the report")? + "\n"
-    } else {
-        report.to_string()
-    };
-    io::stdout().write_all(text.as_bytes()).context("cannot print the report")?;
+    print(&report, arguments.json)?;
     if report.has_mismatches() {
         return Err(Failure::Failed(anyhow!("pages came back with other bytes than were written to them")));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn measure_isolation(arguments: IsolationArguments) -> Result<ExitCode, Failure> {
+    let report = isolation::run(&isolation::Options {
+        data: arguments.data,
+        quick: arguments.quick,
+        repeat: arguments.repeat,
+        peers: arguments.peer,
+        swap_folder: arguments.swap_folder,
+        farmem: own_program()?,
+    })?;
+    print(&report, arguments.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn own_program() -> anyhow::Result<PathBuf> {
+    env::current_exe().context("cannot find the program file of farmem")
+}
+
+fn print<R: Display + Serialize>(report: &R, as_json: bool) -> anyhow::Result<()> {
+    let text = if as_json {
+        serde_json::to_string_pretty(report).context("cannot write the report")? + "\n"
+    } else {
+        report.to_string()
+    };
+    io::stdout().write_all(text.as_bytes()).context("cannot print the report")
 }
 
 fn cleanup(arguments: &CleanupArguments) -> Result<ExitCode, Failure> {

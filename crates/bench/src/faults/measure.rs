@@ -134,7 +134,7 @@ impl Harness {
             let on = Swap::on(kind, size, &self.swap_folder, &journal).map_err(unavailable)?;
             self.details.insert(peer, on.detail.clone());
             swap = Some(on);
-            group = Some(Group::create(&journal, self.local).map_err(unavailable)?);
+            group = Some(Group::create(&journal, "workload", self.local).map_err(unavailable)?);
         }
         let result = self.run(case, peer, group.as_ref());
         drop(group);

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::case::{CaseName, PeerName};
 use super::measure::Sample;
 use super::target::Target;
+use crate::median::median;
 
 /// All that was measured, and on what.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -155,17 +156,6 @@ impl Figure {
     }
 }
 
-/// The middle value; of two middle ones their mean; zero of none.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => 0.0,
-        count if count % 2 == 1 => values[middle],
-        _ => (values[middle - 1] + values[middle]) / 2.0,
-    }
-}
-
 /// Adds to each figure how it compares with the others of its case.
 pub(super) fn with_ratios(figures: Vec<Figure>) -> Vec<Figure> {
     let compared = |figure: &Figure| {
@@ -273,13 +263,6 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_median_is_the_middle_or_the_mean_of_two() {
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
-        assert_eq!(median(vec![]), 0.0);
-    }
 
     #[test]
     fn ratios_are_to_peers_with_the_same_limit() {

@@ -30,10 +30,10 @@ pub(crate) struct LocalBytes {
 }
 
 impl Group {
-    /// Makes a group that keeps `local` bytes local. Needs root.
-    pub(crate) fn create(journal: &Rc<Journal>, local: ByteCount) -> anyhow::Result<Self> {
+    /// Makes a group of that name, one of several that a benchmark may have, that keeps `local` bytes local. Needs root.
+    pub(crate) fn create(journal: &Rc<Journal>, name: &str, local: ByteCount) -> anyhow::Result<Self> {
         let controller = MemoryController::find().context("there is no memory control group controller")?;
-        let name = format!("farmem-bench-{}", std::process::id());
+        let name = format!("farmem-bench-{}-{name}", std::process::id());
         let path = controller.mount.join(name);
         if controller.version == Version::Two {
             fs::write(controller.mount.join("cgroup.subtree_control"), "+memory")
@@ -68,6 +68,12 @@ impl Group {
         let limit = ByteCount::new(self.local.get() + overhead.get());
         self.set_limit(limit)?;
         Ok(LocalBytes { limit, overhead })
+    }
+
+    /// Gives the program's data another amount of local memory.
+    pub(crate) fn set_local(&mut self, local: ByteCount) -> anyhow::Result<()> {
+        self.local = local;
+        self.calibrate().map(drop)
     }
 
     fn set_limit(&self, limit: ByteCount) -> anyhow::Result<()> {

@@ -97,9 +97,9 @@ impl Swap {
         Ok(())
     }
 
-    /// Linux 6.18 reads ahead from zswap until its out-of-memory killer ends a process in a small control group, and
-    /// what zswap holds is as near as what was read ahead.
-    fn stop_readahead(&mut self, journal: &Rc<Journal>) -> anyhow::Result<()> {
+    /// Linux 6.18 reads ahead, from what is in memory most of all, until its out-of-memory killer ends a process in a small control
+    /// group; and what zswap or zram hold is as near as what was read ahead.
+    pub(crate) fn stop_readahead(&mut self, journal: &Rc<Journal>) -> anyhow::Result<()> {
         let current = fs::read_to_string(PAGE_CLUSTER)?;
         self.detail.push_str("no readahead; ");
         if current.trim() == "0" { Ok(()) } else { self.change(journal, PAGE_CLUSTER, current.trim(), "0") }

@@ -1,0 +1,125 @@
+//! `farmem bench isolation`: how far applications on one host disturb each other through paging.
+
+mod client;
+mod recovery;
+mod report;
+mod server;
+mod setting;
+mod victim;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::ensure;
+use clap::ValueEnum;
+use farmem_machine::Description;
+use farmem_page::ByteCount;
+
+use crate::interrupt::Interrupt;
+pub use recovery::Recovery;
+pub use report::{Report, Target, Victim};
+pub use setting::Peer;
+use setting::Setting;
+use victim::Scale;
+pub use victim::{Service, Turn};
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Data of each application; `None` for 256 MiB, or 64 MiB when quick.
+    pub data: Option<ByteCount>,
+    /// Less data, shorter measurements and fewer repetitions.
+    pub quick: bool,
+    /// Repetitions; `None` for 3, or 1 when quick.
+    pub repeat: Option<u32>,
+    /// The peers to measure; empty for all.
+    pub peers: Vec<Peer>,
+    /// Where swap files are made.
+    pub swap_folder: PathBuf,
+    /// The `farmem` program, which is also the workload.
+    pub farmem: PathBuf,
+}
+
+const REPETITIONS: u32 = 3;
+/// A tenth of what the server can answer from the pool: what counts is how long a request takes, not how many wait.
+const REQUESTS_PER_SECOND: f64 = 2000.0;
+
+impl Options {
+    fn scale(&self) -> Scale {
+        let (data, seconds) = if self.quick { (64 << 20, 1) } else { (256 << 20, 4) };
+        Scale {
+            data: self.data.unwrap_or(ByteCount::new(data)),
+            requests_per_second: REQUESTS_PER_SECOND,
+            measured: Duration::from_secs(seconds),
+        }
+    }
+}
+
+/// Measures; progress goes to standard error. Peers take turns.
+///
+/// # Errors
+/// When interrupted, when there is only one processor, and when the machine can't be changed back. A peer that can't be offered or
+/// fails is named in the report.
+pub fn run(options: &Options) -> anyhow::Result<Report> {
+    ensure!(
+        std::thread::available_parallelism()?.get() >= 2,
+        "isolation is measured with a processor for each application: two are needed"
+    );
+    let interrupt = Interrupt::listen()?;
+    let scale = options.scale();
+    let repetitions = options.repeat.unwrap_or(if options.quick { 1 } else { REPETITIONS });
+    let chosen = |peer: &&Peer| options.peers.is_empty() || options.peers.contains(peer);
+    let mut peers: Vec<Peer> = Peer::value_variants().iter().filter(chosen).copied().collect();
+    let mut left_out = BTreeMap::new();
+    let mut turns: BTreeMap<Peer, Vec<(Turn, Recovery)>> = BTreeMap::new();
+    for repetition in 1..=repetitions {
+        for peer in peers.clone() {
+            interrupt.check()?;
+            eprintln!("farmem: {repetition}/{repetitions} {}", report::name(peer));
+            match turn(options, peer, scale) {
+                Ok(turn) => turns.entry(peer).or_default().push(turn),
+                Err(error) => {
+                    interrupt.check()?;
+                    eprintln!("farmem: {} left out: {error:#}", report::name(peer));
+                    left_out.insert(peer, format!("{error:#}"));
+                    peers.retain(|running| *running != peer);
+                }
+            }
+        }
+        let first = 1.min(peers.len());
+        peers.rotate_left(first);
+    }
+    let victim: BTreeMap<Peer, Victim> =
+        turns.iter().map(|(&peer, turns)| (peer, Victim::of(&firsts(turns)))).collect();
+    let recovery: BTreeMap<Peer, Vec<Recovery>> = turns
+        .iter()
+        .map(|(&peer, turns)| (peer, turns.iter().map(|turn| turn.1.clone()).collect()))
+        .collect();
+    let targets = report::judge(&victim, &recovery);
+    Ok(Report {
+        version: env!("CARGO_PKG_VERSION"),
+        machine: Description::current(),
+        data_bytes: scale.data.get(),
+        repetitions,
+        victim,
+        recovery,
+        left_out,
+        targets,
+    })
+}
+
+fn firsts(turns: &[(Turn, Recovery)]) -> Vec<Turn> {
+    turns.iter().map(|turn| turn.0).collect()
+}
+
+fn turn(options: &Options, peer: Peer, scale: Scale) -> anyhow::Result<(Turn, Recovery)> {
+    // Two applications, and what else they have.
+    let data = ByteCount::new(scale.data.get() * 2 + (256 << 20));
+    let setting = Setting::prepare(peer, &options.farmem, data, &options.swap_folder)?;
+    let folder = tempfile::tempdir()?;
+    let victim = victim::turn(&setting, &options.farmem, folder.path(), scale)?;
+    let folder = tempfile::tempdir()?;
+    let recovery = recovery::turn(&setting, folder.path(), scale)?;
+    Ok((victim, recovery))
+}

@@ -1,0 +1,248 @@
+//! What came out, as a table and as JSON.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use comfy_table::{CellAlignment, Table, presets};
+use farmem_machine::Description;
+use serde::Serialize;
+
+use super::recovery::Recovery;
+use super::setting::Peer;
+use super::victim::{Service, Turn};
+use crate::median::median;
+
+/// A peer's p99 slowdown is to be at most so large,
+const SLOWDOWN: f64 = 1.3;
+/// and at most this part of the best kernel peer's.
+const PART_OF_BEST: f64 = 0.5;
+/// A server is to be itself again so soon for each GiB that it is given.
+const SECONDS_PER_GIB: f64 = 3.0;
+
+/// All that was measured, and on what.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Report {
+    /// Version of Farmem.
+    pub version: &'static str,
+    /// The machine.
+    pub machine: Description,
+    /// Data of each application; a quarter of it was local.
+    pub data_bytes: u64,
+    /// Turns that each figure is the median of.
+    pub repetitions: u32,
+    /// The server beside the program that swaps.
+    pub victim: BTreeMap<Peer, Victim>,
+    /// A server that had too little memory and was given more: each turn.
+    pub recovery: BTreeMap<Peer, Vec<Recovery>>,
+    /// Peers that took no part or failed, and why.
+    pub left_out: BTreeMap<Peer, String>,
+    /// What was to be reached.
+    pub targets: Vec<Target>,
+}
+
+/// The server under one peer: medians over all turns.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Victim {
+    /// How many times longer the middle request took beside the other program.
+    pub p50_slowdown: f64,
+    /// How many times longer the slowest of a hundred took.
+    pub p99_slowdown: f64,
+    /// What was left of the throughput.
+    pub throughput_ratio: f64,
+    /// The server without the other program.
+    pub alone: Service,
+    /// And beside it.
+    pub beside: Service,
+}
+
+/// A target and what was measured.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Target {
+    /// What is compared.
+    pub name: &'static str,
+    /// At most this.
+    pub at_most: f64,
+    /// `None` when something needed for it was not measured.
+    pub measured: Option<f64>,
+    /// Whether it was reached.
+    pub passed: Option<bool>,
+}
+
+impl Target {
+    fn new(name: &'static str, at_most: f64, measured: Option<f64>) -> Self {
+        Self { name, at_most, measured, passed: measured.map(|measured| measured <= at_most) }
+    }
+}
+
+impl Victim {
+    pub(super) fn of(turns: &[Turn]) -> Self {
+        let over = |value: &dyn Fn(&Turn) -> f64| median(turns.iter().map(value).collect());
+        let service = |which: &dyn Fn(&Turn) -> Service| Service {
+            p50_us: over(&|turn| which(turn).p50_us),
+            p99_us: over(&|turn| which(turn).p99_us),
+            requests_per_second: over(&|turn| which(turn).requests_per_second),
+        };
+        Self {
+            p50_slowdown: over(&|turn| turn.beside.p50_us / turn.alone.p50_us),
+            p99_slowdown: over(&|turn| turn.beside.p99_us / turn.alone.p99_us),
+            throughput_ratio: over(&|turn| turn.beside.requests_per_second / turn.alone.requests_per_second),
+            alone: service(&|turn| turn.alone),
+            beside: service(&|turn| turn.beside),
+        }
+    }
+}
+
+/// Judges what the issue of isolation is measured by.
+pub(super) fn judge(
+    victim: &BTreeMap<Peer, Victim>,
+    recovery: &BTreeMap<Peer, Vec<Recovery>>,
+) -> Vec<Target> {
+    let farmem = victim.get(&Peer::Farmem).map(|victim| victim.p99_slowdown);
+    let best = victim
+        .iter()
+        .filter(|(peer, _)| **peer != Peer::Farmem)
+        .map(|(_, victim)| victim.p99_slowdown)
+        .reduce(f64::min);
+    // A turn in which it never was itself again counts as the longest.
+    let recovered = recovery.get(&Peer::Farmem).map(|turns| {
+        median(turns.iter().map(|turn| turn.seconds_per_gib.unwrap_or(f64::INFINITY)).collect())
+    });
+    let of_best = farmem.zip(best).map(|(farmem, best)| farmem / best);
+    vec![
+        Target::new("p99 slowdown of the server", SLOWDOWN, farmem),
+        Target::new("p99 slowdown, of the best kernel peer's", PART_OF_BEST, of_best),
+        Target::new("seconds to full throughput, for each GiB given", SECONDS_PER_GIB, recovered),
+    ]
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "memcached beside random writes, {} MiB each, a quarter of it local; medians of {} on {} cores ({}), Linux {}",
+            self.data_bytes >> 20,
+            self.repetitions,
+            self.machine.cores,
+            self.machine.processor,
+            self.machine.kernel
+        )?;
+        writeln!(f, "\n{}\n", self.table())?;
+        writeln!(f, "{}\n", self.recovery_table())?;
+        for (peer, reason) in &self.left_out {
+            writeln!(f, "{} left out: {reason}", name(*peer))?;
+        }
+        for target in &self.targets {
+            let verdict = match target.passed {
+                Some(true) => "pass",
+                Some(false) => "falls short",
+                None => "not measured",
+            };
+            let measured =
+                target.measured.map_or_else(|| "-".to_owned(), |measured| format!("{measured:.2}"));
+            writeln!(f, "{:<56} {measured:>6}  at most {:<5} {verdict}", target.name, target.at_most)?;
+        }
+        Ok(())
+    }
+}
+
+impl Report {
+    fn recovery_table(&self) -> Table {
+        let mut table = Table::new();
+        table.load_preset(presets::NOTHING);
+        table.set_header([
+            "peer",
+            "requests/s, all local",
+            "a quarter local",
+            "given memory again",
+            "after, s",
+        ]);
+        for (peer, turns) in &self.recovery {
+            let over = |value: &dyn Fn(&Recovery) -> f64| median(turns.iter().map(value).collect());
+            let seconds = over(&|turn| turn.seconds.unwrap_or(f64::INFINITY));
+            table.add_row([
+                name(*peer),
+                format!("{:.0}", over(&|turn| turn.full_requests_per_second)),
+                format!("{:.0}", over(&|turn| turn.starved_requests_per_second)),
+                format!("{:.0}", over(&|turn| turn.settled_requests_per_second)),
+                if seconds.is_finite() { format!("{seconds:.2}") } else { "never while watched".to_owned() },
+            ]);
+        }
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        table
+    }
+
+    fn table(&self) -> Table {
+        let mut table = Table::new();
+        table.load_preset(presets::NOTHING);
+        table.set_header([
+            "peer",
+            "p50 alone, µs",
+            "beside",
+            "slowdown",
+            "p99 alone, µs",
+            "beside",
+            "slowdown",
+            "requests/s alone",
+            "beside",
+            "ratio",
+        ]);
+        for (peer, victim) in &self.victim {
+            let (alone, beside) = (victim.alone, victim.beside);
+            table.add_row([
+                name(*peer),
+                format!("{:.0}", alone.p50_us),
+                format!("{:.0}", beside.p50_us),
+                format!("{:.2}", victim.p50_slowdown),
+                format!("{:.0}", alone.p99_us),
+                format!("{:.0}", beside.p99_us),
+                format!("{:.2}", victim.p99_slowdown),
+                format!("{:.0}", alone.requests_per_second),
+                format!("{:.0}", beside.requests_per_second),
+                format!("{:.2}", victim.throughput_ratio),
+            ]);
+        }
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        table
+    }
+}
+
+/// The name that the command line and the JSON use.
+pub(super) fn name(peer: Peer) -> String {
+    clap::ValueEnum::to_possible_value(&peer)
+        .map(|possible| possible.get_name().to_owned())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turn(alone: f64, beside: f64) -> Turn {
+        let service = |p99_us| Service { p50_us: p99_us / 4.0, p99_us, requests_per_second: 1e6 / p99_us };
+        Turn { alone: service(alone), beside: service(beside) }
+    }
+
+    #[test]
+    fn a_slowdown_is_of_one_turn_and_the_median_of_all() {
+        let victim = Victim::of(&[turn(100.0, 110.0), turn(300.0, 900.0), turn(200.0, 240.0)]);
+        assert_eq!(victim.p99_slowdown, 1.2);
+        assert_eq!(victim.alone.p99_us, 200.0);
+    }
+
+    #[test]
+    fn farmem_is_judged_alone_and_by_the_best_of_the_kernels_peers() {
+        let victims = BTreeMap::from([
+            (Peer::Farmem, Victim::of(&[turn(100.0, 120.0)])),
+            (Peer::Zram, Victim::of(&[turn(100.0, 300.0)])),
+            (Peer::File, Victim::of(&[turn(100.0, 900.0)])),
+        ]);
+        let targets = judge(&victims, &BTreeMap::new());
+        assert_eq!(targets[0].passed, Some(true));
+        assert_eq!(targets[1].measured, Some(1.2 / 3.0));
+        assert!(judge(&BTreeMap::new(), &BTreeMap::new()).iter().all(|target| target.passed.is_none()));
+    }
+}

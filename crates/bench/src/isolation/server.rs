@@ -1,0 +1,34 @@
+//! The server that is asked: memcached with one thread, on one processor with its client.
+
+use std::path::Path;
+
+use anyhow::Context;
+use farmem_page::ByteCount;
+
+use super::client::Client;
+use super::setting::{Application, Setting, on_processor};
+
+/// Where server and client run.
+pub(super) const PROCESSOR: usize = 0;
+/// The name of its space or control group.
+const NAME: &str = "bench-server";
+
+/// Starts the server with `local` bytes of local memory and fills it with `data` bytes of items.
+pub(super) fn start(
+    setting: &Setting,
+    folder: &Path,
+    local: ByteCount,
+    data: ByteCount,
+) -> anyhow::Result<(Application, Client)> {
+    let socket = folder.join("memcached");
+    let mut command: Vec<String> = ["memcached", "-t", "1", "-m", "65536", "-s"].map(str::to_owned).into();
+    command.push(socket.to_string_lossy().into_owned());
+    if rustix::process::geteuid().is_root() {
+        command.extend(["-u", "root"].map(str::to_owned));
+    }
+    let server = setting.start(NAME, local, PROCESSOR, &command)?;
+    let mut client = Client::connect(&socket)?;
+    on_processor(PROCESSOR, || client.load(data.get()))?.context("loading the server")?;
+    server.calibrate()?;
+    Ok((server, client))
+}

@@ -1,0 +1,106 @@
+//! A server that must answer soon, alone and beside a program that swaps as fast as it can.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use farmem_page::ByteCount;
+use serde::Serialize;
+
+use super::client::{Client, Latencies};
+use super::server::{self, PROCESSOR};
+use super::setting::{Application, Setting, on_processor};
+use crate::workload::Event;
+
+/// The other program's processor.
+const ANTAGONIST: usize = PROCESSOR + 1;
+
+/// How much data, and how long.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scale {
+    pub(super) data: ByteCount,
+    pub(super) requests_per_second: f64,
+    pub(super) measured: Duration,
+}
+
+impl Scale {
+    /// What each application may keep local.
+    pub(super) fn local(self) -> ByteCount {
+        ByteCount::new(self.data.get() / 4)
+    }
+}
+
+/// How the server did for a while.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Service {
+    /// Half of the requests took at most so long.
+    pub p50_us: f64,
+    /// 99 of 100 requests.
+    pub p99_us: f64,
+    /// Requests that it can answer when the next one comes at once.
+    pub requests_per_second: f64,
+}
+
+/// The server alone and disturbed, in one turn.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Turn {
+    /// Nobody else runs.
+    pub alone: Service,
+    /// Beside the other program.
+    pub beside: Service,
+}
+
+/// Runs one turn.
+pub(super) fn turn(setting: &Setting, farmem: &Path, folder: &Path, scale: Scale) -> anyhow::Result<Turn> {
+    let (server, mut client) = server::start(setting, folder, scale.local(), scale.data)?;
+    let alone = serve(&mut client, scale)?;
+    let antagonist = start_antagonist(setting, farmem, scale)?;
+    let beside = serve(&mut client, scale)?;
+    check(antagonist, "the program beside the server")?;
+    check(server, "the server")?;
+    Ok(Turn { alone, beside })
+}
+
+fn check(mut application: Application, what: &str) -> anyhow::Result<()> {
+    application.check().with_context(|| what.to_owned())?;
+    application.end()?;
+    Ok(())
+}
+
+fn serve(client: &mut Client, scale: Scale) -> anyhow::Result<Service> {
+    on_processor(PROCESSOR, || {
+        // What the phase before has left in memory is not this phase's.
+        client.as_fast_as_it_can(scale.measured / 4)?;
+        let Latencies { times } = client.at_rate(scale.requests_per_second, scale.measured)?;
+        let requests_per_second = client.as_fast_as_it_can(scale.measured / 2)?;
+        let microseconds = |quantile| times.value_at_quantile(quantile) as f64 / 1e3;
+        Ok(Service { p50_us: microseconds(0.5), p99_us: microseconds(0.99), requests_per_second })
+    })?
+}
+
+/// Starts the other program: random writes to four times its local memory. Returns once it swaps.
+fn start_antagonist(setting: &Setting, farmem: &Path, scale: Scale) -> anyhow::Result<Application> {
+    let mut command = vec![farmem.to_string_lossy().into_owned()];
+    command.extend(
+        ["workload", "--paced", "--pattern", "random-write", "--rounds", "1000", "--data"].map(str::to_owned),
+    );
+    command.push(scale.data.get().to_string());
+    let mut antagonist = setting.start("bench-antagonist", scale.local(), ANTAGONIST, &command)?;
+    let mut input = antagonist.child.stdin.take().context("no standard input")?;
+    let output = antagonist.child.stdout.take().context("no standard output")?;
+    for line in BufReader::new(output).lines() {
+        let event = serde_json::from_str(&line?).context("not a word of the workload")?;
+        match event {
+            Event::Started { .. } => {}
+            Event::Filled => antagonist.calibrate()?,
+            Event::Warm => {
+                input.write_all(b"\n")?;
+                return Ok(antagonist);
+            }
+            Event::Done(_) => break,
+        }
+        input.write_all(b"\n")?;
+    }
+    bail!("the program beside the server ended early")
+}
