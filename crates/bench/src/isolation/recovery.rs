@@ -11,12 +11,12 @@ use super::setting::{Setting, on_processor};
 use super::victim::Scale;
 use crate::median::median;
 
-/// How long the server is watched after it was given memory.
-const WATCHED: Duration = Duration::from_secs(12);
+/// How many times longer than other measurements the server is watched after it was given memory.
+const WATCHED: u32 = 3;
 /// Requests are counted for so long at a time.
 const WINDOW: Duration = Duration::from_millis(50);
 /// What it answers in the last windows is what it has settled at.
-const SETTLED_WINDOWS: usize = 60;
+const SETTLED_WINDOWS: usize = 20;
 /// The part of what it answered before it was starved, or settles at if that is less, at which it counts as itself again, in this many
 /// windows one after the other. The speed of a virtual machine drifts by more than a tenth within seconds.
 const RECOVERED: f64 = 0.8;
@@ -52,7 +52,7 @@ pub(super) fn turn(setting: &Setting, folder: &Path, scale: Scale) -> anyhow::Re
     let began = Instant::now();
     server.set_local(plenty)?;
     let mut after = Vec::new();
-    while began.elapsed() < WATCHED {
+    while began.elapsed() < scale.measured * WATCHED {
         after.push((began.elapsed().as_secs_f64(), rate(WINDOW)?));
     }
     server.end()?;
