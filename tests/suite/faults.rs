@@ -253,12 +253,21 @@ fn a_bookkeeper_that_panics_ends_the_program_with_a_message() {
     assert_ended_by(&injected("bookkeeper-panic").run(pressure()), SIGKILL);
 }
 
+/// The shell, whose pager has nothing to do, goes on.
 #[test]
-fn a_stall_that_cannot_end_becomes_the_programs_end_with_a_message() {
+fn a_stall_that_cannot_end_becomes_the_end_of_that_process_alone_with_a_message() {
     if !managed_runner() {
         return;
     }
-    assert_ended_by(&injected("handler-stall").run(pressure()), SIGKILL);
+    let launcher = injected("handler-stall");
+    let script = format!("{} mmap_churn; echo $? > status", env!("PROGRAM_ADDRESS_SPACE"));
+
+    let finished = launcher.run(Program::new("sh").arg("-c").arg(script).env("ARENA_MIB", "64")).success();
+
+    assert_no_wrong_bytes(&finished);
+    assert_says(&finished, "has stopped");
+    let status = std::fs::read_to_string(launcher.file("status")).expect("the shell has gone on");
+    assert_eq!(status.trim(), "137", "the program was killed");
 }
 
 #[test]
