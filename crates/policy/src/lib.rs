@@ -9,6 +9,7 @@
 //! * [`pacing`]: how long the bookkeeper may pause.
 //! * [`RightSizing`]: the smallest budget with which a program is hardly ever held up.
 //! * [`Starvation`]: whether a handler of the idle class gets its processor.
+//! * [`leases`]: how much of what spaces share each of them may hold.
 //! * [`swap_in`]: which absent pages come back when there is room again.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -16,6 +17,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod leases;
 pub mod pacing;
 mod readahead;
 mod reservations;

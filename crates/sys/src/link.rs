@@ -1,4 +1,7 @@
-//! Messages with descriptors between the runtime and its supervisor: an abstract Unix socket that keeps packets whole.
+//! Messages with descriptors between the runtime and its supervisor, and without any between supervisors and the machine's broker:
+//! Unix sockets that keep packets whole.
+
+use core::ffi::CStr;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -49,7 +52,35 @@ pub fn listen_at(name: &[u8]) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
+/// Opens the end at which the machine's broker hears of spaces. `path` is a file that must not be there yet, and is the caller's
+/// to remove.
+///
+/// # Errors
+/// [`Errno::ADDRINUSE`] when there is such a file, whether or not anybody listens; or what the file system says.
+pub fn listen_on(path: &CStr) -> Result<OwnedFd, Errno> {
+    let socket = socket_with(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        None,
+    )?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    listen(&socket, 1024)?;
+    Ok(socket)
+}
+
 impl Link {
+    /// Connects to the broker that listens on that file. Neither sending nor receiving will ever wait: [`Errno::AGAIN`] instead.
+    ///
+    /// # Errors
+    /// [`Errno::NOENT`] or [`Errno::CONNREFUSED`] when there is none (any more).
+    pub fn connect_to(path: &CStr) -> Result<Self, Errno> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        connect(&socket, &SocketAddrUnix::new(path)?)?;
+        Ok(Self { socket })
+    }
+
     /// Connects to the supervisor of that name.
     ///
     /// # Errors

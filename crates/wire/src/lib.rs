@@ -2,8 +2,12 @@
 //! beside them. Everything that comes in is checked; an unknown or short packet is no message.
 //!
 //! Layout of a packet, little-endian: kind (4 bytes), protocol version (4), three arguments (8 each).
+//!
+//! [`host`] is the other protocol: between a supervisor and the broker of the machine.
 #![no_std]
 #![forbid(unsafe_code)]
+
+pub mod host;
 
 /// Bytes of a packet.
 pub const PACKET_BYTES: usize = 32;

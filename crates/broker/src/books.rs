@@ -1,0 +1,635 @@
+//! What the broker knows: who was promised, leased and may still hold how much. No socket and no clock: time and messages come in, leases go
+//! out.
+//!
+//! Invariants, for slabs of the pool and, where the host has a total of it, for pages of local memory:
+//! 1. A space is *charged* with what it may hold at this moment: the largest of its lease and of what it held when the lease became smaller,
+//!    until it has confirmed that it holds less.
+//! 2. All charges together are no more than there is. So is what honest spaces hold, which is no more than they are charged with.
+//! 3. Until `settled_at` nothing is leased beyond what spaces bring with them: those that an earlier broker has left may still come.
+
+use std::time::Duration;
+
+use farmem_policy::leases::{Claim, can_guarantee, divide};
+use farmem_wire::host::{Holding, RefusalReason, Terms};
+
+/// Slabs that every space is promised: what the classes of its pages need to be told apart at all (2 MiB).
+pub const LEAST_SLABS: u64 = 8;
+/// Pages that no space's budget falls below (1 MiB).
+const LEAST_PAGES: u64 = 256;
+/// Most spaces at a time.
+const MOST_SPACES: usize = 1024;
+/// A space that has moved no page for so long is idle.
+const IDLE: Duration = Duration::from_secs(10);
+/// A space that is to give something back, and for so long has given nothing, is dropped.
+const OVERDUE: Duration = Duration::from_secs(30);
+
+/// A space, for as long as it is attached.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SpaceId(u64);
+
+/// Slabs and pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Amounts {
+    /// Of the pool.
+    pub slabs: u64,
+    /// Of local memory.
+    pub pages: u64,
+}
+
+/// What a space may hold from now on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lease {
+    /// Grows from one lease of the space to the next.
+    pub serial: u64,
+    /// How much.
+    pub amounts: Amounts,
+}
+
+/// Terms can't be had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// What is short.
+    pub reason: RefusalReason,
+    /// How much of it could be had: slabs or pages.
+    pub most: u64,
+}
+
+/// A report says what no honest space says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Violation {
+    /// It knows a lease that it was never given.
+    #[error("it confirms a lease that it was never given")]
+    UnknownLease,
+    /// It holds more than it may.
+    #[error("it holds {held} slabs, and may hold {charged}")]
+    OverHeld {
+        /// What it says.
+        held: u64,
+        /// What it may hold at most.
+        charged: u64,
+    },
+    /// It doesn't give back what it must.
+    #[error("it has given back nothing for {} seconds", OVERDUE.as_secs())]
+    Overdue,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Space {
+    id: SpaceId,
+    terms: Terms,
+    holding: Holding,
+    moved_pages: u64,
+    moved_at: Duration,
+    lease: Lease,
+    charged: Amounts,
+    /// Since when it has been charged with more slabs than its lease, and has not got closer to it.
+    owing_since: Option<Duration>,
+}
+
+/// The books.
+#[derive(Clone, Debug)]
+pub struct Books {
+    pool_slabs: u64,
+    /// All local memory of the spaces; without it, the sum of what they own.
+    local_pages: Option<u64>,
+    settled_at: Duration,
+    spaces: Vec<Space>,
+    next: u64,
+}
+
+impl Books {
+    /// Empty books of a host with so much to give. Until `settled_at` nothing is leased; see invariant 3.
+    pub fn new(pool_slabs: u64, local_pages: Option<u64>, settled_at: Duration) -> Self {
+        Self { pool_slabs, local_pages, settled_at, spaces: Vec::new(), next: 0 }
+    }
+
+    /// A space comes, with what it says that it holds already, and how much of its pool could move to a disk. It is believed as far as so
+    /// much is there.
+    ///
+    /// # Errors
+    /// What it asks for is not there.
+    pub fn attach(
+        &mut self,
+        now: Duration,
+        terms: Terms,
+        held: Amounts,
+        movable_slabs: u64,
+    ) -> Result<SpaceId, Refusal> {
+        if self.spaces.len() >= MOST_SPACES {
+            return Err(Refusal { reason: RefusalReason::Spaces, most: 0 });
+        }
+        self.check(None, &terms)?;
+        let free = self.free();
+        let charged = Amounts { slabs: held.slabs.min(free.slabs), pages: held.pages.min(free.pages) };
+        let id = SpaceId(self.next);
+        self.next += 1;
+        self.spaces.push(Space {
+            id,
+            terms,
+            holding: Holding {
+                pool_held: charged.slabs,
+                pool_used: charged.slabs,
+                pool_needed: charged.slabs,
+                pool_wanted: charged.slabs,
+                pool_movable: movable_slabs,
+                local_held: held.pages,
+                local_needed: terms.local_own,
+                local_wanted: terms.local_own,
+            },
+            moved_pages: 0,
+            moved_at: now,
+            lease: Lease { serial: 0, amounts: charged },
+            charged,
+            owing_since: None,
+        });
+        Ok(id)
+    }
+
+    /// A space wants other terms.
+    ///
+    /// # Errors
+    /// They can't be had; the old ones stay.
+    pub fn change(&mut self, id: SpaceId, terms: Terms) -> Result<(), Refusal> {
+        self.check(Some(id), &terms)?;
+        if let Some(space) = self.space(id) {
+            space.terms = terms;
+        }
+        Ok(())
+    }
+
+    /// A space says how it is.
+    ///
+    /// # Errors
+    /// It is not honest, and should be dropped.
+    pub fn report(
+        &mut self,
+        now: Duration,
+        id: SpaceId,
+        serial: u64,
+        holding: Holding,
+        moved_pages: u64,
+    ) -> Result<(), Violation> {
+        let Some(space) = self.space(id) else { return Ok(()) };
+        if serial > space.lease.serial {
+            return Err(Violation::UnknownLease);
+        }
+        if holding.pool_held > space.charged.slabs {
+            return Err(Violation::OverHeld { held: holding.pool_held, charged: space.charged.slabs });
+        }
+        if serial == space.lease.serial {
+            let Lease { amounts: lease, .. } = space.lease;
+            let charged = Amounts {
+                slabs: holding.pool_held.max(lease.slabs),
+                // Resident memory hovers about its limit.
+                pages: holding.local_held.clamp(lease.pages, space.charged.pages.max(lease.pages)),
+            };
+            space.owing_since = match space.owing_since {
+                _ if charged.slabs == lease.slabs => None,
+                Some(since) if charged.slabs == space.charged.slabs => Some(since),
+                _ => Some(now),
+            };
+            space.charged = charged;
+        }
+        if moved_pages != space.moved_pages {
+            space.moved_at = now;
+        }
+        space.moved_pages = moved_pages;
+        space.holding = holding;
+        Ok(())
+    }
+
+    /// A space has gone, and all that it held with it.
+    pub fn leave(&mut self, id: SpaceId) {
+        self.spaces.retain(|space| space.id != id);
+    }
+
+    /// The leases that are to be sent now.
+    pub fn leases(&mut self, now: Duration) -> Vec<(SpaceId, Lease)> {
+        let slabs = self.shares(self.pool_slabs, |space| space.pool_claim(now));
+        let pages = self.shares(self.local_total(), |space| space.local_claim(now));
+        let wanted: Vec<Amounts> =
+            slabs.into_iter().zip(pages).map(|(slabs, pages)| Amounts { slabs, pages }).collect();
+        let mut new: Vec<Amounts> = self
+            .spaces
+            .iter()
+            .zip(&wanted)
+            .map(|(space, share)| Amounts {
+                slabs: share.slabs.min(space.charged.slabs),
+                pages: share.pages.min(space.charged.pages),
+            })
+            .collect();
+        if now >= self.settled_at {
+            self.raise(&wanted, &mut new);
+        }
+        let mut leases = Vec::new();
+        for (space, amounts) in self.spaces.iter_mut().zip(new) {
+            if amounts == space.lease.amounts {
+                continue;
+            }
+            space.lease = Lease { serial: space.lease.serial + 1, amounts };
+            space.charged.slabs = space.charged.slabs.max(amounts.slabs);
+            space.charged.pages = space.charged.pages.max(amounts.pages);
+            space.owing_since =
+                (space.charged.slabs > amounts.slabs).then(|| space.owing_since.unwrap_or(now));
+            leases.push((space.id, space.lease));
+        }
+        leases
+    }
+
+    /// Gives what is free to those who shall have more: guarantees first, then who has least for their weight.
+    fn raise(&self, wanted: &[Amounts], new: &mut [Amounts]) {
+        let mut free = self.free();
+        let mut order: Vec<usize> = (0..new.len()).collect();
+        order.sort_by_key(|&at| {
+            new[at].slabs.saturating_mul(1000) / u64::from(self.spaces[at].terms.weight.max(1))
+        });
+        // What a space is charged with anyway costs nothing.
+        let raised = |now: u64, upto: u64, charged: u64, free: &mut u64| {
+            let paid = now.max(charged);
+            let more = upto.saturating_sub(paid).min(*free);
+            *free -= more;
+            now.max(upto.min(paid + more))
+        };
+        let mut give = |at: usize, upto: Amounts| {
+            let charged = self.spaces[at].charged;
+            new[at].slabs = raised(new[at].slabs, upto.slabs, charged.slabs, &mut free.slabs);
+            new[at].pages = raised(new[at].pages, upto.pages, charged.pages, &mut free.pages);
+        };
+        for &at in &order {
+            let terms = &self.spaces[at].terms;
+            let Amounts { slabs, pages } = wanted[at];
+            give(
+                at,
+                Amounts { slabs: slabs.min(terms.guaranteed_slabs()), pages: pages.min(terms.local_own) },
+            );
+        }
+        for &at in &order {
+            give(at, wanted[at]);
+        }
+    }
+
+    /// The spaces that have long owed what they must give back.
+    pub fn overdue(&self, now: Duration) -> Vec<SpaceId> {
+        let is_overdue =
+            |space: &&Space| space.owing_since.is_some_and(|since| now.saturating_sub(since) > OVERDUE);
+        self.spaces.iter().filter(is_overdue).map(|space| space.id).collect()
+    }
+
+    /// What nobody is charged with.
+    pub fn free(&self) -> Amounts {
+        let slabs: u64 = self.spaces.iter().map(|space| space.charged.slabs).sum();
+        let pages: u64 = self.spaces.iter().map(|space| space.charged.pages).sum();
+        Amounts {
+            slabs: self.pool_slabs.saturating_sub(slabs),
+            pages: self.local_total().saturating_sub(pages),
+        }
+    }
+
+    /// What a space is charged with.
+    pub fn charged(&self, id: SpaceId) -> Option<Amounts> {
+        self.spaces.iter().find(|space| space.id == id).map(|space| space.charged)
+    }
+
+    fn local_total(&self) -> u64 {
+        self.local_pages.unwrap_or_else(|| self.spaces.iter().map(|space| space.terms.local_own).sum())
+    }
+
+    fn space(&mut self, id: SpaceId) -> Option<&mut Space> {
+        self.spaces.iter_mut().find(|space| space.id == id)
+    }
+
+    /// Whether such terms can be had, by a newcomer or by somebody who is there.
+    fn check(&self, whose: Option<SpaceId>, terms: &Terms) -> Result<(), Refusal> {
+        let others = || self.spaces.iter().filter(|space| Some(space.id) != whose);
+        let now = self.spaces.iter().map(|space| space.moved_at).max().unwrap_or_default();
+        let pool: Vec<Claim> = others().map(|space| space.pool_claim(now)).collect();
+        let refuse = |reason, total: u64, claims: &[Claim]| {
+            let firm: u64 = claims.iter().map(|claim| claim.guaranteed.max(claim.kept)).sum();
+            Err(Refusal { reason, most: total.saturating_sub(firm) })
+        };
+        if !can_guarantee(self.pool_slabs, &pool, terms.guaranteed_slabs()) {
+            return refuse(RefusalReason::Pool, self.pool_slabs, &pool);
+        }
+        let Some(local_pages) = self.local_pages else { return Ok(()) };
+        let local: Vec<Claim> = others().map(|space| space.local_claim(now)).collect();
+        if !can_guarantee(local_pages, &local, terms.local_own) {
+            return refuse(RefusalReason::Local, local_pages, &local);
+        }
+        Ok(())
+    }
+
+    fn shares(&self, total: u64, claim: impl Fn(&Space) -> Claim) -> Vec<u64> {
+        let claims: Vec<Claim> = self.spaces.iter().map(claim).collect();
+        let mut shares = vec![0; claims.len()];
+        divide(total, &claims, &mut shares);
+        shares
+    }
+}
+
+/// What follows from terms.
+trait Promised {
+    fn guaranteed_slabs(&self) -> u64;
+    fn most_slabs(&self) -> u64;
+}
+
+impl Promised for Terms {
+    fn guaranteed_slabs(&self) -> u64 {
+        self.pool_guaranteed.max(LEAST_SLABS).min(self.most_slabs())
+    }
+    fn most_slabs(&self) -> u64 {
+        self.pool_most.max(1)
+    }
+}
+
+impl Space {
+    fn is_idle(&self, now: Duration) -> bool {
+        now.saturating_sub(self.moved_at) > IDLE
+    }
+
+    fn pool_claim(&self, now: Duration) -> Claim {
+        let most = self.terms.most_slabs();
+        let guaranteed = self.terms.guaranteed_slabs();
+        let wanted = self.holding.pool_wanted.max(guaranteed.min(LEAST_SLABS)).min(most);
+        Claim {
+            weight: self.terms.weight,
+            guaranteed,
+            // Nobody holds more than they are charged with, whatever they say.
+            kept: self.holding.pool_used.saturating_sub(self.holding.pool_movable).min(self.charged.slabs),
+            needed: self.holding.pool_needed.min(most),
+            wanted,
+            is_idle: self.is_idle(now),
+            is_elastic: self.holding.pool_movable >= wanted,
+        }
+    }
+
+    fn local_claim(&self, now: Duration) -> Claim {
+        let Terms { weight, local_own, borrows, .. } = self.terms;
+        let (needed, wanted) = if borrows {
+            (self.holding.local_needed.max(LEAST_PAGES), self.holding.local_wanted.max(LEAST_PAGES))
+        } else {
+            (local_own, local_own)
+        };
+        // A budget can always be given back: pages go to far memory.
+        Claim {
+            weight,
+            guaranteed: local_own,
+            kept: 0,
+            needed,
+            wanted,
+            is_idle: self.is_idle(now),
+            is_elastic: true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const START: Duration = Duration::ZERO;
+    const LATER: Duration = Duration::from_secs(1);
+
+    fn terms(weight: u32, pool_guaranteed: u64, pool_most: u64) -> Terms {
+        Terms { weight, pool_guaranteed, pool_most, local_own: 1000, borrows: true }
+    }
+
+    /// Wants `wanted` slabs, uses `used`, and has a disk for all of them.
+    fn holding(held: u64, used: u64, wanted: u64) -> Holding {
+        Holding {
+            pool_held: held,
+            pool_used: used,
+            pool_needed: used,
+            pool_wanted: wanted.max(used),
+            pool_movable: 1 << 20,
+            local_held: 0,
+            local_needed: 1000,
+            local_wanted: 1000,
+        }
+    }
+
+    fn lease_of(leases: &[(SpaceId, Lease)], id: SpaceId) -> Lease {
+        leases.iter().find(|(space, _)| *space == id).expect("a lease for that space").1
+    }
+
+    #[test]
+    fn slabs_are_leased_to_another_only_when_the_first_has_confirmed() {
+        let mut books = Books::new(100, None, START);
+        let one = books.attach(START, terms(1, 0, 100), Amounts::default(), 0).unwrap();
+        books.report(START, one, 0, holding(0, 0, 100), 1).unwrap();
+        let first = lease_of(&books.leases(START), one);
+        assert_eq!(first.amounts.slabs, 100);
+
+        let two = books.attach(LATER, terms(1, 0, 100), Amounts::default(), 0).unwrap();
+        books.report(LATER, one, first.serial, holding(100, 100, 100), 2).unwrap();
+        books.report(LATER, two, 0, holding(0, 100, 100), 2).unwrap();
+        let leases = books.leases(LATER);
+        let second = lease_of(&leases, one);
+        assert_eq!(second.amounts.slabs, 50);
+        assert_eq!(books.free().slabs, 0, "nothing is free before it is confirmed");
+
+        books.report(LATER, one, second.serial, holding(80, 80, 100), 3).unwrap();
+        assert_eq!(lease_of(&books.leases(LATER), two).amounts.slabs, 20);
+        books.report(LATER, one, second.serial, holding(50, 50, 100), 4).unwrap();
+        assert_eq!(lease_of(&books.leases(LATER), two).amounts.slabs, 50);
+    }
+
+    #[test]
+    fn what_a_space_held_is_free_when_it_has_gone() {
+        let mut books = Books::new(100, None, START);
+        let one = books.attach(START, terms(1, 0, 100), Amounts::default(), 0).unwrap();
+        books.report(START, one, 0, holding(0, 0, 100), 1).unwrap();
+        books.leases(START);
+        books.leave(one);
+        assert_eq!(books.free(), Amounts { slabs: 100, pages: 0 });
+    }
+
+    #[test]
+    fn a_promise_that_cannot_be_kept_is_not_made() {
+        let mut books = Books::new(100, Some(1500), START);
+        let one = books.attach(START, terms(1, 60, 100), Amounts::default(), 0).unwrap();
+        let refusal = books.attach(START, terms(1, 60, 100), Amounts::default(), 0).unwrap_err();
+        assert_eq!(refusal, Refusal { reason: RefusalReason::Pool, most: 40 });
+        let refusal = books.attach(START, terms(1, 40, 100), Amounts::default(), 0).unwrap_err();
+        assert_eq!(refusal, Refusal { reason: RefusalReason::Local, most: 500 });
+        assert!(books.change(one, terms(1, 101, 101)).is_err());
+        assert_eq!(books.change(one, terms(1, 100, 100)), Ok(()));
+    }
+
+    #[test]
+    fn a_new_broker_first_hears_what_spaces_hold() {
+        let mut books = Books::new(100, None, LATER);
+        let hasty = books.attach(START, terms(1, 0, 100), Amounts::default(), 0).unwrap();
+        books.report(START, hasty, 0, holding(0, 0, 100), 1).unwrap();
+        assert_eq!(books.leases(START), [], "those of before may still come");
+        let old = books.attach(START, terms(1, 0, 100), Amounts { slabs: 90, pages: 0 }, 0).unwrap();
+        books.leases(LATER);
+        assert_eq!(books.charged(old).unwrap().slabs, 90);
+        assert_eq!(books.charged(hasty).unwrap().slabs, 10);
+    }
+
+    #[test]
+    fn what_no_honest_space_says_is_a_violation() {
+        let mut books = Books::new(100, None, START);
+        let one = books.attach(START, terms(1, 0, 100), Amounts::default(), 0).unwrap();
+        assert_eq!(books.report(START, one, 1, holding(0, 0, 5), 1), Err(Violation::UnknownLease));
+        let over = Violation::OverHeld { held: 1, charged: 0 };
+        assert_eq!(books.report(START, one, 0, holding(1, 1, 5), 1), Err(over));
+    }
+
+    #[test]
+    fn who_gives_nothing_back_is_overdue_in_the_end() {
+        let mut books = Books::new(100, None, START);
+        let one = books.attach(START, terms(1, 0, 100), Amounts::default(), 0).unwrap();
+        books.report(START, one, 0, holding(0, 0, 100), 1).unwrap();
+        let first = lease_of(&books.leases(START), one);
+        books.report(START, one, first.serial, holding(100, 100, 100), 1).unwrap();
+        let two = books.attach(START, terms(1, 50, 100), Amounts::default(), 0).unwrap();
+        books.report(START, two, 0, holding(0, 60, 60), 1).unwrap();
+        books.leases(START);
+        assert_eq!(books.overdue(OVERDUE), []);
+        assert_eq!(books.overdue(OVERDUE + LATER), [one]);
+    }
+
+    #[test]
+    fn local_memory_that_its_owner_does_not_use_is_lent_and_given_back() {
+        let mut books = Books::new(100, None, START);
+        let attach = |books: &mut Books| books.attach(START, terms(1, 0, 50), Amounts::default(), 0).unwrap();
+        let (owner, borrower) = (attach(&mut books), attach(&mut books));
+        let with_local = |held, wanted| Holding {
+            local_held: held,
+            local_needed: wanted,
+            local_wanted: wanted,
+            ..holding(0, 0, 0)
+        };
+        let first = books.leases(START);
+        let (of_owner, of_borrower) = (lease_of(&first, owner), lease_of(&first, borrower));
+        assert_eq!((of_owner.amounts.pages, of_borrower.amounts.pages), (1000, 1000));
+
+        books.report(LATER, owner, of_owner.serial, with_local(300, 300), 1).unwrap();
+        books.report(LATER, borrower, of_borrower.serial, with_local(1000, 5000), 1).unwrap();
+        let second = books.leases(LATER);
+        let of_owner = lease_of(&second, owner);
+        books.report(LATER, owner, of_owner.serial, with_local(300, 300), 1).unwrap();
+        let third = books.leases(LATER);
+        let latest = second.iter().chain(&third).rfind(|(id, _)| *id == borrower).unwrap().1;
+        assert_eq!(latest.amounts.pages, 1700);
+
+        books.report(LATER, borrower, latest.serial, with_local(1700, 5000), 1).unwrap();
+        books.report(LATER, owner, of_owner.serial, with_local(300, 1000), 1).unwrap();
+        let asked_back = lease_of(&books.leases(LATER), borrower);
+        assert_eq!(asked_back.amounts.pages, 1000);
+        books.report(LATER, borrower, asked_back.serial, with_local(1000, 5000), 1).unwrap();
+        assert_eq!(lease_of(&books.leases(LATER), owner).amounts.pages, 1000);
+    }
+
+    /// A space that does what it is told, a message late.
+    struct Honest {
+        id: SpaceId,
+        known: Lease,
+        used: u64,
+        held: u64,
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Come { guaranteed: u64, weight: u32 },
+        Go { which: usize },
+        Use { which: usize, slabs: u64 },
+        Lie { which: usize, held: u64, serial: u64 },
+        Restart,
+    }
+
+    fn any_step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            2 => (0_u64..60, 1_u32..5).prop_map(|(guaranteed, weight)| Step::Come { guaranteed, weight }),
+            1 => any::<usize>().prop_map(|which| Step::Go { which }),
+            6 => (any::<usize>(), 0_u64..250).prop_map(|(which, slabs)| Step::Use { which, slabs }),
+            1 => (any::<usize>(), 0_u64..500, 0_u64..9).prop_map(|(which, held, serial)| Step::Lie { which, held, serial }),
+            1 => Just(Step::Restart),
+        ]
+    }
+
+    const TOTAL: u64 = 200;
+
+    /// Leases go out, each space obeys and reports, until nobody has anything to say.
+    fn converge(books: &mut Books, spaces: &mut [Honest], now: Duration) {
+        for _ in 0..20 {
+            for space in spaces.iter_mut() {
+                // All of them have a disk: what is not leased any more leaves the pool.
+                space.held = space.known.amounts.slabs;
+                let used = space.used.min(space.held);
+                let report =
+                    Holding { pool_needed: space.used, ..holding(space.held, used, space.used + 10) };
+                books.report(now, space.id, space.known.serial, report, now.as_nanos() as u64).unwrap();
+            }
+            let leases = books.leases(now);
+            assert!(books.spaces.iter().map(|space| space.charged.slabs).sum::<u64>() <= TOTAL);
+            if leases.is_empty() {
+                return;
+            }
+            for (id, lease) in leases {
+                if let Some(space) = spaces.iter_mut().find(|space| space.id == id) {
+                    space.known = lease;
+                    space.held = space.held.max(lease.amounts.slabs);
+                }
+            }
+            let held: u64 = spaces.iter().map(|space| space.held).sum();
+            assert!(held <= TOTAL, "more is held than there is");
+        }
+        panic!("leases go back and forth");
+    }
+
+    proptest! {
+        #[test]
+        fn honest_spaces_never_hold_more_than_there_is_and_get_what_they_were_promised(
+            steps in proptest::collection::vec(any_step(), 1..40),
+        ) {
+            let mut books = Books::new(TOTAL, None, START);
+            let mut spaces: Vec<Honest> = Vec::new();
+            let mut now = START;
+            for step in steps {
+                now += Duration::from_millis(100);
+                match step {
+                    Step::Come { guaranteed, weight } => {
+                        if let Ok(id) = books.attach(now, terms(weight, guaranteed, TOTAL), Amounts::default(), 0) {
+                            let known = Lease { serial: 0, amounts: Amounts::default() };
+                            spaces.push(Honest { id, known, used: 0, held: 0 });
+                        }
+                    }
+                    Step::Go { which } if !spaces.is_empty() => {
+                        books.leave(spaces.remove(which % spaces.len()).id);
+                    }
+                    Step::Use { which, slabs } if !spaces.is_empty() => {
+                        let at = which % spaces.len();
+                        spaces[at].used = slabs;
+                    }
+                    Step::Lie { which, held, serial } if !spaces.is_empty() => {
+                        let at = which % spaces.len();
+                        if books.report(now, spaces[at].id, serial, holding(held, 0, held), 0).is_err() {
+                            books.leave(spaces.remove(at).id);
+                        } else {
+                            // It holds what it says.
+                            spaces[at].held = spaces[at].held.min(books.charged(spaces[at].id).unwrap().slabs);
+                        }
+                    }
+                    Step::Restart => {
+                        let old = std::mem::replace(&mut books, Books::new(TOTAL, None, now + LATER));
+                        for space in &mut spaces {
+                            let terms = old.spaces.iter().find(|other| other.id == space.id).unwrap().terms;
+                            space.id = books.attach(now, terms, Amounts { slabs: space.held, pages: 0 }, TOTAL).unwrap();
+                            space.known = Lease { serial: 0, amounts: Amounts { slabs: space.held, pages: 0 } };
+                        }
+                        now += LATER;
+                    }
+                    _ => {}
+                }
+                converge(&mut books, &mut spaces, now);
+            }
+            for space in &spaces {
+                let terms = books.spaces.iter().find(|other| other.id == space.id).unwrap().terms;
+                prop_assert!(space.held >= terms.guaranteed_slabs().min(space.used));
+            }
+        }
+    }
+}

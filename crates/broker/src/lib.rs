@@ -1,0 +1,14 @@
+//! The broker of a machine: leases slabs of the pool and local memory to spaces (one space for each application), and takes back what is idle.
+//!
+//! Every space has its pool in a memory file of its own, which the kernel empties when the space ends, and which no other space can
+//! reach. What is shared is only the amount: a lease says how much of its file a space may fill. So the broker is on no fault's path, moves no
+//! byte and holds no content; when it dies, spaces go on with what they hold.
+//!
+//! [`Books`] decides, [`Server`] carries it out over a Unix socket. `farmem run` without a broker has books of its own.
+#![forbid(unsafe_code)]
+
+mod books;
+mod server;
+
+pub use books::{Amounts, Books, LEAST_SLABS, Lease, Refusal, SpaceId, Violation};
+pub use server::{Options, Server};

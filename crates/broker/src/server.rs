@@ -1,0 +1,383 @@
+//! The broker as a process: a socket, a connection for each space, and the books.
+//!
+//! Nothing that comes in is believed: a packet that is none, comes too often or can't be true ends the connection it came by, with a line on
+//! standard error, and concerns nobody else. Nothing waits for a space: a lease that its socket doesn't take is sent later.
+
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use farmem_page::ByteCount;
+use farmem_sys::link::{Link, listen_on};
+use farmem_sys::{Errno, OwnedFd};
+use farmem_wire::host::{FromBroker, HOST_PACKET_BYTES, LEASED_SLAB_BYTES, MOST_SLABS, NAME_BYTES, ToBroker};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{SocketFlags, accept_with};
+
+use crate::books::{Amounts, Books, Lease, Refusal, SpaceId, Violation};
+
+/// While an application runs that an earlier broker may have leased to, nothing is leased for so long. Spaces look for a broker five
+/// times in that time.
+const SETTLING: Duration = Duration::from_secs(1);
+/// Who has connected says what it wants within this time.
+const INTRODUCTION: Duration = Duration::from_secs(2);
+/// Between two looks at the time.
+const LOOK: Duration = Duration::from_millis(100);
+/// Most connections at a time, and most packets of one in a second: a space reports at most 250 times.
+const MOST_CONNECTIONS: usize = 2048;
+const MOST_PACKETS: u32 = 2000;
+/// Most lines on standard error in a second.
+const MOST_LINES: u32 = 20;
+
+/// What a broker has to give, and where it is found.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The file of its socket.
+    pub socket: PathBuf,
+    /// Memory for the pools of all spaces together.
+    pub pool: ByteCount,
+    /// Local memory of all spaces together; `None` for the sum of what they own.
+    pub local: Option<ByteCount>,
+    /// Whether applications run that an earlier broker may have leased to.
+    pub is_successor: bool,
+}
+
+/// A broker that listens.
+pub struct Server {
+    listener: OwnedFd,
+    socket: PathBuf,
+    /// Held as long as the broker is there, so that there is one at a time.
+    _lock: File,
+    books: Books,
+    began: Instant,
+    connections: Vec<Connection>,
+    log: Log,
+}
+
+struct Connection {
+    link: Link,
+    process: i32,
+    space: Option<SpaceId>,
+    name: String,
+    came: Instant,
+    /// The second it is in, and its packets in that second.
+    packets: (u64, u32),
+    /// The latest lease, until the socket has taken it.
+    unsent: Option<Lease>,
+    end: Option<End>,
+}
+
+/// Why a connection is closed.
+enum End {
+    Gone,
+    Garbage,
+    Flood,
+    Silent,
+    Untimely,
+    Violation(Violation),
+    Refused(Refusal),
+    Kernel(Errno),
+}
+
+impl End {
+    /// What is said of it; an end of its own accord is no news.
+    fn reason(&self) -> Option<String> {
+        Some(match self {
+            Self::Gone => return None,
+            Self::Garbage => "it sent what is no message".to_owned(),
+            Self::Flood => format!("it sent more than {MOST_PACKETS} packets in a second"),
+            Self::Silent => "it never said what it wants".to_owned(),
+            Self::Untimely => "it sent a message that has no place there".to_owned(),
+            Self::Violation(violation) => violation.to_string(),
+            Self::Refused(refusal) => {
+                format!(
+                    "there is not as much as it asks for; {:?} could be had of {:?}",
+                    refusal.most, refusal.reason
+                )
+            }
+            Self::Kernel(error) => format!("its connection failed: {error}"),
+        })
+    }
+}
+
+/// Standard error, with a bound: peers decide how much there is to say.
+#[derive(Default)]
+struct Log {
+    second: u64,
+    lines: u32,
+}
+
+impl Log {
+    fn say(&mut self, now: Duration, sentence: &str) {
+        if self.second != now.as_secs() {
+            if self.lines > MOST_LINES {
+                eprintln!("farmem host: {} more lines like these", self.lines - MOST_LINES);
+            }
+            *self = Self { second: now.as_secs(), lines: 0 };
+        }
+        self.lines += 1;
+        if self.lines <= MOST_LINES {
+            eprintln!("farmem host: {sentence}");
+        }
+    }
+}
+
+impl Server {
+    /// Begins to listen. The folder of the socket is made if it isn't there.
+    ///
+    /// # Errors
+    /// A sentence: another broker is there, or the file can't be made.
+    pub fn bind(options: &Options) -> Result<Self> {
+        let shown = options.socket.display();
+        if let Some(folder) = options.socket.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        }
+        let lock = lock(&options.socket)?;
+        let path = CString::new(options.socket.as_os_str().as_bytes())?;
+        // Whoever made it has ended: its lock is free.
+        let _ = std::fs::remove_file(&options.socket);
+        let listener = listen_on(&path).with_context(|| format!("cannot listen on {shown}"))?;
+        std::fs::set_permissions(&options.socket, std::fs::Permissions::from_mode(0o600))
+            .with_context(|| format!("cannot close {shown} to other users"))?;
+        let slabs = (options.pool.get() / LEASED_SLAB_BYTES).min(MOST_SLABS);
+        let settled_at = if options.is_successor { SETTLING } else { Duration::ZERO };
+        Ok(Self {
+            listener,
+            socket: options.socket.clone(),
+            _lock: lock,
+            books: Books::new(slabs, options.local.map(|local| local.pages().get()), settled_at),
+            began: Instant::now(),
+            connections: Vec::new(),
+            log: Log::default(),
+        })
+    }
+
+    /// Waits until something comes, on a connection or on `other`, but not long, and deals with what has come. Whether `other` is ready.
+    ///
+    /// # Errors
+    /// The kernel refuses to wait.
+    pub fn turn(&mut self, other: Option<impl AsFd>) -> Result<bool> {
+        let (ready, is_other, is_new) = self.wait(other)?;
+        for at in ready {
+            self.hear(at);
+        }
+        if is_new {
+            self.accept();
+        }
+        self.expel();
+        self.lease();
+        self.close_ended();
+        Ok(is_other)
+    }
+
+    fn wait(&self, other: Option<impl AsFd>) -> Result<(Vec<usize>, bool, bool)> {
+        let mut set: Vec<PollFd<'_>> = self
+            .connections
+            .iter()
+            .map(|connection| {
+                let unsent = if connection.unsent.is_some() { PollFlags::OUT } else { PollFlags::empty() };
+                PollFd::from_borrowed_fd(connection.link.as_fd(), PollFlags::IN | unsent)
+            })
+            .collect();
+        set.push(PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN));
+        set.extend(other.as_ref().map(|other| PollFd::from_borrowed_fd(other.as_fd(), PollFlags::IN)));
+        let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
+        match poll(&mut set, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => bail!("cannot wait for spaces: {error}"),
+        }
+        let is_ready = |place: &PollFd<'_>| !place.revents().is_empty();
+        let count = self.connections.len();
+        let ready = (0..count).filter(|&at| is_ready(&set[at])).collect();
+        Ok((ready, set.get(count + 1).is_some_and(is_ready), is_ready(&set[count])))
+    }
+
+    fn accept(&mut self) {
+        while let Ok(socket) = accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            let Ok(peer) = rustix::net::sockopt::socket_peercred(&socket) else { continue };
+            // The file's mode says the same; but who has opened the folder to others may not have meant this.
+            let is_own = peer.uid.is_root() || peer.uid == rustix::process::geteuid();
+            if !is_own || self.connections.len() >= MOST_CONNECTIONS {
+                self.log.say(self.began.elapsed(), &format!("process {} was turned away", peer.pid));
+                continue;
+            }
+            self.connections.push(Connection {
+                link: Link::from(socket),
+                process: peer.pid.as_raw_nonzero().get(),
+                space: None,
+                name: String::new(),
+                came: Instant::now(),
+                packets: (0, 0),
+                unsent: None,
+                end: None,
+            });
+        }
+    }
+
+    /// All that has come on one connection, up to a bound.
+    fn hear(&mut self, at: usize) {
+        let now = self.began.elapsed();
+        let mut packet = [0; HOST_PACKET_BYTES + 1];
+        while self.connections[at].end.is_none() {
+            let connection = &mut self.connections[at];
+            let length = match connection.link.receive(&mut packet) {
+                Err(Errno::AGAIN) => return,
+                Err(Errno::CONNRESET) | Ok((0, _)) => {
+                    connection.end = Some(End::Gone);
+                    return;
+                }
+                Err(error) => {
+                    connection.end = Some(End::Kernel(error));
+                    return;
+                }
+                Ok((length, _)) => length,
+            };
+            if connection.packets.0 != now.as_secs() {
+                connection.packets = (now.as_secs(), 0);
+            }
+            connection.packets.1 += 1;
+            connection.end = if connection.packets.1 > MOST_PACKETS {
+                Some(End::Flood)
+            } else {
+                match ToBroker::decode(&packet[..length]) {
+                    None => Some(End::Garbage),
+                    Some(message) => obey(&mut self.books, connection, now, message).err(),
+                }
+            };
+        }
+    }
+
+    /// Ends what has waited for too long.
+    fn expel(&mut self) {
+        let overdue = self.books.overdue(self.began.elapsed());
+        for connection in &mut self.connections {
+            if connection.end.is_none() {
+                connection.end = match connection.space {
+                    None => (connection.came.elapsed() > INTRODUCTION).then_some(End::Silent),
+                    Some(id) => overdue.contains(&id).then_some(End::Violation(Violation::Overdue)),
+                };
+            }
+        }
+        self.close_ended();
+    }
+
+    fn lease(&mut self) {
+        for (id, lease) in self.books.leases(self.began.elapsed()) {
+            let of_space = |connection: &&mut Connection| connection.space == Some(id);
+            if let Some(connection) = self.connections.iter_mut().find(of_space) {
+                connection.unsent = Some(lease);
+            }
+        }
+        for connection in &mut self.connections {
+            connection.send_lease();
+        }
+    }
+
+    fn close_ended(&mut self) {
+        let now = self.began.elapsed();
+        for connection in self.connections.extract_if(.., |connection| connection.end.is_some()) {
+            if let Some(reason) = connection.end.as_ref().and_then(End::reason) {
+                let Connection { process, name, .. } = &connection;
+                self.log.say(now, &format!("process {process} {name:?} was dropped: {reason}"));
+            }
+            if let Some(id) = connection.space {
+                self.books.leave(id);
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // So that `farmem run` doesn't look for who isn't there. The lock's file stays: removing it would make two locks possible.
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}
+
+impl Connection {
+    fn send(&mut self, message: FromBroker) -> Result<bool, End> {
+        match self.link.send(&message.encode(), &[]) {
+            Ok(()) => Ok(true),
+            Err(Errno::AGAIN) => Ok(false),
+            Err(Errno::PIPE | Errno::CONNRESET) => Err(End::Gone),
+            Err(error) => Err(End::Kernel(error)),
+        }
+    }
+
+    fn send_lease(&mut self) {
+        let Some(Lease { serial, amounts: Amounts { slabs, pages } }) = self.unsent else { return };
+        match self.send(FromBroker::Lease { serial, pool_slabs: slabs, local_pages: pages }) {
+            Ok(true) => self.unsent = None,
+            Ok(false) => {}
+            Err(end) => self.end = self.end.take().or(Some(end)),
+        }
+    }
+}
+
+/// Does what a message asks for.
+fn obey(books: &mut Books, connection: &mut Connection, now: Duration, message: ToBroker) -> Result<(), End> {
+    match (message, connection.space) {
+        (ToBroker::Attach { terms, pool_held, pool_movable, local_held, name }, None) => {
+            connection.name = shown(&name);
+            let held = Amounts { slabs: pool_held, pages: local_held };
+            match books.attach(now, terms, held, pool_movable) {
+                Ok(id) => {
+                    connection.space = Some(id);
+                    connection.send(FromBroker::Accepted).map(drop)
+                }
+                Err(refusal) => {
+                    let _ = connection.send(refused(refusal));
+                    Err(End::Refused(refusal))
+                }
+            }
+        }
+        (ToBroker::Change { terms }, Some(id)) => {
+            let answer = match books.change(id, terms) {
+                Ok(()) => FromBroker::Accepted,
+                Err(refusal) => refused(refusal),
+            };
+            connection.send(answer).map(drop)
+        }
+        (ToBroker::Report { serial, holding, moved_pages }, Some(id)) => {
+            books.report(now, id, serial, holding, moved_pages).map_err(End::Violation)
+        }
+        (ToBroker::Attach { .. }, Some(_)) | (ToBroker::Change { .. } | ToBroker::Report { .. }, None) => {
+            Err(End::Untimely)
+        }
+    }
+}
+
+fn refused(Refusal { reason, most }: Refusal) -> FromBroker {
+    FromBroker::Refused { reason, most }
+}
+
+fn shown(name: &[u8; NAME_BYTES]) -> String {
+    let length = name.iter().position(|&byte| byte == 0).unwrap_or(NAME_BYTES);
+    String::from_utf8_lossy(&name[..length]).into_owned()
+}
+
+/// Takes the lock beside the socket, or says that another broker has it.
+fn lock(socket: &Path) -> Result<File> {
+    let mut path = socket.as_os_str().to_owned();
+    path.push(".lock");
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .with_context(|| format!("cannot make {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => {
+            bail!("another broker listens on {}; end it, or give another --socket", socket.display())
+        }
+        Err(std::fs::TryLockError::Error(error)) => {
+            Err(error).with_context(|| format!("cannot lock {}", path.display()))
+        }
+    }
+}
