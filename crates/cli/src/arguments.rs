@@ -265,7 +265,7 @@ pub(crate) struct WorkloadArguments {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  farmem man target/man")]
 pub(crate) struct ManArguments {
-    /// Folder for the pages; it must exist
+    /// Folder for the pages, made if it isn't there
     #[arg(value_name = "FOLDER")]
     pub(crate) folder: PathBuf,
 }

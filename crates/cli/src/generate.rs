@@ -11,7 +11,8 @@ use crate::failure::Failure;
 
 /// Writes a manual page for `farmem` and for each of its commands.
 pub(crate) fn manual(arguments: &ManArguments) -> Result<ExitCode, Failure> {
-    clap_mangen::generate_to(Arguments::command(), &arguments.folder)
+    std::fs::create_dir_all(&arguments.folder)
+        .and_then(|()| clap_mangen::generate_to(Arguments::command(), &arguments.folder))
         .with_context(|| format!("cannot write manual pages to {}", arguments.folder.display()))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -39,13 +39,14 @@ fn version_is_printed() {
 
 #[test]
 fn manual_pages_are_written_for_every_command() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let folder = directory.path().join("new");
 
-    let output = farmem(["man".as_ref(), folder.path().as_os_str()]);
+    let output = farmem(["man".as_ref(), folder.as_os_str()]);
 
     assert!(output.status.success());
     for page in ["farmem.1", "farmem-run.1", "farmem-stat.1", "farmem-doctor.1", "farmem-bench-faults.1"] {
-        assert!(folder.path().join(page).is_file(), "{page}");
+        assert!(folder.join(page).is_file(), "{page}");
     }
 }
 
