@@ -62,7 +62,7 @@ impl Client {
     /// Fills the server with `data` bytes of items.
     pub(super) fn load(&mut self, data: u64) -> anyhow::Result<()> {
         const AT_ONCE: u64 = 64;
-        self.items = (data / ITEM_BYTES).max(1);
+        self.items = items(data);
         let mut value = Vec::new();
         for first in (0..self.items).step_by(AT_ONCE as usize) {
             let end = (first + AT_ONCE).min(self.items);
@@ -192,6 +192,11 @@ impl Client {
         self.received.drain(..REPLY);
         Ok(true)
     }
+}
+
+/// How many items take so many bytes.
+pub(super) fn items(bytes: u64) -> u64 {
+    (bytes / ITEM_BYTES).max(1)
 }
 
 /// The value of an item: a page of them compresses to about half.

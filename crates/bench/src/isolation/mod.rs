@@ -1,10 +1,12 @@
 //! `farmem bench isolation`: how far applications on one host disturb each other through paging.
 
 mod client;
+mod efficiency;
 mod recovery;
 mod report;
 mod server;
 mod setting;
+mod swapper;
 mod victim;
 
 use std::collections::BTreeMap;
@@ -17,6 +19,7 @@ use farmem_machine::Description;
 use farmem_page::ByteCount;
 
 use crate::interrupt::Interrupt;
+pub use efficiency::Efficiency;
 pub use recovery::Recovery;
 pub use report::{Report, Target, Victim};
 pub use setting::Peer;
@@ -72,7 +75,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     let chosen = |peer: &&Peer| options.peers.is_empty() || options.peers.contains(peer);
     let mut peers: Vec<Peer> = Peer::value_variants().iter().filter(chosen).copied().collect();
     let mut left_out = BTreeMap::new();
-    let mut turns: BTreeMap<Peer, Vec<(Turn, Recovery)>> = BTreeMap::new();
+    let mut turns: BTreeMap<Peer, Vec<Measured>> = BTreeMap::new();
     for repetition in 1..=repetitions {
         for peer in peers.clone() {
             interrupt.check()?;
@@ -91,10 +94,16 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         peers.rotate_left(first);
     }
     let victim: BTreeMap<Peer, Victim> =
-        turns.iter().map(|(&peer, turns)| (peer, Victim::of(&firsts(turns)))).collect();
+        turns.iter().map(|(&peer, turns)| (peer, Victim::of(turns.iter().map(|turn| turn.victim)))).collect();
     let recovery: BTreeMap<Peer, Vec<Recovery>> = turns
         .iter()
-        .map(|(&peer, turns)| (peer, turns.iter().map(|turn| turn.1.clone()).collect()))
+        .map(|(&peer, turns)| (peer, turns.iter().map(|turn| turn.recovery.clone()).collect()))
+        .collect();
+    // Pages are the same in all turns.
+    let efficiency: BTreeMap<Peer, Vec<Efficiency>> = turns
+        .iter()
+        .filter_map(|(&peer, turns)| Some((peer, turns.last()?.efficiency.clone())))
+        .filter(|(_, efficiency)| !efficiency.is_empty())
         .collect();
     let targets = report::judge(&victim, &recovery);
     Ok(Report {
@@ -104,16 +113,20 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         repetitions,
         victim,
         recovery,
+        efficiency,
         left_out,
         targets,
     })
 }
 
-fn firsts(turns: &[(Turn, Recovery)]) -> Vec<Turn> {
-    turns.iter().map(|turn| turn.0).collect()
+/// One turn of one peer.
+struct Measured {
+    victim: Turn,
+    recovery: Recovery,
+    efficiency: Vec<Efficiency>,
 }
 
-fn turn(options: &Options, peer: Peer, scale: Scale) -> anyhow::Result<(Turn, Recovery)> {
+fn turn(options: &Options, peer: Peer, scale: Scale) -> anyhow::Result<Measured> {
     // Two applications, and what else they have.
     let data = ByteCount::new(scale.data.get() * 2 + (256 << 20));
     let setting = Setting::prepare(peer, &options.farmem, data, &options.swap_folder)?;
@@ -121,5 +134,6 @@ fn turn(options: &Options, peer: Peer, scale: Scale) -> anyhow::Result<(Turn, Re
     let victim = victim::turn(&setting, &options.farmem, folder.path(), scale)?;
     let folder = tempfile::tempdir()?;
     let recovery = recovery::turn(&setting, folder.path(), scale)?;
-    Ok((victim, recovery))
+    let efficiency = efficiency::turn(&setting, &options.farmem, scale)?;
+    Ok(Measured { victim, recovery, efficiency })
 }

@@ -7,6 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use farmem_machine::Description;
 use serde::Serialize;
 
+use super::efficiency::Efficiency;
 use super::recovery::Recovery;
 use super::setting::Peer;
 use super::victim::{Service, Turn};
@@ -34,6 +35,8 @@ pub struct Report {
     pub victim: BTreeMap<Peer, Victim>,
     /// A server that had too little memory and was given more: each turn.
     pub recovery: BTreeMap<Peer, Vec<Recovery>>,
+    /// What stored pages take, by kind of page.
+    pub efficiency: BTreeMap<Peer, Vec<Efficiency>>,
     /// Peers that took no part or failed, and why.
     pub left_out: BTreeMap<Peer, String>,
     /// What was to be reached.
@@ -75,7 +78,8 @@ impl Target {
 }
 
 impl Victim {
-    pub(super) fn of(turns: &[Turn]) -> Self {
+    pub(super) fn of(turns: impl Iterator<Item = Turn>) -> Self {
+        let turns: Vec<Turn> = turns.collect();
         let over = |value: &dyn Fn(&Turn) -> f64| median(turns.iter().map(value).collect());
         let service = |which: &dyn Fn(&Turn) -> Service| Service {
             p50_us: over(&|turn| which(turn).p50_us),
@@ -128,6 +132,14 @@ impl fmt::Display for Report {
         )?;
         writeln!(f, "\n{}\n", self.table())?;
         writeln!(f, "{}\n", self.recovery_table())?;
+        for (peer, kinds) in &self.efficiency {
+            let shares: Vec<String> = kinds
+                .iter()
+                .map(|kind| format!("{} {:.3}", kind.compressibility.name(), kind.share()))
+                .collect();
+            writeln!(f, "{}: bytes used for each byte stored: {}", name(*peer), shares.join(", "))?;
+        }
+        writeln!(f)?;
         for (peer, reason) in &self.left_out {
             writeln!(f, "{} left out: {reason}", name(*peer))?;
         }
@@ -228,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_slowdown_is_of_one_turn_and_the_median_of_all() {
-        let victim = Victim::of(&[turn(100.0, 110.0), turn(300.0, 900.0), turn(200.0, 240.0)]);
+        let victim = Victim::of([turn(100.0, 110.0), turn(300.0, 900.0), turn(200.0, 240.0)].into_iter());
         assert_eq!(victim.p99_slowdown, 1.2);
         assert_eq!(victim.alone.p99_us, 200.0);
     }
@@ -236,9 +248,9 @@ mod tests {
     #[test]
     fn farmem_is_judged_alone_and_by_the_best_of_the_kernels_peers() {
         let victims = BTreeMap::from([
-            (Peer::Farmem, Victim::of(&[turn(100.0, 120.0)])),
-            (Peer::Zram, Victim::of(&[turn(100.0, 300.0)])),
-            (Peer::File, Victim::of(&[turn(100.0, 900.0)])),
+            (Peer::Farmem, Victim::of([turn(100.0, 120.0)].into_iter())),
+            (Peer::Zram, Victim::of([turn(100.0, 300.0)].into_iter())),
+            (Peer::File, Victim::of([turn(100.0, 900.0)].into_iter())),
         ]);
         let targets = judge(&victims, &BTreeMap::new());
         assert_eq!(targets[0].passed, Some(true));

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Context;
 use farmem_page::ByteCount;
 
-use super::client::Client;
+use super::client::{Client, items};
 use super::setting::{Application, Setting, on_processor};
 
 /// Where server and client run.
@@ -21,14 +21,17 @@ pub(super) fn start(
     data: ByteCount,
 ) -> anyhow::Result<(Application, Client)> {
     let socket = folder.join("memcached");
-    let mut command: Vec<String> = ["memcached", "-t", "1", "-m", "65536", "-s"].map(str::to_owned).into();
+    // A hash table that grew while the server is measured would be walked with locks held.
+    let hash_bits = (items(data.get()).ilog2() + 1).clamp(12, 32);
+    let mut command: Vec<String> = ["memcached", "-t", "1", "-m", "65536", "-o"].map(str::to_owned).into();
+    command.extend([format!("hashpower={hash_bits}"), "-s".to_owned()]);
     command.push(socket.to_string_lossy().into_owned());
     if rustix::process::geteuid().is_root() {
         command.extend(["-u", "root"].map(str::to_owned));
     }
-    let server = setting.start(NAME, local, PROCESSOR, &command)?;
+    let mut server = setting.start(NAME, local, PROCESSOR, &command)?;
     let mut client = Client::connect(&socket)?;
     on_processor(PROCESSOR, || client.load(data.get()))?.context("loading the server")?;
-    server.calibrate()?;
+    server.limit()?;
     Ok((server, client))
 }

@@ -13,11 +13,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::Serialize;
 
-use crate::peer::{Group, Kind, Swap};
+use crate::peer::{Group, Kind, PoolUse, Swap};
 use crate::undo::Journal;
 
 /// How long an application may take to end once it was asked to.
 const END: Duration = Duration::from_secs(20);
+/// More than any application here has.
+const UNLIMITED: ByteCount = ByteCount::new(1 << 40);
 const POLL: Duration = Duration::from_millis(10);
 
 /// Who provides memory to the applications.
@@ -77,6 +79,22 @@ impl Setting {
         Ok(Self { farmem, kernel: Some((journal, swap)) })
     }
 
+    /// What the application of that name, the only one that runs, has in compressed memory.
+    pub(super) fn pool_use(&self, name: &str) -> anyhow::Result<Option<PoolUse>> {
+        if let Some((_, swap)) = &self.kernel {
+            return swap.pool_use();
+        }
+        let output =
+            Command::new(&self.farmem).args(["stat", name, "--json"]).stdin(Stdio::null()).output()?;
+        let applications: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+        let figure =
+            |name: &str| applications[0][name].as_u64().context("farmem stat tells less than it should");
+        Ok(Some(PoolUse {
+            stored_bytes: figure("pool_stored_pages")? * farmem_page::PAGE_BYTES as u64,
+            used_bytes: figure("pool_bytes")?,
+        }))
+    }
+
     /// Starts an application on one processor, with `local` bytes of local memory for its data. Its standard input and output are
     /// pipes. `name` is the space's or the control group's.
     pub(super) fn start(
@@ -95,13 +113,14 @@ impl Setting {
             Some((journal, _)) => {
                 let mut start = Command::new(&command[0]);
                 start.args(&command[1..]);
-                (Some(Group::create(journal, name, local)?), start)
+                (Some(Group::create(journal, name, UNLIMITED)?), start)
             }
         };
         start.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let child = on_processor(processor, || start.spawn())?
             .with_context(|| format!("cannot start {}", command[0]))?;
-        let application = Application { farmem: self.farmem.clone(), name: name.to_owned(), group, child };
+        let application =
+            Application { local, farmem: self.farmem.clone(), name: name.to_owned(), group, child };
         if let Some(group) = &application.group {
             group.add(application.child.id())?;
         }
@@ -114,15 +133,19 @@ pub(super) struct Application {
     // Gone after the process: a group with processes can't be removed.
     pub(super) child: Child,
     group: Option<Group>,
+    local: ByteCount,
     farmem: PathBuf,
     name: String,
 }
 
 impl Application {
-    /// Gives the application's data the local bytes that were asked for, whatever else the kernel counts by now.
-    pub(super) fn calibrate(&self) -> anyhow::Result<()> {
-        self.group.as_ref().map(Group::calibrate).transpose()?;
-        Ok(())
+    /// From now on the application's data has the local bytes that were asked for, whatever else the kernel counts. Under
+    /// Farmem it had no more from the start; the kernel often ends a server with several threads while it fills so little.
+    pub(super) fn limit(&mut self) -> anyhow::Result<()> {
+        match &mut self.group {
+            Some(group) => group.set_local(self.local),
+            None => Ok(()),
+        }
     }
 
     /// Gives the application's data another amount of local memory while it runs.

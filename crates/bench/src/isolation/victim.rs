@@ -1,17 +1,16 @@
 //! A server that must answer soon, alone and beside a program that swaps as fast as it can.
 
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use farmem_page::ByteCount;
 use serde::Serialize;
 
 use super::client::{Client, Latencies};
 use super::server::{self, PROCESSOR};
 use super::setting::{Application, Setting, on_processor};
-use crate::workload::Event;
+use super::swapper::{self, Workload};
 
 /// The other program's processor.
 const ANTAGONIST: usize = PROCESSOR + 1;
@@ -55,7 +54,14 @@ pub struct Turn {
 pub(super) fn turn(setting: &Setting, farmem: &Path, folder: &Path, scale: Scale) -> anyhow::Result<Turn> {
     let (server, mut client) = server::start(setting, folder, scale.local(), scale.data)?;
     let alone = serve(&mut client, scale)?;
-    let antagonist = start_antagonist(setting, farmem, scale)?;
+    let antagonist = swapper::start(
+        setting,
+        farmem,
+        "bench-antagonist",
+        ANTAGONIST,
+        Workload { local: scale.local(), data: scale.data, ..Workload::default() },
+    )?
+    .go()?;
     let beside = serve(&mut client, scale)?;
     check(antagonist, "the program beside the server")?;
     check(server, "the server")?;
@@ -77,30 +83,4 @@ fn serve(client: &mut Client, scale: Scale) -> anyhow::Result<Service> {
         let microseconds = |quantile| times.value_at_quantile(quantile) as f64 / 1e3;
         Ok(Service { p50_us: microseconds(0.5), p99_us: microseconds(0.99), requests_per_second })
     })?
-}
-
-/// Starts the other program: random writes to four times its local memory. Returns once it swaps.
-fn start_antagonist(setting: &Setting, farmem: &Path, scale: Scale) -> anyhow::Result<Application> {
-    let mut command = vec![farmem.to_string_lossy().into_owned()];
-    command.extend(
-        ["workload", "--paced", "--pattern", "random-write", "--rounds", "1000", "--data"].map(str::to_owned),
-    );
-    command.push(scale.data.get().to_string());
-    let mut antagonist = setting.start("bench-antagonist", scale.local(), ANTAGONIST, &command)?;
-    let mut input = antagonist.child.stdin.take().context("no standard input")?;
-    let output = antagonist.child.stdout.take().context("no standard output")?;
-    for line in BufReader::new(output).lines() {
-        let event = serde_json::from_str(&line?).context("not a word of the workload")?;
-        match event {
-            Event::Started { .. } => {}
-            Event::Filled => antagonist.calibrate()?,
-            Event::Warm => {
-                input.write_all(b"\n")?;
-                return Ok(antagonist);
-            }
-            Event::Done(_) => break,
-        }
-        input.write_all(b"\n")?;
-    }
-    bail!("the program beside the server ended early")
 }

@@ -1,14 +1,19 @@
 //! A control group that limits the memory of one run, so that the kernel swaps.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use farmem_machine::control_group::{MemoryController, Version};
 use farmem_page::ByteCount;
 
 use crate::undo::{Guard, Journal, Step};
+
+/// How long the kernel may take to swap out what a new limit makes too much.
+const RECLAIM: Duration = Duration::from_secs(60);
 
 /// A memory control group. Removed when dropped.
 #[derive(Debug)]
@@ -81,8 +86,14 @@ impl Group {
             Version::One => "memory.limit_in_bytes",
             Version::Two => "memory.max",
         };
-        fs::write(self.path.join(file), limit.get().to_string())
-            .context("cannot limit the control group's memory")
+        let deadline = Instant::now() + RECLAIM;
+        loop {
+            match fs::write(self.path.join(file), limit.get().to_string()) {
+                // The kernel swaps out what is too much before it answers, and gives up now and then.
+                Err(error) if error.kind() == ErrorKind::ResourceBusy && Instant::now() < deadline => {}
+                result => return result.context("cannot limit the control group's memory"),
+            }
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, bail};
 
 pub(crate) use group::{Group, LocalBytes};
-pub(crate) use swap::{Kind, Swap};
+pub(crate) use swap::{Kind, PoolUse, Swap};
 
 /// Runs one of the system's tools; returns what it prints.
 ///

@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use anyhow::{Context, bail, ensure};
 use farmem_page::ByteCount;
+use procfs::Current;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount};
@@ -28,11 +29,23 @@ pub(crate) enum Kind {
     Loop,
 }
 
+/// What compressed memory holds and takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PoolUse {
+    /// The pages, as they are.
+    pub(crate) stored_bytes: u64,
+    /// The memory that they take compressed, with all that is lost around them.
+    pub(crate) used_bytes: u64,
+}
+
 /// Swap that is on. Off when dropped.
 #[derive(Debug)]
 pub(crate) struct Swap {
     /// What there is to know for who reads the figures: compressor, file system.
     pub(crate) detail: String,
+    /// The number of the zram device, where there is one.
+    zram: Option<u32>,
+    kind: Kind,
     /// In the order of the changes; undone from the end.
     guards: Vec<Guard>,
 }
@@ -55,7 +68,7 @@ impl Swap {
         folder: &Path,
         journal: &Rc<Journal>,
     ) -> anyhow::Result<Self> {
-        let mut swap = Self { detail: String::new(), guards: Vec::new() };
+        let mut swap = Self { detail: String::new(), zram: None, kind, guards: Vec::new() };
         // zswap would stand in front of the other kinds as well.
         swap.switch_zswap(kind == Kind::Zswap, journal)?;
         match kind {
@@ -69,6 +82,24 @@ impl Swap {
             Kind::Loop => swap.on_loop(size, journal)?,
         }
         Ok(swap)
+    }
+
+    /// What the pages in compressed memory would take as they are, and what that memory takes; `None` for other kinds of swap.
+    pub(crate) fn pool_use(&self) -> anyhow::Result<Option<PoolUse>> {
+        if let Some(index) = self.zram {
+            let text = fs::read_to_string(format!("/sys/block/zram{index}/mm_stat"))?;
+            let fields: Vec<u64> = text.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
+            let [stored_bytes, _, used_bytes, ..] = fields[..] else {
+                bail!("zram tells less than it should")
+            };
+            return Ok(Some(PoolUse { stored_bytes, used_bytes }));
+        }
+        if self.kind != Kind::Zswap {
+            return Ok(None);
+        }
+        let memory = procfs::Meminfo::current()?;
+        let used = memory.z_swap.zip(memory.z_swapped);
+        Ok(used.map(|(used_bytes, stored_bytes)| PoolUse { stored_bytes, used_bytes }))
     }
 
     fn will(&mut self, journal: &Rc<Journal>, step: Step) -> anyhow::Result<()> {
@@ -116,6 +147,7 @@ impl Swap {
         }
         let index = fs::read_to_string(Path::new(ZRAM_CONTROL).join("hot_add"))?.trim().parse()?;
         self.will(journal, Step::RemoveZram { index })?;
+        self.zram = Some(index);
         let settings = PathBuf::from(format!("/sys/block/zram{index}"));
         fs::write(settings.join("comp_algorithm"), "lz4").context("this kernel's zram has no lz4")?;
         fs::write(settings.join("disksize"), size.get().to_string())
