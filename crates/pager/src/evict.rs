@@ -56,7 +56,7 @@ pub(crate) struct Evictor {
     since_sync: u64,
 }
 
-/// What an eviction has achieved.
+/// What an eviction has achieved. Nothing at all may mean that nothing can leave, unless one of the flags says otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) evicted: u64,
@@ -66,8 +66,18 @@ pub(crate) struct Outcome {
     pub(crate) is_changing: bool,
     /// Somebody else was evicting, or nobody may.
     pub(crate) is_busy: bool,
-    /// Victims that are shared: the bookkeeper knows of them.
+    /// Victims that are shared, or in use by the kernel: the bookkeeper knows of them.
     pub(crate) shared: u64,
+}
+
+/// What becomes of a page that the kernel won't move while others share it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum IfShared {
+    /// The bookkeeper is told of it.
+    Tell,
+    /// It was the process's own a moment ago. The kernel uses it, perhaps for as long as the program runs (a buffer that is
+    /// registered for input and output), so telling the bookkeeper again would have no end.
+    Keep,
 }
 
 impl Evictor {
@@ -238,7 +248,7 @@ impl Engine {
             let most = pages - outcome.evicted as usize;
             let run = evictor.take_victims(self, most, &mut visits, &mut taken);
             if !run.is_empty() {
-                self.expel(change, evictor, run, &mut taken, &mut outcome);
+                self.expel(change, evictor, run, &mut taken, IfShared::Tell, &mut outcome);
             }
         }
         self.finish(evictor, &outcome);
@@ -255,14 +265,15 @@ impl Engine {
         self.victims.on_evicted(PageCount::new(outcome.evicted));
     }
 
-    /// Evicts what can leave of `run`, whatever the policy says of it.
+    /// Evicts what can leave of `run`, which was made the process's own, whatever the policy says of it.
     pub(crate) fn evict_run(&self, change: &Change<'_>, run: PageRange) -> Outcome {
-        let mut outcome = Outcome::default();
+        let busy = Outcome { is_busy: true, ..Outcome::default() };
         let mut place = self.evictor.try_lock();
-        let Some(Some(evictor)) = place.as_deref_mut() else { return outcome };
+        let Some(Some(evictor)) = place.as_deref_mut() else { return busy };
         if !self.return_stranded_of(change, evictor) || self.forking.load(Ordering::Acquire) != 0 {
-            return outcome;
+            return busy;
         }
+        let mut outcome = Outcome::default();
         if STAGING_PAGES - evictor.used < run.count().get() {
             evictor.release_frames(self);
         }
@@ -279,7 +290,8 @@ impl Engine {
                 taken[count as usize] = Some(page);
                 count += 1;
             }
-            self.expel(change, evictor, PageRange::at(at, PageCount::new(count)), &mut taken, &mut outcome);
+            let part = PageRange::at(at, PageCount::new(count));
+            self.expel(change, evictor, part, &mut taken, IfShared::Keep, &mut outcome);
             at = at + PageCount::new(count.max(1));
         }
         self.finish(evictor, &outcome);
@@ -310,6 +322,7 @@ impl Engine {
         evictor: &mut Evictor,
         run: PageRange,
         taken: &mut [Option<Taken>; RUN_PAGES],
+        if_shared: IfShared,
         outcome: &mut Outcome,
     ) {
         let mut at = 0;
@@ -365,7 +378,7 @@ impl Engine {
             // The page at which it stopped stays where it is.
             if let Some(page) = taken.get_mut(at as usize).and_then(Option::take) {
                 self.slot.add(Counter::Refused, 1);
-                if stopped == UffdError::Busy {
+                if stopped == UffdError::Busy && if_shared == IfShared::Tell {
                     self.sharing.push_victim(page.page);
                     outcome.shared += 1;
                     self.give_back(page);

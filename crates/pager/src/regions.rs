@@ -1,11 +1,13 @@
 //! The mappings under management.
 //!
 //! A sorted array under a sequence number: readers never wait for each other and notice when a writer was at work.
-//! Writers are the event reader and the scanner, which exclude each other through a lock.
+//! Writers are the event reader and the scanner, which exclude each other through a lock. A reader that meets one for long
+//! sleeps on that lock: the writer may be a handler of the idle class on the reader's own processor, which it would never
+//! get back from a reader that spins.
 
 use farmem_page::{PageCount, PageIndex, PageRange};
 
-use crate::sync::{AtomicU64, Errno, Lock, MOST_REGIONS as MOST, Ordering, fence, spin_loop, table};
+use crate::sync::{AtomicU64, Errno, Lock, MOST_REGIONS as MOST, Ordering, SPINS, fence, spin_loop, table};
 
 /// A sorted set of disjoint page ranges.
 #[derive(Debug)]
@@ -36,6 +38,7 @@ impl Regions {
 
     /// The region that holds `page`, or the next one behind it.
     pub(crate) fn from(&self, page: PageIndex) -> Option<PageRange> {
+        let mut spins = 0;
         loop {
             let version = self.version.load(Ordering::Acquire);
             let found = self.get(self.position(page));
@@ -43,6 +46,11 @@ impl Regions {
             if version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version {
                 return found;
             }
+            if spins == SPINS {
+                drop(self.writer.lock());
+                spins = 0;
+            }
+            spins += 1;
             spin_loop();
         }
     }

@@ -24,7 +24,7 @@ use farmem_telemetry::Counter;
 
 use crate::bookkeeper::PARTY;
 use crate::engine::{Engine, WINDOW_PAGES};
-use crate::evict::{RUN_PAGES, TOLERATED_PAGES};
+use crate::evict::{Outcome, RUN_PAGES, TOLERATED_PAGES};
 use crate::serve::Served;
 
 /// Runs of shared pages that wait to be made the process's own, as many as the bookkeeper is told of at a time.
@@ -140,6 +140,11 @@ impl Sharing {
         self.fetches.must_wait(excess)
     }
 
+    /// What was to leave can't, however long a fetch waits.
+    fn end_fetch_wait(&self) {
+        self.fetches.end();
+    }
+
     pub(crate) fn forget(&self, range: PageRange) {
         self.write_ahead.lock().forget(range);
     }
@@ -180,6 +185,11 @@ impl Patience {
             self.least_ns.store(now_ns, Ordering::Relaxed);
         }
         is_new || !is_over
+    }
+
+    /// Who is waiting need not.
+    fn end(&self) {
+        self.least_ns.store(0, Ordering::Relaxed);
     }
 }
 
@@ -381,16 +391,21 @@ impl Engine {
     /// gate for the copies: the kernel may have to bring in a page for one, which a handler must be able to serve.
     pub(crate) fn expel_shared(&self) -> u64 {
         let mut evicted = 0;
-        while let Some(run) = self.sharing.pop_victims() {
+        // Handlers may go on finding more meanwhile; this thread has other work as well.
+        for _ in 0..QUEUE {
+            let Some(run) = self.sharing.pop_victims() else { break };
             if self.forking.load(Ordering::Acquire) != 0 || self.excess(0) <= 0 {
                 continue;
             }
-            evicted += self.open(run).map_or(0, |run| {
-                self.slot.add(Counter::Unshared, run.count().get());
-                // A failure leaves pages as they are: then they don't leave.
-                let _ = memory::unshare_pages(run);
-                self.evict_run(&self.gate.change(PARTY), run).evicted
-            });
+            let Some(run) = self.open(run) else { continue };
+            self.slot.add(Counter::Unshared, run.count().get());
+            // A failure leaves pages as they are: then they don't leave.
+            let _ = memory::unshare_pages(run);
+            let outcome = self.evict_run(&self.gate.change(PARTY), run);
+            if outcome == Outcome::default() {
+                self.sharing.end_fetch_wait();
+            }
+            evicted += outcome.evicted;
         }
         evicted
     }

@@ -10,6 +10,8 @@ pub(crate) use farmem_sys::lock::Lock;
 
 use farmem_page::PageIndex;
 
+/// Looks before sleeping.
+pub(crate) const SPINS: u32 = 10;
 /// Few, so that there is often no room for another one.
 pub(crate) const MOST_REGIONS: usize = 6;
 /// Pages that have a word, and pages whose words come to be together.

@@ -19,6 +19,8 @@ mod sync {
     pub(crate) use loom::hint::spin_loop;
     pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 
+    /// One look before sleeping: enough to have both ways.
+    pub(crate) const SPINS: u32 = 1;
     /// Room for what the models put in, and for a split.
     pub(crate) const MOST_REGIONS: usize = 3;
 
