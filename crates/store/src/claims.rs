@@ -40,10 +40,11 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Those that may be claimed.
+    /// Those that may be claimed. Fewer frames than the limit in use means that one of those below it is free, wherever the others are.
     fn claimable(&self, what: Claimable) -> &[M::Word] {
         let claims = self.claims(what);
         match what {
+            Claimable::Frame if self.claimed(what) >= self.frame_limit() => &[],
             Claimable::Frame => claims.get(..self.frame_limit()).unwrap_or(claims),
             _ => claims,
         }
@@ -80,6 +81,11 @@ impl<M: Memory> Pool<M> {
             && high.load(Relaxed) <= claimed as u64
         {
             high.fetch_max(claimed as u64 + 1, Relaxed);
+        }
+        // Another process may have claimed the last one at the same moment, or the limit may have become lower.
+        if what == Claimable::Frame && self.claimed(what) > self.frame_limit() {
+            self.unclaim(what, claimed, slab);
+            return None;
         }
         Some(claimed)
     }

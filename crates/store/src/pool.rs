@@ -1,5 +1,6 @@
 //! The pool as a whole: made once, attached by every process.
 
+use crate::claims::Claimable;
 use crate::class::{CLASS_COUNT, SLAB_BYTES, SizeClass};
 use crate::layout::{
     Header, Layout, MAGIC, PoolConfig, PoolConfigError, VERSION, WORD_BYTES, WORDS_PER_SLAB, slabs_in,
@@ -151,14 +152,27 @@ impl<M: Memory> Pool<M> {
             return Err(LimitError::TooSmall);
         }
         if frames > self.layout.frames {
-            return Err(LimitError::TooLarge {
-                most: ByteCount::new((self.layout.frames * SLAB_BYTES) as u64),
-            });
+            return Err(LimitError::TooLarge { most: self.capacity() });
         }
         if let Ok(word) = self.header(Header::FrameLimit) {
             word.store(frames as u64, SeqCst);
         }
         Ok(())
+    }
+
+    /// What the limit can be raised to.
+    pub fn capacity(&self) -> ByteCount {
+        ByteCount::new((self.layout.frames * SLAB_BYTES) as u64)
+    }
+
+    /// Slabs in memory, full or not.
+    pub fn slabs_in_memory(&self) -> usize {
+        self.claimed(Claimable::Frame)
+    }
+
+    /// Slabs that the disk has room for. Takes about a microsecond for every thousand that it could hold in all.
+    pub fn disk_slabs_free(&self) -> usize {
+        self.layout.blocks.saturating_sub(self.claimed(Claimable::Block))
     }
 
     /// Frames that may be in use.

@@ -122,15 +122,18 @@ struct World {
 
 impl World {
     fn new(frames: usize, blocks: usize) -> Arc<Self> {
-        let bytes = |slabs: usize| ByteCount::new((slabs * SLAB_BYTES) as u64);
+        Self::with_capacity(frames, frames, blocks)
+    }
+    /// One whose limit could be raised to `capacity` frames.
+    fn with_capacity(frames: usize, capacity: usize, blocks: usize) -> Arc<Self> {
         let config = PoolConfig {
             limit: bytes(frames),
-            capacity: ByteCount::ZERO,
+            capacity: bytes(capacity),
             disk: bytes(blocks),
             owners: 2,
             seed: 1,
         };
-        let pool = Pool::create(ModelMemory::new(frames), &config).unwrap();
+        let pool = Pool::create(ModelMemory::new(capacity), &config).unwrap();
         Arc::new(Self { pool, file: ModelFile(Mutex::new(vec![0; blocks * SLAB_BYTES])) })
     }
     fn store(&self, number: u64) -> Place {
@@ -152,6 +155,10 @@ impl World {
         self.pool.release_owner(OWNER);
         assert_eq!(self.pool.usage().slab_bytes_in_memory.get(), 0);
     }
+}
+
+fn bytes(slabs: usize) -> ByteCount {
+    ByteCount::new((slabs * SLAB_BYTES) as u64)
 }
 
 /// A page that no compressor shortens, so that a slab holds 64 of them.
@@ -290,5 +297,54 @@ fn an_owner_released_while_its_slabs_move_leaves_nothing() {
         mover.join().unwrap();
         world.check_empty();
         world.check(world.store(7), 7);
+    });
+}
+
+#[test]
+fn of_two_that_take_the_last_slab_at_the_same_time_none_exceeds_the_limit_or_keeps_what_it_gave_up() {
+    explore(|| {
+        // One slab is full and lies above the lowered limit's place, so that only counting finds it.
+        let world = World::with_capacity(3, 3, 0);
+        let below: Vec<Place> = (0..64).map(|number| world.store(number)).collect();
+        let _: Vec<Place> = (64..128).map(|number| world.store(number)).collect();
+        below.into_iter().for_each(|place| world.free(place));
+        world.pool.set_limit(bytes(2)).unwrap();
+        let storer = |owner: u16| {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                let mut writer = Box::new(Writer::new(OwnerId(owner)));
+                writer.store(&world.pool, &page(500), Epoch::FIRST).ok()
+            })
+        };
+        let (one, two) = (storer(0), storer(1));
+        let stored = [one.join().unwrap(), two.join().unwrap()];
+        assert!(world.pool.usage().slab_bytes_in_memory <= bytes(2), "{stored:?}");
+        // What was refused because both tried is to be had for who tries alone.
+        let is_any = stored.iter().any(Option::is_some);
+        assert!(is_any || Writer::new(OwnerId(1)).store(&world.pool, &page(501), Epoch::FIRST).is_ok());
+        stored.into_iter().flatten().for_each(|place| world.check(place, 500));
+        for owner in [OWNER, OwnerId(1)] {
+            world.pool.release_owner(owner);
+        }
+        assert_eq!(world.pool.usage().slab_bytes_in_memory.get(), 0);
+    });
+}
+
+#[test]
+fn a_limit_lowered_while_pages_are_stored_holds_from_the_next_slab_on() {
+    explore(|| {
+        let world = World::with_capacity(3, 3, 0);
+        let _: Vec<Place> = (0..64).map(|number| world.store(number)).collect();
+        let storer = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                Writer::new(OwnerId(1)).store(&world.pool, &page(500), Epoch::FIRST).is_ok()
+            })
+        };
+        world.pool.set_limit(bytes(1)).unwrap();
+        let is_stored = storer.join().unwrap();
+        let slabs = if is_stored { 2 } else { 1 };
+        assert_eq!(world.pool.usage().slab_bytes_in_memory, bytes(slabs));
+        assert!(Writer::new(OwnerId(0)).store(&world.pool, &page(501), Epoch::FIRST).is_err());
     });
 }
