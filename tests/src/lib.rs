@@ -16,6 +16,7 @@ mod launch;
 mod memcache;
 mod pattern;
 mod redis;
+mod refusal;
 mod scale;
 mod scratch;
 mod statistics;
@@ -29,6 +30,7 @@ pub use launch::{
 pub use memcache::MemcacheClient;
 pub use pattern::{Digest, SplitMix, value_bytes};
 pub use redis::{RedisClient, Reply};
+pub use refusal::{assert_refusal, refusal};
 pub use scale::{is_large, scaled};
 pub use scratch::Scratch;
 pub use statistics::{REQUIRED_KEYS, Statistics};

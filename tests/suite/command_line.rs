@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use farmem_tests::{
-    Finished, Launcher, Program, Scratch, application, farmem_binary, managed_runner, second_launcher,
-    wait_for,
+    Finished, Launcher, Program, Scratch, application, assert_refusal, farmem_binary, managed_runner,
+    second_launcher, wait_for,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -216,21 +216,6 @@ fn assert_refused(arguments: &[&str]) {
 
 fn assert_refused_with(status: i32, arguments: &[&str]) {
     assert_refusal(status, Command::new(farmem_binary()).args(arguments));
-}
-
-/// The command must refuse. What it said.
-fn assert_refusal(status: i32, command: &mut Command) -> String {
-    let scratch = farmem_tests::Scratch::new();
-    let output =
-        command.current_dir(scratch.path()).stdin(Stdio::null()).output().expect("farmem can be started");
-
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(status), "{command:?}: {said}");
-    assert!(output.stdout.is_empty(), "{command:?} printed on standard output");
-    assert!(said.starts_with("farmem: ") && said.lines().count() == 1, "{command:?}: {said}");
-    let left = std::fs::read_dir(scratch.path()).expect("the test's own directory").count();
-    assert_eq!(left, 0, "{command:?} started the program, or left something behind");
-    said
 }
 
 #[test]

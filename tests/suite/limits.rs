@@ -2,10 +2,11 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use farmem_tests::{
-    Launcher, Program, RedisClient, Running, application, farmem_binary, managed_runner, set_limits, wait_for,
+    Launcher, Program, RedisClient, Running, application, farmem_binary, managed_runner, refusal, set_limits,
+    wait_for,
 };
 use serde_json::Value;
 
@@ -27,15 +28,6 @@ fn number(figures: &Value, key: &str) -> u64 {
 fn assert_set(name: &str, limits: &[&str]) {
     let output = set_limits(name, limits);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// What `farmem` said when it refused.
-fn refusal(output: &Output) -> String {
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(output.stdout.is_empty(), "printed on standard output");
-    assert!(said.starts_with("farmem: ") && said.lines().count() == 1, "{said}");
-    said
 }
 
 /// A Redis with about four times its budget, every key of version 1.
@@ -119,7 +111,7 @@ fn a_pool_takes_more_once_its_limit_is_raised_and_never_shrinks_below_what_it_ho
     let launcher =
         Launcher::managed(20 * MEBIBYTE).option("--name").option(&name).option("--pool").option("400M");
     let (running, mut client) = starved(&launcher);
-    let said = refusal(&set_limits(&name, &["local=64M", "pool=4M"]));
+    let said = refusal(2, &set_limits(&name, &["local=64M", "pool=4M"]));
     assert!(said.contains("its pool holds"), "{said}");
     let after = figures(&name);
     assert_eq!(number(&after, "budget_bytes"), 20 * MEBIBYTE, "half of what was asked was done");
@@ -127,7 +119,7 @@ fn a_pool_takes_more_once_its_limit_is_raised_and_never_shrinks_below_what_it_ho
 
     assert_set(&name, &["pool=600M"]);
     assert_eq!(number(&figures(&name), "pool_limit_bytes"), 600 * MEBIBYTE);
-    let said = refusal(&set_limits(&name, &["pool=1000T"]));
+    let said = refusal(2, &set_limits(&name, &["pool=1000T"]));
     assert!(said.contains("at most"), "{said}");
     verify(&mut client, 0..KEYS, |_| 1);
     client.shut_down("NOSAVE");
@@ -152,9 +144,9 @@ fn limits_that_make_no_sense_are_refused() {
         &["local=64K"],
         &[],
     ] {
-        refusal(&set_limits(&name, limits));
+        let _ = refusal(2, &set_limits(&name, limits));
     }
-    assert!(refusal(&set_limits("nobody-has-this-name", &["local=64M"])).contains("no application named"));
+    assert!(refusal(2, &set_limits("nobody-has-this-name", &["local=64M"])).contains("no application named"));
 
     // The tests' directory may be closed to others, their own copy is not.
     let copy = std::env::temp_dir().join(format!("farmem-{name}"));
@@ -167,7 +159,7 @@ fn limits_that_make_no_sense_are_refused() {
         .stdin(Stdio::null())
         .output();
     std::fs::remove_file(&copy).expect("own file");
-    assert!(refusal(&stranger.expect("farmem can be started")).contains("another user"));
+    assert!(refusal(2, &stranger.expect("farmem can be started")).contains("another user"));
     assert_eq!(number(&figures(&name), "budget_bytes"), 20 * MEBIBYTE);
     client.shut_down("NOSAVE");
     running.wait().assert_success();
