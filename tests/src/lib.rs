@@ -12,6 +12,7 @@
 //! - `FARMEM_TEST_KEEP`: keeps the directories of the tests, for a look at what was left there.
 
 mod application;
+mod host;
 mod launch;
 mod memcache;
 mod pattern;
@@ -24,6 +25,7 @@ mod trial;
 mod watch;
 
 pub use application::{application, set_limits};
+pub use host::Host;
 pub use launch::{
     DEFAULT_RUNNER, Finished, Launcher, Program, Runner, Running, farmem_binary, managed_runner, runner,
 };

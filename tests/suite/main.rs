@@ -3,7 +3,7 @@
 mod address_space;
 mod command_line;
 mod faults;
-mod isolation;
+mod host;
 mod jvm;
 mod limits;
 mod memcached;

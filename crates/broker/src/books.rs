@@ -16,6 +16,8 @@ use farmem_wire::host::{Holding, RefusalReason, Terms};
 pub const LEAST_SLABS: u64 = 8;
 /// Pages that no space's budget falls below (1 MiB).
 const LEAST_PAGES: u64 = 256;
+/// Slabs that a space's processes may have claimed at the moment at which they learn that they mustn't.
+const SLACK_SLABS: u64 = 16;
 /// Most spaces at a time.
 const MOST_SPACES: usize = 1024;
 /// A space that has moved no page for so long is idle.
@@ -173,13 +175,13 @@ impl Books {
         if serial > space.lease.serial {
             return Err(Violation::UnknownLease);
         }
-        if holding.pool_held > space.charged.slabs {
+        if holding.pool_held > space.charged.slabs + SLACK_SLABS {
             return Err(Violation::OverHeld { held: holding.pool_held, charged: space.charged.slabs });
         }
         if serial == space.lease.serial {
             let Lease { amounts: lease, .. } = space.lease;
             let charged = Amounts {
-                slabs: holding.pool_held.max(lease.slabs),
+                slabs: holding.pool_held.min(space.charged.slabs).max(lease.slabs),
                 // Resident memory hovers about its limit.
                 pages: holding.local_held.clamp(lease.pages, space.charged.pages.max(lease.pages)),
             };
@@ -473,8 +475,9 @@ mod tests {
         let mut books = Books::new(100, None, START);
         let one = books.attach(START, terms(1, 0, 100), Amounts::default(), 0).unwrap();
         assert_eq!(books.report(START, one, 1, holding(0, 0, 5), 1), Err(Violation::UnknownLease));
-        let over = Violation::OverHeld { held: 1, charged: 0 };
-        assert_eq!(books.report(START, one, 0, holding(1, 1, 5), 1), Err(over));
+        let over = Violation::OverHeld { held: 17, charged: 0 };
+        assert_eq!(books.report(START, one, 0, holding(17, 1, 5), 1), Err(over));
+        assert_eq!(books.report(START, one, 0, holding(16, 1, 5), 1), Ok(()));
     }
 
     #[test]

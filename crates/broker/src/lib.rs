@@ -11,4 +11,4 @@ mod books;
 mod server;
 
 pub use books::{Amounts, Books, LEAST_SLABS, Lease, Refusal, SpaceId, Violation};
-pub use server::{Options, Server};
+pub use server::{Options, Server, is_listening};

@@ -361,6 +361,11 @@ fn shown(name: &[u8; NAME_BYTES]) -> String {
     String::from_utf8_lossy(&name[..length]).into_owned()
 }
 
+/// Whether a broker listens there.
+pub fn is_listening(socket: &Path) -> bool {
+    CString::new(socket.as_os_str().as_bytes()).is_ok_and(|path| Link::connect_to(&path).is_ok())
+}
+
 /// Takes the lock beside the socket, or says that another broker has it.
 fn lock(socket: &Path) -> Result<File> {
     let mut path = socket.as_os_str().to_owned();

@@ -110,8 +110,43 @@ pub(crate) fn parse_disk(text: &str) -> Result<DiskAmount, String> {
 pub(crate) enum Setting {
     /// The local budget.
     Local(LocalAmount),
-    /// The limit of the pool.
-    Pool(ByteCount),
+    /// The pool.
+    Pool(PoolAmount),
+    /// The part against others of the same host.
+    Weight(u32),
+}
+
+/// How much a pool may take, as it was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PoolAmount {
+    /// What it gets of a host's whenever it wants it.
+    pub(crate) guaranteed: Option<ByteCount>,
+    /// What it takes at most.
+    pub(crate) most: ByteCount,
+}
+
+/// Reads `SIZE` or `GUARANTEED-MAXIMUM`.
+pub(crate) fn parse_pool(text: &str) -> Result<PoolAmount, String> {
+    let Some((guaranteed, most)) = text.split_once('-') else {
+        return Ok(PoolAmount { guaranteed: None, most: parse_size(text)? });
+    };
+    let (guaranteed, most) = (parse_size(guaranteed)?, parse_size(most)?);
+    if guaranteed > most {
+        return Err(format!(
+            "{} guaranteed is more than {} at most; write the smaller one first, as `64M-2G`",
+            Readable(guaranteed),
+            Readable(most)
+        ));
+    }
+    Ok(PoolAmount { guaranteed: Some(guaranteed), most })
+}
+
+/// Reads a weight.
+pub(crate) fn parse_weight(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(weight) if (1..=1000).contains(&weight) => Ok(weight),
+        _ => Err("write a weight as a whole number from 1 to 1000".to_owned()),
+    }
 }
 
 /// Reads `LIMIT=VALUE`.
@@ -124,8 +159,9 @@ pub(crate) fn parse_setting(text: &str) -> Result<Setting, String> {
             }
             local => Ok(Setting::Local(local)),
         },
-        Some(("pool", value)) => parse_size(value).map(Setting::Pool),
-        _ => Err("write a limit as `local=512M` or `pool=2G`".to_owned()),
+        Some(("pool", value)) => parse_pool(value).map(Setting::Pool),
+        Some(("weight", value)) => parse_weight(value).map(Setting::Weight),
+        _ => Err("write a limit as `local=512M`, `pool=2G` or `weight=2`".to_owned()),
     }
 }
 
@@ -243,6 +279,22 @@ mod tests {
         assert_eq!(parse_stall("2%"), Ok(0.02));
         for text in ["0%", "2", "51%", "%", "NaN%", "-1%"] {
             assert!(parse_stall(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn pools_are_read_with_and_without_a_guarantee() {
+        let pool = |guaranteed: Option<u64>, most| {
+            Ok(PoolAmount { guaranteed: guaranteed.map(ByteCount::new), most: ByteCount::new(most) })
+        };
+        assert_eq!(parse_pool("2G"), pool(None, 2 * GIB));
+        assert_eq!(parse_pool("64M-2G"), pool(Some(64 << 20), 2 * GIB));
+        for text in ["2G-64M", "-2G", "64M-", "0-1G", "a-b"] {
+            assert!(parse_pool(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_weight("7"), Ok(7));
+        for text in ["0", "1001", "1.5", "-1", ""] {
+            assert!(parse_weight(text).is_err(), "{text}");
         }
     }
 

@@ -11,8 +11,8 @@ use farmem_bench::workload::{Compressibility, Pattern};
 use farmem_page::ByteCount;
 
 use crate::amount::{
-    DiskAmount, LocalAmount, Setting, parse_disk, parse_local, parse_name, parse_setting, parse_size,
-    parse_stall,
+    DiskAmount, LocalAmount, PoolAmount, Setting, parse_disk, parse_local, parse_name, parse_pool,
+    parse_setting, parse_size, parse_stall, parse_weight,
 };
 
 /// More memory than the machine has, for unmodified programs.
@@ -33,6 +33,8 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run a program within a budget of local memory
     Run(RunArguments),
+    /// Lease one pool, and local memory, to all applications of this machine
+    Host(HostArguments),
     /// Show the applications that run under Farmem now
     Stat(StatArguments),
     /// Change the limits of an application while it runs
@@ -73,12 +75,22 @@ pub(crate) struct RunArguments {
     /// With `--local auto`: the part of its time for which the program may wait for pages
     #[arg(long, value_name = "PERCENT%", value_parser = parse_stall, default_value = "2%")]
     pub(crate) stall: f64,
-    /// Limit of the compressed pool [default: what machine and control group can spare]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub(crate) pool: Option<ByteCount>,
+    /// Limit of the compressed pool, and before it what a host's broker must guarantee [default: what machine and control
+    /// group can spare; under a broker no limit, and 2M guaranteed]
+    #[arg(long, value_name = "[GUARANTEED-]SIZE", value_parser = parse_pool)]
+    pub(crate) pool: Option<PoolAmount>,
     /// Where pages go when the pool is full: a file or folder, and a limit [default: nowhere]
     #[arg(long, value_name = "PATH[:SIZE]", value_parser = parse_disk)]
     pub(crate) disk: Option<DiskAmount>,
+    /// Part of the host's pool and local memory against other applications, where all want more than there is
+    #[arg(long, value_name = "WEIGHT", value_parser = parse_weight, default_value = "1")]
+    pub(crate) weight: u32,
+    /// Neither lend local memory that is not used to other applications of the same host, nor borrow theirs
+    #[arg(long)]
+    pub(crate) no_borrow: bool,
+    /// Socket of the host's broker, or `none` for limits of its own [default: that of `farmem host`, if it runs]
+    #[arg(long, value_name = "SOCKET|none")]
+    pub(crate) host: Option<PathBuf>,
     /// Name to show in `farmem stat` [default: the program's]
     #[arg(long, value_name = "NAME", value_parser = parse_name)]
     pub(crate) name: Option<String>,
@@ -91,6 +103,32 @@ pub(crate) struct RunArguments {
     /// The program, and its arguments
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     pub(crate) program: Vec<OsString>,
+}
+
+/// Lease one pool, and local memory, to all applications of this machine.
+///
+/// Applications that `farmem run` starts from then on share what the broker has: each gets what it was guaranteed whenever it wants it, and
+/// beyond that by weight what others don't need; idle ones give back first. The broker runs until a signal ends it. It is on nobody's way: if it
+/// ends, applications go on with what they hold, and come to the next one.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  farmem host --pool 8G\n  farmem host --pool 8G --local 4G --socket /run/farmem/batch.socket\n\nA \
+                  configuration file has lines such as `pool = \"8G\"`, `local = \"4G\"`, `socket = \"/run/farmem/host.socket\"`; what is given \
+                  on the command line counts before it."
+)]
+pub(crate) struct HostArguments {
+    /// Memory for the pools of all applications together [default: half of what is free]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) pool: Option<ByteCount>,
+    /// Local memory of all applications together [default: the sum of their budgets]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) local: Option<ByteCount>,
+    /// Socket to listen on [default: /run/farmem/host.socket, for other users than root farmem/host.socket in their runtime directory]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Take what is not given here from this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
 }
 
 /// Show the applications that run under Farmem now.
@@ -111,9 +149,9 @@ pub(crate) struct StatArguments {
 /// first. Only the user who runs the application, and root, may change its limits.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  farmem set redis local=512M\n  farmem set 4711 local=25% pool=2G\n\nLimits:\n  \
-                  local=SIZE|PERCENT%  local memory to keep, as --local\n  pool=SIZE            limit of the compressed \
-                  pool, as --pool"
+    after_help = "Examples:\n  farmem set redis local=512M\n  farmem set 4711 local=25% pool=2G weight=2\n\nLimits:\n  \
+                  local=SIZE|PERCENT%       local memory to keep, as --local\n  pool=[GUARANTEED-]SIZE    limit of \
+                  the compressed pool, as --pool\n  weight=WEIGHT             part against others, as --weight"
 )]
 pub(crate) struct SetArguments {
     /// The application's name, or its program's process number

@@ -7,6 +7,7 @@ mod bench;
 mod doctor;
 mod failure;
 mod generate;
+mod host;
 mod program;
 mod run;
 mod set;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
 fn dispatch(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(arguments) => run::run(arguments),
+        Command::Host(arguments) => host::host(arguments),
         Command::Stat(arguments) => stat::stat(&arguments),
         Command::Set(arguments) => set::set(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),

@@ -6,14 +6,16 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use farmem_broker::is_listening;
 use farmem_machine::Memory;
 use farmem_page::ByteCount;
-use farmem_supervisor::{DiskOptions, Options, SizingOptions, supervise};
+use farmem_supervisor::{DiskOptions, HostChoice, Options, SizingOptions, supervise};
 use rustix::fs::{Access, access};
 
 use crate::amount::{AUTO_LEAST, DiskAmount, LocalAmount};
 use crate::arguments::RunArguments;
 use crate::failure::Failure;
+use crate::host::default_socket;
 use crate::program;
 
 /// A pool of default size is never smaller, however little the machine can spare: the program may need none of it.
@@ -28,6 +30,14 @@ pub(crate) struct Plan {
     pub(crate) sizing: Option<SizingOptions>,
     /// Limit of the pool.
     pub(crate) pool: ByteCount,
+    /// What it gets of a host's whenever it wants it.
+    pub(crate) pool_guaranteed: ByteCount,
+    /// Where leases come from.
+    pub(crate) host: HostChoice,
+    /// The part against others of the same host.
+    pub(crate) weight: u32,
+    /// Whether local memory is lent and borrowed.
+    pub(crate) borrows: bool,
     /// What that limit can be raised to later.
     pub(crate) pool_capacity: ByteCount,
     /// Where pages go when the pool is full.
@@ -79,10 +89,20 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
     let executable = program::find(&program)?;
     program::check(&executable)?;
     let name = arguments.name.unwrap_or_else(|| shown_name(&executable));
+    let host = host_choice(arguments.host);
+    let default_pool = || match &host {
+        HostChoice::None => memory.spare(kept).max(SMALLEST_POOL),
+        // The broker's total is the limit.
+        HostChoice::At(_) => memory.total,
+    };
     Ok(Plan {
         local,
         sizing,
-        pool: arguments.pool.unwrap_or_else(|| memory.spare(kept).max(SMALLEST_POOL)),
+        pool: arguments.pool.map_or_else(default_pool, |pool| pool.most),
+        pool_guaranteed: arguments.pool.and_then(|pool| pool.guaranteed).unwrap_or_default(),
+        weight: arguments.weight,
+        borrows: !arguments.no_borrow,
+        host,
         pool_capacity: memory.total,
         disk: arguments.disk,
         name,
@@ -92,6 +112,18 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
         executable,
         arguments: words.collect(),
     })
+}
+
+/// The broker that was named, or the one that runs.
+fn host_choice(asked: Option<PathBuf>) -> HostChoice {
+    match asked {
+        Some(word) if word == Path::new("none") => HostChoice::None,
+        Some(socket) => HostChoice::At(std::path::absolute(&socket).unwrap_or(socket)),
+        None => match default_socket().filter(|socket| is_listening(socket)) {
+            Some(socket) => HostChoice::At(socket),
+            None => HostChoice::None,
+        },
+    }
 }
 
 fn shown_name(executable: &Path) -> String {
@@ -124,6 +156,10 @@ fn start(plan: Plan) -> Result<ExitCode, Failure> {
         local: plan.local,
         sizing: plan.sizing,
         pool: plan.pool,
+        pool_guaranteed: plan.pool_guaranteed,
+        host: plan.host,
+        weight: plan.weight,
+        borrows: plan.borrows,
         pool_capacity: plan.pool_capacity,
         disk: plan.disk.map(|disk| DiskOptions { path: disk.path, size: disk.size }),
         name: plan.name,

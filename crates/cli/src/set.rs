@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use farmem_machine::Memory;
 use farmem_page::ByteCount;
-use farmem_supervisor::{Limits, Report};
+use farmem_supervisor::{Limits, PoolRange, Report};
 
-use crate::amount::Setting;
+use crate::amount::{PoolAmount, Setting};
 use crate::arguments::SetArguments;
 use crate::failure::Failure;
 
@@ -27,13 +27,17 @@ fn limits(settings: &[Setting]) -> Result<Limits, Failure> {
     let memory = Memory::current().map_err(|error| Failure::Unusable(error.to_string()))?;
     let mut limits = Limits::default();
     for setting in settings {
-        let (place, bytes, name) = match *setting {
+        let (is_there, name) = match *setting {
             Setting::Local(local) => {
-                (&mut limits.local, local.resolve(memory.usable()).map_err(Failure::Unusable)?, "local")
+                let bytes = local.resolve(memory.usable()).map_err(Failure::Unusable)?;
+                (limits.local.replace(bytes).is_some(), "local")
             }
-            Setting::Pool(pool) => (&mut limits.pool, pool, "pool"),
+            Setting::Pool(PoolAmount { guaranteed, most }) => {
+                (limits.pool.replace(PoolRange { guaranteed, most }).is_some(), "pool")
+            }
+            Setting::Weight(weight) => (limits.weight.replace(weight).is_some(), "weight"),
         };
-        if place.replace(bytes).is_some() {
+        if is_there {
             return Err(Failure::Unusable(format!("{name} is there twice; give each limit once")));
         }
     }
@@ -43,9 +47,10 @@ fn limits(settings: &[Setting]) -> Result<Limits, Failure> {
 fn sentence(report: &Report) -> String {
     let mib = |bytes: u64| ByteCount::new(bytes).get() as f64 / f64::from(1 << 20);
     format!(
-        "{}: local {:.1} MiB, pool {:.1} MiB",
+        "{}: local {:.1} MiB, pool {:.1} MiB, weight {}",
         report.name,
         mib(report.budget_bytes),
-        mib(report.pool_limit_bytes)
+        mib(report.pool_limit_bytes),
+        report.weight
     )
 }

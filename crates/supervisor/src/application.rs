@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
 use farmem_page::{ByteCount, VirtAddr};
@@ -33,6 +33,9 @@ pub(crate) struct Application {
     /// Held while the packer stores for a process, and while what a process has stored is released.
     pub(crate) packing: &'static Mutex<()>,
     pub(crate) disk: Option<&'static DiskFile>,
+    /// Whether the pool's limit is all that there is for now. Only then does content move to disk: a limit that is about to be raised is no
+    /// reason to.
+    pub(crate) is_pool_short: &'static AtomicBool,
     pub(crate) device: Option<&'static File>,
     /// What the application's processes must know to be let in.
     pub(crate) token: u64,
@@ -76,6 +79,7 @@ impl Application {
         let pool = leak(Pool::create(pool_memory, &config).map_err(to_error)?);
         let device = device.map(leak);
         let packing = leak(Mutex::new(()));
+        let is_pool_short = leak(AtomicBool::new(true));
         Ok(Self {
             ledger_memory,
             ledger,
@@ -83,6 +87,7 @@ impl Application {
             pool,
             packing,
             disk,
+            is_pool_short,
             device,
             token: random()?,
             injection,
@@ -149,14 +154,25 @@ fn open_disk(disk: &DiskOptions) -> Result<(DiskFile, ByteCount)> {
 }
 
 #[cfg(test)]
+use crate::tenancy::HostChoice;
+
+#[cfg(test)]
 impl Application {
     /// A small one that needs no permission.
     pub(crate) fn for_test() -> Self {
-        let options = Options {
+        Self::assemble(&Self::options_for_test(), None).expect("memory for a small application")
+    }
+
+    pub(crate) fn options_for_test() -> Options {
+        Options {
             local: ByteCount::new(1 << 20),
             sizing: None,
             pool: ByteCount::new(4 << 20),
+            pool_guaranteed: ByteCount::ZERO,
             pool_capacity: ByteCount::new(8 << 20),
+            host: HostChoice::None,
+            weight: 1,
+            borrows: false,
             disk: None,
             name: "test".to_owned(),
             stats: None,
@@ -164,7 +180,6 @@ impl Application {
             program: "test".into(),
             executable: "/bin/true".into(),
             arguments: Vec::new(),
-        };
-        Self::assemble(&options, None).expect("memory for a small application")
+        }
     }
 }

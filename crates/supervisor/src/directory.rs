@@ -60,6 +60,11 @@ fn names() -> Vec<String> {
     names
 }
 
+/// Whether any application runs on this machine.
+pub fn is_any_running() -> bool {
+    !names().is_empty()
+}
+
 /// Why limits could not be changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SetError {

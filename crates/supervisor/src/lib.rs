@@ -1,15 +1,17 @@
 //! The supervisor of one application: it makes the ledger and the pool, starts the program, keeps a duplicate of every
 //! process's userfaultfd, moves full slabs to disk, and reports.
 //!
-//! One thread with one loop ([`supervise`]), and the mover's thread. Nothing of it lies on the path of a fault: the
+//! One thread with one loop ([`supervise`]), and threads that move slabs to disk, pack pages, and keep to what the host has leased ([`tenancy`]). Nothing of it lies on the path of a fault: the
 //! processes go on without it. When the program has ended, it goes on in the background for processes that the program
 //! has left behind ([`mod@background`]), until the last of them has gone.
 #![forbid(unsafe_code)]
 
 mod application;
 mod background;
+mod demand;
 mod directory;
 mod injection;
+mod landlord;
 mod launch;
 mod limits;
 mod lineage;
@@ -26,12 +28,14 @@ mod sizing;
 mod stall;
 mod statistics;
 mod supervise;
+mod tenancy;
 mod watch;
 mod worker;
 
-pub use directory::{SetError, applications, query, set};
-pub use limits::Limits;
+pub use directory::{SetError, applications, is_any_running, query, set};
+pub use limits::{Limits, PoolRange};
 pub use options::{DiskOptions, Options};
 pub use report::Report;
 pub use sizing::SizingOptions;
 pub use supervise::supervise;
+pub use tenancy::HostChoice;

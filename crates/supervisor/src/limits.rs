@@ -1,31 +1,55 @@
 //! Limits that can be changed while the application runs.
 
 use farmem_page::{ByteCount, PageCount};
+use farmem_store::LimitError;
 use farmem_wire::Request;
+use farmem_wire::host::{LEASED_SLAB_BYTES, MOST_PAGES, MOST_SLABS, MOST_WEIGHT};
 
 use crate::application::Application;
+use crate::tenancy::Tenancy;
 
 /// New limits; what is `None` stays as it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Limits {
     /// The local budget, of whole pages.
     pub local: Option<ByteCount>,
-    /// The limit of the pool.
-    pub pool: Option<ByteCount>,
+    /// The pool.
+    pub pool: Option<PoolRange>,
+    /// The part against others of the same host.
+    pub weight: Option<u32>,
+}
+
+/// What a pool may take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PoolRange {
+    /// What it gets of a host's whenever it wants it; `None` leaves that.
+    pub guaranteed: Option<ByteCount>,
+    /// What it takes at most.
+    pub most: ByteCount,
 }
 
 impl Limits {
     pub(crate) fn request(self) -> Request {
+        let guaranteed = self.pool.and_then(|pool| pool.guaranteed);
         Request::Set {
             budget_pages: self.local.map_or(0, |local| local.pages().get().max(1)),
-            pool_bytes: self.pool.map_or(0, |pool| pool.get().max(1)),
+            pool_bytes: self.pool.map_or(0, |pool| pool.most.get().max(1)),
+            guaranteed_slabs: guaranteed.map(|bytes| to_slabs(bytes).min(MOST_SLABS) as u32),
+            weight: self.weight.unwrap_or(0) as u16,
         }
     }
 
-    pub(crate) fn of_request(budget_pages: u64, pool_bytes: u64) -> Self {
+    pub(crate) fn of_request(
+        budget_pages: u64,
+        pool_bytes: u64,
+        guaranteed_slabs: Option<u32>,
+        weight: u16,
+    ) -> Self {
+        let guaranteed = guaranteed_slabs.map(|slabs| ByteCount::new(u64::from(slabs) * LEASED_SLAB_BYTES));
         Self {
             local: (budget_pages != 0).then(|| PageCount::new(budget_pages).bytes()),
-            pool: (pool_bytes != 0).then_some(ByteCount::new(pool_bytes)),
+            pool: (pool_bytes != 0).then_some(PoolRange { guaranteed, most: ByteCount::new(pool_bytes) }),
+            weight: (weight != 0).then_some(u32::from(weight)),
         }
     }
 
@@ -33,56 +57,105 @@ impl Limits {
     ///
     /// # Errors
     /// A sentence that says why they can't be set.
-    pub(crate) fn apply(self, application: &Application) -> Result<(), String> {
-        if let Some(pool) = self.pool {
-            let usage = application.pool.usage();
-            let surplus = usage.slab_bytes_in_memory.get().saturating_sub(pool.get());
-            let room = usage.disk_limit.get().saturating_sub(usage.disk_bytes.get());
-            if surplus > room {
+    pub(crate) fn apply(self, application: &Application, tenancy: &mut Tenancy) -> Result<(), String> {
+        let mut terms = tenancy.terms();
+        if let Some(PoolRange { guaranteed, most }) = self.pool {
+            check_pool(application, most)?;
+            terms.pool_most = to_slabs(most);
+            if let Some(guaranteed) = guaranteed {
+                terms.pool_guaranteed = to_slabs(guaranteed);
+            }
+            if terms.pool_guaranteed > terms.pool_most {
                 return Err(format!(
-                    "its pool holds {} MiB, and there is no disk that the rest could move to; raise pool, or raise local first",
-                    usage.slab_bytes_in_memory.get() >> 20
+                    "its pool is guaranteed {} MiB, which is more; give both, as pool=GUARANTEED-MAXIMUM",
+                    (terms.pool_guaranteed * LEASED_SLAB_BYTES) >> 20
                 ));
             }
-            application.pool.set_limit(pool).map_err(|error| error.to_string())?;
         }
         if let Some(local) = self.local {
-            application.ledger.set_budget(local.pages());
+            terms.local_own = local.pages().get().min(MOST_PAGES);
         }
-        Ok(())
+        if let Some(weight) = self.weight {
+            if weight > MOST_WEIGHT {
+                return Err(format!("a weight is at most {MOST_WEIGHT}"));
+            }
+            terms.weight = weight;
+        }
+        tenancy.change(terms, self.local.is_some())
     }
+}
+
+/// Whether the pool could keep to that limit.
+fn check_pool(application: &Application, limit: ByteCount) -> Result<(), String> {
+    if limit.get() < LEASED_SLAB_BYTES {
+        return Err(LimitError::TooSmall.to_string());
+    }
+    if to_slabs(limit) > to_slabs(application.pool.capacity()) {
+        return Err(LimitError::TooLarge { most: application.pool.capacity() }.to_string());
+    }
+    let usage = application.pool.usage();
+    let surplus = usage.slab_bytes_in_memory.get().saturating_sub(limit.get());
+    let room = usage.disk_limit.get().saturating_sub(usage.disk_bytes.get());
+    if surplus > room {
+        return Err(format!(
+            "its pool holds {} MiB, and there is no disk that the rest could move to; raise pool, or raise local first",
+            usage.slab_bytes_in_memory.get() >> 20
+        ));
+    }
+    Ok(())
+}
+
+fn to_slabs(bytes: ByteCount) -> u64 {
+    bytes.get() / LEASED_SLAB_BYTES
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tenancy::HostChoice;
 
     const MEBIBYTE: u64 = 1 << 20;
 
     fn limits(local: Option<u64>, pool: Option<u64>) -> Limits {
-        Limits { local: local.map(ByteCount::new), pool: pool.map(ByteCount::new) }
+        let pool = pool.map(|most| PoolRange { guaranteed: None, most: ByteCount::new(most) });
+        Limits { local: local.map(ByteCount::new), pool, weight: None }
     }
 
     #[test]
     fn limits_survive_their_packet() {
-        for wanted in [limits(None, None), limits(Some(8 * MEBIBYTE), None), limits(Some(4096), Some(77))] {
-            let Request::Set { budget_pages, pool_bytes } = wanted.request() else { panic!("not a Set") };
-            assert_eq!(Limits::of_request(budget_pages, pool_bytes), wanted);
+        let guaranteed = PoolRange { guaranteed: Some(ByteCount::ZERO), most: ByteCount::new(MEBIBYTE) };
+        for wanted in [
+            limits(None, None),
+            limits(Some(8 * MEBIBYTE), None),
+            limits(Some(4096), Some(77)),
+            Limits { weight: Some(7), pool: Some(guaranteed), local: None },
+        ] {
+            let Request::Set { budget_pages, pool_bytes, guaranteed_slabs, weight } = wanted.request() else {
+                panic!("not a Set")
+            };
+            assert_eq!(Limits::of_request(budget_pages, pool_bytes, guaranteed_slabs, weight), wanted);
         }
     }
 
     #[test]
     fn either_all_limits_change_or_none() {
         let application = Application::for_test();
+        let terms = Application::options_for_test().terms();
+        let mut tenancy = Tenancy::begin(application, "test", &HostChoice::None, terms, true).unwrap();
         let now = |application: &Application| {
             (application.ledger.budget().bytes().get(), application.pool.usage().limit.get())
         };
-        limits(Some(2 * MEBIBYTE), Some(3 * MEBIBYTE)).apply(&application).unwrap();
+        assert_eq!(now(&application), (MEBIBYTE, 4 * MEBIBYTE));
+        limits(Some(2 * MEBIBYTE), Some(3 * MEBIBYTE)).apply(&application, &mut tenancy).unwrap();
         assert_eq!(now(&application), (2 * MEBIBYTE, 3 * MEBIBYTE));
-        let refusal = limits(Some(5 * MEBIBYTE), Some(u64::MAX)).apply(&application).unwrap_err();
+        let refusal =
+            limits(Some(5 * MEBIBYTE), Some(u64::MAX)).apply(&application, &mut tenancy).unwrap_err();
         assert!(refusal.contains("at most"), "{refusal}");
         assert_eq!(now(&application), (2 * MEBIBYTE, 3 * MEBIBYTE));
-        limits(Some(5 * MEBIBYTE), None).apply(&application).unwrap();
-        assert_eq!(now(&application), (5 * MEBIBYTE, 3 * MEBIBYTE));
+        limits(Some(5 * MEBIBYTE), Some(8 * MEBIBYTE)).apply(&application, &mut tenancy).unwrap();
+        assert_eq!(now(&application), (5 * MEBIBYTE, 8 * MEBIBYTE));
+        let heavy = Limits { weight: Some(1001), ..limits(Some(MEBIBYTE), None) };
+        assert!(heavy.apply(&application, &mut tenancy).is_err());
+        assert_eq!(now(&application), (5 * MEBIBYTE, 8 * MEBIBYTE));
     }
 }

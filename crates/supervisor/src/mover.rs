@@ -1,5 +1,6 @@
 //! The thread that moves full slabs to disk.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use farmem_store::{Mover, StepOutcome};
@@ -17,11 +18,16 @@ pub(crate) fn start(application: Application) -> Option<Worker> {
     let file = application.disk?;
     let disk = Disk { file, write_error: application.injection.write_error() };
     let mut mover = Mover::new(application.pool);
-    Some(Worker::start(move || match mover.step(application.pool, &disk) {
-        StepOutcome::Moved { .. } => Duration::ZERO,
-        StepOutcome::Idle => IDLE,
-        StepOutcome::NothingMovable => SOON,
-        StepOutcome::DiskFull => FULL,
-        StepOutcome::DiskFailing { retry_after_ms } => Duration::from_millis(retry_after_ms.into()),
+    Some(Worker::start(move || {
+        if !application.is_pool_short.load(Ordering::Acquire) {
+            return SOON;
+        }
+        match mover.step(application.pool, &disk) {
+            StepOutcome::Moved { .. } => Duration::ZERO,
+            StepOutcome::Idle => IDLE,
+            StepOutcome::NothingMovable => SOON,
+            StepOutcome::DiskFull => FULL,
+            StepOutcome::DiskFailing { retry_after_ms } => Duration::from_millis(retry_after_ms.into()),
+        }
     }))
 }

@@ -4,8 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use farmem_page::ByteCount;
+use farmem_wire::host::{LEASED_SLAB_BYTES, MOST_SLABS, Terms};
 
 use crate::sizing::SizingOptions;
+use crate::tenancy::HostChoice;
 
 /// Where pages go when the pool is full.
 #[derive(Clone, Debug)]
@@ -25,8 +27,16 @@ pub struct Options {
     pub sizing: Option<SizingOptions>,
     /// Limit of the pool.
     pub pool: ByteCount,
+    /// What the pool gets of a host's whenever it wants it.
+    pub pool_guaranteed: ByteCount,
     /// What that limit can be raised to later.
     pub pool_capacity: ByteCount,
+    /// Where leases come from.
+    pub host: HostChoice,
+    /// The application's part against others of the same host.
+    pub weight: u32,
+    /// Whether it lends local memory that it doesn't use to others of the same host, and borrows theirs.
+    pub borrows: bool,
     /// The tier below the pool.
     pub disk: Option<DiskOptions>,
     /// The name to show.
@@ -41,4 +51,18 @@ pub struct Options {
     pub executable: PathBuf,
     /// The program's further arguments.
     pub arguments: Vec<OsString>,
+}
+
+impl Options {
+    /// What the application asks of its host. A budget that follows the program is neither lent nor borrowed: its bound is counted.
+    pub(crate) fn terms(&self) -> Terms {
+        let slabs = |bytes: ByteCount| (bytes.get() / LEASED_SLAB_BYTES).min(MOST_SLABS);
+        Terms {
+            weight: self.weight,
+            pool_guaranteed: slabs(self.pool_guaranteed),
+            pool_most: slabs(self.pool),
+            local_own: self.local.pages().get(),
+            borrows: self.borrows && self.sizing.is_none(),
+        }
+    }
 }

@@ -491,8 +491,8 @@ impl Question {
     fn of(request: Request) -> Option<Self> {
         match request {
             Request::Query => Some(Self::Report),
-            Request::Set { budget_pages, pool_bytes } => {
-                Some(Self::Set(Limits::of_request(budget_pages, pool_bytes)))
+            Request::Set { budget_pages, pool_bytes, guaranteed_slabs, weight } => {
+                Some(Self::Set(Limits::of_request(budget_pages, pool_bytes, guaranteed_slabs, weight)))
             }
             _ => None,
         }

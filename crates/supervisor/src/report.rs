@@ -7,6 +7,7 @@ use std::time::Duration;
 use farmem_page::PageCount;
 use farmem_store::PoolUsage;
 use farmem_telemetry::{BUCKETS, COUNTERS, Counter, Header, Histogram, Kind, Ledger, ProcessSlot, SlotState};
+use farmem_wire::host::{LEASED_SLAB_BYTES, Terms};
 use serde::{Deserialize, Serialize};
 
 /// Sums over processes.
@@ -91,6 +92,16 @@ pub struct Report {
     pub pool_bytes: u64,
     /// Limit of the pool.
     pub pool_limit_bytes: u64,
+    /// Of that, what it may take at present.
+    pub pool_leased_bytes: u64,
+    /// Of that, what the host guarantees.
+    pub pool_guaranteed_bytes: u64,
+    /// How it stands with the machine's broker: `attached`, `lost` while it looks for a new one, or `none`.
+    pub host: String,
+    /// The part against others of the same host.
+    pub weight: u32,
+    /// The application's own local memory; what the budget is beyond it is borrowed, what it is below is lent or not needed.
+    pub local_bytes: u64,
     /// What is stored, compressed, in the pool and on disk.
     pub pool_stored_bytes: u64,
     /// How many pages that is.
@@ -128,6 +139,9 @@ pub(crate) struct Source<'a> {
     pub(crate) ledger: Ledger<'a>,
     pub(crate) totals: Totals,
     pub(crate) started: u64,
+    /// What is agreed with the host, and how it stands with it.
+    pub(crate) terms: Terms,
+    pub(crate) standing: &'static str,
     /// The pool now, or after the program's end when it held most.
     pub(crate) usage: PoolUsage,
 }
@@ -167,7 +181,12 @@ impl Report {
             contribution: ratio(used, far_faults),
             accuracy: ratio(used, totals.get(Counter::Prefetched)),
             pool_bytes: usage.slab_bytes_in_memory.get(),
-            pool_limit_bytes: usage.limit.get(),
+            pool_limit_bytes: source.terms.pool_most * LEASED_SLAB_BYTES,
+            pool_leased_bytes: usage.limit.get(),
+            pool_guaranteed_bytes: source.terms.pool_guaranteed * LEASED_SLAB_BYTES,
+            host: source.standing.to_owned(),
+            weight: source.terms.weight,
+            local_bytes: bytes(source.terms.local_own),
             pool_stored_bytes: usage.stored_bytes.get(),
             pool_stored_pages: usage.stored_pages.get(),
             disk_bytes: usage.disk_bytes.get(),

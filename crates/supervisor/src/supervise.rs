@@ -1,6 +1,7 @@
 //! The supervisor's loop, from the start of a program to its end.
 
 use std::os::fd::AsFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -30,6 +31,7 @@ use crate::say::say;
 use crate::signals::Signals;
 use crate::sizing::Sizing;
 use crate::statistics::StatisticsFile;
+use crate::tenancy::{self, Tenancy};
 use crate::watch::Watch;
 use crate::worker::Worker;
 
@@ -67,12 +69,15 @@ pub fn supervise(options: &Options) -> Result<u8> {
     let application = Application::create(options)?;
     let (listener, name) = listen().context("cannot listen for the program's processes")?;
     let signals = Signals::take()?;
-    let began = Instant::now();
     // Orphans become children of this process: so it knows, when the program has ended, whether anybody is left.
     set_child_subreaper(Some(rustix::process::getpid())).context("cannot adopt the program's orphans")?;
+    let begun =
+        Tenancy::begin(application, &options.name, &options.host, options.terms(), options.sizing.is_none())?;
+    let tenancy: &'static Mutex<Tenancy> = Box::leak(Box::new(Mutex::new(begun)));
     let address = Address { name: name.as_bytes(), token: application.token }.to_string();
+    let began = Instant::now();
     let child = launch::launch(options, &library, &address, signals.before())?;
-    let workers = start_workers(application);
+    let workers = start_workers(application, tenancy);
     injection::start(application);
     let mut supervisor = Supervisor {
         options,
@@ -80,6 +85,7 @@ pub fn supervise(options: &Options) -> Result<u8> {
         listener,
         signals,
         processes: Processes::new(application, child.id()),
+        tenancy,
         watch: Watch::new(application, options.sizing.map(|sizing| Sizing::new(sizing, options.local))),
         workers,
         statistics: options.stats.as_deref().map(StatisticsFile::at),
@@ -98,9 +104,10 @@ pub fn supervise(options: &Options) -> Result<u8> {
     finished.map(|()| end_as(end))
 }
 
-/// Threads that look after what the processes have stored.
-fn start_workers(application: Application) -> Vec<Worker> {
-    mover::start(application).into_iter().chain(packer::start(application)).collect()
+/// Threads that look after what the processes have stored, and how much they may.
+fn start_workers(application: Application, tenancy: &'static Mutex<Tenancy>) -> Vec<Worker> {
+    let of_pool = mover::start(application).into_iter().chain(packer::start(application));
+    of_pool.chain([tenancy::start(tenancy)]).collect()
 }
 
 struct Supervisor<'a> {
@@ -109,6 +116,7 @@ struct Supervisor<'a> {
     listener: OwnedFd,
     signals: Signals,
     processes: Processes,
+    tenancy: &'static Mutex<Tenancy>,
     watch: Watch,
     workers: Vec<Worker>,
     statistics: Option<StatisticsFile>,
@@ -153,7 +161,7 @@ impl Supervisor<'_> {
         match split() {
             Ok(Role::Caller) => {}
             Ok(Role::Background) => {
-                self.workers = start_workers(self.application);
+                self.workers = start_workers(self.application, self.tenancy);
                 self.attend();
                 std::process::exit(0);
             }
@@ -207,7 +215,7 @@ impl Supervisor<'_> {
                     Question::Report => None,
                     Question::Set(_) if !query.may_set => Some(NOT_YOURS.to_owned()),
                     Question::Set(limits) => {
-                        let refused = limits.apply(&self.application).err();
+                        let refused = limits.apply(&self.application, &mut self.tenancy()).err();
                         if refused.is_none() && limits.local.is_some() {
                             self.watch.leave_budget();
                         }
@@ -294,7 +302,15 @@ impl Supervisor<'_> {
         }
     }
 
+    fn tenancy(&self) -> MutexGuard<'_, Tenancy> {
+        self.tenancy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn report(&self, usage: PoolUsage) -> Report {
+        let (terms, standing) = {
+            let tenancy = self.tenancy();
+            (tenancy.terms(), tenancy.standing())
+        };
         Report::new(&Source {
             name: &self.options.name,
             process: self.program.as_raw() as u32,
@@ -303,6 +319,8 @@ impl Supervisor<'_> {
             ledger: self.application.ledger,
             totals: self.processes.sum(),
             started: self.processes.started(),
+            terms,
+            standing,
             usage,
         })
     }

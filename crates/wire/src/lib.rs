@@ -12,7 +12,7 @@ pub mod host;
 /// Bytes of a packet.
 pub const PACKET_BYTES: usize = 32;
 /// Both ends must speak the same version; the shim and the supervisor come from one build.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 
 /// A packet.
 pub type Packet = [u8; PACKET_BYTES];
@@ -82,6 +82,10 @@ pub enum Request {
         budget_pages: u64,
         /// The limit of its pool; 0 leaves it.
         pool_bytes: u64,
+        /// What its pool is guaranteed, in slabs of [`host::LEASED_SLAB_BYTES`]; `None` leaves it.
+        guaranteed_slabs: Option<u32>,
+        /// Its part against others of the same host; 0 leaves it.
+        weight: u16,
     },
     /// A forked child whom nobody serves says so before it ends itself.
     Orphaned {
@@ -158,7 +162,10 @@ impl Request {
             Self::Forked { epoch } => pack(4, [epoch, 0, 0]),
             Self::Query => pack(5, [0; 3]),
             Self::Orphaned { token } => pack(6, [token, 0, 0]),
-            Self::Set { budget_pages, pool_bytes } => pack(7, [budget_pages, pool_bytes, 0]),
+            Self::Set { budget_pages, pool_bytes, guaranteed_slabs, weight } => {
+                let guaranteed = guaranteed_slabs.map_or(0, |slabs| u64::from(slabs) + 1);
+                pack(7, [budget_pages, pool_bytes, u64::from(weight) | guaranteed << 16])
+            }
         }
     }
 
@@ -172,7 +179,15 @@ impl Request {
             4 => Self::Forked { epoch: first },
             5 => Self::Query,
             6 => Self::Orphaned { token: first },
-            7 => Self::Set { budget_pages: first, pool_bytes: second },
+            7 => Self::Set {
+                budget_pages: first,
+                pool_bytes: second,
+                guaranteed_slabs: match third >> 16 {
+                    0 => None,
+                    more => Some((more - 1).try_into().ok()?),
+                },
+                weight: third as u16,
+            },
             _ => return None,
         })
     }
@@ -243,7 +258,13 @@ mod tests {
             Request::Forked { epoch: 9 },
             Request::Query,
             Request::Orphaned { token: 7 },
-            Request::Set { budget_pages: u64::MAX, pool_bytes: 1 },
+            Request::Set { budget_pages: u64::MAX, pool_bytes: 1, guaranteed_slabs: None, weight: 0 },
+            Request::Set {
+                budget_pages: 0,
+                pool_bytes: 0,
+                guaranteed_slabs: Some(u32::MAX),
+                weight: u16::MAX,
+            },
         ] {
             assert_eq!(Request::decode(&request.encode()), Some(request));
         }

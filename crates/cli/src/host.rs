@@ -1,0 +1,144 @@
+//! `farmem host`: the machine's broker.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use farmem_broker::{LEAST_SLABS, Options, Server};
+use farmem_machine::Memory;
+use farmem_page::ByteCount;
+use farmem_supervisor::is_any_running;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use serde::Deserialize;
+
+use crate::amount::{Readable, parse_size};
+use crate::arguments::HostArguments;
+use crate::failure::Failure;
+
+/// Less than this holds hardly anybody's pages.
+const POOL_MINIMUM: ByteCount = ByteCount::new(LEAST_SLABS << 18);
+
+/// What a configuration file may say.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Configuration {
+    pool: Option<String>,
+    local: Option<String>,
+    socket: Option<PathBuf>,
+}
+
+/// Where the broker of this user listens unless told otherwise; `None` when there is no place for it.
+pub(crate) fn default_socket() -> Option<PathBuf> {
+    if rustix::process::geteuid().is_root() {
+        return Some(PathBuf::from("/run/farmem/host.socket"));
+    }
+    let folder = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| Path::new(folder).is_absolute())?;
+    Some(Path::new(&folder).join("farmem/host.socket"))
+}
+
+/// Runs the broker until a signal ends it.
+pub(crate) fn host(arguments: HostArguments) -> Result<ExitCode, Failure> {
+    let options = options(arguments)?;
+    let signals = signals().map_err(Failure::Failed)?;
+    let mut server = Server::bind(&options).map_err(|error| Failure::Unusable(format!("{error:#}")))?;
+    let local =
+        options.local.map_or_else(String::new, |local| format!(", {} of local memory", Readable(local)));
+    eprintln!("farmem host: {} for pools{local}, on {}", Readable(options.pool), options.socket.display());
+    while !server.turn(Some(&signals)).map_err(Failure::Failed)? {}
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A broker that is to end removes its socket first.
+fn signals() -> anyhow::Result<SignalFd> {
+    let mut set = SigSet::empty();
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        set.add(signal);
+    }
+    set.thread_block()?;
+    Ok(SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?)
+}
+
+fn options(arguments: HostArguments) -> Result<Options, Failure> {
+    let file = arguments.config.as_deref().map_or_else(|| Ok(Configuration::default()), read)?;
+    let memory = Memory::current().map_err(|error| Failure::Unusable(error.to_string()))?;
+    let size = |name: &str, text: &Option<String>| {
+        let unusable = |reason| Failure::Unusable(format!("{name} of the configuration file: {reason}"));
+        text.as_deref().map(parse_size).transpose().map_err(unusable)
+    };
+    let pool = arguments
+        .pool
+        .or(size("pool", &file.pool)?)
+        .unwrap_or_else(|| ByteCount::new(memory.spare(ByteCount::ZERO).get() / 2).max(POOL_MINIMUM));
+    let local = arguments.local.or(size("local", &file.local)?);
+    if pool < POOL_MINIMUM {
+        return Err(Failure::Unusable(format!(
+            "a pool of {} is too small; give --pool at least {}",
+            Readable(pool),
+            Readable(POOL_MINIMUM)
+        )));
+    }
+    let asked = ByteCount::new(pool.get().saturating_add(local.map_or(0, ByteCount::get)));
+    if asked > memory.usable() {
+        return Err(Failure::Unusable(format!(
+            "{} for pools and local memory are more than the {} that this user may use; give less",
+            Readable(asked),
+            Readable(memory.usable())
+        )));
+    }
+    let socket = arguments.socket.or(file.socket).or_else(default_socket).ok_or_else(|| {
+        Failure::Unusable("there is no runtime directory for the socket; name one with --socket".to_owned())
+    })?;
+    Ok(Options { socket, pool, local, is_successor: is_any_running() })
+}
+
+fn read(path: &Path) -> Result<Configuration, Failure> {
+    let read = || -> anyhow::Result<Configuration> {
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        toml::from_str(&text).with_context(|| format!("{} is no configuration", path.display()))
+    };
+    read().map_err(|error| {
+        let sentence = format!("{error:#}").split_whitespace().collect::<Vec<_>>().join(" ");
+        Failure::Unusable(sentence)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arguments(config: Option<PathBuf>) -> HostArguments {
+        HostArguments { pool: None, local: None, socket: Some("/x/host.socket".into()), config }
+    }
+
+    fn options_of(text: &str) -> Result<Options, Failure> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("host.toml");
+        std::fs::write(&path, text).unwrap();
+        options(HostArguments { socket: None, ..arguments(Some(path)) })
+    }
+
+    #[test]
+    fn a_file_gives_what_the_command_line_does_not() {
+        let options = options_of("pool = \"64M\"\nlocal = \"32M\"\nsocket = \"/y/s\"\n").unwrap();
+        assert_eq!(options.pool, ByteCount::new(64 << 20));
+        assert_eq!(options.local, Some(ByteCount::new(32 << 20)));
+        assert_eq!(options.socket, Path::new("/y/s"));
+    }
+
+    #[test]
+    fn a_file_with_mistakes_is_refused_in_one_line() {
+        for text in
+            ["pool = 5", "pool = \"much\"", "speed = \"9\"", "pool", "pool = \"900000T\"", "pool = \"1K\""]
+        {
+            let Err(Failure::Unusable(sentence)) = options_of(text) else { panic!("{text} is accepted") };
+            assert!(sentence.lines().count() == 1, "{sentence}");
+        }
+    }
+
+    #[test]
+    fn without_words_there_is_a_pool_that_the_machine_can_spare() {
+        assert!(options(arguments(None)).unwrap().pool >= POOL_MINIMUM);
+    }
+}

@@ -1,0 +1,129 @@
+//! Whom a space has its leases from: the machine's broker, or, where there is none, books that it keeps for itself alone.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use farmem_broker::{Amounts, Books, Lease, SpaceId};
+use farmem_sys::Errno;
+use farmem_sys::link::Link;
+use farmem_wire::host::{FromBroker, HOST_PACKET_BYTES, Holding, RefusalReason, Terms, ToBroker};
+
+/// What comes from a landlord.
+pub(crate) enum Word {
+    Accepted,
+    Refused(RefusalReason, u64),
+    Lease(Lease),
+}
+
+/// The landlord has gone.
+pub(crate) struct Gone;
+
+/// What a space holds when it comes.
+#[derive(Clone, Copy)]
+pub(crate) struct Held {
+    pub(crate) amounts: Amounts,
+    pub(crate) movable_slabs: u64,
+}
+
+/// A landlord.
+pub(crate) enum Landlord {
+    /// The machine's broker.
+    Host(Link),
+    /// None but the space itself: it gets what its terms allow.
+    Own { books: Box<Books>, space: SpaceId, began: Instant },
+}
+
+impl Landlord {
+    /// Books for one space alone, of so many slabs that its terms can be raised to them.
+    pub(crate) fn own(capacity_slabs: u64, terms: Terms, held: Held) -> Option<Self> {
+        let mut books = Box::new(Books::new(capacity_slabs, None, Duration::ZERO));
+        let space = books.attach(Duration::ZERO, terms, held.amounts, held.movable_slabs).ok()?;
+        Some(Self::Own { books, space, began: Instant::now() })
+    }
+
+    /// The broker that listens there, asked to take the space in.
+    pub(crate) fn host(
+        socket: &Path,
+        terms: Terms,
+        held: Held,
+        name: [u8; farmem_wire::host::NAME_BYTES],
+    ) -> Result<Self, Errno> {
+        let path = CString::new(socket.as_os_str().as_bytes()).map_err(|_| Errno::INVAL)?;
+        let link = Link::connect_to(&path)?;
+        let message = ToBroker::Attach {
+            terms,
+            pool_held: held.amounts.slabs,
+            pool_movable: held.movable_slabs,
+            local_held: held.amounts.pages,
+            name,
+        };
+        link.send(&message.encode(), &[])?;
+        Ok(Self::Host(link))
+    }
+
+    pub(crate) fn is_own(&self) -> bool {
+        matches!(self, Self::Own { .. })
+    }
+
+    /// Says how the space is. A broker that doesn't listen at this moment hears the next report.
+    pub(crate) fn report(&mut self, serial: u64, holding: Holding, moved_pages: u64) -> Result<(), Gone> {
+        match self {
+            Self::Host(link) => send(link, &ToBroker::Report { serial, holding, moved_pages }).map(drop),
+            Self::Own { books, space, began } => {
+                // What the space itself says is true.
+                let _ = books.report(began.elapsed(), *space, serial, holding, moved_pages);
+                Ok(())
+            }
+        }
+    }
+
+    /// Asks for other terms. The answer is the next word but leases; own books answer at once.
+    pub(crate) fn change(&mut self, terms: Terms) -> Result<Option<Word>, Gone> {
+        match self {
+            Self::Host(link) => match send(link, &ToBroker::Change { terms })? {
+                true => Ok(None),
+                false => Err(Gone),
+            },
+            Self::Own { books, space, .. } => Ok(Some(match books.change(*space, terms) {
+                Ok(()) => Word::Accepted,
+                Err(refusal) => Word::Refused(refusal.reason, refusal.most),
+            })),
+        }
+    }
+
+    /// The next word, if there is one. What is no message comes from no broker that one could go on with.
+    pub(crate) fn hear(&mut self) -> Result<Option<Word>, Gone> {
+        match self {
+            Self::Host(link) => {
+                let mut packet = [0; HOST_PACKET_BYTES + 1];
+                let length = match link.receive(&mut packet) {
+                    Err(Errno::AGAIN) => return Ok(None),
+                    Ok((0, _)) | Err(_) => return Err(Gone),
+                    Ok((length, _)) => length,
+                };
+                Ok(Some(match FromBroker::decode(&packet[..length]).ok_or(Gone)? {
+                    FromBroker::Accepted => Word::Accepted,
+                    FromBroker::Refused { reason, most } => Word::Refused(reason, most),
+                    FromBroker::Lease { serial, pool_slabs, local_pages } => Word::Lease(Lease {
+                        serial,
+                        amounts: Amounts { slabs: pool_slabs, pages: local_pages },
+                    }),
+                }))
+            }
+            Self::Own { books, began, .. } => {
+                Ok(books.leases(began.elapsed()).pop().map(|(_, lease)| Word::Lease(lease)))
+            }
+        }
+    }
+}
+
+/// Whether the broker's socket took it.
+fn send(link: &Link, message: &ToBroker) -> Result<bool, Gone> {
+    match link.send(&message.encode(), &[]) {
+        Ok(()) => Ok(true),
+        Err(Errno::AGAIN) => Ok(false),
+        Err(_) => Err(Gone),
+    }
+}

@@ -1,0 +1,388 @@
+//! A space as the host's tenant: it says what it needs, ahead of need, and keeps to what it is leased. On no fault's path: a thread of the supervisor looks
+//! at the pool's and the ledger's figures a few hundred times a second at most.
+//!
+//! A lease is carried out by changing two limits that the application's processes read anyway: the pool's, and the local budget. What is above
+//! a lower limit leaves by itself, to disk or to far memory; until it has, the space reports that it still holds it.
+//!
+//! When the broker has gone the space keeps its slabs and looks for a new one. Local memory that it has lent or borrowed is settled after a while: each
+//! space then has its own again.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use farmem_broker::{Amounts, LEAST_SLABS, Lease};
+use farmem_page::{ByteCount, PageCount};
+use farmem_store::SLAB_BYTES;
+use farmem_telemetry::{Counter, SlotState};
+use farmem_wire::host::{Holding, LEASED_SLAB_BYTES, MOST_PAGES, RefusalReason, Terms, packed_name};
+
+use crate::application::Application;
+use crate::demand::{Condition, Demand, Shortage};
+use crate::landlord::{Gone, Held, Landlord, Word};
+use crate::worker::Worker;
+
+const _: () = assert!(SLAB_BYTES as u64 == LEASED_SLAB_BYTES, "what is leased is what the pool is made of");
+
+/// Between two looks while the space swaps.
+const BUSY: Duration = Duration::from_millis(4);
+/// Between two looks while it doesn't.
+const QUIET: Duration = Duration::from_millis(40);
+/// Between two looks of a space that has its books to itself: its limits change when somebody sets them.
+const ALONE: Duration = Duration::from_millis(250);
+/// A report that says nothing new is sent after this time, if anything has moved.
+const RENEWAL: Duration = Duration::from_secs(1);
+/// Between two looks for a broker.
+const SEARCH: Duration = Duration::from_millis(200);
+/// A broker that has been away for so long won't settle what was lent.
+const SETTLEMENT: Duration = Duration::from_secs(3);
+/// A broker answers within this time, and has leased what it can.
+const ANSWER: Duration = Duration::from_secs(2);
+/// Between two counts of the disk's blocks, which are many.
+const COUNT: Duration = Duration::from_millis(100);
+
+/// Where leases come from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum HostChoice {
+    /// The space has its limits to itself.
+    None,
+    /// From the broker of this socket.
+    At(PathBuf),
+}
+
+/// The tenant's side.
+pub(crate) struct Tenancy {
+    application: Application,
+    name: String,
+    socket: Option<PathBuf>,
+    landlord: Option<Landlord>,
+    /// Since when it has none.
+    lost_at: Instant,
+    searched_at: Instant,
+    terms: Terms,
+    /// Whether the local budget is as leased; else it follows the program by itself.
+    is_budget_leased: bool,
+    lease: Lease,
+    demand: Demand,
+    shortage: Shortage,
+    /// The last report, when it was made, and what had moved then.
+    reported: (Holding, Instant, u64),
+    is_confirmed: bool,
+    movable: (u64, Instant),
+}
+
+impl Tenancy {
+    /// Finds a landlord, and waits for the first lease.
+    ///
+    /// # Errors
+    /// A sentence: there is no broker where one should be, or it can't give what is asked for.
+    pub(crate) fn begin(
+        application: Application,
+        name: &str,
+        choice: &HostChoice,
+        terms: Terms,
+        is_budget_leased: bool,
+    ) -> Result<Self> {
+        let now = Instant::now();
+        let mut tenancy = Self {
+            application,
+            name: name.to_owned(),
+            socket: None,
+            landlord: None,
+            lost_at: now,
+            searched_at: now,
+            terms,
+            is_budget_leased,
+            lease: Lease { serial: 0, amounts: Amounts::default() },
+            demand: Demand::new(now),
+            shortage: Shortage::default(),
+            reported: (Holding::default(), now, 0),
+            is_confirmed: true,
+            movable: (0, now.checked_sub(COUNT).unwrap_or(now)),
+        };
+        let nothing = Held { amounts: Amounts::default(), movable_slabs: tenancy.movable_slabs() };
+        let found = match choice {
+            HostChoice::None => None,
+            HostChoice::At(socket) => {
+                tenancy.socket = Some(socket.clone());
+                let landlord =
+                    Landlord::host(socket, terms, nothing, packed_name(name)).with_context(|| {
+                        format!(
+                            "no broker listens on {}; start one with `farmem host`, or give --host none",
+                            socket.display()
+                        )
+                    })?;
+                Some(landlord)
+            }
+        };
+        let capacity = application.pool.capacity().get() / LEASED_SLAB_BYTES;
+        tenancy.landlord = found.or_else(|| Landlord::own(capacity, terms, nothing));
+        if tenancy.landlord.is_none() {
+            bail!("a pool needs at least {} MiB", (LEAST_SLABS * LEASED_SLAB_BYTES) >> 20);
+        }
+        tenancy.move_in()?;
+        Ok(tenancy)
+    }
+
+    fn move_in(&mut self) -> Result<()> {
+        if !self.is_alone() {
+            self.await_answer().map_err(|reason| anyhow::anyhow!(reason))?;
+        }
+        let began = Instant::now();
+        // More comes when there are pages to put there.
+        let least = LEAST_SLABS.clamp(1, self.terms.pool_most.max(1));
+        self.look();
+        while (self.lease.amounts.slabs < least || self.lease.amounts.pages < self.terms.local_own)
+            && began.elapsed() < ANSWER
+        {
+            std::thread::sleep(Duration::from_millis(1));
+            self.look();
+        }
+        if self.lease.amounts.slabs == 0 || self.lease.amounts.pages == 0 {
+            bail!("the host's broker has nothing to lease at present; try again, or give --host none");
+        }
+        Ok(())
+    }
+
+    /// Whether no broker has a say.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.landlord.as_ref().is_some_and(Landlord::is_own)
+    }
+
+    /// What was agreed.
+    pub(crate) fn terms(&self) -> Terms {
+        self.terms
+    }
+
+    /// How it stands with a broker, in a word.
+    pub(crate) fn standing(&self) -> &'static str {
+        match &self.landlord {
+            None => "lost",
+            Some(landlord) if landlord.is_own() => "none",
+            Some(_) => "attached",
+        }
+    }
+
+    /// Changes what is agreed. With `is_budget_leased` a budget that has followed the program does so no more.
+    ///
+    /// # Errors
+    /// A sentence that says why not; then all is as it was.
+    pub(crate) fn change(&mut self, terms: Terms, is_budget_leased: bool) -> Result<(), String> {
+        let answer = match self.landlord.as_mut().map(|landlord| landlord.change(terms)) {
+            Some(Ok(Some(Word::Refused(reason, most)))) => Err(refusal(reason, most)),
+            Some(Ok(Some(_))) => Ok(()),
+            Some(Ok(None)) => self.await_answer(),
+            // Without a broker they are what the next one will be asked for.
+            Some(Err(Gone)) | None => {
+                self.lose();
+                Ok(())
+            }
+        };
+        answer?;
+        self.terms = terms;
+        self.is_budget_leased |= is_budget_leased;
+        self.look();
+        // The budget may have followed the program away from a lease that stays.
+        self.keep_to(self.lease);
+        Ok(())
+    }
+
+    fn await_answer(&mut self) -> Result<(), String> {
+        let began = Instant::now();
+        while began.elapsed() < ANSWER {
+            match self.landlord.as_mut().map_or(Err(Gone), Landlord::hear) {
+                Ok(Some(Word::Accepted)) => return Ok(()),
+                Ok(Some(Word::Refused(reason, most))) => return Err(refusal(reason, most)),
+                Ok(Some(Word::Lease(lease))) => self.keep_to(lease),
+                Ok(None) => std::thread::sleep(Duration::from_millis(1)),
+                Err(Gone) => {
+                    self.lose();
+                    break;
+                }
+            }
+        }
+        Err("the host's broker doesn't answer; try again, or see to it".to_owned())
+    }
+
+    /// One look: hears, obeys, reports. How long to pause afterwards.
+    pub(crate) fn look(&mut self) -> Duration {
+        if self.landlord.is_none() {
+            return self.search();
+        }
+        loop {
+            // Before the lease is kept to, and so before what it says of `held` is confirmed.
+            match self.landlord.as_mut().map_or(Err(Gone), Landlord::hear) {
+                Ok(Some(Word::Lease(lease))) => self.keep_to(lease),
+                Ok(Some(Word::Accepted)) => {}
+                // Of a broker that came anew: it has less than the earlier one. What is held stays held.
+                Ok(Some(Word::Refused(..))) | Err(Gone) => {
+                    self.lose();
+                    return SEARCH;
+                }
+                Ok(None) => break,
+            }
+        }
+        let now = Instant::now();
+        self.report(now);
+        match (self.is_alone(), self.demand.is_active(now) || !self.is_confirmed) {
+            (true, _) => ALONE,
+            (_, true) => BUSY,
+            (_, false) => QUIET,
+        }
+    }
+
+    fn note_shortage(&self, is_short: bool) {
+        self.application.is_pool_short.store(is_short, Ordering::Release);
+    }
+
+    fn lose(&mut self) {
+        self.landlord = None;
+        (self.lost_at, self.searched_at) = (Instant::now(), Instant::now());
+    }
+
+    /// Looks for a new broker.
+    fn search(&mut self) -> Duration {
+        let now = Instant::now();
+        let condition = self.condition();
+        self.demand.look(now, &condition, &self.terms);
+        // Nobody gives more. Who fills no more of it can keep what there is where it is.
+        self.note_shortage(self.demand.is_active(now));
+        if self.is_budget_leased && now.duration_since(self.lost_at) > SETTLEMENT {
+            self.application.ledger.set_budget(PageCount::new(self.terms.local_own));
+        }
+        if let Some(socket) = self.socket.clone()
+            && now.duration_since(self.searched_at) >= SEARCH
+        {
+            self.searched_at = now;
+            let amounts = Amounts {
+                slabs: condition.pool_used.max(condition.pool_leased),
+                pages: condition.budget.get(),
+            };
+            let held = Held { amounts, movable_slabs: condition.pool_movable };
+            if let Ok(landlord) = Landlord::host(&socket, self.terms, held, packed_name(&self.name)) {
+                self.landlord = Some(landlord);
+                self.lease = Lease { serial: 0, amounts };
+                self.is_confirmed = false;
+                return BUSY;
+            }
+        }
+        SEARCH
+    }
+
+    fn keep_to(&mut self, lease: Lease) {
+        self.lease = lease;
+        self.is_confirmed = false;
+        let Amounts { slabs, pages } = lease.amounts;
+        // Refused only where the pool can't be so large or so small; then the space holds less than it may, or one slab.
+        let capacity = self.application.pool.capacity().get();
+        let limit = (slabs.max(1) * LEASED_SLAB_BYTES).min(capacity);
+        let _ = self.application.pool.set_limit(ByteCount::new(limit));
+        if self.is_budget_leased {
+            self.application.ledger.set_budget(PageCount::new(pages));
+        }
+    }
+
+    fn report(&mut self, now: Instant) {
+        let condition = self.condition();
+        let mut holding = self.demand.look(now, &condition, &self.terms);
+        if self.is_alone() {
+            // Nobody else wants it.
+            holding.pool_wanted = self.terms.pool_most.max(holding.pool_needed);
+            (holding.local_needed, holding.local_wanted) = (self.terms.local_own, self.terms.local_own);
+        }
+        let (leased, most) = (self.lease.amounts.slabs, self.terms.pool_most);
+        let is_short = self.is_alone() || self.shortage.look(now, &holding, leased, most);
+        self.note_shortage(is_short);
+        let (before, at, moved) = self.reported;
+        let is_due = !self.is_confirmed
+            || is_news(&before, &holding, self.lease.amounts)
+            || now.duration_since(at) > RENEWAL && moved != condition.moved_pages;
+        if !is_due {
+            return;
+        }
+        let sent = self
+            .landlord
+            .as_mut()
+            .map_or(Err(Gone), |landlord| landlord.report(self.lease.serial, holding, condition.moved_pages));
+        if sent.is_err() {
+            return self.lose();
+        }
+        self.reported = (holding, now, condition.moved_pages);
+        self.is_confirmed =
+            holding.pool_held <= self.lease.amounts.slabs && holding.local_held <= self.lease.amounts.pages;
+        if self.is_alone() {
+            while let Some(Ok(Some(Word::Lease(lease)))) = self.landlord.as_mut().map(Landlord::hear) {
+                self.keep_to(lease);
+            }
+        }
+    }
+
+    fn condition(&mut self) -> Condition {
+        let Application { ledger, pool, .. } = self.application;
+        let living = || ledger.slots().filter(|slot| slot.state() != SlotState::Free);
+        let sum = |counters: &[Counter]| {
+            living().map(|slot| counters.iter().map(|&counter| slot.get(counter)).sum::<u64>()).sum::<u64>()
+        };
+        Condition {
+            pool_used: pool.slabs_in_memory() as u64,
+            pool_leased: self.lease.amounts.slabs,
+            pool_movable: self.movable_slabs(),
+            resident: possible(ledger.resident()),
+            budget: possible(ledger.budget()),
+            far: possible(PageCount::new(sum(&[Counter::FarPages]))),
+            moved_pages: sum(&[Counter::Evicted, Counter::Fetches, Counter::Prefetched, Counter::SwappedIn]),
+            fetched_pages: sum(&[Counter::Fetches]),
+        }
+    }
+
+    fn movable_slabs(&mut self) -> u64 {
+        let (slabs, at) = self.movable;
+        if self.application.disk.is_none() || at.elapsed() < COUNT {
+            return slabs;
+        }
+        self.movable = (self.application.pool.disk_slabs_free() as u64, Instant::now());
+        self.movable.0
+    }
+}
+
+/// The ledger is the program's to write, so anything may be in it.
+fn possible(pages: PageCount) -> PageCount {
+    pages.min(PageCount::new(MOST_PAGES / 8))
+}
+
+/// Whether a broker should hear of it at once: more is wanted than is leased, or it has changed by a sixteenth.
+fn is_news(before: &Holding, now: &Holding, lease: Amounts) -> bool {
+    let differs = |before: u64, now: u64, least: u64| before.abs_diff(now) > before.max(now) / 16 + least;
+    let is_short = |wanted: u64, before: u64, leased: u64| wanted > leased && wanted > before;
+    is_short(now.pool_needed, before.pool_needed, lease.slabs)
+        || is_short(now.local_needed, before.local_needed, lease.pages)
+        || differs(before.pool_wanted, now.pool_wanted, 16)
+        || differs(before.local_wanted, now.local_wanted, 256)
+        || differs(before.pool_movable, now.pool_movable, 64)
+}
+
+fn refusal(reason: RefusalReason, most: u64) -> String {
+    match reason {
+        RefusalReason::Pool => format!(
+            "the host's broker can guarantee {} MiB of its pool at most; ask for less with --pool, or give --host none",
+            (most * LEASED_SLAB_BYTES) >> 20
+        ),
+        RefusalReason::Local => format!(
+            "the host's broker has {} MiB of local memory that is nobody's; give --local less, or --host none",
+            PageCount::new(most).bytes().get() >> 20
+        ),
+        RefusalReason::Spaces => {
+            "the host's broker has as many spaces as it can have; give --host none".to_owned()
+        }
+    }
+}
+
+/// The thread that looks.
+pub(crate) fn start(tenancy: &'static Mutex<Tenancy>) -> Worker {
+    Worker::start(move || match tenancy.lock() {
+        Ok(mut tenancy) => tenancy.look(),
+        Err(poisoned) => poisoned.into_inner().look(),
+    })
+}

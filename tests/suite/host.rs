@@ -1,0 +1,305 @@
+//! Several applications beside each other, which lease from one broker.
+
+use std::path::Path;
+use std::process::Command;
+
+use farmem_tests::{
+    Host, Launcher, Program, Running, SplitMix, application, assert_nothing_is_left, assert_refusal,
+    farmem_binary, is_large, managed_runner, refusal, scaled, set_limits, wait_for,
+};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+const MEBIBYTE: u64 = 1 << 20;
+
+/// Fills so many MiB, half of each page random, and creates `filled`. Then reads all of it again and again, until there is a file `end`. With a
+/// file `more` it first fills as much again.
+const FILLER: &str = "import mmap, os, sys, time\n\
+    def fill(mib):\n\
+    \x20   data = mmap.mmap(-1, mib << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
+    \x20   noise = os.urandom(2048)\n\
+    \x20   for page in range(0, len(data), 4096): data[page:page + 2048] = noise; data[page:page + 8] = page.to_bytes(8, 'little')\n\
+    \x20   return data\n\
+    def good(data): return all(data[page:page + 8] == page.to_bytes(8, 'little') for page in range(0, len(data), 4096))\n\
+    mib, pause = int(sys.argv[1]), float(sys.argv[2])\n\
+    parts = [fill(mib)]\n\
+    open('filled', 'w').close()\n\
+    same = True\n\
+    while not os.path.exists('end'):\n\
+    \x20   if len(parts) < 2 and os.path.exists('more'): parts.append(fill(mib)); open('refilled', 'w').close()\n\
+    \x20   time.sleep(pause)\n\
+    \x20   if pause < 1: same &= all(good(part) for part in parts)\n\
+    print('same' if same and all(good(part) for part in parts) else 'different')\n";
+
+/// One that reads all the time.
+fn filler(mebibytes: u64) -> Program {
+    Program::new("python3").args(["-c", FILLER, &mebibytes.to_string(), "0.1"])
+}
+
+/// One that does nothing but wait, for up to a second at a time.
+fn idler(mebibytes: u64) -> Program {
+    Program::new("python3").args(["-c", FILLER, &mebibytes.to_string(), "1"])
+}
+
+fn create(launcher: &Launcher, name: &str) {
+    std::fs::write(launcher.file(name), "").expect("a file can be written");
+}
+
+fn filled<'a>(launcher: &'a Launcher, program: Program) -> Running<'a> {
+    let mut running = launcher.start(program);
+    running.until("a program with all its memory", || launcher.file("filled").exists().then_some(()));
+    running
+}
+
+fn end(launcher: &Launcher, running: Running<'_>) {
+    create(launcher, "end");
+    assert_eq!(running.wait().success().text(), "same\n");
+}
+
+/// A disk that is none: how fast one is, is no matter here.
+fn with_disk(launcher: Launcher) -> Launcher {
+    launcher.option("--disk").option("/dev/shm:256M")
+}
+
+fn name(of: &str) -> String {
+    format!("{of}-{}", std::process::id())
+}
+
+fn figures(name: &str) -> Value {
+    wait_for("the application's figures", || application(name))
+}
+
+fn number(name: &str, key: &str) -> u64 {
+    let figures = figures(name);
+    figures[key].as_u64().unwrap_or_else(|| panic!("{key} is in {figures}"))
+}
+
+fn standing(name: &str) -> String {
+    figures(name)["host"].as_str().expect("a word").to_owned()
+}
+
+#[test]
+fn one_that_holds_the_whole_pool_gives_another_what_it_was_guaranteed() {
+    if !managed_runner() {
+        return;
+    }
+    let host = Host::start(&["--pool", "80M"]);
+    let (greedy, promised) = (name("greedy"), name("promised"));
+    let first = with_disk(host.launcher(&greedy, 12 * MEBIBYTE));
+    let running_first = filled(&first, filler(120));
+    wait_for("a lease of the pool", || (number(&greedy, "pool_leased_bytes") > 60 * MEBIBYTE).then_some(()));
+
+    let second = host.launcher(&promised, 12 * MEBIBYTE).option("--pool").option("50M-80M");
+    let running_second = filled(&second, filler(60));
+    assert!(number(&promised, "pool_leased_bytes") >= 30 * MEBIBYTE);
+    assert!(number(&promised, "pool_bytes") > 22 * MEBIBYTE);
+    wait_for("the rest with the first", || {
+        (number(&greedy, "pool_bytes") + number(&promised, "pool_bytes") <= 80 * MEBIBYTE).then_some(())
+    });
+    assert!(number(&greedy, "disk_bytes") > 0);
+
+    // What the second had comes back to the first.
+    end(&second, running_second);
+    wait_for("a lease of all the pool again", || {
+        (number(&greedy, "pool_leased_bytes") > 60 * MEBIBYTE).then_some(())
+    });
+    end(&first, running_first);
+}
+
+#[test]
+fn what_nobody_could_guarantee_is_refused_before_anything_starts() {
+    if !managed_runner() {
+        return;
+    }
+    let host = Host::start(&["--pool", "64M", "--local", "100M"]);
+    let refused = |socket: &Path, options: &[&str]| {
+        let mut command = Command::new(farmem_binary());
+        command.args(["run", "--host"]).arg(socket).args(options).args(["--", "touch", "started"]);
+        assert_refusal(2, &mut command)
+    };
+    assert!(refused(&host.socket(), &["--local", "20M", "--pool", "65M-80M"]).contains("64 MiB"));
+    assert!(refused(&host.socket(), &["--local", "101M"]).contains("100 MiB"));
+    assert!(refused(Path::new("/nowhere/host.socket"), &[]).contains("no broker listens"));
+}
+
+#[test]
+fn spaces_go_on_without_a_broker_and_come_to_the_next_one() {
+    if !managed_runner() {
+        return;
+    }
+    let mut host = Host::start(&["--pool", "100M"]);
+    let (old, new) = (name("old"), name("new"));
+    let first = with_disk(host.launcher(&old, 12 * MEBIBYTE));
+    let running_first = filled(&first, filler(60));
+
+    host.kill();
+    wait_for("news of the broker's end", || (standing(&old) == "lost").then_some(()));
+    let leased = number(&old, "pool_leased_bytes");
+    create(&first, "more");
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(1);
+    while std::time::Instant::now() < deadline {
+        assert_eq!(standing(&old), "lost");
+        assert_eq!(number(&old, "pool_leased_bytes"), leased, "what it held it holds");
+    }
+    assert!(leased >= 20 * MEBIBYTE, "{leased}");
+    host.restart();
+    wait_for("the broker's next", || (standing(&old) == "attached").then_some(()));
+
+    let second = with_disk(host.launcher(&new, 12 * MEBIBYTE));
+    let running_second = filled(&second, filler(60));
+    wait_for("the program's second part", || first.file("refilled").exists().then_some(()));
+    wait_for("no more in pools than there is", || {
+        (number(&old, "pool_bytes") + number(&new, "pool_bytes") <= 100 * MEBIBYTE).then_some(())
+    });
+    end(&first, running_first);
+    end(&second, running_second);
+    assert!(!host.said().contains("dropped"), "{}", host.said());
+}
+
+#[test]
+fn a_space_that_is_killed_while_it_swaps_leaves_its_slabs_to_the_others() {
+    if !managed_runner() {
+        return;
+    }
+    let host = Host::start(&["--pool", "80M"]);
+    let (killed, heir) = (name("killed"), name("heir"));
+    let first = host.launcher(&killed, 12 * MEBIBYTE).option("--pool").option("70M-80M");
+    let mut running_first = first.start(filler(110));
+    running_first.until("a program that swaps", || {
+        application(&killed)
+            .and_then(|figures| (figures["pool_bytes"].as_u64()? > 20 * MEBIBYTE).then_some(()))
+    });
+    let program = running_first.program_process_id().expect("the program runs");
+    let program = Pid::from_raw(i32::try_from(program).expect("a process number")).expect("a process number");
+    kill_process(program, Signal::KILL).expect("own process");
+    running_first.wait();
+
+    let second = host.launcher(&heir, 12 * MEBIBYTE).option("--pool").option("70M-80M");
+    let running_second = filled(&second, filler(100));
+    assert!(number(&heir, "pool_leased_bytes") > 40 * MEBIBYTE);
+    end(&second, running_second);
+}
+
+/// The program writes garbage all over what it shares with its supervisor. It may end as it likes; nobody else notices.
+#[test]
+fn a_space_that_writes_garbage_into_its_own_pool_harms_itself_alone() {
+    if !managed_runner() {
+        return;
+    }
+    let host = Host::start(&["--pool", "100M"]);
+    let (bad, good) = (name("bad"), name("good"));
+    let first = host.launcher(&good, 12 * MEBIBYTE);
+    let running_first = filled(&first, filler(50));
+    let second = host.launcher(&bad, 12 * MEBIBYTE);
+    let source = "import ctypes, mmap, os, time\n\
+                  data = mmap.mmap(-1, 40 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
+                  for page in range(0, len(data), 4096): data[page:page + 99] = os.urandom(99)\n\
+                  for line in open('/proc/self/maps').readlines():\n\
+                  \x20   if '/memfd:farmem' in line:\n\
+                  \x20       start, end = (int(word, 16) for word in line.split()[0].split('-'))\n\
+                  \x20       ctypes.memset(start, 0xff, min(end - start, 8 << 20))\n\
+                  time.sleep(1)\n\
+                  print(sum(data[page] for page in range(0, len(data), 4096)))\n";
+    second.start(Program::new("python3").args(["-c", source])).wait();
+
+    assert_eq!(standing(&good), "attached");
+    create(&first, "more");
+    wait_for("the program's second part", || first.file("refilled").exists().then_some(()));
+    end(&first, running_first);
+}
+
+#[test]
+fn local_memory_that_is_not_used_is_lent_and_given_back() {
+    if !managed_runner() {
+        return;
+    }
+    let host = Host::start(&["--pool", "200M"]);
+    let (owner, borrower, alone) = (name("owner"), name("borrower"), name("alone"));
+    let first = host.launcher(&owner, 100 * MEBIBYTE);
+    let running_first = filled(&first, idler(30));
+    let second = host.launcher(&borrower, 16 * MEBIBYTE);
+    let running_second = filled(&second, filler(60));
+    let third = host.launcher(&alone, 16 * MEBIBYTE).option("--no-borrow");
+    let running_third = filled(&third, filler(30));
+    wait_for("the loan", || (number(&borrower, "resident_bytes") > 40 * MEBIBYTE).then_some(()));
+    assert_eq!(number(&alone, "budget_bytes"), 16 * MEBIBYTE);
+    assert!(number(&owner, "budget_bytes") < 90 * MEBIBYTE);
+    let budgets = || [&owner, &borrower, &alone].iter().map(|name| number(name, "budget_bytes")).sum::<u64>();
+    assert!(budgets() <= 132 * MEBIBYTE, "more than all of them own");
+
+    create(&first, "more");
+    wait_for("the owner's second part", || first.file("refilled").exists().then_some(()));
+    create(&first, "end");
+    let is_back = || {
+        let borrowed = application(&borrower).expect("the borrower runs")["budget_bytes"].as_u64()?;
+        (borrowed < 60 * MEBIBYTE).then_some(())
+    };
+    wait_for("the loan's end", is_back);
+    assert_eq!(running_first.wait().success().text(), "same\n");
+    end(&second, running_second);
+    end(&third, running_third);
+}
+
+#[test]
+fn the_heavier_of_two_gets_more_of_a_pool_that_is_short() {
+    if !managed_runner() {
+        return;
+    }
+    let host = Host::start(&["--pool", "64M"]);
+    let names = [name("heavy"), name("light")];
+    let launchers = [0, 1].map(|at: usize| with_disk(host.launcher(&names[at], 12 * MEBIBYTE)));
+    let running = [0, 1].map(|at: usize| filled(&launchers[at], filler(100)));
+    assert!(set_limits(&names[0], &["weight=3"]).status.success());
+    assert_eq!(number(&names[0], "weight"), 3);
+    wait_for("shares by weight", || {
+        let [heavy, light] = [0, 1].map(|at: usize| number(&names[at], "pool_leased_bytes"));
+        (heavy > 2 * light && heavy + light <= 64 * MEBIBYTE).then_some(())
+    });
+    // A guarantee that can't be kept.
+    let _ = refusal(2, &set_limits(&names[0], &["local=12M", "pool=80M-90M"]));
+    for (launcher, running) in launchers.iter().zip(running) {
+        end(launcher, running);
+    }
+}
+
+/// Spaces come and go, some of them killed, under a pool that is too small for all of them; nobody's bytes are wrong.
+#[test]
+fn spaces_that_come_and_go_at_random_leave_nothing_behind() {
+    if !managed_runner() {
+        return;
+    }
+    let host = Host::start(&["--pool", "96M"]);
+    let (at_a_time, rounds) = if is_large() { (64, 128) } else { (4, scaled(12)) };
+    let mut random = SplitMix::new(0xb20c);
+    let launchers: Vec<Launcher> = (0..rounds)
+        .map(|round| with_disk(host.launcher(&name(&format!("one-of-many-{round}")), 8 * MEBIBYTE)))
+        .collect();
+    let mut running: Vec<(&Launcher, Running<'_>, bool)> = Vec::new();
+    let finish = |(launcher, running, is_killed): (&Launcher, Running<'_>, bool)| {
+        if is_killed {
+            if let Some(pid) =
+                running.program_process_id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?))
+            {
+                // It may have ended already.
+                let _ = kill_process(pid, Signal::KILL);
+            }
+            // Or not have begun yet: then it is told to end.
+            create(launcher, "end");
+            running.wait();
+        } else {
+            end(launcher, running);
+        }
+    };
+    for launcher in &launchers {
+        while running.len() >= at_a_time {
+            let which = random.below(running.len() as u64) as usize;
+            finish(running.swap_remove(which));
+        }
+        let mebibytes = 10 + random.below(14);
+        running.push((launcher, launcher.start(filler(mebibytes)), random.below(4) == 0));
+    }
+    running.into_iter().for_each(finish);
+    assert!(!host.said().contains("dropped"), "{}", host.said());
+    drop(host);
+    assert_nothing_is_left();
+}
