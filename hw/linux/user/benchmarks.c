@@ -1,3 +1,4 @@
+#include "../../sw/user/sort.h"
 #include "benchmarks.h"
 #include "system.h"
 
@@ -9,35 +10,12 @@ static uint64_t next_random(uint64_t *state) {
     return *state ^= *state << 17;
 }
 
-static void sort(uint32_t *a, long low, long high) {
-    while (low < high) {
-        uint32_t pivot = a[low + (high - low) / 2];
-        long i = low, j = high;
-        while (i <= j) {
-            while (a[i] < pivot) i++;
-            while (a[j] > pivot) j--;
-            if (i <= j) {
-                uint32_t swap = a[i];
-                a[i++] = a[j];
-                a[j--] = swap;
-            }
-        }
-        // The smaller part by recursion: the stack stays small.
-        if (j - low < high - i) {
-            sort(a, low, j);
-            low = i;
-        } else {
-            sort(a, i, high);
-            high = j;
-        }
-    }
-}
-
 // Writes all pages, then touches them once more from the first: with half of them here, each is away by then. The time of one touch is
 // what stands between the program and its page.
-int latency(uint8_t *data, size_t pages) {
+int latency(uint8_t *data, size_t pages, uint64_t pause_us) {
     for (size_t i = 0; i < pages; i++) *(uint64_t *)(data + i * PAGE_BYTES) = i * 0x9e3779b97f4a7c15;
     put_file("/proc/pfa", "reset");
+    const struct { long seconds, nanoseconds; } pause = {0, (long)pause_us * 1000};
     static uint32_t times[MOST_TOUCHES];
     size_t touched = 0;
     int right = 1;
@@ -46,14 +24,17 @@ int latency(uint8_t *data, size_t pages) {
         uint64_t value = *(volatile uint64_t *)(data + i * PAGE_BYTES);
         uint64_t took = cycle() - begin;
         if (value != i * 0x9e3779b97f4a7c15) right = 0;
+        if (pause_us) call(SYS_nanosleep, &pause, 0, 0);
         if (took < 2000 || touched == MOST_TOUCHES) continue; // was here
         times[touched++] = (uint32_t)took;
     }
     if (!touched) return right;
     sort(times, 0, (long)touched - 1);
     print_number("touched", touched);
-    print_number("touch_median", times[touched / 2]);
     print_number("touch_shortest", times[0]);
+    print_number("touch_median", times[touched / 2]);
+    print_number("touch_90", times[touched * 90 / 100]);
+    print_number("touch_99", times[touched * 99 / 100]);
     print_number("touch_longest", times[touched - 1]);
     return right;
 }

@@ -2,33 +2,11 @@
 #include <stdint.h>
 
 #define USER __attribute__((section(".user"), noinline))
+#define SORT_PLACE USER
+#include "sort.h"
 #ifndef NUMBERS
 #define NUMBERS 2048
 #endif
-
-USER static void sort(uint32_t *a, long low, long high) {
-    while (low < high) {
-        uint32_t pivot = a[low + (high - low) / 2];
-        long i = low, j = high;
-        while (i <= j) {
-            while (a[i] < pivot) i++;
-            while (a[j] > pivot) j--;
-            if (i <= j) {
-                uint32_t swap = a[i];
-                a[i++] = a[j];
-                a[j--] = swap;
-            }
-        }
-        // The smaller part by recursion: the stack stays within a page.
-        if (j - low < high - i) {
-            sort(a, low, j);
-            low = i;
-        } else {
-            sort(a, i, high);
-            high = j;
-        }
-    }
-}
 
 USER void user_start(uint32_t *numbers) {
     // Small enough to be made by instructions: a constant in memory would lie outside of the image.
