@@ -1,4 +1,4 @@
-// Registers of the simulator: console, exit, and what may go wrong at the blade. dv/sim/main.cc has the same list.
+// Registers of the simulator: console, exit, and what may go wrong at the blade. dv/sim/chip.h has the same list.
 #pragma once
 #include <stdint.h>
 
@@ -21,7 +21,7 @@ enum {
     SIM_PEEK_WORD = 0x68,
     SIM_PEEK_DATA = 0x70,
     SIM_RESET = 0x78,
-    SIM_ARGUMENT = 0x80, // four of them: what the simulator was told to do
+    SIM_ARGUMENT = 0x80, // eight of them: what the simulator was told to do
 };
 
 static inline void sim_write(unsigned offset, uint64_t value) { *(volatile uint64_t *)(SIMULATOR_BASE + offset) = value; }

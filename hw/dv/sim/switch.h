@@ -1,0 +1,90 @@
+// Between several clients and one blade: the blade's link carries one packet at a time in each direction, so clients wait for each other.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "blade.h"
+
+namespace farmem {
+
+// Requests: a client whose turn it is may begin a packet, and nobody else sends before its end. Answers: by the blade, in its order. Each
+// client has identifiers of its own, and tags: the switch replaces both on the way.
+class Switch {
+  public:
+    Switch(Blade &blade, unsigned ports) : blade_(blade), ports_(ports) {}
+
+    // Once in each cycle, before anybody looks.
+    void clock() {
+        if (!owner_) turn_ = (turn_ + 1) % ports_;
+    }
+
+    bool accepts(unsigned port) const { return owner_.value_or(turn_) == port; }
+
+    void receive(unsigned port, Flit flit, uint64_t now) {
+        if (flit.head) {
+            owner_.reset();
+            if (flit.data >> 60 == kWrite) {
+                owner_ = port;
+                words_left_ = kPageWords;
+            }
+            uint16_t tag = next_tag_++;
+            routes_[tag] = {static_cast<uint16_t>(port), tag_of(flit.data), true};
+            flit.data = with_tag(flit.data, tag) | uint64_t{port} << kPortShift;
+        } else if (owner_ && --words_left_ == 0) {
+            owner_.reset();
+        }
+        blade_.receive(flit, now);
+    }
+
+    // The flit for a client, if there is one in this cycle.
+    std::optional<Flit> offer(unsigned port, uint64_t now) {
+        const Flit *flit = blade_.offer(now);
+        if (!flit) return std::nullopt;
+        if (flit->head) answering_ = routes_[tag_of(flit->data)];
+        if (!answering_.alive) {
+            blade_.taken(now);
+            return std::nullopt;
+        }
+        if (answering_.port != port) return std::nullopt;
+        return flit->head ? Flit{true, with_tag(flit->data, answering_.tag)} : *flit;
+    }
+
+    void taken(uint64_t now) { blade_.taken(now); }
+
+    // A client's link went down: what it asked for is nobody's any more.
+    void reset(unsigned port) {
+        if (ports_ == 1) blade_.reset_link();
+        if (owner_ == port) owner_.reset();
+        for (Route &route : routes_)
+            if (route.port == port) route.alive = false;
+        if (answering_.port == port) answering_.alive = false;
+    }
+
+    const Page *find(unsigned port, uint64_t id) const { return blade_.find(id | uint64_t{port} << kPortShift); }
+
+  private:
+    static constexpr uint64_t kWrite = 2;
+    // Identifiers of clients have 28 bits, those on the link 40.
+    static constexpr unsigned kPortShift = 28;
+    static constexpr unsigned kTagShift = 40;
+    struct Route {
+        uint16_t port = 0, tag = 0;
+        bool alive = false;
+    };
+
+    static uint16_t tag_of(uint64_t head) { return head >> kTagShift & 0xffff; }
+    static uint64_t with_tag(uint64_t head, uint16_t tag) { return (head & ~(uint64_t{0xffff} << kTagShift)) | uint64_t{tag} << kTagShift; }
+
+    Blade &blade_;
+    unsigned ports_;
+    unsigned turn_ = 0;
+    std::optional<unsigned> owner_;
+    unsigned words_left_ = 0;
+    uint16_t next_tag_ = 0;
+    std::array<Route, 65536> routes_;
+    Route answering_;
+};
+
+} // namespace farmem
