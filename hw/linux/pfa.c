@@ -7,33 +7,44 @@
  *
  * With it, one process is attached. Its pages are evicted by the kernel's own path; when a page has left the swap cache, its swap
  * entry is made a remote one. From then on the accelerator may fetch it into a frame of the FreeQ, without a fault. The kernel hears
- * of it from the NewQ: when the FreeQ is empty (a fault comes then), or when somebody is about to change page tables.
+ * of it from the NewQ: when the FreeQ is empty (a fault comes then), when the NewQ has reached its threshold (an interrupt, if that
+ * is wanted), when kpfad looks (if that is wanted), or when somebody is about to change page tables.
+ *
+ * Evictions go on while the kernel prepares the next ones, up to a limit; they are waited for before their frames are freed.
  *
  * Invariants:
  *  1. Only an entry whose page is on the blade, is not in the swap cache, and has no other user is remote.
  *  2. A frame in the FreeQ is charged to the process's memory group, and has no other reference.
  *  3. A page in the NewQ is mapped, but neither on a list of the kernel's nor in the reverse map: nobody can evict it.
- *  4. One hart, no preemption: between an eviction's steps the process does not run.
+ *  4. One hart, no preemption: from a page's leaving the swap cache to its entry's becoming remote nobody else runs.
+ *  5. The frame of an eviction under way is not free, and no two of them have a frame or an offset in common.
  */
 #include <linux/frontswap.h>
+#include <linux/highmem.h>
+#include <linux/hrtimer.h>
 #include <linux/init.h>
+#include <linux/interrupt.h>
 #include <linux/io.h>
+#include <linux/kthread.h>
 #include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/mm_inline.h>
+#include <linux/of.h>
+#include <linux/of_irq.h>
 #include <linux/pfa.h>
 #include <linux/proc_fs.h>
 #include <linux/rmap.h>
 #include <linux/sched/mm.h>
 #include <linux/seq_file.h>
 #include <linux/swap.h>
+#include <linux/task_work.h>
 #include <linux/uaccess.h>
 #include <linux/vmalloc.h>
 #include <asm/tlbflush.h>
 
 #define PFA_BASE	0x10020000UL
 enum {
-	IDENTITY = 0x00, CONTROL = 0x08, STATUS = 0x10, TIMEOUT = 0x30, FREE_PUSH = 0x40, NEW_POP = 0x48, EVICT_PUSH = 0x50, EVICT_POP = 0x58,
+	IDENTITY = 0x00, CONTROL = 0x08, STATUS = 0x10, INTERRUPT_ENABLE = 0x18, NEW_THRESHOLD = 0x28, TIMEOUT = 0x30, FREE_PUSH = 0x40, NEW_POP = 0x48, EVICT_PUSH = 0x50, EVICT_POP = 0x58,
 	REMOTE_FRAME = 0x60, REMOTE_START = 0x68, REMOTE_STATUS = 0x70, FETCHES = 0x80, FETCH_CYCLES = 0x88, TRAVEL_CYCLES = 0x90,
 	FETCH_LONGEST = 0x98, REFUSED = 0xa0, REFUSAL = 0x100,
 };
@@ -43,25 +54,57 @@ enum {
 #define NO_ANSWER	10000000
 #define SIMULATOR_BASE	0x60000000UL
 #define SIMULATOR_ARGUMENT	0x80
+#define SIMULATOR_ARGUMENTS	8
+#define INTERRUPT_NEW		1
+#define EVICTIONS_MOST		64
+#define TRANSFER_ATTEMPTS		3
+/* kpfad's period: where it begins, its bounds, and how it learns from having been early or late. */
+#define KPFAD_BEGIN_NS		500000
+#define KPFAD_LEAST_NS		20000
+#define KPFAD_MOST_NS		100000000
+#define kpfad_longer(ns)	((ns) + (ns) / 16)
+#define kpfad_shorter(ns)	((ns) - (ns) / 4)
 
-/* Where the page of a swap slot was mapped, while that may become a remote entry. */
+/* What is known of a swap slot. */
 struct place {
+	/* Where its page was mapped, while that may become a remote entry. */
 	struct mm_struct *mm;
 	unsigned long address;
+	/* The page itself, when the blade would not take it; an error, when there was no frame to keep it in. */
+	struct page *kept;
 };
 
 static void __iomem *registers;
 static struct place *places;
 static unsigned long place_count;
 static unsigned int batch = 16;
+/* Of the NewQ, for an interrupt; 0: none. */
+static unsigned int threshold;
+static int interrupt;
 struct mm_struct *pfa_mm;
+static struct task_struct *pfa_task;
+
+/* Evictions under way, oldest first; and how many there may be. With 1 each is waited for. */
+static struct eviction {
+	pgoff_t offset;
+	struct page *page;
+} evictions[EVICTIONS_MOST];
+static unsigned int eviction_first, eviction_count, eviction_limit = 8;
+
+static bool kpfad_wanted;
+static unsigned long kpfad_ns;
+static DECLARE_WAIT_QUEUE_HEAD(kpfad_wait);
 
 /* Cycles and events since the last reset of the figures. */
 static struct figures {
 	unsigned long faults;		/* of any kind */
 	unsigned long swap_faults;	/* served by a read from the blade */
 	unsigned long queue_faults;	/* because a queue needed the kernel */
-	unsigned long paging_cycles;	/* in the handler, of the last two kinds */
+	unsigned long interrupts;	/* of the NewQ */
+	unsigned long kpfad_runs, kpfad_booked;
+	unsigned long paging_cycles;	/* in the handler for the last two kinds of fault, for interrupts, and in kpfad */
+	unsigned long reclaims, reclaim_cycles;
+	unsigned long paging_reclaim_cycles;	/* the part of paging_cycles that was reclaim, evictions and all */
 	unsigned long clean_faults;	/* that read a page and had to evict none */
 	unsigned long clean_cycles, clean_load_cycles;
 	unsigned long loads, load_cycles;
@@ -80,6 +123,17 @@ static inline u64 get(unsigned int offset) { return readq_relaxed(registers + of
 static inline void put(unsigned int offset, u64 value) { writeq(value, registers + offset); }
 static unsigned int free_count(void) { return get(STATUS) >> 8 & 0xffff; }
 
+void pfa_reclaim_enter(void)
+{
+	figures.reclaims++;
+	figures.reclaim_cycles -= cycles();
+}
+
+void pfa_reclaim_leave(void)
+{
+	figures.reclaim_cycles += cycles();
+}
+
 void pfa_fault_enter(void)
 {
 	fault_began = cycles();
@@ -95,6 +149,7 @@ void pfa_fault_leave(void)
 	if (!fault_paged)
 		return;
 	figures.paging_cycles += took;
+	figures.paging_reclaim_cycles += figures.reclaim_cycles - fault_before.reclaim_cycles;
 	if (figures.loads == fault_before.loads + 1 && figures.stores == fault_before.stores) {
 		figures.clean_faults++;
 		figures.clean_cycles += took;
@@ -112,27 +167,117 @@ static int transfer(bool write, pgoff_t offset, struct page *page)
 	return get(REMOTE_STATUS) == 2 ? 0 : -EIO;
 }
 
-static int evict(pgoff_t offset, struct page *page)
+static int transfer_stubbornly(bool write, pgoff_t offset, struct page *page)
 {
+	int attempt;
+
+	for (attempt = 0; attempt < TRANSFER_ATTEMPTS; attempt++)
+		if (!transfer(write, offset, page))
+			return 0;
+	return -EIO;
+}
+
+static pte_t *entry_of(struct mm_struct *mm, unsigned long address, spinlock_t **lock);
+
+/* The blade does not take a page that has left the swap cache already, perhaps: it stays here, where a fault finds it. */
+static void keep(pgoff_t offset, struct page *page)
+{
+	struct place *place = &places[offset];
+	struct page *copy = alloc_page(GFP_ATOMIC | __GFP_HIGHMEM);
+	spinlock_t *lock;
+	pte_t *pte = place->mm ? entry_of(place->mm, place->address, &lock) : NULL;
+
+	if (copy)
+		copy_highpage(copy, page);
+	place->kept = copy ?: ERR_PTR(-EIO);
+	place->mm = NULL;
+	if (!pte)
+		return;
+	if (pfa_is_remote(*pte) && (pte_val(*pte) >> PAGE_SHIFT & ID_MASK) == offset)
+		set_pte_at(pfa_mm, place->address, pte, pfa_plain(*pte));
+	pte_unmap_unlock(pte, lock);
+}
+
+/* Waits for the oldest eviction. Until a failed one is popped, the accelerator does not fetch its page. */
+static void eviction_end(void)
+{
+	struct eviction *oldest = &evictions[eviction_first];
 	u64 outcome;
 
-	put(EVICT_PUSH, (u64)offset << 36 | page_to_pfn(page));
 	while (!((outcome = get(EVICT_POP)) & WORD_VALID))
 		cpu_relax();
-	if (!(outcome & WORD_FAILED))
-		return 0;
-	put(EVICT_POP, 0);
-	return -EIO;
+	if (outcome & WORD_FAILED) {
+		if (transfer_stubbornly(true, oldest->offset, oldest->page))
+			keep(oldest->offset, oldest->page);
+		put(EVICT_POP, 0);
+	}
+	eviction_first = (eviction_first + 1) % EVICTIONS_MOST;
+	eviction_count--;
+}
+
+static void evictions_end(void)
+{
+	while (eviction_count)
+		eviction_end();
+}
+
+static bool under_way(pgoff_t offset, struct page *page)
+{
+	unsigned int i;
+
+	for (i = 0; i < eviction_count; i++) {
+		struct eviction *other = &evictions[(eviction_first + i) % EVICTIONS_MOST];
+
+		if (other->offset == offset || other->page == page)
+			return true;
+	}
+	return false;
+}
+
+static void evict(pgoff_t offset, struct page *page)
+{
+	if (under_way(offset, page))
+		evictions_end();
+	while (eviction_count >= eviction_limit)
+		eviction_end();
+	evictions[(eviction_first + eviction_count++) % EVICTIONS_MOST] = (struct eviction){ offset, page };
+	put(EVICT_PUSH, (u64)offset << 36 | page_to_pfn(page));
+	if (eviction_limit == 1)
+		eviction_end();
+}
+
+void __pfa_evictions_settle(void)
+{
+	unsigned long begin = cycles();
+
+	evictions_end();
+	figures.store_cycles += cycles() - begin;
+}
+
+unsigned int pfa_evictions_under_way(void)
+{
+	return eviction_count;
+}
+
+static void forget_kept(struct place *place)
+{
+	if (!IS_ERR_OR_NULL(place->kept))
+		__free_page(place->kept);
+	place->kept = NULL;
 }
 
 static int blade_store(unsigned int type, pgoff_t offset, struct page *page)
 {
 	unsigned long begin = cycles();
-	int ret;
+	int ret = 0;
 
 	if (offset >= place_count)
 		return -ENOSPC;
-	ret = pfa_mm ? evict(offset, page) : transfer(true, offset, page);
+	forget_kept(&places[offset]);
+	if (pfa_mm)
+		evict(offset, page);
+	else
+		ret = transfer_stubbornly(true, offset, page);
 	figures.stores++;
 	figures.store_cycles += cycles() - begin;
 	return ret;
@@ -141,8 +286,18 @@ static int blade_store(unsigned int type, pgoff_t offset, struct page *page)
 static int blade_load(unsigned int type, pgoff_t offset, struct page *page)
 {
 	unsigned long begin = cycles();
-	int ret = transfer(false, offset, page);
+	struct page *kept;
+	int ret = 0;
 
+	if (under_way(offset, page))
+		evictions_end();
+	kept = places[offset].kept;
+	if (IS_ERR(kept))
+		ret = PTR_ERR(kept);
+	else if (kept)
+		copy_highpage(page, kept);
+	else
+		ret = transfer_stubbornly(false, offset, page);
 	figures.loads++;
 	figures.load_cycles += cycles() - begin;
 	figures.swap_faults++;
@@ -152,12 +307,18 @@ static int blade_load(unsigned int type, pgoff_t offset, struct page *page)
 
 static void blade_invalidate(unsigned int type, pgoff_t offset)
 {
-	if (offset < place_count)
-		places[offset].mm = NULL;
+	if (offset >= place_count)
+		return;
+	places[offset].mm = NULL;
+	forget_kept(&places[offset]);
 }
 
 static void blade_invalidate_area(unsigned int type)
 {
+	unsigned long offset;
+
+	for (offset = 0; offset < place_count; offset++)
+		forget_kept(&places[offset]);
 	vfree(places);
 	places = NULL;
 	place_count = 0;
@@ -190,7 +351,8 @@ void pfa_unmapped(struct vm_area_struct *vma, unsigned long address, swp_entry_t
 	/* What the accelerator maps is writable and not code; anything else goes the kernel's way. */
 	if (vma->vm_mm != pfa_mm || !exclusive || !(vma->vm_flags & VM_WRITE) || (vma->vm_flags & (VM_EXEC | VM_LOCKED)))
 		return;
-	places[swp_offset(entry)] = (struct place){ vma->vm_mm, address };
+	places[swp_offset(entry)].mm = vma->vm_mm;
+	places[swp_offset(entry)].address = address;
 }
 
 /* The entry for an address, or NULL where there is no table. */
@@ -273,14 +435,15 @@ void __pfa_settle(struct mm_struct *mm)
 static void give(struct mm_struct *mm)
 {
 	unsigned long begin = cycles();
-	unsigned int have;
+	unsigned int wanted = min(batch, 1U << (get(IDENTITY) & 0xff));
 
-	for (have = free_count(); have < min(batch, 1U << (get(IDENTITY) & 0xff)); have++) {
+	while (free_count() < wanted) {
 		struct folio *folio = folio_alloc(GFP_HIGHUSER_MOVABLE, 0);
 
 		if (!folio)
 			break;
-		if (mem_cgroup_charge(folio, mm, GFP_KERNEL)) {
+		/* Reclaim may let others run, who give, too. */
+		if (mem_cgroup_charge(folio, mm, GFP_KERNEL) || free_count() >= wanted) {
 			folio_put(folio);
 			break;
 		}
@@ -288,6 +451,75 @@ static void give(struct mm_struct *mm)
 		figures.given++;
 	}
 	figures.give_cycles += cycles() - begin;
+}
+
+static void serve(struct mm_struct *mm)
+{
+	__pfa_settle(mm);
+	give(mm);
+}
+
+/* The same where no fault is measured around it. */
+static void serve_and_count(struct mm_struct *mm)
+{
+	unsigned long begin = cycles(), reclaimed = figures.reclaim_cycles;
+
+	serve(mm);
+	figures.paging_cycles += cycles() - begin;
+	figures.paging_reclaim_cycles += figures.reclaim_cycles - reclaimed;
+}
+
+/* An interrupt of the NewQ is served when the process is about to go on: in its own context, where page tables may be changed. */
+static void serve_interrupt(struct callback_head *unused)
+{
+	struct mm_struct *mm = current->mm;
+
+	if (!mm || mm != pfa_mm)
+		return;
+	mmap_read_lock(mm);
+	serve_and_count(mm);
+	mmap_read_unlock(mm);
+	put(INTERRUPT_ENABLE, INTERRUPT_NEW);
+}
+static struct callback_head interrupt_work = { .func = serve_interrupt };
+
+static irqreturn_t pfa_interrupt(int irq, void *unused)
+{
+	put(INTERRUPT_ENABLE, 0);
+	figures.interrupts++;
+	/* A process that exits settles by itself. */
+	task_work_add(pfa_task, &interrupt_work, TWA_RESUME);
+	return IRQ_HANDLED;
+}
+
+/*
+ * kpfad keeps the books while the processor has nothing better to do. It looks a little later each time, and earlier after the process
+ * had to be interrupted because a queue was exhausted: so it finds out how long the queues last.
+ */
+static int kpfad(void *unused)
+{
+	for (;;) {
+		ktime_t period;
+		struct mm_struct *mm;
+
+		wait_event_idle(kpfad_wait, kpfad_wanted && pfa_mm);
+		period = ns_to_ktime(kpfad_ns);
+		set_current_state(TASK_IDLE);
+		schedule_hrtimeout_range(&period, 0, HRTIMER_MODE_REL);
+		mm = pfa_mm;
+		if (!mm || !mmget_not_zero(mm))
+			continue;
+		if (mmap_read_trylock(mm)) {
+			unsigned long booked = figures.booked;
+
+			serve_and_count(mm);
+			mmap_read_unlock(mm);
+			figures.kpfad_runs++;
+			figures.kpfad_booked += figures.booked - booked;
+		}
+		mmput(mm);
+		kpfad_ns = min(kpfad_longer(kpfad_ns), (unsigned long)KPFAD_MOST_NS);
+	}
 }
 
 bool pfa_serve(struct vm_fault *vmf)
@@ -300,8 +532,8 @@ bool pfa_serve(struct vm_fault *vmf)
 	if (mm == pfa_mm) {
 		figures.queue_faults++;
 		fault_paged = true;
-		__pfa_settle(mm);
-		give(mm);
+		kpfad_ns = max(kpfad_shorter(kpfad_ns), (unsigned long)KPFAD_LEAST_NS);
+		serve(mm);
 		if (free_count()) {
 			/* The TLB remembers that the entry was not valid. */
 			local_flush_tlb_page(vmf->address);
@@ -322,8 +554,11 @@ void pfa_exit(struct mm_struct *mm)
 		return;
 	/* Frames that wait in the FreeQ stay there, for the next process. */
 	put(CONTROL, 0);
+	put(INTERRUPT_ENABLE, 0);
 	__pfa_settle(mm);
+	evictions_end();
 	pfa_mm = NULL;
+	put_task_struct(pfa_task);
 	mmdrop(mm);
 }
 
@@ -331,6 +566,10 @@ static int pfa_show(struct seq_file *file, void *unused)
 {
 	seq_printf(file, "faults %lu\nswap_faults %lu\nqueue_faults %lu\npaging_cycles %lu\n", figures.faults, figures.swap_faults,
 		   figures.queue_faults, figures.paging_cycles);
+	seq_printf(file, "interrupts %lu\nkpfad_runs %lu\nkpfad_booked %lu\nkpfad_ns %lu\nreclaims %lu\nreclaim_cycles %lu\n"
+		   "paging_reclaim_cycles %lu\n",
+		   figures.interrupts, figures.kpfad_runs, figures.kpfad_booked, kpfad_ns, figures.reclaims, figures.reclaim_cycles,
+		   figures.paging_reclaim_cycles);
 	seq_printf(file, "clean_faults %lu\nclean_cycles %lu\nclean_load_cycles %lu\n", figures.clean_faults, figures.clean_cycles,
 		   figures.clean_load_cycles);
 	seq_printf(file, "loads %lu\nload_cycles %lu\nstores %lu\nstore_cycles %lu\n", figures.loads, figures.load_cycles,
@@ -348,11 +587,19 @@ static void attach(void)
 		return;
 	pfa_mm = current->mm;
 	mmgrab(pfa_mm);
+	pfa_task = get_task_struct(current);
+	kpfad_ns = KPFAD_BEGIN_NS;
+	wake_up(&kpfad_wait);
+	put(NEW_THRESHOLD, threshold);
+	put(INTERRUPT_ENABLE, threshold && interrupt ? INTERRUPT_NEW : 0);
 	put(TIMEOUT, NO_ANSWER);
 	put(CONTROL, 1);
 }
 
-/* "attach": the accelerator fetches for this process. "batch N": frames in the FreeQ. "reset": the figures begin anew. */
+/*
+ * "attach": the accelerator fetches for this process. Before that: "batch N": frames in the FreeQ; "evictions N": at once;
+ * "threshold N": pages in the NewQ for an interrupt, 0 for none; "kpfad 0", "kpfad 1". "reset": the figures begin anew.
+ */
 static ssize_t pfa_write(struct file *file, const char __user *text, size_t bytes, loff_t *at)
 {
 	char command[32];
@@ -367,6 +614,12 @@ static ssize_t pfa_write(struct file *file, const char __user *text, size_t byte
 		attach();
 	} else if (sscanf(command, "batch %u", &number) == 1 && number >= 1 && number <= 64) {
 		batch = number;
+	} else if (sscanf(command, "evictions %u", &number) == 1 && number >= 1 && number <= 1U << (get(IDENTITY) >> 16 & 0xff)) {
+		eviction_limit = number;
+	} else if (sscanf(command, "threshold %u", &number) == 1 && number <= 64) {
+		threshold = number;
+	} else if (sscanf(command, "kpfad %u", &number) == 1 && number <= 1) {
+		kpfad_wanted = number;
 	} else if (!strncmp(command, "reset", 5)) {
 		memset(&figures, 0, sizeof(figures));
 		fetches_before = get(FETCHES);
@@ -386,7 +639,7 @@ static int settings_show(struct seq_file *file, void *unused)
 
 	if (!simulator)
 		return -ENOMEM;
-	for (i = 0; i < 4; i++)
+	for (i = 0; i < SIMULATOR_ARGUMENTS; i++)
 		seq_printf(file, "%llu\n", readq(simulator + SIMULATOR_ARGUMENT + 8 * i));
 	iounmap(simulator);
 	return 0;
@@ -404,11 +657,24 @@ static const struct proc_ops pfa_proc = {
 
 static int __init pfa_init(void)
 {
+	struct device_node *node;
+	struct task_struct *thread;
+
 	registers = ioremap(PFA_BASE, PAGE_SIZE);
 	if (!registers)
 		return -ENOMEM;
 	if (!proc_create("pfa", 0600, NULL, &pfa_proc) || !proc_create_single("pfa_settings", 0400, NULL, settings_show))
 		return -ENOMEM;
+	node = of_find_compatible_node(NULL, NULL, "farmem,pfa");
+	if (node)
+		interrupt = irq_of_parse_and_map(node, 0);
+	of_node_put(node);
+	if (interrupt && request_irq(interrupt, pfa_interrupt, 0, "pfa", NULL))
+		interrupt = 0;
+	thread = kthread_run(kpfad, NULL, "kpfad");
+	if (IS_ERR(thread))
+		return PTR_ERR(thread);
+	set_user_nice(thread, MAX_NICE);
 	return frontswap_register_ops(&blade);
 }
 device_initcall(pfa_init);

@@ -26,6 +26,10 @@ static inline pte_t pfa_plain(pte_t pte) { return pfa_is_remote(pte) ? __pte(pte
 void pfa_unmapped(struct vm_area_struct *vma, unsigned long address, swp_entry_t entry, bool exclusive);
 /* A page left the swap cache, its contents are on the blade: from now on the accelerator may fetch it. */
 void pfa_evicted(swp_entry_t entry);
+/* Before frames of evicted pages are freed: their evictions have ended. */
+unsigned int pfa_evictions_under_way(void);
+void __pfa_evictions_settle(void);
+static inline void pfa_evictions_settle(void) { if (pfa_evictions_under_way()) __pfa_evictions_settle(); }
 /* A fault on a remote entry. True: go on, the accelerator will fetch it. False: the entry has become a plain swap entry. */
 bool pfa_serve(struct vm_fault *vmf);
 /* What the accelerator has fetched becomes known. Whoever changes a range of page tables calls it first, with the mmap lock held. */
@@ -36,15 +40,21 @@ void pfa_exit(struct mm_struct *mm);
 /* Around a fault, for the figures. */
 void pfa_fault_enter(void);
 void pfa_fault_leave(void);
+/* Around the reclaim of a memory group, for the figures. */
+void pfa_reclaim_enter(void);
+void pfa_reclaim_leave(void);
 #else
 static inline bool pfa_is_remote(pte_t pte) { return false; }
 static inline pte_t pfa_plain(pte_t pte) { return pte; }
 static inline void pfa_unmapped(struct vm_area_struct *vma, unsigned long address, swp_entry_t entry, bool exclusive) { }
 static inline void pfa_evicted(swp_entry_t entry) { }
+static inline void pfa_evictions_settle(void) { }
 static inline bool pfa_serve(struct vm_fault *vmf) { return false; }
 static inline void pfa_settle(struct mm_struct *mm) { }
 static inline void pfa_exit(struct mm_struct *mm) { }
 static inline void pfa_fault_enter(void) { }
 static inline void pfa_fault_leave(void) { }
+static inline void pfa_reclaim_enter(void) { }
+static inline void pfa_reclaim_leave(void) { }
 #endif
 #endif

@@ -3,8 +3,10 @@
 
 java_options=(-XX:+UseSerialGC -Xss16m -Xmx3g)
 units=(FrameQueue NewQueue EvictQueue WalkerHook AcceleratorCore)
-# The system that tests and figures run on: two harts, and queues that are soon full.
+# The system of tests and of figures without a kernel: two harts, and queues that are soon full.
 test_system=(2 8 8 4)
+# That of Linux: one hart, queues as deep as the paper's.
+linux_system=(1 64 64 64)
 
 make_jars() { mvn -q -B -f "$hw/pom.xml" dependency:copy-dependencies "-DoutputDirectory=$PWD"; }
 
@@ -81,6 +83,6 @@ compiler=(riscv64-unknown-elf-gcc -march=rv64imac_zicsr_zifencei -mabi=lp64 -mcm
 program() { # NAME SOURCE...: options may stand among the sources
     local name=$1
     shift
-    cached "program-$name" "$hw"/sw/lib/* "$@" "${compiler[*]}" -- \
+    cached "program-$name" "$hw"/sw/lib/* "$hw"/sw/user/*.h "$@" "${compiler[*]}" -- \
         "${compiler[@]}" "-I$hw/sw/lib" -T "$hw/sw/lib/program.ld" "$hw"/sw/lib/entry.S "$hw"/sw/lib/*.c "$@" -lgcc -o program
 }

@@ -35,28 +35,56 @@ make_kernel() { # ARCHIVE
 kernel() {
     local source
     source=$(linux_source)
-    cached kernel "$source/source.tar.xz" "$hw"/linux/{pfa.c,pfa.h,kernel.patch,config} "$hw"/linux/user/* -- make_kernel "$source/source.tar.xz"
+    cached kernel "$source/source.tar.xz" "$hw"/linux/{pfa.c,pfa.h,kernel.patch,config} "$hw"/linux/user/* "$hw/sw/user/sort.h" -- make_kernel "$source/source.tar.xz"
 }
+
+firmware=(riscv64-unknown-elf-gcc -march=rv64imac_zicsr_zifencei -mabi=lp64 -mcmodel=medany -O2 -ffreestanding -fno-builtin
+    -fno-tree-loop-distribute-patterns -Wall -Wextra -Werror -nostdlib -nostartfiles -Wl,--build-id=none,--no-warn-rwx-segments
+    -T "$hw/linux/firmware/firmware.ld" "$hw/linux/firmware/firmware.S")
 
 make_image() { # KERNEL OPTIONS AND SOURCES...
     ln -s "$1/Image" Image
     shift
     dtc -q -I dts -O dtb -o system.dtb "$hw/linux/system.dts"
-    riscv64-unknown-elf-gcc -march=rv64imac_zicsr_zifencei -mabi=lp64 -mcmodel=medany -O2 -ffreestanding -fno-builtin \
-        -fno-tree-loop-distribute-patterns -Wall -Wextra -Werror -nostdlib -nostartfiles -Wl,--build-id=none,--no-warn-rwx-segments -I. \
-        -T "$hw/linux/firmware/firmware.ld" "$hw/linux/firmware/firmware.S" "$@" -o program
+    "${firmware[@]}" -I. "$@" -o program
 }
 
+image() { # NAME OPTIONS AND SOURCES...
+    local kernel name=$1
+    shift
+    kernel=$(kernel)
+    cached "$name" "$kernel/Image" "$hw/linux/system.dts" "$hw"/linux/firmware/* "$hw/sw/lib/pfa.h" "$@" -- make_image "$kernel" "$@"
+}
+
+# For spike, with a model of the accelerator in the firmware. What it runs is part of it.
+linux_model_image() { # RUN PAGES LIMIT ACCELERATED EVICTIONS
+    image "linux-model-$1-$3-$4-$5" -DSPIKE "-DRUN=$1" "-DPAGES=$2" "-DLIMIT=$3" "-DACCELERATED=$4" "-DEVICTIONS=$5" \
+        "$hw/linux/firmware/model.c"
+}
+
+spike_directory() { "$python" -c 'import importlib.util as u; print(u.find_spec("riscv").submodule_search_locations[0] + "/data")'; }
+
+spike() { # ARGUMENTS...
+    local directory
+    directory=$(spike_directory)
+    LD_LIBRARY_PATH=$directory/lib timeout "${patience:-900}" "$directory/bin/spike" --isa=rv64imac_zicntr -m0x80000000:0x10000000 \
+        --pmpregions=0 "$@"
+}
+
+spike_linux() { spike "--dtb=$1/system.dtb" "$1/program"; } # IMAGE
+
+make_linux_image() { # BOOTING_IMAGE
+    spike_linux "$1"
+    "${firmware[@]}" -DRESUME -I. -o program
+    rm memory
+}
+
+# For the simulator: a machine that has booted on spike, and goes on where its first program asks what to do.
 linux_image() {
-    local kernel
-    kernel=$(kernel)
-    cached linux "$kernel/Image" "$hw/linux/system.dts" "$hw"/linux/firmware/* -- make_image "$kernel"
+    local booting
+    booting=$(image linux-booting -DSPIKE -DSNAPSHOT -DRUN=0 -DPAGES=0 -DLIMIT=0 -DACCELERATED=0 -DEVICTIONS=0 "$hw/linux/firmware/model.c")
+    cached linux "$booting/program" -- make_linux_image "$booting"
 }
 
-# The same for spike, with a model of the accelerator in the firmware. What it runs is part of it.
-linux_model_image() { # RUN PAGES LIMIT ACCELERATED
-    local kernel
-    kernel=$(kernel)
-    cached "linux-model-$1-$3-$4" "$kernel/Image" "$hw/linux/system.dts" "$hw"/linux/firmware/* "$hw/sw/lib/pfa.h" "$@" -- \
-        make_image "$kernel" -DSPIKE "-DRUN=$1" "-DPAGES=$2" "-DLIMIT=$3" "-DACCELERATED=$4" "$hw/linux/firmware/model.c"
-}
+# The same, but everything from reset on is left to the simulator: a hundred million cycles.
+linux_cold_image() { image linux-cold; }

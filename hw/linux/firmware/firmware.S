@@ -1,7 +1,7 @@
 # Machine mode below Linux: the few calls of the SBI that a kernel for one hart needs, the timer, and reads of `time`, which this core
 # leaves to software. Kernel and device tree are part of the image.
-    .equ CLINT_COMPARE, 0x02004000
-    .equ CLINT_TIME, 0x0200bff8
+#include "snapshot.h"
+    .equ CLINT_COMPARE, CLINT_TIME_COMPARE
     .equ SIMULATOR, 0x60000000
 
     .section .text.entry, "ax"
@@ -39,6 +39,45 @@ _start:
     li t0, 5
     csrw mcounteren, t0
     csrw scounteren, t0
+#ifdef RESUME
+    # Goes on where another machine was stopped.
+    li s0, SNAPSHOT_STATE
+    .macro put_word state, address
+    ld t0, \state(s0)
+    li t1, \address
+    sw t0, (t1)
+    .endm
+    put_word STATE_PLIC_PRIORITY, PLIC_PRIORITY
+    put_word STATE_PLIC_ENABLE, PLIC_ENABLE
+    put_word STATE_PLIC_THRESHOLD, PLIC_THRESHOLD
+    ld t0, STATE_TIME(s0)
+    li t1, CLINT_TIME
+    sd t0, (t1)
+    ld t0, STATE_TIME_COMPARE(s0)
+    li t1, CLINT_TIME_COMPARE
+    sd t0, (t1)
+    .macro put_csr name, state
+    ld t0, \state(s0)
+    csrw \name, t0
+    .endm
+    put_csr satp, STATE_SATP
+    put_csr stvec, STATE_STVEC
+    put_csr sscratch, STATE_SSCRATCH
+    put_csr sepc, STATE_SEPC
+    put_csr scause, STATE_SCAUSE
+    put_csr stval, STATE_STVAL
+    put_csr mstatus, STATE_MSTATUS
+    put_csr mip, STATE_MIP
+    put_csr mie, STATE_MIE
+    put_csr mepc, STATE_REGISTERS
+    fence.i
+    sfence.vma
+    .irp n, 1,2,3,4,5,6,7,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31
+    ld x\n, STATE_REGISTERS + 8*\n(s0)
+    .endr
+    ld s0, STATE_REGISTERS + 8*8(s0)
+    mret
+#else
     csrw satp, zero
     li t0, 3 << 11
     csrc mstatus, t0
@@ -49,6 +88,7 @@ _start:
     li a0, 0
     la a1, device_tree
     mret
+#endif
 
 #ifdef SPIKE
     # What the model may do for a trap, or give on to the supervisor, which would have had it otherwise.
@@ -278,6 +318,10 @@ tohost: .dword 0
     .align 6
 fromhost: .dword 0
 #endif
+#ifdef RESUME
+    .section .device_tree, "awx"
+    .incbin "memory"
+#else
     .section .device_tree, "a"
     .align 3
 device_tree:
@@ -285,3 +329,4 @@ device_tree:
     .section .kernel, "ax"
 kernel:
     .incbin "Image"
+#endif

@@ -4,15 +4,17 @@
 #include <stdint.h>
 
 #include "../../sw/lib/pfa.h"
+#include "snapshot.h"
 
 enum { DEPTH = 8, BLADE_PAGES = 16384, PAGE_WORDS = PAGE_BYTES / 8, REMOTE_ENDED = 2 };
 enum { CAUSE_LOAD_ACCESS = 5, CAUSE_STORE_ACCESS = 7 };
 #define BLADE 0x88000000UL
 #define ARGUMENTS 0x60000080UL
+#define MEMORY_END 0x82000000UL
 #define VALID (1UL << 63)
 
 // What the simulator would be told to run.
-static const uint64_t arguments[4] = {RUN, PAGES, LIMIT, ACCELERATED};
+static const uint64_t arguments[8] = {RUN, PAGES, LIMIT, ACCELERATED, EVICTIONS};
 
 struct queue {
     uint64_t words[DEPTH];
@@ -68,6 +70,54 @@ static uint64_t physical(uint64_t address) {
     return walk(address, &page, &level) && page ? page | (address & (PAGE_BYTES - 1)) : address;
 }
 
+#ifdef SNAPSHOT
+// Spike does system calls of the host for a program: the number and arguments lie in memory, the result replaces the number.
+extern volatile uint64_t tohost, fromhost;
+enum { HOST_OPENAT = 56, HOST_WRITE = 64, HOST_HERE = -100, HOST_CREATE = 0x241 };
+
+static long host_call(uint64_t number, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e) {
+    volatile uint64_t words[8] __attribute__((aligned(64))) = {number, a, b, c, d, e};
+    __asm__ volatile("fence" ::: "memory");
+    fromhost = 0;
+    tohost = (uint64_t)words;
+    while (!fromhost) {}
+    fromhost = 0;
+    __asm__ volatile("fence" ::: "memory");
+    return (long)words[0];
+}
+
+static uint64_t word_at(uint64_t address) { return *(volatile uint32_t *)address; }
+
+// Writes memory to a file, with what else this machine is, and ends. The access that was trapped is done where it goes on.
+static _Noreturn void take_snapshot(const uint64_t *x) {
+    uint64_t *state = (uint64_t *)SNAPSHOT_STATE;
+    for (unsigned i = 0; i < 32; i++) state[STATE_REGISTERS / 8 + i] = x[i];
+#define SAVE(name, place) __asm__ volatile("csrr %0, " #name : "=r"(state[(place) / 8]))
+    SAVE(satp, STATE_SATP);
+    SAVE(stvec, STATE_STVEC);
+    SAVE(sscratch, STATE_SSCRATCH);
+    SAVE(sepc, STATE_SEPC);
+    SAVE(scause, STATE_SCAUSE);
+    SAVE(stval, STATE_STVAL);
+    SAVE(mstatus, STATE_MSTATUS);
+    SAVE(mie, STATE_MIE);
+    SAVE(mip, STATE_MIP);
+#undef SAVE
+    state[STATE_TIME / 8] = *(volatile uint64_t *)CLINT_TIME;
+    state[STATE_TIME_COMPARE / 8] = *(volatile uint64_t *)CLINT_TIME_COMPARE;
+    state[STATE_PLIC_PRIORITY / 8] = word_at(PLIC_PRIORITY);
+    state[STATE_PLIC_ENABLE / 8] = word_at(PLIC_ENABLE);
+    state[STATE_PLIC_THRESHOLD / 8] = word_at(PLIC_THRESHOLD);
+    static const char name[] = "memory";
+    long file = host_call(HOST_OPENAT, (uint64_t)HOST_HERE, (uint64_t)name, sizeof name, HOST_CREATE, 0644);
+    uint64_t failed = file < 0;
+    for (uint64_t at = SNAPSHOT_MEMORY, bytes = 1 << 20; !failed && at < MEMORY_END; at += bytes)
+        failed = host_call(HOST_WRITE, (uint64_t)file, at, bytes, 0, 0) != (long)bytes;
+    tohost = failed << 1 | 1;
+    for (;;) {}
+}
+#endif
+
 static uint64_t register_read(unsigned offset) {
     switch (offset) {
     case PFA_IDENTITY: return 0x504641UL << 40 | 1UL << 32 | 1UL << 24 | 3 << 16 | 3 << 8 | 3;
@@ -121,6 +171,9 @@ static bool device_access(uint64_t *x, uint64_t address) {
         which = 8 + (instruction >> 2 & 7);
     }
     if (!whole) return false;
+#ifdef SNAPSHOT
+    if (arguments_page && !store) take_snapshot(x);
+#endif
     if (store) register_write(at & (PAGE_BYTES - 1), which ? x[which] : 0);
     else if (which) x[which] = arguments_page ? arguments[(at - ARGUMENTS) / 8] : register_read(at & (PAGE_BYTES - 1));
     x[0] += length;

@@ -3,13 +3,17 @@
 //   register kRun   0 nothing   1 latency of a touch   2 quicksort   3 gen
 //   kPages          pages of data        kLimit  pages that may be here (0: all)
 //   kAccelerated    0: by faults   n: by the accelerator, n frames in the FreeQ
+//   kEvictions      evictions at once
+//   kThreshold      pages in the NewQ for an interrupt; 0: none
+//   kDaemon         1: kpfad runs
+//   kPause          microseconds of sleep after each of the first benchmark's touches
 //
 // What the simulator says is read after the boot: a snapshot of the machine made before serves for all runs.
 #include "benchmarks.h"
 #include "system.h"
 
 enum { PAGE_BYTES = 4096, SWAP_PAGES = 2048, OVERHEAD_PAGES = 16 };
-enum { RUN, PAGES, LIMIT, ACCELERATED, SETTINGS };
+enum { RUN, PAGES, LIMIT, ACCELERATED, EVICTIONS, THRESHOLD, DAEMON, PAUSE, SETTINGS };
 
 // The kernel shows the simulator's registers as a file, a number on each line.
 static void settings_read(uint64_t *settings) {
@@ -60,6 +64,9 @@ static void run(const uint64_t *settings) {
     put_file("/group/one/cgroup.procs", "0");
     if (settings[ACCELERATED]) {
         number_file("/proc/pfa", "batch ", settings[ACCELERATED]);
+        number_file("/proc/pfa", "evictions ", settings[EVICTIONS]);
+        number_file("/proc/pfa", "threshold ", settings[THRESHOLD]);
+        number_file("/proc/pfa", "kpfad ", settings[DAEMON]);
         put_file("/proc/pfa", "attach");
     }
     uint8_t *data = (uint8_t *)call6(SYS_mmap, 0, (long)(settings[PAGES] * PAGE_BYTES), 3, 0x22, -1, 0);
@@ -67,7 +74,7 @@ static void run(const uint64_t *settings) {
     uint64_t begin = cycle();
     int right = 0;
     switch (settings[RUN]) {
-    case 1: right = latency(data, settings[PAGES]); break;
+    case 1: right = latency(data, settings[PAGES], settings[PAUSE]); break;
     case 2: right = quicksort((uint32_t *)data, settings[PAGES] * (PAGE_BYTES / 4)); break;
     case 3: right = gen(data, settings[PAGES] * PAGE_BYTES); break;
     default: break;

@@ -12,7 +12,7 @@ static inline long call6(long n, long a, long b, long c, long d, long e, long f)
 #define call(n, a, b, c) call6(n, (long)(a), (long)(b), (long)(c), 0, 0, 0)
 
 enum { SYS_mkdirat = 34, SYS_mknodat = 33, SYS_mount = 40, SYS_openat = 56, SYS_close = 57, SYS_lseek = 62, SYS_read = 63,
-       SYS_write = 64, SYS_exit = 93, SYS_reboot = 142, SYS_getpid = 172, SYS_clone = 220, SYS_mmap = 222, SYS_swapon = 224,
+       SYS_write = 64, SYS_exit = 93, SYS_nanosleep = 101, SYS_reboot = 142, SYS_getpid = 172, SYS_clone = 220, SYS_mmap = 222, SYS_swapon = 224,
        SYS_wait4 = 260 };
 
 static inline uint64_t cycle(void) {
