@@ -1,6 +1,6 @@
 # Everything a contributor or a machine runs. `make help` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test hw-test hw-bench lint fmt bench bench-quick fuzz nightly clean
+.PHONY: help setup build demo test hw-test hw-bench hw-bench-quick lint fmt bench bench-quick fuzz nightly clean
 
 CARGO ?= cargo
 # The library that is loaded into programs has no standard library: built together with crates that have one, it would
@@ -53,8 +53,11 @@ bench: build ## faults, beside the kernel's own swap: the table of the README
 bench-quick: build ## the same with less data and fewer repetitions
 	$(FARMEM) bench faults --quick
 
-hw-bench: setup ## the accelerator beside software paging, cycle by cycle, on bare metal: figures in target/hw/bench
-	@hw/scripts/bench bare
+hw-bench: setup ## the accelerator beside software paging, cycle by cycle, bare and under Linux: figures in target/hw/bench; goes on after a stop
+	@hw/scripts/bench
+
+hw-bench-quick: setup ## the same with the shortest runs
+	@hw/scripts/bench quick
 
 fuzz: setup ## each fuzz target for FUZZ_SECONDS
 	@scripts/fuzz $(FUZZ_SECONDS)

@@ -12,6 +12,7 @@ import sys
 from xml.sax.saxutils import escape
 
 CYCLES_PER_NS = 3.2
+PAGE_KIB = 4
 PARTS = ("trap", "processing", "interface", "blade")
 COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#b0b0b0", "#8172b3", "#c44e52")
 MODES = {"software": "software", "accelerated": "accelerator"}
@@ -20,7 +21,7 @@ MODES = {"software": "software", "accelerated": "accelerator"}
 def load(directory):
     """The results, as dictionaries: system, benchmark, settings and figures in one."""
     for path in sorted(directory.iterdir()):
-        if path.suffix == ".partial":
+        if path.suffix in (".partial", ".json"):
             continue
         system, benchmark, *settings = path.name.split(".")
         row = {"system": system, "benchmark": benchmark}
@@ -29,6 +30,9 @@ def load(directory):
             row[key] = int(value) if value.isdigit() else value
         for line in path.read_text(errors="replace").splitlines():
             words = line.split()
+            # Of several clients the one that fared worst.
+            if len(words) == 3 and words[0][-1] == ":" and words[2].isdigit():
+                row[words[1]] = max(row.get(words[1], 0), int(words[2]))
             if len(words) == 2 and words[1].isdigit():
                 row[words[0]] = int(words[1])
         if row.get("right", 1) != 1 or row.get("status", 0) != 0:
@@ -121,18 +125,14 @@ def breakdown(rows, system, title, path):
             for latency, mode in totals if mode == "accelerated" and (latency, "software") in totals}
 
 
-def runs(rows, system, benchmark):
-    """Runs of a benchmark by share of local memory and mode."""
-    found = {}
-    for row in rows:
-        if row["system"] == system and row["benchmark"] == benchmark and "local" in row:
-            found[(row["local"], mode_of(row))] = row
-    return found
+def runs(rows, benchmark, pages):
+    """Runs of a benchmark under Linux by share of local memory and mode."""
+    return {(row["local"], mode_of(row)): row for row in rows
+            if row["system"] == "linux" and row["benchmark"] == benchmark and row.get("pages") == pages}
 
 
-def compared(rows, system, benchmark, figure, title, unit, value, path):
+def compared(found, name, title, unit, value, path):
     """Bars of a value for software and accelerator, at each share of local memory."""
-    found = runs(rows, system, benchmark)
     shares = sorted({share for share, _ in found}, reverse=True)
     pairs = [(share, [value(found[(share, mode)], found) if (share, mode) in found else None for mode in MODES]) for share in shares]
     pairs = [(share, values) for share, values in pairs if None not in values]
@@ -145,9 +145,61 @@ def compared(rows, system, benchmark, figure, title, unit, value, path):
             drawing.bar([number], f"{share}%" if index == 0 else "", width=44, gap=4, colours=COLOURS[index:])
         drawing.space(30)
     drawing.save(path)
-    return {f"{system}_{benchmark}_{figure}_{share}": {"software": values[0], "accelerated": values[1],
-                                                     "ratio": round(values[0] / values[1], 3) if values[1] else None}
+    return {f"{name}_{share}": {"software": round(values[0], 3), "accelerated": round(values[1], 3),
+                                "ratio": round(values[0] / values[1], 3) if values[1] else None}
             for share, values in pairs}
+
+
+def fetched(row):
+    """Pages that came from the blade, by faults and by the accelerator."""
+    return row["loads"] + row["fetches"]
+
+
+def system_faults(row):
+    """Faults, and interrupts, because of paging."""
+    return row["swap_faults"] + row["queue_faults"] + row["interrupts"]
+
+
+def bookkeeping(row):
+    """The kernel's cycles for a page that comes: without its transfer, and without the reclaim that makes room."""
+    return (row["paging_cycles"] - row["load_cycles"] - row["paging_reclaim_cycles"]) / fetched(row)
+
+
+def swept(rows, benchmark, key, title, unit, value, path):
+    """Bars of a value over one setting."""
+    found = sorted(((row[key], value(row)) for row in rows if row["system"] == "linux" and row["benchmark"] == benchmark))
+    if not found:
+        return {}
+    drawing = Drawing(title, unit, max(number for _, number in found))
+    for setting, number in found:
+        drawing.bar([number], str(setting), width=50, gap=24)
+    drawing.save(path)
+    return {f"{path.stem}_{setting}": round(number, 1) for setting, number in found}
+
+
+def tails(rows, path):
+    """How long touches of pages that were away took, with more and more clients of one blade."""
+    found = sorted((row for row in rows if row["benchmark"] == "clients"), key=lambda row: (row["clients"], row["mode"] != "software"))
+    if not found:
+        return {}
+    drawing = Drawing("Wait for a page, clients of one blade (§6)", "thousand cycles", max(row["touch_99"] for row in found) / 1e3)
+    names = ("median", "90%", "99%")
+    drawing.legend(names)
+    summary = {}
+    for row in found:
+        values = [row["touch_median"] / 1e3, row["touch_90"] / 1e3, row["touch_99"] / 1e3]
+        for index, number in enumerate(values):
+            drawing.bar([number], f"{row['clients']}, {MODES[row['mode']]}" if index == 1 else "", width=24, gap=2, colours=COLOURS[index:])
+        drawing.space(14)
+        summary[f"clients_{row['clients']}_{row['mode']}"] = dict(zip(names, values)) | {"longest": row["touch_longest"] / 1e3}
+    drawing.save(path)
+    return summary
+
+
+def service(rows):
+    """What had to interrupt a program with pauses, for each way of serving the queues."""
+    return {f"service_{row['how']}": {key: row[key] for key in ("fetches", "queue_faults", "interrupts", "kpfad_runs", "kpfad_booked")}
+            for row in rows if row["benchmark"] == "service"}
 
 
 def main():
@@ -159,21 +211,33 @@ def main():
     summary = {}
     for system, name in (("bare", "bare metal"), ("linux", "Linux")):
         summary |= breakdown(rows, system, f"Fetch of one page, {name} (as Figures 10 and 11)", output / f"{system}-fetch.svg")
-        for benchmark in ("quicksort", "gen"):
-            def local(found):
-                return next((r["cycles"] for (share, _), r in found.items() if share == 100), None)
+    for benchmark, pages in sorted({(row["benchmark"], row["pages"]) for row in rows if row["benchmark"] in ("quicksort", "gen")}):
+        found = runs(rows, benchmark, pages)
+        name = f"{benchmark}-{pages * PAGE_KIB}K"
 
-            summary |= compared(rows, system, benchmark, "slowdown", f"{benchmark}, {name}: run time (as Figures 9 and 14)",
-                                "times that of local memory only", lambda r, found: r["cycles"] / local(found),
-                                output / f"{system}-{benchmark}-runtime.svg") if local(runs(rows, system, benchmark)) else {}
-            summary |= compared(rows, system, benchmark, "faults", f"{benchmark}, {name}: faults for paging (as Figure 12)",
-                                "faults", lambda r, found: r["swap_faults"] + r["queue_faults"] if r["system"] == "linux" else r["faults"],
-                                output / f"{system}-{benchmark}-faults.svg")
-            summary |= compared(rows, system, benchmark, "bookkeeping", f"{benchmark}, {name}: the system's own time (as Figure 13)",
-                                "million cycles in handlers, without transfers",
-                                lambda r, found: ((r["paging_cycles"] - r["load_cycles"] - r["store_cycles"]) if r["system"] == "linux"
-                                                  else r["fault_cycles"] - r["transfer_cycles"]) / 1e6,
-                                output / f"{system}-{benchmark}-bookkeeping.svg")
+        def draw(figure, title, unit, value):
+            return compared(found, f"{name}_{figure}", f"{benchmark} of {pages * PAGE_KIB} KiB: {title}", unit, value,
+                            output / f"linux-{name}-{figure}.svg")
+
+        if (100, "software") in found:
+            alone = found[(100, "software")]["cycles"]
+            summary |= draw("runtime", "run time (as Figures 9 and 14)", "times that of local memory only", lambda row: row["cycles"] / alone)
+        summary |= draw("faults", "faults for paging (as Figure 12)", "faults", system_faults)
+        summary |= draw("bookkeeping", "bookkeeping of a page (as Figure 13)", "cycles", bookkeeping)
+        summary |= draw("kernel", "handlers, reclaim and all", "thousand cycles for a page",
+                        lambda row: (row["paging_cycles"] - row["load_cycles"]) / fetched(row) / 1e3)
+    for benchmark, key, of in (("depth", "accelerated", "frames in the FreeQ"), ("evictions", "evictions", "evictions at once"),
+                               ("period", "threshold", "pages in the NewQ for an interrupt")):
+        summary |= swept(rows, benchmark, key, f"Run time by {of}", "million cycles", lambda row: row["cycles"] / 1e6,
+                         output / f"linux-{benchmark}-runtime.svg")
+        summary |= swept(rows, benchmark, key, f"Bookkeeping of a page by {of}", "cycles", bookkeeping,
+                         output / f"linux-{benchmark}-bookkeeping.svg")
+        summary |= swept(rows, benchmark, key, f"Faults and interrupts by {of}", "faults and interrupts", system_faults,
+                         output / f"linux-{benchmark}-faults.svg")
+    summary |= tails(rows, output / "clients.svg")
+    summary |= service(rows)
+    if (results / "area.json").exists():
+        summary["area"] = json.loads((results / "area.json").read_text())
     (output / "results.json").write_text(json.dumps({"summary": summary, "runs": rows}, indent=1) + "\n")
     print(json.dumps(summary, indent=1))
 
