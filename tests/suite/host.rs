@@ -98,10 +98,15 @@ fn one_that_holds_the_whole_pool_gives_another_what_it_was_guaranteed() {
     });
     assert!(number(&greedy, "disk_bytes") > 0);
 
-    // What the second had comes back to the first.
+    // What the second had comes back to the first, and with it what went to disk.
+    let (on_disk, raised) = (number(&greedy, "disk_bytes"), number(&greedy, "raised_bytes"));
     end(&second, running_second);
     wait_for("a lease of all the pool again", || {
         (number(&greedy, "pool_leased_bytes") > 60 * MEBIBYTE).then_some(())
+    });
+    wait_for("content back in the pool", || {
+        let is_back = number(&greedy, "raised_bytes") > raised && number(&greedy, "disk_bytes") < on_disk;
+        is_back.then_some(())
     });
     end(&first, running_first);
 }

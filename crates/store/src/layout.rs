@@ -9,7 +9,7 @@ use farmem_page::{ByteCount, PAGE_BYTES, SlabIndex};
 /// "FARMPOOL", as the bytes lie in memory.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"FARMPOOL");
 /// Version of the layout.
-pub(crate) const VERSION: u64 = 3;
+pub(crate) const VERSION: u64 = 4;
 
 pub(crate) const WORD_BYTES: usize = size_of::<u64>();
 /// Slots that share a chunk of metadata, because they share one word of the bitmap.
@@ -26,7 +26,7 @@ pub(crate) const WORDS_PER_SMALL_CHUNK: usize = 1 + SLOTS_PER_SMALL_CHUNK * WORD
 pub(crate) const SMALL_CHUNKS_PER_SLAB: usize = SLOTS_PER_CHUNK / SLOTS_PER_SMALL_CHUNK - 1;
 /// Chunks of a slab of the finest class, which has most.
 pub(crate) const CHUNKS_PER_SLAB: usize = SizeClass::SLOTS_MAX.div_ceil(SLOTS_PER_CHUNK);
-/// Words per slab: state, gate, sequence number, one spare, then the chunk numbers, two to a word.
+/// Words per slab: state, gate, sequence number, reads from disk, then the chunk numbers, two to a word.
 pub(crate) const WORDS_PER_SLAB: usize = 4 + CHUNKS_PER_SLAB.div_ceil(2);
 /// Words of the header.
 pub(crate) const HEADER_WORDS: usize = PAGE_BYTES / WORD_BYTES;
@@ -117,6 +117,10 @@ pub(crate) enum Header {
     DiskWritesFailed = 40,
     /// Slabs moved to disk.
     SlabsMoved = 41,
+    /// Slabs brought back from there.
+    SlabsRaised = 42,
+    /// Pages read from disk.
+    DiskReads = 43,
     /// Patterns in the table.
     Patterns = 48,
     /// Not zero once a packer runs.

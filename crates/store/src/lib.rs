@@ -2,7 +2,8 @@
 //!
 //! All processes of the application share one pool in one piece of shared memory (FastSwap §III: one compressed store,
 //! several granularities). Each leases slabs from it and then reads and writes them by itself, without a lock and without
-//! asking anybody. When the pool fills, one thread moves whole slabs, still compressed, to disk (FastSwap §IV).
+//! asking anybody. When the pool fills, one thread moves whole slabs, still compressed, to disk (FastSwap §IV),
+//! and back when there is room (§V).
 //!
 //! Any process may be killed between any two instructions. Nothing here waits for another process, so nobody hangs;
 //! what the dead process held is found by its owner number and freed by [`Pool::release_owner`].
@@ -23,6 +24,7 @@ mod mover;
 mod packing;
 mod pattern;
 mod pool;
+mod raise;
 mod reader;
 mod release;
 mod slab;

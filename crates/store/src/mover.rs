@@ -15,12 +15,12 @@ use farmem_page::{ByteCount, PAGE_BYTES};
 
 /// Part of the limit at which moving starts, in percent (FastSwap §IV).
 const HIGH_PERCENT: usize = 80;
-/// Part of the limit at which it stops.
-const LOW_PERCENT: usize = 70;
+/// Part of the limit at which it stops. Up to there slabs come back.
+pub(crate) const LOW_PERCENT: usize = 70;
 const _: () = assert!(LOW_PERCENT < HIGH_PERCENT && HIGH_PERCENT < 100);
 
 /// Slabs of one batch.
-const BATCH_SLABS: usize = 8;
+pub(crate) const BATCH_SLABS: usize = 8;
 
 const RETRY_FIRST_MS: u32 = 10;
 const RETRY_MAX_MS: u32 = 5_000;
@@ -37,24 +37,31 @@ pub enum StepOutcome {
         /// Bytes written.
         written: ByteCount,
     },
+    /// Slabs were brought back from disk; there may be more to do at once.
+    Raised {
+        /// How many.
+        slabs: usize,
+    },
     /// Memory is short, but every slab is being written to: look again soon.
     NothingMovable,
     /// No disk space is left: look again in a while.
     DiskFull,
-    /// The disk refused a write; the content stays in memory. Wait before the next step.
+    /// The disk refused a write or a read; the content stays where it is. Wait before the next step.
     DiskFailing {
         /// How long to wait; doubles with every failure in a row.
         retry_after_ms: u32,
     },
 }
 
-/// Moves slabs to disk. A pool has at most one, in the supervisor. If it dies nobody waits for it; the next one made puts
+/// Moves slabs to disk, and back. A pool has at most one, in the supervisor. If it dies nobody waits for it; the next one made puts
 /// right what it left.
 pub struct Mover {
-    buffer: Vec<u8>,
-    buffer_start: usize,
+    pub(crate) buffer: Vec<u8>,
+    pub(crate) buffer_start: usize,
     is_draining: bool,
     retry_after_ms: u32,
+    /// Pages read from disk up to when nothing was left to bring back.
+    pub(crate) reads_seen: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -70,10 +77,10 @@ impl Mover {
         recover(pool);
         let buffer = vec![0; BATCH_SLABS * SLAB_BYTES + PAGE_BYTES];
         let buffer_start = buffer.as_ptr().align_offset(PAGE_BYTES).min(PAGE_BYTES);
-        Self { buffer, buffer_start, is_draining: false, retry_after_ms: RETRY_FIRST_MS }
+        Self { buffer, buffer_start, is_draining: false, retry_after_ms: RETRY_FIRST_MS, reads_seen: 0 }
     }
 
-    /// Does one batch of what there is to do, and says what to do next. Doesn't sleep; waits for the disk only.
+    /// Moves one batch to disk if memory is short, and says what to do next. Doesn't sleep; waits for the disk only.
     pub fn step<M: Memory, F: BlockFile>(&mut self, pool: &Pool<M>, file: &F) -> StepOutcome {
         let (used, limit) = (pool.claimed(Claimable::Frame), pool.frame_limit());
         let is_above = |percent: usize| used * 100 > limit * percent;
@@ -176,11 +183,16 @@ impl Mover {
                 if let Ok(failed) = pool.header(Header::DiskWritesFailed) {
                     failed.fetch_add(1, Relaxed);
                 }
-                let retry_after_ms = self.retry_after_ms;
-                self.retry_after_ms = (retry_after_ms * 2).min(RETRY_MAX_MS);
-                StepOutcome::DiskFailing { retry_after_ms }
+                StepOutcome::DiskFailing { retry_after_ms: self.next_retry_ms() }
             }
         }
+    }
+
+    /// How long to wait after a failure; longer after each that follows.
+    pub(crate) fn next_retry_ms(&mut self) -> u32 {
+        let retry_after_ms = self.retry_after_ms;
+        self.retry_after_ms = (retry_after_ms * 2).min(RETRY_MAX_MS);
+        retry_after_ms
     }
 }
 
@@ -249,6 +261,9 @@ fn begin<M: Memory>(pool: &Pool<M>, slab: usize) -> Begun {
 fn settle_on_disk<M: Memory>(pool: &Pool<M>, victim: Victim) {
     let Victim { slab, state, block } = victim;
     let (Ok(gate), Ok(word)) = (pool.gate(slab), pool.state_word(slab)) else { return };
+    if let Ok(reads) = pool.disk_reads_of(slab) {
+        reads.store(0, Relaxed);
+    }
     word.store(state.at(Kind::Disk, block).encode(), Release);
     pool.unclaim(Claimable::Frame, state.location, slab);
     end_on_disk(gate);
@@ -271,7 +286,8 @@ fn settle_in_memory<M: Memory>(pool: &Pool<M>, victim: Victim) {
     pool.give_back_if_empty(slab);
 }
 
-/// Ends what a mover that died was doing: what had not reached the disk for certain stays in memory.
+/// Ends what a mover that died was doing: what had not reached the disk for certain stays in memory, and what had not come back for certain on
+/// disk.
 fn recover<M: Memory>(pool: &Pool<M>) {
     for slab in 0..pool.slabs_used() {
         let (Ok(state), Ok(gate), Ok(word)) = (pool.state(slab), pool.gate(slab), pool.state_word(slab))
@@ -285,7 +301,7 @@ fn recover<M: Memory>(pool: &Pool<M>) {
             Kind::Memory | Kind::Moving => {
                 pool.unclaim_where(Claimable::Block, |holder, _| holder == slab);
                 word.store(state.at(Kind::Memory, state.location).encode(), Release);
-                gate.fetch_and(Gate(u64::MAX).moved_back().0, SeqCst);
+                gate.fetch_and(Gate(u64::MAX).raised().0, SeqCst);
             }
             Kind::Disk => {
                 pool.unclaim_where(Claimable::Frame, |holder, _| holder == slab);

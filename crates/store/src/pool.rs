@@ -170,9 +170,10 @@ impl<M: Memory> Pool<M> {
         self.claimed(Claimable::Frame)
     }
 
-    /// Slabs that the disk has room for. Takes about a microsecond for every thousand that it could hold in all.
-    pub fn disk_slabs_free(&self) -> usize {
-        self.layout.blocks.saturating_sub(self.claimed(Claimable::Block))
+    /// Slabs on disk, and how many more it has room for. Takes about a microsecond for every thousand that it could hold in all.
+    pub fn disk_slabs(&self) -> (usize, usize) {
+        let used = self.claimed(Claimable::Block);
+        (used, self.layout.blocks.saturating_sub(used))
     }
 
     /// Frames that may be in use.
@@ -263,7 +264,7 @@ impl<M: Memory> Pool<M> {
         self.header(word).map_or(0, |word| word.load(Relaxed) as usize)
     }
 
-    /// The words of a slab: state, gate, sequence, spare, chunk numbers.
+    /// The words of a slab: state, gate, sequence, reads from disk, chunk numbers.
     pub(crate) fn slab_words(&self, slab: usize) -> Result<&[M::Word], Damaged> {
         if slab >= self.layout.slabs {
             return Err(Damaged);

@@ -31,8 +31,8 @@ pub enum LoadError {
 /// A slot spans two blocks of the disk at most.
 const DISK_BUFFER_BYTES: usize = 2 * PAGE_BYTES;
 
-/// A slab moves to disk at most once in a lease, in two steps, and a place stays valid while it is read: so a reader is
-/// overtaken a few times at most, and then something is wrong.
+/// A slab moves to disk in two steps, and back in one. Each takes as long as a read or more, and from one move to the opposite one the pool must
+/// empty or fill by a tenth: so a reader is overtaken a few times at most, and then something is wrong.
 const ATTEMPTS: usize = 8;
 
 #[repr(C, align(4096))]
@@ -130,6 +130,7 @@ impl<F: BlockFile> Reader<F> {
             if self.file.read_at(offset_bytes, buffer).is_err() {
                 return Ok(Fetched::Io);
             }
+            pool.note_disk_read(slab);
             &buffer[range.start - aligned.start..range.end - aligned.start]
         } else {
             let buffer = &mut self.slot_buffer[..known.length_bytes];

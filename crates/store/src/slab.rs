@@ -5,7 +5,8 @@
 //! 1. A slab is leased by swapping its state from free to leasing; the leaser alone touches it until it opens the gate.
 //! 2. Content is written only between a writer's entry and its exit, both changes of the gate. The gate lets a writer in
 //!    only while it is open, neither moving nor on disk, and names the writer's owner and class.
-//! 3. `MOVING` is set only while no writer is inside. Who set it (the mover) alone changes the state until it clears it.
+//! 3. `MOVING` is set only while no writer is inside, for a move to disk or, together with `DISK`, back. Who set it (the mover) alone changes the
+//!    state until it clears it.
 //! 4. `OPEN` is cleared only while no page is stored and `MOVING` is not set, or by the supervisor for an owner that is
 //!    dead. Who cleared it alone changes the state, until the slab is free.
 //! 5. Pages stored in the slab are counted before their slot is taken and uncounted after it is freed, so that a writer
@@ -39,7 +40,7 @@ pub(crate) struct State {
     pub(crate) owner: OwnerId,
     /// Frame or block, as `kind` says.
     pub(crate) location: usize,
-    /// Counts leases, so that an old state is never mistaken for a new one.
+    /// Counts leases, and returns from disk, so that an old state is never mistaken for a new one.
     pub(crate) generation: u16,
 }
 
@@ -99,6 +100,11 @@ impl State {
     /// The same slab, doing something else somewhere else.
     pub(crate) const fn at(self, kind: Kind, location: usize) -> Self {
         Self { kind, location, ..self }
+    }
+
+    /// The same slab, back in the memory frame `frame`. It may go to disk again, even to the same block.
+    pub(crate) const fn risen(self, frame: usize) -> Self {
+        Self { generation: self.generation.wrapping_add(1), ..self.at(Kind::Memory, frame) }
     }
 }
 
@@ -184,6 +190,18 @@ impl Gate {
             None
         }
     }
+    /// The gate that a slab on disk has while it is brought back; `None` while that must not be. No writer is let in meanwhile.
+    pub(crate) const fn set_raising(self) -> Option<Self> {
+        if self.is_open() && self.is_on_disk() && !self.is_moving() {
+            Some(Self(self.0 | MOVING))
+        } else {
+            None
+        }
+    }
+    /// The gate of a slab that was brought back.
+    pub(crate) const fn raised(self) -> Self {
+        Self(self.0 & !(MOVING | DISK))
+    }
     /// The gate after a move that failed.
     pub(crate) const fn moved_back(self) -> Self {
         Self(self.0 & !MOVING)
@@ -261,5 +279,16 @@ mod tests {
         assert!(!moving.admits(OwnerId(1)) && !moving.moved_to_disk().admits(OwnerId(1)));
         assert!(moving.moved_back().admits(OwnerId(1)));
         assert_eq!(moving.shut_if_empty(), None);
+    }
+
+    #[test]
+    fn a_slab_on_its_way_back_admits_no_writer_until_it_is_there() {
+        let in_memory = Gate::open(OwnerId(1), SizeClass::new(3).unwrap());
+        assert_eq!(in_memory.set_raising(), None);
+        let raising = in_memory.set_moving().unwrap().moved_to_disk().set_raising().unwrap();
+        assert!(!raising.admits(OwnerId(1)) && raising.set_raising().is_none());
+        assert_eq!((raising.shut_if_empty(), raising.set_moving()), (None, None));
+        assert!(raising.moved_back().is_on_disk());
+        assert_eq!(raising.raised(), in_memory);
     }
 }

@@ -30,6 +30,8 @@ pub struct PoolUsage {
     pub disk_bytes: ByteCount,
     /// Slabs that were ever moved to disk.
     pub slabs_moved: u64,
+    /// Slabs that were ever brought back from there.
+    pub slabs_raised: u64,
     /// Writes to disk that failed.
     pub disk_writes_failed: u64,
     /// Distinct repeated words known.
@@ -63,6 +65,7 @@ impl<M: Memory> Pool<M> {
             disk_limit: bytes(self.layout.blocks),
             disk_bytes: bytes(self.claimed(Claimable::Block)),
             slabs_moved: self.header_value(Header::SlabsMoved) as u64,
+            slabs_raised: self.header_value(Header::SlabsRaised) as u64,
             disk_writes_failed: self.header_value(Header::DiskWritesFailed) as u64,
             patterns: self.header_value(Header::Patterns),
             metadata_bytes: ByteCount::new(self.metadata_bytes() as u64),

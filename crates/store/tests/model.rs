@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering;
 use farmem_page::{ByteCount, PAGE_BYTES, PageBytes, Place};
 use farmem_store::{
     Atomic, BlockError, BlockFile, Epoch, FreeOutcome, Memory, Mover, OwnerId, Pool, PoolConfig, Reader,
-    SLAB_BYTES, Update, Writer,
+    SLAB_BYTES, StepOutcome, Update, Writer,
 };
 use shuttle::sync::Arc;
 use shuttle::thread;
@@ -130,7 +130,7 @@ impl World {
             limit: bytes(frames),
             capacity: bytes(capacity),
             disk: bytes(blocks),
-            owners: 2,
+            owners: 3,
             seed: 1,
         };
         let pool = Pool::create(ModelMemory::new(capacity), &config).unwrap();
@@ -303,10 +303,10 @@ fn an_owner_released_while_its_slabs_move_leaves_nothing() {
 #[test]
 fn of_two_that_take_the_last_slab_at_the_same_time_none_exceeds_the_limit_or_keeps_what_it_gave_up() {
     explore(|| {
-        // One slab is full and lies above the lowered limit's place, so that only counting finds it.
+        // The slab in use isn't the first one: of those that may be used, so many are free that all could take one.
         let world = World::with_capacity(3, 3, 0);
         let below: Vec<Place> = (0..64).map(|number| world.store(number)).collect();
-        let _: Vec<Place> = (64..128).map(|number| world.store(number)).collect();
+        world.store(64);
         below.into_iter().for_each(|place| world.free(place));
         world.pool.set_limit(bytes(2)).unwrap();
         let storer = |owner: u16| {
@@ -316,16 +316,14 @@ fn of_two_that_take_the_last_slab_at_the_same_time_none_exceeds_the_limit_or_kee
                 writer.store(&world.pool, &page(500), Epoch::FIRST).ok()
             })
         };
-        let (one, two) = (storer(0), storer(1));
+        let (one, two) = (storer(1), storer(2));
         let stored = [one.join().unwrap(), two.join().unwrap()];
         assert!(world.pool.usage().slab_bytes_in_memory <= bytes(2), "{stored:?}");
         // What was refused because both tried is to be had for who tries alone.
         let is_any = stored.iter().any(Option::is_some);
         assert!(is_any || Writer::new(OwnerId(1)).store(&world.pool, &page(501), Epoch::FIRST).is_ok());
         stored.into_iter().flatten().for_each(|place| world.check(place, 500));
-        for owner in [OWNER, OwnerId(1)] {
-            world.pool.release_owner(owner);
-        }
+        [OWNER, OwnerId(1), OwnerId(2)].into_iter().for_each(|owner| world.pool.release_owner(owner));
         assert_eq!(world.pool.usage().slab_bytes_in_memory.get(), 0);
     });
 }
@@ -346,5 +344,81 @@ fn a_limit_lowered_while_pages_are_stored_holds_from_the_next_slab_on() {
         let slabs = if is_stored { 2 } else { 1 };
         assert_eq!(world.pool.usage().slab_bytes_in_memory, bytes(slabs));
         assert!(Writer::new(OwnerId(0)).store(&world.pool, &page(501), Epoch::FIRST).is_err());
+    });
+}
+
+/// Two slabs, the first of them on disk and read from, with room for it. Their pages, and the mover.
+fn about_to_rise(world: &World) -> (Vec<Place>, Mover) {
+    let places: Vec<Place> = (0..66).map(|number| world.store(number)).collect();
+    let mut mover = Mover::new(&world.pool);
+    assert_eq!(mover.step(&world.pool, &world.file), StepOutcome::Moved { slabs: 1, written: bytes(1) });
+    world.pool.set_limit(bytes(4)).unwrap();
+    (0..4).for_each(|number| world.check(places[number], number as u64));
+    (places, mover)
+}
+
+#[test]
+fn readers_and_writers_that_a_return_from_disk_overtakes_find_the_right_bytes() {
+    explore(|| {
+        let world = World::with_capacity(2, 4, 3);
+        let (places, mut mover) = about_to_rise(&world);
+        let (first, second, third, last) = (places[0], places[1], places[2], places[63]);
+        let reader = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                world.check(first, 0);
+                world.check(last, 63);
+            })
+        };
+        let writer = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                world.free(third);
+                let mut writer = Box::new(Writer::new(OWNER));
+                match writer.update(&world.pool, second, &page(501), Epoch::FIRST, Epoch::NONE) {
+                    Ok(Update::InPlace(place)) => place,
+                    Ok(Update::Moved { new }) => {
+                        world.check(second, 1);
+                        world.free(second);
+                        new
+                    }
+                    other => panic!("{other:?}"),
+                }
+            })
+        };
+        let raiser = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || mover.raise(&world.pool, &world.file))
+        };
+        reader.join().unwrap();
+        let second = writer.join().unwrap();
+        if let StepOutcome::Raised { .. } = raiser.join().unwrap() {
+            assert_eq!(world.pool.usage().disk_bytes.get(), 0);
+        }
+        world.check(second, 501);
+        for (number, place) in places.iter().enumerate().filter(|(number, _)| *number != 1 && *number != 2) {
+            world.check(*place, number as u64);
+            world.free(*place);
+        }
+        world.free(second);
+        world.check_empty();
+    });
+}
+
+#[test]
+fn an_owner_released_while_its_slabs_come_back_leaves_nothing() {
+    explore(|| {
+        let world = World::with_capacity(2, 4, 3);
+        let (_, mut mover) = about_to_rise(&world);
+        let raiser = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                mover.raise(&world.pool, &world.file);
+            })
+        };
+        world.pool.release_owner(OWNER);
+        raiser.join().unwrap();
+        world.check_empty();
+        world.check(world.store(7), 7);
     });
 }

@@ -224,6 +224,90 @@ fn past_four_fifths_the_oldest_slabs_move_to_disk_and_are_read_from_there() {
     assert_eq!(pool.usage().disk_bytes.get(), 0);
 }
 
+/// Twenty slabs of pages of one owner, all but the last ones of them on disk, and the last four slabs free again.
+fn mostly_on_disk(pool: &Pool<SharedMemory>, file: &MemoryFile, mover: &mut Mover) -> Vec<Place> {
+    let mut writer = Writer::new(ONE);
+    let mut places = Vec::new();
+    for number in 0..64 * 20 {
+        places.push(writer.store(pool, &page(number, PAGE_BYTES), NOW).unwrap());
+        while let StepOutcome::Moved { .. } = mover.step(pool, file) {}
+    }
+    for place in places.drain(64 * 16..) {
+        assert_eq!(pool.free(place, ONE, Epoch::NONE), FreeOutcome::Freed);
+    }
+    places
+}
+
+#[test]
+fn a_slab_that_is_read_comes_back_from_disk_when_there_is_room() {
+    let (pool, file) = (pool(10, 20), MemoryFile::new(20));
+    let (mut mover, mut reader) = (Mover::new(&pool), Reader::new(&file));
+    let places = mostly_on_disk(&pool, &file, &mut mover);
+    let before = pool.usage();
+    assert_eq!(mover.raise(&pool, &file), StepOutcome::Idle, "nobody has read");
+
+    let mut out = [0; PAGE_BYTES];
+    for place in &places[..8] {
+        reader.load(&pool, *place, &mut out).unwrap();
+    }
+    assert_eq!(mover.raise(&pool, &file), StepOutcome::Raised { slabs: 1 });
+    assert_eq!(mover.raise(&pool, &file), StepOutcome::Idle);
+    let after = pool.usage();
+    assert_eq!(after.disk_bytes.get() + SLAB_BYTES as u64, before.disk_bytes.get());
+    assert_eq!((after.stored_pages, after.slabs_raised), (before.stored_pages, 1));
+    // Its neighbours are there without the disk, and can be written in place.
+    file.fails_in.set(0);
+    for (number, place) in places[..64].iter().enumerate() {
+        reader.load(&pool, *place, &mut out).unwrap();
+        assert!(out == page(number as u64, PAGE_BYTES), "page {number}");
+    }
+    let update = Writer::new(ONE).update(&pool, places[0], &page(5000, PAGE_BYTES), NOW, Epoch::NONE);
+    assert_eq!(update, Ok(Update::InPlace(places[0])));
+    for place in places {
+        assert_eq!(pool.free(place, ONE, Epoch::NONE), FreeOutcome::Freed);
+    }
+    assert_eq!((pool.usage().disk_bytes.get(), pool.usage().stored_pages.get()), (0, 0));
+}
+
+#[test]
+fn slabs_come_back_no_further_than_slabs_move_to_disk() {
+    let (pool, file) = (pool(10, 20), MemoryFile::new(20));
+    let (mut mover, mut reader) = (Mover::new(&pool), Reader::new(&file));
+    let places = mostly_on_disk(&pool, &file, &mut mover);
+    let mut out = [0; PAGE_BYTES];
+    for place in &places {
+        reader.load(&pool, *place, &mut out).unwrap();
+    }
+    while let StepOutcome::Raised { .. } = mover.raise(&pool, &file) {}
+    assert_eq!(pool.usage().slab_bytes_in_memory.get(), 7 * SLAB_BYTES as u64);
+    assert_eq!(mover.step(&pool, &file), StepOutcome::Idle);
+    for (number, place) in places.iter().enumerate() {
+        reader.load(&pool, *place, &mut out).unwrap();
+        assert!(out == page(number as u64, PAGE_BYTES), "page {number}");
+    }
+}
+
+#[test]
+fn a_slab_that_cannot_be_read_stays_on_disk() {
+    let (pool, file) = (pool(10, 20), MemoryFile::new(20));
+    let (mut mover, mut reader) = (Mover::new(&pool), Reader::new(&file));
+    let places = mostly_on_disk(&pool, &file, &mut mover);
+    let before = pool.usage();
+    let mut out = [0; PAGE_BYTES];
+    let mut read_some = || {
+        for place in &places[..8] {
+            reader.load(&pool, *place, &mut out).unwrap();
+        }
+    };
+    read_some();
+    file.fails_in.set(0);
+    assert!(matches!(mover.raise(&pool, &file), StepOutcome::DiskFailing { .. }));
+    assert_eq!(pool.usage(), before);
+    file.fails_in.set(-1);
+    read_some();
+    assert_eq!(mover.raise(&pool, &file), StepOutcome::Raised { slabs: 1 });
+}
+
 #[test]
 fn a_disk_that_fails_leaves_everything_in_memory_and_is_tried_again() {
     let pool = pool(10, 20);

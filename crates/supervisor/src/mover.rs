@@ -1,4 +1,4 @@
-//! The thread that moves full slabs to disk.
+//! The thread that moves slabs to disk, and back.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -19,11 +19,16 @@ pub(crate) fn start(application: Application) -> Option<Worker> {
     let disk = Disk { file, write_error: application.injection.write_error() };
     let mut mover = Mover::new(application.pool);
     Some(Worker::start(move || {
-        if !application.is_pool_short.load(Ordering::Acquire) {
-            return SOON;
-        }
-        match mover.step(application.pool, &disk) {
-            StepOutcome::Moved { .. } => Duration::ZERO,
+        let outcome = match application.is_pool_short.load(Ordering::Acquire) {
+            true => mover.step(application.pool, &disk),
+            false => StepOutcome::Idle,
+        };
+        let outcome = match outcome {
+            StepOutcome::Idle => mover.raise(application.pool, &disk),
+            busy => busy,
+        };
+        match outcome {
+            StepOutcome::Moved { .. } | StepOutcome::Raised { .. } => Duration::ZERO,
             StepOutcome::Idle => IDLE,
             StepOutcome::NothingMovable => SOON,
             StepOutcome::DiskFull => FULL,

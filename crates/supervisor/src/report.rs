@@ -108,6 +108,8 @@ pub struct Report {
     pub pool_stored_pages: u64,
     /// Disk space in use.
     pub disk_bytes: u64,
+    /// What came back from disk to the pool, in whole slabs.
+    pub raised_bytes: u64,
     /// Writes that the disk refused; what was to be written stayed in the pool.
     pub disk_writes_failed: u64,
     /// The first pages that could not be read back; `lost` counts them all.
@@ -190,6 +192,7 @@ impl Report {
             pool_stored_bytes: usage.stored_bytes.get(),
             pool_stored_pages: usage.stored_pages.get(),
             disk_bytes: usage.disk_bytes.get(),
+            raised_bytes: usage.slabs_raised * LEASED_SLAB_BYTES,
             disk_writes_failed: usage.disk_writes_failed,
             lost_pages: ledger
                 .lost()

@@ -70,7 +70,8 @@ pub(crate) struct Tenancy {
     /// The last report, when it was made, and what had moved then.
     reported: (Holding, Instant, u64),
     is_confirmed: bool,
-    movable: (u64, Instant),
+    /// Slabs on disk, those that it has room for, and when they were counted.
+    on_disk: (u64, u64, Instant),
 }
 
 impl Tenancy {
@@ -100,9 +101,9 @@ impl Tenancy {
             shortage: Shortage::default(),
             reported: (Holding::default(), now, 0),
             is_confirmed: true,
-            movable: (0, now.checked_sub(COUNT).unwrap_or(now)),
+            on_disk: (0, 0, now.checked_sub(COUNT).unwrap_or(now)),
         };
-        let nothing = Held { amounts: Amounts::default(), movable_slabs: tenancy.movable_slabs() };
+        let nothing = Held { amounts: Amounts::default(), movable_slabs: tenancy.count_disk().1 };
         let found = match choice {
             HostChoice::None => None,
             HostChoice::At(socket) => {
@@ -320,6 +321,7 @@ impl Tenancy {
     }
 
     fn condition(&mut self) -> Condition {
+        let (disk_used, pool_movable) = self.count_disk();
         let Application { ledger, pool, .. } = self.application;
         let living = || ledger.slots().filter(|slot| slot.state() != SlotState::Free);
         let sum = |counters: &[Counter]| {
@@ -328,7 +330,9 @@ impl Tenancy {
         Condition {
             pool_used: pool.slabs_in_memory() as u64,
             pool_leased: self.lease.amounts.slabs,
-            pool_movable: self.movable_slabs(),
+            pool_movable,
+            disk_used,
+            disk_reads: pool.disk_reads(),
             resident: possible(ledger.resident()),
             budget: possible(ledger.budget()),
             far: possible(PageCount::new(sum(&[Counter::FarPages]))),
@@ -337,13 +341,15 @@ impl Tenancy {
         }
     }
 
-    fn movable_slabs(&mut self) -> u64 {
-        let (slabs, at) = self.movable;
+    /// Slabs on disk, and how many more could move there.
+    fn count_disk(&mut self) -> (u64, u64) {
+        let (used, free, at) = self.on_disk;
         if self.application.disk.is_none() || at.elapsed() < COUNT {
-            return slabs;
+            return (used, free);
         }
-        self.movable = (self.application.pool.disk_slabs_free() as u64, Instant::now());
-        self.movable.0
+        let (used, free) = self.application.pool.disk_slabs();
+        self.on_disk = (used as u64, free as u64, Instant::now());
+        (used as u64, free as u64)
     }
 }
 

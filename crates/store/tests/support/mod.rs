@@ -58,7 +58,7 @@ pub struct MemoryFile {
     pub fails_in: Cell<i64>,
     pub error: Cell<BlockError>,
     pub largest_read: Cell<usize>,
-    /// Whether writing ends the writer's thread.
+    /// Whether using it ends the user's thread.
     pub dies: Cell<bool>,
 }
 
@@ -86,6 +86,7 @@ impl MemoryFile {
 
 impl BlockFile for MemoryFile {
     fn read_at(&self, offset_bytes: u64, out: &mut [u8]) -> Result<(), BlockError> {
+        assert!(!self.dies.get(), "as asked");
         self.fail()?;
         assert!(offset_bytes.is_multiple_of(4096) && out.len().is_multiple_of(4096));
         assert!(out.as_ptr().addr().is_multiple_of(4096), "a disk wants aligned buffers");

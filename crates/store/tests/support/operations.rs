@@ -139,8 +139,11 @@ impl World {
             20 => self.fork(who),
             21 | 22 => self.child_exits(who, detail),
             23 => self.die(who, detail),
-            24..=27 => {
+            24..=26 => {
                 self.mover.step(&self.pool, &self.file);
+            }
+            27 => {
+                self.mover.raise(&self.pool, &self.file);
             }
             28 => self.file.fails_in.set(i64::from(detail % 8) - 1),
             29 => self.file.fails_in.set(-1),
@@ -244,7 +247,10 @@ impl World {
 
     fn mover_dies(&mut self) {
         self.file.dies.set(true);
-        let step = AssertUnwindSafe(|| self.mover.step(&self.pool, &self.file));
+        let step = AssertUnwindSafe(|| {
+            self.mover.raise(&self.pool, &self.file);
+            self.mover.step(&self.pool, &self.file);
+        });
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(|_| {}));
         let died = catch_unwind(step).is_err();
