@@ -4,6 +4,7 @@ mod address_space;
 mod command_line;
 mod faults;
 mod host;
+mod isolation;
 mod jvm;
 mod limits;
 mod memcached;

@@ -12,5 +12,6 @@ mod interrupt;
 pub mod isolation;
 mod median;
 mod peer;
+mod stolen;
 pub mod undo;
 pub mod workload;

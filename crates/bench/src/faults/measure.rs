@@ -19,9 +19,9 @@ use tempfile::TempDir;
 
 use super::Options;
 use super::case::{Case, PeerName};
-use super::stolen::Times;
 use crate::interrupt::Interrupt;
 use crate::peer::{Group, LocalBytes, Swap};
+use crate::stolen::{self, Times};
 use crate::undo::Journal;
 use crate::workload::{Event, Outcome};
 
@@ -33,9 +33,6 @@ const POLL: Duration = Duration::from_millis(10);
 const FITS_ROUNDS: u32 = 9;
 const FITS_ACCESSES: u64 = 1 << 22;
 const ROUNDS: u32 = 3;
-/// The part of the processors' time that the machine's host may take from a run before it is repeated, and how often it is run at most.
-const STOLEN_TOLERATED: f64 = 0.03;
-const ATTEMPTS: u32 = 3;
 /// Swap beyond the data, for what else a process has.
 const SWAP_SPARE: u64 = 64 << 20;
 
@@ -107,8 +104,8 @@ impl Harness {
     /// run that lost least.
     pub(super) fn measure(&mut self, case: &Case, peer: PeerName) -> Result<Sample, Failure> {
         let mut best = self.measure_once(case, peer)?;
-        for _ in 1..ATTEMPTS {
-            if best.stolen_share <= STOLEN_TOLERATED {
+        for _ in 1..stolen::ATTEMPTS {
+            if best.stolen_share <= stolen::TOLERATED {
                 break;
             }
             match self.measure_once(case, peer) {

@@ -3,7 +3,6 @@
 mod case;
 mod measure;
 mod report;
-mod stolen;
 mod target;
 
 use std::collections::BTreeMap;

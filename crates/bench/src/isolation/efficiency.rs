@@ -39,6 +39,7 @@ pub(super) fn turn(setting: &Setting, farmem: &Path, scale: Scale) -> anyhow::Re
             data: scale.data,
             pattern: Pattern::Sequential,
             compressibility,
+            ..Workload::default()
         };
         let mut swapper = swapper::start(setting, farmem, NAME, 0, workload)?;
         let used = setting.pool_use(NAME)?;

@@ -8,8 +8,10 @@ use farmem_machine::Description;
 use serde::Serialize;
 
 use super::efficiency::Efficiency;
+use super::entries::Entries;
 use super::recovery::Recovery;
 use super::setting::Peer;
+use super::swap_in::SwapIn;
 use super::victim::{Service, Turn};
 use crate::median::median;
 
@@ -35,8 +37,12 @@ pub struct Report {
     pub victim: BTreeMap<Peer, Victim>,
     /// A server that had too little memory and was given more: each turn.
     pub recovery: BTreeMap<Peer, Vec<Recovery>>,
+    /// What it takes to bring a page back when there is room again: each turn.
+    pub swap_in: BTreeMap<Peer, Vec<SwapIn>>,
     /// What stored pages take, by kind of page.
     pub efficiency: BTreeMap<Peer, Vec<Efficiency>>,
+    /// What it takes to find an entry for a page that leaves.
+    pub entries: Vec<Entries>,
     /// Peers that took no part or failed, and why.
     pub left_out: BTreeMap<Peer, String>,
     /// What was to be reached.
@@ -132,6 +138,20 @@ impl fmt::Display for Report {
         )?;
         writeln!(f, "\n{}\n", self.table())?;
         writeln!(f, "{}\n", self.recovery_table())?;
+        for (peer, turns) in &self.swap_in {
+            let touched = median(turns.iter().map(|turn| turn.touched_us).collect());
+            let untouched: Vec<f64> = turns.iter().filter_map(|turn| turn.untouched_us).collect();
+            write!(
+                f,
+                "{}: a page back once there is room: {touched:.1} µs as the program touches it",
+                name(*peer)
+            )?;
+            if !untouched.is_empty() {
+                write!(f, ", {:.1} µs before it does", median(untouched))?;
+            }
+            writeln!(f)?;
+        }
+        writeln!(f)?;
         for (peer, kinds) in &self.efficiency {
             let shares: Vec<String> = kinds
                 .iter()
@@ -139,7 +159,7 @@ impl fmt::Display for Report {
                 .collect();
             writeln!(f, "{}: bytes used for each byte stored: {}", name(*peer), shares.join(", "))?;
         }
-        writeln!(f)?;
+        writeln!(f, "\n{}\n", self.entries_table())?;
         for (peer, reason) in &self.left_out {
             writeln!(f, "{} left out: {reason}", name(*peer))?;
         }
@@ -180,6 +200,23 @@ impl Report {
             ]);
         }
         for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        table
+    }
+
+    fn entries_table(&self) -> Table {
+        let mut table = Table::new();
+        table.load_preset(presets::NOTHING);
+        table.set_header(["threads that swap out", "entry kept, ns of a processor", "entry allocated"]);
+        for entries in &self.entries {
+            table.add_row([
+                entries.threads.to_string(),
+                format!("{:.0}", entries.reserved_ns),
+                format!("{:.0}", entries.allocated_ns),
+            ]);
+        }
+        for column in table.column_iter_mut() {
             column.set_cell_alignment(CellAlignment::Right);
         }
         table

@@ -2,14 +2,17 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::ChildStdin;
+use std::process::{ChildStdin, ChildStdout};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use farmem_page::ByteCount;
 
 use super::setting::{Application, Setting};
-use crate::workload::{Compressibility, Event, Pattern};
+use crate::workload::{Compressibility, Event, Outcome, Pattern};
+
+/// More rounds than anybody waits for.
+const ENDLESS: u32 = 1000;
 
 /// What it does.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +21,9 @@ pub(super) struct Workload {
     pub(super) data: ByteCount,
     pub(super) pattern: Pattern,
     pub(super) compressibility: Compressibility,
+    pub(super) rounds: u32,
+    /// Accesses of a round, unless it is to be the pattern's own number.
+    pub(super) accesses: Option<u64>,
 }
 
 impl Default for Workload {
@@ -27,6 +33,8 @@ impl Default for Workload {
             data: ByteCount::new(0),
             pattern: Pattern::RandomWrite,
             compressibility: Compressibility::Half,
+            rounds: ENDLESS,
+            accesses: None,
         }
     }
 }
@@ -34,7 +42,10 @@ impl Default for Workload {
 /// The program, which waits to be let go.
 pub(super) struct Swapper {
     pub(super) application: Application,
+    /// Its own process, which may be another one's child.
+    pub(super) process: u32,
     input: ChildStdin,
+    output: BufReader<ChildStdout>,
 }
 
 impl Swapper {
@@ -42,6 +53,15 @@ impl Swapper {
     pub(super) fn go(mut self) -> anyhow::Result<Application> {
         self.input.write_all(b"\n")?;
         Ok(self.application)
+    }
+
+    /// Lets it go on, and waits until it is done.
+    pub(super) fn finish(mut self) -> anyhow::Result<Outcome> {
+        self.input.write_all(b"\n")?;
+        match next(&mut self.output)? {
+            Event::Done(outcome) => Ok(outcome),
+            other => bail!("{other:?} is not the end of the workload"),
+        }
     }
 }
 
@@ -54,24 +74,34 @@ pub(super) fn start(
     workload: Workload,
 ) -> anyhow::Result<Swapper> {
     let mut command = vec![farmem.to_string_lossy().into_owned()];
-    command.extend(["workload", "--paced", "--rounds", "1000", "--pattern"].map(str::to_owned));
+    command.extend(["workload", "--paced", "--pattern"].map(str::to_owned));
     command.push(value_name(&workload.pattern));
     command.extend(["--compressibility".to_owned(), value_name(&workload.compressibility)]);
     command.extend(["--data".to_owned(), workload.data.get().to_string()]);
+    command.extend(["--rounds".to_owned(), workload.rounds.to_string()]);
+    if let Some(accesses) = workload.accesses {
+        command.extend(["--accesses".to_owned(), accesses.to_string()]);
+    }
     let mut application = setting.start(name, workload.local, processor, &command)?;
     let mut input = application.child.stdin.take().context("no standard input")?;
     let output = application.child.stdout.take().context("no standard output")?;
-    for line in BufReader::new(output).lines() {
-        let event = serde_json::from_str(&line?).context("not a word of the workload")?;
-        match event {
-            Event::Started { .. } => {}
+    let mut output = BufReader::new(output);
+    let mut process = 0;
+    loop {
+        match next(&mut output)? {
+            Event::Started { process: started } => process = started,
             Event::Filled => application.limit()?,
-            Event::Warm => return Ok(Swapper { application, input }),
-            Event::Done(_) => break,
+            Event::Warm => return Ok(Swapper { application, process, input, output }),
+            Event::Done(_) => bail!("the program that swaps ended early"),
         }
         input.write_all(b"\n")?;
     }
-    bail!("the program that swaps ended early")
+}
+
+fn next(output: &mut impl BufRead) -> anyhow::Result<Event> {
+    let mut line = String::new();
+    ensure!(output.read_line(&mut line)? > 0, "the program that swaps ended early");
+    serde_json::from_str(&line).context("not a word of the workload")
 }
 
 fn value_name(value: &impl ValueEnum) -> String {

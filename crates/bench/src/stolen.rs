@@ -5,16 +5,21 @@
 
 use procfs::{CurrentSI, KernelStats};
 
+/// Runs that lost more of their processor time than this to the machine's host are repeated,
+pub(crate) const TOLERATED: f64 = 0.03;
+/// and tried so often at most.
+pub(crate) const ATTEMPTS: u32 = 3;
+
 /// Busy and stolen time of all processors since the machine started, in ticks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Times {
+pub(crate) struct Times {
     busy: u64,
     stolen: u64,
 }
 
 impl Times {
     /// Now; zeros where the kernel doesn't tell.
-    pub(super) fn now() -> Self {
+    pub(crate) fn now() -> Self {
         let Ok(stats) = KernelStats::current() else { return Self::default() };
         let total = stats.total;
         let busy =
@@ -23,7 +28,7 @@ impl Times {
     }
 
     /// The part of the time since `earlier`, in which there was something to do, that the host took.
-    pub(super) fn stolen_share_since(self, earlier: Self) -> f64 {
+    pub(crate) fn stolen_share_since(self, earlier: Self) -> f64 {
         let stolen = self.stolen.saturating_sub(earlier.stolen) as f64;
         let busy = self.busy.saturating_sub(earlier.busy) as f64;
         if stolen + busy > 0.0 { stolen / (stolen + busy) } else { 0.0 }
