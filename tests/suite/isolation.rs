@@ -28,7 +28,10 @@ fn a_server_is_measured_alone_beside_another_program_and_given_memory() {
     let swap_in = &report["swap_in"]["farmem"][0];
     assert!(swap_in["touched_us"].as_f64().is_some_and(|time| time > 0.0), "{report}");
     let entries = report["entries"].as_array().expect("for each number of threads");
-    assert!(entries.iter().all(|entry| entry["reserved_ns"].as_f64().is_some_and(|time| time > 0.0)), "{report}");
+    assert!(
+        entries.iter().all(|entry| entry["reserved_ns"].as_f64().is_some_and(|time| time > 0.0)),
+        "{report}"
+    );
     assert_eq!(report["left_out"], serde_json::json!({}));
     assert!(application("bench-server").is_none() && application("bench-antagonist").is_none());
 }
