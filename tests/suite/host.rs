@@ -29,7 +29,8 @@ const FILLER: &str = "import mmap, os, sys, time\n\
     \x20   if len(parts) < 2 and os.path.exists('more'): parts.append(fill(mib)); open('refilled', 'w').close()\n\
     \x20   time.sleep(pause)\n\
     \x20   if pause < 1: same &= all(good(part) for part in parts)\n\
-    print('same' if same and all(good(part) for part in parts) else 'different')\n";
+    print('same' if same and all(good(part) for part in parts) else 'different')\n\
+    open('ended', 'w').close()\n";
 
 /// One that reads all the time.
 fn filler(mebibytes: u64) -> Program {
@@ -183,6 +184,96 @@ fn a_space_that_is_killed_while_it_swaps_leaves_its_slabs_to_the_others() {
     let running_second = filled(&second, filler(100));
     assert!(number(&heir, "pool_leased_bytes") > 40 * MEBIBYTE);
     end(&second, running_second);
+}
+
+/// What its supervisor was leased is free as soon as the kernel has closed its connection.
+#[test]
+fn a_space_whose_supervisor_is_killed_leaves_its_slabs_to_the_others() {
+    if !managed_runner() {
+        return;
+    }
+    let host = Host::start(&["--pool", "80M"]);
+    let (killed, heir) = (name("orphan"), name("successor"));
+    let first = host.launcher(&killed, 12 * MEBIBYTE).option("--pool").option("70M-80M");
+    let running_first = filled(&first, filler(60));
+    let second = host.launcher(&heir, 12 * MEBIBYTE).option("--pool").option("70M-80M");
+    assert!(number(&killed, "pool_guaranteed_bytes") == 70 * MEBIBYTE);
+    let supervisor = i32::try_from(running_first.process_id()).ok().and_then(Pid::from_raw);
+    kill_process(supervisor.expect("a process number"), Signal::KILL).expect("own process");
+    running_first.wait();
+
+    let running_second = filled(&second, filler(100));
+    assert!(number(&heir, "pool_leased_bytes") > 40 * MEBIBYTE);
+    end(&second, running_second);
+    assert!(!host.said().contains("dropped"), "{}", host.said());
+    // The program pages by itself, and goes on.
+    create(&first, "end");
+    wait_for("the end of what was left", || first.file("ended").exists().then_some(()));
+}
+
+/// What it has filled it could never give back, so it gets nothing of what somebody else may still call on.
+#[test]
+fn one_without_a_disk_gets_nothing_of_what_another_was_guaranteed() {
+    if !managed_runner() {
+        return;
+    }
+    let host = Host::start(&["--pool", "80M"]);
+    let (promised, firm) = (name("later"), name("firm"));
+    let first = host.launcher(&promised, 12 * MEBIBYTE).option("--pool").option("40M-80M");
+    let running_first = filled(&first, filler(25));
+    let second = host.launcher(&firm, 12 * MEBIBYTE);
+    let running_second = filled(&second, filler(50));
+    assert!(number(&firm, "pool_leased_bytes") <= 40 * MEBIBYTE);
+
+    create(&first, "more");
+    wait_for("the program's second part", || first.file("refilled").exists().then_some(()));
+    assert!(number(&promised, "pool_leased_bytes") >= number(&promised, "pool_bytes"));
+    assert!(number(&firm, "pool_leased_bytes") <= 40 * MEBIBYTE);
+    end(&second, running_second);
+    end(&first, running_first);
+}
+
+/// A program that runs as the broker's own user can reach its socket. It says garbage, and lies about what it holds.
+#[test]
+fn a_program_that_talks_nonsense_to_the_broker_is_dropped_and_nobody_else() {
+    if !managed_runner() {
+        return;
+    }
+    let host = Host::start(&["--pool", "80M"]);
+    let (good, bad) = (name("honest"), name("liar"));
+    let first = host.launcher(&good, 12 * MEBIBYTE);
+    let running_first = filled(&first, filler(40));
+    // Packets as `docs/formats/host.md` has them.
+    let source = "import os, socket, struct, sys\n\
+                  def link():\n\
+                  \x20   to = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n\
+                  \x20   to.connect(sys.argv[1])\n\
+                  \x20   to.settimeout(60)\n\
+                  \x20   return to\n\
+                  def packet(kind, *arguments): return struct.pack('<II15Q', kind, 1, *arguments, *[0] * (15 - len(arguments)))\n\
+                  def is_dropped(to, packets):\n\
+                  \x20   try:\n\
+                  \x20       for each in packets: to.send(each)\n\
+                  \x20       while to.recv(200): pass\n\
+                  \x20   except (BrokenPipeError, ConnectionResetError): pass\n\
+                  \x20   return True\n\
+                  attach = packet(1, 1, 0, 1000, 100, 0, 0, 0, int.from_bytes(b'liar', 'little'))\n\
+                  greedy = packet(3, 0, 9, 1 << 20, 5, 5, 1 << 20)\n\
+                  early = packet(3, 99, 9)\n\
+                  for packets in [[os.urandom(128)], [b'x'], [early], [attach, attach], [attach, early], [attach, greedy], [attach, os.urandom(128)]]:\n\
+                  \x20   assert is_dropped(link(), packets)\n\
+                  print('dropped')\n";
+    let second = host.launcher(&bad, 12 * MEBIBYTE);
+    let socket = host.socket();
+    let program = Program::new("python3").args(["-c".into(), source.into(), socket.into_os_string()]);
+    assert_eq!(second.run(program).success().text(), "dropped\n");
+
+    let said = host.said();
+    for reason in ["no message", "no place", "never given", "may hold"] {
+        assert!(said.contains(reason), "{reason} is in {said}");
+    }
+    assert_eq!(standing(&good), "attached");
+    end(&first, running_first);
 }
 
 /// The program writes garbage all over what it shares with its supervisor. It may end as it likes; nobody else notices.
