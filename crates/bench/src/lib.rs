@@ -11,6 +11,7 @@ pub mod faults;
 mod interrupt;
 pub mod isolation;
 mod median;
+mod option;
 mod peer;
 mod stolen;
 pub mod undo;

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::measure::Harness;
 use super::report::{FailedRun, PeerNote};
+use crate::option;
 use crate::peer::Kind;
 use crate::workload::{Compressibility, Pattern};
 
@@ -86,19 +87,14 @@ impl PeerName {
 
 impl fmt::Display for CaseName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        name(self, f)
+        f.pad(&option::name(self))
     }
 }
 
 impl fmt::Display for PeerName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        name(self, f)
+        f.pad(&option::name(self))
     }
-}
-
-/// The name that the command line uses.
-fn name(value: &impl ValueEnum, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    value.to_possible_value().map_or(Ok(()), |possible| f.pad(possible.get_name()))
 }
 
 /// Rounds until the hit ratios of zipf no longer change: ninety-six budgets of accesses (`cargo run --release -p farmem-policy

@@ -11,7 +11,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use clap::ValueEnum;
 use farmem_page::ByteCount;
 use procfs::process::Process;
 use serde_json::Value;
@@ -20,6 +19,7 @@ use tempfile::TempDir;
 use super::Options;
 use super::case::{Case, PeerName};
 use crate::interrupt::Interrupt;
+use crate::option;
 use crate::peer::{Group, LocalBytes, Swap};
 use crate::stolen::{self, Times};
 use crate::undo::Journal;
@@ -187,8 +187,8 @@ impl Harness {
             command.arg("--").arg(&self.farmem);
         }
         command.args(["workload", "--paced", "--data", &self.data.get().to_string()]);
-        command.args(["--pattern", &value_name(&case.pattern)]);
-        command.args(["--compressibility", &value_name(&case.compressibility)]);
+        command.args(["--pattern", &option::name(&case.pattern)]);
+        command.args(["--compressibility", &option::name(&case.compressibility)]);
         command.args(["--threads", &case.threads.to_string()]);
         if case.sibling {
             command.arg("--sibling");
@@ -201,10 +201,6 @@ impl Harness {
         }
         command
     }
-}
-
-fn value_name(value: &impl ValueEnum) -> String {
-    value.to_possible_value().map(|possible| possible.get_name().to_owned()).unwrap_or_default()
 }
 
 /// A workload that runs. Ended when dropped.

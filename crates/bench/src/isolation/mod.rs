@@ -21,6 +21,7 @@ use farmem_machine::Description;
 use farmem_page::ByteCount;
 
 use crate::interrupt::Interrupt;
+use crate::option;
 use crate::stolen::{self, Times};
 pub use efficiency::Efficiency;
 pub use entries::Entries;
@@ -84,12 +85,12 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     for repetition in 1..=repetitions {
         for peer in peers.clone() {
             interrupt.check()?;
-            eprintln!("farmem: {repetition}/{repetitions} {}", report::name(peer));
+            eprintln!("farmem: {repetition}/{repetitions} {}", option::name(&peer));
             match attempt(options, peer, scale, &interrupt) {
                 Ok(turn) => turns.entry(peer).or_default().push(turn),
                 Err(error) => {
                     interrupt.check()?;
-                    eprintln!("farmem: {} left out: {error:#}", report::name(peer));
+                    eprintln!("farmem: {} left out: {error:#}", option::name(&peer));
                     left_out.insert(peer, format!("{error:#}"));
                     peers.retain(|running| *running != peer);
                 }

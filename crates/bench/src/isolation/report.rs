@@ -14,6 +14,7 @@ use super::setting::Peer;
 use super::swap_in::SwapIn;
 use super::victim::{Service, Turn};
 use crate::median::median;
+use crate::option;
 
 /// A peer's p99 slowdown is to be at most so large,
 const SLOWDOWN: f64 = 1.3;
@@ -144,7 +145,7 @@ impl fmt::Display for Report {
             write!(
                 f,
                 "{}: a page back once there is room: {touched:.1} µs as the program touches it",
-                name(*peer)
+                option::name(peer)
             )?;
             if !untouched.is_empty() {
                 write!(f, ", {:.1} µs before it does", median(untouched))?;
@@ -155,13 +156,13 @@ impl fmt::Display for Report {
         for (peer, kinds) in &self.efficiency {
             let shares: Vec<String> = kinds
                 .iter()
-                .map(|kind| format!("{} {:.3}", kind.compressibility.name(), kind.share()))
+                .map(|kind| format!("{} {:.3}", option::name(&kind.compressibility), kind.share()))
                 .collect();
-            writeln!(f, "{}: bytes used for each byte stored: {}", name(*peer), shares.join(", "))?;
+            writeln!(f, "{}: bytes used for each byte stored: {}", option::name(peer), shares.join(", "))?;
         }
         writeln!(f, "\n{}\n", self.entries_table())?;
         for (peer, reason) in &self.left_out {
-            writeln!(f, "{} left out: {reason}", name(*peer))?;
+            writeln!(f, "{} left out: {reason}", option::name(peer))?;
         }
         for target in &self.targets {
             let verdict = match target.passed {
@@ -192,7 +193,7 @@ impl Report {
             let over = |value: &dyn Fn(&Recovery) -> f64| median(turns.iter().map(value).collect());
             let seconds = over(&|turn| turn.seconds.unwrap_or(f64::INFINITY));
             table.add_row([
-                name(*peer),
+                option::name(peer),
                 format!("{:.0}", over(&|turn| turn.full_requests_per_second)),
                 format!("{:.0}", over(&|turn| turn.starved_requests_per_second)),
                 format!("{:.0}", over(&|turn| turn.settled_requests_per_second)),
@@ -240,7 +241,7 @@ impl Report {
         for (peer, victim) in &self.victim {
             let (alone, beside) = (victim.alone, victim.beside);
             table.add_row([
-                name(*peer),
+                option::name(peer),
                 format!("{:.0}", alone.p50_us),
                 format!("{:.0}", beside.p50_us),
                 format!("{:.2}", victim.p50_slowdown),
@@ -257,13 +258,6 @@ impl Report {
         }
         table
     }
-}
-
-/// The name that the command line and the JSON use.
-pub(super) fn name(peer: Peer) -> String {
-    clap::ValueEnum::to_possible_value(&peer)
-        .map(|possible| possible.get_name().to_owned())
-        .unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::{ChildStdin, ChildStdout};
 
 use anyhow::{Context, bail, ensure};
-use clap::ValueEnum;
 use farmem_page::ByteCount;
 
 use super::setting::{Application, Setting};
+use crate::option;
 use crate::workload::{Compressibility, Event, Outcome, Pattern};
 
 /// More rounds than anybody waits for.
@@ -75,8 +75,8 @@ pub(super) fn start(
 ) -> anyhow::Result<Swapper> {
     let mut command = vec![farmem.to_string_lossy().into_owned()];
     command.extend(["workload", "--paced", "--pattern"].map(str::to_owned));
-    command.push(value_name(&workload.pattern));
-    command.extend(["--compressibility".to_owned(), value_name(&workload.compressibility)]);
+    command.push(option::name(&workload.pattern));
+    command.extend(["--compressibility".to_owned(), option::name(&workload.compressibility)]);
     command.extend(["--data".to_owned(), workload.data.get().to_string()]);
     command.extend(["--rounds".to_owned(), workload.rounds.to_string()]);
     if let Some(accesses) = workload.accesses {
@@ -102,8 +102,4 @@ fn next(output: &mut impl BufRead) -> anyhow::Result<Event> {
     let mut line = String::new();
     ensure!(output.read_line(&mut line)? > 0, "the program that swaps ended early");
     serde_json::from_str(&line).context("not a word of the workload")
-}
-
-fn value_name(value: &impl ValueEnum) -> String {
-    value.to_possible_value().map(|possible| possible.get_name().to_owned()).unwrap_or_default()
 }

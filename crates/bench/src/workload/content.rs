@@ -31,11 +31,6 @@ pub enum Compressibility {
 }
 
 impl Compressibility {
-    /// As the command line calls it.
-    pub(crate) fn name(self) -> String {
-        self.to_possible_value().map(|possible| possible.get_name().to_owned()).unwrap_or_default()
-    }
-
     /// Random bytes in each pair of words; the other bytes are the same in all pairs of a page. Objects look like
     /// this: pointers and numbers that differ in their low bytes. In lz4 a pair costs these bytes and three more.
     fn random_bytes(self) -> u32 {
