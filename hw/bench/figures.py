@@ -92,14 +92,15 @@ class Drawing:
 def parts_of(row):
     """Where the cycles of one touch of a page went, in nanoseconds; on Linux from the kernel's figures."""
     if row["system"] == "linux":
-        # Most touches have no page to evict, and none of a queue's needs to see to: the median is one of these.
-        total = row["touch_median"]
+        # Means. The trap is what neither the handler nor the fetch unit took, of all touches; the rest is that of a touch which had no
+        # page to evict, and no queue's needs to see to.
         latency = row["latency"]
+        trap = (row["touch_total"] - row["paging_cycles"] - row["fetch_cycles"]) / row["touched"]
         if row["accelerated"]:
             inside, moving = row["fetch_cycles"] / row["fetches"], row["travel_cycles"] / row["fetches"]
         else:
             inside, moving = row["clean_cycles"] / row["clean_faults"], row["clean_load_cycles"] / row["clean_faults"]
-        row = {"trap": total - inside, "processing": inside - moving, "interface": moving - latency, "blade": latency}
+        row = {"trap": trap, "processing": inside - moving, "interface": moving - latency, "blade": latency}
     return [row[part] / CYCLES_PER_NS for part in PARTS]
 
 

@@ -6,7 +6,7 @@
 #include "../../sw/lib/pfa.h"
 #include "snapshot.h"
 
-enum { DEPTH = 8, BLADE_PAGES = 16384, PAGE_WORDS = PAGE_BYTES / 8, REMOTE_ENDED = 2 };
+enum { DEPTH_LOG2 = 6, DEPTH = 1 << DEPTH_LOG2, BLADE_PAGES = 16384, PAGE_WORDS = PAGE_BYTES / 8, REMOTE_ENDED = 2 };
 enum { CAUSE_LOAD_ACCESS = 5, CAUSE_STORE_ACCESS = 7 };
 #define BLADE 0x88000000UL
 #define ARGUMENTS 0x60000080UL
@@ -120,7 +120,7 @@ static _Noreturn void take_snapshot(const uint64_t *x) {
 
 static uint64_t register_read(unsigned offset) {
     switch (offset) {
-    case PFA_IDENTITY: return 0x504641UL << 40 | 1UL << 32 | 1UL << 24 | 3 << 16 | 3 << 8 | 3;
+    case PFA_IDENTITY: return 0x504641UL << 40 | 1UL << 32 | 1UL << 24 | DEPTH_LOG2 * 0x010101;
     case PFA_STATUS: return (uint64_t)free_frames.count << 8 | (uint64_t)new_pages.count << 24 | (uint64_t)outcomes.count << 40;
     case PFA_NEW_POP: return pop(&new_pages);
     case PFA_EVICT_POP: return pop(&outcomes);

@@ -18,6 +18,7 @@ int latency(uint8_t *data, size_t pages, uint64_t pause_us) {
     const struct { long seconds, nanoseconds; } pause = {0, (long)pause_us * 1000};
     static uint32_t times[MOST_TOUCHES];
     size_t touched = 0;
+    uint64_t total = 0;
     int right = 1;
     for (size_t i = 0; i < pages; i++) {
         uint64_t begin = cycle();
@@ -27,10 +28,12 @@ int latency(uint8_t *data, size_t pages, uint64_t pause_us) {
         if (pause_us) call(SYS_nanosleep, &pause, 0, 0);
         if (took < 2000 || touched == MOST_TOUCHES) continue; // was here
         times[touched++] = (uint32_t)took;
+        total += took;
     }
     if (!touched) return right;
     sort(times, 0, (long)touched - 1);
     print_number("touched", touched);
+    print_number("touch_total", total);
     print_number("touch_shortest", times[0]);
     print_number("touch_median", times[touched / 2]);
     print_number("touch_90", times[touched * 90 / 100]);
