@@ -92,14 +92,16 @@ class Drawing:
 def parts_of(row):
     """Where the cycles of one touch of a page went, in nanoseconds; on Linux from the kernel's figures."""
     if row["system"] == "linux":
-        # Means. The trap is what neither the handler nor the fetch unit took, of all touches; the rest is that of a touch which had no
-        # page to evict, and no queue's needs to see to.
+        # Means of touches that had no page to evict, and no queue's needs to see to. Fetches of the accelerator are all alike: their trap is
+        # what a touch takes beyond the fetch unit. Software's is what all touches took beyond the handlers; faults elsewhere don't count.
         latency = row["latency"]
-        trap = (row["touch_total"] - row["paging_cycles"] - row["fetch_cycles"]) / row["touched"]
         if row["accelerated"]:
             inside, moving = row["fetch_cycles"] / row["fetches"], row["travel_cycles"] / row["fetches"]
+            trap = row["touch_median"] - inside
         else:
             inside, moving = row["clean_cycles"] / row["clean_faults"], row["clean_load_cycles"] / row["clean_faults"]
+            elsewhere = (row["loads"] - row["touched"]) * inside
+            trap = (row["touch_total"] - row["paging_cycles"] + elsewhere) / row["touched"]
         row = {"trap": trap, "processing": inside - moving, "interface": moving - latency, "blade": latency}
     return [row[part] / CYCLES_PER_NS for part in PARTS]
 

@@ -57,8 +57,9 @@ image() { # NAME OPTIONS AND SOURCES...
 }
 
 # For spike, with a model of the accelerator in the firmware. What it runs is part of it.
-linux_model_image() { # RUN PAGES LIMIT ACCELERATED EVICTIONS
-    image "linux-model-$1-$3-$4-$5" -DSPIKE "-DRUN=$1" "-DPAGES=$2" "-DLIMIT=$3" "-DACCELERATED=$4" "-DEVICTIONS=$5" \
+linux_model_image() { # RUN PAGES LIMIT ACCELERATED EVICTIONS [DAEMON PAUSE]
+    image "linux-model-$1-$3-$4-$5-${6:-0}" -DSPIKE "-DRUN=$1" "-DPAGES=$2" "-DLIMIT=$3" "-DACCELERATED=$4" "-DEVICTIONS=$5" \
+        "-DDAEMON=${6:-0}" "-DPAUSE=${7:-0}" \
         "$hw/linux/firmware/model.c"
 }
 
@@ -82,7 +83,8 @@ make_linux_image() { # BOOTING_IMAGE
 # For the simulator: a machine that has booted on spike, and goes on where its first program asks what to do.
 linux_image() {
     local booting
-    booting=$(image linux-booting -DSPIKE -DSNAPSHOT -DRUN=0 -DPAGES=0 -DLIMIT=0 -DACCELERATED=0 -DEVICTIONS=0 "$hw/linux/firmware/model.c")
+    booting=$(image linux-booting -DSPIKE -DSNAPSHOT -DRUN=0 -DPAGES=0 -DLIMIT=0 -DACCELERATED=0 -DEVICTIONS=0 -DDAEMON=0 -DPAUSE=0 \
+        "$hw/linux/firmware/model.c")
     cached linux "$booting/program" -- make_linux_image "$booting"
 }
 

@@ -14,7 +14,7 @@ enum { CAUSE_LOAD_ACCESS = 5, CAUSE_STORE_ACCESS = 7 };
 #define VALID (1UL << 63)
 
 // What the simulator would be told to run.
-static const uint64_t arguments[8] = {RUN, PAGES, LIMIT, ACCELERATED, EVICTIONS};
+static const uint64_t arguments[8] = {RUN, PAGES, LIMIT, ACCELERATED, EVICTIONS, 0, DAEMON, PAUSE};
 
 struct queue {
     uint64_t words[DEPTH];
