@@ -4,7 +4,8 @@
 //! - `peer` turns each kind of kernel swap on for the time that its turn takes;
 //! - [`undo`] makes sure that nothing of that stays, however the benchmark ends;
 //! - [`faults`] takes turns, and compares;
-//! - [`isolation`] runs applications beside each other.
+//! - [`isolation`] runs applications beside each other;
+//! - [`target`] says what they are to reach.
 #![forbid(unsafe_code)]
 
 pub mod faults;
@@ -14,5 +15,6 @@ mod median;
 mod option;
 mod peer;
 mod stolen;
+pub mod target;
 pub mod undo;
 pub mod workload;

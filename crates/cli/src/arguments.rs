@@ -194,6 +194,26 @@ pub(crate) enum BenchCommand {
     Cleanup(CleanupArguments),
 }
 
+/// How to measure beside the kernel's swap.
+#[derive(Args, Debug)]
+pub(crate) struct MeasureArguments {
+    /// Print one JSON object instead of the table
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Less data, shorter measurements and fewer repetitions: rougher figures, sooner
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Data of each program that is measured; a quarter of it is kept local [default: 256M, with --quick 64M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) data: Option<ByteCount>,
+    /// Repetitions, interleaved between the peers [default: 3, with --quick 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) repeat: Option<u32>,
+    /// Where swap files are made; must be on a disk
+    #[arg(long, value_name = "FOLDER", default_value = "/var/tmp")]
+    pub(crate) swap_folder: PathBuf,
+}
+
 /// Access patterns over data four times the local memory: native, Farmem and each kind of kernel swap.
 ///
 /// Kernel swap needs root; a peer that this machine can't offer is left out and named. Swap is on only while its
@@ -204,27 +224,14 @@ pub(crate) enum BenchCommand {
                   --peer native,farmem,zram-lz4 --json"
 )]
 pub(crate) struct FaultsArguments {
-    /// Print one JSON object instead of the table
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Less data and fewer repetitions: rougher figures, sooner
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// Data of the workload; a quarter of it is kept local [default: 256M, with --quick 64M]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub(crate) data: Option<ByteCount>,
-    /// Repetitions, interleaved between the peers [default: 3, with --quick 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
-    pub(crate) repeat: Option<u32>,
+    #[command(flatten)]
+    pub(crate) measure: MeasureArguments,
     /// Only these cases
     #[arg(long, value_name = "CASE", value_delimiter = ',', value_enum)]
     pub(crate) only: Vec<CaseName>,
     /// Only these peers
     #[arg(long, value_name = "PEER", value_delimiter = ',', value_enum)]
     pub(crate) peer: Vec<PeerName>,
-    /// Where swap files are made; must be on a disk
-    #[arg(long, value_name = "FOLDER", default_value = "/var/tmp")]
-    pub(crate) swap_folder: PathBuf,
 }
 
 /// A server beside a program that swaps as fast as it can: Farmem and each kind of kernel swap.
@@ -237,24 +244,11 @@ pub(crate) struct FaultsArguments {
     after_help = "Examples:\n  sudo farmem bench isolation\n  sudo farmem bench isolation --quick --peer farmem,zram --json"
 )]
 pub(crate) struct IsolationArguments {
-    /// Print one JSON object instead of the table
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Less data, shorter measurements and fewer repetitions: rougher figures, sooner
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// Data of each application; a quarter of it is kept local [default: 256M, with --quick 64M]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub(crate) data: Option<ByteCount>,
-    /// Repetitions, interleaved between the peers [default: 3, with --quick 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
-    pub(crate) repeat: Option<u32>,
+    #[command(flatten)]
+    pub(crate) measure: MeasureArguments,
     /// Only these peers
     #[arg(long, value_name = "PEER", value_delimiter = ',', value_enum)]
     pub(crate) peer: Vec<IsolationPeer>,
-    /// Where swap files are made; must be on a disk
-    #[arg(long, value_name = "FOLDER", default_value = "/var/tmp")]
-    pub(crate) swap_folder: PathBuf,
 }
 
 /// Undo what a benchmark left behind when it was killed: swap, devices, mounts, control groups.

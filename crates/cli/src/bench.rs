@@ -42,15 +42,15 @@ pub(crate) fn workload(arguments: &WorkloadArguments) -> Result<ExitCode, Failur
 
 fn measure_faults(arguments: FaultsArguments) -> Result<ExitCode, Failure> {
     let report = faults::run(&faults::Options {
-        data: arguments.data,
-        quick: arguments.quick,
-        repeat: arguments.repeat,
+        data: arguments.measure.data,
+        quick: arguments.measure.quick,
+        repeat: arguments.measure.repeat,
         only: arguments.only,
         peers: arguments.peer,
-        swap_folder: arguments.swap_folder,
+        swap_folder: arguments.measure.swap_folder,
         farmem: own_program()?,
     })?;
-    print(&report, arguments.json)?;
+    print(&report, arguments.measure.json)?;
     if report.has_mismatches() {
         return Err(Failure::Failed(anyhow!("pages came back with other bytes than were written to them")));
     }
@@ -59,14 +59,14 @@ fn measure_faults(arguments: FaultsArguments) -> Result<ExitCode, Failure> {
 
 fn measure_isolation(arguments: IsolationArguments) -> Result<ExitCode, Failure> {
     let report = isolation::run(&isolation::Options {
-        data: arguments.data,
-        quick: arguments.quick,
-        repeat: arguments.repeat,
+        data: arguments.measure.data,
+        quick: arguments.measure.quick,
+        repeat: arguments.measure.repeat,
         peers: arguments.peer,
-        swap_folder: arguments.swap_folder,
+        swap_folder: arguments.measure.swap_folder,
         farmem: own_program()?,
     })?;
-    print(&report, arguments.json)?;
+    print(&report, arguments.measure.json)?;
     Ok(ExitCode::SUCCESS)
 }
 

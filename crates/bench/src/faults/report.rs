@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::case::{CaseName, PeerName};
 use super::measure::Sample;
-use super::target::Target;
 use crate::median::median;
+use crate::target::Target;
 
 /// All that was measured, and on what.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -205,15 +205,7 @@ impl fmt::Display for Report {
         }
         writeln!(f)?;
         for target in &self.targets {
-            let verdict = match target.passed {
-                Some(true) => "pass",
-                Some(false) if target.over_budget => "falls short: it kept more local than its budget",
-                Some(false) => "falls short",
-                None => "not measured",
-            };
-            let measured =
-                target.measured.map_or_else(|| "-".to_owned(), |measured| format!("{measured:.2}"));
-            writeln!(f, "{:<56} {measured:>6}  at most {:<5} {verdict}", target.name, target.at_most)?;
+            writeln!(f, "{target}")?;
         }
         Ok(())
     }

@@ -1,42 +1,10 @@
 //! What Farmem is to reach, and whether it did.
 
 use farmem_page::ByteCount;
-use serde::Serialize;
 
 use super::case::{CaseName, PeerName};
 use super::report::Figure;
-
-/// A target and what was measured.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Target {
-    /// What is compared.
-    pub name: &'static str,
-    /// At most this.
-    pub at_most: f64,
-    /// `None` when something needed for it was not measured.
-    pub measured: Option<f64>,
-    /// Whether it was reached; `None` when not measured.
-    pub passed: Option<bool>,
-    /// Whether Farmem kept more local than its budget and what it may have besides. A time reached so doesn't count.
-    pub over_budget: bool,
-}
-
-impl Target {
-    fn new(name: &'static str, at_most: f64, measured: Option<f64>) -> Self {
-        Self {
-            name,
-            at_most,
-            measured,
-            passed: measured.map(|measured| measured <= at_most),
-            over_budget: false,
-        }
-    }
-
-    /// The same target, not reached if `over_budget`.
-    fn counted_unless(self, over_budget: bool) -> Self {
-        Self { passed: self.passed.map(|passed| passed && !over_budget), over_budget, ..self }
-    }
-}
+use crate::target::Target;
 
 const RESIDENT_SPARE: f64 = 16.0 * 1024.0 * 1024.0;
 

@@ -26,7 +26,7 @@ use crate::stolen::{self, Times};
 pub use efficiency::Efficiency;
 pub use entries::Entries;
 pub use recovery::Recovery;
-pub use report::{Report, Target, Victim};
+pub use report::{Report, Victim};
 pub use setting::Peer;
 use setting::Setting;
 pub use swap_in::SwapIn;

@@ -15,6 +15,7 @@ use super::swap_in::SwapIn;
 use super::victim::{Service, Turn};
 use crate::median::median;
 use crate::option;
+use crate::target::Target;
 
 /// A peer's p99 slowdown is to be at most so large,
 const SLOWDOWN: f64 = 1.3;
@@ -63,25 +64,6 @@ pub struct Victim {
     pub alone: Service,
     /// And beside it.
     pub beside: Service,
-}
-
-/// A target and what was measured.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Target {
-    /// What is compared.
-    pub name: &'static str,
-    /// At most this.
-    pub at_most: f64,
-    /// `None` when something needed for it was not measured.
-    pub measured: Option<f64>,
-    /// Whether it was reached.
-    pub passed: Option<bool>,
-}
-
-impl Target {
-    fn new(name: &'static str, at_most: f64, measured: Option<f64>) -> Self {
-        Self { name, at_most, measured, passed: measured.map(|measured| measured <= at_most) }
-    }
 }
 
 impl Victim {
@@ -165,14 +147,7 @@ impl fmt::Display for Report {
             writeln!(f, "{} left out: {reason}", option::name(peer))?;
         }
         for target in &self.targets {
-            let verdict = match target.passed {
-                Some(true) => "pass",
-                Some(false) => "falls short",
-                None => "not measured",
-            };
-            let measured =
-                target.measured.map_or_else(|| "-".to_owned(), |measured| format!("{measured:.2}"));
-            writeln!(f, "{:<56} {measured:>6}  at most {:<5} {verdict}", target.name, target.at_most)?;
+            writeln!(f, "{target}")?;
         }
         Ok(())
     }
