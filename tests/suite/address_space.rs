@@ -74,6 +74,7 @@ checks! {
     end_while_faulting
     threads_fault_same_pages
     threads_write_same_pages
+    threads_touch_cold_pages
     thousands_of_threads
     detached_threads
     thread_stacks_evicted

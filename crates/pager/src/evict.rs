@@ -335,7 +335,7 @@ impl Engine {
             let frame = evictor.frames.range().start + PageCount::new(evictor.used);
             // The page has been cold for long: it comes near while the kernel moves it.
             cache::prefetch_page(start);
-            let progress = self.uffd.move_pages(from, frame);
+            let progress = self.uffd.move_pages(from, frame, evictor.pagemap);
             let moved = progress.done.get();
             evictor.used += moved;
             let evicted_before = outcome.evicted;
@@ -364,6 +364,18 @@ impl Engine {
             let Some(stopped) = progress.stopped else { continue };
             if moved > 0 {
                 // What stopped a move halfway is told when it is tried again from there.
+                continue;
+            }
+            if matches!(stopped, UffdError::Other(_)) {
+                // Where the pages are can't be known.
+                self.fail(Failure::Kernel);
+            }
+            if stopped == UffdError::Exists {
+                // A page of zeros came out uncounted. It takes no memory, and goes with the frames.
+                evictor.used += 1;
+                if STAGING_PAGES - evictor.used < length - at {
+                    break;
+                }
                 continue;
             }
             if stopped == UffdError::Unsupported && at_once > 1 {

@@ -105,7 +105,7 @@ impl Engine {
     /// The page, if the kernel refuses it at this moment.
     fn try_put_back(&self, evictor: &mut Evictor, page: Page) -> Option<Page> {
         let to = page.taken.page;
-        let mut stopped = self.uffd.move_pages(one(page.frame), to).stopped;
+        let mut stopped = self.uffd.move_pages(one(page.frame), to, &self.files.pagemap).stopped;
         if matches!(stopped, Some(UffdError::Unsupported | UffdError::Busy)) {
             // The mapping has become read-only or locked since, to which no frame moves. A copy may be made.
             stopped = self.uffd.copy_in(to, evictor.frames.look(page.frame), Waiters::Keep).stopped;

@@ -3,7 +3,7 @@
 //! A thin fence. The semantics that the pager rests on (versions of Linux in parentheses):
 //! - reading a message and the calls below are refused with [`UffdError::Changing`] while an event that was raised
 //!   has not been read yet;
-//! - `move_out` (6.8) works only for a caller inside the address space, `copy_in`, `wake` and `poison` (6.6) for
+//! - `move_pages` (6.8) works only for a caller inside the address space, `copy_in`, `wake` and `poison` (6.6) for
 //!   everyone who holds the descriptor.
 
 use core::mem::{MaybeUninit, size_of};
@@ -14,6 +14,8 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::io::Errno;
 use rustix::ioctl::{Updater, ioctl, opcode};
+
+use crate::pagemap::{Pagemap, Runs};
 
 const UFFDIO: u8 = 0xaa;
 
@@ -73,6 +75,30 @@ pub struct Progress {
     pub done: PageCount,
     /// What stopped it, if it didn't reach the end.
     pub stopped: Option<UffdError>,
+}
+
+impl Progress {
+    /// A move that stopped early, with those pages counted that the kernel has moved and not counted. Linux 6.18 does so when a page
+    /// changed at the very moment when it was to be moved: it tries again, moves that page and those behind it, takes the failure of the
+    /// first attempt for that of the second, tries the same page a third time, and stops because there is a page at its target.
+    fn with_uncounted(self, target: PageRange, pagemap: &Pagemap) -> Self {
+        let is_doubtful = match self.stopped {
+            Some(UffdError::Exists) => true,
+            Some(_) => self.done > PageCount::ZERO,
+            None => false,
+        };
+        if !is_doubtful {
+            return self;
+        }
+        let rest = PageRange::new(target.start + self.done, target.end);
+        let mut arrived = Runs::empty();
+        if let Err(errno) = pagemap.resident(rest, &mut arrived) {
+            return Self { stopped: Some(UffdError::Other(errno.raw_os_error())), ..self };
+        }
+        let uncounted = arrived.iter().next().filter(|run| run.start == rest.start).map(PageRange::count);
+        let done = self.done + uncounted.unwrap_or(PageCount::ZERO);
+        Self { done, stopped: self.stopped.filter(|_| done < target.count()) }
+    }
 }
 
 /// A message from the kernel.
@@ -254,11 +280,13 @@ impl Uffd {
     }
 
     /// Takes pages away from where the program sees them and puts them, the same frames, at `to`, which must be
-    /// registered with this userfaultfd and empty. Stops with [`UffdError::Gone`] at a page that isn't there: what counts
-    /// as done has really arrived. Nobody is woken.
+    /// registered with this userfaultfd and empty, at most [`SCAN_PAGES`](crate::pagemap::SCAN_PAGES) of them. Stops with
+    /// [`UffdError::Gone`] at a page that isn't there, with [`UffdError::Exists`] where the kernel's page of zeros is in the way. What
+    /// counts as done has really arrived, and what has arrived counts as done; `pagemap`, of this process, is asked where the
+    /// kernel doesn't know. Nobody is woken.
     ///
     /// Atomic against the program: a write lands either in the moved frame or faults afterwards.
-    pub fn move_pages(&self, from: PageRange, to: PageIndex) -> Progress {
+    pub fn move_pages(&self, from: PageRange, to: PageIndex, pagemap: &Pagemap) -> Progress {
         let mut moved = UffdioMove {
             dst: to.addr().get(),
             src: from.start.addr().get(),
@@ -267,7 +295,8 @@ impl Uffd {
             moved: 0,
         };
         let result = self.update::<MOVE, _>(&mut moved);
-        progress(result, from.count().bytes().get(), moved.moved)
+        let progress = progress(result, from.count().bytes().get(), moved.moved);
+        progress.with_uncounted(PageRange::at(to, from.count()), pagemap)
     }
 
     /// Makes the next write to each of these pages a fault, reported as [`Message::Fault`]. Concerns the pages that are there

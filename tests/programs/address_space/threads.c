@@ -59,6 +59,42 @@ static void threads_write_same_pages(void)
 			CHECK(*(uint64_t *)(region + page + number * 8) == 6);
 }
 
+static atomic_int touching;
+
+static void *touch_region(void *argument)
+{
+	(void)argument;
+	while (atomic_load(&touching))
+		for (size_t page = 0; page < REGION; page += PAGE)
+			(*(volatile uint64_t *)(region + page))++;
+	return NULL;
+}
+
+/* Pages change at the moment when they are to leave: the processor notes anew that they are in use, and Linux 6.18 then moves some of
+   them that it doesn't count. */
+static void threads_touch_cold_pages(void)
+{
+	region = map_filled(REGION, 132);
+	uint64_t before[REGION / PAGE];
+	for (size_t page = 0; page < REGION; page += PAGE)
+		before[page / PAGE] = *(uint64_t *)(region + page);
+	atomic_store(&touching, 1);
+	pthread_t thread = start_thread(touch_region, NULL);
+	pressure_start();
+	for (int round = 0; round < 20000; round++)
+		CHECK(madvise(region, REGION, MADV_COLD) == 0);
+	pressure_stop();
+	atomic_store(&touching, 0);
+	join_thread(thread);
+	uint64_t rounds = *(uint64_t *)region - before[0];
+	CHECK(rounds > 0);
+	for (size_t page = 0; page < REGION; page += PAGE) {
+		CHECK(*(uint64_t *)(region + page) - before[page / PAGE] == rounds);
+		*(uint64_t *)(region + page) = before[page / PAGE];
+	}
+	verify(region, REGION, 132);
+}
+
 static void *verify_one_page(void *argument)
 {
 	size_t page = (uintptr_t)argument % (REGION / PAGE);
@@ -425,6 +461,7 @@ static void restartable_sequences_stay(void)
 const struct check thread_checks[] = {
 	{"threads_fault_same_pages", threads_fault_same_pages},
 	{"threads_write_same_pages", threads_write_same_pages},
+	{"threads_touch_cold_pages", threads_touch_cold_pages},
 	{"thousands_of_threads", thousands_of_threads},
 	{"detached_threads", detached_threads},
 	{"thread_stacks_evicted", thread_stacks_evicted},
