@@ -56,7 +56,7 @@ pub(crate) struct Evictor {
     since_sync: u64,
 }
 
-/// What an eviction has achieved. Nothing at all may mean that nothing can leave, unless one of the flags says otherwise.
+/// What an eviction has achieved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) evicted: u64,
@@ -68,6 +68,8 @@ pub(crate) struct Outcome {
     pub(crate) is_busy: bool,
     /// Victims that are shared, or in use by the kernel: the bookkeeper knows of them.
     pub(crate) shared: u64,
+    /// Victims that the kernel uses, though they are the process's own.
+    pub(crate) in_use: u64,
 }
 
 /// What becomes of a page that the kernel won't move while others share it.
@@ -390,6 +392,7 @@ impl Engine {
             // The page at which it stopped stays where it is.
             if let Some(page) = taken.get_mut(at as usize).and_then(Option::take) {
                 self.slot.add(Counter::Refused, 1);
+                outcome.in_use += u64::from(stopped == UffdError::Busy && if_shared == IfShared::Keep);
                 if stopped == UffdError::Busy && if_shared == IfShared::Tell {
                     self.sharing.push_victim(page.page);
                     outcome.shared += 1;

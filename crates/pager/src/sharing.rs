@@ -24,7 +24,7 @@ use farmem_telemetry::Counter;
 
 use crate::bookkeeper::PARTY;
 use crate::engine::{Engine, WINDOW_PAGES};
-use crate::evict::{Outcome, RUN_PAGES, TOLERATED_PAGES};
+use crate::evict::{RUN_PAGES, TOLERATED_PAGES};
 use crate::serve::Served;
 
 /// Runs of shared pages that wait to be made the process's own, as many as the bookkeeper is told of at a time.
@@ -402,7 +402,7 @@ impl Engine {
             // A failure leaves pages as they are: then they don't leave.
             let _ = memory::unshare_pages(run);
             let outcome = self.evict_run(&self.gate.change(PARTY), run);
-            if outcome == Outcome::default() {
+            if outcome.evicted == 0 && outcome.in_use > 0 {
                 self.sharing.end_fetch_wait();
             }
             evicted += outcome.evicted;

@@ -63,28 +63,38 @@ impl Watch {
             self.patience.clear();
         }
         processes.look_after_silent(is_late);
-        self.note_peaks();
+        self.note_managed_peak();
         self.note_usage();
         if let Some(sizing) = self.sizing.as_mut().filter(|sizing| sizing.is_due()) {
             sizing.step(self.application.ledger, processes.sum().get(Counter::StallNs));
         }
-        if processes.are_kin_about() && Instant::now() >= self.shared_due {
+        if !processes.are_kin_about() {
+            self.note_resident_peak();
+        } else if Instant::now() >= self.shared_due {
             let began = Instant::now();
             processes.count_kin();
-            self.measure_shared(processes);
+            if self.measure_shared(processes) {
+                // What is resident is known best now: what processes have separated from since they were measured makes it look like
+                // more.
+                self.note_resident_peak();
+            }
             self.shared_due = Instant::now() + (began.elapsed() * SHARED_TIME_SHARE).max(SHARED_LEAST);
         }
         self.end_stalled(processes);
     }
 
-    fn note_peaks(&self) {
+    fn note_resident_peak(&self) {
+        let ledger = self.application.ledger;
+        ledger.header(Header::ResidentPeakPages).fetch_max(ledger.resident().get(), Ordering::Relaxed);
+    }
+
+    fn note_managed_peak(&self) {
         let ledger = self.application.ledger;
         let managed = ledger
             .slots()
             .filter(|slot| slot.state() != SlotState::Free)
             .map(|slot| slot.get(Counter::ManagedPages))
             .sum::<u64>();
-        ledger.header(Header::ResidentPeakPages).fetch_max(ledger.resident().get(), Ordering::Relaxed);
         ledger.header(Header::ManagedPeakPages).fetch_max(managed, Ordering::Relaxed);
     }
 
@@ -107,7 +117,8 @@ impl Watch {
 
     /// Memory that a fork has left shared is resident in several processes, but there once. What they separate from while they are
     /// measured one after the other is taken off all of them: the sum may be too high for a while, not too low.
-    fn measure_shared(&self, processes: &Processes) {
+    /// `false` while somebody forks: then it is not known.
+    fn measure_shared(&self, processes: &Processes) -> bool {
         let ledger = self.application.ledger;
         let inherited = ledger.header(Header::Inherited);
         let settled = inherited.load(Ordering::Relaxed);
@@ -115,7 +126,7 @@ impl Watch {
         let forks = || ledger.slots().map(|slot| slot.handover().load(Ordering::Acquire)).collect::<Vec<_>>();
         let before = forks();
         if before.iter().any(|&word| Handover::is_pending(word)) {
-            return;
+            return false;
         }
         let protected: Vec<_> = processes
             .each()
@@ -129,7 +140,7 @@ impl Watch {
             .filter_map(|(process, slot, separated)| Some((slot, separated, shared_pages(process)?)))
             .collect();
         if forks() != before {
-            return;
+            return false;
         }
         for (slot, separated, shared) in measured {
             // The pager's own memory is shared, too, and doesn't count.
@@ -137,6 +148,7 @@ impl Watch {
             slot.set_shared(shared.saturating_sub(own), separated);
         }
         inherited.fetch_sub(settled, Ordering::Relaxed);
+        true
     }
 
     fn end_stalled(&mut self, processes: &Processes) {

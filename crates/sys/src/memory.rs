@@ -96,7 +96,7 @@ static RESERVE_END: AtomicUsize = AtomicUsize::new(0);
 static RESERVE_START: AtomicUsize = AtomicUsize::new(0);
 
 /// Keeps addresses for a forked child's pager. There the program may count on addresses to be free that were not so in
-/// its parent (MADV_DONTFORK), so a child's pager must not ask the kernel for any.
+/// its parent (MADV_DONTFORK), so a child's pager must not ask the kernel for any. Also what is left where the kernel gives none.
 ///
 /// # Errors
 /// No addresses.
@@ -108,7 +108,7 @@ pub fn reserve(count: PageCount) -> Result<(), Errno> {
     Ok(())
 }
 
-/// In a forked child: takes memory from what was reserved, as long as that lasts.
+/// From now on, first of all in a forked child: takes memory from what was reserved, as long as that lasts.
 pub fn draw_on_reserve() {
     let _ = RESERVE_NEXT.compare_exchange(
         0,
@@ -147,9 +147,14 @@ fn map_untouchable(bytes: usize) -> Result<*mut core::ffi::c_void, Errno> {
 /// program, and an overrun is noticed.
 fn map_bytes(bytes: usize) -> Result<NonNull<u8>, Errno> {
     let bytes = bytes.max(1).next_multiple_of(PAGE_BYTES);
-    let start = match draw(bytes + 2 * PAGE_BYTES) {
-        Some(start) => start,
-        None => map_untouchable(bytes + 2 * PAGE_BYTES)?,
+    let with_guards = bytes + 2 * PAGE_BYTES;
+    let start = match draw(with_guards).map_or_else(|| map_untouchable(with_guards), Ok) {
+        // The program has limited its addresses (RLIMIT_AS) since the reserve was made.
+        Err(Errno::NOMEM) => {
+            draw_on_reserve();
+            draw(with_guards).ok_or(Errno::NOMEM)?
+        }
+        start => start?,
     };
     let inner = start.cast::<u8>().wrapping_add(PAGE_BYTES);
     // SAFETY: the pages between the guards belong to the mapping that was just made.
