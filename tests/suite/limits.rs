@@ -110,15 +110,21 @@ fn a_pool_takes_more_once_its_limit_is_raised_and_never_shrinks_below_what_it_ho
     let name = name("pool");
     let launcher =
         Launcher::managed(20 * MEBIBYTE).option("--name").option(&name).option("--pool").option("400M");
+    let launcher = launcher.option("--partition").option("300M");
     let (running, mut client) = starved(&launcher);
     let said = refusal(2, &set_limits(&name, &["local=64M", "pool=4M"]));
     assert!(said.contains("its pool holds"), "{said}");
+    let said = refusal(2, &set_limits(&name, &["local=64M", "partition=4M"]));
+    assert!(said.contains("its pool and disk hold"), "{said}");
     let after = figures(&name);
     assert_eq!(number(&after, "budget_bytes"), 20 * MEBIBYTE, "half of what was asked was done");
     assert_eq!(number(&after, "pool_limit_bytes"), 400 * MEBIBYTE);
+    assert_eq!(number(&after, "partition_bytes"), 300 * MEBIBYTE);
 
-    assert_set(&name, &["pool=600M"]);
-    assert_eq!(number(&figures(&name), "pool_limit_bytes"), 600 * MEBIBYTE);
+    assert_set(&name, &["pool=600M", "partition=500M"]);
+    let after = figures(&name);
+    assert_eq!(number(&after, "pool_limit_bytes"), 600 * MEBIBYTE);
+    assert_eq!(number(&after, "partition_bytes"), 500 * MEBIBYTE);
     let said = refusal(2, &set_limits(&name, &["pool=1000T"]));
     assert!(said.contains("at most"), "{said}");
     verify(&mut client, 0..KEYS, |_| 1);
@@ -142,6 +148,8 @@ fn limits_that_make_no_sense_are_refused() {
         &["speed=9"],
         &["local=64M", "local=32M"],
         &["local=64K"],
+        &["partition=64K"],
+        &["partition=20M", "partition=30M"],
         &[],
     ] {
         let _ = refusal(2, &set_limits(&name, limits));

@@ -9,6 +9,9 @@ use parse_size::Config;
 /// Less than this holds no program's start: its loader, its libraries' data and its first stack need more.
 pub(crate) const BUDGET_MINIMUM: ByteCount = ByteCount::new(1 << 20);
 
+/// Less than this tells the classes of pages not apart.
+const PARTITION_MINIMUM: ByteCount = ByteCount::new(2 << 20);
+
 /// Unless told otherwise a budget that follows the program never becomes smaller.
 pub(crate) const AUTO_LEAST: ByteCount = ByteCount::new(16 << 20);
 
@@ -112,6 +115,8 @@ pub(crate) enum Setting {
     Local(LocalAmount),
     /// The pool.
     Pool(PoolAmount),
+    /// What is in the pool and on disk together.
+    Partition(ByteCount),
     /// The part against others of the same host.
     Weight(u32),
 }
@@ -141,6 +146,19 @@ pub(crate) fn parse_pool(text: &str) -> Result<PoolAmount, String> {
     Ok(PoolAmount { guaranteed: Some(guaranteed), most })
 }
 
+/// Reads a limit of far memory: a size of at least one slab of the pool.
+pub(crate) fn parse_partition(text: &str) -> Result<ByteCount, String> {
+    let bytes = parse_size(text)?;
+    if bytes < PARTITION_MINIMUM {
+        return Err(format!(
+            "{} hold nobody's pages; write at least {}",
+            Readable(bytes),
+            Readable(PARTITION_MINIMUM)
+        ));
+    }
+    Ok(bytes)
+}
+
 /// Reads a weight.
 pub(crate) fn parse_weight(text: &str) -> Result<u32, String> {
     match text.parse() {
@@ -160,8 +178,9 @@ pub(crate) fn parse_setting(text: &str) -> Result<Setting, String> {
             local => Ok(Setting::Local(local)),
         },
         Some(("pool", value)) => parse_pool(value).map(Setting::Pool),
+        Some(("partition", value)) => parse_partition(value).map(Setting::Partition),
         Some(("weight", value)) => parse_weight(value).map(Setting::Weight),
-        _ => Err("write a limit as `local=512M`, `pool=2G` or `weight=2`".to_owned()),
+        _ => Err("write a limit as `local=512M`, `pool=2G`, `partition=8G` or `weight=2`".to_owned()),
     }
 }
 

@@ -11,8 +11,8 @@ use farmem_bench::workload::{Compressibility, Pattern};
 use farmem_page::ByteCount;
 
 use crate::amount::{
-    DiskAmount, LocalAmount, PoolAmount, Setting, parse_disk, parse_local, parse_name, parse_pool,
-    parse_setting, parse_size, parse_stall, parse_weight,
+    DiskAmount, LocalAmount, PoolAmount, Setting, parse_disk, parse_local, parse_name, parse_partition,
+    parse_pool, parse_setting, parse_size, parse_stall, parse_weight,
 };
 
 /// More memory than the machine has, for unmodified programs.
@@ -82,6 +82,9 @@ pub(crate) struct RunArguments {
     /// Where pages go when the pool is full: a file or folder, and a limit [default: nowhere]
     #[arg(long, value_name = "PATH[:SIZE]", value_parser = parse_disk)]
     pub(crate) disk: Option<DiskAmount>,
+    /// Limit of far memory: what is in the pool and on disk together [default: what both may hold]
+    #[arg(long, value_name = "SIZE", value_parser = parse_partition)]
+    pub(crate) partition: Option<ByteCount>,
     /// Part of the host's pool and local memory against other applications, where all want more than there is
     #[arg(long, value_name = "WEIGHT", value_parser = parse_weight, default_value = "1")]
     pub(crate) weight: u32,
@@ -151,7 +154,7 @@ pub(crate) struct StatArguments {
 #[command(
     after_help = "Examples:\n  farmem set redis local=512M\n  farmem set 4711 local=25% pool=2G weight=2\n\nLimits:\n  \
                   local=SIZE|PERCENT%       local memory to keep, as --local\n  pool=[GUARANTEED-]SIZE    limit of \
-                  the compressed pool, as --pool\n  weight=WEIGHT             part against others, as --weight"
+                  the compressed pool, as --pool\n  partition=SIZE            limit of far memory, as --partition\n  weight=WEIGHT             part against others, as --weight"
 )]
 pub(crate) struct SetArguments {
     /// The application's name, or its program's process number

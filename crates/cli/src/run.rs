@@ -32,6 +32,8 @@ pub(crate) struct Plan {
     pub(crate) pool: ByteCount,
     /// What it gets of a host's whenever it wants it.
     pub(crate) pool_guaranteed: ByteCount,
+    /// Limit of what is in the pool and on disk together.
+    pub(crate) partition: Option<ByteCount>,
     /// Where leases come from.
     pub(crate) host: HostChoice,
     /// The part against others of the same host.
@@ -102,6 +104,7 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
         pool_guaranteed: arguments.pool.and_then(|pool| pool.guaranteed).unwrap_or_default(),
         weight: arguments.weight,
         borrows: !arguments.no_borrow,
+        partition: arguments.partition,
         host,
         pool_capacity: memory.total,
         disk: arguments.disk,
@@ -160,6 +163,7 @@ fn start(plan: Plan) -> Result<ExitCode, Failure> {
         host: plan.host,
         weight: plan.weight,
         borrows: plan.borrows,
+        partition: plan.partition,
         pool_capacity: plan.pool_capacity,
         disk: plan.disk.map(|disk| DiskOptions { path: disk.path, size: disk.size }),
         name: plan.name,

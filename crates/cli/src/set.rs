@@ -35,6 +35,7 @@ fn limits(settings: &[Setting]) -> Result<Limits, Failure> {
             Setting::Pool(PoolAmount { guaranteed, most }) => {
                 (limits.pool.replace(PoolRange { guaranteed, most }).is_some(), "pool")
             }
+            Setting::Partition(bytes) => (limits.partition.replace(bytes).is_some(), "partition"),
             Setting::Weight(weight) => (limits.weight.replace(weight).is_some(), "weight"),
         };
         if is_there {

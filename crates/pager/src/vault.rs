@@ -255,7 +255,7 @@ impl Vault {
         Partition {
             stored: usage.stored_bytes,
             stored_pages: usage.stored_pages,
-            limit: ByteCount::new(usage.limit.get() + usage.disk_limit.get()),
+            limit: ByteCount::new(usage.limit.get() + usage.disk_limit.get()).min(usage.partition),
         }
     }
 

@@ -9,7 +9,7 @@ use farmem_page::{ByteCount, PAGE_BYTES, SlabIndex};
 /// "FARMPOOL", as the bytes lie in memory.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"FARMPOOL");
 /// Version of the layout.
-pub(crate) const VERSION: u64 = 4;
+pub(crate) const VERSION: u64 = 5;
 
 pub(crate) const WORD_BYTES: usize = size_of::<u64>();
 /// Slots that share a chunk of metadata, because they share one word of the bitmap.
@@ -93,6 +93,8 @@ pub(crate) enum Header {
     Length = 7,
     /// Frames that may be in use, of all that there are.
     FrameLimit = 8,
+    /// Slabs that may be in use, in memory and on disk together.
+    SlabLimit = 9,
     /// The next sequence number.
     Sequence = 16,
     /// One more than the largest slab number ever leased.

@@ -95,7 +95,7 @@ impl<M: Memory> Pool<M> {
 
     fn enter_new(&self, owner: OwnerId, class: SizeClass, length_bytes: usize) -> Option<usize> {
         // There are more slabs than frames may be in use: one that can't be filled is not even begun.
-        if !self.is_any_free(Claimable::Frame) {
+        if !self.is_any_free(Claimable::Frame) || self.is_partition_full() {
             return None;
         }
         let slab = self.claim_slab(owner, class)?;
@@ -110,7 +110,8 @@ impl<M: Memory> Pool<M> {
 
     /// Swaps a free slab to leasing (invariant 1).
     fn claim_slab(&self, owner: OwnerId, class: SizeClass) -> Option<usize> {
-        let start = self.header_value(Header::SlabCursor).min(self.layout.slabs);
+        let limit = self.slab_limit();
+        let start = self.header_value(Header::SlabCursor).min(limit);
         let claim = |slab: &usize| {
             let Ok(word) = self.state_word(*slab) else { return false };
             let bits = word.load(Relaxed);
@@ -128,7 +129,7 @@ impl<M: Memory> Pool<M> {
             let leasing = crate::slab::State { kind: Kind::Leasing, class, owner, location: 0, generation };
             word.compare_exchange(bits, leasing.encode(), AcqRel, Relaxed).is_ok()
         };
-        let slab = (start..self.layout.slabs).find(claim).or_else(|| (0..start).find(claim))?;
+        let slab = (start..limit).find(claim).or_else(|| (0..start).find(claim))?;
         self.header(Header::SlabCursor).ok()?.store(slab as u64 + 1, Relaxed);
         Some(slab)
     }

@@ -110,6 +110,7 @@ impl<M: Memory> Pool<M> {
             (Header::Classes, CLASS_COUNT as u64),
             (Header::Length, layout.length_bytes as u64),
             (Header::FrameLimit, slabs_in(config.limit) as u64),
+            (Header::SlabLimit, layout.slabs as u64),
             // Last, so that a pool is only found once it is whole.
             (Header::Magic, MAGIC),
         ] {
@@ -158,6 +159,34 @@ impl<M: Memory> Pool<M> {
             word.store(frames as u64, SeqCst);
         }
         Ok(())
+    }
+
+    /// Changes what may be stored in memory and on disk together, rounded down to whole slabs; more than there is means all of it. What is in use
+    /// above a lower limit stays until it is freed.
+    ///
+    /// # Errors
+    /// It is below one slab.
+    pub fn set_partition(&self, partition: ByteCount) -> Result<(), LimitError> {
+        let slabs = slabs_in(partition).min(self.layout.slabs);
+        if slabs == 0 {
+            return Err(LimitError::TooSmall);
+        }
+        if let Ok(word) = self.header(Header::SlabLimit) {
+            word.store(slabs as u64, SeqCst);
+        }
+        Ok(())
+    }
+
+    /// Slabs that may be in use.
+    pub(crate) fn slab_limit(&self) -> usize {
+        self.header_value(Header::SlabLimit).min(self.layout.slabs)
+    }
+
+    /// Whether so many slabs are in use as may be. Below the limit the numbers of slabs see to that; they are counted only after it was lowered.
+    pub(crate) fn is_partition_full(&self) -> bool {
+        let (used, limit) = (self.slabs_used(), self.slab_limit());
+        let is_in_use = |slab: &usize| self.state(*slab).is_ok_and(|state| state.kind != Kind::Free);
+        used > limit && (0..used).filter(is_in_use).count() >= limit
     }
 
     /// What the limit can be raised to.

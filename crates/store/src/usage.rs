@@ -14,6 +14,8 @@ use farmem_page::{ByteCount, PageCount};
 pub struct PoolUsage {
     /// Limit of the memory for content.
     pub limit: ByteCount,
+    /// Limit of what is in memory and on disk together.
+    pub partition: ByteCount,
     /// Frames in use, whole.
     pub slab_bytes_in_memory: ByteCount,
     /// Frames that are free.
@@ -57,6 +59,7 @@ impl<M: Memory> Pool<M> {
         let bytes = |slabs: usize| ByteCount::new((slabs * SLAB_BYTES) as u64);
         PoolUsage {
             limit: bytes(self.frame_limit()),
+            partition: bytes(self.slab_limit()),
             slab_bytes_in_memory: bytes(frames_used),
             frames_free: self.frame_limit().saturating_sub(frames_used),
             stored_pages: PageCount::new(pages as u64),

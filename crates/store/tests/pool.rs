@@ -152,6 +152,38 @@ fn a_limit_can_be_raised_to_the_capacity_and_lowered_below_what_is_in_use() {
 }
 
 #[test]
+fn a_partition_bounds_memory_and_disk_together() {
+    let bytes = |slabs: usize| ByteCount::new((slabs * SLAB_BYTES) as u64);
+    let (pool, file) = (pool(10, 20), MemoryFile::new(20));
+    let (mut writer, mut mover) = (Writer::new(ONE), Mover::new(&pool));
+    let mut fill = |pool: &Pool<SharedMemory>| {
+        let mut places = Vec::new();
+        while let Ok(place) = writer.store(pool, &page(places.len() as u64, PAGE_BYTES), NOW) {
+            places.push(place);
+            while let StepOutcome::Moved { .. } = mover.step(pool, &file) {}
+        }
+        places
+    };
+    assert_eq!(pool.set_partition(ByteCount::new(1)), Err(LimitError::TooSmall));
+    pool.set_partition(bytes(12)).unwrap();
+    let places = fill(&pool);
+    assert_eq!(places.len(), 12 * 64);
+    assert!(pool.usage().disk_bytes > bytes(0));
+    // Lowered, it holds although the slabs with the lowest numbers become free.
+    pool.set_partition(bytes(6)).unwrap();
+    for place in &places[..4 * 64] {
+        pool.free(*place, ONE, Epoch::NONE);
+    }
+    assert_eq!((fill(&pool).len(), pool.usage().partition), (0, bytes(6)));
+    for place in &places[4 * 64..9 * 64] {
+        pool.free(*place, ONE, Epoch::NONE);
+    }
+    assert_eq!(fill(&pool).len(), 3 * 64);
+    pool.set_partition(bytes(999)).unwrap();
+    assert_eq!(pool.usage().partition, bytes(30));
+}
+
+#[test]
 fn an_emptied_slab_is_given_back_but_for_the_one_being_filled() {
     let pool = pool(8, 0);
     let mut writer = Writer::new(ONE);

@@ -77,6 +77,9 @@ impl Application {
         let bytes = config.memory_bytes().map_err(to_error)?;
         let pool_memory = leak(SharedMemory::create(c"farmem-pool", bytes).map_err(to_error)?);
         let pool = leak(Pool::create(pool_memory, &config).map_err(to_error)?);
+        if let Some(partition) = options.partition {
+            pool.set_partition(partition).map_err(to_error)?;
+        }
         let device = device.map(leak);
         let packing = leak(Mutex::new(()));
         let is_pool_short = leak(AtomicBool::new(true));
@@ -170,6 +173,7 @@ impl Application {
             pool: ByteCount::new(4 << 20),
             pool_guaranteed: ByteCount::ZERO,
             pool_capacity: ByteCount::new(8 << 20),
+            partition: None,
             host: HostChoice::None,
             weight: 1,
             borrows: false,

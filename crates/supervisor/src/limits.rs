@@ -2,8 +2,8 @@
 
 use farmem_page::{ByteCount, PageCount};
 use farmem_store::LimitError;
-use farmem_wire::Request;
 use farmem_wire::host::{LEASED_SLAB_BYTES, MOST_PAGES, MOST_SLABS, MOST_WEIGHT};
+use farmem_wire::{MOST_PARTITION_SLABS, Request};
 
 use crate::application::Application;
 use crate::tenancy::Tenancy;
@@ -13,6 +13,8 @@ use crate::tenancy::Tenancy;
 pub struct Limits {
     /// The local budget, of whole pages.
     pub local: Option<ByteCount>,
+    /// What is in the pool and on disk together, of whole slabs.
+    pub partition: Option<ByteCount>,
     /// The pool.
     pub pool: Option<PoolRange>,
     /// The part against others of the same host.
@@ -32,25 +34,29 @@ impl Limits {
     pub(crate) fn request(self) -> Request {
         let guaranteed = self.pool.and_then(|pool| pool.guaranteed);
         Request::Set {
-            budget_pages: self.local.map_or(0, |local| local.pages().get().max(1)),
+            budget_pages: self.local.map_or(0, |local| local.pages().get().clamp(1, MOST_PAGES)),
+            partition_slabs: self
+                .partition
+                .map_or(0, |bytes| to_slabs(bytes).clamp(1, MOST_PARTITION_SLABS.into()) as u32),
             pool_bytes: self.pool.map_or(0, |pool| pool.most.get().max(1)),
             guaranteed_slabs: guaranteed.map(|bytes| to_slabs(bytes).min(MOST_SLABS) as u32),
             weight: self.weight.unwrap_or(0) as u16,
         }
     }
 
-    pub(crate) fn of_request(
-        budget_pages: u64,
-        pool_bytes: u64,
-        guaranteed_slabs: Option<u32>,
-        weight: u16,
-    ) -> Self {
-        let guaranteed = guaranteed_slabs.map(|slabs| ByteCount::new(u64::from(slabs) * LEASED_SLAB_BYTES));
-        Self {
+    pub(crate) fn of_request(request: Request) -> Option<Self> {
+        let Request::Set { budget_pages, partition_slabs, pool_bytes, guaranteed_slabs, weight } = request
+        else {
+            return None;
+        };
+        let bytes = |slabs: u32| ByteCount::new(u64::from(slabs) * LEASED_SLAB_BYTES);
+        let pool = PoolRange { guaranteed: guaranteed_slabs.map(bytes), most: ByteCount::new(pool_bytes) };
+        Some(Self {
             local: (budget_pages != 0).then(|| PageCount::new(budget_pages).bytes()),
-            pool: (pool_bytes != 0).then_some(PoolRange { guaranteed, most: ByteCount::new(pool_bytes) }),
+            partition: (partition_slabs != 0).then(|| bytes(partition_slabs)),
+            pool: (pool_bytes != 0).then_some(pool),
             weight: (weight != 0).then_some(u32::from(weight)),
-        }
+        })
     }
 
     /// Sets all of them, or none.
@@ -58,6 +64,9 @@ impl Limits {
     /// # Errors
     /// A sentence that says why they can't be set.
     pub(crate) fn apply(self, application: &Application, tenancy: &mut Tenancy) -> Result<(), String> {
+        if let Some(partition) = self.partition {
+            check_partition(application, partition)?;
+        }
         let mut terms = tenancy.terms();
         if let Some(PoolRange { guaranteed, most }) = self.pool {
             check_pool(application, most)?;
@@ -81,8 +90,28 @@ impl Limits {
             }
             terms.weight = weight;
         }
-        tenancy.change(terms, self.local.is_some())
+        tenancy.change(terms, self.local.is_some())?;
+        if let Some(partition) = self.partition {
+            application.pool.set_partition(partition).map_err(|error| error.to_string())?;
+        }
+        Ok(())
     }
+}
+
+/// Whether what is stored could stay within that limit.
+fn check_partition(application: &Application, partition: ByteCount) -> Result<(), String> {
+    let usage = application.pool.usage();
+    let used = usage.slab_bytes_in_memory.get() + usage.disk_bytes.get();
+    if partition.get() < LEASED_SLAB_BYTES {
+        return Err(LimitError::TooSmall.to_string());
+    }
+    if used > partition.get() {
+        return Err(format!(
+            "its pool and disk hold {} MiB, which have nowhere else to go; raise local first",
+            used >> 20
+        ));
+    }
+    Ok(())
 }
 
 /// Whether the pool could keep to that limit.
@@ -118,7 +147,7 @@ mod tests {
 
     fn limits(local: Option<u64>, pool: Option<u64>) -> Limits {
         let pool = pool.map(|most| PoolRange { guaranteed: None, most: ByteCount::new(most) });
-        Limits { local: local.map(ByteCount::new), pool, weight: None }
+        Limits { local: local.map(ByteCount::new), pool, ..Limits::default() }
     }
 
     #[test]
@@ -128,12 +157,10 @@ mod tests {
             limits(None, None),
             limits(Some(8 * MEBIBYTE), None),
             limits(Some(4096), Some(77)),
-            Limits { weight: Some(7), pool: Some(guaranteed), local: None },
+            Limits { weight: Some(7), pool: Some(guaranteed), ..Limits::default() },
+            Limits { partition: Some(ByteCount::new(3 * MEBIBYTE)), ..limits(Some(8 * MEBIBYTE), None) },
         ] {
-            let Request::Set { budget_pages, pool_bytes, guaranteed_slabs, weight } = wanted.request() else {
-                panic!("not a Set")
-            };
-            assert_eq!(Limits::of_request(budget_pages, pool_bytes, guaranteed_slabs, weight), wanted);
+            assert_eq!(Limits::of_request(wanted.request()), Some(wanted));
         }
     }
 
@@ -156,6 +183,12 @@ mod tests {
         assert_eq!(now(&application), (5 * MEBIBYTE, 8 * MEBIBYTE));
         let heavy = Limits { weight: Some(1001), ..limits(Some(MEBIBYTE), None) };
         assert!(heavy.apply(&application, &mut tenancy).is_err());
+        let partition = Limits { partition: Some(ByteCount::new(3 * MEBIBYTE)), ..Limits::default() };
+        partition.apply(&application, &mut tenancy).unwrap();
+        assert_eq!(application.pool.usage().partition.get(), 3 * MEBIBYTE);
+        let heavy = Limits { partition: Some(ByteCount::new(MEBIBYTE)), ..heavy };
+        assert!(heavy.apply(&application, &mut tenancy).is_err());
+        assert_eq!(application.pool.usage().partition.get(), 3 * MEBIBYTE);
         assert_eq!(now(&application), (5 * MEBIBYTE, 8 * MEBIBYTE));
     }
 }

@@ -31,6 +31,8 @@ pub struct Options {
     pub pool_guaranteed: ByteCount,
     /// What that limit can be raised to later.
     pub pool_capacity: ByteCount,
+    /// Limit of what is in the pool and on disk together; `None` for all that both may hold.
+    pub partition: Option<ByteCount>,
     /// Where leases come from.
     pub host: HostChoice,
     /// The application's part against others of the same host.

@@ -491,9 +491,7 @@ impl Question {
     fn of(request: Request) -> Option<Self> {
         match request {
             Request::Query => Some(Self::Report),
-            Request::Set { budget_pages, pool_bytes, guaranteed_slabs, weight } => {
-                Some(Self::Set(Limits::of_request(budget_pages, pool_bytes, guaranteed_slabs, weight)))
-            }
+            Request::Set { .. } => Limits::of_request(request).map(Self::Set),
             _ => None,
         }
     }

@@ -92,7 +92,9 @@ pub struct Report {
     pub pool_bytes: u64,
     /// Limit of the pool.
     pub pool_limit_bytes: u64,
-    /// Of that, what it may take at present.
+    /// Limit of what is in the pool and on disk together.
+    pub partition_bytes: u64,
+    /// Of the pool's limit, what it may take at present.
     pub pool_leased_bytes: u64,
     /// Of that, what the host guarantees.
     pub pool_guaranteed_bytes: u64,
@@ -184,6 +186,7 @@ impl Report {
             accuracy: ratio(used, totals.get(Counter::Prefetched)),
             pool_bytes: usage.slab_bytes_in_memory.get(),
             pool_limit_bytes: source.terms.pool_most * LEASED_SLAB_BYTES,
+            partition_bytes: usage.partition.get(),
             pool_leased_bytes: usage.limit.get(),
             pool_guaranteed_bytes: source.terms.pool_guaranteed * LEASED_SLAB_BYTES,
             host: source.standing.to_owned(),

@@ -12,10 +12,18 @@ pub mod host;
 /// Bytes of a packet.
 pub const PACKET_BYTES: usize = 32;
 /// Both ends must speak the same version; the shim and the supervisor come from one build.
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 
 /// A packet.
 pub type Packet = [u8; PACKET_BYTES];
+
+/// Bits of a budget in pages; of what is beside it, a partition in slabs, 24 are left.
+const BUDGET_BITS: u32 = 40;
+const MOST_BUDGET_PAGES: u64 = (1 << BUDGET_BITS) - 1;
+const _: () = assert!(host::MOST_PAGES <= MOST_BUDGET_PAGES);
+
+/// More slabs than this no partition can be set to.
+pub const MOST_PARTITION_SLABS: u32 = (1 << (u64::BITS - BUDGET_BITS)) - 1;
 
 /// Hexadecimal digits of a token.
 const TOKEN_DIGITS: usize = 16;
@@ -78,8 +86,10 @@ pub enum Request {
     /// Somebody with the right to do so changes limits. The answer is a report as for [`Request::Query`], or why not, as JSON
     /// text.
     Set {
-        /// The application's local budget; 0 leaves it.
+        /// The application's local budget, below 2^40; 0 leaves it.
         budget_pages: u64,
+        /// The limit of its far memory, in slabs of [`host::LEASED_SLAB_BYTES`], at most [`MOST_PARTITION_SLABS`]; 0 leaves it.
+        partition_slabs: u32,
         /// The limit of its pool; 0 leaves it.
         pool_bytes: u64,
         /// What its pool is guaranteed, in slabs of [`host::LEASED_SLAB_BYTES`]; `None` leaves it.
@@ -162,9 +172,10 @@ impl Request {
             Self::Forked { epoch } => pack(4, [epoch, 0, 0]),
             Self::Query => pack(5, [0; 3]),
             Self::Orphaned { token } => pack(6, [token, 0, 0]),
-            Self::Set { budget_pages, pool_bytes, guaranteed_slabs, weight } => {
+            Self::Set { budget_pages, partition_slabs, pool_bytes, guaranteed_slabs, weight } => {
                 let guaranteed = guaranteed_slabs.map_or(0, |slabs| u64::from(slabs) + 1);
-                pack(7, [budget_pages, pool_bytes, u64::from(weight) | guaranteed << 16])
+                let first = budget_pages & MOST_BUDGET_PAGES | u64::from(partition_slabs) << BUDGET_BITS;
+                pack(7, [first, pool_bytes, u64::from(weight) | guaranteed << 16])
             }
         }
     }
@@ -180,7 +191,8 @@ impl Request {
             5 => Self::Query,
             6 => Self::Orphaned { token: first },
             7 => Self::Set {
-                budget_pages: first,
+                budget_pages: first & MOST_BUDGET_PAGES,
+                partition_slabs: (first >> BUDGET_BITS) as u32,
                 pool_bytes: second,
                 guaranteed_slabs: match third >> 16 {
                     0 => None,
@@ -258,9 +270,16 @@ mod tests {
             Request::Forked { epoch: 9 },
             Request::Query,
             Request::Orphaned { token: 7 },
-            Request::Set { budget_pages: u64::MAX, pool_bytes: 1, guaranteed_slabs: None, weight: 0 },
+            Request::Set {
+                budget_pages: MOST_BUDGET_PAGES,
+                partition_slabs: 1,
+                pool_bytes: 1,
+                guaranteed_slabs: None,
+                weight: 0,
+            },
             Request::Set {
                 budget_pages: 0,
+                partition_slabs: MOST_PARTITION_SLABS,
                 pool_bytes: 0,
                 guaranteed_slabs: Some(u32::MAX),
                 weight: u16::MAX,
