@@ -269,13 +269,12 @@ impl Engine {
 
     /// Evicts what can leave of `run`, which was made the process's own, whatever the policy says of it.
     pub(crate) fn evict_run(&self, change: &Change<'_>, run: PageRange) -> Outcome {
-        let busy = Outcome { is_busy: true, ..Outcome::default() };
-        let mut place = self.evictor.try_lock();
-        let Some(Some(evictor)) = place.as_deref_mut() else { return busy };
-        if !self.return_stranded_of(change, evictor) || self.forking.load(Ordering::Acquire) != 0 {
-            return busy;
-        }
         let mut outcome = Outcome::default();
+        let mut place = self.evictor.try_lock();
+        let Some(Some(evictor)) = place.as_deref_mut() else { return outcome };
+        if !self.return_stranded_of(change, evictor) || self.forking.load(Ordering::Acquire) != 0 {
+            return outcome;
+        }
         if STAGING_PAGES - evictor.used < run.count().get() {
             evictor.release_frames(self);
         }
@@ -392,13 +391,17 @@ impl Engine {
             // The page at which it stopped stays where it is.
             if let Some(page) = taken.get_mut(at as usize).and_then(Option::take) {
                 self.slot.add(Counter::Refused, 1);
-                outcome.in_use += u64::from(stopped == UffdError::Busy && if_shared == IfShared::Keep);
-                if stopped == UffdError::Busy && if_shared == IfShared::Tell {
-                    self.sharing.push_victim(page.page);
-                    outcome.shared += 1;
-                    self.give_back(page);
-                } else {
-                    self.keep(page);
+                match (stopped, if_shared) {
+                    (UffdError::Busy, IfShared::Tell) => {
+                        self.sharing.push_victim(page.page);
+                        outcome.shared += 1;
+                        self.give_back(page);
+                    }
+                    (UffdError::Busy, IfShared::Keep) => {
+                        outcome.in_use += 1;
+                        self.keep(page);
+                    }
+                    _ => self.keep(page),
                 }
             }
             at += 1;

@@ -41,15 +41,7 @@ impl AsFd for Link {
 /// # Errors
 /// [`Errno::ADDRINUSE`] when the name is taken.
 pub fn listen_at(name: &[u8]) -> Result<OwnedFd, Errno> {
-    let socket = socket_with(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-        None,
-    )?;
-    bind(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
-    listen(&socket, 1024)?;
-    Ok(socket)
+    listen_to(&SocketAddrUnix::new_abstract_name(name)?)
 }
 
 /// Opens the end at which the machine's broker hears of spaces. `path` is a file that must not be there yet, and is the caller's
@@ -58,13 +50,13 @@ pub fn listen_at(name: &[u8]) -> Result<OwnedFd, Errno> {
 /// # Errors
 /// [`Errno::ADDRINUSE`] when there is such a file, whether or not anybody listens; or what the file system says.
 pub fn listen_on(path: &CStr) -> Result<OwnedFd, Errno> {
-    let socket = socket_with(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-        None,
-    )?;
-    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    listen_to(&SocketAddrUnix::new(path)?)
+}
+
+fn listen_to(address: &SocketAddrUnix) -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    bind(&socket, address)?;
     listen(&socket, 1024)?;
     Ok(socket)
 }
