@@ -22,6 +22,7 @@ mod packer;
 mod processes;
 mod report;
 mod say;
+mod shares;
 mod signals;
 mod silent;
 mod sizing;

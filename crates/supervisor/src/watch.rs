@@ -4,15 +4,16 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use farmem_page::{ByteCount, PageCount};
+use farmem_page::PageCount;
 use farmem_store::PoolUsage;
-use farmem_telemetry::{Counter, Handover, Header, MAX_HANDLERS, ProcessSlot, SlotState};
+use farmem_telemetry::{Counter, Header, MAX_HANDLERS, ProcessSlot, SlotState};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use crate::application::Application;
 use crate::processes::Processes;
 use crate::say::say;
+use crate::shares;
 use crate::silent::has_messages;
 use crate::sizing::Sizing;
 use crate::stall::{Judgement, Patience, Signs, is_held};
@@ -69,23 +70,21 @@ impl Watch {
             sizing.step(self.application.ledger, processes.sum().get(Counter::StallNs));
         }
         if !processes.are_kin_about() {
-            self.note_resident_peak();
+            self.note_resident_peak(self.application.ledger.resident());
         } else if Instant::now() >= self.shared_due {
             let began = Instant::now();
             processes.count_kin();
-            if self.measure_shared(processes) {
-                // What is resident is known best now: what processes have separated from since they were measured makes it look like
-                // more.
-                self.note_resident_peak();
+            if let Some(resident) = shares::measure(&self.application.ledger, processes) {
+                self.note_resident_peak(resident);
             }
             self.shared_due = Instant::now() + (began.elapsed() * SHARED_TIME_SHARE).max(SHARED_LEAST);
         }
         self.end_stalled(processes);
     }
 
-    fn note_resident_peak(&self) {
-        let ledger = self.application.ledger;
-        ledger.header(Header::ResidentPeakPages).fetch_max(ledger.resident().get(), Ordering::Relaxed);
+    fn note_resident_peak(&self, resident: PageCount) {
+        let peak = self.application.ledger.header(Header::ResidentPeakPages);
+        peak.fetch_max(resident.get(), Ordering::Relaxed);
     }
 
     fn note_managed_peak(&self) {
@@ -113,42 +112,6 @@ impl Watch {
             self.peak = now;
         }
         self.usage_due = Instant::now() + (began.elapsed() * SHARED_TIME_SHARE).max(SHARED_LEAST);
-    }
-
-    /// Memory that a fork has left shared is resident in several processes, but there once. What they separate from while they are
-    /// measured one after the other is taken off all of them: the sum may be too high for a while, not too low.
-    /// `false` while somebody forks: then it is not known.
-    fn measure_shared(&self, processes: &Processes) -> bool {
-        let ledger = self.application.ledger;
-        let inherited = ledger.header(Header::Inherited);
-        let settled = inherited.load(Ordering::Relaxed);
-        // A child that is being forked shares memory, but has no slot yet.
-        let forks = || ledger.slots().map(|slot| slot.handover().load(Ordering::Acquire)).collect::<Vec<_>>();
-        let before = forks();
-        if before.iter().any(|&word| Handover::is_pending(word)) {
-            return false;
-        }
-        let protected: Vec<_> = processes
-            .each()
-            .filter(|process| !processes.awaits_kin(process))
-            .filter_map(|process| Some((process.process, ledger.slot(process.slot()?)?)))
-            .filter(|(_, slot)| slot.is_protected())
-            .map(|(process, slot)| (process, slot, slot.separated()))
-            .collect();
-        let measured: Vec<_> = protected
-            .into_iter()
-            .filter_map(|(process, slot, separated)| Some((slot, separated, shared_pages(process)?)))
-            .collect();
-        if forks() != before {
-            return false;
-        }
-        for (slot, separated, shared) in measured {
-            // The pager's own memory is shared, too, and doesn't count.
-            let own = PageCount::new(slot.get(Counter::OwnPages));
-            slot.set_shared(shared.saturating_sub(own), separated);
-        }
-        inherited.fetch_sub(settled, Ordering::Relaxed);
-        true
     }
 
     fn end_stalled(&mut self, processes: &Processes) {
@@ -186,17 +149,4 @@ fn signs(view: &ProcessSlot<'_>, has_messages: bool) -> Signs {
     }
     signs[MAX_HANDLERS] = if has_messages { view.heartbeat().max(1) } else { 0 };
     signs
-}
-
-/// Pages of a process that count for another one: what is resident, less its proportional share.
-fn shared_pages(process: u32) -> Option<PageCount> {
-    let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
-    let bytes = |name: &str| {
-        text.lines().find_map(|line| {
-            let kib: u64 = line.strip_prefix(name)?.trim().strip_suffix(" kB")?.trim().parse().ok()?;
-            Some(kib << 10)
-        })
-    };
-    let shared = bytes("Anonymous:")?.saturating_sub(bytes("Pss_Anon:")?);
-    Some(ByteCount::new(shared).pages())
 }

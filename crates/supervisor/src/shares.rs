@@ -1,0 +1,87 @@
+//! What forked processes share, as the kernel tells it.
+//!
+//! Memory that a fork has left shared is resident in several processes, but there once. Two sums come of one measurement:
+//!
+//! - The ledger's, by which the budget is kept: each process's figure holds for the moment when the measurement began, and what
+//!   it has separated from since then is taken off. It may be too high for a while, not too low.
+//! - The resident size as it was. Processes are asked one after the other, and while they are, pages leave one and come into another:
+//!   a page may be counted twice. So each is asked again in reverse order; the means belong to one moment, as far as what
+//!   moves does so steadily.
+
+use std::sync::atomic::Ordering;
+
+use farmem_page::{ByteCount, PageCount};
+use farmem_telemetry::{Counter, Handover, Header, Ledger, ProcessSlot};
+
+use crate::processes::Processes;
+
+/// Measures what each process shares, and tells the ledger. Returns how much the application had resident; `None` while somebody
+/// forks: then nothing is known, and nothing told.
+pub(crate) fn measure(ledger: &Ledger<'_>, processes: &Processes) -> Option<PageCount> {
+    let inherited = ledger.header(Header::Inherited);
+    let settled = inherited.load(Ordering::Relaxed);
+    // A child that is being forked shares memory, but has no slot yet.
+    let forks = || ledger.slots().map(|slot| slot.handover().load(Ordering::Acquire)).collect::<Vec<_>>();
+    let before = forks();
+    if before.iter().any(|&word| Handover::is_pending(word)) {
+        return None;
+    }
+    let separated: Vec<_> = ledger.slots().map(|slot| slot.separated()).collect();
+    let asked: Vec<_> = processes
+        .each()
+        .filter_map(|process| {
+            let slot = ledger.slot(process.slot()?)?;
+            let is_counted_once = slot.is_protected() && !processes.awaits_kin(process);
+            Some((process.process, slot, is_counted_once))
+        })
+        .collect();
+    let ask = |&(process, slot, is_counted_once)| Shares::of(process, &slot, is_counted_once);
+    let first: Vec<_> = asked.iter().map(ask).collect();
+    let second: Vec<_> = asked.iter().rev().map(ask).collect();
+    if forks() != before {
+        return None;
+    }
+    for ((_, slot, _), shares) in
+        asked.iter().zip(&first).filter(|((_, _, is_counted_once), _)| *is_counted_once)
+    {
+        if let Some(shares) = shares {
+            slot.set_shared(shares.shared, separated[slot.index()]);
+        }
+    }
+    inherited.fetch_sub(settled, Ordering::Relaxed);
+    let twice: u64 = first.iter().chain(&second).flatten().map(|shares| shares.resident.get()).sum();
+    Some(PageCount::new(twice / 2))
+}
+
+/// A process's part of what is resident.
+struct Shares {
+    /// Pages that count for another process.
+    shared: PageCount,
+    /// Pages that count for this one.
+    resident: PageCount,
+}
+
+impl Shares {
+    /// Asks the kernel; `None` for a process that has ended. What isn't `counted_once` counts as the ledger has it.
+    fn of(process: u32, slot: &ProcessSlot<'_>, is_counted_once: bool) -> Option<Self> {
+        let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
+        let anonymous = pages(&text, "Anonymous:")?;
+        let proportional = pages(&text, "Pss_Anon:")?;
+        let shared = if is_counted_once {
+            // The pager's own memory is shared, too, and doesn't count.
+            let own = PageCount::new(slot.get(Counter::OwnPages));
+            anonymous.saturating_sub(proportional).saturating_sub(own)
+        } else {
+            PageCount::new(slot.credit().max(0) as u64)
+        };
+        // What the process said last may be more than it still has.
+        Some(Self { shared, resident: slot.resident().saturating_sub(shared).min(proportional) })
+    }
+}
+
+/// A line of `smaps_rollup`.
+fn pages(text: &str, name: &str) -> Option<PageCount> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    Some(ByteCount::new(kib << 10).pages())
+}
