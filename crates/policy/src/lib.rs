@@ -3,7 +3,7 @@
 //! Pure and `no_std`: nothing here allocates, locks, reads a clock or calls the kernel. Every answer is a function of
 //! what the policy was told before, so the pager, the simulator and the tests get the same ones.
 //!
-//! * [`Prefetcher`]: which pages beyond a faulted one to bring in ([`Streams`], or [`NoReadahead`]).
+//! * [`Prefetcher`]: which pages beyond a faulted one to bring in ([`Streams`], or another [`PrefetchPolicy`]).
 //! * [`VictimPolicy`]: which resident pages the eviction hand takes ([`Victims`], or [`Sweep`]).
 //! * [`Reservations`]: which resident pages give their entries back while far memory is short.
 //! * [`pacing`]: how long the bookkeeper may pause.
@@ -19,14 +19,17 @@ extern crate std;
 
 pub mod leases;
 pub mod pacing;
-mod readahead;
+mod prefetch;
 mod reservations;
 mod right_sizing;
 mod starvation;
 pub mod swap_in;
 mod victims;
 
-pub use readahead::{Advice, Fault, NoReadahead, Prefetcher, Run, Streams};
+pub use prefetch::{
+    Advice, ChosenPrefetcher, Fault, Leap, Neighbour, NoPrefetching, PrefetchPolicy, Prefetcher, Readahead,
+    Run, Streams,
+};
 pub use reservations::{Partition, Pressure, RESERVED_PERCENT, Reservations};
 pub use right_sizing::RightSizing;
 pub use starvation::{Sight, Starvation};

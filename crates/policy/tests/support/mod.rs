@@ -2,6 +2,6 @@
 #![allow(dead_code, unreachable_pub, reason = "each user needs a part of it")]
 
 pub mod paging;
+pub mod prefetch;
 pub mod random;
-pub mod readahead;
 pub mod trace;

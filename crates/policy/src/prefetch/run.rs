@@ -2,6 +2,9 @@
 
 use farmem_page::{PageIndex, PageRange};
 
+/// Pages that addresses of 64 bits can name.
+const ADDRESS_SPACE_PAGES: u64 = 1 << 52;
+
 /// `count` pages, `stride` pages apart. Never empty, and inside the address space from end to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
@@ -14,6 +17,18 @@ pub struct Run {
 }
 
 impl Run {
+    /// Up to `wanted` pages behind `page`, `stride` apart, as far as `bounds` hold them; `None` if there is none. A stride of 0 leads nowhere.
+    pub fn behind(page: PageIndex, stride: i64, wanted: u32, bounds: PageRange) -> Option<Self> {
+        let room = if stride < 0 {
+            page.get().saturating_sub(bounds.start.get())
+        } else {
+            bounds.end.get().min(ADDRESS_SPACE_PAGES).saturating_sub(1).saturating_sub(page.get())
+        };
+        let count = room.checked_div(stride.unsigned_abs())?.min(u64::from(wanted)) as u32;
+        let start = page.offset(stride)?;
+        (count > 0).then_some(Self { start, stride, count })
+    }
+
     /// The page at `position`, counted from 0; `None` past the end.
     pub const fn page(self, position: u32) -> Option<PageIndex> {
         if position < self.count {

@@ -1,4 +1,4 @@
-//! No readahead.
+//! No prefetching.
 
 use farmem_page::PageRange;
 
@@ -6,9 +6,9 @@ use super::{Advice, Fault, Prefetcher, Run};
 
 /// Fetches nothing but what is asked for.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NoReadahead;
+pub struct NoPrefetching;
 
-impl Prefetcher for NoReadahead {
+impl Prefetcher for NoPrefetching {
     fn on_fault(&mut self, _fault: Fault, _bounds: PageRange) -> Advice {
         Advice::default()
     }

@@ -157,7 +157,7 @@ impl Streams {
             stream.length = 1;
         }
         stream.is_trial = stream.window == 0;
-        let run = run_from(page, stream.stride, wanted, bounds);
+        let run = Run::behind(PageIndex::new(page), stream.stride, wanted, bounds);
         stream.open(page, run, self.faults);
         self.windows[index] = stream.reach();
         self.streams[index] = stream;
@@ -176,7 +176,7 @@ impl Streams {
         let index = self.oldest();
         let expired = self.streams[index].unsettled();
         let wanted = self.trial_pages(length);
-        let run = run_from(page, stride, wanted, bounds);
+        let run = Run::behind(PageIndex::new(page), stride, wanted, bounds);
         let mut stream = Stream { stride, length, is_trial: true, ..NO_STREAM };
         stream.open(page, run, self.faults);
         self.windows[index] = stream.reach();
@@ -319,18 +319,6 @@ impl Window {
     fn holds(&self, page: u64) -> bool {
         page.wrapping_sub(self.low) < self.span
     }
-}
-
-/// Up to `wanted` pages behind `page`, as far as `bounds` hold them.
-fn run_from(page: u64, stride: i64, wanted: u32, bounds: PageRange) -> Option<Run> {
-    let room = if stride < 0 {
-        page.saturating_sub(bounds.start.get())
-    } else {
-        bounds.end.get().saturating_sub(1).saturating_sub(page)
-    };
-    let count = (room / stride.unsigned_abs()).min(wanted as u64) as u32;
-    let start = PageIndex::new(page).offset(stride)?;
-    (count > 0).then_some(Run { start, stride, count })
 }
 
 const NO_STREAM: Stream =

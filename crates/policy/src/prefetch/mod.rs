@@ -1,11 +1,20 @@
-//! Readahead: the words that pager and policies share. One policy per file.
+//! Prefetching: the words that pager and policies share. One policy per file.
 
+mod choice;
+mod leap;
+mod neighbour;
 mod none;
+mod readahead;
 mod record;
 mod run;
 mod streams;
+mod windows;
 
-pub use none::NoReadahead;
+pub use choice::{ChosenPrefetcher, PrefetchPolicy};
+pub use leap::Leap;
+pub use neighbour::Neighbour;
+pub use none::NoPrefetching;
+pub use readahead::Readahead;
 pub use run::Run;
 pub use streams::Streams;
 
@@ -34,7 +43,7 @@ pub struct Advice {
     pub expired: Option<Run>,
 }
 
-/// A readahead policy. Prefetched pages are mapped at once, so that their use raises no fault: a policy infers it.
+/// A prefetching policy. Prefetched pages are mapped at once, so that their use raises no fault: a policy infers it.
 ///
 /// Not synchronised: the caller serialises calls (`&mut self`).
 pub trait Prefetcher {

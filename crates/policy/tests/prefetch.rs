@@ -1,10 +1,10 @@
-//! What readahead promises, on seeded traces.
+//! What the policies of prefetching promise, on seeded traces.
 mod support;
 
 use farmem_page::{PageIndex, PageRange};
-use farmem_policy::{Advice, Fault, NoReadahead, Prefetcher, Run, Streams};
+use farmem_policy::{Advice, ChosenPrefetcher, Fault, PrefetchPolicy, Prefetcher, Run, Streams};
 use proptest::prelude::*;
-use support::readahead::{Outcome, alone, run};
+use support::prefetch::{Outcome, alone, run};
 use support::trace;
 
 const PAGES: u64 = 1 << 15;
@@ -218,10 +218,80 @@ fn drained_advice_is_what_was_left_open() {
     assert_eq!(policy.drain(), None);
 }
 
+fn chosen(policy: PrefetchPolicy, trace: &[(u32, u64)]) -> Outcome {
+    run(&mut ChosenPrefetcher::new(policy, 64), trace, PAGES, BUDGET)
+}
+
 #[test]
-fn without_readahead_nothing_is_fetched() {
-    let outcome = run(&mut NoReadahead, &alone(trace::sequential(PAGES, PAGES as usize)), PAGES, BUDGET);
+fn without_prefetching_nothing_is_fetched() {
+    let outcome = chosen(PrefetchPolicy::None, &alone(trace::sequential(PAGES, PAGES as usize)));
     assert_eq!(outcome.prefetched, 0);
+}
+
+#[test]
+fn every_policy_that_fetches_follows_a_walk() {
+    let walk = alone(trace::sequential(PAGES, PAGES as usize));
+    for (policy, pages_at_a_time) in
+        [(PrefetchPolicy::Neighbour, 16), (PrefetchPolicy::Readahead, 8), (PrefetchPolicy::Leap, 9)]
+    {
+        let outcome = chosen(policy, &walk);
+        assert!(outcome.faults < PAGES / pages_at_a_time + 16, "{policy:?}: {outcome:?}");
+        assert!(outcome.accuracy() > 0.99, "{policy:?}: {outcome:?}");
+        assert!(outcome.inferred_used.abs_diff(outcome.used) * 50 < outcome.used, "{policy:?}: {outcome:?}");
+    }
+}
+
+#[test]
+fn a_page_comes_with_its_neighbours_whatever_became_of_earlier_ones() {
+    let outcome = chosen(PrefetchPolicy::Neighbour, &alone(trace::uniform(PAGES, 50_000, 5)));
+    assert!(outcome.prefetched > 5 * outcome.faults && outcome.accuracy() < 0.5, "{outcome:?}");
+}
+
+#[test]
+fn readahead_and_leap_stop_where_nothing_is_in_line() {
+    for policy in [PrefetchPolicy::Readahead, PrefetchPolicy::Leap] {
+        let outcome = chosen(policy, &alone(trace::uniform(PAGES, 50_000, 5)));
+        assert!(outcome.useless() * 100 < outcome.faults, "{policy:?}: {outcome:?}");
+    }
+}
+
+#[test]
+fn only_leap_and_streams_follow_strides() {
+    let strided = alone(trace::strided(PAGES, 7, PAGES as usize));
+    for (policy, follows) in [
+        (PrefetchPolicy::Leap, true),
+        (PrefetchPolicy::Streams, true),
+        (PrefetchPolicy::Readahead, false),
+        (PrefetchPolicy::Neighbour, false),
+    ] {
+        let outcome = chosen(policy, &strided);
+        assert_eq!(
+            outcome.contribution() > 0.8 && outcome.accuracy() > 0.9,
+            follows,
+            "{policy:?}: {outcome:?}"
+        );
+    }
+}
+
+#[test]
+fn leap_follows_the_majority_past_strays() {
+    let mut stray = support::random::Random::new(4);
+    let walk = trace::sequential(PAGES, PAGES as usize);
+    let trace = walk.iter().flat_map(|&page| {
+        let stray = (page % 64 == 63).then(|| stray.below(PAGES));
+        [Some(page), stray].into_iter().flatten()
+    });
+    let outcome = chosen(PrefetchPolicy::Leap, &alone(trace.collect()));
+    assert!(outcome.contribution() > 0.6, "{outcome:?}");
+}
+
+#[test]
+fn numbers_and_names_of_policies_are_their_own() {
+    for policy in PrefetchPolicy::ALL {
+        assert_eq!(PrefetchPolicy::from_number(policy as u64), policy);
+        assert_eq!(PrefetchPolicy::ALL.iter().filter(|other| other.name() == policy.name()).count(), 1);
+    }
+    assert_eq!(PrefetchPolicy::from_number(u64::MAX), PrefetchPolicy::default());
 }
 
 #[derive(Clone, Debug)]
@@ -245,8 +315,13 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
 
 proptest! {
     #[test]
-    fn advice_stays_in_bounds_and_is_settled_at_most_once(operations in operations(), limit in 0_u32..200) {
-        let mut policy = Streams::new(limit);
+    fn advice_stays_in_bounds_and_is_settled_at_most_once(
+        operations in operations(),
+        limit in 0_u32..200,
+        policy in prop::sample::select(&PrefetchPolicy::ALL),
+    ) {
+        let most = if policy == PrefetchPolicy::Streams { limit.clamp(1, 128) } else { 15 };
+        let mut policy = ChosenPrefetcher::new(policy, limit);
         let mut open = 0_i64;
         for operation in operations {
             match operation {
@@ -254,7 +329,7 @@ proptest! {
                     let bounds = PageRange::new(PageIndex::new(low), PageIndex::new(high));
                     let advice = policy.on_fault(Fault { page: PageIndex::new(page), thread, write: false }, bounds);
                     if let Some(run) = advice.fetch {
-                        prop_assert!(run.count >= 1 && run.count <= limit.clamp(1, 128) && run.stride != 0);
+                        prop_assert!(run.count >= 1 && run.count <= most && run.stride != 0);
                         prop_assert_eq!(run.pages().count(), run.count as usize);
                         prop_assert!(run.pages().all(|ahead| bounds.contains(ahead) && ahead.get() != page));
                         open += run.count as i64;

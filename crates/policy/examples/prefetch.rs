@@ -1,10 +1,10 @@
-//! Prints how readahead does on synthetic traces: `cargo run --release -p farmem-policy --example readahead`.
+//! Prints how each policy of prefetching does on synthetic traces: `cargo run --release -p farmem-policy --example prefetch`.
 #[path = "../tests/support/mod.rs"]
 mod support;
 
 use farmem_page::{PageIndex, PageRange};
-use farmem_policy::{Fault, Prefetcher, Streams};
-use support::readahead::{alone, run};
+use farmem_policy::{ChosenPrefetcher, Fault, PrefetchPolicy, Prefetcher, Streams};
+use support::prefetch::{alone, run};
 use support::trace;
 
 fn main() {
@@ -82,22 +82,34 @@ fn main() {
         ),
     ];
     println!(
-        "{:32} {:>9} {:>9} {:>10} {:>9} {:>8} {:>8} {:>9} {:>9}",
-        "trace", "accesses", "faults", "prefetched", "useless", "contrib", "accuracy", "inf.used", "inf.exp"
+        "{:32} {:>10} {:>9} {:>9} {:>10} {:>9} {:>8} {:>8} {:>9} {:>9}",
+        "trace",
+        "policy",
+        "accesses",
+        "faults",
+        "prefetched",
+        "useless",
+        "contrib",
+        "accuracy",
+        "inf.used",
+        "inf.exp"
     );
     for (name, trace, pages) in traces {
-        let outcome = run(&mut Streams::default(), &trace, pages, pages as usize / 4);
-        println!(
-            "{name:32} {:9} {:9} {:10} {:9} {:8.3} {:8.3} {:9} {:9}",
-            outcome.accesses,
-            outcome.faults,
-            outcome.prefetched,
-            outcome.useless(),
-            outcome.contribution(),
-            outcome.accuracy(),
-            outcome.inferred_used,
-            outcome.inferred_expired
-        );
+        for policy in PrefetchPolicy::ALL {
+            let outcome = run(&mut ChosenPrefetcher::new(policy, 64), &trace, pages, pages as usize / 4);
+            println!(
+                "{name:32} {:>10} {:9} {:9} {:10} {:9} {:8.3} {:8.3} {:9} {:9}",
+                policy.name(),
+                outcome.accesses,
+                outcome.faults,
+                outcome.prefetched,
+                outcome.useless(),
+                outcome.contribution(),
+                outcome.accuracy(),
+                outcome.inferred_used,
+                outcome.inferred_expired
+            );
+        }
     }
     for (name, trace) in [
         ("random", trace::uniform(pages, 4_000_000, 1)),
