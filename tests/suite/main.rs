@@ -10,6 +10,7 @@ mod limits;
 mod memcached;
 mod numpy;
 mod postgresql;
+mod prefetch;
 mod redis;
 mod reservations;
 mod stress;

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use farmem_page::ByteCount;
+use farmem_supervisor::PrefetchPolicy;
 use parse_size::Config;
 
 /// Less than this holds no program's start: its loader, its libraries' data and its first stack need more.
@@ -165,6 +167,12 @@ pub(crate) fn parse_weight(text: &str) -> Result<u32, String> {
         Ok(weight) if (1..=1000).contains(&weight) => Ok(weight),
         _ => Err("write a weight as a whole number from 1 to 1000".to_owned()),
     }
+}
+
+/// Reads the name of a policy of prefetching.
+pub(crate) fn parse_prefetch() -> impl TypedValueParser<Value = PrefetchPolicy> {
+    PossibleValuesParser::new(PrefetchPolicy::ALL.map(PrefetchPolicy::name))
+        .map(|name| PrefetchPolicy::ALL.into_iter().find(|policy| policy.name() == name).unwrap_or_default())
 }
 
 /// Reads `LIMIT=VALUE`.

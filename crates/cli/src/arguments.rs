@@ -9,10 +9,11 @@ use farmem_bench::faults::{CaseName, PeerName};
 use farmem_bench::isolation::Peer as IsolationPeer;
 use farmem_bench::workload::{Compressibility, Pattern};
 use farmem_page::ByteCount;
+use farmem_supervisor::PrefetchPolicy;
 
 use crate::amount::{
     DiskAmount, LocalAmount, PoolAmount, Setting, parse_disk, parse_local, parse_name, parse_partition,
-    parse_pool, parse_setting, parse_size, parse_stall, parse_weight,
+    parse_pool, parse_prefetch, parse_setting, parse_size, parse_stall, parse_weight,
 };
 
 /// More memory than the machine has, for unmodified programs.
@@ -82,6 +83,10 @@ pub(crate) struct RunArguments {
     /// Where pages go when the pool is full: a file or folder, and a limit [default: nowhere]
     #[arg(long, value_name = "PATH[:SIZE]", value_parser = parse_disk)]
     pub(crate) disk: Option<DiskAmount>,
+    /// What decides which pages are fetched before they are asked for: several sequential and strided streams at once, nothing, the pages
+    /// next to the one that was, the kernel's readahead, or the stride of most faults (Leap)
+    #[arg(long, value_name = "POLICY", value_parser = parse_prefetch(), default_value = "streams")]
+    pub(crate) prefetch: PrefetchPolicy,
     /// Limit of far memory: what is in the pool and on disk together [default: what both may hold]
     #[arg(long, value_name = "SIZE", value_parser = parse_partition)]
     pub(crate) partition: Option<ByteCount>,

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use farmem_broker::is_listening;
 use farmem_machine::Memory;
 use farmem_page::ByteCount;
-use farmem_supervisor::{DiskOptions, HostChoice, Options, SizingOptions, supervise};
+use farmem_supervisor::{DiskOptions, HostChoice, Options, PrefetchPolicy, SizingOptions, supervise};
 use rustix::fs::{Access, access};
 
 use crate::amount::{AUTO_LEAST, DiskAmount, LocalAmount};
@@ -42,6 +42,8 @@ pub(crate) struct Plan {
     pub(crate) borrows: bool,
     /// What that limit can be raised to later.
     pub(crate) pool_capacity: ByteCount,
+    /// What decides which pages are fetched ahead.
+    pub(crate) prefetch: PrefetchPolicy,
     /// Where pages go when the pool is full.
     pub(crate) disk: Option<DiskAmount>,
     /// The name to show.
@@ -107,6 +109,7 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
         partition: arguments.partition,
         host,
         pool_capacity: memory.total,
+        prefetch: arguments.prefetch,
         disk: arguments.disk,
         name,
         stats: arguments.stats,
@@ -165,6 +168,7 @@ fn start(plan: Plan) -> Result<ExitCode, Failure> {
         borrows: plan.borrows,
         partition: plan.partition,
         pool_capacity: plan.pool_capacity,
+        prefetch: plan.prefetch,
         disk: plan.disk.map(|disk| DiskOptions { path: disk.path, size: disk.size }),
         name: plan.name,
         stats: plan.stats,

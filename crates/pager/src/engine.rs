@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use farmem_page::{PageBytes, PageCount, PageIndex, PageRange};
-use farmem_policy::{Prefetcher, Run, Streams, VictimPolicy, Victims};
+use farmem_policy::{ChosenPrefetcher, PrefetchPolicy, Prefetcher, Run, Streams, VictimPolicy, Victims};
 use farmem_sys::link::Link;
 use farmem_sys::lock::Lock;
 use farmem_sys::maps::{Flags, Maps};
@@ -11,7 +11,7 @@ use farmem_sys::pagemap::Pagemap;
 use farmem_sys::process::{Statm, Threads};
 use farmem_sys::uffd::Uffd;
 use farmem_sys::{Errno, memory, process};
-use farmem_telemetry::{Counter, Ledger, ProcessSlot};
+use farmem_telemetry::{Counter, Header, Ledger, ProcessSlot};
 
 use crate::children::Children;
 use crate::evict::{Evictor, LEAST_TOLERATED_PAGES, TOLERATED_PAGES};
@@ -78,7 +78,9 @@ pub struct Engine {
     pub(crate) slot: ProcessSlot<'static>,
     pub(crate) vault: Vault,
     pub(crate) victims: Victims,
-    pub(crate) fetch_ahead: Lock<Streams>,
+    /// Which stored pages will be wanted, by the policy that the application was started with.
+    pub(crate) fetch_ahead: Lock<ChosenPrefetcher>,
+    /// Which pages will be touched for the first time.
     pub(crate) touch_ahead: Lock<Streams>,
     /// There from when the process begins to be managed.
     pub(crate) evictor: Lock<Option<Evictor>>,
@@ -160,6 +162,8 @@ impl Engine {
         is_protected: bool,
     ) -> Result<&'static Engine, Errno> {
         let budget = parts.ledger.budget();
+        let policy =
+            PrefetchPolicy::from_number(parts.ledger.header(Header::Prefetch).load(Ordering::Relaxed));
         let engine = memory::leak(Engine {
             uffd: parts.uffd,
             table,
@@ -169,7 +173,7 @@ impl Engine {
             slot: parts.slot,
             vault: parts.vault,
             victims: Victims::new(budget),
-            fetch_ahead: Lock::new(Streams::new(WINDOW_PAGES)),
+            fetch_ahead: Lock::new(ChosenPrefetcher::new(policy, WINDOW_PAGES)),
             touch_ahead: Lock::new(Streams::new(WINDOW_PAGES)),
             evictor: Lock::new(None),
             files: memory::leak(Files {

@@ -3,7 +3,8 @@
 //! PFA §3: the fault path takes a free frame, fills it, maps it and lets the thread go; the rest is bookkeeping.
 
 use farmem_page::{PageBytes, PageCount, PageIndex, PageRange, PageWord, Place};
-use farmem_policy::{Fault, Prefetcher, Run, VictimPolicy};
+use farmem_policy::{Advice, Fault, Prefetcher, Run, VictimPolicy};
+use farmem_sys::lock::Lock;
 use farmem_sys::uffd::{Progress, Uffd, UffdError, Waiters};
 use farmem_telemetry::{Counter, LostPage};
 
@@ -110,23 +111,25 @@ impl Engine {
     }
 
     fn advise(&self, source: Source, fault: Fault) -> Option<Run> {
-        let policy = match source {
-            Source::Stored => &self.fetch_ahead,
-            Source::Zeros => &self.touch_ahead,
-        };
-        // Another handler is learning at this moment: this fault teaches nothing, and waits for nobody.
-        let mut streams = policy.try_lock()?;
+        match source {
+            Source::Stored => {
+                let advice = self.ask(&self.fetch_ahead, fault)?;
+                self.settle(advice.used, true);
+                self.settle(advice.expired, false);
+                advice.fetch
+            }
+            Source::Zeros => self.ask(&self.touch_ahead, fault)?.fetch,
+        }
+    }
+
+    /// What a policy says. `None` while another handler is teaching it: this fault teaches nothing, and waits for nobody.
+    fn ask(&self, policy: &Lock<impl Prefetcher>, fault: Fault) -> Option<Advice> {
+        let mut policy = policy.try_lock()?;
         let bounds = self
             .regions
             .holding(fault.page)
             .unwrap_or(PageRange::new(fault.page, PageIndex::new(fault.page.get() + 1)));
-        let advice = streams.on_fault(fault, bounds);
-        drop(streams);
-        if source == Source::Stored {
-            self.settle(advice.used, true);
-            self.settle(advice.expired, false);
-        }
-        advice.fetch
+        Some(policy.on_fault(fault, bounds))
     }
 
     /// The faulted page and those of `run` that come from the same source, in ascending order.

@@ -58,6 +58,7 @@ impl Application {
         let ledger = Ledger::new(words).context("the ledger's memory is too short")?;
         ledger.format();
         ledger.header(Header::Inject).store(injection.pager_number(), Ordering::Release);
+        ledger.header(Header::Prefetch).store(options.prefetch as u64, Ordering::Release);
         ledger.set_budget(options.local.pages());
         let (disk, disk_bytes) = match &options.disk {
             Some(disk) => {
@@ -176,6 +177,7 @@ impl Application {
             partition: None,
             host: HostChoice::None,
             weight: 1,
+            prefetch: farmem_policy::PrefetchPolicy::default(),
             borrows: false,
             disk: None,
             name: "test".to_owned(),

@@ -33,6 +33,8 @@ mod tenancy;
 mod watch;
 mod worker;
 
+pub use farmem_policy::PrefetchPolicy;
+
 pub use directory::{SetError, applications, is_any_running, query, set};
 pub use limits::{Limits, PoolRange};
 pub use options::{DiskOptions, Options};

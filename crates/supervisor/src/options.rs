@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use farmem_page::ByteCount;
+use farmem_policy::PrefetchPolicy;
 use farmem_wire::host::{LEASED_SLAB_BYTES, MOST_SLABS, Terms};
 
 use crate::sizing::SizingOptions;
@@ -39,6 +40,8 @@ pub struct Options {
     pub weight: u32,
     /// Whether it lends local memory that it doesn't use to others of the same host, and borrows theirs.
     pub borrows: bool,
+    /// What decides which pages are fetched before they are asked for.
+    pub prefetch: PrefetchPolicy,
     /// The tier below the pool.
     pub disk: Option<DiskOptions>,
     /// The name to show.

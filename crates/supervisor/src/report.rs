@@ -1,10 +1,11 @@
 //! The application's figures, as the user gets them.
 
 use std::fmt::Write as _;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use farmem_page::PageCount;
+use farmem_policy::PrefetchPolicy;
 use farmem_store::PoolUsage;
 use farmem_telemetry::{BUCKETS, COUNTERS, Counter, Header, Histogram, Kind, Ledger, ProcessSlot, SlotState};
 use farmem_wire::host::{LEASED_SLAB_BYTES, Terms};
@@ -102,6 +103,8 @@ pub struct Report {
     pub host: String,
     /// The part against others of the same host.
     pub weight: u32,
+    /// What decides which pages are fetched ahead.
+    pub prefetch: String,
     /// The application's own local memory; what the budget is beyond it is borrowed, what it is below is lent or not needed.
     pub local_bytes: u64,
     /// What is stored, compressed, in the pool and on disk.
@@ -159,6 +162,7 @@ impl Report {
         let latency = Histogram::new(&totals.latency);
         let used = totals.get(Counter::PrefetchUsed);
         let far_faults = totals.get(Counter::Fetches) + used;
+        let prefetch = PrefetchPolicy::from_number(ledger.header(Header::Prefetch).load(Ordering::Relaxed));
         let mut counters = serde_json::Map::new();
         for (counter, name, kind, _) in COUNTERS {
             if *kind == Kind::Total {
@@ -191,6 +195,7 @@ impl Report {
             pool_guaranteed_bytes: source.terms.pool_guaranteed * LEASED_SLAB_BYTES,
             host: source.standing.to_owned(),
             weight: source.terms.weight,
+            prefetch: prefetch.name().to_owned(),
             local_bytes: bytes(source.terms.local_own),
             pool_stored_bytes: usage.stored_bytes.get(),
             pool_stored_pages: usage.stored_pages.get(),
@@ -273,7 +278,7 @@ impl Report {
 }
 
 fn header_bytes(ledger: &Ledger<'_>, word: Header) -> u64 {
-    PageCount::new(ledger.header(word).load(std::sync::atomic::Ordering::Relaxed)).bytes().get()
+    PageCount::new(ledger.header(word).load(Ordering::Relaxed)).bytes().get()
 }
 
 fn ratio(part: u64, whole: u64) -> f64 {

@@ -44,6 +44,8 @@ pub enum Header {
     LostNamed,
     /// Pages that living processes shared with ended ones and may now have to themselves; until they are measured again.
     Inherited,
+    /// Which policy decides what is fetched ahead, by its number.
+    Prefetch,
 }
 
 /// Lost pages that are named; of those beyond only their number is known.
@@ -148,7 +150,7 @@ pub struct ProcessSlot<'a> {
 }
 
 /// "farmem" and the layout's version.
-const MAGIC: u64 = 0x6661_726d_656d_0002;
+const MAGIC: u64 = 0x6661_726d_656d_0003;
 
 impl<'a> Ledger<'a> {
     /// A view over the words of a ledger; `None` when they are too few.

@@ -44,7 +44,6 @@ impl PrefetchPolicy {
 
 /// The chosen policy's state.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "one for each process, in place: there is no allocator")]
 pub enum ChosenPrefetcher {
     /// Several streams.
     Streams(Streams),
