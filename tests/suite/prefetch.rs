@@ -1,6 +1,9 @@
 //! What is fetched before it is asked for, by the policy that a user chose.
 
-use farmem_tests::{Launcher, Program, Statistics, managed_runner};
+use std::process::{Command, Output};
+
+use farmem_tests::{Launcher, Program, Statistics, farmem_binary, managed_runner};
+use serde_json::Value;
 
 const BUDGET_BYTES: u64 = 16 << 20;
 
@@ -40,4 +43,44 @@ fn without_a_policy_only_what_is_asked_for_is_fetched() {
 
     assert_eq!(statistics.number("prefetched"), 0.0);
     assert!(statistics.number("fetches") > 10_000.0);
+}
+
+fn measure(words: &str, more: &[&str]) -> Output {
+    let words = words.split(' ').chain(more.iter().copied());
+    Command::new(farmem_binary())
+        .args(["bench", "prefetch"])
+        .args(words)
+        .output()
+        .expect("farmem can be started")
+}
+
+#[test]
+fn each_policy_is_measured_beside_none() {
+    if !managed_runner() {
+        return;
+    }
+    let output = measure("--quick --data 16M --policy none,leap --json", &[]);
+
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a JSON object");
+    let figures = report["figures"].as_array().expect("figures");
+    assert_eq!(figures.len(), 10);
+    for figure in figures {
+        let is_quiet = figure["prefetched"].as_f64() == Some(0.0);
+        assert_eq!(is_quiet, figure["policy"] == "none", "{figure}");
+    }
+}
+
+#[test]
+fn a_program_that_is_measured_must_say_the_same_every_time() {
+    if !managed_runner() {
+        return;
+    }
+    let same = measure("--quick --policy streams -- sh -c", &["echo same"]);
+    assert!(same.status.success(), "{}", String::from_utf8_lossy(&same.stderr));
+
+    let other = measure("--quick --policy streams -- sh -c", &["echo $$"]);
+    let words = String::from_utf8_lossy(&other.stderr);
+    assert_eq!(other.status.code(), Some(1), "{words}");
+    assert!(words.contains("said something else under streams"), "{words}");
 }

@@ -5,6 +5,7 @@
 //! - [`undo`] makes sure that nothing of that stays, however the benchmark ends;
 //! - [`faults`] takes turns, and compares;
 //! - [`isolation`] runs applications beside each other;
+//! - [`prefetch`] runs a program under each policy of prefetching;
 //! - [`target`] says what they are to reach.
 #![forbid(unsafe_code)]
 
@@ -14,6 +15,7 @@ pub mod isolation;
 mod median;
 mod option;
 mod peer;
+pub mod prefetch;
 mod stolen;
 pub mod target;
 pub mod undo;

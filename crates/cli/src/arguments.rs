@@ -198,6 +198,8 @@ pub(crate) enum BenchCommand {
     Faults(FaultsArguments),
     /// A server beside a program that swaps as fast as it can: Farmem and each kind of kernel swap
     Isolation(IsolationArguments),
+    /// A program, or patterns of access, under each policy of prefetching
+    Prefetch(PrefetchArguments),
     /// Undo what a benchmark left behind when it was killed: swap, devices, mounts, control groups
     Cleanup(CleanupArguments),
 }
@@ -257,6 +259,38 @@ pub(crate) struct IsolationArguments {
     /// Only these peers
     #[arg(long, value_name = "PEER", value_delimiter = ',', value_enum)]
     pub(crate) peer: Vec<IsolationPeer>,
+}
+
+/// A program, or patterns of access, under each policy of prefetching.
+///
+/// Each runs with a quarter of the memory that it has resident when nothing limits it, and must write the same to standard output every
+/// time. The table goes to standard output, progress to standard error.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  farmem bench prefetch --quick\n  farmem bench prefetch --policy none,streams --local 256M -- python3 train.py"
+)]
+pub(crate) struct PrefetchArguments {
+    /// Print one JSON object instead of the table
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Less data and one repetition: rougher figures, sooner
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Data of the patterns [default: 256M, with --quick 64M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "program")]
+    pub(crate) data: Option<ByteCount>,
+    /// Local memory [default: a quarter of what the program has resident when nothing limits it]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) local: Option<ByteCount>,
+    /// Repetitions, interleaved between the policies [default: 3, with --quick 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) repeat: Option<u32>,
+    /// Only these policies
+    #[arg(long, value_name = "POLICY", value_delimiter = ',', value_parser = parse_prefetch())]
+    pub(crate) policy: Vec<PrefetchPolicy>,
+    /// The program, and its arguments [default: patterns of access]
+    #[arg(value_name = "PROGRAM", trailing_var_arg = true)]
+    pub(crate) program: Vec<OsString>,
 }
 
 /// Undo what a benchmark left behind when it was killed: swap, devices, mounts, control groups.

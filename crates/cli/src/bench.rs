@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
-use farmem_bench::{faults, isolation, undo, workload};
+use farmem_bench::{faults, isolation, prefetch, undo, workload};
 use serde::Serialize;
 
 use crate::arguments::{
-    BenchCommand, CleanupArguments, FaultsArguments, IsolationArguments, WorkloadArguments,
+    BenchCommand, CleanupArguments, FaultsArguments, IsolationArguments, PrefetchArguments, WorkloadArguments,
 };
 use crate::failure::Failure;
 
@@ -20,6 +20,7 @@ pub(crate) fn bench(command: BenchCommand) -> Result<ExitCode, Failure> {
     match command {
         BenchCommand::Faults(arguments) => measure_faults(arguments),
         BenchCommand::Isolation(arguments) => measure_isolation(arguments),
+        BenchCommand::Prefetch(arguments) => measure_prefetching(arguments),
         BenchCommand::Cleanup(arguments) => cleanup(&arguments),
     }
 }
@@ -67,6 +68,20 @@ fn measure_isolation(arguments: IsolationArguments) -> Result<ExitCode, Failure>
         farmem: own_program()?,
     })?;
     print(&report, arguments.measure.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure_prefetching(arguments: PrefetchArguments) -> Result<ExitCode, Failure> {
+    let report = prefetch::run(&prefetch::Options {
+        data: arguments.data,
+        quick: arguments.quick,
+        repeat: arguments.repeat,
+        policies: arguments.policy,
+        local: arguments.local,
+        program: arguments.program,
+        farmem: own_program()?,
+    })?;
+    print(&report, arguments.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
