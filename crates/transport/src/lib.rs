@@ -12,13 +12,20 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod connect;
+mod destination;
+mod link;
 pub mod memory;
 mod request;
+pub mod stream;
+pub mod wire;
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 pub use address::{Chunk, FRAME_BYTES, Frame, MOST_ORDER, Order, RegionOffset, RemoteAddress};
+pub use connect::connect;
+pub use destination::{Destination, NoDestination};
 pub use request::{
     Answer, ClientIdentity, Completion, Failure, Incarnation, LinkError, MOST_BYTES, MOST_CHUNKS,
     MOST_REQUESTS, MOST_TRANSFER_BYTES, NodeDescription, NodeStatistics, Refusal, Request, SubmitError,

@@ -1,0 +1,211 @@
+//! One connection of a client: what it says first, then requests and answers. It never waits: it is called when bytes have come or may go.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use farmem_transport::stream::{Inbox, Outbox, Stream};
+use farmem_transport::wire::{
+    HEADER_BYTES, Header, INTRODUCTION_BYTES, Malformed, TurnedAway, decode_hello, decode_request,
+    encode_welcome,
+};
+use farmem_transport::{ClientIdentity, LinkError, MOST_TRANSFER_BYTES};
+
+use crate::fault::FaultPoint;
+use crate::service::{Service, Standing};
+
+/// While so many bytes of answers wait, nothing more is heard: who doesn't listen isn't served.
+const MOST_UNSENT_BYTES: usize = 2 * MOST_TRANSFER_BYTES;
+/// Requests that are served before it is another connection's turn.
+const TURN: usize = 32;
+
+/// What a call has left to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Progress {
+    /// Nothing, until bytes come or can go.
+    Done,
+    /// Call again soon: there is more.
+    More,
+    /// The client has just said who it is.
+    Introduced(ClientIdentity),
+    /// The client has gone by its own word; when the answer is out the connection may be closed, and its other ones too.
+    Left(ClientIdentity),
+}
+
+/// Why a connection is closed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum End {
+    /// The client has closed it.
+    #[error("it has gone")]
+    Gone,
+    /// It said goodbye.
+    #[error("it has left")]
+    Left,
+    /// Another one has taken its place.
+    #[error("it has come again")]
+    Replaced,
+    /// What it sent is no message.
+    #[error("it sent what is no message: {0}")]
+    Garbage(#[from] Malformed),
+    /// It was told so.
+    #[error("it was turned away: {0}")]
+    TurnedAway(TurnedAway),
+    /// It didn't introduce itself in time, or said nothing for the time of a lease.
+    #[error("it says nothing")]
+    Silent,
+    /// Its lease ended while it was away.
+    #[error("its lease has ended")]
+    Expired,
+    /// The link has failed.
+    #[error(transparent)]
+    Link(LinkError),
+}
+
+impl From<LinkError> for End {
+    fn from(error: LinkError) -> Self {
+        match error {
+            LinkError::Closed => Self::Gone,
+            other => Self::Link(other),
+        }
+    }
+}
+
+/// A connection.
+pub(crate) struct Connection {
+    stream: Stream,
+    inbox: Inbox,
+    outbox: Outbox,
+    client: Option<ClientIdentity>,
+    heard_at: Duration,
+    is_leaving: bool,
+}
+
+impl Connection {
+    /// One that has just come.
+    pub(crate) fn new(stream: Stream, now: Duration) -> Self {
+        Self {
+            stream,
+            inbox: Inbox::default(),
+            outbox: Outbox::default(),
+            client: None,
+            heard_at: now,
+            is_leaving: false,
+        }
+    }
+
+    /// Who is at the other end, once that is known.
+    pub(crate) fn client(&self) -> Option<ClientIdentity> {
+        self.client
+    }
+
+    /// When something was last heard.
+    pub(crate) fn heard_at(&self) -> Duration {
+        self.heard_at
+    }
+
+    /// Whether it has bytes that did not go yet.
+    pub(crate) fn waits_to_send(&self) -> bool {
+        self.outbox.waiting() > 0
+    }
+
+    /// Whether it wants to hear anything.
+    pub(crate) fn listens(&self) -> bool {
+        !self.is_leaving && self.outbox.waiting() < MOST_UNSENT_BYTES
+    }
+
+    /// Does what there is to do.
+    ///
+    /// # Errors
+    /// It is to be closed.
+    pub(crate) fn turn(&mut self, now: Duration, service: &mut Service) -> Result<Progress, End> {
+        self.outbox.flush(&mut self.stream)?;
+        if self.is_leaving && self.outbox.waiting() == 0 {
+            return Err(End::Left);
+        }
+        let mut is_more = false;
+        if self.listens() {
+            is_more = self.inbox.fill(&mut self.stream)?;
+        }
+        let progress = match self.client {
+            None => self.introduce(now, service)?,
+            Some(client) => self.serve(now, client, service)?,
+        };
+        if self.outbox.waiting() > 0 {
+            if service.faults.is_next(FaultPoint::HalfAnswered) {
+                self.outbox.halve();
+            }
+            self.outbox.flush(&mut self.stream)?;
+            service.faults.pass(FaultPoint::HalfAnswered);
+            service.faults.pass(FaultPoint::Answered);
+        }
+        Ok(if progress == Progress::Done && is_more && self.listens() { Progress::More } else { progress })
+    }
+
+    fn introduce(&mut self, now: Duration, service: &mut Service) -> Result<Progress, End> {
+        let Some(hello) = self.inbox.bytes().first_chunk::<INTRODUCTION_BYTES>() else {
+            return Ok(Progress::Done);
+        };
+        let client = match decode_hello(hello) {
+            Ok(client) => client,
+            Err(Malformed::Version(theirs)) => {
+                self.turn_away(TurnedAway::Version);
+                return Err(Malformed::Version(theirs).into());
+            }
+            Err(malformed) => return Err(malformed.into()),
+        };
+        self.inbox.consume(INTRODUCTION_BYTES);
+        service.faults.pass(FaultPoint::Introduced);
+        let welcome = service.introduce(now, client, self.stream.credential());
+        if let Err(why) = welcome {
+            self.turn_away(why);
+            return Err(End::TurnedAway(why));
+        }
+        self.outbox.end().extend_from_slice(&encode_welcome(welcome));
+        self.client = Some(client);
+        self.heard_at = now;
+        Ok(Progress::Introduced(client))
+    }
+
+    /// Says why not, as far as the connection takes that at once.
+    fn turn_away(&mut self, why: TurnedAway) {
+        self.outbox.end().extend_from_slice(&encode_welcome(Err(why)));
+        let _ = self.outbox.flush(&mut self.stream);
+    }
+
+    fn serve(
+        &mut self,
+        now: Duration,
+        client: ClientIdentity,
+        service: &mut Service,
+    ) -> Result<Progress, End> {
+        for _ in 0..TURN {
+            if !self.listens() {
+                return Ok(Progress::Done);
+            }
+            let Some((header, rest)) = self.inbox.bytes().split_first_chunk::<HEADER_BYTES>() else {
+                return Ok(Progress::Done);
+            };
+            let header = Header::decode(header)?;
+            let Some(body) = rest.get(..header.body_bytes()) else { return Ok(Progress::Done) };
+            let heard = decode_request(&header, body)?;
+            let standing = service.obey(now, client, header.ticket(), &heard, self.outbox.end());
+            let consumed = HEADER_BYTES + body.len();
+            self.inbox.consume(consumed);
+            self.heard_at = now;
+            match standing {
+                Standing::Stays => {}
+                Standing::Left => {
+                    self.is_leaving = true;
+                    return Ok(Progress::Left(client));
+                }
+                Standing::Forgotten => return Err(End::Expired),
+            }
+        }
+        Ok(Progress::More)
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}

@@ -1,0 +1,24 @@
+//! A memory node: lends this machine's memory to programs on other machines.
+//!
+//! [`Buddy`] divides frames, [`Books`] know who was granted which of them and until when; both are pure. The region is a memory file; a service
+//! does what requests say with both, and [`Server`] is the process around it: listeners, connections, one thread.
+//!
+//! What a client may rely on, whatever another one does or how the node ends: it reaches the frames that were granted to it and nobody else does; what
+//! it finds in them is what it wrote there, or zeros; and a node that has lost that has another incarnation.
+#![forbid(unsafe_code)]
+
+mod bits;
+mod books;
+mod buddy;
+mod connection;
+mod fault;
+mod listener;
+mod log;
+mod ranges;
+mod region;
+mod server;
+mod service;
+
+pub use books::{Books, Credential, NUMBERS_PER_FRAME, Outcome};
+pub use buddy::{Buddy, ORDERS, chunks};
+pub use server::{Options, Server};

@@ -1,0 +1,112 @@
+//! Where clients come in.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use farmem_transport::Destination;
+use farmem_transport::stream::Stream;
+
+/// An address that is listened at.
+pub(crate) enum Listener {
+    Tcp(TcpListener),
+    Unix { listener: UnixListener, path: PathBuf },
+}
+
+impl Listener {
+    /// Begins to listen.
+    pub(crate) fn bind(at: &Destination) -> Result<Self> {
+        let cannot = || format!("cannot listen at {at}");
+        match at {
+            Destination::Tcp { host, port } => {
+                let listener = TcpListener::bind((host.as_str(), *port)).with_context(cannot)?;
+                listener.set_nonblocking(true)?;
+                Ok(Self::Tcp(listener))
+            }
+            Destination::Unix(path) => {
+                remove_abandoned(path)?;
+                let listener = UnixListener::bind(path).with_context(cannot)?;
+                std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
+                    .with_context(cannot)?;
+                listener.set_nonblocking(true)?;
+                Ok(Self::Unix { listener, path: path.clone() })
+            }
+        }
+    }
+
+    /// Where it can be reached: with the port that was found, where any was asked for.
+    pub(crate) fn address(&self) -> Result<Destination> {
+        Ok(match self {
+            Self::Tcp(listener) => {
+                let address: SocketAddr = listener.local_addr()?;
+                Destination::Tcp { host: address.ip().to_string(), port: address.port() }
+            }
+            Self::Unix { path, .. } => Destination::Unix(path.clone()),
+        })
+    }
+
+    /// The next connection that waits, and who it is for people; `None` when there is none.
+    pub(crate) fn accept(&self) -> io::Result<Option<(Stream, String)>> {
+        let accepted = match self {
+            Self::Tcp(listener) => listener.accept().and_then(|(socket, peer)| {
+                socket.set_nodelay(true)?;
+                socket.set_nonblocking(true)?;
+                Ok((Stream::plain(socket.into()), peer.to_string()))
+            }),
+            Self::Unix { listener, .. } => listener.accept().and_then(|(socket, _)| {
+                socket.set_nonblocking(true)?;
+                let process = own_process(&socket)?;
+                Ok((Stream::plain(OwnedFd::from(socket)), format!("process {process}")))
+            }),
+        };
+        match accepted {
+            Ok(accepted) => Ok(Some(accepted)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener) => listener.as_fd(),
+            Self::Unix { listener, .. } => listener.as_fd(),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Self::Unix { path, .. } = self {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// The process at the other end, which must be of the node's own user or root. The file's mode says the same; but who has opened it to others may
+/// not have meant this.
+fn own_process(socket: &UnixStream) -> io::Result<i32> {
+    let peer = rustix::net::sockopt::socket_peercred(socket)?;
+    if peer.uid.is_root() || peer.uid == rustix::process::geteuid() {
+        Ok(peer.pid.as_raw_nonzero().get())
+    } else {
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"))
+    }
+}
+
+/// Removes the socket that a node has left which was killed.
+fn remove_abandoned(path: &Path) -> Result<()> {
+    let Ok(found) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    if !found.file_type().is_socket() {
+        bail!("{} is there already, and is no socket", path.display());
+    }
+    if UnixStream::connect(path).is_ok() {
+        bail!("somebody listens at {} already", path.display());
+    }
+    std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))
+}

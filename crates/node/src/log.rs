@@ -1,0 +1,28 @@
+//! Standard error, with a bound: peers decide how much there is to say.
+
+use std::time::Duration;
+
+/// Most lines in a second.
+const MOST_LINES: u32 = 20;
+
+#[derive(Default)]
+pub(crate) struct Log {
+    second: u64,
+    lines: u32,
+}
+
+impl Log {
+    /// One line, unless there were many this second.
+    pub(crate) fn say(&mut self, now: Duration, sentence: &str) {
+        if self.second != now.as_secs() {
+            if self.lines > MOST_LINES {
+                eprintln!("farmem node: {} more lines like these", self.lines - MOST_LINES);
+            }
+            *self = Self { second: now.as_secs(), lines: 0 };
+        }
+        self.lines += 1;
+        if self.lines <= MOST_LINES {
+            eprintln!("farmem node: {sentence}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The memory that a node lends: a memory file that takes memory only where it was written.
+
+use std::ops::Range;
+
+use farmem_sys::shared::{SharedMemory, SharedMemoryError};
+use farmem_transport::{FRAME_BYTES, RegionOffset};
+
+/// Frames, by their numbers.
+pub(crate) struct Region(SharedMemory);
+
+impl Region {
+    /// A region with so many numbers, none of them with memory behind it.
+    pub(crate) fn new(numbers: u64) -> Result<Self, SharedMemoryError> {
+        let bytes = usize::try_from(numbers).ok().and_then(|numbers| numbers.checked_mul(FRAME_BYTES));
+        Ok(Self(SharedMemory::create(c"farmem-node", bytes.ok_or(SharedMemoryError::Unsuitable)?)?))
+    }
+
+    /// Appends bytes of the region. False, and nothing appended, when they leave it.
+    #[must_use]
+    pub(crate) fn read(&self, at: RegionOffset, length: usize, to: &mut Vec<u8>) -> bool {
+        let start = to.len();
+        to.resize(start + length, 0);
+        let is_done = self.0.copy_out(at.get() as usize, &mut to[start..]);
+        if !is_done {
+            to.truncate(start);
+        }
+        is_done
+    }
+
+    /// Changes bytes of the region. False, and nothing changed, when they leave it.
+    #[must_use]
+    pub(crate) fn write(&self, at: RegionOffset, data: &[u8]) -> bool {
+        self.0.copy_in(at.get() as usize, data)
+    }
+
+    /// Makes frames read as zeros, and gives their memory back to the machine; where that fails, overwrites them.
+    pub(crate) fn empty(&self, frames: Range<u64>) {
+        let bytes = |frame: u64| frame as usize * FRAME_BYTES;
+        if self.0.release(bytes(frames.start)..bytes(frames.end)).is_err() {
+            for frame in frames {
+                // Inside the region, as all frames that the books know.
+                let _ = self.0.copy_in(bytes(frame), &[0; FRAME_BYTES]);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_emptied_frame_reads_as_zeros() {
+        let region = Region::new(8).unwrap();
+        assert!(region.write(RegionOffset::new(4000), &[7; 200]));
+        region.empty(0..1);
+
+        let mut bytes = vec![1];
+        assert!(region.read(RegionOffset::new(4095), 2, &mut bytes));
+        assert_eq!(bytes, [1, 0, 7]);
+    }
+
+    #[test]
+    fn nothing_outside_is_reached() {
+        let region = Region::new(1).unwrap();
+        let mut bytes = vec![1];
+        assert!(!region.read(RegionOffset::new(4095), 2, &mut bytes));
+        assert!(!region.write(RegionOffset::new(4095), &[0; 2]));
+        assert_eq!(bytes, [1]);
+    }
+}

@@ -1,0 +1,287 @@
+//! The node as a process: one thread, which waits for connections and for what they bring. So whatever a request changes has changed before the
+//! next one is looked at, whoever sends it, and no lock says so.
+//!
+//! Nothing that comes in is believed: what is no message ends the connection that it came by, with a line on standard error, and concerns
+//! nobody else. Nothing waits for a client: what its connection doesn't take stays in its outbox, and until that is out nothing more is
+//! heard of it.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use farmem_page::ByteCount;
+use farmem_transport::{ClientIdentity, Destination, NodeStatistics};
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::connection::{Connection, End, Progress};
+use crate::fault::{FaultPoint, Faults};
+use crate::listener::Listener;
+use crate::log::Log;
+use crate::service::Service;
+
+/// Between two looks at the time.
+const LOOK: Duration = Duration::from_millis(100);
+/// Who has connected says who it is within this time.
+const INTRODUCTION: Duration = Duration::from_secs(5);
+/// Most connections at a time.
+const MOST_CONNECTIONS: usize = 4096;
+/// Connections that are accepted before those that are there have their turn.
+const MOST_ACCEPTED: usize = 64;
+/// Events that are looked at together.
+const MOST_EVENTS: usize = 256;
+
+/// What a node lends, and where it is found.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where it listens; at least one address.
+    pub listen: Vec<Destination>,
+    /// Memory that it lends to all clients together.
+    pub memory: ByteCount,
+    /// What is granted to a client that says nothing for so long goes to others.
+    pub lease: Duration,
+    /// At which step the process kills itself, for tests; see `fault.rs`.
+    pub fault: Option<String>,
+}
+
+/// A node that listens.
+pub struct Server {
+    poll: OwnedFd,
+    listeners: Vec<Listener>,
+    service: Service,
+    lease: Duration,
+    began: Instant,
+    connections: HashMap<u64, Place>,
+    lanes: HashMap<ClientIdentity, u64>,
+    /// Connections that are to be called though nothing new has come.
+    unfinished: VecDeque<u64>,
+    next: u64,
+    looked_at: Duration,
+    log: Log,
+}
+
+struct Place {
+    connection: Connection,
+    peer: String,
+    interest: epoll::EventFlags,
+}
+
+/// The event of something that [`Server::turn`] was given to watch.
+const OTHER: u64 = u64::MAX;
+/// Events from here on, downwards from [`OTHER`], are those of listeners; those of connections count up from 0.
+const FIRST_LISTENER: u64 = u64::MAX - 1;
+
+impl Server {
+    /// Begins to listen. `other` is watched for the caller; see [`Server::turn`].
+    ///
+    /// # Errors
+    /// A sentence: an address can't be listened at, or there is no memory for the tables.
+    pub fn bind(options: &Options, other: Option<&impl AsFd>) -> Result<Self> {
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC).context("cannot wait for clients")?;
+        let listeners: Vec<Listener> = options.listen.iter().map(Listener::bind).collect::<Result<_>>()?;
+        for (listener, event) in listeners.iter().zip((0..=FIRST_LISTENER).rev()) {
+            epoll::add(&poll, listener, epoll::EventData::new_u64(event), epoll::EventFlags::IN)?;
+        }
+        if let Some(other) = other {
+            epoll::add(&poll, other, epoll::EventData::new_u64(OTHER), epoll::EventFlags::IN)?;
+        }
+        let faults = options.fault.as_deref().map(Faults::parse).unwrap_or_default();
+        let service = Service::new(random()?, options.memory.pages().get(), options.lease, faults)
+            .context("cannot make the memory that is to be lent")?;
+        Ok(Self {
+            poll,
+            listeners,
+            service,
+            lease: options.lease,
+            began: Instant::now(),
+            connections: HashMap::new(),
+            lanes: HashMap::new(),
+            unfinished: VecDeque::new(),
+            next: 0,
+            looked_at: Duration::ZERO,
+            log: Log::default(),
+        })
+    }
+
+    /// Where the node is found: the addresses that it was given, with the ports that it got.
+    ///
+    /// # Errors
+    /// The kernel doesn't say.
+    pub fn addresses(&self) -> Result<Vec<Destination>> {
+        self.listeners.iter().map(Listener::address).collect()
+    }
+
+    /// How the node is.
+    pub fn statistics(&self) -> NodeStatistics {
+        self.service.statistics(0)
+    }
+
+    /// From now on grants nothing and lets nobody new in; who is there goes on.
+    pub fn drain(&mut self) {
+        self.service.drain();
+    }
+
+    /// Whether any client is known.
+    pub fn has_clients(&self) -> bool {
+        self.service.clients() > 0
+    }
+
+    /// Waits until something comes, but not long, and deals with what has come. Whether the descriptor that [`Server::bind`] was given is ready.
+    ///
+    /// # Errors
+    /// The kernel refuses to wait.
+    pub fn turn(&mut self) -> Result<bool> {
+        let is_untidy = self.service.tidy();
+        let is_busy = is_untidy || !self.unfinished.is_empty();
+        let mut is_other = false;
+        for event in self.wait(if is_busy { Duration::ZERO } else { LOOK })? {
+            match event {
+                OTHER => is_other = true,
+                event => match self.listeners.get((FIRST_LISTENER - event) as usize) {
+                    Some(_) => self.accept((FIRST_LISTENER - event) as usize),
+                    None => self.call(event),
+                },
+            }
+        }
+        for _ in 0..self.unfinished.len() {
+            if let Some(id) = self.unfinished.pop_front() {
+                self.call(id);
+            }
+        }
+        self.look();
+        Ok(is_other)
+    }
+
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn wait(&self, timeout: Duration) -> Result<Vec<u64>> {
+        let mut events = Vec::with_capacity(MOST_EVENTS);
+        let timeout = Timespec { tv_sec: 0, tv_nsec: timeout.as_nanos() as i64 };
+        match epoll::wait(&self.poll, spare_capacity(&mut events), Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => Ok(events.iter().map(|event| event.data.u64()).collect()),
+            Err(error) => Err(error).context("cannot wait for clients"),
+        }
+    }
+
+    fn accept(&mut self, at: usize) {
+        for _ in 0..MOST_ACCEPTED {
+            let now = self.now();
+            match self.listeners[at].accept() {
+                Ok(Some((_, peer))) if self.connections.len() >= MOST_CONNECTIONS => {
+                    self.log.say(now, &format!("{peer} was turned away: there are too many connections"));
+                }
+                Ok(Some((stream, peer))) => self.welcome(stream, peer, now),
+                Ok(None) => return,
+                Err(error) => {
+                    self.log.say(now, &format!("somebody could not be let in: {error}"));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn welcome(&mut self, stream: farmem_transport::stream::Stream, peer: String, now: Duration) {
+        self.service.faults.pass(FaultPoint::Accepted);
+        let connection = Connection::new(stream, now);
+        let interest = epoll::EventFlags::IN;
+        let id = self.next;
+        self.next += 1;
+        if let Err(error) = epoll::add(&self.poll, &connection, epoll::EventData::new_u64(id), interest) {
+            self.log.say(now, &format!("{peer} could not be let in: {error}"));
+            return;
+        }
+        self.connections.insert(id, Place { connection, peer, interest });
+    }
+
+    /// Lets a connection do what it has to do.
+    fn call(&mut self, id: u64) {
+        let now = self.now();
+        let Some(place) = self.connections.get_mut(&id) else { return };
+        match place.connection.turn(now, &mut self.service) {
+            Ok(Progress::Done) => {}
+            Ok(Progress::More) => self.unfinished.push_back(id),
+            Ok(Progress::Introduced(client)) => {
+                // Requests may have come with the introduction.
+                self.unfinished.push_back(id);
+                if let Some(earlier) = self.lanes.insert(client, id) {
+                    self.close(earlier, &End::Replaced);
+                }
+            }
+            Ok(Progress::Left(client)) => {
+                let other =
+                    |(lane, _): &(&ClientIdentity, &u64)| lane.space == client.space && **lane != client;
+                let others: Vec<u64> = self.lanes.iter().filter(other).map(|(_, id)| *id).collect();
+                others.iter().for_each(|other| self.close(*other, &End::Left));
+                self.unfinished.push_back(id);
+            }
+            Err(end) => return self.close(id, &end),
+        }
+        self.watch(id);
+    }
+
+    /// Has the kernel say what the connection wants to know.
+    fn watch(&mut self, id: u64) {
+        let Some(place) = self.connections.get_mut(&id) else { return };
+        let mut interest = epoll::EventFlags::empty();
+        interest.set(epoll::EventFlags::IN, place.connection.listens());
+        interest.set(epoll::EventFlags::OUT, place.connection.waits_to_send());
+        if interest == place.interest {
+            return;
+        }
+        place.interest = interest;
+        if let Err(error) =
+            epoll::modify(&self.poll, &place.connection, epoll::EventData::new_u64(id), interest)
+        {
+            self.close(id, &End::Link(std::io::Error::from(error).into()));
+        }
+    }
+
+    fn close(&mut self, id: u64, end: &End) {
+        let Some(place) = self.connections.remove(&id) else { return };
+        let _ = epoll::delete(&self.poll, &place.connection);
+        if let Some(client) = place.connection.client()
+            && self.lanes.get(&client) == Some(&id)
+        {
+            self.lanes.remove(&client);
+        }
+        if !matches!(end, End::Gone | End::Left | End::Replaced) {
+            let now = self.now();
+            self.log.say(now, &format!("the connection of {} was closed: {end}", place.peer));
+        }
+    }
+
+    /// What is due by the clock.
+    fn look(&mut self) {
+        let now = self.now();
+        if now.saturating_sub(self.looked_at) < LOOK {
+            return;
+        }
+        self.looked_at = now;
+        let forgotten = self.service.expire(now);
+        if forgotten > 0 {
+            self.log.say(
+                now,
+                &format!("{forgotten} clients said nothing for the time of a lease, and are forgotten"),
+            );
+        }
+        let is_silent = |place: &Place| {
+            let patience = if place.connection.client().is_some() { self.lease } else { INTRODUCTION };
+            now.saturating_sub(place.connection.heard_at()) > patience
+        };
+        let silent: Vec<u64> =
+            self.connections.iter().filter(|(_, place)| is_silent(place)).map(|(id, _)| *id).collect();
+        silent.iter().for_each(|id| self.close(*id, &End::Silent));
+    }
+}
+
+fn random() -> Result<u128> {
+    let mut bytes = [0; 16];
+    let count = getrandom(&mut bytes, GetRandomFlags::empty()).context("cannot draw a random number")?;
+    anyhow::ensure!(count == bytes.len(), "the kernel gave too few random bytes");
+    Ok(u128::from_le_bytes(bytes))
+}

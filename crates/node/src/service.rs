@@ -1,0 +1,186 @@
+//! What a node does when it is asked: the books decide, the region holds, and the answer goes out as bytes.
+
+use std::time::Duration;
+
+use farmem_sys::shared::SharedMemoryError;
+use farmem_transport::wire::{Heard, TurnedAway, encode_answer, encode_read_answer};
+use farmem_transport::{
+    Answer, ClientIdentity, FRAME_BYTES, NodeDescription, NodeStatistics, Refusal, RegionOffset, Ticket,
+};
+
+use crate::books::{Books, Credential, Outcome};
+use crate::fault::{FaultPoint, Faults};
+use crate::region::Region;
+
+/// Frames that are emptied at a time, between requests: 64 MiB, some milliseconds.
+const EMPTIED_AT_A_TIME: u64 = (64 << 20) / FRAME_BYTES as u64;
+
+/// What becomes of the client that asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Standing {
+    /// It goes on.
+    Stays,
+    /// It has gone, and all its lanes with it.
+    Left,
+    /// It was forgotten before it asked: its link is worth nothing any more.
+    Forgotten,
+}
+
+/// Books and region.
+pub(crate) struct Service {
+    books: Books,
+    region: Region,
+    figures: NodeStatistics,
+    pub(crate) faults: Faults,
+}
+
+impl Service {
+    /// A node with all of its memory free.
+    pub(crate) fn new(
+        life: u128,
+        lent_frames: u64,
+        lease: Duration,
+        faults: Faults,
+    ) -> Result<Self, SharedMemoryError> {
+        let books = Books::new(life, lent_frames, lease);
+        let region = Region::new(books.numbers())?;
+        Ok(Self { books, region, figures: NodeStatistics::default(), faults })
+    }
+
+    /// Lets a client in.
+    pub(crate) fn introduce(
+        &mut self,
+        now: Duration,
+        client: ClientIdentity,
+        credential: Credential,
+    ) -> Result<NodeDescription, TurnedAway> {
+        self.books.introduce(now, client, credential)
+    }
+
+    /// Does what a client asks, unless it has been done before, and appends the answer.
+    pub(crate) fn obey(
+        &mut self,
+        now: Duration,
+        client: ClientIdentity,
+        ticket: Ticket,
+        heard: &Heard<'_>,
+        answer: &mut Vec<u8>,
+    ) -> Standing {
+        if !self.books.hear(now, client.space) {
+            return Standing::Forgotten;
+        }
+        let outcome = match heard {
+            Heard::Read { at, length_bytes } => self.read(client, ticket, *at, *length_bytes, answer),
+            heard if heard.is_change() => Some(self.change(client, ticket, heard)),
+            Heard::Statistics => Some(Ok(Answer::Statistics(self.statistics(client.space)))),
+            _ => Some(Ok(Answer::Renewed)),
+        };
+        match &outcome {
+            Some(Err(_)) => self.figures.refused += 1,
+            Some(Ok(_)) | None => self.figures.requests += 1,
+        }
+        if let Some(outcome) = outcome {
+            encode_answer(ticket, &outcome, answer);
+        }
+        if *heard == Heard::Leave { Standing::Left } else { Standing::Stays }
+    }
+
+    /// Empties some of what was given back. Whether there is more.
+    pub(crate) fn tidy(&mut self) -> bool {
+        let Some(frames) = self.books.to_empty(EMPTIED_AT_A_TIME) else { return false };
+        self.faults.pass(FaultPoint::BeforeEmptying);
+        self.region.empty(frames.clone());
+        self.faults.pass(FaultPoint::Emptied);
+        self.books.emptied(frames);
+        self.books.to_empty(1).is_some()
+    }
+
+    /// Forgets clients that have said nothing for the time of a lease. How many.
+    pub(crate) fn expire(&mut self, now: Duration) -> usize {
+        self.books.expire(now).len()
+    }
+
+    /// See [`Books::drain`].
+    pub(crate) fn drain(&mut self) {
+        self.books.drain();
+    }
+
+    /// Clients that are known.
+    pub(crate) fn clients(&self) -> usize {
+        self.books.clients()
+    }
+
+    /// How the node is, as one client sees it.
+    pub(crate) fn statistics(&self, space: u128) -> NodeStatistics {
+        NodeStatistics {
+            frames: self.books.lent_frames(),
+            free_frames: self.books.free_frames(),
+            free_chunks: self.books.free_chunks(),
+            clients: self.books.clients() as u32,
+            own_frames: self.books.held_by(space),
+            ..self.figures
+        }
+    }
+
+    /// Appends the whole answer; `None` when it did.
+    fn read(
+        &mut self,
+        client: ClientIdentity,
+        ticket: Ticket,
+        at: RegionOffset,
+        length_bytes: u32,
+        answer: &mut Vec<u8>,
+    ) -> Option<Outcome> {
+        let length = length_bytes as usize;
+        if !self.is_granted(client, at, length) {
+            return Some(Err(Refusal::NotGranted));
+        }
+        let start = answer.len();
+        encode_read_answer(ticket, length_bytes, answer);
+        if !self.region.read(at, length, answer) {
+            answer.truncate(start);
+            return Some(Err(Refusal::NotGranted));
+        }
+        self.figures.read_bytes += u64::from(length_bytes);
+        None
+    }
+
+    fn change(&mut self, client: ClientIdentity, ticket: Ticket, heard: &Heard<'_>) -> Outcome {
+        if let Some(outcome) = self.books.recall(client, ticket) {
+            return outcome;
+        }
+        self.faults.pass(FaultPoint::BeforeChange);
+        let outcome = match heard {
+            Heard::Grant { order, count } => {
+                let mut granted = self.books.grant(client.space, *order, *count);
+                // What was given back and is not empty yet may be just what is wanted.
+                while granted == Err(Refusal::Full) && self.books.to_empty(1).is_some() {
+                    self.tidy();
+                    granted = self.books.grant(client.space, *order, *count);
+                }
+                granted.map(Answer::Granted)
+            }
+            Heard::Release(chunks) => self.books.release(client.space, chunks).map(|()| Answer::Released),
+            Heard::Write { at, data } => self.write(client, *at, data),
+            _ => {
+                self.books.forget(client.space);
+                Ok(Answer::Left)
+            }
+        };
+        self.books.remember(client, ticket, &outcome);
+        self.faults.pass(FaultPoint::Changed);
+        outcome
+    }
+
+    fn write(&mut self, client: ClientIdentity, at: RegionOffset, data: &[u8]) -> Outcome {
+        if !self.is_granted(client, at, data.len()) || !self.region.write(at, data) {
+            return Err(Refusal::NotGranted);
+        }
+        self.figures.written_bytes += data.len() as u64;
+        Ok(Answer::Written)
+    }
+
+    fn is_granted(&self, client: ClientIdentity, at: RegionOffset, length: usize) -> bool {
+        at.frames(length).is_some_and(|frames| self.books.is_granted(client.space, &frames))
+    }
+}

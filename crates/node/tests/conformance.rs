@@ -1,0 +1,289 @@
+//! What every way to a node promises: the same tests over each of them, the node that is only memory included.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use farmem_transport::memory::MemoryNode;
+use farmem_transport::{
+    Answer, Chunk, ClientIdentity, FRAME_BYTES, Failure, Frame, MOST_BYTES, MOST_REQUESTS,
+    MOST_TRANSFER_BYTES, Order, Refusal, Request, SubmitError, Ticket, Transport,
+};
+use support::*;
+
+/// A way to a node of 1024 frames.
+trait Way {
+    fn connect(&self, client: ClientIdentity) -> Box<dyn Transport>;
+    /// Any of its kind.
+    fn start() -> Self;
+}
+
+impl Way for MemoryNode {
+    fn connect(&self, client: ClientIdentity) -> Box<dyn Transport> {
+        Box::new(MemoryNode::connect(self, client))
+    }
+    fn start() -> Self {
+        Self::new(1024)
+    }
+}
+
+struct Loopback(TestNode);
+
+impl Way for Loopback {
+    fn connect(&self, client: ClientIdentity) -> Box<dyn Transport> {
+        self.0.connect(client)
+    }
+    fn start() -> Self {
+        Self(TestNode::start(&Wanted::default()))
+    }
+}
+
+struct Socket(TestNode);
+
+impl Way for Socket {
+    fn connect(&self, client: ClientIdentity) -> Box<dyn Transport> {
+        self.0.connect(client)
+    }
+    fn start() -> Self {
+        Self(TestNode::start(&Wanted { listen: at_socket, ..Wanted::default() }))
+    }
+}
+
+fn what_was_written_is_read<W: Way>() {
+    let node = W::start();
+    let mut link = node.connect(client(1));
+    let chunk = slab(&mut *link, 1);
+    let whole = content(1, chunk.order().bytes());
+    let inside = chunk.first().offset().checked_add(5000).unwrap();
+
+    assert_eq!(write(&mut *link, 2, chunk.first().offset(), &whole), Ok(Answer::Written));
+    assert_eq!(write(&mut *link, 3, inside, b"in the middle"), Ok(Answer::Written));
+
+    let found = read(&mut *link, 4, chunk.first().offset(), whole.len()).unwrap();
+    assert_eq!(found[..5000], whole[..5000]);
+    assert_eq!(&found[5000..5013], b"in the middle");
+    assert_eq!(found[5013..], whole[5013..]);
+    assert_eq!(read(&mut *link, 5, inside, 13).unwrap(), b"in the middle");
+}
+
+fn frames_that_were_not_written_read_as_zeros<W: Way>() {
+    let node = W::start();
+    let mut link = node.connect(client(1));
+    let chunk = slab(&mut *link, 1);
+    assert_eq!(read(&mut *link, 2, chunk.first().offset(), 8192), Ok(vec![0; 8192]));
+}
+
+fn a_batch_is_completed_in_order<W: Way>() {
+    let node = W::start();
+    let mut link = node.connect(client(1));
+    let chunk = slab(&mut *link, 1);
+    let at = |page: u64| chunk.first().offset().checked_add(page * FRAME_BYTES as u64).unwrap();
+
+    for page in 0..64 {
+        let data = content(page, FRAME_BYTES);
+        link.submit(Ticket(10 + 2 * page), Request::Write { at: at(page), data }, soon()).unwrap();
+        let read = Request::Read { at: at(page), length_bytes: FRAME_BYTES as u32, buffer: Vec::new() };
+        link.submit(Ticket(11 + 2 * page), read, soon()).unwrap();
+    }
+    assert_eq!(link.pending(), 128);
+    let done = await_all(&mut *link, 128);
+
+    assert_eq!(link.pending(), 0);
+    assert!(done.iter().map(|done| done.ticket.0).eq(10..138));
+    for (page, pair) in done.chunks(2).enumerate() {
+        assert_eq!(pair[0].result, Ok(Answer::Written));
+        let Request::Read { buffer, .. } = &pair[1].request else { panic!() };
+        assert_eq!(*buffer, content(page as u64, FRAME_BYTES));
+    }
+}
+
+fn what_was_not_granted_is_refused_and_the_link_goes_on<W: Way>() {
+    let node = W::start();
+    let mut owner = node.connect(client(1));
+    let mut stranger = node.connect(client(2));
+    let chunk = slab(&mut *owner, 1);
+    let at = chunk.first().offset();
+    write(&mut *owner, 2, at, b"secret").unwrap();
+
+    assert_eq!(read(&mut *stranger, 1, at, 6), Err(NOT_GRANTED));
+    assert_eq!(write(&mut *stranger, 2, at, b"spoilt"), Err(NOT_GRANTED));
+    let taken = ask(&mut *stranger, 3, Request::Release { chunks: vec![chunk] });
+    assert_eq!(taken.result, Err(NOT_GRANTED));
+    let behind = Frame::new(chunk.first().get() + 64).offset();
+    assert_eq!(read(&mut *owner, 3, behind, 1), Err(NOT_GRANTED));
+    assert_eq!(read(&mut *owner, 4, Frame::new(u32::MAX).offset(), 4096), Err(NOT_GRANTED));
+    // Half of it is granted.
+    let last = Frame::new(chunk.first().get() + 63).offset();
+    assert_eq!(write(&mut *owner, 5, last, &[1; 4097]), Err(NOT_GRANTED));
+
+    assert_eq!(read(&mut *owner, 6, at, 6).unwrap(), b"secret");
+    assert_eq!(read(&mut *owner, 7, last, 1).unwrap(), [0]);
+    assert!(grant(&mut *stranger, 4, Order::SLAB, 1).is_ok());
+}
+
+fn a_full_node_says_so_until_something_is_given_back<W: Way>() {
+    let node = W::start();
+    let mut link = node.connect(client(1));
+    let frames = grant(&mut *link, 1, Order::SLAB, 100).unwrap();
+    assert_eq!(frames.len(), 16);
+    assert_eq!(grant(&mut *link, 2, Order::new(0).unwrap(), 1), Err(Failure::Refused(Refusal::Full)));
+
+    let chunks = vec![Chunk::new(frames[3], Order::SLAB).unwrap()];
+    assert_eq!(ask(&mut *link, 3, Request::Release { chunks }).result, Ok(Answer::Released));
+
+    assert_eq!(grant(&mut *link, 4, Order::SLAB, 2).unwrap().len(), 1);
+}
+
+fn parts_of_a_chunk_can_be_given_back<W: Way>() {
+    let node = W::start();
+    let mut link = node.connect(client(1));
+    let chunk = slab(&mut *link, 1);
+    let page = |at| Chunk::new(Frame::new(chunk.first().get() + at), Order::new(0).unwrap()).unwrap();
+
+    let released = ask(&mut *link, 2, Request::Release { chunks: vec![page(7), page(9)] });
+    assert_eq!(released.result, Ok(Answer::Released));
+
+    assert_eq!(read(&mut *link, 3, page(7).first().offset(), 1), Err(NOT_GRANTED));
+    assert_eq!(read(&mut *link, 4, page(8).first().offset(), 1), Ok(vec![0]));
+    let again = ask(&mut *link, 5, Request::Release { chunks: vec![chunk] });
+    assert_eq!(again.result, Err(NOT_GRANTED));
+}
+
+fn frames_are_empty_for_their_next_owner<W: Way>() {
+    let node = W::start();
+    let mut first = node.connect(client(1));
+    let frames = grant(&mut *first, 1, Order::SLAB, 16).unwrap();
+    for (ticket, frame) in (2..).zip(&frames) {
+        write(&mut *first, ticket, frame.offset(), &[0xab; 256 << 10]).unwrap();
+    }
+    assert_eq!(ask(&mut *first, 100, Request::Leave).result, Ok(Answer::Left));
+
+    let mut second = node.connect(client(2));
+    let frames = grant(&mut *second, 1, Order::SLAB, 16).unwrap();
+    assert_eq!(frames.len(), 16);
+    for (ticket, frame) in (2..).zip(&frames) {
+        assert_eq!(read(&mut *second, ticket, frame.offset(), 256 << 10), Ok(vec![0; 256 << 10]));
+    }
+}
+
+fn lanes_of_a_client_share_what_is_granted<W: Way>() {
+    let node = W::start();
+    let mut demand = node.connect(ClientIdentity { space: 1, lane: 0 });
+    let mut writes = node.connect(ClientIdentity { space: 1, lane: 1 });
+    let at = slab(&mut *writes, 1).first().offset();
+    write(&mut *writes, 2, at, b"by one").unwrap();
+    assert_eq!(read(&mut *demand, 1, at, 6).unwrap(), b"by one");
+    assert_eq!(demand.node(), writes.node());
+}
+
+fn a_change_that_is_repeated_happens_once<W: Way>() {
+    let node = W::start();
+    let mut link = node.connect(client(1));
+    let chunk = slab(&mut *link, 1);
+    let at = chunk.first().offset();
+    write(&mut *link, 2, at, b"first").unwrap();
+    write(&mut *link, 3, at, b"later").unwrap();
+    let behind = Frame::new(chunk.first().get() + 64).offset();
+    assert_eq!(write(&mut *link, 4, behind, b"never"), Err(NOT_GRANTED));
+    drop(link);
+
+    let mut link = node.connect(client(1));
+    assert_eq!(slab(&mut *link, 1), chunk);
+    assert_eq!(write(&mut *link, 2, at, b"first"), Ok(Answer::Written));
+    assert_eq!(write(&mut *link, 4, behind, b"never"), Err(NOT_GRANTED));
+    assert_eq!(read(&mut *link, 5, at, 5).unwrap(), b"later");
+    let done = ask(&mut *link, 6, Request::Statistics);
+    assert!(matches!(done.result, Ok(Answer::Statistics(figures)) if figures.own_frames == 64));
+}
+
+fn statistics_count<W: Way>() {
+    let node = W::start();
+    let mut link = node.connect(client(1));
+    let at = slab(&mut *link, 1).first().offset();
+    write(&mut *link, 2, at, &[1; 5000]).unwrap();
+    read(&mut *link, 3, at, 300).unwrap();
+
+    let Ok(Answer::Statistics(figures)) = ask(&mut *link, 4, Request::Statistics).result else { panic!() };
+
+    assert_eq!((figures.frames, figures.free_frames, figures.own_frames), (1024, 960, 64));
+    assert_eq!((figures.written_bytes, figures.read_bytes, figures.clients), (5000, 300, 1));
+}
+
+fn what_waits_is_bounded<W: Way>() {
+    let node = W::start();
+    let mut link = node.connect(client(1));
+    for ticket in 1..=MOST_REQUESTS as u64 {
+        link.submit(Ticket(ticket), Request::Statistics, soon()).unwrap();
+    }
+    let back = link.submit(Ticket(1000), Request::Renew, soon()).unwrap_err();
+    assert_eq!((back.why, back.request), (SubmitError::Full, Request::Renew));
+    await_all(&mut *link, MOST_REQUESTS);
+
+    let at = Frame::new(0).offset();
+    let read = || Request::Read { at, length_bytes: MOST_TRANSFER_BYTES as u32, buffer: Vec::new() };
+    let most = (MOST_BYTES / MOST_TRANSFER_BYTES) as u64;
+    for ticket in 1000..1000 + most {
+        link.submit(Ticket(ticket), read(), soon()).unwrap();
+    }
+    assert_eq!(link.submit(Ticket(2000), read(), soon()).unwrap_err().why, SubmitError::Full);
+    await_all(&mut *link, most as usize);
+    link.submit(Ticket(2000), read(), soon()).unwrap();
+}
+
+fn what_is_no_request_is_not_taken<W: Way>() {
+    let node = W::start();
+    let mut link = node.connect(client(1));
+    let at = Frame::new(0).offset();
+    let refused =
+        |link: &mut dyn Transport, request: Request| link.submit(Ticket(5), request, soon()).unwrap_err().why;
+    let read = |length_bytes| Request::Read { at, length_bytes, buffer: Vec::new() };
+    assert_eq!(refused(&mut *link, read(0)), SubmitError::Malformed);
+    assert_eq!(refused(&mut *link, read(MOST_TRANSFER_BYTES as u32 + 1)), SubmitError::Malformed);
+    assert_eq!(refused(&mut *link, Request::Write { at, data: Vec::new() }), SubmitError::Malformed);
+    assert_eq!(refused(&mut *link, Request::Release { chunks: Vec::new() }), SubmitError::Malformed);
+    assert_eq!(refused(&mut *link, Request::Grant { order: Order::SLAB, count: 0 }), SubmitError::Malformed);
+    link.submit(Ticket(5), Request::Renew, soon()).unwrap();
+    assert_eq!(refused(&mut *link, Request::Renew), SubmitError::Ticket);
+}
+
+fn nothing_comes_of_nothing<W: Way>() {
+    let node = W::start();
+    let mut link = node.connect(client(1));
+    let (mut done, began) = (Vec::new(), Instant::now());
+    link.complete(&mut done, Duration::from_millis(20)).unwrap();
+    link.complete(&mut done, Duration::ZERO).unwrap();
+    assert!(done.is_empty() && began.elapsed() >= Duration::from_millis(20));
+}
+
+/// Each of them, over one way.
+macro_rules! conformance {
+    ($way:ident, $module:ident, $($test:ident),* $(,)?) => {
+        mod $module {
+            use super::*;
+            $(#[test] fn $test() { super::$test::<$way>(); })*
+        }
+    };
+}
+
+macro_rules! conformances {
+    ($($way:ident as $module:ident),*) => {
+        $(conformance!(
+            $way, $module,
+            what_was_written_is_read,
+            frames_that_were_not_written_read_as_zeros,
+            a_batch_is_completed_in_order,
+            what_was_not_granted_is_refused_and_the_link_goes_on,
+            a_full_node_says_so_until_something_is_given_back,
+            parts_of_a_chunk_can_be_given_back,
+            frames_are_empty_for_their_next_owner,
+            lanes_of_a_client_share_what_is_granted,
+            a_change_that_is_repeated_happens_once,
+            statistics_count,
+            what_waits_is_bounded,
+            what_is_no_request_is_not_taken,
+            nothing_comes_of_nothing,
+        );)*
+    };
+}
+
+conformances!(MemoryNode as memory, Loopback as loopback, Socket as unix_socket);
