@@ -29,7 +29,7 @@ pub use destination::{Destination, NoDestination};
 pub use request::{
     Answer, ClientIdentity, Completion, Failure, Incarnation, LinkError, MOST_BYTES, MOST_CHUNKS,
     MOST_REQUESTS, MOST_TRANSFER_BYTES, NodeDescription, NodeStatistics, Refusal, Request, SubmitError,
-    Ticket, Unsubmitted,
+    Ticket, Unsubmitted, VERSION,
 };
 
 /// One lane from a client to a node. Not shared between threads; whoever owns it sends and hears by it.

@@ -19,6 +19,9 @@ const LEASE: Duration = Duration::from_secs(30);
 /// How often a link looks whether a node that was told to stall goes on.
 const LOOK: Duration = Duration::from_millis(1);
 
+/// A change, and what came of it.
+type Done = (Ticket, Result<Answer, Refusal>);
+
 /// A node in this process. Clones are the same node.
 #[derive(Clone, Debug)]
 pub struct MemoryNode(Arc<Mutex<State>>);
@@ -34,7 +37,7 @@ struct State {
     is_stalled: bool,
     is_draining: bool,
     /// What came of the latest changes of each lane.
-    done: BTreeMap<(u128, u8), VecDeque<(Ticket, Result<Answer, Refusal>)>>,
+    done: BTreeMap<(u128, u8), VecDeque<Done>>,
     figures: NodeStatistics,
 }
 
