@@ -9,11 +9,14 @@
 
 use std::time::Duration;
 
+use farmem_page::ByteCount;
 use farmem_policy::leases::{Claim, can_guarantee, divide};
-use farmem_wire::host::{Holding, RefusalReason, Terms};
+use farmem_wire::host::{Holding, LEASED_SLAB_BYTES, RefusalReason, Terms};
 
-/// Slabs that every space is promised: what the classes of its pages need to be told apart at all (2 MiB).
+/// Slabs that every space is promised: what the classes of its pages need to be told apart at all.
 pub const LEAST_SLABS: u64 = 8;
+/// The same in bytes: 2 MiB.
+pub const LEAST_POOL: ByteCount = ByteCount::new(LEAST_SLABS * LEASED_SLAB_BYTES);
 /// Pages that no space's budget falls below (1 MiB).
 const LEAST_PAGES: u64 = 256;
 /// Slabs that a space's processes may have claimed at the moment at which they learn that they mustn't.

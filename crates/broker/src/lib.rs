@@ -10,5 +10,6 @@
 mod books;
 mod server;
 
-pub use books::{Amounts, Books, LEAST_SLABS, Lease, Refusal, SpaceId, Violation};
+pub use books::{Amounts, Books, LEAST_POOL, LEAST_SLABS, Lease, Refusal, SpaceId, Violation};
+pub use farmem_wire::host::MOST_WEIGHT;
 pub use server::{Options, Server, is_listening};

@@ -4,15 +4,13 @@ use std::fmt;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use farmem_broker::{LEAST_POOL, MOST_WEIGHT};
 use farmem_page::ByteCount;
 use farmem_supervisor::PrefetchPolicy;
 use parse_size::Config;
 
 /// Less than this holds no program's start: its loader, its libraries' data and its first stack need more.
 pub(crate) const BUDGET_MINIMUM: ByteCount = ByteCount::new(1 << 20);
-
-/// Less than this tells the classes of pages not apart.
-const PARTITION_MINIMUM: ByteCount = ByteCount::new(2 << 20);
 
 /// Unless told otherwise a budget that follows the program never becomes smaller.
 pub(crate) const AUTO_LEAST: ByteCount = ByteCount::new(16 << 20);
@@ -148,14 +146,14 @@ pub(crate) fn parse_pool(text: &str) -> Result<PoolAmount, String> {
     Ok(PoolAmount { guaranteed: Some(guaranteed), most })
 }
 
-/// Reads a limit of far memory: a size of at least one slab of the pool.
+/// Reads a limit of far memory: a size of at least [`LEAST_POOL`].
 pub(crate) fn parse_partition(text: &str) -> Result<ByteCount, String> {
     let bytes = parse_size(text)?;
-    if bytes < PARTITION_MINIMUM {
+    if bytes < LEAST_POOL {
         return Err(format!(
             "{} hold nobody's pages; write at least {}",
             Readable(bytes),
-            Readable(PARTITION_MINIMUM)
+            Readable(LEAST_POOL)
         ));
     }
     Ok(bytes)
@@ -164,8 +162,8 @@ pub(crate) fn parse_partition(text: &str) -> Result<ByteCount, String> {
 /// Reads a weight.
 pub(crate) fn parse_weight(text: &str) -> Result<u32, String> {
     match text.parse() {
-        Ok(weight) if (1..=1000).contains(&weight) => Ok(weight),
-        _ => Err("write a weight as a whole number from 1 to 1000".to_owned()),
+        Ok(weight) if (1..=MOST_WEIGHT).contains(&weight) => Ok(weight),
+        _ => Err(format!("write a weight as a whole number from 1 to {MOST_WEIGHT}")),
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use farmem_broker::{LEAST_SLABS, Options, Server};
+use farmem_broker::{LEAST_POOL, Options, Server};
 use farmem_machine::Memory;
 use farmem_page::ByteCount;
 use farmem_supervisor::is_any_running;
@@ -15,9 +15,6 @@ use serde::Deserialize;
 use crate::amount::{Readable, parse_size};
 use crate::arguments::HostArguments;
 use crate::failure::Failure;
-
-/// Less than this holds hardly anybody's pages.
-const POOL_MINIMUM: ByteCount = ByteCount::new(LEAST_SLABS << 18);
 
 /// What a configuration file may say.
 #[derive(Debug, Default, Deserialize)]
@@ -69,13 +66,13 @@ fn options(arguments: HostArguments) -> Result<Options, Failure> {
     let pool = arguments
         .pool
         .or(size("pool", &file.pool)?)
-        .unwrap_or_else(|| ByteCount::new(memory.spare(ByteCount::ZERO).get() / 2).max(POOL_MINIMUM));
+        .unwrap_or_else(|| ByteCount::new(memory.spare(ByteCount::ZERO).get() / 2).max(LEAST_POOL));
     let local = arguments.local.or(size("local", &file.local)?);
-    if pool < POOL_MINIMUM {
+    if pool < LEAST_POOL {
         return Err(Failure::Unusable(format!(
             "a pool of {} is too small; give --pool at least {}",
             Readable(pool),
-            Readable(POOL_MINIMUM)
+            Readable(LEAST_POOL)
         )));
     }
     let asked = ByteCount::new(pool.get().saturating_add(local.map_or(0, ByteCount::get)));
@@ -139,6 +136,6 @@ mod tests {
 
     #[test]
     fn without_words_there_is_a_pool_that_the_machine_can_spare() {
-        assert!(options(arguments(None)).unwrap().pool >= POOL_MINIMUM);
+        assert!(options(arguments(None)).unwrap().pool >= LEAST_POOL);
     }
 }

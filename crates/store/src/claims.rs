@@ -5,7 +5,7 @@ use crate::layout::Header;
 use crate::memory::{Atomic, Memory};
 use crate::pool::{Pool, claim_of, slab_of};
 use core::ops::Range;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 
 /// What can be claimed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,12 +40,43 @@ impl<M: Memory> Pool<M> {
         }
     }
 
+    /// The word that says how many were ever in use, counted by their numbers.
+    ///
+    /// Invariant: none whose number is at or above it was ever claimed. So it grows before a claim, and is true whoever dies in between.
+    const fn high(what: Claimable) -> Header {
+        match what {
+            Claimable::Frame => Header::FrameHigh,
+            Claimable::Block => Header::BlockHigh,
+            Claimable::Chunk => Header::ChunkHigh,
+            Claimable::SmallChunk => Header::SmallChunkHigh,
+        }
+    }
+
+    fn raise_high(&self, what: Claimable, index: usize) {
+        if let Ok(high) = self.header(Self::high(what))
+            && high.load(Relaxed) <= index as u64
+        {
+            high.fetch_max(index as u64 + 1, SeqCst);
+        }
+    }
+
+    /// Whether more than `most` frames are in use. As long as no frame above the limit was ever used the numbers of frames see to the limit; they
+    /// are counted only after it was lowered.
+    fn are_frames_above(&self, most: usize) -> bool {
+        let is_any_above =
+            self.header(Header::FrameHigh).is_ok_and(|high| high.load(SeqCst) > self.frame_limit() as u64);
+        is_any_above && self.claimed(Claimable::Frame) > most
+    }
+
     /// Those that may be claimed. Fewer frames than the limit in use means that one of those below it is free, wherever the others are.
     fn claimable(&self, what: Claimable) -> &[M::Word] {
         let claims = self.claims(what);
         match what {
-            Claimable::Frame if self.claimed(what) >= self.frame_limit() => &[],
-            Claimable::Frame => claims.get(..self.frame_limit()).unwrap_or(claims),
+            Claimable::Frame => match self.frame_limit() {
+                0 => &[],
+                limit if self.are_frames_above(limit - 1) => &[],
+                limit => claims.get(..limit).unwrap_or(claims),
+            },
             _ => claims,
         }
     }
@@ -63,28 +94,22 @@ impl<M: Memory> Pool<M> {
         let claims = self.claimable(what);
         let start = self.header_value(Self::cursor(what)).min(claims.len());
         let search = |range: Range<usize>| -> Option<usize> {
-            let take = |word: &M::Word| word.compare_exchange(0, claim_of(slab), AcqRel, Relaxed).is_ok();
-            let nth = claims[range.clone()].iter().position(|word| word.load(Relaxed) == 0 && take(word))?;
-            Some(range.start + nth)
+            range.into_iter().find(|&index| {
+                let word = &claims[index];
+                word.load(Relaxed) == 0 && {
+                    self.raise_high(what, index);
+                    word.compare_exchange(0, claim_of(slab), SeqCst, Relaxed).is_ok()
+                }
+            })
         };
         let claimed = search(start..claims.len()).or_else(|| search(0..start))?;
         if let Ok(cursor) = self.header(Self::cursor(what)) {
             cursor.store(claimed as u64 + 1, Relaxed);
         }
-        let high = match what {
-            Claimable::Block => None,
-            Claimable::Frame => self.header(Header::FrameHigh).ok(),
-            Claimable::Chunk => self.header(Header::ChunkHigh).ok(),
-            Claimable::SmallChunk => self.header(Header::SmallChunkHigh).ok(),
-        };
-        if let Some(high) = high
-            && high.load(Relaxed) <= claimed as u64
-        {
-            high.fetch_max(claimed as u64 + 1, Relaxed);
-        }
         // Another process may have claimed the last one at the same moment, or the limit may have become lower. Both may then take the pool for
-        // full, as it is but for one slab; who tries again gets it.
-        if what == Claimable::Frame && self.claimed(what) > self.frame_limit() {
+        // full, as it is but for one slab; who tries again gets it. Of two that claim, one above the limit, at least one sees both: each makes
+        // its own claim, or the high mark before it, known before it looks.
+        if what == Claimable::Frame && self.are_frames_above(self.frame_limit()) {
             self.unclaim(what, claimed, slab);
             return None;
         }
@@ -115,12 +140,8 @@ impl<M: Memory> Pool<M> {
     /// How many are claimed. Takes about a microsecond for every thousand of them that were ever in use.
     pub(crate) fn claimed(&self, what: Claimable) -> usize {
         let claims = self.claims(what);
-        // A pool has many more frames than its limit lets anybody use.
-        let used = match what {
-            Claimable::Frame => self.header_value(Header::FrameHigh).min(claims.len()),
-            _ => claims.len(),
-        };
-        claims[..used].iter().filter(|word| word.load(Relaxed) != 0).count()
+        let used = self.header_value(Self::high(what)).min(claims.len());
+        claims[..used].iter().filter(|word| word.load(SeqCst) != 0).count()
     }
 
     /// Gives back all that belong to slabs which `is_lost` names.

@@ -9,7 +9,7 @@ use farmem_page::{ByteCount, PAGE_BYTES, SlabIndex};
 /// "FARMPOOL", as the bytes lie in memory.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"FARMPOOL");
 /// Version of the layout.
-pub(crate) const VERSION: u64 = 5;
+pub(crate) const VERSION: u64 = 6;
 
 pub(crate) const WORD_BYTES: usize = size_of::<u64>();
 /// Slots that share a chunk of metadata, because they share one word of the bitmap.
@@ -105,6 +105,8 @@ pub(crate) enum Header {
     SmallChunkHigh = 26,
     /// One more than the largest frame number ever claimed.
     FrameHigh = 27,
+    /// One more than the largest block number ever claimed.
+    BlockHigh = 28,
     /// Where the search for a free frame starts.
     FrameCursor = 32,
     /// Where the search for a free slab starts.

@@ -199,7 +199,7 @@ impl<M: Memory> Pool<M> {
         self.claimed(Claimable::Frame)
     }
 
-    /// Slabs on disk, and how many more it has room for. Takes about a microsecond for every thousand that it could hold in all.
+    /// Slabs on disk, and how many more it has room for. Takes about a microsecond for every thousand that were ever there at a time.
     pub fn disk_slabs(&self) -> (usize, usize) {
         let used = self.claimed(Claimable::Block);
         (used, self.layout.blocks.saturating_sub(used))

@@ -232,6 +232,24 @@ fn a_slab_that_empties_while_another_takes_its_place_is_given_back() {
     });
 }
 
+/// A thread that frees one page and changes another, number 1, to number 501, in place or not. Gives the latter's place.
+fn free_and_change(world: &Arc<World>, freed: Place, changed: Place) -> thread::JoinHandle<Place> {
+    let world = Arc::clone(world);
+    thread::spawn(move || {
+        world.free(freed);
+        let mut writer = Box::new(Writer::new(OWNER));
+        match writer.update(&world.pool, changed, &page(501), Epoch::FIRST, Epoch::NONE) {
+            Ok(Update::InPlace(place)) => place,
+            Ok(Update::Moved { new }) => {
+                world.check(changed, 1);
+                world.free(changed);
+                new
+            }
+            other => panic!("{other:?}"),
+        }
+    })
+}
+
 #[test]
 fn readers_and_writers_that_a_move_overtakes_find_the_right_bytes() {
     explore(|| {
@@ -246,23 +264,7 @@ fn readers_and_writers_that_a_move_overtakes_find_the_right_bytes() {
                 world.check(last, 65);
             })
         };
-        let writer = {
-            let world = Arc::clone(&world);
-            thread::spawn(move || {
-                let mut writer = Box::new(Writer::new(OWNER));
-                world.free(third);
-                let update = writer.update(&world.pool, second, &page(501), Epoch::FIRST, Epoch::NONE);
-                match update {
-                    Ok(Update::InPlace(place)) => place,
-                    Ok(Update::Moved { new }) => {
-                        world.check(second, 1);
-                        world.free(second);
-                        new
-                    }
-                    other => panic!("{other:?}"),
-                }
-            })
-        };
+        let writer = free_and_change(&world, third, second);
         let mover = {
             let world = Arc::clone(&world);
             thread::spawn(move || {
@@ -303,10 +305,10 @@ fn an_owner_released_while_its_slabs_move_leaves_nothing() {
 #[test]
 fn of_two_that_take_the_last_slab_at_the_same_time_none_exceeds_the_limit_or_keeps_what_it_gave_up() {
     explore(|| {
-        // The slab in use isn't the first one: of those that may be used, so many are free that all could take one.
+        // The slab in use is above the limit: of those that may be used, so many are free that all could take one.
         let world = World::with_capacity(3, 3, 0);
-        let below: Vec<Place> = (0..64).map(|number| world.store(number)).collect();
-        world.store(64);
+        let below: Vec<Place> = (0..128).map(|number| world.store(number)).collect();
+        world.store(128);
         below.into_iter().for_each(|place| world.free(place));
         world.pool.set_limit(bytes(2)).unwrap();
         let storer = |owner: u16| {
@@ -325,6 +327,26 @@ fn of_two_that_take_the_last_slab_at_the_same_time_none_exceeds_the_limit_or_kee
         stored.into_iter().flatten().for_each(|place| world.check(place, 500));
         [OWNER, OwnerId(1), OwnerId(2)].into_iter().for_each(|owner| world.pool.release_owner(owner));
         assert_eq!(world.pool.usage().slab_bytes_in_memory.get(), 0);
+    });
+}
+
+#[test]
+fn who_took_a_slab_above_a_limit_that_fell_meanwhile_gives_it_back_when_another_has_the_one_below() {
+    explore(|| {
+        let world = World::with_capacity(2, 2, 0);
+        let storer = |owner: u16| {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                let mut writer = Box::new(Writer::new(OwnerId(owner)));
+                writer.store(&world.pool, &page(500), Epoch::FIRST).is_ok()
+            })
+        };
+        let one = storer(1);
+        world.pool.set_limit(bytes(1)).unwrap();
+        let two = storer(2);
+        let stored = [one.join().unwrap(), two.join().unwrap()].into_iter().filter(|&is| is).count();
+        assert_eq!(world.pool.usage().slab_bytes_in_memory, bytes(stored));
+        assert!(stored <= 1, "both are above the limit");
     });
 }
 
@@ -370,22 +392,7 @@ fn readers_and_writers_that_a_return_from_disk_overtakes_find_the_right_bytes() 
                 world.check(last, 63);
             })
         };
-        let writer = {
-            let world = Arc::clone(&world);
-            thread::spawn(move || {
-                world.free(third);
-                let mut writer = Box::new(Writer::new(OWNER));
-                match writer.update(&world.pool, second, &page(501), Epoch::FIRST, Epoch::NONE) {
-                    Ok(Update::InPlace(place)) => place,
-                    Ok(Update::Moved { new }) => {
-                        world.check(second, 1);
-                        world.free(second);
-                        new
-                    }
-                    other => panic!("{other:?}"),
-                }
-            })
-        };
+        let writer = free_and_change(&world, third, second);
         let raiser = {
             let world = Arc::clone(&world);
             thread::spawn(move || mover.raise(&world.pool, &world.file))

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use farmem_broker::{Amounts, LEAST_SLABS, Lease};
+use farmem_broker::{Amounts, LEAST_POOL, LEAST_SLABS, Lease};
 use farmem_page::{ByteCount, PageCount};
 use farmem_store::SLAB_BYTES;
 use farmem_telemetry::{Counter, SlotState};
@@ -121,7 +121,7 @@ impl Tenancy {
         let capacity = application.pool.capacity().get() / LEASED_SLAB_BYTES;
         tenancy.landlord = found.or_else(|| Landlord::own(capacity, terms, nothing));
         if tenancy.landlord.is_none() {
-            bail!("a pool needs at least {} MiB", (LEAST_SLABS * LEASED_SLAB_BYTES) >> 20);
+            bail!("a pool needs at least {} MiB", LEAST_POOL.get() >> 20);
         }
         tenancy.move_in()?;
         Ok(tenancy)

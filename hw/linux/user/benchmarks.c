@@ -1,6 +1,6 @@
-#include "../../sw/user/sort.h"
 #include "benchmarks.h"
 #include "system.h"
+#include "../../sw/user/touches.h"
 
 enum { PAGE_BYTES = 4096, MOST_TOUCHES = 1024 };
 
@@ -31,14 +31,8 @@ int latency(uint8_t *data, size_t pages, uint64_t pause_us) {
         total += took;
     }
     if (!touched) return right;
-    sort(times, 0, (long)touched - 1);
-    print_number("touched", touched);
+    print_touches(times, touched);
     print_number("touch_total", total);
-    print_number("touch_shortest", times[0]);
-    print_number("touch_median", times[touched / 2]);
-    print_number("touch_90", times[touched * 90 / 100]);
-    print_number("touch_99", times[touched * 99 / 100]);
-    print_number("touch_longest", times[touched - 1]);
     return right;
 }
 

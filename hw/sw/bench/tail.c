@@ -1,8 +1,8 @@
 // How long a program waits for a page when pages are evicted all the time and others use the blade, too: random touches under the pager.
 // Compiled with MODE, PAGES and FRAMES. Prints how long touches of pages that were away took: percentiles, and with them the queues' visits
 // to the system.
-#include "../user/sort.h"
 #include "pager.h"
+#include "../user/touches.h"
 
 enum { TOUCHES = 100, AWAY_CYCLES = 2000 };
 
@@ -34,13 +34,7 @@ int main(void) {
     }
     uint64_t took = cycle() - start;
     check(away > 0);
-    sort(times, 0, (long)away - 1);
-    print_number("touched", away);
-    print_number("touch_shortest", times[0]);
-    print_number("touch_median", times[away / 2]);
-    print_number("touch_90", times[away * 90 / 100]);
-    print_number("touch_99", times[away * 99 / 100]);
-    print_number("touch_longest", times[away - 1]);
+    print_touches(times, away);
     print_number("cycles", took);
     return 0;
 }
