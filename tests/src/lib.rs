@@ -15,6 +15,7 @@ mod application;
 mod host;
 mod launch;
 mod memcache;
+mod memory_file;
 mod pattern;
 mod redis;
 mod refusal;
@@ -30,6 +31,7 @@ pub use launch::{
     DEFAULT_RUNNER, Finished, Launcher, Program, Runner, Running, farmem_binary, managed_runner, runner,
 };
 pub use memcache::MemcacheClient;
+pub use memory_file::memory_file_bytes;
 pub use pattern::{Digest, SplitMix, value_bytes};
 pub use redis::{RedisClient, Reply};
 pub use refusal::{assert_refusal, refusal};

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use farmem_tests::{
     Host, Launcher, Program, Running, SplitMix, application, assert_nothing_is_left, assert_refusal,
-    farmem_binary, is_large, managed_runner, refusal, scaled, set_limits, wait_for,
+    farmem_binary, is_large, managed_runner, memory_file_bytes, refusal, scaled, set_limits, wait_for,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -112,6 +112,60 @@ fn one_that_holds_the_whole_pool_gives_another_what_it_was_guaranteed() {
     end(&first, running_first);
 }
 
+/// Nobody's lease grows before the slabs it is made of have been given back to the kernel, which hands out nothing but zeros. So all pools together
+/// never take more than there is, but for a little.
+#[test]
+fn slabs_that_are_taken_back_are_the_kernels_before_another_space_fills_them() {
+    if !managed_runner() {
+        return;
+    }
+    /// What each may have besides: tables, and slabs that its threads were claiming while they learned that they mustn't.
+    const BESIDES: u64 = 8 * MEBIBYTE;
+    const POOL: u64 = 80 * MEBIBYTE;
+    let host = Host::start(&["--pool", "80M"]);
+    let (giver, taker) = (name("giver"), name("taker"));
+    let first = with_disk(host.launcher(&giver, 12 * MEBIBYTE));
+    let running_first = filled(&first, idler(120));
+    let taken = |supervisor| memory_file_bytes(supervisor, "farmem-pool").unwrap_or(0);
+    let giver = running_first.process_id();
+    assert!(taken(giver) > POOL / 2);
+
+    let second = host.launcher(&taker, 12 * MEBIBYTE).option("--pool").option("60M-80M");
+    let mut running_second = second.start(filler(90));
+    let taker = running_second.process_id();
+    running_second.until("a program with all its memory", || {
+        // What grows is looked at first: together it was no less at the second look.
+        let (new, old) = (taken(taker), taken(giver));
+        assert!(old + new <= POOL + 2 * BESIDES, "{old} and {new}");
+        second.file("filled").exists().then_some(())
+    });
+    assert!(taken(taker) > POOL / 3);
+    end(&second, running_second);
+    end(&first, running_first);
+}
+
+#[test]
+fn a_guarantee_that_is_changed_while_both_run_takes_slabs_back_and_lets_them_go() {
+    if !managed_runner() {
+        return;
+    }
+    let host = Host::start(&["--pool", "80M"]);
+    let names = [name("changed"), name("bystander")];
+    let launchers = [0, 1].map(|at: usize| with_disk(host.launcher(&names[at], 12 * MEBIBYTE)));
+    let running = [0, 1].map(|at: usize| filled(&launchers[at], filler(100)));
+    let leased = |at: usize| number(&names[at], "pool_leased_bytes");
+    wait_for("equal shares", || (leased(0).abs_diff(leased(1)) < 8 * MEBIBYTE).then_some(()));
+
+    assert!(set_limits(&names[0], &["pool=60M-80M"]).status.success());
+    wait_for("what is guaranteed now", || (leased(0) >= 60 * MEBIBYTE).then_some(()));
+    wait_for("the other one's slabs", || (number(&names[1], "pool_bytes") <= 20 * MEBIBYTE).then_some(()));
+    assert!(set_limits(&names[0], &["pool=2M-80M"]).status.success());
+    wait_for("equal shares again", || (leased(1) > 30 * MEBIBYTE).then_some(()));
+    for (launcher, running) in launchers.iter().zip(running) {
+        end(launcher, running);
+    }
+}
+
 #[test]
 fn what_nobody_could_guarantee_is_refused_before_anything_starts() {
     if !managed_runner() {
@@ -176,9 +230,15 @@ fn a_space_that_is_killed_while_it_swaps_leaves_its_slabs_to_the_others() {
             .and_then(|figures| (figures["pool_bytes"].as_u64()? > 20 * MEBIBYTE).then_some(()))
     });
     let program = running_first.program_process_id().expect("the program runs");
+    let holders = [program, running_first.process_id()];
     let program = Pid::from_raw(i32::try_from(program).expect("a process number")).expect("a process number");
     kill_process(program, Signal::KILL).expect("own process");
     running_first.wait();
+    // Nobody else ever had the file that its pages lay in: with them it is gone, and the kernel clears what it gives to others.
+    for process in holders {
+        assert_eq!(memory_file_bytes(process, "farmem-pool"), None);
+        assert!(!Path::new(&format!("/proc/{process}")).exists());
+    }
 
     let second = host.launcher(&heir, 12 * MEBIBYTE).option("--pool").option("70M-80M");
     let running_second = filled(&second, filler(100));

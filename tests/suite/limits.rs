@@ -132,6 +132,35 @@ fn a_pool_takes_more_once_its_limit_is_raised_and_never_shrinks_below_what_it_ho
     running.wait().assert_success();
 }
 
+/// The program does nothing: what is on disk comes back by itself.
+#[test]
+fn a_pool_that_is_given_room_takes_back_what_nobody_reads_from_disk() {
+    if !managed_runner() {
+        return;
+    }
+    let name = name("unread");
+    let launcher = ["--name", &name, "--pool", "16M", "--disk", "/dev/shm:256M"]
+        .into_iter()
+        .fold(Launcher::managed(12 * MEBIBYTE), Launcher::option);
+    let source = "import mmap, os, time\n\
+                  data = mmap.mmap(-1, 80 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
+                  noise = os.urandom(2048)\n\
+                  for page in range(0, len(data), 4096): data[page:page + 2048] = noise; data[page:page + 8] = page.to_bytes(8, 'little')\n\
+                  open('filled', 'w').close()\n\
+                  while not os.path.exists('go'): time.sleep(0.1)\n\
+                  assert all(data[page:page + 8] == page.to_bytes(8, 'little') for page in range(0, len(data), 4096))\n\
+                  print('same')\n";
+    let mut running = launcher.start(Program::new("python3").args(["-c", source]));
+    running.until("a program with all its memory", || launcher.file("filled").exists().then_some(()));
+    assert!(number(&figures(&name), "disk_bytes") > 8 * MEBIBYTE);
+
+    assert_set(&name, &["pool=200M"]);
+    wait_for("an empty disk", || (number(&figures(&name), "disk_bytes") == 0).then_some(()));
+    assert!(number(&figures(&name), "raised_bytes") > 8 * MEBIBYTE);
+    std::fs::write(launcher.file("go"), "").expect("a file can be written");
+    assert_eq!(running.wait().success().text(), "same\n");
+}
+
 #[test]
 fn limits_that_make_no_sense_are_refused() {
     if !managed_runner() {

@@ -62,6 +62,8 @@ pub struct Mover {
     retry_after_ms: u32,
     /// Pages read from disk up to when nothing was left to bring back.
     pub(crate) reads_seen: u64,
+    /// Slabs moved to disk up to when nothing was left that nobody reads.
+    pub(crate) moved_seen: Option<usize>,
 }
 
 #[derive(Clone, Copy)]
@@ -77,7 +79,14 @@ impl Mover {
         recover(pool);
         let buffer = vec![0; BATCH_SLABS * SLAB_BYTES + PAGE_BYTES];
         let buffer_start = buffer.as_ptr().align_offset(PAGE_BYTES).min(PAGE_BYTES);
-        Self { buffer, buffer_start, is_draining: false, retry_after_ms: RETRY_FIRST_MS, reads_seen: 0 }
+        Self {
+            buffer,
+            buffer_start,
+            is_draining: false,
+            retry_after_ms: RETRY_FIRST_MS,
+            reads_seen: 0,
+            moved_seen: None,
+        }
     }
 
     /// Moves one batch to disk if memory is short, and says what to do next. Doesn't sleep; waits for the disk only.

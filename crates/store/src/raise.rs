@@ -3,6 +3,9 @@
 //!
 //! Who reads a page from disk counts it on the page's slab. A slab that was read from several times comes back whole: one read of 256 KiB
 //! instead of one for each fault to come. Those come first that were read most. It stops where moving to disk stops, so that no slab goes to and fro.
+//!
+//! Slabs that nobody reads come back as well, those that were stored last first, but only while less of the pool is in use: what is left is for new
+//! pages and for slabs that somebody reads.
 
 use crate::claims::Claimable;
 use crate::class::SLAB_BYTES;
@@ -16,6 +19,19 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 /// Pages that were read from a slab on disk before it is worth bringing back: one says little of its neighbours.
 const READS: u64 = 4;
+/// Part of the limit, in percent, up to which slabs come back that nobody reads.
+const UNREAD_PERCENT: usize = 65;
+const _: () =
+    assert!(UNREAD_PERCENT < LOW_PERCENT, "a slab that nobody reads takes no room from one that is read");
+
+/// Where a slab that came back stands among those that are to move to disk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// Behind all others, as if it were stored just now: it is in use.
+    Last,
+    /// Where it stood before.
+    AsStored,
+}
 
 enum Raised {
     Yes,
@@ -31,21 +47,53 @@ impl Mover {
         if reads == self.reads_seen {
             return StepOutcome::Idle;
         }
-        let room = (pool.frame_limit() * LOW_PERCENT / 100).saturating_sub(pool.claimed(Claimable::Frame));
-        if room == 0 {
+        let mut wanted = [None; BATCH_SLABS];
+        let wanted = &mut wanted[..room_up_to(pool, LOW_PERCENT).min(BATCH_SLABS)];
+        if wanted.is_empty() {
             return StepOutcome::Idle;
         }
-        let mut wanted = [None; BATCH_SLABS];
-        let wanted = &mut wanted[..room.min(BATCH_SLABS)];
-        let count = most_read(pool, wanted);
+        let of_reads = |slab: usize| {
+            let reads = pool.disk_reads_of(slab).ok()?.load(Relaxed);
+            (reads >= READS).then_some(reads)
+        };
+        let count = largest_on_disk(pool, of_reads, wanted);
         if count < wanted.len() {
             // Nothing is left to look for until somebody reads again.
             self.reads_seen = reads;
         }
+        self.raise_all(pool, file, &wanted[..count], Order::Last)
+    }
+
+    /// Brings back a batch of slabs that nobody reads, the last stored ones first, as long as there is much room. Doesn't sleep; waits for the
+    /// disk only. Nobody waits for these slabs: call it now and then, when nothing else is to be done.
+    pub fn raise_unread<M: Memory, F: BlockFile>(&mut self, pool: &Pool<M>, file: &F) -> StepOutcome {
+        let moved = pool.header_value(Header::SlabsMoved);
+        let mut wanted = [None; BATCH_SLABS];
+        let wanted = &mut wanted[..room_up_to(pool, UNREAD_PERCENT).min(BATCH_SLABS)];
+        if self.moved_seen == Some(moved) || wanted.is_empty() {
+            return StepOutcome::Idle;
+        }
+        let of_age = |slab: usize| Some(pool.sequence(slab).ok()?.load(Relaxed));
+        let count = largest_on_disk(pool, of_age, wanted);
+        let outcome = self.raise_all(pool, file, &wanted[..count], Order::AsStored);
+        if count < wanted.len() || matches!(outcome, StepOutcome::DiskFailing { .. }) {
+            // Nothing is left to look for, or it can't be read, until there are others.
+            self.moved_seen = Some(moved);
+        }
+        outcome
+    }
+
+    fn raise_all<M: Memory, F: BlockFile>(
+        &mut self,
+        pool: &Pool<M>,
+        file: &F,
+        wanted: &[Option<usize>],
+        order: Order,
+    ) -> StepOutcome {
         let mut slabs = 0;
         let mut is_failing = false;
-        for slab in wanted[..count].iter().flatten() {
-            match self.raise_one(pool, file, *slab) {
+        for slab in wanted.iter().flatten() {
+            match self.raise_one(pool, file, *slab, order) {
                 Raised::Yes => slabs += 1,
                 Raised::Busy => {}
                 Raised::NoFrame => break,
@@ -65,7 +113,13 @@ impl Mover {
         }
     }
 
-    fn raise_one<M: Memory, F: BlockFile>(&mut self, pool: &Pool<M>, file: &F, slab: usize) -> Raised {
+    fn raise_one<M: Memory, F: BlockFile>(
+        &mut self,
+        pool: &Pool<M>,
+        file: &F,
+        slab: usize,
+        order: Order,
+    ) -> Raised {
         let (Ok(gate), Ok(word), Ok(reads)) =
             (pool.gate(slab), pool.state_word(slab), pool.disk_reads_of(slab))
         else {
@@ -95,7 +149,9 @@ impl Mover {
             pool.unclaim(Claimable::Frame, frame, slab);
             return stay(Raised::Failed);
         }
-        if let Ok(sequence) = pool.sequence(slab) {
+        if order == Order::Last
+            && let Ok(sequence) = pool.sequence(slab)
+        {
             sequence.store(pool.next_sequence(), Relaxed);
         }
         word.store(state.risen(frame).encode(), Release);
@@ -110,25 +166,31 @@ impl Mover {
     }
 }
 
-/// The slabs on disk that were read most, those first; how many there are.
-fn most_read<M: Memory>(pool: &Pool<M>, out: &mut [Option<usize>]) -> usize {
+/// Slabs that may be brought back until so much of the limit is in use, in percent.
+fn room_up_to<M: Memory>(pool: &Pool<M>, percent: usize) -> usize {
+    (pool.frame_limit() * percent / 100).saturating_sub(pool.claimed(Claimable::Frame))
+}
+
+/// The slabs on disk with the largest keys, those first; how many there are. One without a key doesn't count.
+fn largest_on_disk<M: Memory>(
+    pool: &Pool<M>,
+    key_of: impl Fn(usize) -> Option<u64>,
+    out: &mut [Option<usize>],
+) -> usize {
     let mut keys = [0; BATCH_SLABS];
     let mut count = 0;
     for slab in 0..pool.slabs_used() {
-        let (Ok(state), Ok(gate), Ok(reads)) = (pool.state(slab), pool.gate(slab), pool.disk_reads_of(slab))
-        else {
-            continue;
-        };
-        let reads = reads.load(Relaxed);
-        if state.kind != Kind::Disk || reads < READS || Gate(gate.load(Relaxed)).set_raising().is_none() {
+        let (Ok(state), Ok(gate)) = (pool.state(slab), pool.gate(slab)) else { continue };
+        if state.kind != Kind::Disk || Gate(gate.load(Relaxed)).set_raising().is_none() {
             continue;
         }
-        let at = keys[..count].partition_point(|other| *other >= reads);
+        let Some(key) = key_of(slab) else { continue };
+        let at = keys[..count].partition_point(|other| *other >= key);
         if at < out.len() {
             count = (count + 1).min(out.len());
             keys[at..count].rotate_right(1);
             out[at..count].rotate_right(1);
-            (keys[at], out[at]) = (reads, Some(slab));
+            (keys[at], out[at]) = (key, Some(slab));
         }
     }
     count
@@ -136,7 +198,7 @@ fn most_read<M: Memory>(pool: &Pool<M>, out: &mut [Option<usize>]) -> usize {
 
 impl<M: Memory> Pool<M> {
     /// Pages that were ever read from disk.
-    pub fn disk_reads(&self) -> u64 {
+    pub(crate) fn disk_reads(&self) -> u64 {
         self.header(Header::DiskReads).map_or(0, |word| word.load(Relaxed))
     }
 

@@ -226,6 +226,38 @@ fn what_a_dead_owner_held_is_free_and_the_others_keep_theirs() {
     assert!(load(&pool, kept).unwrap() == page(7, 3000));
 }
 
+/// Whether any of a pool's memory holds the beginning of a page that doesn't compress. A slot begins at a multiple of 256 bytes.
+fn is_anywhere(pool: &Pool<SharedMemory>, number: u64) -> bool {
+    let mut content = vec![0; pool.memory().length_bytes()];
+    assert!(pool.memory().copy_out(0, &mut content));
+    let page = page(number, PAGE_BYTES);
+    content.chunks(256).any(|slot| slot == &page[..256])
+}
+
+/// The kernel gives zeros for what was given back to it: to this space, and to whoever gets that memory next.
+#[test]
+fn what_is_freed_moved_away_or_left_by_the_dead_is_gone_from_the_memory() {
+    let (pool, file) = (pool(10, 20), MemoryFile::new(20));
+    let (mut writer, mut mover) = (Writer::new(ONE), Mover::new(&pool));
+    let places: Vec<_> =
+        (0..64 * 9).map(|number| writer.store(&pool, &page(number, PAGE_BYTES), NOW).unwrap()).collect();
+    let first_of_slabs = |slabs: std::ops::Range<u64>| slabs.map(|slab| slab * 64);
+    assert!(first_of_slabs(0..9).all(|number| is_anywhere(&pool, number)));
+
+    while let StepOutcome::Moved { .. } = mover.step(&pool, &file) {}
+    assert_eq!(pool.disk_slabs().0, 2);
+    assert!(!first_of_slabs(0..2).any(|number| is_anywhere(&pool, number)), "a slab on disk");
+
+    for place in &places[64 * 2..64 * 4] {
+        assert_eq!(pool.free(*place, ONE, Epoch::NONE), FreeOutcome::Freed);
+    }
+    assert!(!first_of_slabs(2..4).any(|number| is_anywhere(&pool, number)), "a slab that was given back");
+
+    assert!(first_of_slabs(4..9).all(|number| is_anywhere(&pool, number)));
+    pool.release_owner(ONE);
+    assert!(!first_of_slabs(4..9).any(|number| is_anywhere(&pool, number)), "a slab of the dead");
+}
+
 #[test]
 fn past_four_fifths_the_oldest_slabs_move_to_disk_and_are_read_from_there() {
     let pool = pool(10, 20);
@@ -317,6 +349,51 @@ fn slabs_come_back_no_further_than_slabs_move_to_disk() {
         reader.load(&pool, *place, &mut out).unwrap();
         assert!(out == page(number as u64, PAGE_BYTES), "page {number}");
     }
+}
+
+#[test]
+fn slabs_that_nobody_reads_come_back_last_stored_first_while_there_is_much_room() {
+    let file = MemoryFile::new(20);
+    let capacity = ByteCount::new(30 * SLAB_BYTES as u64);
+    let config = PoolConfig { capacity, ..config(10, 20) };
+    let memory = SharedMemory::create(c"farmem-test-pool", config.memory_bytes().unwrap()).unwrap();
+    let pool = Pool::create(memory, &config).unwrap();
+    let mut mover = Mover::new(&pool);
+    let places = mostly_on_disk(&pool, &file, &mut mover);
+    let (in_memory, on_disk) = (pool.slabs_in_memory(), pool.disk_slabs().0);
+    // Room for two more.
+    let limit = ((in_memory + 2) * 100).div_ceil(65);
+    pool.set_limit(ByteCount::new((limit * SLAB_BYTES) as u64)).unwrap();
+    assert_eq!(mover.raise_unread(&pool, &file), StepOutcome::Raised { slabs: 2 });
+    assert_eq!(mover.raise_unread(&pool, &file), StepOutcome::Idle);
+    // The slabs on disk are the first ones: the last two of those are back, and need no disk.
+    let is_back = |slab: &usize| load(&pool, places[64 * slab]).is_ok();
+    assert_eq!((0..on_disk).filter(is_back).collect::<Vec<_>>(), [on_disk - 2, on_disk - 1]);
+
+    pool.set_limit(capacity).unwrap();
+    while let StepOutcome::Raised { .. } = mover.raise_unread(&pool, &file) {}
+    assert_eq!(pool.usage().disk_bytes.get(), 0);
+    for (number, place) in places.iter().enumerate() {
+        assert!(load(&pool, *place).unwrap() == page(number as u64, PAGE_BYTES), "page {number}");
+    }
+}
+
+#[test]
+fn slabs_that_came_back_unread_are_the_first_to_leave_again() {
+    let (pool, file) = (pool(10, 20), MemoryFile::new(20));
+    let mut mover = Mover::new(&pool);
+    let places = mostly_on_disk(&pool, &file, &mut mover);
+    let in_memory = || {
+        let is_there = |place: &&Place| load(&pool, **place).is_ok();
+        places.iter().filter(is_there).copied().collect::<Vec<_>>()
+    };
+    let before = in_memory();
+    assert!(matches!(mover.raise_unread(&pool, &file), StepOutcome::Raised { .. }));
+    assert!(in_memory().len() > before.len());
+
+    pool.set_limit(ByteCount::new((pool.slabs_in_memory() * SLAB_BYTES) as u64)).unwrap();
+    while let StepOutcome::Moved { .. } = mover.step(&pool, &file) {}
+    assert!(in_memory().iter().all(|place| before.contains(place)));
 }
 
 #[test]

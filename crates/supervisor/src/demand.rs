@@ -27,9 +27,8 @@ pub(crate) struct Condition {
     pub(crate) pool_leased: u64,
     /// Slabs that could move to disk.
     pub(crate) pool_movable: u64,
-    /// Slabs on disk, and pages that were ever read from there.
+    /// Slabs on disk.
     pub(crate) disk_used: u64,
-    pub(crate) disk_reads: u64,
     pub(crate) resident: PageCount,
     pub(crate) budget: PageCount,
     pub(crate) far: PageCount,
@@ -42,7 +41,6 @@ pub(crate) struct Condition {
 pub(crate) struct Demand {
     moved: Changed,
     fetched: Changed,
-    read: Changed,
     tight: Option<Instant>,
 }
 
@@ -72,12 +70,7 @@ fn is_recent(at: Option<Instant>, now: Instant) -> bool {
 impl Demand {
     /// Of a space that begins: it wants all that is its own, and then what it turns out to use.
     pub(crate) fn new(now: Instant) -> Self {
-        Self {
-            moved: Changed::default(),
-            fetched: Changed::default(),
-            read: Changed::default(),
-            tight: Some(now),
-        }
+        Self { moved: Changed::default(), fetched: Changed::default(), tight: Some(now) }
     }
 
     /// Whether the space swaps, or is about to.
@@ -89,13 +82,12 @@ impl Demand {
     pub(crate) fn look(&mut self, now: Instant, condition: &Condition, terms: &Terms) -> Holding {
         self.moved.look(condition.moved_pages, now);
         self.fetched.look(condition.fetched_pages, now);
-        self.read.look(condition.disk_reads, now);
         let (local_needed, local_wanted) = self.local(now, condition, terms);
         let used = condition.pool_used;
         let is_active = self.is_active(now);
         let needed = used + if is_active { used / 8 + NEXT_SLABS } else { NEXT_SLABS };
-        // What is missed on disk comes back when there is room.
-        let content = used + if self.read.is_recent(now) { condition.disk_used } else { 0 };
+        // What is on disk comes back when there is room; who is idle misses nothing.
+        let content = used + condition.disk_used;
         let wanted = if is_active { content + content / 2 + AHEAD_SLABS } else { needed };
         Holding {
             pool_held: used.max(condition.pool_leased),
@@ -176,7 +168,6 @@ mod tests {
             pool_leased: 1500,
             pool_movable: 0,
             disk_used: 0,
-            disk_reads: 0,
             resident: PageCount::new(resident),
             budget: PageCount::new(100_000),
             far: PageCount::new(50_000),
@@ -198,13 +189,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_from_disk_is_wanted_in_the_pool() {
+    fn what_an_active_space_has_on_disk_is_wanted_in_the_pool_and_needed_nowhere() {
         let now = Instant::now();
         let mut demand = Demand::new(now);
-        let with_disk = |disk_reads| Condition { disk_used: 2000, disk_reads, ..condition(10_000, 0) };
-        assert!(demand.look(now, &with_disk(0), &TERMS).pool_wanted < 2000);
-        assert!(demand.look(now, &with_disk(1), &TERMS).pool_wanted > 4000);
-        assert!(demand.look(now + MEMORY, &with_disk(1), &TERMS).pool_wanted < 2000);
+        let condition = Condition { disk_used: 2000, ..condition(10_000, 1) };
+        let active = demand.look(now, &condition, &TERMS);
+        assert!(active.pool_wanted > 4000 && active.pool_needed < 2000, "{active:?}");
+        assert!(demand.look(now + MEMORY, &condition, &TERMS).pool_wanted < 2000);
     }
 
     #[test]

@@ -332,7 +332,6 @@ impl Tenancy {
             pool_leased: self.lease.amounts.slabs,
             pool_movable,
             disk_used,
-            disk_reads: pool.disk_reads(),
             resident: possible(ledger.resident()),
             budget: possible(ledger.budget()),
             far: possible(PageCount::new(sum(&[Counter::FarPages]))),

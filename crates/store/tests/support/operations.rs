@@ -144,6 +144,7 @@ impl World {
             }
             27 => {
                 self.mover.raise(&self.pool, &self.file);
+                self.mover.raise_unread(&self.pool, &self.file);
             }
             28 => self.file.fails_in.set(i64::from(detail % 8) - 1),
             29 => self.file.fails_in.set(-1),
