@@ -234,3 +234,30 @@ fn a_budget_that_follows_the_program_falls_to_what_it_uses_and_rises_again() {
     std::fs::write(launcher.file("end"), "").expect("a file can be written");
     assert_eq!(running.wait().success().text(), "same\n");
 }
+
+#[test]
+fn a_screen_shows_each_application_with_its_rates() {
+    if !managed_runner() {
+        return;
+    }
+    let name = name("shown");
+    let launcher = Launcher::managed(20 * MEBIBYTE).option("--name").option(&name);
+    let (running, mut client) = starved(&launcher);
+
+    let screen = wait_for("the screen with the application's faults", || {
+        verify(&mut client, 0..KEYS / 10, |_| 1);
+        let output = Command::new(farmem_binary())
+            .args(["top", "--once", "--interval", "200ms"])
+            .stdin(Stdio::null())
+            .output()
+            .expect("farmem can be started");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let screen = String::from_utf8(output.stdout).expect("text");
+        screen.contains(&name).then_some(screen)
+    });
+
+    assert!(screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
+    assert!(screen.contains("20.0M"), "{screen}");
+    client.shut_down("NOSAVE");
+    running.wait().assert_success();
+}

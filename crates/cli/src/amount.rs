@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use farmem_broker::{LEAST_POOL, MOST_WEIGHT};
@@ -11,6 +12,10 @@ use parse_size::Config;
 
 /// Less than this holds no program's start: its loader, its libraries' data and its first stack need more.
 pub(crate) const BUDGET_MINIMUM: ByteCount = ByteCount::new(1 << 20);
+
+/// Looks that are closer together show noise; who looks more seldom has forgotten what was there.
+const LEAST_INTERVAL: Duration = Duration::from_millis(100);
+const MOST_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Unless told otherwise a budget that follows the program never becomes smaller.
 pub(crate) const AUTO_LEAST: ByteCount = ByteCount::new(16 << 20);
@@ -84,6 +89,14 @@ fn parse_range(text: &str) -> Result<AutoRange, String> {
         return Err(format!("{} is more than {}; {SHOWN}", Readable(least), Readable(most)));
     }
     Ok(AutoRange { least: Some(least), most: Some(most) })
+}
+
+/// Reads a time from a tenth of a second to an hour.
+pub(crate) fn parse_interval(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if (LEAST_INTERVAL..=MOST_INTERVAL).contains(&time) => Ok(time),
+        _ => Err("write a time from 100ms to 1h with its unit, such as `2s`".to_owned()),
+    }
 }
 
 /// Reads the share of its time that a program may stall: a percentage, as a part of one.
@@ -300,6 +313,10 @@ mod tests {
         assert_eq!(parse_local("auto:64M-2G"), range(64 << 20, 2 * GIB));
         for text in ["auto:", "auto:64M", "auto:2G-64M", "automatic", "auto:a-b", "auto-64M"] {
             assert!(parse_local(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_interval("1500ms"), Ok(Duration::from_millis(1500)));
+        for text in ["2", "0s", "50ms", "2h", "soon", ""] {
+            assert!(parse_interval(text).is_err(), "{text}");
         }
         assert_eq!(parse_stall("2%"), Ok(0.02));
         for text in ["0%", "2", "51%", "%", "NaN%", "-1%"] {

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
@@ -12,8 +13,8 @@ use farmem_page::ByteCount;
 use farmem_supervisor::PrefetchPolicy;
 
 use crate::amount::{
-    DiskAmount, LocalAmount, PoolAmount, Setting, parse_disk, parse_local, parse_name, parse_partition,
-    parse_pool, parse_prefetch, parse_setting, parse_size, parse_stall, parse_weight,
+    DiskAmount, LocalAmount, PoolAmount, Setting, parse_disk, parse_interval, parse_local, parse_name,
+    parse_partition, parse_pool, parse_prefetch, parse_setting, parse_size, parse_stall, parse_weight,
 };
 
 /// More memory than the machine has, for unmodified programs.
@@ -38,6 +39,8 @@ pub(crate) enum Command {
     Host(HostArguments),
     /// Show the applications that run under Farmem now
     Stat(StatArguments),
+    /// Watch the applications that run under Farmem, and change their limits
+    Top(TopArguments),
     /// Change the limits of an application while it runs
     Set(SetArguments),
     /// Tell what this machine and user can do, and how to mend what is missing
@@ -149,6 +152,22 @@ pub(crate) struct StatArguments {
     /// Print one JSON array
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Watch the applications that run under Farmem, and change their limits.
+///
+/// FAULTS/s are faults served; WAITS is the time that threads waited for pages, summed over them; AHEAD the part of the far pages that were there
+/// when they were wanted. Below stands more of the selected application. Keys: arrows or j and k select; l, p and w change local memory, pool
+/// and weight, as `farmem set` does; q ends it.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  farmem top\n  farmem top --once --interval 5s")]
+pub(crate) struct TopArguments {
+    /// Time from one look to the next
+    #[arg(long, value_name = "TIME", value_parser = parse_interval, default_value = "1s")]
+    pub(crate) interval: Duration,
+    /// Print one screen to standard output, with rates over one interval, and end
+    #[arg(long)]
+    pub(crate) once: bool,
 }
 
 /// Change the limits of an application while it runs.

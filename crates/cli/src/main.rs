@@ -12,6 +12,7 @@ mod program;
 mod run;
 mod set;
 mod stat;
+mod top;
 
 use std::env;
 use std::ffi::OsString;
@@ -39,6 +40,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Run(arguments) => run::run(arguments),
         Command::Host(arguments) => host::host(arguments),
         Command::Stat(arguments) => stat::stat(&arguments),
+        Command::Top(arguments) => top::top(&arguments),
         Command::Set(arguments) => set::set(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Bench(arguments) => bench::bench(arguments.command),

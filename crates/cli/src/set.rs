@@ -12,15 +12,18 @@ use crate::failure::Failure;
 
 /// Changes them, all or none, and says how they are then.
 pub(crate) fn set(arguments: &SetArguments) -> Result<ExitCode, Failure> {
-    let limits = limits(&arguments.settings)?;
-    let report = farmem_supervisor::set(&arguments.name, limits)
-        .map_err(|error| Failure::Unusable(error.to_string()))?;
+    let report = change(&arguments.name, &arguments.settings)?;
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&report).map_err(anyhow::Error::from)?);
     } else {
         println!("{}", sentence(&report));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Changes limits of the application of that name or process. How it is then.
+pub(crate) fn change(name: &str, settings: &[Setting]) -> Result<Report, Failure> {
+    farmem_supervisor::set(name, limits(settings)?).map_err(|error| Failure::Unusable(error.to_string()))
 }
 
 fn limits(settings: &[Setting]) -> Result<Limits, Failure> {
@@ -45,7 +48,8 @@ fn limits(settings: &[Setting]) -> Result<Limits, Failure> {
     Ok(limits)
 }
 
-fn sentence(report: &Report) -> String {
+/// The limits of an application, for a person.
+pub(crate) fn sentence(report: &Report) -> String {
     let mib = |bytes: u64| ByteCount::new(bytes).get() as f64 / f64::from(1 << 20);
     format!(
         "{}: local {:.1} MiB, pool {:.1} MiB, weight {}",

@@ -1,0 +1,66 @@
+//! Rates, from two looks at an application.
+
+use farmem_page::PAGE_BYTES;
+use farmem_supervisor::Report;
+
+/// What an application did between two looks, for each second.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct Rates {
+    /// Faults that the pager served.
+    pub(crate) faults: f64,
+    /// Bytes that came back from far memory, those fetched ahead included.
+    pub(crate) in_bytes: f64,
+    /// Bytes that left local memory.
+    pub(crate) out_bytes: f64,
+    /// Time that threads waited for pages, summed over them: 1 is one thread that always waits.
+    pub(crate) stall: f64,
+    /// Processor time of the pager.
+    pub(crate) pager: f64,
+}
+
+impl Rates {
+    /// What happened from `before` to `now`. Nothing, where these are not the same run of an application or no time has passed.
+    pub(crate) fn between(before: &Report, now: &Report) -> Self {
+        let seconds = now.wall_seconds - before.wall_seconds;
+        if before.process != now.process || seconds <= 0.0 {
+            return Self::default();
+        }
+        // A counter of a report that is older than it seems must not make a rate of a billion.
+        let rate = |name: &str| now.counter(name).saturating_sub(before.counter(name)) as f64 / seconds;
+        Self {
+            faults: rate("faults"),
+            in_bytes: (rate("fetches") + rate("prefetched") + rate("swapped_in")) * PAGE_BYTES as f64,
+            out_bytes: rate("evicted") * PAGE_BYTES as f64,
+            stall: rate("stall_ns") / 1e9,
+            pager: rate("pager_cpu_ns") / 1e9,
+        }
+    }
+
+    /// Since the application's start.
+    pub(crate) fn since_start(now: &Report) -> Self {
+        Self::between(&Report { process: now.process, ..Report::default() }, now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(process: u32, wall_seconds: f64, faults: u64) -> Report {
+        let counters = [("faults".to_owned(), faults.into())].into_iter().collect();
+        Report { process, wall_seconds, counters, ..Report::default() }
+    }
+
+    #[test]
+    fn a_rate_is_what_happened_in_a_second() {
+        assert_eq!(Rates::between(&report(1, 1.0, 100), &report(1, 3.0, 300)).faults, 100.0);
+        assert_eq!(Rates::since_start(&report(1, 4.0, 300)).faults, 75.0);
+    }
+
+    #[test]
+    fn another_run_and_no_time_make_no_rate() {
+        assert_eq!(Rates::between(&report(1, 1.0, 100), &report(2, 3.0, 300)), Rates::default());
+        assert_eq!(Rates::between(&report(1, 3.0, 100), &report(1, 3.0, 300)), Rates::default());
+        assert_eq!(Rates::between(&report(1, 1.0, 300), &report(1, 2.0, 100)).faults, 0.0);
+    }
+}
