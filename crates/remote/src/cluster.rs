@@ -1,0 +1,153 @@
+//! The cluster file: which machines there are, and what each is for (COMEX §3). The same file lies on all of them.
+//!
+//! ```toml
+//! [[node]]
+//! name = "rack1-3"
+//! address = "10.0.1.3:7411"
+//! role = "memory"        # compute, memory or general
+//! size = "64G"           # what it lends; not for compute nodes
+//! ```
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+
+/// Numbers of nodes have 16 bits.
+const MOST_NODES: usize = 1 << 16;
+
+/// What a machine is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// It runs programs, and lends nothing.
+    Compute,
+    /// It lends its memory.
+    Memory,
+    /// It does both.
+    General,
+}
+
+impl Role {
+    /// Whether others may use its memory.
+    pub const fn lends(self) -> bool {
+        matches!(self, Self::Memory | Self::General)
+    }
+}
+
+/// A machine.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterNode {
+    /// Its name, for people.
+    pub name: String,
+    /// Where its node listens, as `HOST:PORT`; compute nodes need none.
+    #[serde(default)]
+    pub address: Option<String>,
+    /// What it is for.
+    pub role: Role,
+    /// What it lends, as it is written there.
+    #[serde(default)]
+    pub size: Option<String>,
+}
+
+/// All machines, in the order of the file: that is their numbers.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cluster {
+    /// They.
+    #[serde(default, rename = "node")]
+    pub nodes: Vec<ClusterNode>,
+}
+
+/// What is wrong with a cluster file.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// It isn't written as it should be.
+    #[error("{0}")]
+    Syntax(String),
+    /// Two machines have one name or one address.
+    #[error("{0} is there twice")]
+    Twice(String),
+    /// A machine that lends memory has no address.
+    #[error("{0} lends memory and so needs an address, as HOST:PORT")]
+    NoAddress(String),
+    /// There are more than can be numbered.
+    #[error("there are more than {MOST_NODES} nodes")]
+    TooMany,
+    /// Nobody lends anything.
+    #[error("no node of role memory or general is in it")]
+    Empty,
+}
+
+impl Cluster {
+    /// The cluster that a text describes.
+    ///
+    /// # Errors
+    /// It describes none that makes sense.
+    pub fn parse(text: &str) -> Result<Self, ClusterError> {
+        let cluster: Self =
+            toml::from_str(text).map_err(|error| ClusterError::Syntax(error.message().to_owned()))?;
+        if cluster.nodes.len() > MOST_NODES {
+            return Err(ClusterError::TooMany);
+        }
+        let mut seen = BTreeSet::new();
+        for node in &cluster.nodes {
+            for word in std::iter::once(&node.name).chain(&node.address) {
+                if !seen.insert(word) {
+                    return Err(ClusterError::Twice(word.clone()));
+                }
+            }
+            if node.role.lends() && node.address.is_none() {
+                return Err(ClusterError::NoAddress(node.name.clone()));
+            }
+        }
+        if cluster.lenders().next().is_none() {
+            return Err(ClusterError::Empty);
+        }
+        Ok(cluster)
+    }
+
+    /// Those that lend memory: number and address.
+    pub fn lenders(&self) -> impl Iterator<Item = (u16, &str)> {
+        let numbered = self.nodes.iter().enumerate().filter(|(_, node)| node.role.lends());
+        numbered.filter_map(|(number, node)| Some((number as u16, node.address.as_deref()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+        [[node]]
+        name = "front"
+        role = "compute"
+        [[node]]
+        name = "big"
+        address = "10.0.0.2:7411"
+        role = "memory"
+        size = "64G"
+        [[node]]
+        name = "both"
+        address = "10.0.0.3:7411"
+        role = "general"
+    "#;
+
+    #[test]
+    fn nodes_that_lend_keep_their_numbers() {
+        let cluster = Cluster::parse(TEXT).unwrap();
+        assert_eq!(cluster.lenders().collect::<Vec<_>>(), [(1, "10.0.0.2:7411"), (2, "10.0.0.3:7411")]);
+        assert_eq!(cluster.nodes[1].size.as_deref(), Some("64G"));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_its_reason() {
+        let twice = TEXT.replace("10.0.0.3", "10.0.0.2");
+        assert_eq!(Cluster::parse(&twice), Err(ClusterError::Twice("10.0.0.2:7411".to_owned())));
+        let nowhere = "[[node]]\nname = \"a\"\nrole = \"memory\"";
+        assert_eq!(Cluster::parse(nowhere), Err(ClusterError::NoAddress("a".to_owned())));
+        assert_eq!(Cluster::parse("[[node]]\nname = \"a\"\nrole = \"compute\""), Err(ClusterError::Empty));
+        assert!(matches!(Cluster::parse("node = 3"), Err(ClusterError::Syntax(_))));
+        assert!(matches!(Cluster::parse(&TEXT.replace("size", "sise")), Err(ClusterError::Syntax(_))));
+    }
+}

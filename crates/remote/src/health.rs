@@ -1,0 +1,192 @@
+//! How a node is doing: up, away for a moment, or lost for good.
+//!
+//! A link can break while its node lives, and a node can die and come back empty. Only the incarnation tells: the same one still has everything,
+//! another one has nothing. Who waits for a node waits for a bounded time: then what was there alone is lost, even if the node should come back.
+
+use std::time::Duration;
+
+use farmem_transport::Incarnation;
+
+/// How long a node may be away before what it held counts as lost: a link that flaps, a switch that restarts. Threads that touch what is there
+/// alone wait so long.
+const PATIENCE: Duration = Duration::from_secs(5);
+const RETRY_FIRST: Duration = Duration::from_millis(50);
+const RETRY_MOST: Duration = Duration::from_secs(2);
+/// What the latest answer counts for, against all before it: an eighth.
+const WEIGHT: f64 = 0.125;
+/// A node that comes back empty gets so many slabs in its first second, and twice as many in each that follows.
+const FIRST_LOAD: u64 = 64;
+const FULL_LOAD_AFTER: Duration = Duration::from_secs(10);
+
+/// Where a node stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// It answers.
+    Up,
+    /// It doesn't, for less than the patience: what it holds may be there still.
+    Away,
+    /// What it held is lost. It may be tried again, as a new one.
+    Lost,
+}
+
+/// Whom a link has reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reunion {
+    /// The node that was there before, with all that it held.
+    Same,
+    /// One that holds nothing.
+    Other,
+}
+
+/// What is known of one node. Times count from any one moment.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Health {
+    incarnation: Option<Incarnation>,
+    standing: Standing,
+    /// Since when it has been so.
+    since: Duration,
+    retry_at: Duration,
+    retry_after: Duration,
+    /// When a node came that replaces one that was lost.
+    replaced_at: Option<Duration>,
+    answer_time: Duration,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self {
+            incarnation: None,
+            standing: Standing::Lost,
+            since: Duration::ZERO,
+            retry_at: Duration::ZERO,
+            retry_after: RETRY_FIRST,
+            replaced_at: None,
+            answer_time: Duration::ZERO,
+        }
+    }
+}
+
+impl Health {
+    /// Where it stands.
+    pub fn standing(&self) -> Standing {
+        self.standing
+    }
+
+    /// A link to it has been made.
+    pub fn connected(&mut self, now: Duration, incarnation: Incarnation) -> Reunion {
+        let is_same = self.incarnation == Some(incarnation) && self.standing != Standing::Lost;
+        if !is_same && self.incarnation.is_some() {
+            self.replaced_at = Some(now);
+        }
+        if self.standing != Standing::Up {
+            self.since = now;
+        }
+        self.incarnation = Some(incarnation);
+        self.standing = Standing::Up;
+        self.retry_after = RETRY_FIRST;
+        if is_same { Reunion::Same } else { Reunion::Other }
+    }
+
+    /// A link to it has ended, or could not be made.
+    pub fn failed(&mut self, now: Duration) {
+        if self.standing == Standing::Up {
+            (self.standing, self.since) = (Standing::Away, now);
+            self.retry_after = RETRY_FIRST;
+        }
+        self.retry_at = now + self.retry_after;
+        self.retry_after = (self.retry_after * 2).min(RETRY_MOST);
+    }
+
+    /// Whether to try again to reach it.
+    pub fn is_retry_due(&self, now: Duration) -> bool {
+        self.standing != Standing::Up && now >= self.retry_at
+    }
+
+    /// Whether it counts as lost from this moment on. True once for each loss.
+    pub fn is_just_lost(&mut self, now: Duration) -> bool {
+        let is_lost = self.standing == Standing::Away && now >= self.since + PATIENCE;
+        if is_lost {
+            (self.standing, self.since) = (Standing::Lost, now);
+        }
+        is_lost
+    }
+
+    /// It has answered a read after that time.
+    pub fn answered(&mut self, time: Duration) {
+        self.answer_time = self.answer_time.mul_f64(1.0 - WEIGHT) + time.mul_f64(WEIGHT);
+    }
+
+    /// How long it takes to answer, of late.
+    pub fn answer_time(&self) -> Duration {
+        self.answer_time
+    }
+
+    /// How many blocks it may hold at this moment: no bound, unless it has come back empty a short while ago.
+    pub fn most_blocks(&self, now: Duration) -> u64 {
+        match self.replaced_at.map(|at| now.saturating_sub(at)) {
+            Some(time) if time < FULL_LOAD_AFTER => FIRST_LOAD << time.as_secs(),
+            _ => u64::MAX,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Incarnation = Incarnation(1);
+    const TWO: Incarnation = Incarnation(2);
+    const START: Duration = Duration::from_secs(100);
+
+    fn up() -> Health {
+        let mut health = Health::default();
+        assert_eq!(health.connected(START, ONE), Reunion::Other);
+        health
+    }
+
+    #[test]
+    fn a_link_that_breaks_for_a_moment_loses_nothing() {
+        let mut health = up();
+        health.failed(START);
+        assert_eq!(health.standing(), Standing::Away);
+        assert!(!health.is_just_lost(START + PATIENCE / 2));
+        assert_eq!(health.connected(START + PATIENCE / 2, ONE), Reunion::Same);
+        assert!(!health.is_just_lost(START + PATIENCE * 2));
+    }
+
+    #[test]
+    fn a_node_that_is_away_for_long_is_lost_once_even_if_it_comes_back() {
+        let mut health = up();
+        health.failed(START);
+        health.failed(START + PATIENCE / 2);
+        assert!(health.is_just_lost(START + PATIENCE));
+        assert!(!health.is_just_lost(START + PATIENCE * 2));
+        assert_eq!(health.connected(START + PATIENCE * 3, ONE), Reunion::Other);
+    }
+
+    #[test]
+    fn a_node_that_comes_back_empty_is_not_taken_for_the_one_that_left() {
+        let mut health = up();
+        health.failed(START);
+        assert_eq!(health.connected(START, TWO), Reunion::Other);
+    }
+
+    #[test]
+    fn a_node_that_comes_back_empty_gets_its_load_slowly() {
+        let mut health = up();
+        assert_eq!(health.most_blocks(START), u64::MAX, "it is a new one");
+        health.connected(START, TWO);
+        assert_eq!(health.most_blocks(START), FIRST_LOAD);
+        assert_eq!(health.most_blocks(START + Duration::from_secs(2)), FIRST_LOAD * 4);
+        assert_eq!(health.most_blocks(START + FULL_LOAD_AFTER), u64::MAX);
+    }
+
+    #[test]
+    fn tries_to_reach_it_become_rarer() {
+        let mut health = up();
+        health.failed(START);
+        assert!(!health.is_retry_due(START) && health.is_retry_due(START + RETRY_FIRST));
+        (0..20).for_each(|_| health.failed(START));
+        assert!(!health.is_retry_due(START + RETRY_MOST / 2) && health.is_retry_due(START + RETRY_MOST));
+    }
+}
