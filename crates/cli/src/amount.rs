@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use farmem_broker::{LEAST_POOL, MOST_WEIGHT};
 use farmem_page::ByteCount;
-use farmem_supervisor::PrefetchPolicy;
+use farmem_supervisor::{Destination, PrefetchPolicy, Redundancy};
 use parse_size::Config;
 
 /// Less than this holds no program's start: its loader, its libraries' data and its first stack need more.
@@ -184,6 +184,20 @@ pub(crate) fn parse_weight(text: &str) -> Result<u32, String> {
 pub(crate) fn parse_prefetch() -> impl TypedValueParser<Value = PrefetchPolicy> {
     PossibleValuesParser::new(PrefetchPolicy::ALL.map(PrefetchPolicy::name))
         .map(|name| PrefetchPolicy::ALL.into_iter().find(|policy| policy.name() == name).unwrap_or_default())
+}
+
+/// Reads the address of a memory node.
+pub(crate) fn parse_node(text: &str) -> Result<Destination, String> {
+    text.parse().map_err(|error| format!("{error}; write where `farmem node` listens, such as memory-3:7431"))
+}
+
+/// Reads how many copies memory nodes hold.
+pub(crate) fn parse_redundancy(text: &str) -> Result<Redundancy, String> {
+    match text {
+        "none" => Ok(Redundancy::None),
+        "mirror" => Ok(Redundancy::Mirror),
+        _ => Err("write none or mirror".to_owned()),
+    }
 }
 
 /// Reads `LIMIT=VALUE`.

@@ -10,11 +10,12 @@ use farmem_bench::faults::{CaseName, PeerName};
 use farmem_bench::isolation::Peer as IsolationPeer;
 use farmem_bench::workload::{Compressibility, Pattern};
 use farmem_page::ByteCount;
-use farmem_supervisor::PrefetchPolicy;
+use farmem_supervisor::{Destination, PrefetchPolicy, Redundancy};
 
 use crate::amount::{
     DiskAmount, LocalAmount, PoolAmount, Setting, parse_disk, parse_interval, parse_local, parse_name,
-    parse_partition, parse_pool, parse_prefetch, parse_setting, parse_size, parse_stall, parse_weight,
+    parse_node, parse_partition, parse_pool, parse_prefetch, parse_redundancy, parse_setting, parse_size,
+    parse_stall, parse_weight,
 };
 
 /// More memory than the machine has, for unmodified programs.
@@ -90,7 +91,16 @@ pub(crate) struct RunArguments {
     /// next to the one that was, the kernel's readahead, or the stride of most faults (Leap)
     #[arg(long, value_name = "POLICY", value_parser = parse_prefetch(), default_value = "streams")]
     pub(crate) prefetch: PrefetchPolicy,
-    /// Limit of far memory: what is in the pool and on disk together [default: what both may hold]
+    /// Memory nodes to use between pool and disk, where `farmem node` runs; addresses of this machine only, unless a key is given
+    #[arg(long, value_name = "HOST:PORT[,…]", value_delimiter = ',', value_parser = parse_node, conflicts_with = "cluster")]
+    pub(crate) node: Vec<Destination>,
+    /// Use the memory nodes that this file names
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cluster: Option<PathBuf>,
+    /// Copies on memory nodes: one, or two on different ones. With one, and a disk, the second is on disk
+    #[arg(long, value_name = "none|mirror", value_parser = parse_redundancy, default_value = "none")]
+    pub(crate) redundancy: Redundancy,
+    /// Limit of far memory: what is in the pool, on nodes and on disk together [default: what they may hold]
     #[arg(long, value_name = "SIZE", value_parser = parse_partition)]
     pub(crate) partition: Option<ByteCount>,
     /// Part of the host's pool and local memory against other applications, where all want more than there is

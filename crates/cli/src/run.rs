@@ -9,7 +9,10 @@ use std::process::ExitCode;
 use farmem_broker::is_listening;
 use farmem_machine::Memory;
 use farmem_page::ByteCount;
-use farmem_supervisor::{DiskOptions, HostChoice, Options, PrefetchPolicy, SizingOptions, supervise};
+use farmem_supervisor::{
+    Cluster, Destination, DiskOptions, HostChoice, NodesOptions, Options, PrefetchPolicy, Redundancy,
+    SizingOptions, supervise,
+};
 use rustix::fs::{Access, access};
 
 use crate::amount::{AUTO_LEAST, DiskAmount, LocalAmount};
@@ -46,6 +49,8 @@ pub(crate) struct Plan {
     pub(crate) prefetch: PrefetchPolicy,
     /// Where pages go when the pool is full.
     pub(crate) disk: Option<DiskAmount>,
+    /// Memory nodes between the two.
+    pub(crate) nodes: Option<NodesOptions>,
     /// The name to show.
     pub(crate) name: String,
     /// Where statistics are written at exit.
@@ -85,6 +90,7 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
     if let Some(disk) = &arguments.disk {
         writable("--disk", &disk.path)?;
     }
+    let nodes = nodes(arguments.node, arguments.cluster.as_deref(), arguments.redundancy)?;
     let mut words = arguments.program.into_iter();
     let program = words
         .next()
@@ -111,6 +117,7 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
         pool_capacity: memory.total,
         prefetch: arguments.prefetch,
         disk: arguments.disk,
+        nodes,
         name,
         stats: arguments.stats,
         summary: arguments.summary,
@@ -118,6 +125,43 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
         executable,
         arguments: words.collect(),
     })
+}
+
+/// The memory nodes that were named, or those of the cluster file.
+fn nodes(
+    named: Vec<Destination>,
+    cluster: Option<&Path>,
+    redundancy: Redundancy,
+) -> Result<Option<NodesOptions>, Failure> {
+    let nodes = match cluster {
+        Some(path) => in_cluster(path)?,
+        None => named,
+    };
+    if nodes.is_empty() {
+        return Ok(None);
+    }
+    for (nth, node) in nodes.iter().enumerate() {
+        if nodes[..nth].contains(node) {
+            return Err(Failure::Unusable(format!("node {node} is named twice")));
+        }
+    }
+    if let Some(far) = nodes.iter().find(|node| !node.is_local()) {
+        return Err(Failure::Unusable(format!(
+            "node {far} is on another machine, and what goes there could be read and changed on the way; only nodes of this \
+             machine can be used so far, or a tunnel to another"
+        )));
+    }
+    Ok(Some(NodesOptions { nodes, redundancy }))
+}
+
+fn in_cluster(path: &Path) -> Result<Vec<Destination>, Failure> {
+    let unusable =
+        |reason: String| Failure::Unusable(format!("cannot use --cluster {}: {reason}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| unusable(error.to_string()))?;
+    let cluster = Cluster::parse(&text).map_err(|error| unusable(error.to_string()))?;
+    let parse =
+        |(_, address): (u16, &str)| address.parse().map_err(|error| unusable(format!("{address}: {error}")));
+    cluster.lenders().map(parse).collect()
 }
 
 /// The broker that was named, or the one that runs.
@@ -169,6 +213,7 @@ fn start(plan: Plan) -> Result<ExitCode, Failure> {
         partition: plan.partition,
         pool_capacity: plan.pool_capacity,
         prefetch: plan.prefetch,
+        nodes: plan.nodes,
         disk: plan.disk.map(|disk| DiskOptions { path: disk.path, size: disk.size }),
         name: plan.name,
         stats: plan.stats,

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use farmem_page::{PageCount, PageRange};
-use farmem_store::{OwnerId, Pool};
+use farmem_store::Pool;
 use farmem_sys::descriptors::{self, LowNumbers};
 use farmem_sys::disk::DiskFile;
 use farmem_sys::link::{Descriptors, Link};
@@ -188,8 +188,7 @@ impl Task {
         let ledger = Ledger::new(words).filter(Ledger::is_valid).ok_or(StartError::Refused)?;
         let slot = ledger.slot(slot as usize).ok_or(StartError::Refused)?;
         let pool = memory::leak(Pool::attach(pool).map_err(|_| StartError::Refused)?)?;
-        let owner = OwnerId(slot.index() as u16);
-        let vault = Vault::new(pool, disk_tier(ledger, disk)?, owner, slot)?;
+        let vault = Vault::new(pool, disk_tier(ledger, disk)?, memory::leak(link.duplicate()?)?, slot)?;
         let engine = Engine::new(Parts { uffd, ledger, slot, vault, link })?;
         Ok((engine, self.excluded()?))
     }
@@ -210,7 +209,7 @@ impl Task {
         let disk = disk_tier(parent.ledger, if flags & HAS_DISK != 0 { Some(next()?) } else { None })?;
         let slot = parent.ledger.slot(slot as usize).ok_or(StartError::Refused)?;
         let pool = memory::leak(Pool::attach(pool).map_err(|_| StartError::Refused)?)?;
-        let vault = Vault::new(pool, disk, OwnerId(slot.index() as u16), slot)?;
+        let vault = Vault::new(pool, disk, memory::leak(link.duplicate()?)?, slot)?;
         let excluded = self.excluded()?;
         let engine = parent.inherit(Parts { uffd, ledger: parent.ledger, slot, vault, link })?;
         // The last step: from here on the child has nobody else.

@@ -10,13 +10,14 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use farmem_page::{ByteCount, PageBytes, PageIndex, Place};
 use farmem_policy::Partition;
 use farmem_store::{
-    BlockError, BlockFile, Epoch, FreeOutcome, LoadError, OwnerId, Packed, Packing, Pool, Reader, StoreError,
-    Update, Writer,
+    BlockError, BlockFile, Caller, Epoch, FreeOutcome, LoadError, OwnerId, Packed, Packing, Pool, Reader,
+    StoreError, Update, Writer,
 };
 use farmem_sys::disk::DiskFile;
+use farmem_sys::link::Link;
 use farmem_sys::lock::Lock;
 use farmem_sys::shared::SharedMemory;
-use farmem_sys::{Errno, memory};
+use farmem_sys::{Errno, memory, thread};
 use farmem_telemetry::ProcessSlot;
 
 /// Entries that can wait to be freed. Those beyond are freed when the process ends.
@@ -25,6 +26,8 @@ const DEFERRED: usize = 1 << 18;
 const FREED_AT_ONCE: usize = 4096;
 /// How often a disk that fails is asked for a page before the page counts as lost.
 const READ_ATTEMPTS: u32 = 3;
+/// How long a page on a memory node is waited for. The supervisor gives an answer much sooner, whatever the node does.
+const NODE_PATIENCE_NS: u64 = 30_000_000_000;
 
 /// The disk below the pool, if there is one.
 #[derive(Clone, Copy)]
@@ -48,12 +51,35 @@ impl BlockFile for DiskTier {
 /// The pool as this process sees it.
 pub(crate) type SharedPool = Pool<&'static SharedMemory>;
 /// Reads pages back, for one thread.
-pub(crate) type PageReader = Reader<DiskTier>;
+pub(crate) type PageReader = Reader<DiskTier, NodeCaller>;
+
+/// Asks the supervisor for what is on memory nodes, for as long as there is a supervisor.
+#[derive(Clone, Copy)]
+pub(crate) struct NodeCaller {
+    owner: OwnerId,
+    supervisor: &'static Link,
+}
+
+impl Caller for NodeCaller {
+    fn owner(&self) -> OwnerId {
+        self.owner
+    }
+    fn processor(&self) -> usize {
+        thread::processor()
+    }
+    fn now_ns(&self) -> u64 {
+        thread::now_ns()
+    }
+    fn is_patient(&self, waited_ns: u64) -> bool {
+        waited_ns < NODE_PATIENCE_NS && !self.supervisor.is_cut()
+    }
+}
 
 /// Entries of one process.
 pub(crate) struct Vault {
     pool: &'static SharedPool,
     disk: DiskTier,
+    nodes: NodeCaller,
     owner: OwnerId,
     slot: ProcessSlot<'static>,
     /// The count of forks, plus one: 0 is the epoch of no entry.
@@ -81,7 +107,7 @@ pub(crate) enum Stowed {
 /// Why a page can't be had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LoadFailure {
-    /// For good: damaged, or the disk has failed.
+    /// For good: damaged, or the disk has failed, or nodes are lost.
     Lost,
 }
 
@@ -98,12 +124,14 @@ impl Vault {
     pub(crate) fn new(
         pool: &'static SharedPool,
         disk: DiskTier,
-        owner: OwnerId,
+        supervisor: &'static Link,
         slot: ProcessSlot<'static>,
     ) -> Result<Self, Errno> {
+        let owner = OwnerId(slot.index() as u16);
         Ok(Self {
             pool,
             disk,
+            nodes: NodeCaller { owner, supervisor },
             owner,
             slot,
             epoch: AtomicU32::new(1),
@@ -123,7 +151,7 @@ impl Vault {
     }
 
     pub(crate) fn reader(&self) -> PageReader {
-        Reader::new(self.disk)
+        Reader::with_nodes(self.disk, self.nodes)
     }
 
     /// The epoch that the latest fork has ended.
@@ -167,7 +195,7 @@ impl Vault {
             match reader.load(self.pool, place, page) {
                 Ok(()) => return Ok(()),
                 Err(LoadError::Io) => {}
-                Err(LoadError::Corrupt | LoadError::Gone) => break,
+                Err(LoadError::Corrupt | LoadError::Lost | LoadError::Gone) => break,
             }
         }
         Err(LoadFailure::Lost)
@@ -249,13 +277,14 @@ impl Vault {
         self.is_short.store(is_short, Ordering::Relaxed);
     }
 
-    /// What pool and disk hold, for all processes of the application. Takes time: see [`Pool::usage`].
+    /// What pool, nodes and disk hold, for all processes of the application. Takes time: see [`Pool::usage`].
     pub(crate) fn partition(&self) -> Partition {
         let usage = self.pool.usage();
         Partition {
             stored: usage.stored_bytes,
             stored_pages: usage.stored_pages,
-            limit: ByteCount::new(usage.limit.get() + usage.disk_limit.get()).min(usage.partition),
+            limit: ByteCount::new(usage.limit.get() + usage.disk_limit.get() + usage.node_limit.get())
+                .min(usage.partition),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What storing, checking and loading a page costs, in nanoseconds: the best of several rounds over the same pages.
 
 use farmem_page::{ByteCount, PAGE_BYTES, PageBytes};
-use farmem_store::{Epoch, NullFile, OwnerId, Pool, PoolConfig, Reader, Writer};
+use farmem_store::{Epoch, NodesConfig, NullFile, OwnerId, Pool, PoolConfig, Reader, Writer};
 use farmem_sys::shared::SharedMemory;
 use std::hint::black_box;
 use std::time::Instant;
@@ -33,6 +33,7 @@ fn main() {
             limit: ByteCount::new(64 << 20),
             capacity: ByteCount::ZERO,
             disk: ByteCount::ZERO,
+            nodes: NodesConfig::default(),
             owners: 1,
             seed: 1,
         };

@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 pub(crate) enum Claimable {
     /// A slab's worth of the pool's memory.
     Frame,
-    /// A slab's worth of the disk.
+    /// A slab's worth of room outside memory, on nodes or on disk.
     Block,
     /// Metadata of 64 slots.
     Chunk,
@@ -89,10 +89,29 @@ impl<M: Memory> Pool<M> {
         from.iter().chain(before).any(|word| word.load(Relaxed) == 0)
     }
 
+    /// Claims a block for a slab: one for the nodes while they have room, else one on disk.
+    pub(crate) fn claim_block(&self, slab: usize, nodes_have_room: bool) -> Option<usize> {
+        let (disk_blocks, blocks) = (self.layout.disk_blocks, self.layout.blocks);
+        let for_nodes =
+            nodes_have_room.then(|| self.claim_among(Claimable::Block, slab, disk_blocks..blocks));
+        for_nodes.flatten().or_else(|| self.claim_among(Claimable::Block, slab, 0..disk_blocks))
+    }
+
+    /// Whether a block belongs to a slab. Only the mover claims blocks, so for it one that belongs to none stays so.
+    pub fn is_block_claimed(&self, block: usize) -> bool {
+        self.claims(Claimable::Block).get(block).is_some_and(|word| word.load(Acquire) != 0)
+    }
+
     /// Claims one for a slab; `None` when all are taken.
     pub(crate) fn claim(&self, what: Claimable, slab: usize) -> Option<usize> {
+        self.claim_among(what, slab, 0..usize::MAX)
+    }
+
+    /// As [`Pool::claim`], but only one of these numbers.
+    fn claim_among(&self, what: Claimable, slab: usize, among: Range<usize>) -> Option<usize> {
         let claims = self.claimable(what);
-        let start = self.header_value(Self::cursor(what)).min(claims.len());
+        let among = among.start.min(claims.len())..among.end.min(claims.len());
+        let start = self.header_value(Self::cursor(what)).clamp(among.start, among.end);
         let search = |range: Range<usize>| -> Option<usize> {
             range.into_iter().find(|&index| {
                 let word = &claims[index];
@@ -102,7 +121,7 @@ impl<M: Memory> Pool<M> {
                 }
             })
         };
-        let claimed = search(start..claims.len()).or_else(|| search(0..start))?;
+        let claimed = search(start..among.end).or_else(|| search(among.start..start))?;
         if let Ok(cursor) = self.header(Self::cursor(what)) {
             cursor.store(claimed as u64 + 1, Relaxed);
         }

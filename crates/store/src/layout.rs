@@ -1,8 +1,10 @@
 //! Where everything lies in the shared memory. Drawn in `docs/formats/pool.md`; change both, and [`VERSION`], together.
 
+use crate::calls::{CALL_WORDS, LANE_CALLS, LANE_HEAD_WORDS};
 use crate::class::{CLASS_COUNT, SLAB_BYTES, SizeClass};
 use crate::packing::{QUEUE_HEAD_WORDS, QUEUE_LENGTH, WORDS_PER_REQUEST};
 use crate::pattern::PATTERN_LIMIT;
+use crate::read_buffer::{ENTRY_BYTES, WORDS_PER_ENTRY};
 use crate::slab::LOCATION_LIMIT;
 use farmem_page::{ByteCount, PAGE_BYTES, SlabIndex};
 
@@ -28,6 +30,8 @@ pub(crate) const SMALL_CHUNKS_PER_SLAB: usize = SLOTS_PER_CHUNK / SLOTS_PER_SMAL
 pub(crate) const CHUNKS_PER_SLAB: usize = SizeClass::SLOTS_MAX.div_ceil(SLOTS_PER_CHUNK);
 /// Words per slab: state, gate, sequence number, reads from disk, then the chunk numbers, two to a word.
 pub(crate) const WORDS_PER_SLAB: usize = 4 + CHUNKS_PER_SLAB.div_ceil(2);
+/// Words of a lane of calls; see [`crate::calls`].
+pub(crate) const LANE_WORDS: usize = LANE_HEAD_WORDS + LANE_CALLS * CALL_WORDS;
 /// Words of the header.
 pub(crate) const HEADER_WORDS: usize = PAGE_BYTES / WORD_BYTES;
 
@@ -60,11 +64,11 @@ impl Cover {
     }
 }
 
-/// Metadata of a slab of a class: its own words, its chunks, and the claims on frame, block and chunks.
+/// Metadata of a slab of a class: its own words, its chunks, the claims on frame, block and chunks, and where the block's copies are.
 const fn metadata_bytes(class: SizeClass) -> usize {
     let cover = Cover::of(class);
     let chunk_words = cover.whole * WORDS_PER_CHUNK + cover.small * WORDS_PER_SMALL_CHUNK;
-    (WORDS_PER_SLAB + chunk_words + 2 + cover.chunks()) * WORD_BYTES
+    (WORDS_PER_SLAB + chunk_words + 3 + cover.chunks()) * WORD_BYTES
 }
 
 const _: () = {
@@ -93,8 +97,14 @@ pub(crate) enum Header {
     Length = 7,
     /// Frames that may be in use, of all that there are.
     FrameLimit = 8,
-    /// Slabs that may be in use, in memory and on disk together.
+    /// Slabs that may be in use, in memory and away together.
     SlabLimit = 9,
+    /// Blocks that the disk has room for; those from there on lie on nodes alone.
+    DiskBlocks = 10,
+    /// Lanes of calls.
+    Lanes = 11,
+    /// Entries of the read buffer.
+    Entries = 12,
     /// The next sequence number.
     Sequence = 16,
     /// One more than the largest slab number ever leased.
@@ -119,12 +129,20 @@ pub(crate) enum Header {
     SmallChunkCursor = 36,
     /// Writes to disk that failed.
     DiskWritesFailed = 40,
-    /// Slabs moved to disk.
+    /// Slabs that left memory.
     SlabsMoved = 41,
     /// Slabs brought back from there.
     SlabsRaised = 42,
-    /// Pages read from disk.
-    DiskReads = 43,
+    /// Pages read from slabs that are away.
+    AwayReads = 43,
+    /// Of them, those that the read buffer had already.
+    BufferHits = 44,
+    /// Spans that came from nodes.
+    Fetches = 45,
+    /// Fetches that no node answered.
+    FetchesFailed = 46,
+    /// Time of the read buffer: moves on with each fetch.
+    BufferTime = 47,
     /// Patterns in the table.
     Patterns = 48,
     /// Not zero once a packer runs.
@@ -140,10 +158,23 @@ pub struct PoolConfig {
     pub capacity: ByteCount,
     /// Limit of the pool's disk space; rounded down to whole slabs, possibly none.
     pub disk: ByteCount,
+    /// What of other machines' memory it uses.
+    pub nodes: NodesConfig,
     /// One more than the largest owner number that will be used.
     pub owners: u16,
     /// A random number, for the fingerprints. Pages are told apart by it, so no program may guess it.
     pub seed: u64,
+}
+
+/// What a pool has of memory nodes; nothing by default.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NodesConfig {
+    /// Limit of what lies on nodes without a copy on disk; rounded down to whole slabs. What has a copy on disk is within the disk's limit.
+    pub alone: ByteCount,
+    /// Lanes in which readers ask for what is on nodes, at most 64; none when there are no nodes.
+    pub lanes: u16,
+    /// Entries of the read buffer, of 16 pages each, at most 4096.
+    pub entries: u16,
 }
 
 /// What is wrong with a [`PoolConfig`].
@@ -160,11 +191,31 @@ pub enum PoolConfigError {
     NoOwner,
 }
 
+/// How many there are of each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Counts {
+    pub(crate) frames: usize,
+    /// Those on disk come first.
+    pub(crate) blocks: usize,
+    pub(crate) disk_blocks: usize,
+    pub(crate) owners: usize,
+    pub(crate) lanes: usize,
+    pub(crate) entries: usize,
+}
+
+/// More lanes than processors that fault at once gain nothing.
+const LANE_LIMIT: usize = 64;
+/// An answer to a call names an entry in 16 bits, with values to spare.
+const ENTRY_LIMIT: usize = 4096;
+
 /// Offsets and counts of a pool's tables. Offsets are in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Layout {
     pub(crate) frames: usize,
     pub(crate) blocks: usize,
+    pub(crate) disk_blocks: usize,
+    pub(crate) lanes: usize,
+    pub(crate) entries: usize,
     pub(crate) slabs: usize,
     pub(crate) chunks: usize,
     pub(crate) small_chunks: usize,
@@ -176,11 +227,15 @@ pub(crate) struct Layout {
     pub(crate) partial_at: usize,
     pub(crate) frame_claims_at: usize,
     pub(crate) block_claims_at: usize,
+    pub(crate) copies_at: usize,
+    pub(crate) lanes_at: usize,
+    pub(crate) entries_at: usize,
     pub(crate) chunk_claims_at: usize,
     pub(crate) small_chunk_claims_at: usize,
     pub(crate) slabs_at: usize,
     pub(crate) small_chunks_at: usize,
     pub(crate) chunks_at: usize,
+    pub(crate) buffer_at: usize,
     pub(crate) frames_at: usize,
     pub(crate) length_bytes: usize,
 }
@@ -203,10 +258,18 @@ impl Layout {
             return Err(PoolConfigError::TooSmall);
         }
         let frames = slabs_in(config.limit.max(config.capacity));
-        Self::of(frames, slabs_in(config.disk), usize::from(config.owners))
+        Self::of(&Counts {
+            frames,
+            disk_blocks: slabs_in(config.disk),
+            blocks: slabs_in(config.disk).saturating_add(slabs_in(config.nodes.alone)),
+            owners: usize::from(config.owners),
+            lanes: usize::from(config.nodes.lanes),
+            entries: usize::from(config.nodes.entries),
+        })
     }
 
-    pub(crate) fn of(frames: usize, blocks: usize, owners: usize) -> Result<Self, PoolConfigError> {
+    pub(crate) fn of(counts: &Counts) -> Result<Self, PoolConfigError> {
+        let Counts { frames, blocks, disk_blocks, owners, lanes, entries } = *counts;
         if frames == 0 {
             return Err(PoolConfigError::TooSmall);
         }
@@ -215,7 +278,8 @@ impl Layout {
         }
         // A leased slab has a frame or a block, so more slabs could never be filled.
         let slabs = frames.saturating_add(blocks);
-        if slabs > LOCATION_LIMIT || slabs > SlabIndex::LIMIT as usize {
+        let is_too_wide = lanes > LANE_LIMIT || entries > ENTRY_LIMIT || disk_blocks > blocks;
+        if is_too_wide || slabs > LOCATION_LIMIT || slabs > SlabIndex::LIMIT as usize {
             return Err(PoolConfigError::TooLarge);
         }
         let chunks = slabs * CHUNKS_PER_SLAB;
@@ -233,15 +297,22 @@ impl Layout {
         let partial_at = table(partial_words * CLASS_COUNT);
         let frame_claims_at = table(frames);
         let block_claims_at = table(blocks);
+        let copies_at = table(blocks);
+        let lanes_at = table(lanes * LANE_WORDS);
+        let entries_at = table(entries * WORDS_PER_ENTRY);
         let chunk_claims_at = table(chunks);
         let small_chunk_claims_at = table(small_chunks);
         let slabs_at = table(slabs * WORDS_PER_SLAB);
         let small_chunks_at = table(small_chunks * WORDS_PER_SMALL_CHUNK);
         let chunks_at = table(chunks * WORDS_PER_CHUNK);
-        let frames_at = end.next_multiple_of(FRAMES_ALIGN_BYTES);
+        let buffer_at = end.next_multiple_of(FRAMES_ALIGN_BYTES);
+        let frames_at = (buffer_at + entries * ENTRY_BYTES).next_multiple_of(FRAMES_ALIGN_BYTES);
         Ok(Self {
             frames,
             blocks,
+            disk_blocks,
+            lanes,
+            entries,
             slabs,
             chunks,
             small_chunks,
@@ -253,11 +324,15 @@ impl Layout {
             partial_at,
             frame_claims_at,
             block_claims_at,
+            copies_at,
+            lanes_at,
+            entries_at,
             chunk_claims_at,
             small_chunk_claims_at,
             slabs_at,
             small_chunks_at,
             chunks_at,
+            buffer_at,
             frames_at,
             length_bytes: frames_at + frames * SLAB_BYTES,
         })
@@ -273,9 +348,12 @@ impl Layout {
 mod tests {
     use super::*;
 
+    const SMALL: Counts =
+        Counts { frames: 100, blocks: 300, disk_blocks: 300, owners: 17, lanes: 2, entries: 4 };
+
     #[test]
     fn tables_follow_each_other_without_overlap() {
-        let layout = Layout::of(100, 300, 17).unwrap();
+        let layout = Layout::of(&SMALL).unwrap();
         assert_eq!((layout.slabs, layout.chunks), (400, 400 * CHUNKS_PER_SLAB));
         let starts = [
             layout.patterns_at,
@@ -284,11 +362,15 @@ mod tests {
             layout.partial_at,
             layout.frame_claims_at,
             layout.block_claims_at,
+            layout.copies_at,
+            layout.lanes_at,
+            layout.entries_at,
             layout.chunk_claims_at,
             layout.small_chunk_claims_at,
             layout.slabs_at,
             layout.small_chunks_at,
             layout.chunks_at,
+            layout.buffer_at,
             layout.frames_at,
             layout.length_bytes,
         ];
@@ -308,8 +390,11 @@ mod tests {
 
     #[test]
     fn impossible_sizes_are_refused() {
-        assert_eq!(Layout::of(0, 0, 1), Err(PoolConfigError::TooSmall));
-        assert_eq!(Layout::of(1, 0, 0), Err(PoolConfigError::NoOwner));
-        assert_eq!(Layout::of(1, usize::MAX, 1), Err(PoolConfigError::TooLarge));
+        let refusal = |counts: Counts| Layout::of(&counts).unwrap_err();
+        assert_eq!(refusal(Counts { frames: 0, ..SMALL }), PoolConfigError::TooSmall);
+        assert_eq!(refusal(Counts { owners: 0, ..SMALL }), PoolConfigError::NoOwner);
+        assert_eq!(refusal(Counts { blocks: usize::MAX, ..SMALL }), PoolConfigError::TooLarge);
+        assert_eq!(refusal(Counts { disk_blocks: 301, ..SMALL }), PoolConfigError::TooLarge);
+        assert_eq!(refusal(Counts { lanes: LANE_LIMIT + 1, ..SMALL }), PoolConfigError::TooLarge);
     }
 }

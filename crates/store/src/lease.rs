@@ -82,7 +82,7 @@ impl<M: Memory> Pool<M> {
                     return None;
                 }
                 let gate = Gate(self.gate(slab).ok()?.load(Relaxed));
-                if !gate.is_open() || gate.is_on_disk() || gate.class() != Some(class) {
+                if !gate.is_open() || gate.is_away() || gate.class() != Some(class) {
                     word.fetch_and(!(1 << bit), Relaxed);
                 } else if gate.owner() == owner && self.enter(slab, owner, class, length_bytes) {
                     word.fetch_and(!(1 << bit), Relaxed);
@@ -183,16 +183,16 @@ impl<M: Memory> Pool<M> {
             || self.current(gate.owner(), class).is_ok_and(|word| word.load(SeqCst) == claim_of(slab));
         if gate.pages() == 0 {
             // The slab being filled stays even when it is empty: it is the spare that keeps a page which comes and goes
-            // from leasing a slab each time. On disk it is of no use as that.
-            if gate.is_on_disk() || !is_current() {
-                if class == SizeClass::LARGEST && !gate.is_on_disk() && self.has_packer() {
+            // from leasing a slab each time. Away it is of no use as that.
+            if gate.is_away() || !is_current() {
+                if class == SizeClass::LARGEST && !gate.is_away() && self.has_packer() {
                     // Raw pages come and go with each turn of the packer: their slabs are kept, memory and all.
                     self.mark_partial(slab, class);
                 } else {
                     self.give_back_if_empty(slab);
                 }
             }
-        } else if !gate.is_on_disk()
+        } else if !gate.is_away()
             && gate.pages() + class.slots() / REFILL_FREE_PART <= class.slots()
             && !is_current()
         {
@@ -200,7 +200,7 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// The next number in the order in which slabs are moved to disk.
+    /// The next number in the order in which slabs leave memory.
     pub(crate) fn next_sequence(&self) -> u64 {
         self.header(Header::Sequence).map_or(0, |word| word.fetch_add(1, Relaxed))
     }

@@ -3,6 +3,7 @@
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 use farmem_sys::shared::SharedMemory;
+use farmem_sys::wait::Sleepers;
 
 /// A 64-bit word that several processes change.
 #[allow(missing_docs, reason = "the methods are those of `core::sync::atomic::AtomicU64`")]
@@ -38,6 +39,15 @@ pub trait Memory {
     /// Copies content in; false outside the memory.
     #[must_use]
     fn copy_in(&self, offset_bytes: usize, bytes: &[u8]) -> bool;
+    /// Sleeps while the low half of the word at an offset is `value`, at most `timeout_ns`. Returns early at will: by default at once.
+    fn wait(&self, offset_bytes: usize, value: u32, timeout_ns: u64) {
+        let _ = (offset_bytes, value, timeout_ns);
+        core::hint::spin_loop();
+    }
+    /// Wakes whoever sleeps on the word at an offset, in all processes: one, or all.
+    fn wake(&self, offset_bytes: usize, sleepers: Sleepers) {
+        let _ = (offset_bytes, sleepers);
+    }
     /// Gives the memory behind a range back to the machine. May do nothing: what the range holds afterwards is unspecified.
     fn release(&self, range_bytes: Range<usize>);
 }
@@ -87,6 +97,12 @@ impl Memory for SharedMemory {
     fn copy_in(&self, offset_bytes: usize, bytes: &[u8]) -> bool {
         self.copy_in(offset_bytes, bytes)
     }
+    fn wait(&self, offset_bytes: usize, value: u32, timeout_ns: u64) {
+        self.wait(offset_bytes, value, timeout_ns);
+    }
+    fn wake(&self, offset_bytes: usize, sleepers: Sleepers) {
+        self.wake(offset_bytes, sleepers);
+    }
     fn release(&self, range_bytes: Range<usize>) {
         // A hole that can't be punched only costs memory until the frame is used again.
         let _ = self.release(range_bytes);
@@ -110,6 +126,12 @@ impl<M: Memory> Memory for &M {
     }
     fn copy_in(&self, offset_bytes: usize, bytes: &[u8]) -> bool {
         (**self).copy_in(offset_bytes, bytes)
+    }
+    fn wait(&self, offset_bytes: usize, value: u32, timeout_ns: u64) {
+        (**self).wait(offset_bytes, value, timeout_ns);
+    }
+    fn wake(&self, offset_bytes: usize, sleepers: Sleepers) {
+        (**self).wake(offset_bytes, sleepers);
     }
     fn release(&self, range_bytes: Range<usize>) {
         (**self).release(range_bytes);

@@ -1,12 +1,17 @@
-//! Moving slabs to disk when the pool fills (FastSwap §IV, hybrid swap-out: past a threshold, the least recently stored
-//! content leaves in batches, still compressed).
+//! Moving slabs out of memory when the pool fills (FastSwap §IV, hybrid swap-out: past a threshold, the least recently stored
+//! content leaves in batches, still compressed): to memory nodes as far as they take them, else to disk. A slab is what COMEX (§4.3) writes at
+//! once, 64 frames side by side.
+//!
+//! A block that has a place on disk goes there as well where all blocks have one: then nodes are a faster copy of the disk (Infiniswap's backup).
+//! Where some blocks have none, those are for the nodes, and the others for what nodes don't take.
 
 use crate::claims::Claimable;
 use crate::class::SLAB_BYTES;
 use crate::disk::{BlockError, BlockFile, block_offset_bytes};
 use crate::layout::Header;
 use crate::memory::{Atomic, Memory};
-use crate::pool::{Pool, claim_of};
+use crate::nodes::{NodeBlock, Nodes};
+use crate::pool::{OwnerId, Pool, claim_of};
 use crate::slab::{Gate, Kind, State};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -37,15 +42,15 @@ pub enum StepOutcome {
         /// Bytes written.
         written: ByteCount,
     },
-    /// Slabs were brought back from disk; there may be more to do at once.
+    /// Slabs were brought back; there may be more to do at once.
     Raised {
         /// How many.
         slabs: usize,
     },
     /// Memory is short, but every slab is being written to: look again soon.
     NothingMovable,
-    /// No disk space is left: look again in a while.
-    DiskFull,
+    /// Neither on nodes nor on disk is any room left: look again in a while.
+    Full,
     /// The disk refused a write or a read; the content stays where it is. Wait before the next step.
     DiskFailing {
         /// How long to wait; doubles with every failure in a row.
@@ -53,14 +58,14 @@ pub enum StepOutcome {
     },
 }
 
-/// Moves slabs to disk, and back. A pool has at most one, in the supervisor. If it dies nobody waits for it; the next one made puts
+/// Moves slabs out of memory, and back. A pool has at most one, in the supervisor. If it dies nobody waits for it; the next one made puts
 /// right what it left.
 pub struct Mover {
     pub(crate) buffer: Vec<u8>,
     pub(crate) buffer_start: usize,
     is_draining: bool,
     retry_after_ms: u32,
-    /// Pages read from disk up to when nothing was left to bring back.
+    /// Pages read from slabs that are away up to when nothing was left to bring back.
     pub(crate) reads_seen: u64,
     /// Slabs moved to disk up to when nothing was left that nobody reads.
     pub(crate) moved_seen: Option<usize>,
@@ -71,6 +76,26 @@ struct Victim {
     slab: usize,
     state: State,
     block: usize,
+}
+
+impl Victim {
+    /// Whether nodes get a copy of it.
+    fn is_for_nodes<M: Memory>(&self, pool: &Pool<M>) -> bool {
+        self.block >= pool.layout.disk_blocks || pool.layout.blocks == pool.layout.disk_blocks
+    }
+}
+
+/// Slabs that leave together.
+#[derive(Default)]
+struct Batch {
+    victims: [Option<Victim>; BATCH_SLABS],
+    count: usize,
+}
+
+impl Batch {
+    fn taken(&self) -> impl Iterator<Item = Victim> {
+        self.victims[..self.count].iter().flatten().copied()
+    }
 }
 
 impl Mover {
@@ -89,8 +114,13 @@ impl Mover {
         }
     }
 
-    /// Moves one batch to disk if memory is short, and says what to do next. Doesn't sleep; waits for the disk only.
-    pub fn step<M: Memory, F: BlockFile>(&mut self, pool: &Pool<M>, file: &F) -> StepOutcome {
+    /// Moves one batch out of memory if that is short, and says what to do next. Doesn't sleep; waits for nodes and disk only.
+    pub fn step<M: Memory, F: BlockFile, N: Nodes>(
+        &mut self,
+        pool: &Pool<M>,
+        file: &F,
+        nodes: &mut N,
+    ) -> StepOutcome {
         let (used, limit) = (pool.claimed(Claimable::Frame), pool.frame_limit());
         let is_above = |percent: usize| used * 100 > limit * percent;
         self.is_draining = is_above(HIGH_PERCENT) || self.is_draining && is_above(LOW_PERCENT);
@@ -103,70 +133,59 @@ impl Mover {
         if count == 0 {
             return StepOutcome::NothingMovable;
         }
-        let mut batch = [None; BATCH_SLABS];
-        let mut taken = 0;
+        let mut batch = Batch::default();
+        let mut room = nodes.room();
         for slab in victims[..count].iter().flatten() {
-            match begin(pool, *slab) {
+            match begin(pool, *slab, room > 0) {
                 Begun::Ready(victim) => {
-                    batch[taken] = Some(victim);
-                    taken += 1;
+                    room -= usize::from(room > 0 && victim.is_for_nodes(pool));
+                    batch.victims[batch.count] = Some(victim);
+                    batch.count += 1;
                 }
                 Begun::Busy => {}
-                Begun::NoBlock if taken == 0 => return StepOutcome::DiskFull,
+                Begun::NoBlock if batch.count == 0 => return StepOutcome::Full,
                 Begun::NoBlock => break,
             }
         }
-        self.finish_batch(pool, file, &batch[..taken])
+        if batch.count == 0 {
+            return StepOutcome::NothingMovable;
+        }
+        self.finish_batch(pool, file, nodes, &mut batch)
     }
 
-    fn finish_batch<M: Memory, F: BlockFile>(
+    fn finish_batch<M: Memory, F: BlockFile, N: Nodes>(
         &mut self,
         pool: &Pool<M>,
         file: &F,
-        batch: &[Option<Victim>],
+        nodes: &mut N,
+        batch: &mut Batch,
     ) -> StepOutcome {
-        let mut sorted = [None; BATCH_SLABS];
-        let sorted = &mut sorted[..batch.len()];
-        sorted.copy_from_slice(batch);
-        sorted.sort_unstable_by_key(|victim| victim.map(|victim| victim.block));
-        let (mut moved, mut failure) = (0, None);
-        // One write for each run of neighbouring blocks, which on a file that isn't full is the whole batch.
-        for run in sorted.chunk_by(|one, next| match (one, next) {
-            (Some(one), Some(next)) => one.block + 1 == next.block,
-            _ => false,
-        }) {
-            let result = match failure {
-                None => self.write_run(pool, file, run),
-                Some(error) => Err(error),
-            };
-            for victim in run.iter().flatten() {
-                match result {
-                    Ok(()) => settle_on_disk(pool, *victim),
-                    Err(_) => settle_in_memory(pool, *victim),
-                }
-            }
-            match result {
-                Ok(()) => moved += run.len(),
-                Err(error) => failure = Some(error),
+        // In this order neighbouring blocks are one write to disk, which on a file that isn't full is the whole batch.
+        batch.victims[..batch.count].sort_unstable_by_key(|victim| victim.map(|victim| victim.block));
+        let buffer = &mut self.buffer[self.buffer_start..][..batch.count * SLAB_BYTES];
+        let is_copied = batch
+            .taken()
+            .zip(buffer.chunks_mut(SLAB_BYTES))
+            .all(|(victim, out)| pool.memory.copy_out(pool.layout.frame_at(victim.state.location), out));
+        let buffer = &*buffer;
+        let mut failure = (!is_copied).then_some(BlockError::Failed);
+        let mut on_node = [false; BATCH_SLABS];
+        let mut on_disk = [false; BATCH_SLABS];
+        if is_copied {
+            write_to_nodes(pool, nodes, batch, buffer, &mut on_node);
+            failure = write_to_disk(pool, file, batch, buffer, &mut on_disk).err();
+        }
+        let mut moved = 0;
+        for (victim, (on_disk, on_node)) in batch.taken().zip(on_disk.into_iter().zip(on_node)) {
+            if on_disk || on_node {
+                pool.set_copies(victim.block, on_disk, on_node);
+                settle_away(pool, victim);
+                moved += 1;
+            } else {
+                settle_in_memory(pool, victim);
             }
         }
         self.outcome(pool, moved, failure)
-    }
-
-    fn write_run<M: Memory, F: BlockFile>(
-        &mut self,
-        pool: &Pool<M>,
-        file: &F,
-        run: &[Option<Victim>],
-    ) -> Result<(), BlockError> {
-        let buffer = &mut self.buffer[self.buffer_start..][..run.len() * SLAB_BYTES];
-        for (victim, out) in run.iter().flatten().zip(buffer.chunks_mut(SLAB_BYTES)) {
-            if !pool.memory.copy_out(pool.layout.frame_at(victim.state.location), out) {
-                return Err(BlockError::Failed);
-            }
-        }
-        let Some(first) = run.first().copied().flatten() else { return Ok(()) };
-        file.write_at(block_offset_bytes(first.block), buffer)
     }
 
     fn outcome<M: Memory>(
@@ -183,7 +202,8 @@ impl Mover {
                 self.retry_after_ms = RETRY_FIRST_MS;
                 let written = ByteCount::new((moved * SLAB_BYTES) as u64);
                 if moved == 0 {
-                    StepOutcome::NothingMovable
+                    // All that were taken were for nodes that take none after all.
+                    StepOutcome::Full
                 } else {
                     StepOutcome::Moved { slabs: moved, written }
                 }
@@ -239,8 +259,51 @@ fn choose<M: Memory>(pool: &Pool<M>, out: &mut [Option<usize>]) -> usize {
     count
 }
 
+/// Copies those of a batch to nodes that are for them.
+fn write_to_nodes<M: Memory, N: Nodes>(
+    pool: &Pool<M>,
+    nodes: &mut N,
+    batch: &Batch,
+    content: &[u8],
+    on_node: &mut [bool; BATCH_SLABS],
+) {
+    // Blocks are in order, and those for nodes come last, or all are.
+    let first = batch.taken().take_while(|victim| !victim.is_for_nodes(pool)).count();
+    let mut blocks = [NodeBlock { block: 0, owner: OwnerId(0) }; BATCH_SLABS];
+    for (out, victim) in blocks.iter_mut().zip(batch.taken().skip(first)) {
+        *out = NodeBlock { block: victim.block, owner: victim.state.owner };
+    }
+    if first < batch.count && nodes.room() > 0 {
+        let blocks = &blocks[..batch.count - first];
+        nodes.write(blocks, &content[first * SLAB_BYTES..], &mut on_node[first..batch.count]);
+    }
+}
+
+/// Writes those of a batch to disk that have a place there.
+fn write_to_disk<M: Memory, F: BlockFile>(
+    pool: &Pool<M>,
+    file: &F,
+    batch: &Batch,
+    content: &[u8],
+    on_disk: &mut [bool; BATCH_SLABS],
+) -> Result<(), BlockError> {
+    let count = batch.taken().take_while(|victim| victim.block < pool.layout.disk_blocks).count();
+    let mut start = 0;
+    for run in batch.victims[..count].chunk_by(|one, next| match (one, next) {
+        (Some(one), Some(next)) => one.block + 1 == next.block,
+        _ => false,
+    }) {
+        let Some(first) = run.first().copied().flatten() else { break };
+        let end = start + run.len();
+        file.write_at(block_offset_bytes(first.block), &content[start * SLAB_BYTES..end * SLAB_BYTES])?;
+        on_disk[start..end].fill(true);
+        start = end;
+    }
+    Ok(())
+}
+
 /// Keeps writers out of a slab and finds it a block.
-fn begin<M: Memory>(pool: &Pool<M>, slab: usize) -> Begun {
+fn begin<M: Memory>(pool: &Pool<M>, slab: usize, nodes_have_room: bool) -> Begun {
     let (Ok(gate), Ok(word)) = (pool.gate(slab), pool.state_word(slab)) else { return Begun::Busy };
     let now = gate.load(Acquire);
     let Some(moving) = Gate(now).set_moving() else { return Begun::Busy };
@@ -259,7 +322,7 @@ fn begin<M: Memory>(pool: &Pool<M>, slab: usize) -> Begun {
         release();
         return Begun::Busy;
     }
-    let Some(block) = pool.claim(Claimable::Block, slab) else {
+    let Some(block) = pool.claim_block(slab, nodes_have_room) else {
         release();
         return Begun::NoBlock;
     };
@@ -267,21 +330,21 @@ fn begin<M: Memory>(pool: &Pool<M>, slab: usize) -> Begun {
     Begun::Ready(Victim { slab, state, block })
 }
 
-fn settle_on_disk<M: Memory>(pool: &Pool<M>, victim: Victim) {
+fn settle_away<M: Memory>(pool: &Pool<M>, victim: Victim) {
     let Victim { slab, state, block } = victim;
     let (Ok(gate), Ok(word)) = (pool.gate(slab), pool.state_word(slab)) else { return };
-    if let Ok(reads) = pool.disk_reads_of(slab) {
+    if let Ok(reads) = pool.away_reads_of(slab) {
         reads.store(0, Relaxed);
     }
-    word.store(state.at(Kind::Disk, block).encode(), Release);
+    word.store(state.at(Kind::Away, block).encode(), Release);
     pool.unclaim(Claimable::Frame, state.location, slab);
-    end_on_disk(gate);
+    end_away(gate);
     pool.give_back_if_empty(slab);
 }
 
-fn end_on_disk<A: Atomic>(gate: &A) {
+fn end_away<A: Atomic>(gate: &A) {
     let mut now = gate.load(Relaxed);
-    while let Err(changed) = gate.compare_exchange(now, Gate(now).moved_to_disk().0, SeqCst, Relaxed) {
+    while let Err(changed) = gate.compare_exchange(now, Gate(now).moved_away().0, SeqCst, Relaxed) {
         now = changed;
     }
 }
@@ -295,8 +358,7 @@ fn settle_in_memory<M: Memory>(pool: &Pool<M>, victim: Victim) {
     pool.give_back_if_empty(slab);
 }
 
-/// Ends what a mover that died was doing: what had not reached the disk for certain stays in memory, and what had not come back for certain on
-/// disk.
+/// Ends what a mover that died was doing: what had not got away for certain stays in memory, and what had not come back for certain stays away.
 fn recover<M: Memory>(pool: &Pool<M>) {
     for slab in 0..pool.slabs_used() {
         let (Ok(state), Ok(gate), Ok(word)) = (pool.state(slab), pool.gate(slab), pool.state_word(slab))
@@ -312,9 +374,9 @@ fn recover<M: Memory>(pool: &Pool<M>) {
                 word.store(state.at(Kind::Memory, state.location).encode(), Release);
                 gate.fetch_and(Gate(u64::MAX).raised().0, SeqCst);
             }
-            Kind::Disk => {
+            Kind::Away => {
                 pool.unclaim_where(Claimable::Frame, |holder, _| holder == slab);
-                end_on_disk(gate);
+                end_away(gate);
             }
             Kind::Free | Kind::Leasing | Kind::Releasing => continue,
         }

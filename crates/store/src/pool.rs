@@ -3,7 +3,7 @@
 use crate::claims::Claimable;
 use crate::class::{CLASS_COUNT, SLAB_BYTES, SizeClass};
 use crate::layout::{
-    Header, Layout, MAGIC, PoolConfig, PoolConfigError, VERSION, WORD_BYTES, WORDS_PER_SLAB, slabs_in,
+    Counts, Header, Layout, MAGIC, PoolConfig, PoolConfigError, VERSION, WORD_BYTES, WORDS_PER_SLAB, slabs_in,
 };
 use crate::memory::{Atomic, Memory};
 use crate::slab::{Gate, Kind, State};
@@ -106,6 +106,9 @@ impl<M: Memory> Pool<M> {
             (Header::Frames, layout.frames as u64),
             (Header::Blocks, layout.blocks as u64),
             (Header::Owners, layout.owners as u64),
+            (Header::DiskBlocks, layout.disk_blocks as u64),
+            (Header::Lanes, layout.lanes as u64),
+            (Header::Entries, layout.entries as u64),
             (Header::Seed, config.seed),
             (Header::Classes, CLASS_COUNT as u64),
             (Header::Length, layout.length_bytes as u64),
@@ -131,7 +134,14 @@ impl<M: Memory> Pool<M> {
             return Err(AttachError::Foreign);
         }
         let count = |which| usize::try_from(word(which)?).map_err(|_| AttachError::Foreign);
-        let layout = Layout::of(count(Header::Frames)?, count(Header::Blocks)?, count(Header::Owners)?)?;
+        let layout = Layout::of(&Counts {
+            frames: count(Header::Frames)?,
+            blocks: count(Header::Blocks)?,
+            disk_blocks: count(Header::DiskBlocks)?,
+            owners: count(Header::Owners)?,
+            lanes: count(Header::Lanes)?,
+            entries: count(Header::Entries)?,
+        })?;
         if count(Header::Length)? != layout.length_bytes {
             return Err(AttachError::Foreign);
         }
@@ -143,7 +153,7 @@ impl<M: Memory> Pool<M> {
     }
 
     /// Changes the limit of the pool's memory, rounded down to whole slabs. From then on no more is taken; what is in use above a
-    /// lower limit stays until it is freed or moves to disk.
+    /// lower limit stays until it is freed or leaves memory.
     ///
     /// # Errors
     /// The pool was not made for so much, or for so little.
@@ -161,7 +171,7 @@ impl<M: Memory> Pool<M> {
         Ok(())
     }
 
-    /// Changes what may be stored in memory and on disk together, rounded down to whole slabs; more than there is means all of it. What is in use
+    /// Changes what may be stored in memory and away together, rounded down to whole slabs; more than there is means all of it. What is in use
     /// above a lower limit stays until it is freed.
     ///
     /// # Errors
@@ -199,8 +209,8 @@ impl<M: Memory> Pool<M> {
         self.claimed(Claimable::Frame)
     }
 
-    /// Slabs on disk, and how many more it has room for. Takes about a microsecond for every thousand that were ever there at a time.
-    pub fn disk_slabs(&self) -> (usize, usize) {
+    /// Slabs that are away, and how many more could be. Takes about a microsecond for every thousand that were ever away at a time.
+    pub fn away_slabs(&self) -> (usize, usize) {
         let used = self.claimed(Claimable::Block);
         (used, self.layout.blocks.saturating_sub(used))
     }
@@ -293,7 +303,14 @@ impl<M: Memory> Pool<M> {
         self.header(word).map_or(0, |word| word.load(Relaxed) as usize)
     }
 
-    /// The words of a slab: state, gate, sequence, reads from disk, chunk numbers.
+    /// Counts one more.
+    pub(crate) fn count(&self, what: Header) {
+        if let Ok(word) = self.header(what) {
+            word.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// The words of a slab: state, gate, sequence, reads while it was away, chunk numbers.
     pub(crate) fn slab_words(&self, slab: usize) -> Result<&[M::Word], Damaged> {
         if slab >= self.layout.slabs {
             return Err(Damaged);

@@ -1,8 +1,8 @@
-//! Bringing slabs back from disk while there is room (FastSwap §V, the second level of swap-in: neighbours of what was wanted come up to the
+//! Bringing slabs back from nodes and disk while there is room (FastSwap §V, the second level of swap-in: neighbours of what was wanted come up to the
 //! pool, still compressed).
 //!
-//! Who reads a page from disk counts it on the page's slab. A slab that was read from several times comes back whole: one read of 256 KiB
-//! instead of one for each fault to come. Those come first that were read most. It stops where moving to disk stops, so that no slab goes to and fro.
+//! Who reads a page of a slab that is away counts it on the slab. A slab that was read from several times comes back whole: one read of 256 KiB
+//! instead of one for each fault to come. Those come first that were read most. It stops where moving out of memory stops, so that no slab goes to and fro.
 //!
 //! Slabs that nobody reads come back as well, those that were stored last first, but only while less of the pool is in use: what is left is for new
 //! pages and for slabs that somebody reads.
@@ -13,18 +13,19 @@ use crate::disk::{BlockFile, block_offset_bytes};
 use crate::layout::Header;
 use crate::memory::{Atomic, Memory};
 use crate::mover::{BATCH_SLABS, LOW_PERCENT, Mover, StepOutcome};
+use crate::nodes::Nodes;
 use crate::pool::Pool;
 use crate::slab::{Gate, Kind};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
-/// Pages that were read from a slab on disk before it is worth bringing back: one says little of its neighbours.
+/// Pages that were read from a slab before it is worth bringing back: one says little of its neighbours.
 const READS: u64 = 4;
 /// Part of the limit, in percent, up to which slabs come back that nobody reads.
 const UNREAD_PERCENT: usize = 65;
 const _: () =
     assert!(UNREAD_PERCENT < LOW_PERCENT, "a slab that nobody reads takes no room from one that is read");
 
-/// Where a slab that came back stands among those that are to move to disk.
+/// Where a slab that came back stands among those that are to leave memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
     /// Behind all others, as if it were stored just now: it is in use.
@@ -41,9 +42,14 @@ enum Raised {
 }
 
 impl Mover {
-    /// Brings back a batch of slabs that pages were read from, as far as there is room. Doesn't sleep; waits for the disk only.
-    pub fn raise<M: Memory, F: BlockFile>(&mut self, pool: &Pool<M>, file: &F) -> StepOutcome {
-        let reads = pool.disk_reads();
+    /// Brings back a batch of slabs that pages were read from, as far as there is room. Doesn't sleep; waits for nodes and disk only.
+    pub fn raise<M: Memory, F: BlockFile, N: Nodes>(
+        &mut self,
+        pool: &Pool<M>,
+        file: &F,
+        nodes: &mut N,
+    ) -> StepOutcome {
+        let reads = pool.away_reads();
         if reads == self.reads_seen {
             return StepOutcome::Idle;
         }
@@ -53,20 +59,25 @@ impl Mover {
             return StepOutcome::Idle;
         }
         let of_reads = |slab: usize| {
-            let reads = pool.disk_reads_of(slab).ok()?.load(Relaxed);
+            let reads = pool.away_reads_of(slab).ok()?.load(Relaxed);
             (reads >= READS).then_some(reads)
         };
-        let count = largest_on_disk(pool, of_reads, wanted);
+        let count = largest_away(pool, of_reads, wanted);
         if count < wanted.len() {
             // Nothing is left to look for until somebody reads again.
             self.reads_seen = reads;
         }
-        self.raise_all(pool, file, &wanted[..count], Order::Last)
+        self.raise_all(pool, file, nodes, &wanted[..count], Order::Last)
     }
 
-    /// Brings back a batch of slabs that nobody reads, the last stored ones first, as long as there is much room. Doesn't sleep; waits for the
-    /// disk only. Nobody waits for these slabs: call it now and then, when nothing else is to be done.
-    pub fn raise_unread<M: Memory, F: BlockFile>(&mut self, pool: &Pool<M>, file: &F) -> StepOutcome {
+    /// Brings back a batch of slabs that nobody reads, the last stored ones first, as long as there is much room. Doesn't sleep; waits for
+    /// nodes and disk only. Nobody waits for these slabs: call it now and then, when nothing else is to be done.
+    pub fn raise_unread<M: Memory, F: BlockFile, N: Nodes>(
+        &mut self,
+        pool: &Pool<M>,
+        file: &F,
+        nodes: &mut N,
+    ) -> StepOutcome {
         let moved = pool.header_value(Header::SlabsMoved);
         let mut wanted = [None; BATCH_SLABS];
         let wanted = &mut wanted[..room_up_to(pool, UNREAD_PERCENT).min(BATCH_SLABS)];
@@ -74,8 +85,8 @@ impl Mover {
             return StepOutcome::Idle;
         }
         let of_age = |slab: usize| Some(pool.sequence(slab).ok()?.load(Relaxed));
-        let count = largest_on_disk(pool, of_age, wanted);
-        let outcome = self.raise_all(pool, file, &wanted[..count], Order::AsStored);
+        let count = largest_away(pool, of_age, wanted);
+        let outcome = self.raise_all(pool, file, nodes, &wanted[..count], Order::AsStored);
         if count < wanted.len() || matches!(outcome, StepOutcome::DiskFailing { .. }) {
             // Nothing is left to look for, or it can't be read, until there are others.
             self.moved_seen = Some(moved);
@@ -83,17 +94,18 @@ impl Mover {
         outcome
     }
 
-    fn raise_all<M: Memory, F: BlockFile>(
+    fn raise_all<M: Memory, F: BlockFile, N: Nodes>(
         &mut self,
         pool: &Pool<M>,
         file: &F,
+        nodes: &mut N,
         wanted: &[Option<usize>],
         order: Order,
     ) -> StepOutcome {
         let mut slabs = 0;
         let mut is_failing = false;
         for slab in wanted.iter().flatten() {
-            match self.raise_one(pool, file, *slab, order) {
+            match self.raise_one(pool, file, nodes, *slab, order) {
                 Raised::Yes => slabs += 1,
                 Raised::Busy => {}
                 Raised::NoFrame => break,
@@ -113,15 +125,16 @@ impl Mover {
         }
     }
 
-    fn raise_one<M: Memory, F: BlockFile>(
+    fn raise_one<M: Memory, F: BlockFile, N: Nodes>(
         &mut self,
         pool: &Pool<M>,
         file: &F,
+        nodes: &mut N,
         slab: usize,
         order: Order,
     ) -> Raised {
         let (Ok(gate), Ok(word), Ok(reads)) =
-            (pool.gate(slab), pool.state_word(slab), pool.disk_reads_of(slab))
+            (pool.gate(slab), pool.state_word(slab), pool.away_reads_of(slab))
         else {
             return Raised::Busy;
         };
@@ -136,12 +149,12 @@ impl Mover {
             outcome
         };
         let Ok(state) = pool.state(slab) else { return stay(Raised::Busy) };
-        if state.kind != Kind::Disk || state.location >= pool.layout.blocks || Gate(now).pages() == 0 {
+        if state.kind != Kind::Away || state.location >= pool.layout.blocks || Gate(now).pages() == 0 {
             return stay(Raised::Busy);
         }
         let Some(frame) = pool.claim(Claimable::Frame, slab) else { return stay(Raised::NoFrame) };
         let buffer = &mut self.buffer[self.buffer_start..][..SLAB_BYTES];
-        let is_read = file.read_at(block_offset_bytes(state.location), buffer).is_ok()
+        let is_read = read_block(pool, file, nodes, state.location, buffer)
             && pool.memory.copy_in(pool.layout.frame_at(frame), buffer);
         // Whether it came or not: what is counted from now on decides about the next time.
         reads.store(0, Relaxed);
@@ -166,13 +179,28 @@ impl Mover {
     }
 }
 
+/// Reads a block from whatever has it.
+fn read_block<M: Memory, F: BlockFile, N: Nodes>(
+    pool: &Pool<M>,
+    file: &F,
+    nodes: &mut N,
+    block: usize,
+    out: &mut [u8],
+) -> bool {
+    let (Ok(copies), Ok(whole)) = (pool.copies(block), <&mut [u8; SLAB_BYTES]>::try_from(&mut *out)) else {
+        return false;
+    };
+    copies.on_node && nodes.read(block, whole).is_ok()
+        || copies.on_disk && file.read_at(block_offset_bytes(block), out).is_ok()
+}
+
 /// Slabs that may be brought back until so much of the limit is in use, in percent.
 fn room_up_to<M: Memory>(pool: &Pool<M>, percent: usize) -> usize {
     (pool.frame_limit() * percent / 100).saturating_sub(pool.claimed(Claimable::Frame))
 }
 
-/// The slabs on disk with the largest keys, those first; how many there are. One without a key doesn't count.
-fn largest_on_disk<M: Memory>(
+/// The slabs away with the largest keys, those first; how many there are. One without a key doesn't count.
+fn largest_away<M: Memory>(
     pool: &Pool<M>,
     key_of: impl Fn(usize) -> Option<u64>,
     out: &mut [Option<usize>],
@@ -181,7 +209,7 @@ fn largest_on_disk<M: Memory>(
     let mut count = 0;
     for slab in 0..pool.slabs_used() {
         let (Ok(state), Ok(gate)) = (pool.state(slab), pool.gate(slab)) else { continue };
-        if state.kind != Kind::Disk || Gate(gate.load(Relaxed)).set_raising().is_none() {
+        if state.kind != Kind::Away || Gate(gate.load(Relaxed)).set_raising().is_none() {
             continue;
         }
         let Some(key) = key_of(slab) else { continue };
@@ -197,19 +225,19 @@ fn largest_on_disk<M: Memory>(
 }
 
 impl<M: Memory> Pool<M> {
-    /// Pages that were ever read from disk.
-    pub(crate) fn disk_reads(&self) -> u64 {
-        self.header(Header::DiskReads).map_or(0, |word| word.load(Relaxed))
+    /// Pages that were ever read from slabs that were away.
+    pub(crate) fn away_reads(&self) -> u64 {
+        self.header(Header::AwayReads).map_or(0, |word| word.load(Relaxed))
     }
 
-    /// Pages that were read from a slab since it went to disk.
-    pub(crate) fn disk_reads_of(&self, slab: usize) -> Result<&M::Word, crate::pool::Damaged> {
+    /// Pages that were read from a slab since it left memory.
+    pub(crate) fn away_reads_of(&self, slab: usize) -> Result<&M::Word, crate::pool::Damaged> {
         Ok(&self.slab_words(slab)?[3])
     }
 
-    /// Counts a page that was read from a slab on disk: a hint to who brings slabs back.
-    pub(crate) fn note_disk_read(&self, slab: usize) {
-        if let (Ok(of_slab), Ok(of_all)) = (self.disk_reads_of(slab), self.header(Header::DiskReads)) {
+    /// Counts a page that was read from a slab that is away: a hint to who brings slabs back.
+    pub(crate) fn note_away_read(&self, slab: usize) {
+        if let (Ok(of_slab), Ok(of_all)) = (self.away_reads_of(slab), self.header(Header::AwayReads)) {
             of_slab.fetch_add(1, Relaxed);
             of_all.fetch_add(1, Relaxed);
         }

@@ -3,9 +3,15 @@
 //! A reader takes no lock and leaves no trace, so the slab may move under it. It copies the slot's bytes, unpacks them and
 //! takes the fingerprint: if that is right, the page is, whatever happened meanwhile. If it is wrong and the slab's state
 //! has changed since, the reader looks again at the new place; if the state hasn't changed, the bytes are damaged.
+//!
+//! Of a slab that is away there may be several copies: the reader takes them in the order of what they cost, and the next one where one is
+//! damaged or can't be had.
 
+use crate::calls::{Answer, Call, Caller, Nobody};
 use crate::class::SizeClass;
+use crate::copies::Copies;
 use crate::disk::{BlockFile, block_offset_bytes};
+use crate::layout::Header;
 use crate::memory::Memory;
 use crate::pool::{Damaged, Pool, Slot};
 use crate::slab::{Kind, State};
@@ -20,18 +26,24 @@ pub enum LoadError {
     /// What is stored is not what was stored.
     #[error("the stored page is damaged")]
     Corrupt,
-    /// The disk failed. Trying again may help.
-    #[error("the stored page can't be read from disk")]
+    /// The disk failed, or nobody answered for the nodes. Trying again may help.
+    #[error("the stored page can't be read")]
     Io,
+    /// The memory nodes that held it are lost.
+    #[error("the nodes that held the page are lost")]
+    Lost,
     /// The place holds no page.
     #[error("no page is stored there")]
     Gone,
 }
 
-/// A slot spans two blocks of the disk at most.
+/// A slot spans two blocks of 4 KiB at most, on disk and on nodes.
 const DISK_BUFFER_BYTES: usize = 2 * PAGE_BYTES;
 
-/// A slab moves to disk in two steps, and back in one. Each takes as long as a read or more, and from one move to the opposite one the pool must
+/// Pages of a read are in the buffer when its answer comes. Others may displace them before they are copied, but not time and again.
+const FETCH_ATTEMPTS: usize = 4;
+
+/// A slab leaves memory in two steps, and comes back in one. Each takes as long as a read or more, and from one move to the opposite one the pool must
 /// empty or fill by a tenth: so a reader is overtaken a few times at most, and then something is wrong.
 const ATTEMPTS: usize = 8;
 
@@ -39,23 +51,42 @@ const ATTEMPTS: usize = 8;
 struct DiskBuffer([u8; DISK_BUFFER_BYTES]);
 
 /// Reads pages back. Owns its buffers, so that nothing is allocated; one per thread.
-pub struct Reader<F: BlockFile> {
+pub struct Reader<F: BlockFile, C: Caller = Nobody> {
     disk_buffer: DiskBuffer,
     slot_buffer: [u8; PAGE_BYTES],
     file: F,
+    caller: C,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Fetched {
     Page,
     Damaged,
     Io,
+    Lost,
     Gone,
+}
+
+/// A copy of a slab that is away.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Copy {
+    Node,
+    /// Another one than [`Copy::Node`] gave, which was damaged.
+    OtherNode,
+    Disk,
 }
 
 impl<F: BlockFile> Reader<F> {
     /// A reader of pools whose slabs move to `file`.
     pub const fn new(file: F) -> Self {
-        Self { disk_buffer: DiskBuffer([0; DISK_BUFFER_BYTES]), slot_buffer: [0; PAGE_BYTES], file }
+        Self::with_nodes(file, Nobody)
+    }
+}
+
+impl<F: BlockFile, C: Caller> Reader<F, C> {
+    /// A reader of pools whose slabs move to `file` and to nodes, which `caller` asks for.
+    pub const fn with_nodes(file: F, caller: C) -> Self {
+        Self { disk_buffer: DiskBuffer([0; DISK_BUFFER_BYTES]), slot_buffer: [0; PAGE_BYTES], file, caller }
     }
 
     /// Reads the page at `place` into `page`. After an error `page` holds anything.
@@ -93,6 +124,7 @@ impl<F: BlockFile> Reader<F> {
                 return Err(match fetched {
                     Fetched::Gone => LoadError::Gone,
                     Fetched::Io => LoadError::Io,
+                    Fetched::Lost => LoadError::Lost,
                     _ => LoadError::Corrupt,
                 });
             }
@@ -119,35 +151,100 @@ impl<F: BlockFile> Reader<F> {
         if known.length_bytes > state.class.slot_bytes() {
             return Err(Damaged);
         }
-        let stored = if state.kind == Kind::Disk {
-            let range = disk_range(state.class, slot, known);
-            let aligned = range.start - range.start % PAGE_BYTES..range.end.next_multiple_of(PAGE_BYTES);
-            let buffer = self.disk_buffer.0.get_mut(..aligned.len()).ok_or(Damaged)?;
-            if state.location >= pool.layout.blocks {
-                return Err(Damaged);
-            }
-            let offset_bytes = block_offset_bytes(state.location) + aligned.start as u64;
-            if self.file.read_at(offset_bytes, buffer).is_err() {
-                return Ok(Fetched::Io);
-            }
-            pool.note_disk_read(slab);
-            &buffer[range.start - aligned.start..range.end - aligned.start]
-        } else {
-            let buffer = &mut self.slot_buffer[..known.length_bytes];
-            let at = pool.layout.frame_at(state.location) + slot * state.class.slot_bytes();
-            if state.location >= pool.layout.frames || !pool.memory.copy_out(at, buffer) {
-                return Err(Damaged);
-            }
-            &*buffer
-        };
-        let unpacked = decompress(stored, page).is_ok();
-        let is_right = unpacked && pool.fingerprinter.of(page) == known.fingerprint;
+        if state.kind == Kind::Away {
+            return self.fetch_away(pool, slab, slot, state, known, page);
+        }
+        let buffer = &mut self.slot_buffer[..known.length_bytes];
+        let at = pool.layout.frame_at(state.location) + slot * state.class.slot_bytes();
+        if state.location >= pool.layout.frames || !pool.memory.copy_out(at, buffer) {
+            return Err(Damaged);
+        }
+        let is_right = is_page(pool, buffer, known, page);
         Ok(if is_right { Fetched::Page } else { Fetched::Damaged })
+    }
+
+    fn fetch_away<M: Memory>(
+        &mut self,
+        pool: &Pool<M>,
+        slab: usize,
+        slot: usize,
+        state: State,
+        known: Slot,
+        page: &mut PageBytes,
+    ) -> Result<Fetched, Damaged> {
+        let range = slot_range(state.class, slot, known);
+        let aligned = range.start - range.start % PAGE_BYTES..range.end.next_multiple_of(PAGE_BYTES);
+        let stored = range.start - aligned.start..range.end - aligned.start;
+        let copies = pool.copies(state.location)?;
+        let mut outcome = Fetched::Lost;
+        for copy in [Copy::Node, Copy::OtherNode, Copy::Disk] {
+            let is_there = match copy {
+                Copy::Node => copies.on_node,
+                Copy::OtherNode => copies.on_node && outcome == Fetched::Damaged,
+                Copy::Disk => copies.on_disk,
+            };
+            if !is_there {
+                continue;
+            }
+            match self.read_copy(pool, copy, state.location, copies, &aligned)? {
+                Fetched::Page => {
+                    pool.note_away_read(slab);
+                    let bytes = self.disk_buffer.0.get(stored.clone()).ok_or(Damaged)?;
+                    if is_page(pool, bytes, known, page) {
+                        return Ok(Fetched::Page);
+                    }
+                    outcome = Fetched::Damaged;
+                }
+                failed if outcome == Fetched::Lost => outcome = failed,
+                _ => {}
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// Reads a range of a block, in whole pages, to the start of the buffer.
+    fn read_copy<M: Memory>(
+        &mut self,
+        pool: &Pool<M>,
+        copy: Copy,
+        block: usize,
+        copies: Copies,
+        range: &Range<usize>,
+    ) -> Result<Fetched, Damaged> {
+        let buffer = self.disk_buffer.0.get_mut(..range.len()).ok_or(Damaged)?;
+        if copy == Copy::Disk {
+            let offset_bytes = block_offset_bytes(block) + range.start as u64;
+            let is_read = self.file.read_at(offset_bytes, buffer).is_ok();
+            return Ok(if is_read { Fetched::Page } else { Fetched::Io });
+        }
+        let (first, count) = (range.start / PAGE_BYTES, range.len() / PAGE_BYTES);
+        let is_retry = copy == Copy::OtherNode;
+        let call = Call { block, version: copies.version, first, count, is_retry };
+        if !is_retry && pool.buffered(&call).is_some_and(|entry| pool.copy_buffered(entry, &call, buffer)) {
+            pool.count(Header::BufferHits);
+            return Ok(Fetched::Page);
+        }
+        for _ in 0..FETCH_ATTEMPTS {
+            match pool.ask(&self.caller, call) {
+                Some(Answer::Entry(entry)) if pool.copy_buffered(entry, &call, buffer) => {
+                    return Ok(Fetched::Page);
+                }
+                Some(Answer::Entry(_)) => {}
+                Some(Answer::Nowhere) => return Ok(Fetched::Lost),
+                None => return Ok(Fetched::Io),
+            }
+        }
+        Ok(Fetched::Io)
     }
 }
 
+/// Unpacks what is stored, and tells whether that is the page.
+fn is_page<M: Memory>(pool: &Pool<M>, stored: &[u8], known: Slot, page: &mut PageBytes) -> bool {
+    decompress(stored, page).is_ok() && pool.fingerprinter.of(page) == known.fingerprint
+}
+
 /// Where a slot's bytes lie in its slab.
-fn disk_range(class: SizeClass, slot: usize, known: Slot) -> Range<usize> {
+fn slot_range(class: SizeClass, slot: usize, known: Slot) -> Range<usize> {
     let start = slot * class.slot_bytes();
     start..start + known.length_bytes
 }

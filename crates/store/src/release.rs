@@ -26,7 +26,7 @@ impl<M: Memory> Pool<M> {
         word.store(state.at(Kind::Releasing, 0).encode(), Release);
         match state.kind {
             Kind::Memory | Kind::Moving => self.unclaim(Claimable::Frame, state.location, slab),
-            Kind::Disk => self.unclaim(Claimable::Block, state.location, slab),
+            Kind::Away => self.unclaim(Claimable::Block, state.location, slab),
             Kind::Free | Kind::Leasing | Kind::Releasing => {}
         }
         for nth in 0..Cover::of(state.class).chunks() {
@@ -53,6 +53,7 @@ impl<M: Memory> Pool<M> {
     /// packer is at work for the owner.
     pub fn release_owner(&self, owner: OwnerId) {
         self.clear_queue(owner);
+        self.cancel_calls(owner);
         for class in 0..crate::class::CLASS_COUNT {
             if let Some(class) = crate::class::SizeClass::new(class)
                 && let Ok(current) = self.current(owner, class)

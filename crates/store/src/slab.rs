@@ -4,8 +4,8 @@
 //! in. Invariants:
 //! 1. A slab is leased by swapping its state from free to leasing; the leaser alone touches it until it opens the gate.
 //! 2. Content is written only between a writer's entry and its exit, both changes of the gate. The gate lets a writer in
-//!    only while it is open, neither moving nor on disk, and names the writer's owner and class.
-//! 3. `MOVING` is set only while no writer is inside, for a move to disk or, together with `DISK`, back. Who set it (the mover) alone changes the
+//!    only while it is open, neither moving nor away, and names the writer's owner and class.
+//! 3. `MOVING` is set only while no writer is inside, for a move out of memory or, together with `AWAY`, back. Who set it (the mover) alone changes the
 //!    state until it clears it.
 //! 4. `OPEN` is cleared only while no page is stored and `MOVING` is not set, or by the supervisor for an owner that is
 //!    dead. Who cleared it alone changes the state, until the slab is free.
@@ -24,10 +24,10 @@ pub(crate) enum Kind {
     Leasing,
     /// In the memory frame `location`.
     Memory,
-    /// In the memory frame `location`, on its way to disk.
+    /// In the memory frame `location`, on its way out.
     Moving,
-    /// In the disk block `location`.
-    Disk,
+    /// In the block `location`: on nodes, on disk, or both.
+    Away,
     /// Being given back.
     Releasing,
 }
@@ -40,7 +40,7 @@ pub(crate) struct State {
     pub(crate) owner: OwnerId,
     /// Frame or block, as `kind` says.
     pub(crate) location: usize,
-    /// Counts leases, and returns from disk, so that an old state is never mistaken for a new one.
+    /// Counts leases, and returns to memory, so that an old state is never mistaken for a new one.
     pub(crate) generation: u16,
 }
 
@@ -67,7 +67,7 @@ impl State {
             1 => Kind::Leasing,
             2 => Kind::Memory,
             3 => Kind::Moving,
-            4 => Kind::Disk,
+            4 => Kind::Away,
             5 => Kind::Releasing,
             _ => return None,
         };
@@ -88,7 +88,7 @@ impl State {
             Kind::Leasing => 1,
             Kind::Memory => 2,
             Kind::Moving => 3,
-            Kind::Disk => 4,
+            Kind::Away => 4,
             Kind::Releasing => 5,
         };
         kind | (self.class.number() as u64) << 3
@@ -102,7 +102,7 @@ impl State {
         Self { kind, location, ..self }
     }
 
-    /// The same slab, back in the memory frame `frame`. It may go to disk again, even to the same block.
+    /// The same slab, back in the memory frame `frame`. It may leave again, even for the same block.
     pub(crate) const fn risen(self, frame: usize) -> Self {
         Self { generation: self.generation.wrapping_add(1), ..self.at(Kind::Memory, frame) }
     }
@@ -128,7 +128,7 @@ const _: () =
 
 const OPEN: u64 = 1 << FLAGS_SHIFT;
 const MOVING: u64 = 2 << FLAGS_SHIFT;
-const DISK: u64 = 4 << FLAGS_SHIFT;
+const AWAY: u64 = 4 << FLAGS_SHIFT;
 
 impl Gate {
     /// What one writer adds on entry and takes off on exit.
@@ -160,8 +160,8 @@ impl Gate {
     pub(crate) const fn is_moving(self) -> bool {
         self.0 & MOVING != 0
     }
-    pub(crate) const fn is_on_disk(self) -> bool {
-        self.0 & DISK != 0
+    pub(crate) const fn is_away(self) -> bool {
+        self.0 & AWAY != 0
     }
     const fn has_writers(self) -> bool {
         field(self.0, WRITERS_SHIFT, WRITERS_BITS) != 0
@@ -171,7 +171,7 @@ impl Gate {
     pub(crate) const fn admits(self, owner: OwnerId) -> bool {
         self.is_open()
             && !self.is_moving()
-            && !self.is_on_disk()
+            && !self.is_away()
             && self.owner().0 == owner.0
             && field(self.0, WRITERS_SHIFT, WRITERS_BITS) < (1 << WRITERS_BITS) - 1
     }
@@ -184,31 +184,27 @@ impl Gate {
     }
     /// The gate that keeps writers out for a move; `None` while that must not be (invariant 3).
     pub(crate) const fn set_moving(self) -> Option<Self> {
-        if self.is_open() && !self.is_moving() && !self.is_on_disk() && !self.has_writers() {
+        if self.is_open() && !self.is_moving() && !self.is_away() && !self.has_writers() {
             Some(Self(self.0 | MOVING))
         } else {
             None
         }
     }
-    /// The gate that a slab on disk has while it is brought back; `None` while that must not be. No writer is let in meanwhile.
+    /// The gate that a slab away has while it is brought back; `None` while that must not be. No writer is let in meanwhile.
     pub(crate) const fn set_raising(self) -> Option<Self> {
-        if self.is_open() && self.is_on_disk() && !self.is_moving() {
-            Some(Self(self.0 | MOVING))
-        } else {
-            None
-        }
+        if self.is_open() && self.is_away() && !self.is_moving() { Some(Self(self.0 | MOVING)) } else { None }
     }
     /// The gate of a slab that was brought back.
     pub(crate) const fn raised(self) -> Self {
-        Self(self.0 & !(MOVING | DISK))
+        Self(self.0 & !(MOVING | AWAY))
     }
     /// The gate after a move that failed.
     pub(crate) const fn moved_back(self) -> Self {
         Self(self.0 & !MOVING)
     }
-    /// The gate after a move to disk.
-    pub(crate) const fn moved_to_disk(self) -> Self {
-        Self(self.0 & !MOVING | DISK)
+    /// The gate after a move out of memory.
+    pub(crate) const fn moved_away(self) -> Self {
+        Self(self.0 & !MOVING | AWAY)
     }
     /// The gate of a slab that is given back; `None` while that must not be (invariant 4).
     pub(crate) const fn shut_if_empty(self) -> Option<Self> {
@@ -230,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_state_survives_its_encoding() {
-        for kind in [Kind::Free, Kind::Leasing, Kind::Memory, Kind::Moving, Kind::Disk, Kind::Releasing] {
+        for kind in [Kind::Free, Kind::Leasing, Kind::Memory, Kind::Moving, Kind::Away, Kind::Releasing] {
             let state = State {
                 kind,
                 class: SizeClass::new(crate::class::CLASS_COUNT - 1).unwrap(),
@@ -274,9 +270,9 @@ mod tests {
     }
 
     #[test]
-    fn a_slab_that_moves_or_lies_on_disk_admits_no_writer() {
+    fn a_slab_that_moves_or_is_away_admits_no_writer() {
         let moving = Gate::open(OwnerId(1), SizeClass::new(3).unwrap()).set_moving().unwrap();
-        assert!(!moving.admits(OwnerId(1)) && !moving.moved_to_disk().admits(OwnerId(1)));
+        assert!(!moving.admits(OwnerId(1)) && !moving.moved_away().admits(OwnerId(1)));
         assert!(moving.moved_back().admits(OwnerId(1)));
         assert_eq!(moving.shut_if_empty(), None);
     }
@@ -285,10 +281,10 @@ mod tests {
     fn a_slab_on_its_way_back_admits_no_writer_until_it_is_there() {
         let in_memory = Gate::open(OwnerId(1), SizeClass::new(3).unwrap());
         assert_eq!(in_memory.set_raising(), None);
-        let raising = in_memory.set_moving().unwrap().moved_to_disk().set_raising().unwrap();
+        let raising = in_memory.set_moving().unwrap().moved_away().set_raising().unwrap();
         assert!(!raising.admits(OwnerId(1)) && raising.set_raising().is_none());
         assert_eq!((raising.shut_if_empty(), raising.set_moving()), (None, None));
-        assert!(raising.moved_back().is_on_disk());
+        assert!(raising.moved_back().is_away());
         assert_eq!(raising.raised(), in_memory);
     }
 }

@@ -4,19 +4,22 @@
 //! The checker explores interleavings at random and by priorities (PCT), which finds any bug that takes few changes of
 //! thread to show. Orders weaker than sequential consistency are not explored.
 
+mod support;
+
 use core::ops::Range;
 use core::sync::atomic::Ordering;
 use farmem_page::{ByteCount, PAGE_BYTES, PageBytes, Place};
 use farmem_store::{
-    Atomic, BlockError, BlockFile, Epoch, FreeOutcome, Memory, Mover, OwnerId, Pool, PoolConfig, Reader,
-    SLAB_BYTES, StepOutcome, Update, Writer,
+    Atomic, BlockError, BlockFile, Caller, Epoch, FreeOutcome, LoadError, Memory, Mover, NoNodes,
+    NodesConfig, OwnerId, Pool, PoolConfig, Reader, SLAB_BYTES, StepOutcome, Update, Writer,
 };
 use shuttle::sync::Arc;
 use shuttle::thread;
 use shuttle::{Config, FailurePersistence, Runner, scheduler::PctScheduler, scheduler::RandomScheduler};
 use std::sync::Mutex;
+use support::nodes::Shelf;
 
-/// Tables end before this offset, frames start there: pools of the sizes below have less than 2 MiB of tables.
+/// Tables end before this offset, content starts there: pools of the sizes below have less than 2 MiB of tables.
 const FRAMES_AT: usize = 2 << 20;
 const TABLE_WORDS: usize = 32 << 10;
 const OWNER: OwnerId = OwnerId(0);
@@ -58,9 +61,10 @@ struct ModelMemory {
 }
 
 impl ModelMemory {
-    fn new(frames: usize) -> Self {
+    fn new(config: &PoolConfig) -> Self {
         let word = |_| ModelWord(shuttle::sync::atomic::AtomicU64::new(0));
-        Self { words: (0..TABLE_WORDS).map(word).collect(), frames: Mutex::new(vec![0; frames * SLAB_BYTES]) }
+        let content_bytes = config.memory_bytes().unwrap() - FRAMES_AT;
+        Self { words: (0..TABLE_WORDS).map(word).collect(), frames: Mutex::new(vec![0; content_bytes]) }
     }
 }
 
@@ -94,6 +98,9 @@ impl Memory for ModelMemory {
         copy(start + middle, &bytes[middle..]);
         true
     }
+    fn wait(&self, _: usize, _: u32, _: u64) {
+        thread::yield_now();
+    }
     fn release(&self, range_bytes: Range<usize>) {
         self.frames.lock().unwrap()[range_bytes.start - FRAMES_AT..range_bytes.end - FRAMES_AT].fill(0);
     }
@@ -126,14 +133,18 @@ impl World {
     }
     /// One whose limit could be raised to `capacity` frames.
     fn with_capacity(frames: usize, capacity: usize, blocks: usize) -> Arc<Self> {
+        Self::with(frames, capacity, blocks, NodesConfig::default())
+    }
+    fn with(frames: usize, capacity: usize, blocks: usize, nodes: NodesConfig) -> Arc<Self> {
         let config = PoolConfig {
             limit: bytes(frames),
             capacity: bytes(capacity),
             disk: bytes(blocks),
+            nodes,
             owners: 3,
             seed: 1,
         };
-        let pool = Pool::create(ModelMemory::new(capacity), &config).unwrap();
+        let pool = Pool::create(ModelMemory::new(&config), &config).unwrap();
         Arc::new(Self { pool, file: ModelFile(Mutex::new(vec![0; blocks * SLAB_BYTES])) })
     }
     fn store(&self, number: u64) -> Place {
@@ -268,7 +279,7 @@ fn readers_and_writers_that_a_move_overtakes_find_the_right_bytes() {
         let mover = {
             let world = Arc::clone(&world);
             thread::spawn(move || {
-                Mover::new(&world.pool).step(&world.pool, &world.file);
+                Mover::new(&world.pool).step(&world.pool, &world.file, &mut NoNodes);
             })
         };
         reader.join().unwrap();
@@ -292,7 +303,7 @@ fn an_owner_released_while_its_slabs_move_leaves_nothing() {
         let mover = {
             let world = Arc::clone(&world);
             thread::spawn(move || {
-                Mover::new(&world.pool).step(&world.pool, &world.file);
+                Mover::new(&world.pool).step(&world.pool, &world.file, &mut NoNodes);
             })
         };
         world.pool.release_owner(OWNER);
@@ -373,7 +384,10 @@ fn a_limit_lowered_while_pages_are_stored_holds_from_the_next_slab_on() {
 fn about_to_rise(world: &World) -> (Vec<Place>, Mover) {
     let places: Vec<Place> = (0..66).map(|number| world.store(number)).collect();
     let mut mover = Mover::new(&world.pool);
-    assert_eq!(mover.step(&world.pool, &world.file), StepOutcome::Moved { slabs: 1, written: bytes(1) });
+    assert_eq!(
+        mover.step(&world.pool, &world.file, &mut NoNodes),
+        StepOutcome::Moved { slabs: 1, written: bytes(1) }
+    );
     world.pool.set_limit(bytes(4)).unwrap();
     (0..4).for_each(|number| world.check(places[number], number as u64));
     (places, mover)
@@ -395,7 +409,7 @@ fn readers_and_writers_that_a_return_from_disk_overtakes_find_the_right_bytes() 
         let writer = free_and_change(&world, third, second);
         let raiser = {
             let world = Arc::clone(&world);
-            thread::spawn(move || mover.raise(&world.pool, &world.file))
+            thread::spawn(move || mover.raise(&world.pool, &world.file, &mut NoNodes))
         };
         reader.join().unwrap();
         let second = writer.join().unwrap();
@@ -420,12 +434,150 @@ fn an_owner_released_while_its_slabs_come_back_leaves_nothing() {
         let raiser = {
             let world = Arc::clone(&world);
             thread::spawn(move || {
-                mover.raise(&world.pool, &world.file);
+                mover.raise(&world.pool, &world.file, &mut NoNodes);
             })
         };
         world.pool.release_owner(OWNER);
         raiser.join().unwrap();
         world.check_empty();
         world.check(world.store(7), 7);
+    });
+}
+
+/// A caller whose patience is counted in questions.
+struct Asking {
+    owner: OwnerId,
+    patience: std::cell::Cell<u32>,
+}
+
+impl Asking {
+    fn new(owner: OwnerId, patience: u32) -> Self {
+        Self { owner, patience: std::cell::Cell::new(patience) }
+    }
+}
+
+impl Caller for Asking {
+    fn owner(&self) -> OwnerId {
+        self.owner
+    }
+    fn processor(&self) -> usize {
+        0
+    }
+    fn now_ns(&self) -> u64 {
+        0
+    }
+    fn is_patient(&self, _: u64) -> bool {
+        self.patience.set(self.patience.get().saturating_sub(1));
+        self.patience.get() > 0
+    }
+}
+
+/// Two slabs, the first of them on a node; its pages, and what the node holds.
+fn on_node(entries: u16) -> (Arc<World>, Vec<Place>, Shelf) {
+    let world = World::with(2, 2, 0, NodesConfig { alone: bytes(3), lanes: 1, entries });
+    let places: Vec<Place> = (0..66).map(|number| world.store(number)).collect();
+    let mut shelf = Shelf::new(3);
+    let moved = Mover::new(&world.pool).step(&world.pool, &world.file, &mut shelf);
+    assert_eq!(moved, StepOutcome::Moved { slabs: 1, written: bytes(1) });
+    (world, places, shelf)
+}
+
+/// A thread that answers calls.
+struct Carrier {
+    ends: Arc<shuttle::sync::atomic::AtomicBool>,
+    thread: thread::JoinHandle<()>,
+}
+
+impl Carrier {
+    fn start(world: &Arc<World>, shelf: &Shelf) -> Self {
+        let ends = Arc::new(shuttle::sync::atomic::AtomicBool::new(false));
+        let (world, shelf, told) = (Arc::clone(world), shelf.clone(), Arc::clone(&ends));
+        let thread = thread::spawn(move || {
+            while !told.load(Ordering::SeqCst) {
+                match world.pool.take_call(0) {
+                    Some(taken) => shelf.serve(&world.pool, &taken),
+                    None => world.pool.wait_for_call(0, 1),
+                }
+            }
+        });
+        Self { ends, thread }
+    }
+    fn end(self) {
+        self.ends.store(true, Ordering::SeqCst);
+        self.thread.join().unwrap();
+    }
+}
+
+fn load(world: &World, caller: Asking, place: Place) -> Result<PageBytes, LoadError> {
+    let mut out = [0; PAGE_BYTES];
+    let mut reader = Box::new(Reader::with_nodes(&world.file, caller));
+    reader.load(&world.pool, place, &mut out).map(|()| out)
+}
+
+#[test]
+fn readers_that_call_at_once_and_displace_each_others_pages_find_the_right_bytes() {
+    explore(|| {
+        // One entry: who fetches displaces what another is about to copy.
+        let (world, places, shelf) = on_node(1);
+        let reader = |nth: usize, owner: u16| {
+            let (world, place) = (Arc::clone(&world), places[nth]);
+            thread::spawn(move || match load(&world, Asking::new(OwnerId(owner), 10_000), place) {
+                Ok(found) => assert!(found == page(nth as u64), "page {nth} holds something else"),
+                // Displaced time and again.
+                Err(error) => assert_eq!(error, LoadError::Io),
+            })
+        };
+        let (one, two) = (reader(3, 1), reader(40, 2));
+        let carrier = Carrier::start(&world, &shelf);
+        one.join().unwrap();
+        two.join().unwrap();
+        carrier.end();
+    });
+}
+
+#[test]
+fn a_reader_that_gives_up_while_it_is_served_takes_nobody_elses_answer() {
+    explore(|| {
+        let (world, places, shelf) = on_node(2);
+        let hasty = {
+            let (world, place) = (Arc::clone(&world), places[3]);
+            thread::spawn(move || match load(&world, Asking::new(OwnerId(1), 3), place) {
+                Ok(found) => assert!(found == page(3)),
+                Err(error) => assert_eq!(error, LoadError::Io),
+            })
+        };
+        let patient = {
+            let (world, place) = (Arc::clone(&world), places[40]);
+            thread::spawn(move || {
+                assert!(load(&world, Asking::new(OwnerId(2), 100_000), place).unwrap() == page(40));
+            })
+        };
+        let carrier = Carrier::start(&world, &shelf);
+        hasty.join().unwrap();
+        patient.join().unwrap();
+        carrier.end();
+        assert!(world.pool.take_call(0).is_none(), "a call was left behind");
+    });
+}
+
+#[test]
+fn a_node_lost_while_it_is_read_gives_the_right_page_or_none() {
+    explore(|| {
+        let (world, places, shelf) = on_node(2);
+        let reader = {
+            let (world, place) = (Arc::clone(&world), places[3]);
+            thread::spawn(move || match load(&world, Asking::new(OwnerId(1), 100_000), place) {
+                Ok(found) => assert!(found == page(3)),
+                Err(error) => assert_eq!(error, LoadError::Lost),
+            })
+        };
+        let loser = {
+            let (world, shelf) = (Arc::clone(&world), shelf.clone());
+            thread::spawn(move || shelf.lose(&world.pool))
+        };
+        let carrier = Carrier::start(&world, &shelf);
+        loser.join().unwrap();
+        reader.join().unwrap();
+        carrier.end();
     });
 }

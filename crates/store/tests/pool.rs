@@ -4,8 +4,8 @@ mod support;
 
 use farmem_page::{ByteCount, PAGE_BYTES, Place};
 use farmem_store::{
-    AttachError, Epoch, FreeOutcome, LimitError, LoadError, Mover, NullFile, OwnerId, Pool, PoolConfig,
-    Reader, SLAB_BYTES, StepOutcome, StoreError, Update, Writer,
+    AttachError, Epoch, FreeOutcome, LimitError, LoadError, Mover, NoNodes, NullFile, OwnerId, Pool,
+    PoolConfig, PoolUsage, Reader, SLAB_BYTES, StepOutcome, StoreError, Update, Writer,
 };
 use farmem_sys::shared::SharedMemory;
 use support::{MemoryFile, config, page, pool};
@@ -160,7 +160,7 @@ fn a_partition_bounds_memory_and_disk_together() {
         let mut places = Vec::new();
         while let Ok(place) = writer.store(pool, &page(places.len() as u64, PAGE_BYTES), NOW) {
             places.push(place);
-            while let StepOutcome::Moved { .. } = mover.step(pool, &file) {}
+            while let StepOutcome::Moved { .. } = mover.step(pool, &file, &mut NoNodes) {}
         }
         places
     };
@@ -244,8 +244,8 @@ fn what_is_freed_moved_away_or_left_by_the_dead_is_gone_from_the_memory() {
     let first_of_slabs = |slabs: std::ops::Range<u64>| slabs.map(|slab| slab * 64);
     assert!(first_of_slabs(0..9).all(|number| is_anywhere(&pool, number)));
 
-    while let StepOutcome::Moved { .. } = mover.step(&pool, &file) {}
-    assert_eq!(pool.disk_slabs().0, 2);
+    while let StepOutcome::Moved { .. } = mover.step(&pool, &file, &mut NoNodes) {}
+    assert_eq!(pool.away_slabs().0, 2);
     assert!(!first_of_slabs(0..2).any(|number| is_anywhere(&pool, number)), "a slab on disk");
 
     for place in &places[64 * 2..64 * 4] {
@@ -266,7 +266,7 @@ fn past_four_fifths_the_oldest_slabs_move_to_disk_and_are_read_from_there() {
     let mut places = Vec::new();
     for number in 0..64 * 20 {
         places.push(writer.store(&pool, &page(number, PAGE_BYTES), NOW).unwrap());
-        while let StepOutcome::Moved { .. } = mover.step(&pool, &file) {}
+        while let StepOutcome::Moved { .. } = mover.step(&pool, &file, &mut NoNodes) {}
     }
     let usage = pool.usage();
     assert!(usage.slab_bytes_in_memory.get() <= 8 * SLAB_BYTES as u64);
@@ -294,7 +294,7 @@ fn mostly_on_disk(pool: &Pool<SharedMemory>, file: &MemoryFile, mover: &mut Move
     let mut places = Vec::new();
     for number in 0..64 * 20 {
         places.push(writer.store(pool, &page(number, PAGE_BYTES), NOW).unwrap());
-        while let StepOutcome::Moved { .. } = mover.step(pool, file) {}
+        while let StepOutcome::Moved { .. } = mover.step(pool, file, &mut NoNodes) {}
     }
     for place in places.drain(64 * 16..) {
         assert_eq!(pool.free(place, ONE, Epoch::NONE), FreeOutcome::Freed);
@@ -308,14 +308,14 @@ fn a_slab_that_is_read_comes_back_from_disk_when_there_is_room() {
     let (mut mover, mut reader) = (Mover::new(&pool), Reader::new(&file));
     let places = mostly_on_disk(&pool, &file, &mut mover);
     let before = pool.usage();
-    assert_eq!(mover.raise(&pool, &file), StepOutcome::Idle, "nobody has read");
+    assert_eq!(mover.raise(&pool, &file, &mut NoNodes), StepOutcome::Idle, "nobody has read");
 
     let mut out = [0; PAGE_BYTES];
     for place in &places[..8] {
         reader.load(&pool, *place, &mut out).unwrap();
     }
-    assert_eq!(mover.raise(&pool, &file), StepOutcome::Raised { slabs: 1 });
-    assert_eq!(mover.raise(&pool, &file), StepOutcome::Idle);
+    assert_eq!(mover.raise(&pool, &file, &mut NoNodes), StepOutcome::Raised { slabs: 1 });
+    assert_eq!(mover.raise(&pool, &file, &mut NoNodes), StepOutcome::Idle);
     let after = pool.usage();
     assert_eq!(after.disk_bytes.get() + SLAB_BYTES as u64, before.disk_bytes.get());
     assert_eq!((after.stored_pages, after.slabs_raised), (before.stored_pages, 1));
@@ -342,9 +342,9 @@ fn slabs_come_back_no_further_than_slabs_move_to_disk() {
     for place in &places {
         reader.load(&pool, *place, &mut out).unwrap();
     }
-    while let StepOutcome::Raised { .. } = mover.raise(&pool, &file) {}
+    while let StepOutcome::Raised { .. } = mover.raise(&pool, &file, &mut NoNodes) {}
     assert_eq!(pool.usage().slab_bytes_in_memory.get(), 7 * SLAB_BYTES as u64);
-    assert_eq!(mover.step(&pool, &file), StepOutcome::Idle);
+    assert_eq!(mover.step(&pool, &file, &mut NoNodes), StepOutcome::Idle);
     for (number, place) in places.iter().enumerate() {
         reader.load(&pool, *place, &mut out).unwrap();
         assert!(out == page(number as u64, PAGE_BYTES), "page {number}");
@@ -360,18 +360,18 @@ fn slabs_that_nobody_reads_come_back_last_stored_first_while_there_is_much_room(
     let pool = Pool::create(memory, &config).unwrap();
     let mut mover = Mover::new(&pool);
     let places = mostly_on_disk(&pool, &file, &mut mover);
-    let (in_memory, on_disk) = (pool.slabs_in_memory(), pool.disk_slabs().0);
+    let (in_memory, on_disk) = (pool.slabs_in_memory(), pool.away_slabs().0);
     // Room for two more.
     let limit = ((in_memory + 2) * 100).div_ceil(65);
     pool.set_limit(ByteCount::new((limit * SLAB_BYTES) as u64)).unwrap();
-    assert_eq!(mover.raise_unread(&pool, &file), StepOutcome::Raised { slabs: 2 });
-    assert_eq!(mover.raise_unread(&pool, &file), StepOutcome::Idle);
+    assert_eq!(mover.raise_unread(&pool, &file, &mut NoNodes), StepOutcome::Raised { slabs: 2 });
+    assert_eq!(mover.raise_unread(&pool, &file, &mut NoNodes), StepOutcome::Idle);
     // The slabs on disk are the first ones: the last two of those are back, and need no disk.
     let is_back = |slab: &usize| load(&pool, places[64 * slab]).is_ok();
     assert_eq!((0..on_disk).filter(is_back).collect::<Vec<_>>(), [on_disk - 2, on_disk - 1]);
 
     pool.set_limit(capacity).unwrap();
-    while let StepOutcome::Raised { .. } = mover.raise_unread(&pool, &file) {}
+    while let StepOutcome::Raised { .. } = mover.raise_unread(&pool, &file, &mut NoNodes) {}
     assert_eq!(pool.usage().disk_bytes.get(), 0);
     for (number, place) in places.iter().enumerate() {
         assert!(load(&pool, *place).unwrap() == page(number as u64, PAGE_BYTES), "page {number}");
@@ -388,11 +388,11 @@ fn slabs_that_came_back_unread_are_the_first_to_leave_again() {
         places.iter().filter(is_there).copied().collect::<Vec<_>>()
     };
     let before = in_memory();
-    assert!(matches!(mover.raise_unread(&pool, &file), StepOutcome::Raised { .. }));
+    assert!(matches!(mover.raise_unread(&pool, &file, &mut NoNodes), StepOutcome::Raised { .. }));
     assert!(in_memory().len() > before.len());
 
     pool.set_limit(ByteCount::new((pool.slabs_in_memory() * SLAB_BYTES) as u64)).unwrap();
-    while let StepOutcome::Moved { .. } = mover.step(&pool, &file) {}
+    while let StepOutcome::Moved { .. } = mover.step(&pool, &file, &mut NoNodes) {}
     assert!(in_memory().iter().all(|place| before.contains(place)));
 }
 
@@ -410,11 +410,11 @@ fn a_slab_that_cannot_be_read_stays_on_disk() {
     };
     read_some();
     file.fails_in.set(0);
-    assert!(matches!(mover.raise(&pool, &file), StepOutcome::DiskFailing { .. }));
-    assert_eq!(pool.usage(), before);
+    assert!(matches!(mover.raise(&pool, &file, &mut NoNodes), StepOutcome::DiskFailing { .. }));
+    assert_eq!(pool.usage(), PoolUsage { away_reads: before.away_reads + 8, ..before });
     file.fails_in.set(-1);
     read_some();
-    assert_eq!(mover.raise(&pool, &file), StepOutcome::Raised { slabs: 1 });
+    assert_eq!(mover.raise(&pool, &file, &mut NoNodes), StepOutcome::Raised { slabs: 1 });
 }
 
 #[test]
@@ -425,8 +425,8 @@ fn a_disk_that_fails_leaves_everything_in_memory_and_is_tried_again() {
     let places: Vec<_> =
         (0..64 * 9).map(|number| writer.store(&pool, &page(number, PAGE_BYTES), NOW).unwrap()).collect();
     file.fails_in.set(0);
-    let first = mover.step(&pool, &file);
-    let second = mover.step(&pool, &file);
+    let first = mover.step(&pool, &file, &mut NoNodes);
+    let second = mover.step(&pool, &file, &mut NoNodes);
     let (StepOutcome::DiskFailing { retry_after_ms: one }, StepOutcome::DiskFailing { retry_after_ms: two }) =
         (first, second)
     else {
@@ -438,7 +438,7 @@ fn a_disk_that_fails_leaves_everything_in_memory_and_is_tried_again() {
         assert!(load(&pool, *place).unwrap() == page(number as u64, PAGE_BYTES));
     }
     file.fails_in.set(-1);
-    assert!(matches!(mover.step(&pool, &file), StepOutcome::Moved { .. }));
+    assert!(matches!(mover.step(&pool, &file, &mut NoNodes), StepOutcome::Moved { .. }));
 }
 
 #[test]
@@ -448,7 +448,7 @@ fn a_pool_without_disk_is_full_rather_than_failing() {
     for number in 0..64 * 9 {
         writer.store(&pool, &page(number, PAGE_BYTES), NOW).unwrap();
     }
-    assert_eq!(mover.step(&pool, &NullFile), StepOutcome::DiskFull);
+    assert_eq!(mover.step(&pool, &NullFile, &mut NoNodes), StepOutcome::Full);
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod support;
 
 use farmem_page::{PAGE_BYTES, Place};
 use farmem_store::{
-    Epoch, FreeOutcome, Mover, OwnerId, Pool, Reader, StepOutcome, StoreError, Update, Writer,
+    Epoch, FreeOutcome, Mover, NoNodes, OwnerId, Pool, Reader, StepOutcome, StoreError, Update, Writer,
 };
 use farmem_sys::disk::DiskFile;
 use farmem_sys::shared::SharedMemory;
@@ -117,7 +117,7 @@ fn processes_that_share_a_pool_keep_their_bytes_while_one_is_killed_again_and_ag
     let mut next_kill = Duration::from_millis(30);
     loop {
         assert!(began.elapsed() < LIMIT, "somebody hangs");
-        if let StepOutcome::Idle | StepOutcome::NothingMovable = mover.step(&pool, &disk) {
+        if let StepOutcome::Idle | StepOutcome::NothingMovable = mover.step(&pool, &disk, &mut NoNodes) {
             thread::sleep(Duration::from_millis(1));
         }
         if kills < KILLS && began.elapsed() > next_kill {

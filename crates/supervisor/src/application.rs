@@ -1,4 +1,4 @@
-//! What the processes of an application share: ledger, pool, disk.
+//! What the processes of an application share: ledger, pool, disk, memory nodes.
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
@@ -17,6 +17,7 @@ use farmem_sys::shared::SharedMemory;
 use farmem_sys::uffd::{FEATURES, Uffd, UffdError};
 use farmem_telemetry::{Header, LEDGER_BYTES, Ledger, MAX_PROCESSES};
 
+use crate::carrier::{self, Carrier, Reached};
 use crate::injection::Injection;
 use crate::options::{DiskOptions, Options};
 
@@ -33,6 +34,8 @@ pub(crate) struct Application {
     /// Held while the packer stores for a process, and while what a process has stored is released.
     pub(crate) packing: &'static Mutex<()>,
     pub(crate) disk: Option<&'static DiskFile>,
+    /// What brings slabs to memory nodes and pages back, if there are any.
+    pub(crate) carrier: Option<&'static Carrier>,
     /// Whether the pool's limit is all that there is for now. Only then does content move to disk: a limit that is about to be raised is no
     /// reason to.
     pub(crate) is_pool_short: &'static AtomicBool,
@@ -67,11 +70,17 @@ impl Application {
             }
             None => (None, ByteCount::ZERO),
         };
+        let reached = match &options.nodes {
+            Some(nodes) => Some(Reached::reach(nodes, carrier::new_space()?, carrier::connector())?),
+            None => None,
+        };
+        let nodes = reached.as_ref().map(|reached| reached.config(disk.is_some(), options.local));
         let limit = options.pool;
         let config = PoolConfig {
             limit,
             capacity: options.pool_capacity,
             disk: disk_bytes,
+            nodes: nodes.unwrap_or_default(),
             owners: MAX_PROCESSES as u16,
             seed: random()?,
         };
@@ -81,6 +90,7 @@ impl Application {
         if let Some(partition) = options.partition {
             pool.set_partition(partition).map_err(to_error)?;
         }
+        let carrier = reached.map(|reached| leak(Carrier::new(pool, reached)));
         let device = device.map(leak);
         let packing = leak(Mutex::new(()));
         let is_pool_short = leak(AtomicBool::new(true));
@@ -91,6 +101,7 @@ impl Application {
             pool,
             packing,
             disk,
+            carrier,
             is_pool_short,
             device,
             token: random()?,
@@ -180,6 +191,7 @@ impl Application {
             prefetch: farmem_policy::PrefetchPolicy::default(),
             borrows: false,
             disk: None,
+            nodes: None,
             name: "test".to_owned(),
             stats: None,
             summary: false,

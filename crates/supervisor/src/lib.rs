@@ -1,13 +1,14 @@
 //! The supervisor of one application: it makes the ledger and the pool, starts the program, keeps a duplicate of every
-//! process's userfaultfd, moves full slabs to disk, and reports.
+//! process's userfaultfd, moves full slabs to memory nodes and to disk, and reports.
 //!
-//! One thread with one loop ([`supervise`]), and threads that move slabs to disk, pack pages, and keep to what the host has leased ([`tenancy`]). Nothing of it lies on the path of a fault: the
-//! processes go on without it. When the program has ended, it goes on in the background for processes that the program
+//! One thread with one loop ([`supervise`]), and threads that move slabs out of memory, pack pages, and keep to what the host has leased ([`tenancy`]). Nothing of it lies on the path of a
+//! fault, unless the page is on a memory node ([`carrier`]): the processes go on without it. When the program has ended, it goes on in the background for processes that the program
 //! has left behind ([`mod@background`]), until the last of them has gone.
 #![forbid(unsafe_code)]
 
 mod application;
 mod background;
+mod carrier;
 mod demand;
 mod directory;
 mod injection;
@@ -35,7 +36,10 @@ mod worker;
 
 pub use farmem_policy::PrefetchPolicy;
 
+pub use carrier::{NodeAddress, NodesOptions};
 pub use directory::{SetError, applications, is_any_running, query, set};
+pub use farmem_remote::{Cluster, Redundancy};
+pub use farmem_transport::Destination;
 pub use limits::{Limits, PoolRange};
 pub use options::{DiskOptions, Options};
 pub use report::Report;

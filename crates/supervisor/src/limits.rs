@@ -101,13 +101,13 @@ impl Limits {
 /// Whether what is stored could stay within that limit.
 fn check_partition(application: &Application, partition: ByteCount) -> Result<(), String> {
     let usage = application.pool.usage();
-    let used = usage.slab_bytes_in_memory.get() + usage.disk_bytes.get();
+    let used = usage.slab_bytes_in_memory.get() + application.pool.away_slabs().0 as u64 * LEASED_SLAB_BYTES;
     if partition.get() < LEASED_SLAB_BYTES {
         return Err(LimitError::TooSmall.to_string());
     }
     if used > partition.get() {
         return Err(format!(
-            "its pool and disk hold {} MiB, which have nowhere else to go; raise local first",
+            "its pool, nodes and disk hold {} MiB, which have nowhere else to go; raise local first",
             used >> 20
         ));
     }
@@ -124,10 +124,10 @@ fn check_pool(application: &Application, limit: ByteCount) -> Result<(), String>
     }
     let usage = application.pool.usage();
     let surplus = usage.slab_bytes_in_memory.get().saturating_sub(limit.get());
-    let room = usage.disk_limit.get().saturating_sub(usage.disk_bytes.get());
+    let room = application.pool.away_slabs().1 as u64 * LEASED_SLAB_BYTES;
     if surplus > room {
         return Err(format!(
-            "its pool holds {} MiB, and there is no disk that the rest could move to; raise pool, or raise local first",
+            "its pool holds {} MiB, and there is neither a node nor a disk that the rest could move to; raise pool, or raise local first",
             usage.slab_bytes_in_memory.get() >> 20
         ));
     }

@@ -7,6 +7,7 @@ use farmem_page::ByteCount;
 use farmem_policy::PrefetchPolicy;
 use farmem_wire::host::{LEASED_SLAB_BYTES, MOST_SLABS, Terms};
 
+use crate::carrier::NodesOptions;
 use crate::sizing::SizingOptions;
 use crate::tenancy::HostChoice;
 
@@ -32,7 +33,7 @@ pub struct Options {
     pub pool_guaranteed: ByteCount,
     /// What that limit can be raised to later.
     pub pool_capacity: ByteCount,
-    /// Limit of what is in the pool and on disk together; `None` for all that both may hold.
+    /// Limit of what is in the pool, on nodes and on disk together; `None` for all that both may hold.
     pub partition: Option<ByteCount>,
     /// Where leases come from.
     pub host: HostChoice,
@@ -42,8 +43,10 @@ pub struct Options {
     pub borrows: bool,
     /// What decides which pages are fetched before they are asked for.
     pub prefetch: PrefetchPolicy,
-    /// The tier below the pool.
+    /// The tier below the pool, or below memory nodes.
     pub disk: Option<DiskOptions>,
+    /// The tier between pool and disk: memory of other machines.
+    pub nodes: Option<NodesOptions>,
     /// The name to show.
     pub name: String,
     /// Where to write the report at exit.

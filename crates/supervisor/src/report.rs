@@ -113,7 +113,15 @@ pub struct Report {
     pub pool_stored_pages: u64,
     /// Disk space in use.
     pub disk_bytes: u64,
-    /// What came back from disk to the pool, in whole slabs.
+    /// What of other machines' memory is in use, each slab counted once.
+    pub node_bytes: u64,
+    /// Reads from memory nodes, of up to 16 pages each.
+    pub node_fetches: u64,
+    /// Reads that no node could answer; what was wanted came from disk, or is lost.
+    pub node_fetches_failed: u64,
+    /// Pages that an earlier read from a node had brought along.
+    pub read_buffer_hits: u64,
+    /// What came back from nodes and disk to the pool, in whole slabs.
     pub raised_bytes: u64,
     /// Writes that the disk refused; what was to be written stayed in the pool.
     pub disk_writes_failed: u64,
@@ -200,6 +208,10 @@ impl Report {
             pool_stored_bytes: usage.stored_bytes.get(),
             pool_stored_pages: usage.stored_pages.get(),
             disk_bytes: usage.disk_bytes.get(),
+            node_bytes: usage.node_bytes.get(),
+            node_fetches: usage.fetches,
+            node_fetches_failed: usage.fetches_failed,
+            read_buffer_hits: usage.buffer_hits,
             raised_bytes: usage.slabs_raised * LEASED_SLAB_BYTES,
             disk_writes_failed: usage.disk_writes_failed,
             lost_pages: ledger
@@ -257,6 +269,14 @@ impl Report {
             mib(self.pool_stored_pages << 12),
             mib(self.disk_bytes)
         ));
+        if self.node_bytes > 0 || self.node_fetches > 0 {
+            line(format_args!(
+                "nodes {:.1} MiB; {} reads from them, {} pages came along with one before",
+                mib(self.node_bytes),
+                self.node_fetches,
+                self.read_buffer_hits
+            ));
+        }
         if self.disk_writes_failed > 0 {
             line(format_args!(
                 "the disk refused {} writes; what was to be written stayed in the pool",

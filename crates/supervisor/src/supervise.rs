@@ -18,6 +18,7 @@ use rustix::process::{WaitOptions, set_child_subreaper, wait};
 
 use crate::application::Application;
 use crate::background::{Role, split};
+use crate::carrier;
 use crate::directory::listen;
 use crate::injection;
 use crate::launch;
@@ -98,8 +99,9 @@ pub fn supervise(options: &Options) -> Result<u8> {
     supervisor.settle();
     supervisor.explain_failures(true);
     let finished = supervisor.finish();
-    if supervisor.processes.remain() {
-        supervisor.hand_on();
+    match supervisor.processes.remain() {
+        true => supervisor.hand_on(),
+        false => supervisor.leave_nodes(),
     }
     finished.map(|()| end_as(end))
 }
@@ -107,7 +109,7 @@ pub fn supervise(options: &Options) -> Result<u8> {
 /// Threads that look after what the processes have stored, and how much they may.
 fn start_workers(application: Application, tenancy: &'static Mutex<Tenancy>) -> Vec<Worker> {
     let of_pool = mover::start(application).into_iter().chain(packer::start(application));
-    of_pool.chain([tenancy::start(tenancy)]).collect()
+    of_pool.chain([tenancy::start(tenancy)]).chain(carrier::start(application)).collect()
 }
 
 struct Supervisor<'a> {
@@ -163,12 +165,20 @@ impl Supervisor<'_> {
             Ok(Role::Background) => {
                 self.workers = start_workers(self.application, self.tenancy);
                 self.attend();
+                self.leave_nodes();
                 std::process::exit(0);
             }
             Err(error) => say(&format!(
                 "what the program has left behind goes on without a supervisor, and nothing of it moves to disk any \
                  more: {error}"
             )),
+        }
+    }
+
+    /// Nobody needs what is on memory nodes any more.
+    fn leave_nodes(&self) {
+        if let Some(carrier) = self.application.carrier {
+            carrier.leave();
         }
     }
 
@@ -291,7 +301,8 @@ impl Supervisor<'_> {
                      see to the disk, or raise --pool or --local"
                 }
                 2 => {
-                    "pool and disk are full and its local budget is used up: raise --pool, --disk or --local"
+                    "pool, nodes and disk are full and its local budget is used up: raise --pool, --disk or --local, or name \
+                     more nodes"
                 }
                 ORPHANED => {
                     "its parent ended while forking it, and with it whoever could tell what the child's far memory held"
@@ -327,8 +338,15 @@ impl Supervisor<'_> {
 
     /// Totals as they are, the pool as it was when it held most.
     fn final_report(&self) -> Report {
-        let disk_writes_failed = self.application.pool.usage().disk_writes_failed;
-        self.report(PoolUsage { disk_writes_failed, ..self.watch.peak() })
+        let now = self.application.pool.usage();
+        self.report(PoolUsage {
+            disk_writes_failed: now.disk_writes_failed,
+            away_reads: now.away_reads,
+            buffer_hits: now.buffer_hits,
+            fetches: now.fetches,
+            fetches_failed: now.fetches_failed,
+            ..self.watch.peak()
+        })
     }
 
     fn finish(&mut self) -> Result<()> {

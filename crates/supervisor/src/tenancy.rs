@@ -340,13 +340,14 @@ impl Tenancy {
         }
     }
 
-    /// Slabs on disk, and how many more could move there.
+    /// Slabs that are away, and how many more could be.
     fn count_disk(&mut self) -> (u64, u64) {
         let (used, free, at) = self.on_disk;
-        if self.application.disk.is_none() || at.elapsed() < COUNT {
+        let is_nowhere = self.application.disk.is_none() && self.application.carrier.is_none();
+        if is_nowhere || at.elapsed() < COUNT {
             return (used, free);
         }
-        let (used, free) = self.application.pool.disk_slabs();
+        let (used, free) = self.application.pool.away_slabs();
         self.on_disk = (used as u64, free as u64, Instant::now());
         (used as u64, free as u64)
     }

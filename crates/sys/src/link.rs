@@ -83,6 +83,14 @@ impl Link {
         Ok(Self { socket })
     }
 
+    /// The same end under another number, to be asked by another thread whether it is cut.
+    ///
+    /// # Errors
+    /// [`Errno::MFILE`] when there are too many descriptors.
+    pub fn duplicate(&self) -> Result<Self, Errno> {
+        Ok(Self { socket: rustix::io::fcntl_dupfd_cloexec(&self.socket, 0)? })
+    }
+
     /// Whether the other end has gone.
     pub fn is_cut(&self) -> bool {
         let mut set = [PollFd::new(&self.socket, PollFlags::empty())];

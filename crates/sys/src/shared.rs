@@ -6,11 +6,12 @@
 //! process writes the same bytes yields a mixture of old and new ones. That is harmless where it is used: stored pages
 //! carry a 128-bit fingerprint, and a mixture fails it.
 
+use crate::wait::{self, Scope, Sleepers};
 use crate::{AsFd, BorrowedFd, Errno, OwnedFd};
 use core::ffi::CStr;
 use core::ops::Range;
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU32, AtomicU64};
 use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate,
     memfd_create,
@@ -167,6 +168,29 @@ impl SharedMemory {
         true
     }
 
+    /// Sleeps while the low half of the word at byte `offset_bytes` is `value`, at most `timeout_ns`. Returns early at will, and at once when
+    /// there is no such word: check again.
+    pub fn wait(&self, offset_bytes: usize, value: u32, timeout_ns: u64) {
+        if let Some(half) = self.low_half(offset_bytes) {
+            wait::wait(half, value, Some(timeout_ns), Scope::Machine);
+        }
+    }
+
+    /// Wakes who sleeps on the word at byte `offset_bytes`, in any process.
+    pub fn wake(&self, offset_bytes: usize, sleepers: Sleepers) {
+        if let Some(half) = self.low_half(offset_bytes) {
+            wait::wake(half, sleepers, Scope::Machine);
+        }
+    }
+
+    /// The half of a word whose address stands for the word with the kernel. Nobody but the kernel reads it: words are accessed whole.
+    fn low_half(&self, offset_bytes: usize) -> Option<&AtomicU32> {
+        let word: *const AtomicU64 = self.atomics(offset_bytes, 1)?.first()?;
+        let half = if cfg!(target_endian = "little") { 0 } else { 1 };
+        // SAFETY: both halves of a word lie in it and are aligned to its half; any bit pattern is valid. It lives as long as the mapping.
+        Some(unsafe { &*word.cast::<AtomicU32>().add(half) })
+    }
+
     /// Gives the memory behind a range back to the kernel; it reads as zeros afterwards, for everybody. Whole pages
     /// inside the range are freed, the rest of it is zeroed.
     pub fn release(&self, range_bytes: Range<usize>) -> Result<(), SharedMemoryError> {
@@ -271,6 +295,25 @@ mod tests {
         assert!(!memory.copy_out(LENGTH_BYTES - 1, &mut [0; 2]));
         assert!(!memory.copy_in(usize::MAX, &[0; 2]));
         assert!(memory.release(0..LENGTH_BYTES + 1).is_err());
+    }
+
+    #[test]
+    fn who_sleeps_on_a_word_is_woken_through_another_mapping() {
+        let first = memory();
+        let second = SharedMemory::attach(duplicate(&first), LENGTH_BYTES).unwrap();
+        std::thread::scope(|scope| {
+            let sleeper = scope.spawn(|| {
+                while first.atomics(64, 1).unwrap()[0].load(Ordering::Acquire) as u32 == 7 {
+                    first.wait(64, 7, 10_000_000_000);
+                }
+            });
+            first.atomics(64, 1).unwrap()[0].store(7 | 9 << 32, Ordering::Release);
+            second.atomics(64, 1).unwrap()[0].store(8, Ordering::Release);
+            second.wake(64, Sleepers::All);
+            sleeper.join().unwrap();
+        });
+        first.wait(1, 0, u64::MAX);
+        first.wait(LENGTH_BYTES, 0, u64::MAX);
     }
 
     #[test]

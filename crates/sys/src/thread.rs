@@ -171,6 +171,11 @@ pub fn current() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32
 }
 
+/// The processor that the calling thread runs on, or ran on a moment ago.
+pub fn processor() -> usize {
+    rustix::thread::sched_getcpu()
+}
+
 /// Ends the calling thread, and nothing else.
 pub fn exit() -> ! {
     loop {

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, anyhow};
 use farmem_page::{ByteCount, PAGE_BYTES, PageBytes, Place};
-use farmem_store::{Epoch, OwnerId, Packing, Pool, PoolConfig, Update, Writer};
+use farmem_store::{Epoch, NodesConfig, OwnerId, Packing, Pool, PoolConfig, Update, Writer};
 use farmem_sys::shared::SharedMemory;
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
@@ -66,6 +66,7 @@ fn turn(threads: u16, processors: usize, kept: Kept) -> anyhow::Result<f64> {
         limit: ByteCount::new(bytes as u64 + (64 << 20)),
         capacity: ByteCount::ZERO,
         disk: ByteCount::ZERO,
+        nodes: NodesConfig::default(),
         owners: threads,
         seed: 1,
     };

@@ -1,10 +1,11 @@
 //! What the pool's tests share.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part of it")]
 
+pub mod nodes;
 pub mod operations;
 
 use farmem_page::{ByteCount, PAGE_BYTES, PageBytes};
-use farmem_store::{BlockError, BlockFile, Pool, PoolConfig, SLAB_BYTES};
+use farmem_store::{BlockError, BlockFile, NodesConfig, Pool, PoolConfig, SLAB_BYTES};
 use farmem_sys::shared::SharedMemory;
 use std::cell::Cell;
 use std::sync::Mutex;
@@ -14,6 +15,7 @@ pub fn config(frames: usize, blocks: usize) -> PoolConfig {
         limit: ByteCount::new((frames * SLAB_BYTES) as u64),
         capacity: ByteCount::ZERO,
         disk: ByteCount::new((blocks * SLAB_BYTES) as u64),
+        nodes: NodesConfig::default(),
         owners: 8,
         seed: 0x5eed,
     }

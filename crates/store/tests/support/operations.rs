@@ -4,7 +4,8 @@
 use super::{MemoryFile, Random, config, page};
 use farmem_page::{PAGE_BYTES, PageBytes, Place};
 use farmem_store::{
-    Epoch, FreeOutcome, LoadError, Mover, OwnerId, Pool, Reader, SLAB_BYTES, StoreError, Update, Writer,
+    Epoch, FreeOutcome, LoadError, Mover, NoNodes, OwnerId, Pool, Reader, SLAB_BYTES, StoreError, Update,
+    Writer,
 };
 use farmem_sys::shared::SharedMemory;
 use std::collections::BTreeMap;
@@ -140,11 +141,11 @@ impl World {
             21 | 22 => self.child_exits(who, detail),
             23 => self.die(who, detail),
             24..=26 => {
-                self.mover.step(&self.pool, &self.file);
+                self.mover.step(&self.pool, &self.file, &mut NoNodes);
             }
             27 => {
-                self.mover.raise(&self.pool, &self.file);
-                self.mover.raise_unread(&self.pool, &self.file);
+                self.mover.raise(&self.pool, &self.file, &mut NoNodes);
+                self.mover.raise_unread(&self.pool, &self.file, &mut NoNodes);
             }
             28 => self.file.fails_in.set(i64::from(detail % 8) - 1),
             29 => self.file.fails_in.set(-1),
@@ -249,8 +250,8 @@ impl World {
     fn mover_dies(&mut self) {
         self.file.dies.set(true);
         let step = AssertUnwindSafe(|| {
-            self.mover.raise(&self.pool, &self.file);
-            self.mover.step(&self.pool, &self.file);
+            self.mover.raise(&self.pool, &self.file, &mut NoNodes);
+            self.mover.step(&self.pool, &self.file, &mut NoNodes);
         });
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(|_| {}));

@@ -1,0 +1,209 @@
+//! Slabs on memory nodes: where they go, what is read of them, and what is left when nodes are lost.
+
+mod support;
+
+use farmem_page::{ByteCount, PAGE_BYTES, PageBytes, Place};
+use farmem_store::{
+    Epoch, LoadError, Mover, NodesConfig, NullFile, OwnerId, Pool, PoolConfig, Reader, SLAB_BYTES,
+    StepOutcome, Writer,
+};
+use farmem_sys::shared::SharedMemory;
+use std::sync::atomic::{AtomicBool, Ordering};
+use support::nodes::{Shelf, Waiting};
+use support::{MemoryFile, config, page};
+
+const ONE: OwnerId = OwnerId(1);
+const FRAMES: usize = 10;
+const SLABS: usize = 24;
+/// Longer than anything takes.
+const PATIENT_NS: u64 = 60_000_000_000;
+
+fn pool(disk: usize, alone: usize) -> Pool<SharedMemory> {
+    let alone = ByteCount::new((alone * SLAB_BYTES) as u64);
+    let config = PoolConfig { nodes: NodesConfig { alone, lanes: 2, entries: 4 }, ..config(FRAMES, disk) };
+    let memory = SharedMemory::create(c"farmem-test-pool", config.memory_bytes().unwrap()).unwrap();
+    Pool::create(memory, &config).unwrap()
+}
+
+struct World {
+    pool: Pool<SharedMemory>,
+    file: MemoryFile,
+    shelf: Shelf,
+    mover: Mover,
+    places: Vec<Place>,
+}
+
+impl World {
+    /// Far more pages than there are frames for, so that most have left memory.
+    fn filled(disk: usize, alone: usize, capacity: usize) -> Self {
+        let pool = pool(disk, alone);
+        let mover = Mover::new(&pool);
+        let mut world = Self {
+            pool,
+            file: MemoryFile::new(disk),
+            shelf: Shelf::new(capacity),
+            mover,
+            places: Vec::new(),
+        };
+        let mut writer = Box::new(Writer::new(ONE));
+        while world.places.len() < SLABS * 64 {
+            match writer.store(&world.pool, &content(world.places.len()), Epoch::FIRST) {
+                Ok(place) => world.places.push(place),
+                Err(_) => assert!(matches!(world.step(), StepOutcome::Moved { .. }), "the pool is full"),
+            }
+        }
+        world
+    }
+    fn step(&mut self) -> StepOutcome {
+        self.mover.step(&self.pool, &self.file, &mut self.shelf)
+    }
+    /// Reads all pages with a carrier at work; those that could be had, each of them checked, and how the others failed.
+    fn read_all(&self) -> (usize, Vec<LoadError>) {
+        let ends = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let (shelf, pool, ends) = (&self.shelf, &self.pool, &ends);
+            scope.spawn(move || shelf.carry(pool, ends));
+            let mut reader = Box::new(Reader::with_nodes(&self.file, Waiting::new(ONE, PATIENT_NS)));
+            let mut page = [0; PAGE_BYTES];
+            let (mut right, mut failures) = (0, Vec::new());
+            for (number, place) in self.places.iter().enumerate() {
+                match reader.load(&self.pool, *place, &mut page) {
+                    Ok(()) => {
+                        assert!(page == content(number), "page {number} holds something else");
+                        right += 1;
+                    }
+                    Err(error) => failures.push(error),
+                }
+            }
+            ends.store(true, Ordering::SeqCst);
+            (right, failures)
+        })
+    }
+}
+
+/// Pages that no compressor shortens, but for some.
+fn content(number: usize) -> PageBytes {
+    page(number as u64, if number.is_multiple_of(5) { 1000 } else { PAGE_BYTES - 8 })
+}
+
+#[test]
+fn what_the_pool_cannot_hold_goes_to_nodes_and_is_read_from_there() {
+    let world = World::filled(0, SLABS, SLABS);
+    let usage = world.pool.usage();
+    assert!(
+        usage.node_bytes.get() >= 12 * SLAB_BYTES as u64 && usage.disk_bytes == ByteCount::ZERO,
+        "{usage:?}"
+    );
+    let (right, failures) = world.read_all();
+    assert_eq!((right, failures), (SLABS * 64, vec![]));
+    let usage = world.pool.usage();
+    assert!(usage.buffer_hits > usage.fetches * 2, "neighbours are in the buffer: {usage:?}");
+    assert_eq!(usage.fetches, world.shelf.fetched_spans.load(Ordering::SeqCst) as u64);
+}
+
+#[test]
+fn with_a_disk_that_has_room_for_all_every_slab_is_in_both_places_and_survives_the_nodes() {
+    let world = World::filled(SLABS, 0, SLABS);
+    let usage = world.pool.usage();
+    assert_eq!(usage.node_bytes, usage.disk_bytes);
+    assert!(usage.node_bytes.get() > 0);
+    world.shelf.lose(&world.pool);
+    assert_eq!(world.pool.usage().node_bytes, ByteCount::ZERO);
+    assert_eq!(world.read_all(), (SLABS * 64, vec![]));
+}
+
+#[test]
+fn without_a_disk_exactly_the_pages_of_lost_nodes_are_lost() {
+    let world = World::filled(0, SLABS, SLABS);
+    let away = world.pool.usage().node_pages.get() as usize;
+    world.shelf.lose(&world.pool);
+    assert_eq!(world.pool.usage().lost_slabs * SLAB_BYTES, world.pool.away_slabs().0 * SLAB_BYTES);
+    let (right, failures) = world.read_all();
+    assert_eq!((right, failures.len()), (SLABS * 64 - away, away));
+    assert!(failures.iter().all(|error| *error == LoadError::Lost));
+}
+
+#[test]
+fn what_nodes_do_not_take_goes_to_disk() {
+    let world = World::filled(SLABS, SLABS, 5);
+    let usage = world.pool.usage();
+    assert_eq!(usage.node_bytes.get(), 5 * SLAB_BYTES as u64);
+    assert!(usage.disk_bytes.get() >= 7 * SLAB_BYTES as u64);
+    assert_eq!(world.read_all(), (SLABS * 64, vec![]));
+}
+
+#[test]
+fn nodes_that_are_full_leave_the_pool_as_it_is() {
+    let mut world = World::filled(0, SLABS, SLABS);
+    world.shelf.capacity.store(0, Ordering::SeqCst);
+    let mut writer = Box::new(Writer::new(ONE));
+    let mut number = world.places.len();
+    while let Ok(place) = writer.store(&world.pool, &content(number), Epoch::FIRST) {
+        world.places.push(place);
+        number += 1;
+    }
+    assert_eq!(world.step(), StepOutcome::Full);
+    assert_eq!(world.read_all(), (number, vec![]));
+}
+
+#[test]
+fn a_damaged_copy_is_asked_for_again_from_another_node_or_read_from_disk() {
+    let world = World::filled(0, SLABS, SLABS);
+    world.shelf.is_damaging.store(true, Ordering::SeqCst);
+    assert_eq!(world.read_all(), (SLABS * 64, vec![]));
+}
+
+#[test]
+fn a_slab_that_is_read_comes_back_from_its_node() {
+    let mut world = World::filled(0, SLABS, SLABS);
+    world.pool.set_limit(ByteCount::new((FRAMES * SLAB_BYTES) as u64)).unwrap();
+    assert_eq!(world.read_all().0, SLABS * 64);
+    // Half of what is in memory goes.
+    let in_memory: Vec<Place> = world.places.split_off(world.places.len() - 6 * 64);
+    for place in in_memory {
+        world.pool.free(place, ONE, Epoch::NONE);
+    }
+    assert!(matches!(
+        world.mover.raise(&world.pool, &world.file, &mut world.shelf),
+        StepOutcome::Raised { .. }
+    ));
+    let (right, failures) = world.read_all();
+    assert_eq!((right, failures), (world.places.len(), vec![]));
+}
+
+#[test]
+fn who_gets_no_answer_gives_up_and_leaves_no_call_behind() {
+    let world = World::filled(0, SLABS, SLABS);
+    let mut reader = Box::new(Reader::with_nodes(&world.file, Waiting::new(ONE, 1)));
+    let mut page = [0; PAGE_BYTES];
+    for _ in 0..100 {
+        assert_eq!(reader.load(&world.pool, world.places[1], &mut page), Err(LoadError::Io));
+    }
+    assert!((0..world.pool.lanes()).all(|lane| world.pool.take_call(lane).is_none()));
+    assert_eq!(world.read_all(), (SLABS * 64, vec![]));
+}
+
+#[test]
+fn a_process_that_dies_while_it_calls_holds_up_nobody() {
+    let world = World::filled(0, SLABS, SLABS);
+    // Its calls are asked, taken, and never looked at again.
+    let (pool, place) = (&world.pool, world.places[1]);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(move || {
+                let dying = Waiting::new(OwnerId(2), 200_000_000);
+                let mut reader = Box::new(Reader::with_nodes(NullFile, dying));
+                let _ = reader.load(pool, place, &mut [0; PAGE_BYTES]);
+            });
+        }
+        let taken = loop {
+            if let Some(taken) = (0..2).find_map(|lane| pool.take_call(lane)) {
+                break taken;
+            }
+        };
+        pool.release_owner(OwnerId(2));
+        // A late answer finds nobody.
+        world.shelf.serve(pool, &taken);
+    });
+    assert_eq!(world.read_all(), (SLABS * 64, vec![]));
+}

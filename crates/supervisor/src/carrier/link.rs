@@ -1,0 +1,172 @@
+//! One thread's link to one node: made when it is needed, made anew when it breaks.
+
+use std::time::{Duration, Instant};
+
+use farmem_transport::{
+    Answer, Completion, Failure, LinkError, Request, SubmitError, Ticket, Transport, Unsubmitted,
+};
+
+use super::Carrier;
+
+/// How long [`NodeLink::exchange`] waits for completions before it looks at its deadline.
+const SLICE: Duration = Duration::from_millis(100);
+/// How often a link is made anew within one exchange: once may be an accident.
+const RECONNECTIONS: u32 = 1;
+
+pub(super) struct NodeLink {
+    carrier: &'static Carrier,
+    node: usize,
+    lane: u8,
+    transport: Option<Box<dyn Transport>>,
+    /// Which life of the node the link is to.
+    life: u32,
+    /// The latest ticket; they rise for as long as the application runs, whatever becomes of links.
+    ticket: u64,
+}
+
+/// What came of a request: itself with its buffers, and the answer. The request is lost with a link that broke for good.
+pub(super) type Outcome = Option<(Request, Result<Answer, Failure>)>;
+
+impl NodeLink {
+    pub(super) fn new(carrier: &'static Carrier, node: usize, lane: u8) -> Self {
+        // Above all that this lane used before a copy of the supervisor took over.
+        let ticket = carrier.now().as_micros() as u64;
+        Self { carrier, node, lane, transport: None, life: 0, ticket }
+    }
+
+    /// The links of one thread, one to each node.
+    pub(super) fn all(carrier: &'static Carrier, lane: u8) -> Vec<Self> {
+        (0..carrier.nodes.len()).map(|node| Self::new(carrier, node, lane)).collect()
+    }
+
+    pub(super) fn node(&self) -> usize {
+        self.node
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.transport.is_some()
+    }
+
+    /// Makes the link if there is none. Whether there is one now.
+    pub(super) fn open(&mut self) -> bool {
+        if self.transport.is_none() {
+            self.life = self.carrier.life(self.node);
+            match self.carrier.link(self.node, self.lane) {
+                Ok(transport) => {
+                    self.transport = Some(transport);
+                    self.life = self.carrier.life(self.node);
+                }
+                Err(_) => self.carrier.failed(self.node, self.life),
+            }
+        }
+        self.transport.is_some()
+    }
+
+    /// Makes the link anew, to see whether anybody answers.
+    pub(super) fn reopen(&mut self) -> bool {
+        self.transport = None;
+        self.open()
+    }
+
+    /// The node is late. Whether it is there at all shows when a link to it is made.
+    pub(super) fn doubt(&self) {
+        self.carrier.failed(self.node, self.life);
+    }
+
+    /// Submits a request. `None` when there is no link, or it takes no more now.
+    pub(super) fn submit(&mut self, request: Request, patience: Duration) -> Option<Ticket> {
+        if !self.carrier.is_up(self.node) || !self.open() {
+            return None;
+        }
+        let ticket = Ticket(self.ticket + 1);
+        let transport = self.transport.as_mut()?;
+        match transport.submit(ticket, request, Instant::now() + patience) {
+            Ok(()) => {
+                self.ticket += 1;
+                Some(ticket)
+            }
+            Err(Unsubmitted { .. }) => None,
+        }
+    }
+
+    /// Hears what has been completed, waiting at most so long.
+    ///
+    /// # Errors
+    /// The link has ended; the node is noted to be away. What was not completed never will be.
+    pub(super) fn hear(&mut self, into: &mut Vec<Completion>, timeout: Duration) -> Result<(), LinkError> {
+        let Some(transport) = &mut self.transport else { return Ok(()) };
+        let heard = transport.complete(into, timeout);
+        if heard.is_err() {
+            self.transport = None;
+            self.doubt();
+        }
+        heard
+    }
+
+    /// Requests without an answer.
+    pub(super) fn pending(&self) -> usize {
+        self.transport.as_ref().map_or(0, |transport| transport.pending())
+    }
+
+    /// Does all of these, in order, and waits for it: outcomes in the same order. If the link breaks and the same node answers again, what
+    /// was not answered is repeated.
+    pub(super) fn exchange(&mut self, requests: Vec<Request>, patience: Duration) -> Vec<Outcome> {
+        let deadline = Instant::now() + patience;
+        let mut outcomes: Vec<Outcome> = requests.iter().map(|_| None).collect();
+        if !self.carrier.is_up(self.node) || !self.open() {
+            return outcomes;
+        }
+        let first = self.ticket + 1;
+        self.ticket += requests.len() as u64;
+        let mut waiting: std::collections::VecDeque<(Ticket, Request)> = requests
+            .into_iter()
+            .enumerate()
+            .map(|(nth, request)| (Ticket(first + nth as u64), request))
+            .collect();
+        let mut completions = Vec::new();
+        let mut reconnections = 0;
+        loop {
+            let Some(transport) = &mut self.transport else { return outcomes };
+            while let Some((ticket, request)) = waiting.pop_front() {
+                match transport.submit(ticket, request, deadline) {
+                    Ok(()) => {}
+                    Err(Unsubmitted { why: SubmitError::Full, request }) => {
+                        waiting.push_front((ticket, request));
+                        break;
+                    }
+                    // It has no outcome.
+                    Err(Unsubmitted { .. }) => {}
+                }
+            }
+            if transport.pending() == 0 && waiting.is_empty() || Instant::now() > deadline + SLICE {
+                return outcomes;
+            }
+            let heard = transport.complete(&mut completions, SLICE);
+            for Completion { ticket, request, result } in completions.drain(..) {
+                let nth = ticket.0.checked_sub(first).and_then(|nth| usize::try_from(nth).ok());
+                if result == Err(Failure::Late) {
+                    self.carrier.failed(self.node, self.life);
+                }
+                if let Some(outcome) = nth.and_then(|nth| outcomes.get_mut(nth)) {
+                    *outcome = Some((request, result));
+                }
+            }
+            if heard.is_ok() {
+                continue;
+            }
+            let unanswered = transport.take_unanswered();
+            let life = self.life;
+            self.transport = None;
+            self.doubt();
+            if reconnections == RECONNECTIONS || !self.open() {
+                return outcomes;
+            }
+            reconnections += 1;
+            if self.life != life {
+                // It is another node: what was asked of the one before means nothing to it.
+                return outcomes;
+            }
+            unanswered.into_iter().rev().for_each(|request| waiting.push_front(request));
+        }
+    }
+}

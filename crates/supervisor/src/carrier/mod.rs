@@ -1,0 +1,290 @@
+//! The carrier: what of the application's far memory lies on other machines, and the threads that carry it there and back.
+//!
+//! ```text
+//!  readers in the program ──calls──► lanes ──┐
+//!  mover ──────────────────────────► writer ─┼──► links ──► nodes
+//!                                   steward ─┘
+//! ```
+//! Each thread owns its links, one to each node, and nobody waits for another's. What they share is behind one lock, held for as long as it takes to
+//! look something up: which chunk holds what (the books), and which node is up. Where a block lies is known here alone: no program can name an
+//! address on a node.
+//!
+//! A node that fails is *away* first: its links are made anew, and if the same life of it answers, all is well. After five seconds, or when another
+//! life answers, what it held is lost: blocks without another copy are marked so, and their pages become a SIGBUS for whoever touches them.
+
+mod lane;
+mod link;
+mod steward;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use farmem_remote::{Books, Copies, Health, Redundancy, Reserve, Reunion, Span, Standing};
+use farmem_store::{NodesConfig, SLAB_BYTES};
+use farmem_transport::{
+    ClientIdentity, Destination, FRAME_BYTES, LinkError, NodeDescription, Order, Request, Transport, connect,
+};
+
+use crate::application::{Application, SharedPool};
+use crate::say::say;
+use crate::worker::Worker;
+
+use farmem_page::ByteCount;
+use lane::Lane;
+use link::NodeLink;
+use steward::Steward;
+pub(crate) use writer::NodeWriter;
+
+/// Lanes of the wire, by who has them: one for each of the pool's, then these.
+const WRITER_LANE: u8 = 64;
+const STEWARD_LANE: u8 = 65;
+const LEAVING_LANE: u8 = 66;
+/// Room in the read buffer: COMEX's 4096 pages, unless that were more than a sixteenth of the local budget.
+const ENTRIES_MOST: u64 = 256;
+const ENTRIES_LEAST: u64 = 16;
+const LOCAL_PART: u64 = 16;
+
+/// Making a link takes no longer; a node that needs more is away.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
+/// At the end, nodes are told so for no longer.
+const LEAVE_PATIENCE: Duration = Duration::from_millis(300);
+
+/// Where a memory node listens.
+pub type NodeAddress = Destination;
+
+/// What a run uses of memory nodes.
+#[derive(Clone, Debug)]
+pub struct NodesOptions {
+    /// The nodes.
+    pub nodes: Vec<NodeAddress>,
+    /// How many copies they hold.
+    pub redundancy: Redundancy,
+}
+
+/// Makes a link to a node, as one of this client's lanes.
+type Connect =
+    Box<dyn Fn(&NodeAddress, ClientIdentity) -> Result<Box<dyn Transport>, LinkError> + Send + Sync>;
+
+/// Links over the network.
+pub(crate) fn connector() -> Connect {
+    Box::new(|node, client| connect(node, client, CONNECT_PATIENCE))
+}
+
+/// Nodes that have been asked how much they lend, before there is a pool.
+pub(crate) struct Reached {
+    nodes: Vec<NodeAddress>,
+    redundancy: Redundancy,
+    space: u128,
+    connect: Connect,
+    descriptions: Vec<Option<NodeDescription>>,
+}
+
+impl Reached {
+    /// Asks all nodes. Some may be away; those are tried again later.
+    ///
+    /// # Errors
+    /// No node answers, or fewer than there are to be copies.
+    pub(crate) fn reach(options: &NodesOptions, space: u128, connect: Connect) -> Result<Self> {
+        if options.nodes.len() < options.redundancy.copies() {
+            bail!("--redundancy mirror needs two nodes; name another one, or use none");
+        }
+        let mut descriptions = Vec::new();
+        let mut refusals = Vec::new();
+        for node in &options.nodes {
+            let reached = connect(node, ClientIdentity { space, lane: STEWARD_LANE });
+            descriptions.push(reached.as_ref().ok().map(|link| link.node()));
+            refusals.extend(reached.err().map(|error| (node, error)));
+        }
+        if refusals.len() == options.nodes.len()
+            && let Some((node, error)) = refusals.pop()
+        {
+            return Err(error).with_context(|| {
+                format!("cannot use node {node}; start `farmem node` there, or name another one")
+            });
+        }
+        for (node, error) in refusals {
+            say(&format!("node {node} can't be reached: {error}; it is tried again"));
+        }
+        let nodes = options.nodes.clone();
+        Ok(Self { nodes, redundancy: options.redundancy, space, connect, descriptions })
+    }
+
+    /// What the pool needs for them. With a disk, and one copy on nodes, every block has its second copy there; else the disk takes what
+    /// nodes don't.
+    pub(crate) fn config(&self, has_disk: bool, local: ByteCount) -> NodesConfig {
+        let slabs = |description: &NodeDescription| description.frames / u64::from(Order::SLAB.frames());
+        let lent: u64 = self.descriptions.iter().flatten().map(slabs).sum();
+        let alone = match (self.redundancy, has_disk) {
+            (Redundancy::None, true) => 0,
+            (redundancy, _) => lent / redundancy.copies() as u64,
+        };
+        let entry_bytes = (farmem_store::ENTRY_PAGES * FRAME_BYTES) as u64;
+        let entries = (local.get() / LOCAL_PART / entry_bytes).clamp(ENTRIES_LEAST, ENTRIES_MOST);
+        let lanes =
+            std::thread::available_parallelism().map_or(1, |count| count.get().min(WRITER_LANE.into()));
+        NodesConfig {
+            alone: ByteCount::new(alone * SLAB_BYTES as u64),
+            lanes: lanes as u16,
+            entries: entries as u16,
+        }
+    }
+}
+
+/// See the module's text.
+pub(crate) struct Carrier {
+    pool: &'static SharedPool,
+    nodes: Vec<NodeAddress>,
+    space: u128,
+    connect: Connect,
+    began: Instant,
+    state: Mutex<State>,
+}
+
+/// What the carrier's threads share.
+struct State {
+    books: Books,
+    health: Vec<Health>,
+    reserves: Vec<Reserve>,
+    /// How much is read at once for each process.
+    spans: HashMap<u16, Span>,
+    /// For each entry of the read buffer: the node that it came from.
+    sources: HashMap<u16, u16>,
+}
+
+impl Carrier {
+    pub(crate) fn new(pool: &'static SharedPool, reached: Reached) -> Self {
+        let Reached { nodes, redundancy, space, connect, descriptions } = reached;
+        let count = nodes.len();
+        let state = State {
+            books: Books::new(space as u64, redundancy, count),
+            health: vec![Health::default(); count],
+            reserves: vec![Reserve::default(); count],
+            spans: HashMap::new(),
+            sources: HashMap::new(),
+        };
+        let carrier = Self { pool, nodes, space, connect, began: Instant::now(), state: Mutex::new(state) };
+        for (node, description) in descriptions.iter().enumerate() {
+            if let Some(description) = description {
+                carrier.met(node, description);
+            }
+        }
+        carrier
+    }
+
+    /// Starts its threads.
+    pub(crate) fn start(&'static self) -> Vec<Worker> {
+        self.pool.clear_buffer();
+        let lanes = (0..self.pool.lanes()).map(|number| Lane::start(self, number));
+        lanes.chain([Steward::start(self)]).collect()
+    }
+
+    /// Gives everything back: nobody needs it any more. Nodes that don't hear of it find out when the lease ends.
+    pub(crate) fn leave(&'static self) {
+        for mut link in NodeLink::all(self, LEAVING_LANE) {
+            if self.is_up(link.node()) {
+                link.exchange(vec![Request::Leave], LEAVE_PATIENCE);
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Who panicked has left the books as they were between two changes, or the process has ended.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// A link to a node, if the node is there.
+    fn link(&self, node: usize, lane: u8) -> Result<Box<dyn Transport>, LinkError> {
+        let client = ClientIdentity { space: self.space, lane };
+        let link = (self.connect)(&self.nodes[node], client)?;
+        self.met(node, &link.node());
+        Ok(link)
+    }
+
+    /// A node has introduced itself.
+    fn met(&self, node: usize, description: &NodeDescription) {
+        let now = self.now();
+        let mut state = self.state();
+        if state.health[node].connected(now, description.incarnation) == Reunion::Other {
+            self.lose(&mut state, node);
+        }
+        state.books.admit(node, description.frames / u64::from(Order::SLAB.frames()));
+    }
+
+    /// A link to this life of a node has ended, or could not be made, or nothing comes by it. Of an earlier life everybody knows already.
+    fn failed(&self, node: usize, life: u32) {
+        let now = self.now();
+        let mut state = self.state();
+        if state.books.life(node) == life {
+            state.health[node].failed(now);
+            state.books.suspend(node);
+        }
+    }
+
+    /// Which life of a node it is.
+    fn life(&self, node: usize) -> u32 {
+        self.state().books.life(node)
+    }
+
+    /// What a node held is lost.
+    fn lose(&self, state: &mut State, node: usize) {
+        let gone = state.books.lose(node);
+        gone.iter().for_each(|&block| self.pool.forget_nodes_of(block as usize));
+        if !gone.is_empty() {
+            let backed = gone.iter().filter(|&&block| self.pool.has_disk_copy(block as usize)).count();
+            say(&format!(
+                "node {} is lost, and with it {:.1} MiB; {:.1} MiB of these are on disk as well",
+                self.nodes[node],
+                mebibytes(gone.len()),
+                mebibytes(backed)
+            ));
+        }
+    }
+
+    /// A node says that it hasn't got a block.
+    fn lose_copy(&self, block: usize, node: u16) {
+        if self.state().books.lose_copy(block as u32, node) {
+            self.pool.forget_nodes_of(block);
+        }
+    }
+
+    /// Whether a node answers, as far as is known.
+    fn is_up(&self, node: usize) -> bool {
+        self.state().health[node].standing() == Standing::Up
+    }
+}
+
+impl State {
+    /// Where to read a block: the node that answers soonest of those that are up, but not `other_than`.
+    fn nearest(&self, copies: Copies, other_than: Option<u16>) -> Option<farmem_transport::RemoteAddress> {
+        let is_up = |node: u16| self.health[usize::from(node)].standing() == Standing::Up;
+        copies
+            .iter()
+            .filter(|address| is_up(address.node) && Some(address.node) != other_than)
+            .min_by_key(|address| self.health[usize::from(address.node)].answer_time())
+    }
+}
+
+fn mebibytes(slabs: usize) -> f64 {
+    (slabs * SLAB_BYTES) as f64 / f64::from(1 << 20)
+}
+
+/// The carrier of an application that uses nodes.
+pub(crate) fn start(application: Application) -> Vec<Worker> {
+    application.carrier.map(Carrier::start).unwrap_or_default()
+}
+
+/// A number that only this application knows.
+pub(crate) fn new_space() -> Result<u128> {
+    let mut bytes = [0_u8; 16];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(u128::from_ne_bytes(bytes))
+}

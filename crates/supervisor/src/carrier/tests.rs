@@ -1,0 +1,234 @@
+//! The carrier over nodes that are memory of the test: cut, restarted, stalled, damaged, forgetful.
+
+use std::time::Instant;
+
+use farmem_page::{PAGE_BYTES, PageBytes, Place};
+use farmem_store::{
+    Caller, Epoch, LoadError, Mover, NullFile, OwnerId, Pool, PoolConfig, Reader, StepOutcome, Writer,
+};
+use farmem_sys::shared::SharedMemory;
+use farmem_transport::memory::MemoryNode;
+
+use super::*;
+
+const OWNER: OwnerId = OwnerId(0);
+const FRAMES: usize = 10;
+/// Pages that no compressor shortens; the pool holds less than half of them.
+const PAGES: usize = 24 * 64;
+/// Longer than anything takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Waiting(Instant);
+
+impl Caller for Waiting {
+    fn owner(&self) -> OwnerId {
+        OWNER
+    }
+    fn processor(&self) -> usize {
+        0
+    }
+    fn now_ns(&self) -> u64 {
+        self.0.elapsed().as_nanos() as u64
+    }
+    fn is_patient(&self, waited_ns: u64) -> bool {
+        waited_ns < PATIENCE.as_nanos() as u64
+    }
+}
+
+fn content(number: usize) -> PageBytes {
+    let mut state = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut page = [0; PAGE_BYTES];
+    for word in page.chunks_exact_mut(8) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        word.copy_from_slice(&state.to_le_bytes());
+    }
+    page
+}
+
+struct World {
+    nodes: Vec<MemoryNode>,
+    pool: &'static SharedPool,
+    carrier: &'static Carrier,
+    writer: NodeWriter,
+    mover: Mover,
+    places: Vec<Place>,
+    workers: Vec<Worker>,
+}
+
+impl World {
+    /// Nodes with so many slabs each, and pages on them.
+    fn filled(slabs: &[u32], redundancy: Redundancy) -> Self {
+        let nodes: Vec<MemoryNode> = slabs.iter().map(|slabs| MemoryNode::new(slabs * 64)).collect();
+        let options = NodesOptions {
+            nodes: (0..nodes.len()).map(|node| format!("unix:{node}").parse().unwrap()).collect(),
+            redundancy,
+        };
+        let known = nodes.clone();
+        let connector = Box::new(move |node: &NodeAddress, client| {
+            let number: usize = node.to_string().trim_start_matches("unix:").parse().unwrap();
+            Ok(Box::new(known[number].connect(client)) as Box<dyn Transport>)
+        });
+        let reached = Reached::reach(&options, 7, connector).unwrap();
+        let limit = ByteCount::new((FRAMES * SLAB_BYTES) as u64);
+        let config = PoolConfig {
+            limit,
+            capacity: limit,
+            disk: ByteCount::ZERO,
+            nodes: reached.config(false, ByteCount::new(64 << 20)),
+            owners: 1,
+            seed: 1,
+        };
+        let memory = SharedMemory::create(c"farmem-test", config.memory_bytes().unwrap()).unwrap();
+        let memory: &'static SharedMemory = Box::leak(Box::new(memory));
+        let pool: &'static SharedPool = Box::leak(Box::new(Pool::create(memory, &config).unwrap()));
+        let carrier: &'static Carrier = Box::leak(Box::new(Carrier::new(pool, reached)));
+        let mut world = Self {
+            nodes,
+            pool,
+            carrier,
+            writer: NodeWriter::new(carrier),
+            mover: Mover::new(pool),
+            places: Vec::new(),
+            workers: carrier.start(),
+        };
+        let mut writer = Box::new(Writer::new(OWNER));
+        while world.places.len() < PAGES {
+            match writer.store(pool, &content(world.places.len()), Epoch::FIRST) {
+                Ok(place) => world.places.push(place),
+                Err(_) => assert!(matches!(world.step(), StepOutcome::Moved { .. }), "nothing leaves"),
+            }
+        }
+        world
+    }
+
+    fn step(&mut self) -> StepOutcome {
+        self.mover.step(self.pool, &NullFile, &mut self.writer)
+    }
+
+    /// Reads all pages, each of them checked: how many were to be had, and how many are lost.
+    fn read_all(&self) -> (usize, usize) {
+        let mut reader = Box::new(Reader::with_nodes(NullFile, Waiting(Instant::now())));
+        let mut page = [0; PAGE_BYTES];
+        let (mut right, mut lost) = (0, 0);
+        for (number, place) in self.places.iter().enumerate() {
+            match reader.load(self.pool, *place, &mut page) {
+                Ok(()) => {
+                    assert!(page == content(number), "page {number} holds something else");
+                    right += 1;
+                }
+                Err(error) => {
+                    assert!(matches!(error, LoadError::Lost | LoadError::Corrupt), "{error}");
+                    lost += 1;
+                }
+            }
+        }
+        (right, lost)
+    }
+
+    fn on_nodes(&self) -> usize {
+        self.pool.usage().node_pages.get() as usize
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.workers.drain(..).for_each(Worker::stop);
+    }
+}
+
+#[test]
+fn pages_come_back_from_their_nodes_by_few_reads() {
+    let world = World::filled(&[32, 32], Redundancy::None);
+    assert!(world.on_nodes() > PAGES / 2);
+    assert_eq!(world.read_all(), (PAGES, 0));
+    assert!(world.pool.usage().fetches < world.on_nodes() as u64 / 4, "neighbours come along");
+}
+
+#[test]
+fn links_that_are_cut_are_made_anew_and_nothing_is_lost() {
+    let mut world = World::filled(&[32], Redundancy::None);
+    world.nodes[0].cut();
+    assert_eq!(world.read_all(), (PAGES, 0));
+    world.nodes[0].cut();
+    world.pool.set_limit(ByteCount::new(6 * SLAB_BYTES as u64)).unwrap();
+    let began = Instant::now();
+    while !matches!(world.step(), StepOutcome::Moved { .. }) {
+        assert!(began.elapsed() < PATIENCE, "nothing leaves any more");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(world.read_all(), (PAGES, 0));
+}
+
+#[test]
+fn a_node_that_comes_back_empty_has_lost_what_was_there_alone() {
+    let world = World::filled(&[32], Redundancy::None);
+    let away = world.on_nodes();
+    world.nodes[0].restart();
+    assert_eq!(world.read_all(), (PAGES - away, away));
+}
+
+#[test]
+fn with_two_copies_a_node_that_comes_back_empty_is_filled_again() {
+    let mut world = World::filled(&[32, 32, 32], Redundancy::Mirror);
+    world.nodes[1].restart();
+    assert_eq!(world.read_all(), (PAGES, 0));
+    let began = Instant::now();
+    while world.carrier.state().books.is_bare() {
+        assert!(began.elapsed() < PATIENCE, "copies are missing still");
+        std::thread::sleep(Duration::from_millis(10));
+        world.writer.tidy();
+    }
+    // Whichever goes now, the other copy is there.
+    world.nodes[0].restart();
+    assert_eq!(world.read_all(), (PAGES, 0));
+}
+
+#[test]
+fn who_waits_for_a_node_that_says_nothing_for_a_while_gets_its_page() {
+    let world = World::filled(&[32], Redundancy::None);
+    world.nodes[0].stall(true);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(1500));
+            world.nodes[0].stall(false);
+        });
+        assert_eq!(world.read_all(), (PAGES, 0));
+    });
+}
+
+#[test]
+fn frames_that_went_to_others_with_the_lease_are_lost_and_never_read_as_theirs() {
+    let world = World::filled(&[32], Redundancy::None);
+    let away = world.on_nodes();
+    world.nodes[0].end_lease(7);
+    assert_eq!(world.read_all(), (PAGES - away, away));
+}
+
+#[test]
+fn damaged_bytes_are_read_from_the_other_copy() {
+    let world = World::filled(&[32, 32], Redundancy::Mirror);
+    let end = 32 * SLAB_BYTES as u64;
+    (0..end).step_by(1024).for_each(|at| world.nodes[0].damage(farmem_transport::RegionOffset::new(at)));
+    assert_eq!(world.read_all(), (PAGES, 0));
+}
+
+#[test]
+fn what_is_freed_goes_back_to_the_node() {
+    let mut world = World::filled(&[64], Redundancy::None);
+    let before = world.nodes[0].free_frames();
+    let places = std::mem::take(&mut world.places);
+    for place in places {
+        world.pool.free(place, OWNER, Epoch::NONE);
+    }
+    let began = Instant::now();
+    // All but what is kept in hand for the next ones.
+    while world.nodes[0].free_frames() < before.max(64 * 64 - 40 * 64) {
+        assert!(began.elapsed() < PATIENCE, "{} frames are free", world.nodes[0].free_frames());
+        std::thread::sleep(Duration::from_millis(10));
+        world.writer.tidy();
+    }
+    world.carrier.leave();
+    assert_eq!(world.nodes[0].free_frames(), 64 * 64);
+}
