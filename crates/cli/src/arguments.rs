@@ -91,7 +91,7 @@ pub(crate) struct RunArguments {
     /// next to the one that was, the kernel's readahead, or the stride of most faults (Leap)
     #[arg(long, value_name = "POLICY", value_parser = parse_prefetch(), default_value = "streams")]
     pub(crate) prefetch: PrefetchPolicy,
-    /// Memory nodes to use between pool and disk, where `farmem node` runs; addresses of this machine only, unless a key is given
+    /// Memory nodes to use between pool and disk, where `farmem node` runs: so far addresses of this machine only, such as the near end of a tunnel
     #[arg(long, value_name = "HOST:PORT[,…]", value_delimiter = ',', value_parser = parse_node, conflicts_with = "cluster")]
     pub(crate) node: Vec<Destination>,
     /// Use the memory nodes that this file names
