@@ -46,8 +46,8 @@ pub(crate) fn host(arguments: HostArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A broker that is to end removes its socket first.
-fn signals() -> anyhow::Result<SignalFd> {
+/// The signals that end a daemon, as something to wait for: what is to end removes its socket first.
+pub(crate) fn signals() -> anyhow::Result<SignalFd> {
     let mut set = SigSet::empty();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         set.add(signal);

@@ -4,10 +4,12 @@
 mod amount;
 mod arguments;
 mod bench;
+mod certificates;
 mod doctor;
 mod failure;
 mod generate;
 mod host;
+mod node;
 mod program;
 mod run;
 mod set;
@@ -39,6 +41,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(arguments) => run::run(arguments),
         Command::Host(arguments) => host::host(arguments),
+        Command::Node(arguments) => node::node(&arguments),
         Command::Stat(arguments) => stat::stat(&arguments),
         Command::Top(arguments) => top::top(&arguments),
         Command::Set(arguments) => set::set(&arguments),

@@ -102,13 +102,18 @@ impl Connection {
         self.heard_at
     }
 
-    /// Whether it has bytes that did not go yet.
-    pub(crate) fn waits_to_send(&self) -> bool {
-        self.outbox.waiting() > 0
+    /// Whether it waits for its descriptor to become writable.
+    pub(crate) fn awaits_writable(&self) -> bool {
+        self.outbox.waits_for(&self.stream)
     }
 
-    /// Whether it wants to hear anything.
-    pub(crate) fn listens(&self) -> bool {
+    /// Whether it waits for its descriptor to become readable.
+    pub(crate) fn awaits_readable(&self) -> bool {
+        self.listens() || self.stream.hears_of_room()
+    }
+
+    /// Whether it takes more requests.
+    fn listens(&self) -> bool {
         !self.is_leaving && self.outbox.waiting() < MOST_UNSENT_BYTES
     }
 
@@ -118,7 +123,7 @@ impl Connection {
     /// It is to be closed.
     pub(crate) fn turn(&mut self, now: Duration, service: &mut Service) -> Result<Progress, End> {
         self.outbox.flush(&mut self.stream)?;
-        if self.is_leaving && self.outbox.waiting() == 0 {
+        if self.is_leaving && self.outbox.waiting() == 0 && !self.stream.waits_to_send() {
             return Err(End::Left);
         }
         let mut is_more = false;

@@ -8,13 +8,18 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use farmem_transport::Destination;
 use farmem_transport::stream::Stream;
+use farmem_transport::{Destination, LinkError, Security};
 
 /// An address that is listened at.
 pub(crate) enum Listener {
     Tcp(TcpListener),
-    Unix { listener: UnixListener, path: PathBuf },
+    /// Of either kind that begins with a socket in the file system.
+    Unix {
+        listener: UnixListener,
+        path: PathBuf,
+        shares_memory: bool,
+    },
 }
 
 impl Listener {
@@ -27,13 +32,14 @@ impl Listener {
                 listener.set_nonblocking(true)?;
                 Ok(Self::Tcp(listener))
             }
-            Destination::Unix(path) => {
+            Destination::Unix(path) | Destination::Shared(path) => {
                 remove_abandoned(path)?;
                 let listener = UnixListener::bind(path).with_context(cannot)?;
                 std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
                     .with_context(cannot)?;
                 listener.set_nonblocking(true)?;
-                Ok(Self::Unix { listener, path: path.clone() })
+                let shares_memory = matches!(at, Destination::Shared(_));
+                Ok(Self::Unix { listener, path: path.clone(), shares_memory })
             }
         }
     }
@@ -45,29 +51,36 @@ impl Listener {
                 let address: SocketAddr = listener.local_addr()?;
                 Destination::Tcp { host: address.ip().to_string(), port: address.port() }
             }
+            Self::Unix { path, shares_memory: true, .. } => Destination::Shared(path.clone()),
             Self::Unix { path, .. } => Destination::Unix(path.clone()),
         })
     }
 
-    /// The next connection that waits, and who it is for people; `None` when there is none.
-    pub(crate) fn accept(&self) -> io::Result<Option<(Stream, String)>> {
+    /// The next connection that waits, and who it is for people; `None` when there is none. `security` is for networks.
+    pub(crate) fn accept(&self, security: &Security) -> Result<Option<(Stream, String)>, LinkError> {
         let accepted = match self {
             Self::Tcp(listener) => listener.accept().and_then(|(socket, peer)| {
                 socket.set_nodelay(true)?;
                 socket.set_nonblocking(true)?;
-                Ok((Stream::plain(socket.into()), peer.to_string()))
+                Ok((OwnedFd::from(socket), peer.to_string()))
             }),
             Self::Unix { listener, .. } => listener.accept().and_then(|(socket, _)| {
                 socket.set_nonblocking(true)?;
                 let process = own_process(&socket)?;
-                Ok((Stream::plain(OwnedFd::from(socket)), format!("process {process}")))
+                Ok((OwnedFd::from(socket), format!("process {process}")))
             }),
         };
-        match accepted {
-            Ok(accepted) => Ok(Some(accepted)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(error),
-        }
+        let (socket, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let stream = match self {
+            Self::Tcp(_) => Stream::to_client(socket, security)?,
+            Self::Unix { shares_memory: true, .. } => Stream::offer_memory(socket)?,
+            Self::Unix { .. } => Stream::plain(socket),
+        };
+        Ok(Some((stream, peer)))
     }
 }
 

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use farmem_page::ByteCount;
-use farmem_transport::{ClientIdentity, Destination, NodeStatistics};
+use farmem_transport::stream::Stream;
+use farmem_transport::{ClientIdentity, Destination, NodeStatistics, Security};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -39,6 +40,8 @@ const MOST_EVENTS: usize = 256;
 pub struct Options {
     /// Where it listens; at least one address.
     pub listen: Vec<Destination>,
+    /// What protects connections over networks.
+    pub security: Security,
     /// Memory that it lends to all clients together.
     pub memory: ByteCount,
     /// What is granted to a client that says nothing for so long goes to others.
@@ -51,6 +54,7 @@ pub struct Options {
 pub struct Server {
     poll: OwnedFd,
     listeners: Vec<Listener>,
+    security: Security,
     service: Service,
     lease: Duration,
     began: Instant,
@@ -94,6 +98,7 @@ impl Server {
         Ok(Self {
             poll,
             listeners,
+            security: options.security.clone(),
             service,
             lease: options.lease,
             began: Instant::now(),
@@ -171,7 +176,7 @@ impl Server {
     fn accept(&mut self, at: usize) {
         for _ in 0..MOST_ACCEPTED {
             let now = self.now();
-            match self.listeners[at].accept() {
+            match self.listeners[at].accept(&self.security) {
                 Ok(Some((_, peer))) if self.connections.len() >= MOST_CONNECTIONS => {
                     self.log.say(now, &format!("{peer} was turned away: there are too many connections"));
                 }
@@ -185,7 +190,7 @@ impl Server {
         }
     }
 
-    fn welcome(&mut self, stream: farmem_transport::stream::Stream, peer: String, now: Duration) {
+    fn welcome(&mut self, stream: Stream, peer: String, now: Duration) {
         self.service.faults.pass(FaultPoint::Accepted);
         let connection = Connection::new(stream, now);
         let interest = epoll::EventFlags::IN;
@@ -228,8 +233,8 @@ impl Server {
     fn watch(&mut self, id: u64) {
         let Some(place) = self.connections.get_mut(&id) else { return };
         let mut interest = epoll::EventFlags::empty();
-        interest.set(epoll::EventFlags::IN, place.connection.listens());
-        interest.set(epoll::EventFlags::OUT, place.connection.waits_to_send());
+        interest.set(epoll::EventFlags::IN, place.connection.awaits_readable());
+        interest.set(epoll::EventFlags::OUT, place.connection.awaits_writable());
         if interest == place.interest {
             return;
         }

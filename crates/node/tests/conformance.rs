@@ -49,6 +49,28 @@ impl Way for Socket {
     }
 }
 
+struct Shared(TestNode);
+
+impl Way for Shared {
+    fn connect(&self, client: ClientIdentity) -> Box<dyn Transport> {
+        self.0.connect(client)
+    }
+    fn start() -> Self {
+        Self(TestNode::start(&Wanted { listen: at_memory, ..Wanted::default() }))
+    }
+}
+
+struct Sealed(TestNode);
+
+impl Way for Sealed {
+    fn connect(&self, client: ClientIdentity) -> Box<dyn Transport> {
+        self.0.connect(client)
+    }
+    fn start() -> Self {
+        Self(TestNode::start(&Wanted { security: new_key(), ..Wanted::default() }))
+    }
+}
+
 fn what_was_written_is_read<W: Way>() {
     let node = W::start();
     let mut link = node.connect(client(1));
@@ -286,4 +308,10 @@ macro_rules! conformances {
     };
 }
 
-conformances!(MemoryNode as memory, Loopback as loopback, Socket as unix_socket);
+conformances!(
+    MemoryNode as memory,
+    Loopback as loopback,
+    Socket as unix_socket,
+    Shared as shared_memory,
+    Sealed as tls
+);

@@ -6,24 +6,33 @@ use std::time::{Duration, Instant};
 
 use crate::link::Link;
 use crate::stream::Stream;
-use crate::{ClientIdentity, Destination, LinkError, Transport};
+use crate::{ClientIdentity, Destination, LinkError, Security, Transport};
 
-/// Connects to a node and introduces a client to it, all within `patience` (the look-up of a host's name aside).
+/// Connects to a node and introduces a client to it, all within `patience` (the look-up of a host's name aside). `security` is for networks; a Unix socket
+/// needs none.
 ///
 /// # Errors
 /// Nobody is there, or who is there doesn't let the client in.
 pub fn connect(
     to: &Destination,
     client: ClientIdentity,
+    security: &Security,
     patience: Duration,
 ) -> Result<Box<dyn Transport>, LinkError> {
     let deadline = Instant::now() + patience;
     let stream = match to {
-        Destination::Tcp { host, port } => Stream::plain(reach(host, *port, deadline)?.into()),
+        Destination::Tcp { host, port } => {
+            Stream::to_node(reach(host, *port, deadline)?.into(), security, host)?
+        }
         Destination::Unix(path) => {
             let socket = UnixStream::connect(path)?;
             socket.set_nonblocking(true)?;
             Stream::plain(socket.into())
+        }
+        Destination::Shared(path) => {
+            let socket = UnixStream::connect(path)?;
+            socket.set_nonblocking(true)?;
+            Stream::accept_memory(socket.into(), deadline)?
         }
     };
     Ok(Box::new(Link::introduce(stream, client, deadline)?))

@@ -17,11 +17,13 @@ pub enum Destination {
     },
     /// `unix:PATH`: a socket in the file system.
     Unix(PathBuf),
+    /// `shm:PATH`: such a socket, by which both ends come to share memory; what they say goes through that.
+    Shared(PathBuf),
 }
 
 /// A text that is no address of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("it is neither HOST:PORT nor unix:PATH")]
+#[error("it is neither HOST:PORT nor unix:PATH nor shm:PATH")]
 pub struct NoDestination;
 
 impl Destination {
@@ -31,7 +33,7 @@ impl Destination {
             Self::Tcp { host, .. } => {
                 host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
             }
-            Self::Unix(_) => true,
+            Self::Unix(_) | Self::Shared(_) => true,
         }
     }
 }
@@ -42,6 +44,9 @@ impl FromStr for Destination {
     fn from_str(text: &str) -> Result<Self, NoDestination> {
         if let Some(path) = text.strip_prefix("unix:") {
             return if path.is_empty() { Err(NoDestination) } else { Ok(Self::Unix(path.into())) };
+        }
+        if let Some(path) = text.strip_prefix("shm:") {
+            return if path.is_empty() { Err(NoDestination) } else { Ok(Self::Shared(path.into())) };
         }
         let (host, port) = text.rsplit_once(':').ok_or(NoDestination)?;
         let host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
@@ -63,6 +68,7 @@ impl fmt::Display for Destination {
             Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
             Self::Tcp { host, port } => write!(f, "{host}:{port}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Shared(path) => write!(f, "shm:{}", path.display()),
         }
     }
 }
@@ -73,14 +79,16 @@ mod tests {
 
     #[test]
     fn destinations_are_read_as_they_are_shown() {
-        for text in ["memory-3:7431", "10.0.0.1:1", "[fe80::1]:7431", "unix:/run/node.socket"] {
+        for text in
+            ["memory-3:7431", "10.0.0.1:1", "[fe80::1]:7431", "unix:/run/node.socket", "shm:/run/node.memory"]
+        {
             assert_eq!(text.parse::<Destination>().unwrap().to_string(), text);
         }
     }
 
     #[test]
     fn what_is_no_destination_is_refused() {
-        for text in ["", "memory-3", ":7431", "a:b", "a:70000", "fe80::1:7431", "unix:", "a b:1"] {
+        for text in ["", "memory-3", ":7431", "a:b", "a:70000", "fe80::1:7431", "unix:", "shm:", "a b:1"] {
             assert_eq!(text.parse::<Destination>(), Err(NoDestination), "{text}");
         }
     }

@@ -17,7 +17,10 @@ mod destination;
 mod link;
 pub mod memory;
 mod request;
+mod rings;
+mod security;
 pub mod stream;
+mod tls;
 pub mod wire;
 
 use std::os::fd::BorrowedFd;
@@ -31,6 +34,10 @@ pub use request::{
     MOST_REQUESTS, MOST_TRANSFER_BYTES, NodeDescription, NodeStatistics, Refusal, Request, SubmitError,
     Ticket, Unsubmitted, VERSION,
 };
+
+pub use security::{CertificateFiles, Security, SecurityError, SharedKey, save_secret};
+
+pub use tls::Identity;
 
 /// One lane from a client to a node. Not shared between threads; whoever owns it sends and hears by it.
 pub trait Transport: Send {

@@ -69,7 +69,7 @@ impl Link {
             let Some(left) = deadline.checked_duration_since(Instant::now()) else {
                 return Err(LinkError::Silent);
             };
-            wait(&stream, outbox.waiting() > 0, left)?;
+            wait(&stream, outbox.waits_for(&stream), left)?;
         };
         inbox.consume(INTRODUCTION_BYTES);
         let node = welcome.map_err(|why| LinkError::TurnedAway(why.sentence()))?;
@@ -195,7 +195,7 @@ impl Link {
                 }
             }
             is_first = false;
-            wait(&self.stream, self.outbox.waiting() > 0, self.next_look(now, end))?;
+            wait(&self.stream, self.waits_to_send(), self.next_look(now, end))?;
         }
     }
 }
@@ -216,7 +216,7 @@ impl From<Malformed> for LinkError {
     fn from(malformed: Malformed) -> Self {
         match malformed {
             Malformed::Version(theirs) => Self::Version { theirs },
-            Malformed::Magic => Self::Garbage("it does not begin as an introduction does"),
+            Malformed::Magic => Self::Garbage("it does not begin as an introduction does; it may want a key"),
             Malformed::Check => Self::Garbage("its check word is wrong"),
             Malformed::Kind => Self::Garbage("its kind is unknown or has no place there"),
             Malformed::Length => Self::Garbage("its length is wrong"),
@@ -271,6 +271,6 @@ impl Transport for Link {
     }
 
     fn waits_to_send(&self) -> bool {
-        self.outbox.waiting() > 0
+        self.outbox.waits_for(&self.stream)
     }
 }

@@ -240,8 +240,8 @@ pub enum LinkError {
     /// The node doesn't let this client in.
     #[error("the node refuses: {0}")]
     TurnedAway(&'static str),
-    /// One of the two could not prove who it is.
-    #[error("the node and this machine don't trust each other: {0}")]
+    /// One of the two could not prove who it is to the other.
+    #[error("the other end is not trusted: {0}")]
     Untrusted(String),
     /// The kernel says so.
     #[error("the connection failed: {0}")]

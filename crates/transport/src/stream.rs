@@ -2,15 +2,19 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
 
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
 use crate::LinkError;
+use crate::rings::Rings;
+use crate::security::Security;
+use crate::tls::TlsStream;
 
 /// Bytes that are asked for at a time.
-const PORTION_BYTES: usize = 256 << 10;
+pub(crate) const PORTION_BYTES: usize = 256 << 10;
 
 /// One end of a connection.
 pub struct Stream(Kind);
@@ -18,6 +22,10 @@ pub struct Stream(Kind);
 enum Kind {
     /// A socket.
     Plain(OwnedFd),
+    /// A socket with TLS around what goes through it.
+    Tls(Box<TlsStream>),
+    /// Memory that both ends map.
+    Rings(Box<Rings>),
 }
 
 impl Stream {
@@ -26,17 +34,81 @@ impl Stream {
         Self(Kind::Plain(socket))
     }
 
+    /// The client's end of a connection to a node at `host`. The socket must not block.
+    ///
+    /// # Errors
+    /// The host has a name that no certificate can have.
+    pub fn to_node(socket: OwnedFd, security: &Security, host: &str) -> Result<Self, LinkError> {
+        Ok(match security {
+            Security::Plain => Self::plain(socket),
+            Security::Tls(identity) => Self(Kind::Tls(Box::new(TlsStream::connect(socket, identity, host)?))),
+        })
+    }
+
+    /// The node's end of a connection that has been accepted. The socket must not block.
+    ///
+    /// # Errors
+    /// The settings of TLS are no good.
+    pub fn to_client(socket: OwnedFd, security: &Security) -> Result<Self, LinkError> {
+        Ok(match security {
+            Security::Plain => Self::plain(socket),
+            Security::Tls(identity) => Self(Kind::Tls(Box::new(TlsStream::accept(socket, identity)?))),
+        })
+    }
+
+    /// The node's end of a connection by shared memory, from a Unix socket that has been accepted. The socket must not block.
+    ///
+    /// # Errors
+    /// There is no memory, or the client has gone.
+    pub fn offer_memory(socket: OwnedFd) -> Result<Self, LinkError> {
+        Ok(Self(Kind::Rings(Box::new(Rings::offer(socket)?))))
+    }
+
+    /// The client's end of that. Waits for the memory until `deadline`.
+    ///
+    /// # Errors
+    /// It doesn't come, or is none.
+    pub fn accept_memory(socket: OwnedFd, deadline: Instant) -> Result<Self, LinkError> {
+        Ok(Self(Kind::Rings(Box::new(Rings::accept(socket, deadline)?))))
+    }
+
     /// What the other end has proved to be: the fingerprint of its certificate, where it has one.
     pub fn credential(&self) -> Option<[u8; 32]> {
-        None
+        match &self.0 {
+            Kind::Plain(_) | Kind::Rings(_) => None,
+            Kind::Tls(tls) => tls.credential(),
+        }
+    }
+
+    /// Whether bytes were taken that have not gone yet.
+    pub fn waits_to_send(&self) -> bool {
+        match &self.0 {
+            Kind::Plain(_) | Kind::Rings(_) => false,
+            Kind::Tls(tls) => tls.waits_to_send(),
+        }
+    }
+
+    /// Whether its descriptor becomes readable, and not writable, when there is room for what waits.
+    pub fn hears_of_room(&self) -> bool {
+        matches!(self.0, Kind::Rings(_))
+    }
+
+    /// Sends such bytes, as far as that is possible now.
+    fn push(&mut self) -> Result<(), LinkError> {
+        match &mut self.0 {
+            Kind::Plain(_) | Kind::Rings(_) => Ok(()),
+            Kind::Tls(tls) => tls.flush(),
+        }
     }
 
     /// Appends bytes that have come. How many; 0 when there are none now.
     fn receive(&mut self, into: &mut Vec<u8>) -> Result<usize, LinkError> {
-        match &self.0 {
+        match &mut self.0 {
+            Kind::Tls(tls) => tls.receive(into),
+            Kind::Rings(rings) => rings.receive(into),
             Kind::Plain(socket) => {
                 into.reserve(PORTION_BYTES);
-                match rustix::io::read(socket, spare_capacity(into)) {
+                match rustix::io::read(&*socket, spare_capacity(into)) {
                     Ok(0) => Err(LinkError::Closed),
                     other => or_none(other),
                 }
@@ -46,7 +118,9 @@ impl Stream {
 
     /// Sends bytes. How many; 0 when none can be sent now.
     fn send(&mut self, bytes: &[u8]) -> Result<usize, LinkError> {
-        match &self.0 {
+        match &mut self.0 {
+            Kind::Tls(tls) => tls.send(bytes),
+            Kind::Rings(rings) => rings.send(bytes),
             Kind::Plain(socket) => or_none(rustix::net::send(socket, bytes, SendFlags::NOSIGNAL)),
         }
     }
@@ -56,6 +130,8 @@ impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.0 {
             Kind::Plain(socket) => socket.as_fd(),
+            Kind::Tls(tls) => tls.as_fd(),
+            Kind::Rings(rings) => rings.as_fd(),
         }
     }
 }
@@ -121,6 +197,11 @@ impl Outbox {
         &mut self.bytes
     }
 
+    /// Whether bytes wait, here or in the connection, for its descriptor to become writable.
+    pub fn waits_for(&self, to: &Stream) -> bool {
+        (self.waiting() > 0 || to.waits_to_send()) && !to.hears_of_room()
+    }
+
     /// How many bytes wait.
     pub fn waiting(&self) -> usize {
         self.bytes.len() - self.start
@@ -139,7 +220,7 @@ impl Outbox {
         }
         self.bytes.clear();
         self.start = 0;
-        Ok(())
+        to.push()
     }
 
     /// Forgets the second half of what waits, for those who die in the middle of a message.

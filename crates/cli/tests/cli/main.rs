@@ -4,6 +4,7 @@ mod bad_input;
 mod bench;
 mod doctor;
 mod help;
+mod node;
 
 use std::ffi::OsStr;
 use std::process::{Command, Output, Stdio};

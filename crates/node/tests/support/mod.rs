@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use farmem_node::{Options, Server};
 use farmem_page::ByteCount;
 use farmem_transport::{
-    Answer, Chunk, ClientIdentity, Completion, Destination, FRAME_BYTES, Failure, Frame, Order, Refusal,
-    RegionOffset, Request, Ticket, Transport,
+    Answer, Chunk, ClientIdentity, Completion, Destination, FRAME_BYTES, Failure, Frame, Identity, Order,
+    Refusal, RegionOffset, Request, Security, SharedKey, Ticket, Transport,
 };
 use tempfile::TempDir;
 
@@ -24,6 +24,7 @@ pub(crate) struct TestNode {
     pub(crate) address: Destination,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    security: Security,
     _folder: TempDir,
 }
 
@@ -33,6 +34,7 @@ pub(crate) struct Wanted {
     pub(crate) frames: u64,
     pub(crate) lease: Duration,
     pub(crate) listen: fn(&TempDir) -> Destination,
+    pub(crate) security: Security,
 }
 
 pub(crate) fn at_loopback(_: &TempDir) -> Destination {
@@ -43,9 +45,18 @@ pub(crate) fn at_socket(folder: &TempDir) -> Destination {
     Destination::Unix(folder.path().join("node.socket"))
 }
 
+pub(crate) fn at_memory(folder: &TempDir) -> Destination {
+    Destination::Shared(folder.path().join("node.memory"))
+}
+
+/// A key that nobody else has.
+pub(crate) fn new_key() -> Security {
+    Security::Tls(Identity::with_key(&SharedKey::generate().unwrap()).unwrap())
+}
+
 impl Default for Wanted {
     fn default() -> Self {
-        Self { frames: 1024, lease: LEASE, listen: at_loopback }
+        Self { frames: 1024, lease: LEASE, listen: at_loopback, security: Security::Plain }
     }
 }
 
@@ -54,6 +65,7 @@ impl TestNode {
         let folder = tempfile::tempdir().unwrap();
         let options = Options {
             listen: vec![(wanted.listen)(&folder)],
+            security: wanted.security.clone(),
             memory: ByteCount::new(wanted.frames * FRAME_BYTES as u64),
             lease: wanted.lease,
             fault: None,
@@ -67,11 +79,11 @@ impl TestNode {
                 server.turn().unwrap();
             }
         });
-        Self { address, stop, thread: Some(thread), _folder: folder }
+        Self { address, stop, thread: Some(thread), security: wanted.security.clone(), _folder: folder }
     }
 
     pub(crate) fn connect(&self, client: ClientIdentity) -> Box<dyn Transport> {
-        farmem_transport::connect(&self.address, client, PATIENCE).unwrap()
+        farmem_transport::connect(&self.address, client, &self.security, PATIENCE).unwrap()
     }
 }
 

@@ -27,7 +27,8 @@ use anyhow::{Context, Result, bail};
 use farmem_remote::{Books, Copies, Health, Redundancy, Reserve, Reunion, Span, Standing};
 use farmem_store::{NodesConfig, SLAB_BYTES};
 use farmem_transport::{
-    ClientIdentity, Destination, FRAME_BYTES, LinkError, NodeDescription, Order, Request, Transport, connect,
+    ClientIdentity, Destination, FRAME_BYTES, LinkError, NodeDescription, Order, Request, Security,
+    Transport, connect,
 };
 
 use crate::application::{Application, SharedPool};
@@ -72,7 +73,7 @@ type Connect =
 
 /// Links over the network.
 pub(crate) fn connector() -> Connect {
-    Box::new(|node, client| connect(node, client, CONNECT_PATIENCE))
+    Box::new(|node, client| connect(node, client, &Security::Plain, CONNECT_PATIENCE))
 }
 
 /// Nodes that have been asked how much they lend, before there is a pool.

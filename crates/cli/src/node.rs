@@ -1,0 +1,202 @@
+//! `farmem node`: a memory node, and what is said to one.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use farmem_machine::Memory;
+use farmem_node::{Options, Server};
+use farmem_page::ByteCount;
+use farmem_transport::{
+    Answer, CertificateFiles, ClientIdentity, Completion, Destination, FRAME_BYTES, Identity, NodeStatistics,
+    Request, Security, SharedKey, Ticket, connect,
+};
+use nix::sys::signalfd::SignalFd;
+use serde_json::json;
+
+use crate::amount::Readable;
+use crate::arguments::{
+    NodeArguments, NodeCommand, NodeKeygenArguments, NodeStatArguments, SecurityArguments,
+};
+use crate::certificates;
+use crate::failure::Failure;
+use crate::host::signals;
+
+/// Less than this holds not even one chunk of the largest size.
+const MEMORY_MINIMUM: ByteCount = ByteCount::new(4 << 20);
+/// How long a node that is asked how it is may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Runs a node, or says something to one.
+pub(crate) fn node(arguments: &NodeArguments) -> Result<ExitCode, Failure> {
+    match &arguments.command {
+        None => lend(arguments),
+        Some(NodeCommand::Keygen(arguments)) => keygen(arguments),
+        Some(NodeCommand::Stat(arguments)) => stat(arguments),
+    }
+}
+
+fn lend(arguments: &NodeArguments) -> Result<ExitCode, Failure> {
+    let options = options(arguments)?;
+    let signals = signals().map_err(Failure::Failed)?;
+    let mut server =
+        Server::bind(&options, Some(&signals)).map_err(|error| Failure::Unusable(format!("{error:#}")))?;
+    let addresses = server.addresses().map_err(Failure::Failed)?;
+    let addresses: Vec<String> = addresses.iter().map(Destination::to_string).collect();
+    eprintln!("farmem node: {} on {}", Readable(options.memory), addresses.join(", "));
+    while !server.turn().map_err(Failure::Failed)? {}
+    end(&mut server, &signals, Duration::from_secs(arguments.drain.into()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// After the first signal: until nobody is there any more, time is up, or a second one comes.
+fn end(server: &mut Server, signals: &SignalFd, patience: Duration) -> Result<(), Failure> {
+    let end = Instant::now() + patience;
+    let next = || signals.read_signal().map(|signal| signal.is_some()).context("cannot read signals");
+    next()?;
+    server.drain();
+    while server.has_clients() && Instant::now() < end {
+        if server.turn()? && next()? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn options(arguments: &NodeArguments) -> Result<Options, Failure> {
+    let memory = arguments.memory.unwrap_or(ByteCount::ZERO);
+    if memory < MEMORY_MINIMUM {
+        return Err(Failure::Unusable(format!(
+            "{} is too little to lend; give --memory at least {}",
+            Readable(memory),
+            Readable(MEMORY_MINIMUM)
+        )));
+    }
+    let usable = Memory::current().map_err(|error| Failure::Unusable(error.to_string()))?.usable();
+    if memory > usable {
+        return Err(Failure::Unusable(format!(
+            "{} are more than the {} that this user may use; lend less",
+            Readable(memory),
+            Readable(usable)
+        )));
+    }
+    let security = security(&arguments.security, &arguments.listen)?;
+    Ok(Options {
+        listen: arguments.listen.clone(),
+        security,
+        memory,
+        lease: Duration::from_secs(arguments.lease.into()),
+        fault: std::env::var("FARMEM_NODE_FAULT").ok(),
+    })
+}
+
+/// What protects connections to or from some addresses. Off this machine nothing goes unprotected unless that was asked for.
+pub(crate) fn security(
+    arguments: &SecurityArguments,
+    addresses: &[Destination],
+) -> Result<Security, Failure> {
+    let identity = match (
+        &arguments.key,
+        &arguments.certificate,
+        &arguments.certificate_key,
+        &arguments.authority,
+    ) {
+        (Some(key), ..) => SharedKey::load(key).and_then(|key| Identity::with_key(&key)),
+        (None, Some(certificate), Some(key), Some(authority)) => {
+            Identity::with_certificates(&CertificateFiles {
+                certificate: certificate.clone(),
+                key: key.clone(),
+                authority: authority.clone(),
+            })
+        }
+        _ => {
+            let open = addresses.iter().find(|address| !address.is_local());
+            return match open.filter(|_| !arguments.plain) {
+                None => Ok(Security::Plain),
+                Some(address) => Err(Failure::Unusable(format!(
+                    "{address} is not on this machine alone; give --key (`farmem node keygen` makes one), or --plain if anybody \
+                     there may read and change what is stored"
+                ))),
+            };
+        }
+    };
+    identity.map(Security::Tls).map_err(|error| Failure::Unusable(error.to_string()))
+}
+
+fn keygen(arguments: &NodeKeygenArguments) -> Result<ExitCode, Failure> {
+    let Some(folder) = &arguments.certificates else {
+        let path = arguments.key.as_deref().unwrap_or_else(|| Path::new("node.key"));
+        if !arguments.hosts.is_empty() {
+            return Err(Failure::Unusable("a key names no hosts; give one FILE".to_owned()));
+        }
+        let key = SharedKey::generate().context("cannot draw a random number")?;
+        key.save(path).map_err(|error| Failure::Unusable(error.to_string()))?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    // The first word is taken for a file, and is a host here.
+    let first = arguments.key.iter().map(|host| host.to_string_lossy().into_owned());
+    let hosts: Vec<String> = first.chain(arguments.hosts.iter().cloned()).collect();
+    if hosts.is_empty() {
+        return Err(Failure::Unusable("name the hosts of the nodes, as clients reach them".to_owned()));
+    }
+    certificates::make(folder, &hosts)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn stat(arguments: &NodeStatArguments) -> Result<ExitCode, Failure> {
+    let security = security(&arguments.security, std::slice::from_ref(&arguments.node))?;
+    let figures =
+        ask(&arguments.node, &security).with_context(|| format!("cannot ask {}", arguments.node))?;
+    if arguments.json {
+        let text = serde_json::to_string_pretty(&shown(&figures)).map_err(anyhow::Error::from)?;
+        println!("{text}");
+    } else {
+        let bytes = |frames: u64| Readable(ByteCount::new(frames * FRAME_BYTES as u64)).to_string();
+        println!(
+            "{} of {} free; {} clients; {} read, {} written; {} requests, {} refused",
+            bytes(figures.free_frames),
+            bytes(figures.frames),
+            // Who asks is one.
+            figures.clients.saturating_sub(1),
+            Readable(ByteCount::new(figures.read_bytes)),
+            Readable(ByteCount::new(figures.written_bytes)),
+            figures.requests,
+            figures.refused,
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn shown(figures: &NodeStatistics) -> serde_json::Value {
+    json!({
+        "memory_bytes": figures.frames * FRAME_BYTES as u64,
+        "free_bytes": figures.free_frames * FRAME_BYTES as u64,
+        "free_chunks_by_order": figures.free_chunks,
+        "clients": figures.clients.saturating_sub(1),
+        "requests": figures.requests,
+        "refused": figures.refused,
+        "read_bytes": figures.read_bytes,
+        "written_bytes": figures.written_bytes,
+    })
+}
+
+/// Comes as a client, asks, and leaves.
+fn ask(node: &Destination, security: &Security) -> anyhow::Result<NodeStatistics> {
+    let mut identity = [0; 16];
+    rustix::rand::getrandom(&mut identity, rustix::rand::GetRandomFlags::empty())?;
+    let client = ClientIdentity { space: u128::from_le_bytes(identity), lane: 0 };
+    let mut link = connect(node, client, security, PATIENCE)?;
+    let deadline = Instant::now() + PATIENCE;
+    let mut done: Vec<Completion> = Vec::new();
+    for (ticket, request) in (1..).map(Ticket).zip([Request::Statistics, Request::Leave]) {
+        link.submit(ticket, request, deadline)?;
+    }
+    while done.len() < 2 {
+        link.complete(&mut done, PATIENCE)?;
+    }
+    match done.swap_remove(0).result? {
+        Answer::Statistics(figures) => Ok(figures),
+        _ => anyhow::bail!("the node answers something else"),
+    }
+}
