@@ -328,3 +328,40 @@ fn a_percentage_of_unknown_memory_is_refused() {
     );
     assert!(said.contains("/proc/meminfo"), "{said}");
 }
+
+/// Out of the idle class a thread comes only with privileges, and beside a busy program one in it hardly ever runs.
+#[test]
+fn handlers_of_a_program_without_privileges_are_never_of_the_idle_class() {
+    if !managed_runner() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    const SCHED_IDLE: &str = "5";
+    let touches = "data = bytearray(48 << 20)\nfor turn in range(8):\n  for page in range(12288):\n    data[page * 1979 % 12288 * 4096] += 1\nprint(sum(data))";
+    let launcher = Launcher::managed(16 << 20);
+    let program = Program::new("setpriv").args([
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        "--inh-caps=-all",
+        "/usr/bin/python3",
+        "-c",
+        touches,
+    ]);
+    let mut running = launcher.start(program);
+    let mut handlers = 0;
+    while running.is_running() {
+        let Some(process) = running.program_process_id() else { continue };
+        for thread in std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten() {
+            let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            let Some((name, figures)) = stat.rsplit_once(')') else { continue };
+            if name.ends_with("(farmem-fault") {
+                handlers += 1;
+                // The 41st figure, counted from the thread's number.
+                assert_ne!(figures.split_whitespace().nth(38), Some(SCHED_IDLE), "{stat}");
+            }
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert_eq!(running.wait().success().text(), format!("{}\n", 8 * 12288));
+    assert!(handlers > 0, "no handler was seen");
+}

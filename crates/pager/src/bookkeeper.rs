@@ -61,7 +61,7 @@ impl Bookkeeper {
     /// The bookkeeper of a process, to run on the calling thread. `excluded` are mappings that must not be managed.
     pub(crate) fn new(engine: &'static Engine, excluded: [PageRange; 2]) -> Self {
         thread::name(c"farmem-book");
-        thread::hurry();
+        let may_prefer = thread::hurry();
         engine.bookkeeper.store(thread::current(), Ordering::Release);
         Self {
             engine,
@@ -74,7 +74,7 @@ impl Bookkeeper {
             handlers: 0,
             rounds: 0,
             cpu_ns: 0,
-            pace: Pace::new(),
+            pace: Pace::new(may_prefer),
             releaser: Releaser::new(),
             swap_in: None,
             is_returning: false,

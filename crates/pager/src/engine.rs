@@ -104,6 +104,8 @@ pub struct Engine {
     pub(crate) forking: AtomicU32,
     /// Handlers that may take faults at this moment: those with a smaller number.
     pub(crate) armed: AtomicU32,
+    /// As many are armed at least: 1, or 2 when the first handler can't be had back from the idle class.
+    pub(crate) least_armed: AtomicU32,
     /// The bookkeeper's thread, once it runs.
     pub(crate) bookkeeper: AtomicU32,
     /// The first handler's thread, once it runs.
@@ -194,6 +196,7 @@ impl Engine {
             are_stranded: AtomicBool::new(false),
             forking: AtomicU32::new(0),
             armed: AtomicU32::new(1),
+            least_armed: AtomicU32::new(1),
             bookkeeper: AtomicU32::new(0),
             first_handler: AtomicU32::new(0),
             processor: AtomicU32::new(0),

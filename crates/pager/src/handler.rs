@@ -324,7 +324,8 @@ impl Engine {
         /// Fewer faults than this in a round are served well enough by one handler.
         const WORTH_FAULTS: u64 = 16;
         let threads = self.faulting.swap(0, Ordering::Relaxed).count_ones();
-        let wanted = if faults < WORTH_FAULTS { 1 } else { threads.clamp(1, handlers) };
+        let least = self.least_armed.load(Ordering::Relaxed).min(handlers);
+        let wanted = if faults < WORTH_FAULTS { least } else { threads.clamp(least, handlers) };
         if self.armed.swap(wanted, Ordering::AcqRel) < wanted {
             wait::wake(&self.armed, Sleepers::All, Scope::Process);
         }
@@ -335,12 +336,15 @@ impl Engine {
 #[derive(Debug)]
 pub(crate) struct Pace {
     class: Class,
+    /// Whether the kernel would let the handler out of the idle class again. If not it must never enter it: beside any busy program it
+    /// would hardly ever run.
+    may_return: bool,
     starvation: Starvation,
 }
 
 impl Pace {
-    pub(crate) fn new() -> Self {
-        Self { class: Class::Normal, starvation: Starvation::default() }
+    pub(crate) fn new(may_return: bool) -> Self {
+        Self { class: Class::Normal, may_return, starvation: Starvation::default() }
     }
 
     /// Whether the handler may starve, so that the next look must not be late.
@@ -357,10 +361,16 @@ impl Pace {
         };
         let competes = self.starvation.look(sight, thread::now_ns());
         let is_alone = engine.armed.load(Ordering::Relaxed) == 1;
-        let wanted = if is_alone && !competes { Class::Idle } else { Class::Normal };
+        let wanted = if is_alone && !competes && self.may_return { Class::Idle } else { Class::Normal };
         let handler = engine.first_handler.load(Ordering::Acquire);
-        if wanted != self.class && handler != 0 && thread::set_class(handler, wanted) {
+        if wanted == self.class || handler == 0 {
+            return;
+        }
+        if thread::set_class(handler, wanted) {
             self.class = wanted;
+        } else if wanted == Class::Normal {
+            // What was allowed at the start no longer is, by a filter of system calls perhaps. Another handler takes over.
+            engine.least_armed.store(2, Ordering::Relaxed);
         }
     }
 }

@@ -131,10 +131,14 @@ pub fn name(name: &CStr) {
     let _ = rustix::thread::set_name(name);
 }
 
-/// Lets the calling thread run before others, where the process may ask for that: it works little and must not be late.
-pub fn hurry() {
+/// Lets the calling thread run before others, where the process may ask for that: it works little and must not be late. Whether it may:
+/// who may lower a thread's nice value may also take one out of the idle class ([`set_class`]).
+pub fn hurry() -> bool {
     const NICE: i32 = -15;
-    let _ = rustix::process::setpriority_process(None, NICE);
+    let before = rustix::process::getpriority_process(None);
+    // Anybody may raise it.
+    let is_lower = before.is_ok_and(|before| before > NICE);
+    rustix::process::setpriority_process(None, NICE).is_ok() && is_lower
 }
 
 /// How a thread competes for a processor.
@@ -147,7 +151,8 @@ pub enum Class {
     Idle,
 }
 
-/// Changes the class of a thread of this process. `false` when the kernel refuses.
+/// Changes the class of a thread of this process. `false` when the kernel refuses. Anybody may put a thread into the idle class; only who
+/// has `CAP_SYS_NICE`, or a limit of nice values that allows it (`RLIMIT_NICE`), may take it out again.
 pub fn set_class(thread: u32, class: Class) -> bool {
     const SCHED_OTHER: usize = 0;
     const SCHED_IDLE: usize = 5;
