@@ -16,6 +16,7 @@ mod host;
 mod launch;
 mod memcache;
 mod memory_file;
+mod node;
 mod pattern;
 mod redis;
 mod refusal;
@@ -32,6 +33,7 @@ pub use launch::{
 };
 pub use memcache::MemcacheClient;
 pub use memory_file::memory_file_bytes;
+pub use node::Node;
 pub use pattern::{Digest, SplitMix, value_bytes};
 pub use redis::{RedisClient, Reply};
 pub use refusal::{assert_refusal, refusal};

@@ -8,6 +8,7 @@ mod isolation;
 mod jvm;
 mod limits;
 mod memcached;
+mod nodes;
 mod numpy;
 mod postgresql;
 mod prefetch;

@@ -260,6 +260,8 @@ unsafe fn copy_bytes(from: *const u8, to: *mut u8, count: usize) {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
     use super::*;
     use core::sync::atomic::Ordering;
 

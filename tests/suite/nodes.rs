@@ -1,0 +1,257 @@
+//! Memory nodes: programs whose far memory is mostly on another process's side of a socket, and what becomes of them when that process is slow,
+//! full or gone.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+use std::time::Duration;
+
+use farmem_tests::{
+    Finished, Launcher, Node, Program, RedisClient, Running, application, assert_refusal, farmem_binary,
+    managed_runner, scaled, wait_for,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::redis::{connect, load, server, verify};
+
+const BUDGET_BYTES: u64 = 12 << 20;
+const KEYS: u64 = 12_000;
+const SIGBUS: i32 = 7;
+
+/// Applications that keep next to nothing in their pool, so that it goes to these nodes.
+fn launcher(nodes: &[&Node], name: &str) -> Launcher {
+    let addresses: Vec<&str> = nodes.iter().map(|node| node.address()).collect();
+    Launcher::managed(BUDGET_BYTES)
+        .option("--pool")
+        .option("6M")
+        .option("--node")
+        .option(addresses.join(","))
+        .option("--name")
+        .option(name)
+        .option("--summary")
+}
+
+fn unique(name: &str) -> String {
+    format!("{name}-{}", std::process::id())
+}
+
+fn with_disk(launcher: Launcher) -> Launcher {
+    let mut disk = launcher.file("far").into_os_string();
+    disk.push(":256M");
+    launcher.option("--disk").option(disk)
+}
+
+/// A Redis with all keys in it, most of them on nodes.
+fn loaded(launcher: &Launcher) -> (Running<'_>, RedisClient) {
+    let mut running = launcher.start(server("none"));
+    let mut client = connect(&mut running, &launcher.file("redis.socket"));
+    load(&mut client, 0..KEYS, 1);
+    (running, client)
+}
+
+fn figure(name: &str, key: &str) -> u64 {
+    let figures = application(name).expect("farmem stat lists it");
+    figures[key].as_u64().unwrap_or_else(|| panic!("{key} is no figure: {figures}"))
+}
+
+fn end(client: RedisClient, running: Running<'_>) -> Finished {
+    client.shut_down("NOSAVE");
+    let finished = running.wait();
+    finished.assert_success();
+    finished
+}
+
+fn number(finished: &Finished, key: &str) -> f64 {
+    finished.statistics.as_ref().expect("a managed run").as_ref().expect("complete statistics").number(key)
+}
+
+#[test]
+fn what_the_pool_cannot_hold_lies_on_a_node_and_comes_back_byte_for_byte() {
+    if !managed_runner() {
+        return;
+    }
+    let (node, name) = (Node::start("256M"), unique("node"));
+    let launcher = launcher(&[&node], &name);
+    let (running, mut client) = loaded(&launcher);
+    assert!(figure(&name, "node_bytes") > 8 << 20, "nothing is on the node");
+    verify(&mut client, 0..KEYS, |_| 1);
+    load(&mut client, 0..KEYS / 3, 2);
+    verify(&mut client, (0..KEYS).rev(), |key| if key < KEYS / 3 { 2 } else { 1 });
+    let finished = end(client, running);
+    assert!(number(&finished, "node_fetches") > 0.0 && number(&finished, "lost") == 0.0);
+    assert!(number(&finished, "read_buffer_hits") > 0.0);
+}
+
+#[test]
+fn numpy_sorts_with_its_memory_on_nodes() {
+    if !managed_runner() {
+        return;
+    }
+    let nodes = [Node::start("128M"), Node::start("128M")];
+    let program = || {
+        Program::new(crate::python())
+            .arg(crate::program_source("arrays.py"))
+            .arg("sort")
+            .arg(scaled(2_000_000).to_string())
+            .env("OPENBLAS_NUM_THREADS", "2")
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+    };
+    let expected = Launcher::native().run(program()).success();
+    let launcher = launcher(&[&nodes[0], &nodes[1]], &unique("numpy"));
+    let finished = launcher.run(program()).success();
+    assert_eq!(finished.text(), expected.text());
+    assert!(number(&finished, "node_bytes") > 0.0);
+}
+
+#[test]
+fn a_node_that_is_killed_costs_nothing_where_the_disk_has_a_copy() {
+    if !managed_runner() {
+        return;
+    }
+    let (mut node, name) = (Node::start("256M"), unique("backed"));
+    let launcher = with_disk(launcher(&[&node], &name));
+    let (running, mut client) = loaded(&launcher);
+    assert!(figure(&name, "node_bytes") > 8 << 20, "nothing is on the node");
+    assert!(figure(&name, "disk_bytes") >= figure(&name, "node_bytes"));
+    verify(&mut client, 0..KEYS / 4, |_| 1);
+    node.kill();
+    verify(&mut client, 0..KEYS, |_| 1);
+    load(&mut client, 0..KEYS / 3, 2);
+    verify(&mut client, 0..KEYS, |key| if key < KEYS / 3 { 2 } else { 1 });
+    let finished = end(client, running);
+    assert_eq!(number(&finished, "lost"), 0.0);
+}
+
+#[test]
+fn a_node_that_is_killed_takes_along_what_was_there_alone_and_whoever_touches_it_gets_a_bus_error() {
+    if !managed_runner() {
+        return;
+    }
+    let (mut node, name) = (Node::start("256M"), unique("alone"));
+    let launcher = launcher(&[&node], &name);
+    let (running, mut client) = loaded(&launcher);
+    assert!(figure(&name, "node_bytes") > 8 << 20, "nothing is on the node");
+    node.kill();
+    for key in 0..KEYS {
+        client.queue(&[b"GET", format!("key:{key:08}").as_bytes()]);
+    }
+    client.flush();
+    let finished = running.wait();
+    assert_eq!(finished.status.signal(), Some(SIGBUS), "{finished}");
+    let said = String::from_utf8_lossy(&finished.stderr);
+    assert!(said.contains("is lost, and with it"), "{said}");
+    assert!(said.lines().any(|line| line.starts_with("farmem: page 0x")), "{said}");
+}
+
+#[test]
+fn two_copies_survive_the_loss_of_either_node() {
+    if !managed_runner() {
+        return;
+    }
+    let name = unique("mirror");
+    let mut nodes = [Node::start("128M"), Node::start("128M"), Node::start("128M")];
+    let launcher =
+        launcher(&[&nodes[0], &nodes[1], &nodes[2]], &name).option("--redundancy").option("mirror");
+    let (running, mut client) = loaded(&launcher);
+    assert!(figure(&name, "node_bytes") > 8 << 20, "nothing is on the nodes");
+    verify(&mut client, 0..KEYS / 4, |_| 1);
+    nodes[1].kill();
+    verify(&mut client, 0..KEYS, |_| 1);
+    load(&mut client, 0..KEYS / 3, 2);
+    verify(&mut client, 0..KEYS, |key| if key < KEYS / 3 { 2 } else { 1 });
+    let finished = end(client, running);
+    assert_eq!(number(&finished, "lost"), 0.0);
+}
+
+#[test]
+fn what_a_full_node_does_not_take_goes_to_the_other_one() {
+    if !managed_runner() {
+        return;
+    }
+    let name = unique("full");
+    let (small, large) = (Node::start("4M"), Node::start("256M"));
+    let launcher = launcher(&[&small, &large], &name);
+    let (running, mut client) = loaded(&launcher);
+    assert!(figure(&name, "node_bytes") > 8 << 20);
+    verify(&mut client, 0..KEYS, |_| 1);
+    let finished = end(client, running);
+    assert_eq!(number(&finished, "lost"), 0.0);
+}
+
+#[test]
+fn a_node_that_says_nothing_for_a_while_is_waited_for() {
+    if !managed_runner() {
+        return;
+    }
+    let (node, name) = (Node::start("256M"), unique("slow"));
+    let launcher = launcher(&[&node], &name);
+    let (running, mut client) = loaded(&launcher);
+    assert!(figure(&name, "node_bytes") > 8 << 20);
+    node.stop();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_secs(2));
+            node.go_on();
+        });
+        verify(&mut client, 0..KEYS, |_| 1);
+    });
+    let finished = end(client, running);
+    assert_eq!(number(&finished, "lost"), 0.0);
+}
+
+#[test]
+fn without_its_supervisor_a_program_that_touches_what_is_on_a_node_is_ended_and_does_not_hang() {
+    if !managed_runner() {
+        return;
+    }
+    let (node, name) = (Node::start("256M"), unique("orphan"));
+    let launcher = launcher(&[&node], &name);
+    let (running, mut client) = loaded(&launcher);
+    assert!(figure(&name, "node_bytes") > 8 << 20, "nothing is on the node");
+    let orphan = running.program_process_id().expect("it is running");
+    let supervisor = Pid::from_raw(i32::try_from(running.process_id()).expect("a process number"));
+    kill_process(supervisor.expect("a process number"), Signal::KILL).expect("it is running");
+    drop(running.wait());
+    for key in 0..KEYS {
+        client.queue(&[b"GET", format!("key:{key:08}").as_bytes()]);
+    }
+    client.flush();
+    wait_for("the end of the program", || {
+        let stat = std::fs::read_to_string(format!("/proc/{orphan}/stat")).unwrap_or_default();
+        matches!(stat.rsplit(')').next().unwrap_or_default().trim().chars().next(), None | Some('Z' | 'X'))
+            .then_some(())
+    });
+}
+
+#[test]
+fn a_node_gets_back_what_a_program_held_when_it_has_ended() {
+    if !managed_runner() {
+        return;
+    }
+    let (node, name) = (Node::start("24M"), unique("returned"));
+    // Three times as much as the node lends, were it not given back.
+    for _ in 0..3 {
+        let launcher = launcher(&[&node], &name);
+        let mut running = launcher.start(server("none"));
+        let mut client = connect(&mut running, &launcher.file("redis.socket"));
+        load(&mut client, 0..KEYS / 2, 1);
+        wait_for("pages on the node", || (figure(&name, "node_bytes") > 2 << 20).then_some(()));
+        verify(&mut client, 0..KEYS / 2, |_| 1);
+        end(client, running);
+    }
+}
+
+#[test]
+fn nodes_that_cannot_be_used_are_refused_with_what_to_do() {
+    if !managed_runner() {
+        return;
+    }
+    let refused = |options: &[&str]| {
+        assert_refusal(2, Command::new(farmem_binary()).arg("run").args(options).args(["--", "true"]))
+    };
+    assert!(refused(&["--node", "127.0.0.1:1"]).contains("start `farmem node` there"));
+    let node = Node::start("16M");
+    assert!(refused(&["--node", node.address(), "--redundancy", "mirror"]).contains("needs two nodes"));
+    let twice = format!("{0},{0}", node.address());
+    assert!(refused(&["--node", &twice]).contains("named twice"));
+}
