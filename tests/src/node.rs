@@ -1,5 +1,6 @@
 //! A memory node of the test's own.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -24,10 +25,20 @@ impl Node {
     /// When it doesn't.
     #[must_use]
     pub fn start(memory: &str) -> Self {
+        Self::start_with(memory, &[])
+    }
+
+    /// The same, with more options.
+    ///
+    /// # Panics
+    /// When it doesn't listen.
+    #[must_use]
+    pub fn start_with(memory: &str, options: &[&OsStr]) -> Self {
         let scratch = Scratch::new();
         let said = std::fs::File::create(scratch.file("said")).expect("the test's own folder");
         let process = Command::new(farmem_binary())
             .args(["node", "--memory", memory, "--listen", "127.0.0.1:0"])
+            .args(options)
             .stdin(Stdio::null())
             .stderr(said)
             .spawn()

@@ -115,7 +115,7 @@ fn a_pool_takes_more_once_its_limit_is_raised_and_never_shrinks_below_what_it_ho
     let said = refusal(2, &set_limits(&name, &["local=64M", "pool=4M"]));
     assert!(said.contains("its pool holds"), "{said}");
     let said = refusal(2, &set_limits(&name, &["local=64M", "partition=4M"]));
-    assert!(said.contains("its pool and disk hold"), "{said}");
+    assert!(said.contains("its pool, nodes and disk hold"), "{said}");
     let after = figures(&name);
     assert_eq!(number(&after, "budget_bytes"), 20 * MEBIBYTE, "half of what was asked was done");
     assert_eq!(number(&after, "pool_limit_bytes"), 400 * MEBIBYTE);

@@ -1,13 +1,14 @@
 //! Memory nodes: programs whose far memory is mostly on another process's side of a socket, and what becomes of them when that process is slow,
 //! full or gone.
 
+use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::Duration;
 
 use farmem_tests::{
-    Finished, Launcher, Node, Program, RedisClient, Running, application, assert_refusal, farmem_binary,
-    managed_runner, scaled, wait_for,
+    Finished, Launcher, Node, Program, RedisClient, Running, Scratch, application, assert_refusal,
+    farmem_binary, managed_runner, scaled, wait_for,
 };
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -238,6 +239,39 @@ fn a_node_gets_back_what_a_program_held_when_it_has_ended() {
         assert!(figure(&name, "node_bytes") > 8 << 20, "the node is not empty again");
         verify(&mut client, 0..KEYS, |_| 1);
         end(client, running);
+    }
+}
+
+#[test]
+fn who_has_the_node_s_key_keeps_pages_there_and_nobody_else_does() {
+    if !managed_runner() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let [key, other] = ["node.key", "other.key"].map(|name| {
+        let file = scratch.file(name);
+        let status = Command::new(farmem_binary()).args(["node", "keygen"]).arg(&file).status();
+        assert!(status.expect("farmem can be started").success());
+        file
+    });
+    let (node, name) = (Node::start_with("64M", &["--key".as_ref(), key.as_os_str()]), unique("key"));
+    let launcher = launcher(&[&node], &name).option("--key").option(&key);
+    let (running, mut client) = loaded(&launcher);
+    assert!(figure(&name, "node_bytes") > 8 << 20, "nothing is on the node");
+    verify(&mut client, 0..KEYS, |_| 1);
+    end(client, running);
+
+    let run = |options: &[&OsStr]| {
+        assert_refusal(
+            2,
+            Command::new(farmem_binary())
+                .args(["run", "--node", node.address()])
+                .args(options)
+                .args(["--", "true"]),
+        )
+    };
+    for refusal in [run(&[]), run(&["--key".as_ref(), other.as_os_str()])] {
+        assert!(refusal.contains(node.address()), "{refusal}");
     }
 }
 

@@ -93,7 +93,7 @@ pub(crate) struct RunArguments {
     /// next to the one that was, the kernel's readahead, or the stride of most faults (Leap)
     #[arg(long, value_name = "POLICY", value_parser = parse_prefetch(), default_value = "streams")]
     pub(crate) prefetch: PrefetchPolicy,
-    /// Memory nodes to use between pool and disk, where `farmem node` runs: so far addresses of this machine only, such as the near end of a tunnel
+    /// Memory nodes to use between pool and disk, where `farmem node` runs
     #[arg(long, value_name = "HOST:PORT[,…]", value_delimiter = ',', value_parser = parse_node, conflicts_with = "cluster")]
     pub(crate) node: Vec<Destination>,
     /// Use the memory nodes that this file names
@@ -102,6 +102,8 @@ pub(crate) struct RunArguments {
     /// Copies on memory nodes: one, or two on different ones. With one, and a disk, the second is on disk
     #[arg(long, value_name = "none|mirror", value_parser = parse_redundancy, default_value = "none")]
     pub(crate) redundancy: Redundancy,
+    #[command(flatten)]
+    pub(crate) node_security: SecurityArguments,
     /// Limit of far memory: what is in the pool, on nodes and on disk together [default: what they may hold]
     #[arg(long, value_name = "SIZE", value_parser = parse_partition)]
     pub(crate) partition: Option<ByteCount>,

@@ -16,9 +16,10 @@ use farmem_supervisor::{
 use rustix::fs::{Access, access};
 
 use crate::amount::{AUTO_LEAST, DiskAmount, LocalAmount};
-use crate::arguments::RunArguments;
+use crate::arguments::{RunArguments, SecurityArguments};
 use crate::failure::Failure;
 use crate::host::default_socket;
+use crate::node;
 use crate::program;
 
 /// A pool of default size is never smaller, however little the machine can spare: the program may need none of it.
@@ -90,7 +91,8 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
     if let Some(disk) = &arguments.disk {
         writable("--disk", &disk.path)?;
     }
-    let nodes = nodes(arguments.node, arguments.cluster.as_deref(), arguments.redundancy)?;
+    let nodes =
+        nodes(arguments.node, arguments.cluster.as_deref(), arguments.redundancy, &arguments.node_security)?;
     let mut words = arguments.program.into_iter();
     let program = words
         .next()
@@ -132,6 +134,7 @@ fn nodes(
     named: Vec<Destination>,
     cluster: Option<&Path>,
     redundancy: Redundancy,
+    security: &SecurityArguments,
 ) -> Result<Option<NodesOptions>, Failure> {
     let nodes = match cluster {
         Some(path) => in_cluster(path)?,
@@ -145,13 +148,8 @@ fn nodes(
             return Err(Failure::Unusable(format!("node {node} is named twice")));
         }
     }
-    if let Some(far) = nodes.iter().find(|node| !node.is_local()) {
-        return Err(Failure::Unusable(format!(
-            "node {far} is on another machine, and what goes there could be read and changed on the way; only nodes of this \
-             machine can be used so far, or a tunnel to another"
-        )));
-    }
-    Ok(Some(NodesOptions { nodes, redundancy }))
+    let security = node::security(security, &nodes)?;
+    Ok(Some(NodesOptions { nodes, redundancy, security }))
 }
 
 fn in_cluster(path: &Path) -> Result<Vec<Destination>, Failure> {

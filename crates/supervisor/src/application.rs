@@ -71,7 +71,11 @@ impl Application {
             None => (None, ByteCount::ZERO),
         };
         let reached = match &options.nodes {
-            Some(nodes) => Some(Reached::reach(nodes, carrier::new_space()?, carrier::connector())?),
+            Some(nodes) => Some(Reached::reach(
+                nodes,
+                carrier::new_space()?,
+                carrier::connector(nodes.security.clone()),
+            )?),
             None => None,
         };
         let nodes = reached.as_ref().map(|reached| reached.config(disk.is_some(), options.local));

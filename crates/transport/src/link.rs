@@ -115,15 +115,22 @@ impl Link {
 
     /// Takes in what has come, and completes what it answers.
     fn hear(&mut self, into: &mut Vec<Completion>) -> Result<(), LinkError> {
+        // What came along with the welcome is there already, and counts although the connection may have ended since.
+        self.take_answers(into)?;
         loop {
             let is_more = self.inbox.fill(&mut self.stream)?;
-            while let Some(completion) = self.next_answer()? {
-                into.extend(completion);
-            }
+            self.take_answers(into)?;
             if !is_more {
                 return Ok(());
             }
         }
+    }
+
+    fn take_answers(&mut self, into: &mut Vec<Completion>) -> Result<(), LinkError> {
+        while let Some(completion) = self.next_answer()? {
+            into.extend(completion);
+        }
+        Ok(())
     }
 
     /// Takes the next message. `None` when it isn't whole; without a completion when nobody waits for it.
@@ -184,7 +191,7 @@ impl Link {
             self.renew(now);
             self.outbox.flush(&mut self.stream)?;
             // The first look comes after the wait: an answer to what was just sent can't be there yet.
-            if !is_first || timeout.is_zero() {
+            if !is_first || timeout.is_zero() || !self.inbox.bytes().is_empty() {
                 self.hear(into)?;
                 self.expire(now, into);
                 if into.len() > before || now >= end {

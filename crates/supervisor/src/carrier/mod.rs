@@ -65,6 +65,8 @@ pub struct NodesOptions {
     pub nodes: Vec<NodeAddress>,
     /// How many copies they hold.
     pub redundancy: Redundancy,
+    /// What protects the way to them.
+    pub security: Security,
 }
 
 /// Makes a link to a node, as one of this client's lanes.
@@ -72,8 +74,8 @@ type Connect =
     Box<dyn Fn(&NodeAddress, ClientIdentity) -> Result<Box<dyn Transport>, LinkError> + Send + Sync>;
 
 /// Links over the network.
-pub(crate) fn connector() -> Connect {
-    Box::new(|node, client| connect(node, client, &Security::Plain, CONNECT_PATIENCE))
+pub(crate) fn connector(security: Security) -> Connect {
+    Box::new(move |node, client| connect(node, client, &security, CONNECT_PATIENCE))
 }
 
 /// Nodes that have been asked how much they lend, before there is a pool.

@@ -7,6 +7,7 @@ use farmem_store::{
     Caller, Epoch, LoadError, Mover, NullFile, OwnerId, Pool, PoolConfig, Reader, StepOutcome, Writer,
 };
 use farmem_sys::shared::SharedMemory;
+use farmem_transport::Security;
 use farmem_transport::memory::MemoryNode;
 
 use super::*;
@@ -64,6 +65,7 @@ impl World {
         let options = NodesOptions {
             nodes: (0..nodes.len()).map(|node| format!("unix:{node}").parse().unwrap()).collect(),
             redundancy,
+            security: Security::Plain,
         };
         let known = nodes.clone();
         let connector = Box::new(move |node: &NodeAddress, client| {
