@@ -354,6 +354,9 @@ impl Pace {
 
     /// One look.
     pub(crate) fn look(&mut self, engine: &Engine) {
+        if !self.may_return {
+            return;
+        }
         let sight = Sight {
             faults: engine.slot.get(Counter::Faults),
             work: engine.slot.work(0).load(Ordering::Relaxed),
@@ -361,7 +364,7 @@ impl Pace {
         };
         let competes = self.starvation.look(sight, thread::now_ns());
         let is_alone = engine.armed.load(Ordering::Relaxed) == 1;
-        let wanted = if is_alone && !competes && self.may_return { Class::Idle } else { Class::Normal };
+        let wanted = if is_alone && !competes { Class::Idle } else { Class::Normal };
         let handler = engine.first_handler.load(Ordering::Acquire);
         if wanted == self.class || handler == 0 {
             return;
