@@ -120,7 +120,7 @@ fn slabs_that_are_taken_back_are_the_kernels_before_another_space_fills_them() {
         return;
     }
     /// What each may have besides: tables, and slabs that its threads were claiming while they learned that they mustn't.
-    const BESIDES: u64 = 8 * MEBIBYTE;
+    const BESIDES: u64 = 4 * MEBIBYTE;
     const POOL: u64 = 80 * MEBIBYTE;
     let host = Host::start(&["--pool", "80M"]);
     let (giver, taker) = (name("giver"), name("taker"));
