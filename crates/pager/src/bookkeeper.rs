@@ -6,10 +6,10 @@ use core::sync::atomic::Ordering;
 use farmem_page::{PageCount, PageRange};
 use farmem_policy::pacing::{self, Far, Growth, LEFT_PAGES, Outlook};
 use farmem_sys::affinity::{self, Allowed};
-use farmem_sys::{memory, thread};
-use farmem_telemetry::{Counter, SlotState};
+use farmem_sys::{Errno, memory, thread};
+use farmem_telemetry::{Counter, SlotState, Step};
 
-use crate::engine::{Engine, Failure, Measured};
+use crate::engine::{Engine, Measured};
 use crate::evict::Evictor;
 use crate::gate::PARTIES;
 use crate::handler::{self, Pace};
@@ -170,13 +170,12 @@ impl Bookkeeper {
             return;
         }
         let files = engine.files;
-        let Ok(evictor) = Evictor::new(&engine.uffd, engine.vault.writer(), &files.pagemap) else {
-            engine.fail(Failure::Kernel)
-        };
-        let Some(allowed) = self.allowed else { engine.fail(Failure::Kernel) };
+        let evictor = Evictor::new(&engine.uffd, engine.vault.writer(), &files.pagemap)
+            .unwrap_or_else(|errno| engine.refused(Step::Staging, errno));
+        let Some(allowed) = self.allowed else { engine.refused(Step::Thread, Errno::NOTSUP) };
         self.handlers = allowed.count().clamp(1, handler::MOST);
-        if (0..self.handlers).any(|party| handler::start(engine, party, allowed).is_err()) {
-            engine.fail(Failure::Kernel);
+        if let Err(errno) = (0..self.handlers).try_for_each(|party| handler::start(engine, party, allowed)) {
+            engine.refused(Step::Thread, errno);
         }
         *place = Some(evictor);
         engine.is_managing.store(true, Ordering::Release);

@@ -7,10 +7,10 @@ use farmem_page::{PAGE_BYTES, PageCount, PageIndex, PageRange, PageWord, Place, 
 use farmem_sys::lock::Lock;
 use farmem_sys::say::say;
 use farmem_sys::uffd::{Message, Uffd, UffdError, Waiters};
-use farmem_sys::{AsFd, AsRawFd, RawFd, thread};
-use farmem_telemetry::Handover;
+use farmem_sys::{AsFd, AsRawFd, Errno, RawFd, thread};
+use farmem_telemetry::{Handover, Step};
 
-use crate::engine::{Engine, Failure};
+use crate::engine::Engine;
 use crate::serve::Desk;
 use crate::table::PageTable;
 use crate::vault::LoadFailure;
@@ -109,16 +109,22 @@ impl Engine {
         let table = if is_shared { None } else { Some(self.copy_table()) };
         if !self.children.add(View { uffd, epoch, table, is_given_up: false }) {
             // Letting go of the descriptor would show the child zeros.
-            self.fail(Failure::Kernel);
+            self.refused(Step::Child, Errno::NFILE);
         }
     }
 
     fn copy_table(&self) -> PageTable {
-        let Ok(table) = self.table.copy_for_child(self.regions.iter()) else { self.fail(Failure::Kernel) };
-        if self.has_wiped.load(Ordering::Acquire) && self.wipe(&table).is_err() {
-            self.fail(Failure::Kernel);
+        let table = self.copy_of(&self.table);
+        if self.has_wiped.load(Ordering::Acquire)
+            && let Err(errno) = self.wipe(&table)
+        {
+            self.refused(Step::Mappings, errno);
         }
         table
+    }
+
+    fn copy_of(&self, table: &PageTable) -> PageTable {
+        table.copy_for_child(self.regions.iter()).unwrap_or_else(|errno| self.refused(Step::Child, errno))
     }
 
     /// Answers what children have asked, and forgets those that have ended or serve themselves.
@@ -151,7 +157,7 @@ impl Engine {
         drop(views);
         for view in grandchildren.into_iter().flatten() {
             if !self.children.add(view) {
-                self.fail(Failure::Kernel);
+                self.refused(Step::Child, Errno::NFILE);
             }
         }
     }
@@ -205,13 +211,13 @@ impl Engine {
             Message::Remove(range) | Message::Unmap(range) => table.discard(range, |_, _| {}),
             Message::Remap { from, to, count } => {
                 if !table.relocate(PageRange::at(from, count), to) {
-                    self.fail(Failure::Kernel);
+                    self.refused(Step::Child, Errno::NOMEM);
                 }
             }
             Message::Fork(uffd) => {
-                let Ok(copy) = table.copy_for_child(self.regions.iter()) else { self.fail(Failure::Kernel) };
+                let copy = self.copy_of(table);
                 let Some(place) = grandchildren.iter_mut().find(|place| place.is_none()) else {
-                    self.fail(Failure::Kernel)
+                    self.refused(Step::Child, Errno::NFILE)
                 };
                 self.fork.tell(&uffd, view.epoch);
                 *place = Some(View { uffd, epoch: view.epoch, table: Some(copy), is_given_up: false });

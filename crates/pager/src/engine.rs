@@ -11,7 +11,7 @@ use farmem_sys::pagemap::Pagemap;
 use farmem_sys::process::{Statm, Threads};
 use farmem_sys::uffd::Uffd;
 use farmem_sys::{Errno, memory, process};
-use farmem_telemetry::{Counter, Header, Ledger, ProcessSlot};
+use farmem_telemetry::{Counter, Failure, Header, Ledger, ProcessSlot, Refusal, Step};
 
 use crate::children::Children;
 use crate::evict::{Evictor, LEAST_TOLERATED_PAGES, TOLERATED_PAGES};
@@ -26,18 +26,6 @@ use crate::vault::Vault;
 /// Pages that one answer to a fault may bring in: the faulted one and a window of readahead.
 pub(crate) const BATCH_PAGES: usize = 1 + WINDOW_PAGES as usize;
 pub(crate) const WINDOW_PAGES: u32 = 64;
-
-/// Why the pager can't go on. Told to the supervisor, which tells the user.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u64)]
-pub enum Failure {
-    /// A thread of the pager panicked.
-    Panic = 1,
-    /// Pool and disk are full and the budget is used up.
-    NoRoom = 2,
-    /// The kernel refused something that it must not refuse.
-    Kernel = 3,
-}
 
 /// What the kernel says of the process's memory.
 #[derive(Clone, Copy, Debug)]
@@ -284,8 +272,14 @@ impl Engine {
 
     /// Says that the pager can't go on, and ends the process as an out-of-memory kill would. The supervisor explains.
     pub fn fail(&self, failure: Failure) -> ! {
-        self.slot.set_failure(failure as u64);
+        self.slot.set_failure(failure);
         process::kill_self()
+    }
+
+    /// [`Engine::fail`], of what the kernel must not refuse.
+    pub(crate) fn refused(&self, step: Step, error: impl Into<Errno>) -> ! {
+        let error = error.into().raw_os_error();
+        self.fail(Failure::Kernel(Refusal { step, error: u16::try_from(error).unwrap_or(u16::MAX) }))
     }
 }
 

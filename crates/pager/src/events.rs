@@ -3,11 +3,12 @@
 
 use farmem_page::{PageIndex, PageRange};
 use farmem_policy::Fault;
+use farmem_sys::Errno;
 use farmem_sys::pagemap::{Runs, SCAN_PAGES};
 use farmem_sys::uffd::{Message, Uffd};
-use farmem_telemetry::Counter;
+use farmem_telemetry::{Counter, Step};
 
-use crate::engine::{Engine, Failure};
+use crate::engine::Engine;
 use crate::gate::Reading;
 use crate::inject::Injection;
 
@@ -25,7 +26,7 @@ impl Engine {
                 self.take_in(reading, event);
                 Received::Event
             }
-            Err(_) => self.fail(Failure::Kernel),
+            Err(error) => self.refused(Step::Message, error),
         }
     }
 
@@ -50,7 +51,7 @@ impl Engine {
                 self.discard(new);
                 self.forget_stranded(reading, new);
                 if !self.table.relocate(old, to) {
-                    self.fail(Failure::Kernel);
+                    self.refused(Step::Table, Errno::NOMEM);
                 }
                 self.move_stranded(reading, old, to);
                 self.regions.remove(old);
@@ -79,12 +80,12 @@ impl Engine {
         while start < range.end {
             let window_end = (start.get() / SCAN_PAGES as u64 + 1) * SCAN_PAGES as u64;
             let window = PageRange::new(start, PageIndex::new(window_end.min(range.end.get())));
-            if self.files.pagemap.resident(window, &mut runs).is_err() {
-                self.fail(Failure::Kernel);
+            if let Err(errno) = self.files.pagemap.resident(window, &mut runs) {
+                self.refused(Step::Mappings, errno);
             }
             for page in runs.iter().flat_map(PageRange::iter) {
                 if !self.table.ensure(page) {
-                    self.fail(Failure::Kernel);
+                    self.refused(Step::Table, Errno::NOMEM);
                 }
                 self.table.update(page, |word| word.with_discarded(true));
             }

@@ -13,9 +13,9 @@ use farmem_sys::memory::Frames;
 use farmem_sys::pagemap::{Pagemap, Runs, SCAN_PAGES};
 use farmem_sys::uffd::{Uffd, UffdError};
 use farmem_sys::{Errno, cache, thread};
-use farmem_telemetry::Counter;
+use farmem_telemetry::{Counter, Failure, Step};
 
-use crate::engine::{Engine, Failure};
+use crate::engine::Engine;
 use crate::gate::Change;
 use crate::stranded::Stranded;
 use crate::table::Taken;
@@ -176,11 +176,12 @@ impl Evictor {
         }
         let used = PageRange::at(self.frames.range().start, PageCount::new(self.used));
         // Discarding registered memory would raise an event, and wait for who reads it: perhaps for this thread.
-        let released = engine.uffd.unregister(self.frames.range()).is_ok()
-            && self.frames.release(used).is_ok()
-            && engine.uffd.register(self.frames.range()).is_ok();
-        if !released {
-            engine.fail(Failure::Kernel);
+        let unregistered = engine.uffd.unregister(self.frames.range()).map_err(Errno::from);
+        let released = unregistered
+            .and_then(|()| self.frames.release(used))
+            .and_then(|()| engine.uffd.register(self.frames.range()).map_err(Errno::from));
+        if let Err(errno) = released {
+            engine.refused(Step::Staging, errno);
         }
         self.used = 0;
         self.held = 0;
@@ -369,7 +370,7 @@ impl Engine {
             }
             if matches!(stopped, UffdError::Other(_)) {
                 // Where the pages are can't be known.
-                self.fail(Failure::Kernel);
+                self.refused(Step::MoveOut, stopped);
             }
             if stopped == UffdError::Exists {
                 // A page of zeros came out uncounted. It takes no memory, and goes with the frames.

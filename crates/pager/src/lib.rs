@@ -31,5 +31,6 @@ mod sync;
 mod table;
 mod vault;
 
-pub use engine::{Engine, Failure};
+pub use engine::Engine;
+pub use farmem_telemetry::Failure;
 pub use start::{NAME_BYTES, Start, StartError, Started};

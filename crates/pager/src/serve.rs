@@ -4,11 +4,12 @@
 
 use farmem_page::{PageBytes, PageCount, PageIndex, PageRange, PageWord, Place};
 use farmem_policy::{Advice, Fault, Prefetcher, Run, VictimPolicy};
+use farmem_sys::Errno;
 use farmem_sys::lock::Lock;
 use farmem_sys::uffd::{Progress, Uffd, UffdError, Waiters};
-use farmem_telemetry::{Counter, LostPage};
+use farmem_telemetry::{Counter, LostPage, Step};
 
-use crate::engine::{BATCH_PAGES, Engine, Failure};
+use crate::engine::{BATCH_PAGES, Engine};
 use crate::gate::Change;
 use crate::table::Taken;
 use crate::vault::{LoadFailure, PageReader};
@@ -85,7 +86,7 @@ impl Engine {
     /// Serves a fault of this process.
     pub(crate) fn serve(&self, change: &Change<'_>, desk: &mut Desk, fault: Fault) -> Served {
         if !self.table.ensure(fault.page) {
-            self.fail(Failure::Kernel);
+            self.refused(Step::Table, Errno::NOMEM);
         }
         let word = self.table.word(fault.page);
         let guess = Source::of(word);

@@ -9,9 +9,11 @@
 use core::sync::atomic::Ordering;
 
 use farmem_page::{PageCount, PageIndex, PageRange};
+use farmem_sys::Errno;
 use farmem_sys::uffd::{Uffd, UffdError, Waiters};
+use farmem_telemetry::Step;
 
-use crate::engine::{Engine, Failure};
+use crate::engine::Engine;
 use crate::evict::{Evictor, RUN_PAGES};
 use crate::gate::{Change, Reading};
 use crate::inject::Injection;
@@ -118,8 +120,9 @@ impl Engine {
                 self.wake_page(to);
                 None
             }
-            Some(UffdError::Changing | UffdError::OutOfMemory) => Some(page),
-            Some(_) => self.fail(Failure::Kernel),
+            // The mapping may have gone while the kernel looked for it: then the message that says so is on its way.
+            Some(UffdError::Changing | UffdError::Gone | UffdError::OutOfMemory) => Some(page),
+            Some(error) => self.refused(Step::PutBack, error),
         }
     }
 
@@ -150,7 +153,7 @@ impl Engine {
             }
             let old = page.taken.page;
             let Some(taken) = self.table.follow(page.taken, to + (old - from.start)) else {
-                self.fail(Failure::Kernel)
+                self.refused(Step::Table, Errno::NOMEM)
             };
             // Who waits there has lost the page, as without a pager.
             self.wake_page(old);
@@ -168,7 +171,7 @@ impl Engine {
                 match child.copy_in(at, content, Waiters::Wake).stopped {
                     // Not mapped in the child, or the child has ended.
                     None | Some(UffdError::Exists | UffdError::Gone | UffdError::Ended) => {}
-                    Some(_) => self.fail(Failure::Kernel),
+                    Some(error) => self.refused(Step::Child, error),
                 }
             }
             Some(page)
@@ -178,8 +181,10 @@ impl Engine {
     fn is_wiped_on_fork(&self, page: PageIndex) -> bool {
         let mut is_wiped = false;
         let visit = |range: PageRange| is_wiped |= range.contains(page);
-        if self.has_wiped.load(Ordering::Acquire) && self.files.flags.wiped_on_fork(visit).is_err() {
-            self.fail(Failure::Kernel);
+        if self.has_wiped.load(Ordering::Acquire)
+            && let Err(errno) = self.files.flags.wiped_on_fork(visit)
+        {
+            self.refused(Step::Mappings, errno);
         }
         is_wiped
     }

@@ -11,6 +11,7 @@ mod background;
 mod carrier;
 mod demand;
 mod directory;
+mod endings;
 mod injection;
 mod landlord;
 mod launch;

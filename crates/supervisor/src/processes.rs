@@ -22,14 +22,12 @@ use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 
 use crate::application::Application;
+use crate::endings::Ending;
 use crate::limits::Limits;
 use crate::lineage::Lineage;
 use crate::notices::{Notice, Notices};
 use crate::report::Totals;
 use crate::silent::Silent;
-
-/// The code of a failure that no pager leaves, since the process has none.
-pub(crate) const ORPHANED: u64 = u64::MAX;
 
 /// A connected process.
 pub(crate) struct Process {
@@ -59,8 +57,8 @@ pub(crate) struct Processes {
     totals: Totals,
     /// Processes that have ever connected or were forked.
     started: u64,
-    /// Codes of failures that processes have left, with the process's number.
-    pub(crate) failures: Vec<(u32, u64)>,
+    /// Why processes were ended, with the process's number, until it is told.
+    pub(crate) endings: Vec<(u32, Ending)>,
     /// The program's process, and whether it has reported in.
     program: u32,
     pub(crate) has_program_reported: bool,
@@ -77,7 +75,7 @@ impl Processes {
             kept: Vec::new(),
             totals: Totals::new(),
             started: 0,
-            failures: Vec::new(),
+            endings: Vec::new(),
             program,
             has_program_reported: false,
             notices: Notices::default(),
@@ -159,7 +157,7 @@ impl Processes {
             Request::Orphaned { token } => {
                 self.admit(token)?;
                 if let Some(child) = self.connected.get(&key) {
-                    self.failures.push((child.process, ORPHANED));
+                    self.endings.push((child.process, Ending::Orphaned));
                 }
                 Ok(())
             }
@@ -385,8 +383,8 @@ impl Processes {
         {
             self.totals.add(&view);
             self.pass_on(slot, &process.lineage, view.credit());
-            if view.failure() != 0 {
-                self.failures.push((view.process(), view.failure()));
+            if let Some(failure) = view.failure() {
+                self.endings.push((view.process(), Ending::Failed(failure)));
             }
             view.set_state(SlotState::Free);
             self.kept.push(slot);
@@ -649,7 +647,7 @@ mod tests {
         stranger.ask(&mut processes, Request::Orphaned { token: !token }, &[]);
         orphan.ask(&mut processes, Request::Orphaned { token }, &[]);
 
-        assert_eq!(processes.failures, [(std::process::id(), ORPHANED)]);
+        assert_eq!(processes.endings, [(std::process::id(), Ending::Orphaned)]);
     }
 
     #[test]

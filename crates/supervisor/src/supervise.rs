@@ -26,7 +26,7 @@ use crate::mover;
 use crate::notices::Notice;
 use crate::options::Options;
 use crate::packer;
-use crate::processes::{ORPHANED, Processes, Question};
+use crate::processes::{Processes, Question};
 use crate::report::{Report, Source};
 use crate::say::say;
 use crate::signals::Signals;
@@ -97,7 +97,7 @@ pub fn supervise(options: &Options) -> Result<u8> {
     };
     let end = supervisor.run();
     supervisor.settle();
-    supervisor.explain_failures(true);
+    supervisor.explain_endings(true);
     let finished = supervisor.finish();
     match supervisor.processes.remain() {
         true => supervisor.hand_on(),
@@ -137,7 +137,7 @@ impl Supervisor<'_> {
             self.wait_and_hear();
             self.watch.look(&mut self.processes);
             self.mind_the_program(false);
-            self.explain_failures(false);
+            self.explain_endings(false);
             if let Some(end) = self.reap() {
                 // What the program's last processes had to say is in their slots already.
                 self.wait_and_hear();
@@ -188,7 +188,7 @@ impl Supervisor<'_> {
         while seen.elapsed() < LAST {
             self.wait_and_hear();
             self.watch.look(&mut self.processes);
-            self.explain_failures(false);
+            self.explain_endings(false);
             if self.processes.remain() {
                 seen = Instant::now();
             }
@@ -287,28 +287,14 @@ impl Supervisor<'_> {
         }
     }
 
-    fn explain_failures(&mut self, is_last: bool) {
+    fn explain_endings(&mut self, is_last: bool) {
         if is_last {
             // The connection of a process that was killed may be noticed after its end.
             self.wait_and_hear();
         }
-        for (process, code) in self.processes.failures.drain(..) {
+        for (process, ending) in self.processes.endings.drain(..) {
             let is_disk_failing = self.application.pool.usage().disk_writes_failed > 0;
-            let reason = match code {
-                1 => "its pager found itself in a state that can't be (a bug: please report it)",
-                2 if is_disk_failing => {
-                    "the pool is full, the disk refuses what is written to it, and the local budget is used up: \
-                     see to the disk, or raise --pool or --local"
-                }
-                2 => {
-                    "pool, nodes and disk are full and its local budget is used up: raise --pool, --disk or --local, or name \
-                     more nodes"
-                }
-                ORPHANED => {
-                    "its parent ended while forking it, and with it whoever could tell what the child's far memory held"
-                }
-                _ => "the kernel refused what the pager needs; `farmem doctor` may tell why",
-            };
+            let reason = ending.reason(is_disk_failing);
             say(&format!("process {process} was ended: {reason}"));
         }
     }

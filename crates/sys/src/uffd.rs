@@ -2,7 +2,8 @@
 //!
 //! A thin fence. The semantics that the pager rests on (versions of Linux in parentheses):
 //! - reading a message and the calls below are refused with [`UffdError::Changing`] while an event that was raised
-//!   has not been read yet;
+//!   has not been read yet; but one that begins just before an unmapping may be refused with [`UffdError::Gone`] instead, since Linux
+//!   looks for the mapping first;
 //! - `move_pages` (6.8) works only for a caller inside the address space, `copy_in`, `wake` and `poison` (6.6) for
 //!   everyone who holds the descriptor.
 
@@ -64,6 +65,23 @@ impl From<Errno> for UffdError {
             Errno::NOMEM => Self::OutOfMemory,
             Errno::PERM | Errno::ACCESS => Self::Denied,
             other => Self::Other(other.raw_os_error()),
+        }
+    }
+}
+
+impl From<UffdError> for Errno {
+    /// The number by which the error is told to users.
+    fn from(error: UffdError) -> Self {
+        match error {
+            UffdError::Changing => Self::AGAIN,
+            UffdError::Exists => Self::EXIST,
+            UffdError::Gone => Self::NOENT,
+            UffdError::Ended => Self::SRCH,
+            UffdError::Busy => Self::BUSY,
+            UffdError::Unsupported => Self::INVAL,
+            UffdError::OutOfMemory => Self::NOMEM,
+            UffdError::Denied => Self::PERM,
+            UffdError::Other(number) => Self::from_raw_os_error(number),
         }
     }
 }

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use farmem_page::{PageCount, PageIndex};
 
-use crate::{BUCKETS, Counter, Histogram};
+use crate::{BUCKETS, Counter, Failure, Histogram};
 
 /// Most processes of one application at a time.
 pub const MAX_PROCESSES: usize = 1024;
@@ -368,14 +368,14 @@ impl<'a> ProcessSlot<'a> {
         self.word(SlotWord::Handover)
     }
 
-    /// Why the process can't go on, as a code of the pager; 0 while it can.
-    pub fn failure(&self) -> u64 {
-        self.word(SlotWord::Failure).load(Ordering::Acquire)
+    /// Why the process can't go on; `None` while it can.
+    pub fn failure(&self) -> Option<Failure> {
+        Failure::from_bits(self.word(SlotWord::Failure).load(Ordering::Acquire))
     }
 
     /// Says why the process can't go on.
-    pub fn set_failure(&self, code: u64) {
-        self.word(SlotWord::Failure).store(code, Ordering::Release);
+    pub fn set_failure(&self, failure: Failure) {
+        self.word(SlotWord::Failure).store(failure.bits(), Ordering::Release);
     }
 
     /// Shows that the pager is alive.

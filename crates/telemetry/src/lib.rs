@@ -7,10 +7,12 @@
 #![forbid(unsafe_code)]
 
 mod counter;
+mod failure;
 mod histogram;
 mod ledger;
 
 pub use counter::{COUNTERS, Counter, Kind};
+pub use failure::{Failure, Refusal, Step};
 pub use histogram::{BUCKETS, Histogram, bucket_ceiling_ns, bucket_of};
 pub use ledger::{
     Handover, Header, LEDGER_BYTES, LOST_NAMED, Ledger, LostPage, MAX_HANDLERS, MAX_PROCESSES, ProcessSlot,

@@ -1,0 +1,72 @@
+//! Why processes were ended before their time, in words for the user.
+
+use std::io;
+
+use farmem_telemetry::{Failure, Refusal, Step};
+
+/// Why a process could not go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ending {
+    /// Its pager said so.
+    Failed(Failure),
+    /// It never had a pager of its own: its parent ended while forking it.
+    Orphaned,
+}
+
+impl Ending {
+    /// The reason, to follow "process N was ended: ".
+    pub(crate) fn reason(self, is_disk_failing: bool) -> String {
+        let reason = match self {
+            Self::Failed(Failure::Panic) => {
+                "its pager found itself in a state that can't be (a bug: please report it)"
+            }
+            Self::Failed(Failure::NoRoom) if is_disk_failing => {
+                "the pool is full, the disk refuses what is written to it, and the local budget is used up: \
+                 see to the disk, or raise --pool or --local"
+            }
+            Self::Failed(Failure::NoRoom) => {
+                "pool, nodes and disk are full and its local budget is used up: raise --pool, --disk or --local, or name \
+                 more nodes"
+            }
+            Self::Failed(Failure::Kernel(refusal)) => return refused(refusal),
+            Self::Orphaned => {
+                "its parent ended while forking it, and with it whoever could tell what the child's far memory held"
+            }
+        };
+        reason.to_owned()
+    }
+}
+
+fn refused(Refusal { step, error }: Refusal) -> String {
+    let what = match step {
+        Step::Table => "memory for the table of pages",
+        Step::Message => "a message of the userfaultfd",
+        Step::Mappings => "a look at the process's mappings",
+        Step::MoveOut => "a page's move out",
+        Step::PutBack => "a page's way back",
+        Step::Staging => "memory for pages on their way out",
+        Step::Child => "serving a forked child",
+        Step::Thread => "a thread for the pager",
+    };
+    let error = io::Error::from_raw_os_error(i32::from(error));
+    format!("the kernel refused what the pager needs ({what}: {error}); `farmem doctor` may tell why")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_refused_is_named_with_its_error() {
+        let refusal = Refusal { step: Step::PutBack, error: 12 };
+        let reason = Ending::Failed(Failure::Kernel(refusal)).reason(false);
+        assert!(reason.contains("(a page's way back: Cannot allocate memory"), "{reason}");
+    }
+
+    #[test]
+    fn a_disk_that_fails_is_told_from_one_that_is_full() {
+        let full = Ending::Failed(Failure::NoRoom);
+        assert!(full.reason(true).contains("the disk refuses"));
+        assert!(full.reason(false).contains("disk are full"));
+    }
+}
