@@ -84,3 +84,64 @@ fn a_program_that_is_measured_must_say_the_same_every_time() {
     assert_eq!(other.status.code(), Some(1), "{words}");
     assert!(words.contains("said something else under streams"), "{words}");
 }
+
+fn trace(words: &[&str]) -> Output {
+    Command::new(farmem_binary()).arg("trace").args(words).output().expect("farmem runs")
+}
+
+fn json(words: &[&str]) -> Value {
+    let output = trace(words);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[test]
+fn a_trace_has_every_fault_and_shows_what_a_policy_would_have_been_worth() {
+    if !managed_runner() {
+        return;
+    }
+    let launcher = Launcher::managed(BUDGET_BYTES).option("--prefetch").option("none").option("--trace");
+    let file = launcher.file("recorded");
+    let launcher = launcher.option(&file);
+    let program = Program::new(env!("PROGRAM_ADDRESS_SPACE")).arg("only_pressure").env("ARENA_MIB", "40");
+
+    let finished = launcher.run(program).success();
+
+    assert_eq!(finished.text(), "ok only_pressure\n");
+    let statistics = finished.statistics.expect("a managed run").expect("complete statistics");
+    let file = file.to_str().expect("a path of plain letters");
+    let summary = json(&["show", "--json", file]);
+    assert_eq!((&summary["is_complete"], &summary["lost"]), (&true.into(), &0.into()));
+    let records = |kind: &str| summary["records"][kind].as_f64().expect("a number");
+    assert_eq!(records("prefetch"), 0.0);
+    assert_eq!(records("evict"), statistics.number("evicted"));
+    // A fault that meets an event is served twice.
+    let faults = records("fault") + records("write-fault");
+    let fetches = statistics.number("fetches");
+    assert!((fetches..fetches * 1.01 + 5.0).contains(&faults), "{faults} recorded, {fetches} fetched");
+
+    let rows = json(&["replay", "--json", file]);
+    assert_eq!(rows, json(&["replay", "--json", file]));
+    let contribution = |policy: &str| {
+        let rows = rows.as_array().expect("an array");
+        let row = rows.iter().find(|row| row["policy"] == policy).expect("a row for each policy");
+        row["contribution"].as_f64().expect("a number")
+    };
+    assert_eq!(contribution("none"), 0.0);
+    assert!(contribution("streams") > 0.9, "{rows}");
+    assert!(contribution("oracle") >= contribution("streams"), "{rows}");
+}
+
+#[test]
+fn what_is_no_trace_is_refused_and_a_place_that_cant_be_written_too() {
+    let refused = |words: &[&str], reason: &str| {
+        let output = trace(words);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        assert!(told.contains(reason) && told.lines().count() == 1, "{told}");
+    };
+    refused(&["show", "/etc/hostname"], "is no trace");
+    refused(&["replay", "/nowhere/at-all"], "No such file");
+    refused(&["record", "/nowhere/at-all", "--", "true"], "cannot write --trace");
+    refused(&["record", "one", "--trace", "two", "--", "true"], "named twice");
+}

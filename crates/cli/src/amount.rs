@@ -16,6 +16,8 @@ pub(crate) const BUDGET_MINIMUM: ByteCount = ByteCount::new(1 << 20);
 /// Looks that are closer together show noise; who looks more seldom has forgotten what was there.
 const LEAST_INTERVAL: Duration = Duration::from_millis(100);
 const MOST_INTERVAL: Duration = Duration::from_secs(3600);
+/// A page that takes longer than this to come has another reason than the way.
+const MOST_LATENCY: Duration = Duration::from_secs(1);
 
 /// Unless told otherwise a budget that follows the program never becomes smaller.
 pub(crate) const AUTO_LEAST: ByteCount = ByteCount::new(16 << 20);
@@ -96,6 +98,14 @@ pub(crate) fn parse_interval(text: &str) -> Result<Duration, String> {
     match humantime::parse_duration(text) {
         Ok(time) if (LEAST_INTERVAL..=MOST_INTERVAL).contains(&time) => Ok(time),
         _ => Err("write a time from 100ms to 1h with its unit, such as `2s`".to_owned()),
+    }
+}
+
+/// Reads how long a page takes to come.
+pub(crate) fn parse_latency(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if time <= MOST_LATENCY => Ok(time),
+        _ => Err("write a time up to 1s with its unit, such as `10us`".to_owned()),
     }
 }
 

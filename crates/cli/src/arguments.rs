@@ -13,9 +13,9 @@ use farmem_page::ByteCount;
 use farmem_supervisor::{Destination, PrefetchPolicy, Redundancy};
 
 use crate::amount::{
-    DiskAmount, LocalAmount, PoolAmount, Setting, parse_disk, parse_interval, parse_local, parse_name,
-    parse_node, parse_partition, parse_pool, parse_prefetch, parse_redundancy, parse_setting, parse_size,
-    parse_stall, parse_weight,
+    DiskAmount, LocalAmount, PoolAmount, Setting, parse_disk, parse_interval, parse_latency, parse_local,
+    parse_name, parse_node, parse_partition, parse_pool, parse_prefetch, parse_redundancy, parse_setting,
+    parse_size, parse_stall, parse_weight,
 };
 
 /// More memory than the machine has, for unmodified programs.
@@ -48,6 +48,8 @@ pub(crate) enum Command {
     Set(SetArguments),
     /// Tell what this machine and user can do, and how to mend what is missing
     Doctor(DoctorArguments),
+    /// Look at what was recorded of a program's pages, and try policies on it
+    Trace(TraceArguments),
     /// Measure Farmem beside the kernel's own swap
     Bench(BenchArguments),
     /// The program that `bench` measures
@@ -122,6 +124,9 @@ pub(crate) struct RunArguments {
     /// Write statistics to this file at exit, as JSON; anew when all that the program leaves behind has ended
     #[arg(long, value_name = "FILE")]
     pub(crate) stats: Option<PathBuf>,
+    /// Record what happens to pages in this file, for `farmem trace`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
     /// Print a summary on standard error at exit
     #[arg(long)]
     pub(crate) summary: bool,
@@ -422,6 +427,80 @@ pub(crate) struct PrefetchArguments {
     /// The program, and its arguments [default: patterns of access]
     #[arg(value_name = "PROGRAM", trailing_var_arg = true)]
     pub(crate) program: Vec<OsString>,
+}
+
+/// Look at what was recorded of a program's pages, and try policies on it.
+#[derive(Args, Debug)]
+pub(crate) struct TraceArguments {
+    #[command(subcommand)]
+    pub(crate) command: TraceCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum TraceCommand {
+    /// Run a program, and record its faults, fetches and evictions
+    Record(Box<TraceRecordArguments>),
+    /// Tell what is in a trace
+    Show(TraceShowArguments),
+    /// Tell what policies of prefetching would have made of a trace
+    Replay(TraceReplayArguments),
+}
+
+/// Run a program, and record its faults, fetches and evictions.
+///
+/// All options are those of `farmem run`. A trace that is to be replayed is best recorded with `--prefetch none`: only then is every first use of a
+/// page that came back a fault.
+#[derive(Args, Debug)]
+pub(crate) struct TraceRecordArguments {
+    /// The file to write
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) run: RunArguments,
+}
+
+/// Tell what is in a trace.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  farmem trace show sort.trace\n  farmem trace show sort.trace --records | grep evict"
+)]
+pub(crate) struct TraceShowArguments {
+    /// The trace
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Print every record instead
+    #[arg(long)]
+    pub(crate) records: bool,
+    /// Print one JSON object, or with `--records` one for each
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Tell what policies of prefetching would have made of a trace.
+///
+/// Shows for each policy the faults that would have been left, the share of accesses that it would have served (contribution), of what it fetched that
+/// was used (accuracy), of that what was there in time (timely), and of what the best could have been (bound): that of an oracle which knows
+/// the faults to come.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example:\n  farmem trace record --prefetch none sort.trace -- python3 sort.py\n  farmem trace replay sort.trace"
+)]
+pub(crate) struct TraceReplayArguments {
+    /// The trace
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Only these policies
+    #[arg(long, value_name = "POLICY", value_delimiter = ',', value_parser = parse_prefetch())]
+    pub(crate) policy: Vec<PrefetchPolicy>,
+    /// Local memory, which bounds what may come ahead [default: that of the recording]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) local: Option<ByteCount>,
+    /// How long it takes until a page that is fetched ahead is there
+    #[arg(long, value_name = "TIME", value_parser = parse_latency, default_value = "10us")]
+    pub(crate) latency: Duration,
+    /// Print one JSON array instead of the table
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Undo what a benchmark left behind when it was killed: swap, devices, mounts, control groups.

@@ -15,6 +15,7 @@ mod run;
 mod set;
 mod stat;
 mod top;
+mod trace;
 
 use std::env;
 use std::ffi::OsString;
@@ -46,6 +47,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Top(arguments) => top::top(&arguments),
         Command::Set(arguments) => set::set(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
+        Command::Trace(arguments) => trace::trace(arguments.command),
         Command::Bench(arguments) => bench::bench(arguments.command),
         Command::Workload(arguments) => bench::workload(&arguments),
         Command::Man(arguments) => generate::manual(&arguments),

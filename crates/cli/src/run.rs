@@ -56,6 +56,8 @@ pub(crate) struct Plan {
     pub(crate) name: String,
     /// Where statistics are written at exit.
     pub(crate) stats: Option<PathBuf>,
+    /// Where a trace is recorded.
+    pub(crate) trace: Option<PathBuf>,
     /// Whether to print a summary at exit.
     pub(crate) summary: bool,
     /// The program as it was written; becomes its first argument.
@@ -87,6 +89,9 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
     let kept = sizing.map_or(local, |sizing| sizing.least);
     if let Some(stats) = &arguments.stats {
         writable("--stats", stats)?;
+    }
+    if let Some(trace) = &arguments.trace {
+        writable("--trace", trace)?;
     }
     if let Some(disk) = &arguments.disk {
         writable("--disk", &disk.path)?;
@@ -122,6 +127,7 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
         nodes,
         name,
         stats: arguments.stats,
+        trace: arguments.trace,
         summary: arguments.summary,
         program,
         executable,
@@ -215,6 +221,7 @@ fn start(plan: Plan) -> Result<ExitCode, Failure> {
         disk: plan.disk.map(|disk| DiskOptions { path: disk.path, size: disk.size }),
         name: plan.name,
         stats: plan.stats,
+        trace: plan.trace,
         summary: plan.summary,
         program: plan.program,
         executable: plan.executable,

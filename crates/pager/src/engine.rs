@@ -21,6 +21,7 @@ use crate::ranges::Requests;
 use crate::regions::Regions;
 use crate::sharing::Sharing;
 use crate::table::PageTable;
+use crate::trace::Tracing;
 use crate::vault::Vault;
 
 /// Pages that one answer to a fault may bring in: the faulted one and a window of readahead.
@@ -77,6 +78,7 @@ pub struct Engine {
     pub(crate) children: Children,
     pub(crate) fork: Fork,
     pub(crate) sharing: Sharing,
+    pub(crate) tracing: Tracing,
     /// The process's number, for its children.
     pub(crate) number: u32,
     /// Resident pages: the kernel's figure when it was last asked, and what was brought in and taken away since.
@@ -120,7 +122,10 @@ impl Engine {
     /// # Errors
     /// No memory.
     pub(crate) fn new(parts: Parts) -> Result<&'static Engine, Errno> {
-        Self::assemble(parts, PageTable::new()?, Regions::new()?, Regions::new()?, false)
+        let engine = Self::assemble(parts, PageTable::new()?, Regions::new()?, Regions::new()?, false)?;
+        // The process's slot may have been another one's.
+        engine.trace_discard(PageRange::new(PageIndex::new(0), PageIndex::new(1 << 52)));
+        Ok(engine)
     }
 
     /// In a forked child: the pager of the child, which goes on from where the parent's was.
@@ -176,6 +181,7 @@ impl Engine {
             children: Children::new(),
             fork: Fork::new(parts.link),
             sharing: Sharing::new(is_protected),
+            tracing: Tracing::new(parts.ledger),
             number: process::own_number(),
             resident: AtomicI64::new(0),
             limit: AtomicI64::new(i64::MAX),

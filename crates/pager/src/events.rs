@@ -64,6 +64,7 @@ impl Engine {
     }
 
     fn discard(&self, range: PageRange) {
+        self.trace_discard(range);
         self.table.discard(range, |word, place| {
             if word.is_far() {
                 self.slot.subtract(Counter::FarPages, 1);

@@ -13,7 +13,7 @@ use farmem_sys::memory::Frames;
 use farmem_sys::pagemap::{Pagemap, Runs, SCAN_PAGES};
 use farmem_sys::uffd::{Uffd, UffdError};
 use farmem_sys::{Errno, cache, thread};
-use farmem_telemetry::{Counter, Failure, Step};
+use farmem_telemetry::{Counter, Failure, Step, TraceKind};
 
 use crate::engine::Engine;
 use crate::gate::Change;
@@ -456,6 +456,7 @@ impl Engine {
         };
         self.slot.add(Counter::Evicted, 1);
         self.slot.add(Counter::FarPages, 1);
+        self.trace(TraceKind::Evict, page.page);
         let word =
             self.victims.on_evict(page.word).with_place(Some(place)).with_far(true).with_prefetched(false);
         let released = page.release(word);

@@ -29,6 +29,7 @@ mod stranded;
 mod swap_in;
 mod sync;
 mod table;
+mod trace;
 mod vault;
 
 pub use engine::Engine;

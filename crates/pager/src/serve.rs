@@ -7,7 +7,7 @@ use farmem_policy::{Advice, Fault, Prefetcher, Run, VictimPolicy};
 use farmem_sys::Errno;
 use farmem_sys::lock::Lock;
 use farmem_sys::uffd::{Progress, Uffd, UffdError, Waiters};
-use farmem_telemetry::{Counter, LostPage, Step};
+use farmem_telemetry::{Counter, LostPage, Step, TraceKind};
 
 use crate::engine::{BATCH_PAGES, Engine};
 use crate::gate::Change;
@@ -103,6 +103,7 @@ impl Engine {
         };
         // The page may have left, or come, since the guess.
         let source = Source::of(taken.word);
+        self.trace_fault(fault, source == Source::Stored);
         let run = run.filter(|_| room && source == guess);
         let batch = self.gather(taken, run, source);
         match source {
@@ -301,9 +302,15 @@ impl Engine {
         let word = if word.place().is_some() {
             self.slot.subtract(Counter::FarPages, 1);
             let (counter, word) = match cause {
-                Cause::Room => (Counter::SwappedIn, self.victims.on_return(word)),
+                Cause::Room => {
+                    self.trace(TraceKind::Return, page);
+                    (Counter::SwappedIn, self.victims.on_return(word))
+                }
                 Cause::Fault(faulted) if page == faulted => (Counter::Fetches, self.victims.on_refault(word)),
-                Cause::Fault(_) => (Counter::Prefetched, self.victims.on_refault(word).with_prefetched(true)),
+                Cause::Fault(_) => {
+                    self.trace(TraceKind::Prefetch, page);
+                    (Counter::Prefetched, self.victims.on_refault(word).with_prefetched(true))
+                }
             };
             self.slot.add(counter, 1);
             word

@@ -20,6 +20,7 @@ use farmem_telemetry::{Header, LEDGER_BYTES, Ledger, MAX_PROCESSES};
 use crate::carrier::{self, Carrier, Reached};
 use crate::injection::Injection;
 use crate::options::{DiskOptions, Options};
+use crate::recorder::Recorder;
 
 /// The pool as the supervisor sees it.
 pub(crate) type SharedPool = Pool<&'static SharedMemory>;
@@ -40,6 +41,8 @@ pub(crate) struct Application {
     /// reason to.
     pub(crate) is_pool_short: &'static AtomicBool,
     pub(crate) device: Option<&'static File>,
+    /// What writes a trace, if one is wanted.
+    pub(crate) recorder: Option<&'static Recorder>,
     /// What the application's processes must know to be let in.
     pub(crate) token: u64,
     /// What tests order to go wrong.
@@ -96,6 +99,11 @@ impl Application {
         }
         let carrier = reached.map(|reached| leak(Carrier::new(pool, reached)));
         let device = device.map(leak);
+        let recorder = match &options.trace {
+            Some(path) => Some(leak(Recorder::begin(path, ledger, options.prefetch)?)),
+            None => None,
+        };
+        ledger.header(Header::IsTraced).store(recorder.is_some().into(), Ordering::Release);
         let packing = leak(Mutex::new(()));
         let is_pool_short = leak(AtomicBool::new(true));
         Ok(Self {
@@ -108,6 +116,7 @@ impl Application {
             carrier,
             is_pool_short,
             device,
+            recorder,
             token: random()?,
             injection,
         })
@@ -198,6 +207,7 @@ impl Application {
             nodes: None,
             name: "test".to_owned(),
             stats: None,
+            trace: None,
             summary: false,
             program: "test".into(),
             executable: "/bin/true".into(),

@@ -22,6 +22,7 @@ mod notices;
 mod options;
 mod packer;
 mod processes;
+mod recorder;
 mod report;
 mod say;
 mod shares;

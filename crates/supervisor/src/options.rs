@@ -51,6 +51,8 @@ pub struct Options {
     pub name: String,
     /// Where to write the report at exit.
     pub stats: Option<PathBuf>,
+    /// Where to record what happens to pages.
+    pub trace: Option<PathBuf>,
     /// Whether to print a summary on standard error at exit.
     pub summary: bool,
     /// The program's first argument: its name as the user wrote it.

@@ -101,7 +101,7 @@ pub fn supervise(options: &Options) -> Result<u8> {
     let finished = supervisor.finish();
     match supervisor.processes.remain() {
         true => supervisor.hand_on(),
-        false => supervisor.leave_nodes(),
+        false => supervisor.conclude(),
     }
     finished.map(|()| end_as(end))
 }
@@ -109,7 +109,8 @@ pub fn supervise(options: &Options) -> Result<u8> {
 /// Threads that look after what the processes have stored, and how much they may.
 fn start_workers(application: Application, tenancy: &'static Mutex<Tenancy>) -> Vec<Worker> {
     let of_pool = mover::start(application).into_iter().chain(packer::start(application));
-    of_pool.chain([tenancy::start(tenancy)]).chain(carrier::start(application)).collect()
+    let recorder = application.recorder.map(|recorder| recorder.start());
+    of_pool.chain([tenancy::start(tenancy)]).chain(carrier::start(application)).chain(recorder).collect()
 }
 
 struct Supervisor<'a> {
@@ -165,7 +166,7 @@ impl Supervisor<'_> {
             Ok(Role::Background) => {
                 self.workers = start_workers(self.application, self.tenancy);
                 self.attend();
-                self.leave_nodes();
+                self.conclude();
                 std::process::exit(0);
             }
             Err(error) => say(&format!(
@@ -175,10 +176,13 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Nobody needs what is on memory nodes any more.
-    fn leave_nodes(&self) {
+    /// The last process has gone: nobody needs what is on memory nodes any more, and nothing more happens to any page.
+    fn conclude(&self) {
         if let Some(carrier) = self.application.carrier {
             carrier.leave();
+        }
+        if let Some(recorder) = self.application.recorder {
+            recorder.end();
         }
     }
 

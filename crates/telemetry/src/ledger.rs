@@ -4,6 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use farmem_page::{PageCount, PageIndex};
 
+use crate::trace::{TRACE_WORDS, TraceRing};
 use crate::{BUCKETS, Counter, Failure, Histogram};
 
 /// Most processes of one application at a time.
@@ -20,7 +21,9 @@ const WORK_AT: usize = HISTOGRAM_AT + BUCKETS.next_multiple_of(16);
 const SLOT_WORDS: usize = WORK_AT + MAX_HANDLERS;
 
 /// Bytes of a ledger.
-pub const LEDGER_BYTES: usize = (HEADER_WORDS + MAX_PROCESSES * SLOT_WORDS) * 8;
+pub const LEDGER_BYTES: usize = (TRACE_AT + TRACE_WORDS) * 8;
+
+const TRACE_AT: usize = HEADER_WORDS + MAX_PROCESSES * SLOT_WORDS;
 
 const _: () = assert!(crate::COUNTERS.len() <= COUNTER_WORDS, "every counter has a word");
 
@@ -46,6 +49,10 @@ pub enum Header {
     Inherited,
     /// Which policy decides what is fetched ahead, by its number.
     Prefetch,
+    /// Whether processes write what happens to their pages to the ring: 1, or 0.
+    IsTraced,
+    /// Records that were ever claimed in the ring. Written by processes.
+    TraceHead,
 }
 
 /// Lost pages that are named; of those beyond only their number is known.
@@ -150,7 +157,7 @@ pub struct ProcessSlot<'a> {
 }
 
 /// "farmem" and the layout's version.
-const MAGIC: u64 = 0x6661_726d_656d_0003;
+const MAGIC: u64 = 0x6661_726d_656d_0004;
 
 impl<'a> Ledger<'a> {
     /// A view over the words of a ledger; `None` when they are too few.
@@ -195,6 +202,14 @@ impl<'a> Ledger<'a> {
         let ledger = *self;
         let used = (self.header(Header::SlotsUsed).load(Ordering::Acquire) as usize).min(MAX_PROCESSES);
         (0..used).filter_map(move |index| ledger.slot(index))
+    }
+
+    /// The ring of what happens to pages.
+    pub fn trace(&self) -> TraceRing<'a> {
+        TraceRing {
+            head: self.header(Header::TraceHead),
+            words: &self.words[TRACE_AT..TRACE_AT + TRACE_WORDS],
+        }
     }
 
     /// Names a page that could not be read back, once. May be called by several processes at once.

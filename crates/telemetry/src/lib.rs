@@ -10,6 +10,7 @@ mod counter;
 mod failure;
 mod histogram;
 mod ledger;
+mod trace;
 
 pub use counter::{COUNTERS, Counter, Kind};
 pub use failure::{Failure, Refusal, Step};
@@ -18,3 +19,4 @@ pub use ledger::{
     Handover, Header, LEDGER_BYTES, LOST_NAMED, Ledger, LostPage, MAX_HANDLERS, MAX_PROCESSES, ProcessSlot,
     SlotState,
 };
+pub use trace::{TRACE_RECORDS, TraceKind, TraceReader, TraceRecord, TraceRing};
