@@ -63,11 +63,13 @@ impl Recorder {
         let State { reader, writer: place } = &mut *state;
         let Some(mut writer) = place.take() else { return };
         let mut written = Ok(());
-        let lost = reader.read(self.ledger.trace(), |record| {
+        let visit = |record| {
             if written.is_ok() {
                 written = writer.record(&record);
             }
-        });
+        };
+        let ring = self.ledger.trace();
+        let lost = if is_last { reader.read_rest(ring, visit) } else { reader.read(ring, visit) };
         if written.is_ok() && lost > 0 {
             written = writer.lost(lost);
         }

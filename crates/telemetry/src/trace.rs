@@ -146,7 +146,16 @@ pub struct TraceReader {
 
 impl TraceReader {
     /// Hands out what was written since the last call, in the order of claims, up to a record that is still being written. How many were lost.
-    pub fn read(&mut self, ring: TraceRing<'_>, mut visit: impl FnMut(TraceRecord)) -> u64 {
+    pub fn read(&mut self, ring: TraceRing<'_>, visit: impl FnMut(TraceRecord)) -> u64 {
+        self.read_with(ring, MOST_LOOKS, visit)
+    }
+
+    /// The same when nobody is left who writes: what isn't whole by now never will be.
+    pub fn read_rest(&mut self, ring: TraceRing<'_>, visit: impl FnMut(TraceRecord)) -> u64 {
+        self.read_with(ring, 0, visit)
+    }
+
+    fn read_with(&mut self, ring: TraceRing<'_>, most_looks: u32, mut visit: impl FnMut(TraceRecord)) -> u64 {
         let head = ring.head.load(Ordering::Relaxed);
         let mut lost = 0;
         if head - self.next > TRACE_RECORDS as u64 {
@@ -164,7 +173,7 @@ impl TraceReader {
             let is_whole = words.iter().all(|word| word & 0xff == lap);
             match TraceRecord::from_words(words).filter(|_| is_whole) {
                 Some(record) => visit(record),
-                None if self.looks < MOST_LOOKS => {
+                None if self.looks < most_looks => {
                     self.looks += 1;
                     return lost;
                 }
@@ -236,6 +245,17 @@ mod tests {
         let mut read = Vec::new();
         let lost: u64 = (0..=MOST_LOOKS).map(|_| reader.read(ring, |record| read.push(record))).sum();
         assert_eq!((lost, read), (1, std::vec![record(1), record(3)]));
+    }
+
+    #[test]
+    fn at_the_end_nobody_is_waited_for() {
+        let (head, words) = memory();
+        let ring = TraceRing { head: &head, words: &words };
+        head.fetch_add(1, Ordering::Relaxed);
+        ring.write(record(3));
+        let mut read = Vec::new();
+        let lost = TraceReader::default().read_rest(ring, |record| read.push(record));
+        assert_eq!((lost, read), (1, std::vec![record(3)]));
     }
 
     #[test]
