@@ -273,7 +273,7 @@ pub(crate) struct StatArguments {
 
 /// Watch the applications that run under Farmem, and change their limits.
 ///
-/// FAULTS/s are faults served; WAITS is the time that threads waited for pages, summed over them; AHEAD the part of the far pages that were there
+/// FAULT/s are faults served; WAITS is the time that threads waited for pages, summed over them; AHEAD the part of the far pages that were there
 /// when they were wanted. Below stands more of the selected application. Keys: arrows or j and k select; l, p and w change local memory, pool
 /// and weight, as `farmem set` does; q ends it.
 #[derive(Args, Debug)]

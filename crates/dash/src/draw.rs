@@ -43,18 +43,19 @@ pub(crate) fn draw(screen: &Screen, frame: &mut Frame<'_>) {
 fn headline(screen: &Screen) -> Line<'static> {
     let sum = |figure: fn(&Report) -> u64| screen.rows.iter().map(|row| figure(&row.report)).sum::<u64>();
     let words = format!(
-        "farmem: {} applications, local {}, pool {}, disk {}",
+        "farmem: {} applications, local {}, pool {}, nodes {}, disk {}",
         screen.rows.len(),
         size(sum(|report| report.resident_bytes) as f64),
         size(sum(|report| report.pool_bytes) as f64),
+        size(sum(|report| report.node_bytes) as f64),
         size(sum(|report| report.disk_bytes) as f64)
     );
     Line::from(words).bold()
 }
 
 fn table(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
-    let header = ["NAME", "BUDGET", "LOCAL", "FAR", "POOL", "DISK", "FAULTS/s", "WAITS", "AHEAD"];
-    let widths = [14, 8, 8, 8, 8, 8, 8, 6, 5].map(Constraint::Length);
+    let header = ["NAME", "BUDGET", "LOCAL", "FAR", "POOL", "NODES", "DISK", "FAULT/s", "WAITS", "AHEAD"];
+    let widths = [12, 7, 7, 7, 7, 7, 7, 7, 5, 5].map(Constraint::Length);
     let rows = screen.rows.iter().map(|row| {
         let report = &row.report;
         let cells = [
@@ -62,6 +63,7 @@ fn table(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
             size(report.resident_bytes as f64),
             size((report.far_pages << farmem_page::PAGE_SHIFT) as f64),
             size(report.pool_bytes as f64),
+            size(report.node_bytes as f64),
             size(report.disk_bytes as f64),
             count(row.rates.faults),
         ]
@@ -97,7 +99,12 @@ fn details(row: &Row) -> Paragraph<'static> {
             bar(report.pool_bytes, report.pool_limit_bytes),
             size(report.pool_limit_bytes as f64)
         ),
-        format!("far      {} pages, packed to {} of their size", report.far_pages, percent(packed)),
+        format!(
+            "far      {} pages, packed to {} of their size{}",
+            report.far_pages,
+            percent(packed),
+            from_nodes(report)
+        ),
         format!(
             "moving   in {}/s, out {}/s; the pager uses {} of a processor",
             size(in_bytes),
@@ -125,6 +132,14 @@ fn details(row: &Row) -> Paragraph<'static> {
     ];
     let title = format!(" {} ({}) ", report.name, report.process);
     Paragraph::new(lines.map(Line::from).to_vec()).block(Block::new().borders(Borders::TOP).title(title))
+}
+
+/// How often what lay on nodes was here before it was asked for, if anything was.
+fn from_nodes(report: &Report) -> String {
+    match report.node_fetches + report.read_buffer_hits {
+        0 => String::new(),
+        all => format!("; from nodes {} ahead", percent(report.read_buffer_hits as f64 / all as f64)),
+    }
 }
 
 /// What went wrong, worst first.
@@ -215,6 +230,9 @@ mod tests {
             accuracy: 0.9,
             pool_bytes: 1 << 27,
             pool_limit_bytes: 1 << 30,
+            node_bytes: 64 << 20,
+            node_fetches: 200,
+            read_buffer_hits: 800,
             pool_stored_pages: 1 << 16,
             pool_stored_bytes: 1 << 27,
             prefetch: "streams".to_owned(),
@@ -230,10 +248,10 @@ mod tests {
         let text = text(&screen);
 
         for words in [
-            "farmem: 1 applications, local 96.0M, pool 128.0M, disk 0.0B",
-            "redis-server    128.0M    96.0M   256.0M   128.0M     0.0B     1500    30%   75%",
+            "farmem: 1 applications, local 96.0M, pool 128.0M, nodes 64.0M, disk 0.0B",
+            "redis-server  128.0M   96.0M  256.0M  128.0M   64.0M    0.0B    1500   30%   75%",
             "budget   [###############     ]  75% of 128.0M",
-            "far      65536 pages, packed to 50% of their size",
+            "far      65536 pages, packed to 50% of their size; from nodes 80% ahead",
             "moving   in 2.0M/s, out 4.0M/s",
             "half of them within 9 µs, 99% within 61 µs",
             "ahead    75% by streams, 90% of what was fetched ahead was used",
