@@ -122,6 +122,7 @@ impl Connection {
     /// # Errors
     /// It is to be closed.
     pub(crate) fn turn(&mut self, now: Duration, service: &mut Service) -> Result<Progress, End> {
+        self.stream.hear()?;
         self.outbox.flush(&mut self.stream)?;
         if self.is_leaving && self.outbox.waiting() == 0 && !self.stream.waits_to_send() {
             return Err(End::Left);
@@ -134,6 +135,8 @@ impl Connection {
             None => self.introduce(now, service)?,
             Some(client) => self.serve(now, client, service)?,
         };
+        // Requests may be there that were not served because too many answers waited. No event will tell of them.
+        let is_stopped = !self.listens();
         if self.outbox.waiting() > 0 {
             if service.faults.is_next(FaultPoint::HalfAnswered) {
                 self.outbox.halve();
@@ -142,7 +145,8 @@ impl Connection {
             service.faults.pass(FaultPoint::HalfAnswered);
             service.faults.pass(FaultPoint::Answered);
         }
-        Ok(if progress == Progress::Done && is_more && self.listens() { Progress::More } else { progress })
+        let is_more = (is_more || is_stopped) && self.listens();
+        Ok(if progress == Progress::Done && is_more { Progress::More } else { progress })
     }
 
     fn introduce(&mut self, now: Duration, service: &mut Service) -> Result<Progress, End> {

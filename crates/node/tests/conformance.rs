@@ -119,6 +119,40 @@ fn a_batch_is_completed_in_order<W: Way>() {
     }
 }
 
+/// More in each direction than a connection holds, all the time: either end waits now for bytes, now for room, and must miss neither.
+fn as_much_as_goes_each_way_comes_to_an_end<W: Way>() {
+    const LENGTH: usize = 64 << 10;
+    const TICKETS: std::ops::Range<u64> = 8..2008;
+    let node = W::start();
+    let mut link = node.connect(client(1));
+    let chunk = slab(&mut *link, 1);
+    let (mut next, mut awaited, mut done) = (TICKETS.start, TICKETS, Vec::new());
+    // Four places are written, then read, and so on.
+    while !awaited.is_empty() {
+        while next < TICKETS.end && link.pending() < 64 {
+            let at = chunk.first().offset().checked_add(next % 4 * LENGTH as u64).unwrap();
+            let request = match next % 8 {
+                0..4 => Request::Write { at, data: vec![next as u8; LENGTH] },
+                _ => Request::Read { at, length_bytes: LENGTH as u32, buffer: Vec::new() },
+            };
+            link.submit(Ticket(next), request, soon()).unwrap();
+            next += 1;
+        }
+        link.complete(&mut done, PATIENCE).unwrap();
+        for completion in done.drain(..) {
+            let ticket = awaited.next().unwrap();
+            assert_eq!(completion.ticket, Ticket(ticket));
+            match completion.request {
+                Request::Read { buffer, .. } => {
+                    assert_eq!(completion.result, Ok(Answer::Read));
+                    assert!(buffer == vec![(ticket - 4) as u8; LENGTH]);
+                }
+                _ => assert_eq!(completion.result, Ok(Answer::Written)),
+            }
+        }
+    }
+}
+
 fn what_was_not_granted_is_refused_and_the_link_goes_on<W: Way>() {
     let node = W::start();
     let mut owner = node.connect(client(1));
@@ -294,6 +328,7 @@ macro_rules! conformances {
             what_was_written_is_read,
             frames_that_were_not_written_read_as_zeros,
             a_batch_is_completed_in_order,
+            as_much_as_goes_each_way_comes_to_an_end,
             what_was_not_granted_is_refused_and_the_link_goes_on,
             a_full_node_says_so_until_something_is_given_back,
             parts_of_a_chunk_can_be_given_back,

@@ -61,6 +61,7 @@ impl Link {
         let (mut inbox, mut outbox) = (Inbox::default(), Outbox::default());
         outbox.end().extend_from_slice(&encode_hello(client));
         let welcome = loop {
+            stream.hear()?;
             outbox.flush(&mut stream)?;
             inbox.fill(&mut stream)?;
             if let Some(bytes) = inbox.bytes().first_chunk::<INTRODUCTION_BYTES>() {
@@ -189,9 +190,10 @@ impl Link {
         loop {
             let now = Instant::now();
             self.renew(now);
+            let is_woken = self.stream.hear()?;
             self.outbox.flush(&mut self.stream)?;
             // The first look comes after the wait: an answer to what was just sent can't be there yet.
-            if !is_first || timeout.is_zero() || !self.inbox.bytes().is_empty() {
+            if !is_first || is_woken || timeout.is_zero() || !self.inbox.bytes().is_empty() {
                 self.hear(into)?;
                 self.expire(now, into);
                 if into.len() > before || now >= end {

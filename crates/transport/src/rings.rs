@@ -6,6 +6,8 @@
 //!    says is checked: between them lie at most [`RING_BYTES`].
 //! 2. Who is about to sleep says so in a word, and then looks once more. Who changes something looks into that word afterwards. So nobody sleeps
 //!    through a change: one of the two sees the other's.
+//! 3. Bells tell of bytes and of room alike, so whoever hears them looks for both afterwards. They are heard in one place, [`Rings::hear`], before anything is looked
+//!    at: what changes later rings again, and that bell stays on the socket until the next call.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -56,8 +58,8 @@ pub(crate) struct Rings {
     own: usize,
     produced: u64,
     consumed: u64,
-    /// Whether this end said that it waits for room.
-    awaits_room: bool,
+    /// Whether the other end has closed the socket. What it left in its ring still counts.
+    has_ended: bool,
 }
 
 impl Rings {
@@ -102,7 +104,7 @@ impl Rings {
     }
 
     fn of(socket: OwnedFd, memory: SharedMemory, own: usize) -> Self {
-        Self { socket, memory, own, produced: 0, consumed: 0, awaits_room: false }
+        Self { socket, memory, own, produced: 0, consumed: 0, has_ended: false }
     }
 
     fn word(&self, ring: usize, word: Word) -> Result<&AtomicU64, LinkError> {
@@ -137,14 +139,10 @@ impl Rings {
             if length == 0 {
                 self.word(ring, Word::AwaitsBytes)?.store(1, Ordering::Relaxed);
                 fence(Ordering::SeqCst);
-                if self.word(ring, Word::Head)?.load(Ordering::Acquire) == head {
-                    // Only who finds nothing looks at the socket: the others have something to do anyway.
-                    if total == 0 {
-                        self.hear_bell()?;
-                    }
-                    return Ok(total);
+                if self.word(ring, Word::Head)?.load(Ordering::Acquire) != head {
+                    continue;
                 }
-                continue;
+                return if total == 0 && self.has_ended { Err(LinkError::Closed) } else { Ok(total) };
             }
             let length = length.min(PORTION_BYTES - total);
             let start = into.len();
@@ -165,10 +163,6 @@ impl Rings {
 
     /// Sends as much as there is room for. Less than all: a byte on the socket tells when there is more.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<usize, LinkError> {
-        if self.awaits_room {
-            self.hear_bell()?;
-            self.awaits_room = false;
-        }
         let mut sent = 0;
         while sent < bytes.len() {
             let tail = self.word(self.own, Word::Tail)?.load(Ordering::Acquire);
@@ -180,11 +174,11 @@ impl Rings {
             if length == 0 {
                 self.word(self.own, Word::AwaitsRoom)?.store(1, Ordering::Relaxed);
                 fence(Ordering::SeqCst);
-                if self.word(self.own, Word::Tail)?.load(Ordering::Acquire) == tail {
-                    self.awaits_room = true;
-                    break;
+                if self.word(self.own, Word::Tail)?.load(Ordering::Acquire) != tail {
+                    continue;
                 }
-                continue;
+                // Nobody makes room any more.
+                return if self.has_ended { Err(LinkError::Closed) } else { Ok(sent) };
             }
             let part = &bytes[sent..sent + length];
             if !Self::parts(self.own, self.produced, length, |at, range| {
@@ -214,12 +208,20 @@ impl Rings {
         }
     }
 
-    /// Takes the bytes off the socket by which the other end has woken this one.
-    fn hear_bell(&self) -> Result<(), LinkError> {
+    /// Takes the bytes off the socket by which the other end has woken this one. Whether there were any, or the end: then look for bytes and for
+    /// room before sleeping again.
+    pub(crate) fn hear(&mut self) -> Result<bool, LinkError> {
         let mut bells = [0; 64];
         match rustix::net::recv(&self.socket, &mut bells, RecvFlags::DONTWAIT) {
-            Ok((0, _)) => Err(LinkError::Closed),
-            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+            Ok((count, _)) => {
+                self.has_ended |= count == 0;
+                Ok(true)
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Ok(false),
+            Err(Errno::CONNRESET) => {
+                self.has_ended = true;
+                Ok(true)
+            }
             Err(error) => Err(errno(error)),
         }
     }
@@ -287,7 +289,10 @@ mod tests {
         assert!(come == all);
         drop(sender.join().unwrap());
         // Bells may still lie before the end.
-        let end = (0..RING_BYTES).find_map(|_| node.receive(&mut come).err());
+        let end = (0..RING_BYTES).find_map(|_| {
+            node.hear().unwrap();
+            node.receive(&mut come).err()
+        });
         assert!(matches!(end, Some(LinkError::Closed)), "{end:?}");
     }
 
@@ -300,11 +305,47 @@ mod tests {
         await_bytes(&node.socket, Duration::ZERO).unwrap();
         let mut places = [PollFd::new(&node.socket, PollFlags::IN)];
         assert_eq!(poll(&mut places, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1));
+        assert!(node.hear().unwrap());
         assert_eq!(node.receive(&mut come).unwrap(), 5);
-        // The bell is heard with the next look, which finds nothing.
-        node.receive(&mut come).unwrap();
         let mut places = [PollFd::new(&node.socket, PollFlags::IN)];
         assert_eq!(poll(&mut places, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0));
+    }
+
+    /// Sending used to hear bells too, and with the one for room it waited for took the one for bytes: both ends slept.
+    #[test]
+    fn who_waits_for_room_does_not_miss_the_bell_for_bytes() {
+        let (mut node, mut client) = pair();
+        let (mut come, all) = (Vec::new(), bytes(RING_BYTES + 5));
+        node.hear().unwrap();
+        assert_eq!(node.receive(&mut come).unwrap(), 0);
+        assert_eq!(node.send(&all).unwrap(), RING_BYTES);
+        client.hear().unwrap();
+        client.receive(&mut Vec::new()).unwrap();
+        node.hear().unwrap();
+        assert_eq!(node.receive(&mut come).unwrap(), 0);
+
+        client.send(b"hello").unwrap();
+
+        assert_eq!(node.send(&all[RING_BYTES..]).unwrap(), 5);
+        let mut places = [PollFd::new(&node.socket, PollFlags::IN)];
+        assert_eq!(poll(&mut places, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1));
+        assert!(node.hear().unwrap());
+        assert_eq!(node.receive(&mut come).unwrap(), 5);
+    }
+
+    #[test]
+    fn what_was_sent_before_the_end_comes() {
+        let (mut node, mut client) = pair();
+        client.send(b"farewell").unwrap();
+        drop(client);
+        let mut come = Vec::new();
+        while come.is_empty() {
+            node.hear().unwrap();
+            node.receive(&mut come).unwrap();
+        }
+        assert_eq!(come, b"farewell");
+        node.hear().unwrap();
+        assert!(matches!(node.receive(&mut come), Err(LinkError::Closed)));
     }
 
     #[test]

@@ -93,6 +93,18 @@ impl Stream {
         matches!(self.0, Kind::Rings(_))
     }
 
+    /// To be called by whoever was woken, before looking whether bytes have come or can go. Whether something may have changed that the
+    /// descriptor does not tell of any more.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn hear(&mut self) -> Result<bool, LinkError> {
+        match &mut self.0 {
+            Kind::Plain(_) | Kind::Tls(_) => Ok(false),
+            Kind::Rings(rings) => rings.hear(),
+        }
+    }
+
     /// Sends such bytes, as far as that is possible now.
     fn push(&mut self) -> Result<(), LinkError> {
         match &mut self.0 {
