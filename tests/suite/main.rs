@@ -8,6 +8,7 @@ mod isolation;
 mod jvm;
 mod limits;
 mod memcached;
+mod node_bench;
 mod nodes;
 mod numpy;
 mod postgresql;

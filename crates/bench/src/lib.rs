@@ -5,6 +5,7 @@
 //! - [`undo`] makes sure that nothing of that stays, however the benchmark ends;
 //! - [`faults`] takes turns, and compares;
 //! - [`isolation`] runs applications beside each other;
+//! - [`nodes`] puts memory nodes beside bare connections, and far memory on them beside pool and disk;
 //! - [`prefetch`] runs a program under each policy of prefetching;
 //! - [`target`] says what they are to reach.
 #![forbid(unsafe_code)]
@@ -13,9 +14,11 @@ pub mod faults;
 mod interrupt;
 pub mod isolation;
 mod median;
+pub mod nodes;
 mod option;
 mod peer;
 pub mod prefetch;
+mod run;
 mod stolen;
 pub mod target;
 pub mod undo;

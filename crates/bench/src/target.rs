@@ -8,7 +8,7 @@ use serde::Serialize;
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Target {
     /// What is compared.
-    pub name: &'static str,
+    pub name: String,
     /// At most this.
     pub at_most: f64,
     /// `None` when something needed for it was not measured.
@@ -20,9 +20,9 @@ pub struct Target {
 }
 
 impl Target {
-    pub(crate) fn new(name: &'static str, at_most: f64, measured: Option<f64>) -> Self {
+    pub(crate) fn new(name: impl Into<String>, at_most: f64, measured: Option<f64>) -> Self {
         Self {
-            name,
+            name: name.into(),
             at_most,
             measured,
             passed: measured.map(|measured| measured <= at_most),

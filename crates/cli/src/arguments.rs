@@ -336,6 +336,8 @@ pub(crate) enum BenchCommand {
     Isolation(IsolationArguments),
     /// A program, or patterns of access, under each policy of prefetching
     Prefetch(PrefetchArguments),
+    /// Memory nodes beside bare connections, and programs whose far memory is there, in the pool or on disk
+    Nodes(NodesArguments),
     /// Undo what a benchmark left behind when it was killed: swap, devices, mounts, control groups
     Cleanup(CleanupArguments),
 }
@@ -501,6 +503,27 @@ pub(crate) struct TraceReplayArguments {
     /// Print one JSON array instead of the table
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Memory nodes beside bare connections, and programs whose far memory is there, in the pool or on disk.
+///
+/// Nodes are reached by loopback, plain and with TLS, by a Unix socket and by shared memory; and, as root, by links between network namespaces, which
+/// go with the benchmark, however it ends. The table goes to standard output, progress to standard error.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  sudo farmem bench nodes\n  farmem bench nodes --quick --json")]
+pub(crate) struct NodesArguments {
+    /// Print one JSON object instead of the tables
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Less data, fewer requests and one repetition: rougher figures, sooner
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Data of the programs; a quarter of it is kept local [default: 256M, with --quick 32M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) data: Option<ByteCount>,
+    /// Repetitions, interleaved between the ways to a node [default: 3, with --quick 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) repeat: Option<u32>,
 }
 
 /// Undo what a benchmark left behind when it was killed: swap, devices, mounts, control groups.

@@ -7,11 +7,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
-use farmem_bench::{faults, isolation, prefetch, undo, workload};
+use farmem_bench::{faults, isolation, nodes, prefetch, undo, workload};
 use serde::Serialize;
 
 use crate::arguments::{
-    BenchCommand, CleanupArguments, FaultsArguments, IsolationArguments, PrefetchArguments, WorkloadArguments,
+    BenchCommand, CleanupArguments, FaultsArguments, IsolationArguments, NodesArguments, PrefetchArguments,
+    WorkloadArguments,
 };
 use crate::failure::Failure;
 
@@ -21,6 +22,7 @@ pub(crate) fn bench(command: BenchCommand) -> Result<ExitCode, Failure> {
         BenchCommand::Faults(arguments) => measure_faults(arguments),
         BenchCommand::Isolation(arguments) => measure_isolation(arguments),
         BenchCommand::Prefetch(arguments) => measure_prefetching(arguments),
+        BenchCommand::Nodes(arguments) => measure_nodes(arguments),
         BenchCommand::Cleanup(arguments) => cleanup(&arguments),
     }
 }
@@ -79,6 +81,17 @@ fn measure_prefetching(arguments: PrefetchArguments) -> Result<ExitCode, Failure
         policies: arguments.policy,
         local: arguments.local,
         program: arguments.program,
+        farmem: own_program()?,
+    })?;
+    print(&report, arguments.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure_nodes(arguments: NodesArguments) -> Result<ExitCode, Failure> {
+    let report = nodes::run(&nodes::Options {
+        data: arguments.data,
+        quick: arguments.quick,
+        repeat: arguments.repeat,
         farmem: own_program()?,
     })?;
     print(&report, arguments.json)?;

@@ -15,10 +15,11 @@ use farmem_policy::PrefetchPolicy;
 
 pub use report::Report;
 use report::{Figure, judge};
-use run::{Runner, Sample};
+use run::{Sample, measure};
 use subject::Subject;
 
 use crate::interrupt::Interrupt;
+use crate::run::Runner;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -67,14 +68,14 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     let mut figures = Vec::new();
     for subject in &subjects {
         eprintln!("farmem: {} with all of its memory", subject.name());
-        let whole = runner.measure(subject, PrefetchPolicy::None, everything)?;
+        let whole = measure(&runner, subject, PrefetchPolicy::None, everything)?;
         let quarter = ByteCount::new(whole.resident_peak.get() / OVERSUBSCRIPTION);
         let local = options.local.unwrap_or(quarter).max(LEAST_LOCAL);
         let mut samples: BTreeMap<usize, Vec<Sample>> = BTreeMap::new();
         for repetition in 1..=repetitions {
             for (at, &policy) in policies.iter().enumerate() {
                 eprintln!("farmem: {repetition}/{repetitions} {} {}", subject.name(), policy.name());
-                let sample = runner.measure(subject, policy, local)?;
+                let sample = measure(&runner, subject, policy, local)?;
                 if !subject.is_same(&whole.output, &sample.output) {
                     bail!("{} said something else under {}", subject.name(), policy.name());
                 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use farmem_page::ByteCount;
 
 use crate::option;
-use crate::workload::{Event, Outcome, Pattern};
+use crate::workload::{Outcome, Pattern};
 
 /// A program with its arguments.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ impl Subject {
     /// Whether two runs came to the same: a workload found its bytes, any other program wrote the same to standard output.
     pub(super) fn is_same(&self, one: &[u8], other: &[u8]) -> bool {
         if self.is_pattern {
-            outcome(other).is_some_and(|outcome| outcome.mismatches == 0)
+            Outcome::last_of(other).is_some_and(|outcome| outcome.mismatches == 0)
         } else {
             one == other
         }
@@ -62,21 +62,13 @@ impl Subject {
 
     /// The time that counts, in seconds: that of a workload's rounds, of any other program all of it.
     pub(super) fn seconds(&self, wall_seconds: f64, output: &[u8]) -> f64 {
-        match outcome(output).filter(|_| self.is_pattern) {
+        match Outcome::last_of(output).filter(|_| self.is_pattern) {
             Some(outcome) => {
                 let nanoseconds: f64 = outcome.rounds.iter().map(|round| round.nanoseconds_per_access).sum();
                 nanoseconds * outcome.accesses as f64 / 1e9
             }
             None => wall_seconds,
         }
-    }
-}
-
-fn outcome(output: &[u8]) -> Option<Outcome> {
-    let last = output.split(|&byte| byte == b'\n').rfind(|line| !line.is_empty())?;
-    match serde_json::from_slice(last).ok()? {
-        Event::Done(outcome) => Some(outcome),
-        _ => None,
     }
 }
 

@@ -34,6 +34,17 @@ pub struct Outcome {
     pub resident_peak_bytes: u64,
 }
 
+impl Outcome {
+    /// What the last line of a workload's output tells; `None` if it doesn't.
+    pub fn last_of(output: &[u8]) -> Option<Self> {
+        let last = output.split(|&byte| byte == b'\n').rfind(|line| !line.is_empty())?;
+        match serde_json::from_slice(last).ok()? {
+            Event::Done(outcome) => Some(outcome),
+            _ => None,
+        }
+    }
+}
+
 /// One measured round.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Round {

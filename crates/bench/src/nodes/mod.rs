@@ -1,0 +1,133 @@
+//! `farmem bench nodes`: memory nodes beside bare connections that go the same way, and programs whose far memory is there, in the pool or on disk.
+
+mod bare;
+mod client;
+mod end;
+mod namespace;
+mod program;
+mod report;
+mod route;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use farmem_machine::Description;
+use farmem_page::ByteCount;
+
+use client::CLIENT_BYTES;
+use end::{Amount, measure};
+use program::{Far, PATTERNS, Sample};
+pub use report::Report;
+use report::{LeftOut, ProgramFigure, Side, WayFigure, judge};
+use route::Route;
+
+use crate::interrupt::Interrupt;
+use crate::option;
+use crate::run::Runner;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Data of the programs; `None` for 256 MiB, or 32 MiB when quick.
+    pub data: Option<ByteCount>,
+    /// Less data, fewer requests and fewer repetitions.
+    pub quick: bool,
+    /// Repetitions; `None` for 3, or 1 when quick.
+    pub repeat: Option<u32>,
+    /// The `farmem` program, which is also the workload.
+    pub farmem: PathBuf,
+}
+
+const DATA_BYTES: ByteCount = ByteCount::new(256 << 20);
+const DATA_QUICK_BYTES: ByteCount = ByteCount::new(32 << 20);
+const REPETITIONS: u32 = 3;
+const AMOUNT: Amount = Amount { fetches: 10_000, at_most: Duration::from_secs(3), bytes: 256 << 20 };
+const AMOUNT_QUICK: Amount = Amount { fetches: 2_000, at_most: Duration::from_secs(1), bytes: 64 << 20 };
+/// Links between network namespaces: as fast as the machine, and as a network that many have.
+const RATES: [Option<&str>; 2] = [None, Some("1gbit")];
+
+/// Measures; progress goes to standard error. Ways and programs take turns within each repetition, so that what else happens on the machine meets
+/// all of them alike.
+///
+/// # Errors
+/// When interrupted, when a node or a program does what it should not. A link that this machine can't make is no error: it is named in the
+/// report.
+pub fn run(options: &Options) -> anyhow::Result<Report> {
+    let runner = Runner::new(&options.farmem, Interrupt::listen()?)?;
+    let repetitions = options.repeat.unwrap_or(if options.quick { 1 } else { REPETITIONS });
+    let amount = if options.quick { AMOUNT_QUICK } else { AMOUNT };
+    let data = options.data.unwrap_or(if options.quick { DATA_QUICK_BYTES } else { DATA_BYTES });
+    // Two clients, and a program that may write all of its data before any of it is given back.
+    let memory = ByteCount::new(2 * CLIENT_BYTES + 2 * data.get());
+    let folder = tempfile::tempdir().context("cannot make a folder for sockets")?;
+    let mut routes = Route::local(folder.path(), memory)?;
+    let mut left_out = Vec::new();
+    for rate in RATES {
+        match Route::linked(rate, memory) {
+            Ok(route) => routes.push(route),
+            Err(error) => {
+                let reason = format!("{error:#}");
+                eprintln!("farmem: a link of {} left out: {reason}", rate.unwrap_or("any rate"));
+                left_out.push(LeftOut { rate: rate.map(str::to_owned), reason });
+            }
+        }
+    }
+    let ways = measure_ways(&runner, &routes, amount, repetitions)?;
+    Ok(Report {
+        version: env!("CARGO_PKG_VERSION"),
+        machine: Description::current(),
+        data_bytes: data.get(),
+        repetitions,
+        left_out,
+        targets: judge(&ways),
+        ways,
+        programs: measure_programs(&runner, options, &routes, data, repetitions)?,
+    })
+}
+
+fn measure_ways(
+    runner: &Runner,
+    routes: &[Route],
+    amount: Amount,
+    repetitions: u32,
+) -> anyhow::Result<Vec<WayFigure>> {
+    let mut samples: Vec<Vec<[Side; 2]>> = vec![Vec::new(); routes.len()];
+    for repetition in 1..=repetitions {
+        for (route, samples) in routes.iter().zip(&mut samples) {
+            eprintln!("farmem: {repetition}/{repetitions} {}", route.name);
+            runner.check()?;
+            let bare = measure(&mut route.bare()?, &mut route.bare()?, amount)?;
+            runner.check()?;
+            let node = measure(&mut route.client(1)?, &mut route.client(2)?, amount)
+                .with_context(|| format!("a node by {}", route.name))?;
+            samples.push([node, bare]);
+        }
+    }
+    Ok(routes.iter().zip(&samples).map(|(route, samples)| WayFigure::median(&route.name, samples)).collect())
+}
+
+fn measure_programs(
+    runner: &Runner,
+    options: &Options,
+    routes: &[Route],
+    data: ByteCount,
+    repetitions: u32,
+) -> anyhow::Result<Vec<ProgramFigure>> {
+    let fars: Vec<Far<'_>> = [Far::Pool, Far::Disk].into_iter().chain(routes.iter().map(Far::Node)).collect();
+    let mut figures = Vec::new();
+    for pattern in PATTERNS {
+        let name = option::name(&pattern);
+        let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); fars.len()];
+        for repetition in 1..=repetitions {
+            for (far, samples) in fars.iter().zip(&mut samples) {
+                eprintln!("farmem: {repetition}/{repetitions} {name}, far memory: {}", far.name());
+                samples.push(program::run(runner, &options.farmem, pattern, far, data)?);
+            }
+        }
+        figures.extend(
+            fars.iter().zip(&samples).map(|(far, samples)| ProgramFigure::median(&name, far.name(), samples)),
+        );
+    }
+    Ok(figures)
+}

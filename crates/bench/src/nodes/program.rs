@@ -1,0 +1,111 @@
+//! The workload with its far memory in the pool, on disk, or on a node.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use farmem_page::ByteCount;
+
+use super::route::Route;
+use crate::median::median;
+use crate::option;
+use crate::run::Runner;
+use crate::workload::{Outcome, Pattern};
+
+/// What has an order, and what has none.
+pub(super) const PATTERNS: [Pattern; 2] = [Pattern::Sequential, Pattern::RandomRead];
+/// How many times more data than local memory.
+const OVERSUBSCRIPTION: u64 = 4;
+/// How many times more data than pool where most is to go beyond it, and the least pool.
+const BEYOND: u64 = 16;
+const LEAST_POOL: u64 = 4 << 20;
+/// What a disk file is made in. Folders for what is temporary are often memory.
+const DISK_FOLDER: &str = "/var/tmp";
+
+/// Where far memory is.
+pub(super) enum Far<'a> {
+    Pool,
+    Disk,
+    Node(&'a Route),
+}
+
+impl Far<'_> {
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Pool => "pool",
+            Self::Disk => "disk",
+            Self::Node(route) => &route.name,
+        }
+    }
+
+    fn options(&self, data: ByteCount) -> Vec<String> {
+        let pool = match self {
+            Self::Pool => data.get(),
+            Self::Disk | Self::Node(_) => (data.get() / BEYOND).max(LEAST_POOL),
+        };
+        let mut options = vec!["--pool".to_owned(), pool.to_string()];
+        match self {
+            Self::Pool => {}
+            Self::Disk => options.extend(["--disk".to_owned(), format!("{DISK_FOLDER}:{}", data.get())]),
+            Self::Node(route) => options.extend(route.options()),
+        }
+        options
+    }
+}
+
+/// What one run showed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    /// Time of an access, of the middle and of the slowest round.
+    pub(super) access_us: f64,
+    pub(super) slowest_us: f64,
+    pub(super) fault_p50_us: f64,
+    pub(super) fault_p99_us: f64,
+    pub(super) node_fetches: f64,
+    pub(super) read_buffer_hits: f64,
+    pub(super) stolen_share: f64,
+}
+
+/// Runs the workload once.
+///
+/// # Errors
+/// When it fails, or reads other bytes than it wrote, or what should lie on a node doesn't.
+pub(super) fn run(
+    runner: &Runner,
+    farmem: &Path,
+    pattern: Pattern,
+    far: &Far<'_>,
+    data: ByteCount,
+) -> Result<Sample> {
+    let mut options = vec!["--local".to_owned(), (data.get() / OVERSUBSCRIPTION).to_string()];
+    options.extend(far.options(data));
+    let farmem = farmem.to_string_lossy();
+    let (size, pattern) = (data.get().to_string(), option::name(&pattern));
+    let program = [&*farmem, "workload", "--data", &size, "--pattern", &pattern];
+    let start = |command: &mut Command| match far {
+        Far::Node(route) => route.near(|| Ok(command.spawn()?)).map_err(std::io::Error::other),
+        Far::Pool | Far::Disk => command.spawn(),
+    };
+    let finished = runner
+        .run(options, &program, start)
+        .with_context(|| format!("{pattern} with far memory: {}", far.name()))?;
+    let outcome = Outcome::last_of(&finished.output).context("the workload tells nothing")?;
+    ensure!(outcome.mismatches == 0, "{pattern}: pages came back from {} with other bytes", far.name());
+    let rounds: Vec<f64> = outcome.rounds.iter().map(|round| round.nanoseconds_per_access / 1e3).collect();
+    let sample = Sample {
+        slowest_us: rounds.iter().copied().fold(0.0, f64::max),
+        access_us: median(rounds),
+        fault_p50_us: finished.number("fault_p50_us"),
+        fault_p99_us: finished.number("fault_p99_us"),
+        node_fetches: finished.number("node_fetches"),
+        read_buffer_hits: finished.number("read_buffer_hits"),
+        stolen_share: finished.stolen_share,
+    };
+    ensure!(
+        matches!(far, Far::Node(_)) == (sample.node_fetches > 0.0),
+        "{pattern} with far memory: {}: {} fetches from a node",
+        far.name(),
+        sample.node_fetches
+    );
+    Ok(sample)
+}

@@ -1,0 +1,250 @@
+//! What came out, as a table and as JSON.
+
+use std::fmt;
+
+use comfy_table::{CellAlignment, Table, presets};
+use farmem_machine::Description;
+use serde::Serialize;
+
+use super::program::Sample;
+use crate::median::median;
+use crate::target::Target;
+
+/// A page from a node is to take at most so many times as long as a bare answer of its size,
+const FETCH: f64 = 1.5;
+/// and so many times as long while as much as goes is read besides.
+const FLOODED: f64 = 1.2;
+/// A bare stream may be so many times as fast: at least 0.9 of it is to be reached.
+const STREAM: f64 = 1.11;
+/// The ways that the targets are for: plain TCP.
+const JUDGED: [&str; 3] = ["tcp", "veth", "veth-1gbit"];
+
+/// All that was measured, and on what.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Report {
+    /// Version of Farmem.
+    pub version: &'static str,
+    /// The machine, which was both sides of each way.
+    pub machine: Description,
+    /// Data of each program; a quarter of it is kept local.
+    pub data_bytes: u64,
+    /// Turns that each figure is the median of.
+    pub repetitions: u32,
+    /// Links that could not be made.
+    pub left_out: Vec<LeftOut>,
+    /// The ways to a node.
+    pub ways: Vec<WayFigure>,
+    /// Programs, by where their far memory was.
+    pub programs: Vec<ProgramFigure>,
+    /// The targets.
+    pub targets: Vec<Target>,
+}
+
+/// A link between network namespaces that could not be made.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct LeftOut {
+    /// Its rate; `None` for one as fast as the machine.
+    pub rate: Option<String>,
+    /// Why.
+    pub reason: String,
+}
+
+/// One way to a node, beside a bare connection that goes it.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct WayFigure {
+    /// Which.
+    pub way: String,
+    /// Pages of 4 KiB, writes of 256 KiB, reads of 16 pages.
+    pub node: Side,
+    /// Answers of the size of a page's, and streams of bytes.
+    pub bare: Side,
+}
+
+/// What was measured of one connection.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Side {
+    /// One page after the other.
+    pub page: Latency,
+    /// The same while another connection reads as much as goes.
+    pub page_under_load: Latency,
+    /// Throughput of writes, several under way at a time.
+    pub write_bytes_per_second: f64,
+    /// Throughput of reads, several under way at a time.
+    pub read_bytes_per_second: f64,
+}
+
+/// How long something took, in microseconds.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Latency {
+    /// Half of them took no longer.
+    pub p50_us: f64,
+    /// All but a hundredth took no longer.
+    pub p99_us: f64,
+}
+
+/// One pattern of access, with its far memory in one place.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ProgramFigure {
+    /// The pattern.
+    pub pattern: String,
+    /// Where the far memory was: `pool`, `disk`, or the way to a node.
+    pub far: String,
+    /// Time of an access: of the middle round of each run.
+    pub access_us: f64,
+    /// The same, of the slowest round of all.
+    pub slowest_us: f64,
+    /// What threads that faulted waited.
+    pub fault: Latency,
+    /// Reads from the node.
+    pub node_fetches: f64,
+    /// Pages that an earlier read had brought along.
+    pub read_buffer_hits: f64,
+    /// The largest part of the processors' time in one of the runs that the machine's host took.
+    pub stolen_share: f64,
+}
+
+impl Side {
+    fn median(samples: &[Self]) -> Self {
+        let of = |figure: &dyn Fn(&Self) -> f64| median(samples.iter().map(figure).collect());
+        let latency = |figure: &dyn Fn(&Self) -> Latency| Latency {
+            p50_us: of(&|side| figure(side).p50_us),
+            p99_us: of(&|side| figure(side).p99_us),
+        };
+        Self {
+            page: latency(&|side| side.page),
+            page_under_load: latency(&|side| side.page_under_load),
+            write_bytes_per_second: of(&|side| side.write_bytes_per_second),
+            read_bytes_per_second: of(&|side| side.read_bytes_per_second),
+        }
+    }
+}
+
+impl WayFigure {
+    /// Of samples of node and bare connection.
+    pub(super) fn median(way: &str, samples: &[[Side; 2]]) -> Self {
+        let side = |which: usize| Side::median(&samples.iter().map(|sides| sides[which]).collect::<Vec<_>>());
+        Self { way: way.to_owned(), node: side(0), bare: side(1) }
+    }
+
+    fn targets(&self) -> [Target; 5] {
+        let Self { way, node, bare } = self;
+        let target = |name: &str, at_most, ratio| Target::new(format!("{way}: {name}"), at_most, Some(ratio));
+        [
+            target("p50 of a page, of a bare answer's", FETCH, node.page.p50_us / bare.page.p50_us),
+            target("p99 of a page, of a bare answer's", FETCH, node.page.p99_us / bare.page.p99_us),
+            target(
+                "p99 of a page under load, of without",
+                FLOODED,
+                node.page_under_load.p99_us / node.page.p99_us,
+            ),
+            target(
+                "a bare stream's rate, of that of writes",
+                STREAM,
+                bare.write_bytes_per_second / node.write_bytes_per_second,
+            ),
+            target(
+                "a bare stream's rate, of that of reads",
+                STREAM,
+                bare.read_bytes_per_second / node.read_bytes_per_second,
+            ),
+        ]
+    }
+}
+
+impl ProgramFigure {
+    pub(super) fn median(pattern: &str, far: &str, samples: &[Sample]) -> Self {
+        let of = |figure: &dyn Fn(&Sample) -> f64| median(samples.iter().map(figure).collect());
+        Self {
+            pattern: pattern.to_owned(),
+            far: far.to_owned(),
+            access_us: of(&|sample| sample.access_us),
+            slowest_us: samples.iter().map(|sample| sample.slowest_us).fold(0.0, f64::max),
+            fault: Latency {
+                p50_us: of(&|sample| sample.fault_p50_us),
+                p99_us: of(&|sample| sample.fault_p99_us),
+            },
+            node_fetches: of(&|sample| sample.node_fetches),
+            read_buffer_hits: of(&|sample| sample.read_buffer_hits),
+            stolen_share: samples.iter().map(|sample| sample.stolen_share).fold(0.0, f64::max),
+        }
+    }
+}
+
+/// What plain TCP is to reach.
+pub(super) fn judge(ways: &[WayFigure]) -> Vec<Target> {
+    ways.iter().filter(|way| JUDGED.contains(&way.way.as_str())).flat_map(WayFigure::targets).collect()
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut ways = table(&[
+            "way",
+            "page p50 µs",
+            "bare",
+            "p99 µs",
+            "bare",
+            "loaded p50 µs",
+            "bare",
+            "p99 µs",
+            "bare",
+            "write MB/s",
+            "bare",
+            "read MB/s",
+            "bare",
+        ]);
+        for WayFigure { way, node, bare } in &self.ways {
+            let us = |figure: &dyn Fn(&Side) -> f64| [node, bare].map(|side| format!("{:.1}", figure(side)));
+            let rates =
+                |figure: &dyn Fn(&Side) -> f64| [node, bare].map(|side| format!("{:.0}", figure(side) / 1e6));
+            let figures = [
+                us(&|side| side.page.p50_us),
+                us(&|side| side.page.p99_us),
+                us(&|side| side.page_under_load.p50_us),
+                us(&|side| side.page_under_load.p99_us),
+                rates(&|side| side.write_bytes_per_second),
+                rates(&|side| side.read_bytes_per_second),
+            ];
+            ways.add_row([way.clone()].into_iter().chain(figures.into_iter().flatten()));
+        }
+        let mut programs = table(&[
+            "pattern",
+            "far memory",
+            "µs/access",
+            "slowest",
+            "fault p50 µs",
+            "p99 µs",
+            "node fetches",
+            "buffer hits",
+            "stolen",
+        ]);
+        for figure in &self.programs {
+            programs.add_row([
+                figure.pattern.clone(),
+                figure.far.clone(),
+                format!("{:.2}", figure.access_us),
+                format!("{:.2}", figure.slowest_us),
+                format!("{:.1}", figure.fault.p50_us),
+                format!("{:.1}", figure.fault.p99_us),
+                format!("{:.0}", figure.node_fetches),
+                format!("{:.0}", figure.read_buffer_hits),
+                format!("{:.0}%", figure.stolen_share * 100.0),
+            ]);
+        }
+        if let Some(column) = programs.column_mut(1) {
+            column.set_cell_alignment(CellAlignment::Left);
+        }
+        writeln!(f, "{ways}\n\n{programs}\n")?;
+        for LeftOut { rate, reason } in &self.left_out {
+            writeln!(f, "left out: a link of {}: {reason}", rate.as_deref().unwrap_or("any rate"))?;
+        }
+        self.targets.iter().try_for_each(|target| writeln!(f, "{target}"))
+    }
+}
+
+/// A table whose columns but the first are numbers.
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(header);
+    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table
+}

@@ -1,0 +1,110 @@
+//! One run of a program under `farmem run`, and what came of it.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::interrupt::Interrupt;
+use crate::stolen::Times;
+
+/// How often a program is looked at.
+const POLL: Duration = Duration::from_millis(5);
+
+/// What one run showed.
+#[derive(Clone, Debug)]
+pub(crate) struct Finished {
+    /// The part of the processors' time that the machine's host took.
+    pub(crate) stolen_share: f64,
+    /// What the program wrote to standard output.
+    pub(crate) output: Vec<u8>,
+    /// What `farmem run --stats` wrote.
+    pub(crate) statistics: Value,
+}
+
+impl Finished {
+    /// A figure of the statistics; zero where there is none.
+    pub(crate) fn number(&self, key: &str) -> f64 {
+        self.statistics[key].as_f64().unwrap_or(0.0)
+    }
+}
+
+/// Runs programs, one at a time.
+pub(crate) struct Runner {
+    farmem: PathBuf,
+    interrupt: Interrupt,
+    scratch: TempDir,
+}
+
+impl Runner {
+    pub(crate) fn new(farmem: &Path, interrupt: Interrupt) -> anyhow::Result<Self> {
+        Ok(Self { farmem: farmem.to_owned(), interrupt, scratch: tempfile::tempdir()? })
+    }
+
+    /// An error once the benchmark was asked to stop.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        self.interrupt.check()
+    }
+
+    /// Runs a program to its end, with these options for `farmem run`. `start` starts it.
+    ///
+    /// # Errors
+    /// When it can't be started, fails, or the benchmark is to stop; it has ended then.
+    pub(crate) fn run<Word: AsRef<OsStr>>(
+        &self,
+        options: impl IntoIterator<Item: AsRef<OsStr>>,
+        program: &[Word],
+        start: impl FnOnce(&mut Command) -> io::Result<Child>,
+    ) -> anyhow::Result<Finished> {
+        let [statistics, output, errors] =
+            ["statistics.json", "output", "errors"].map(|name| self.scratch.path().join(name));
+        let mut command = Command::new(&self.farmem);
+        command.args(["run", "--host", "none"]).args(options).arg("--stats").arg(&statistics);
+        command.arg("--").args(program);
+        command.stdin(Stdio::null()).stdout(File::create(&output)?).stderr(File::create(&errors)?);
+        let before = Times::now();
+        let child = start(&mut command).context("it cannot be started")?;
+        let status = Running(child).wait(&self.interrupt)?;
+        let stolen_share = Times::now().stolen_share_since(before);
+        if !status.success() {
+            let words = fs::read_to_string(&errors).unwrap_or_default();
+            let last = words.lines().next_back().unwrap_or("no word why").trim_start_matches("farmem: ");
+            bail!("it ended with {status}: {last}");
+        }
+        let statistics =
+            serde_json::from_slice(&fs::read(&statistics).context("no statistics were written")?)?;
+        Ok(Finished { stolen_share, output: fs::read(&output)?, statistics })
+    }
+}
+
+/// A program that runs. Ended when dropped.
+struct Running(Child);
+
+impl Running {
+    fn wait(mut self, interrupt: &Interrupt) -> anyhow::Result<ExitStatus> {
+        loop {
+            if let Some(status) = self.0.try_wait()? {
+                return Ok(status);
+            }
+            interrupt.check()?;
+            thread::sleep(POLL);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if matches!(self.0.try_wait(), Ok(None)) {
+            // Both only fail when it has ended by itself.
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! `farmem bench nodes`: that it measures what it says, and leaves nothing behind.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use farmem_tests::{Scratch, farmem_binary, managed_runner, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+const LOCAL_WAYS: [&str; 4] = ["tcp", "tls", "unix", "shm"];
+
+/// The benchmark, with a folder of its own for what is temporary.
+fn bench(scratch: &Scratch) -> Command {
+    let folder = scratch.file("temporary");
+    fs::create_dir(&folder).expect("the test's own folder");
+    let mut command = Command::new(farmem_binary());
+    command.args(["bench", "nodes", "--quick"]).env("TMPDIR", folder).stdin(Stdio::null());
+    command
+}
+
+fn assert_nothing_is_left(scratch: &Scratch) {
+    let mut left = fs::read_dir(scratch.file("temporary")).expect("the test's own folder");
+    assert!(left.next().is_none());
+}
+
+/// Network devices where this process is.
+fn devices() -> BTreeSet<String> {
+    let table = fs::read_to_string("/proc/net/dev").expect("the kernel tells");
+    table.lines().filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned())).collect()
+}
+
+#[test]
+fn every_way_is_measured_beside_a_bare_connection_and_programs_have_their_far_memory_there() {
+    if !managed_runner() {
+        return;
+    }
+    let (scratch, before) = (Scratch::new(), devices());
+
+    let output = bench(&scratch).arg("--json").output().expect("farmem can be started");
+
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a JSON object");
+    let rows = |key: &str| report[key].as_array().expect("rows").clone();
+    let (ways, programs) = (rows("ways"), rows("programs"));
+    let names: Vec<&str> = ways.iter().filter_map(|way| way["way"].as_str()).collect();
+    assert_eq!(names[..4], LOCAL_WAYS);
+    assert_eq!(names.len() + rows("left_out").len(), 6, "{report}");
+    for way in &ways {
+        for side in [&way["node"], &way["bare"]] {
+            let latencies = [&side["page"], &side["page_under_load"]];
+            let p50s = latencies.map(|latency| latency["p50_us"].as_f64().expect("a figure"));
+            let p99s = latencies.map(|latency| latency["p99_us"].as_f64().expect("a figure"));
+            // Nothing crosses between threads, there and back, in a tenth of a microsecond.
+            assert!(p50s.iter().zip(p99s).all(|(&p50, p99)| 0.1 < p50 && p50 <= p99), "{way}");
+            let rates = ["write_bytes_per_second", "read_bytes_per_second"].map(|key| side[key].as_f64());
+            assert!(rates.iter().all(|rate| rate.is_some_and(|rate| rate > 0.0)), "{way}");
+        }
+    }
+    assert_eq!(programs.len(), 2 * (2 + names.len()), "{report}");
+    for program in &programs {
+        let is_on_node = !["pool", "disk"].contains(&program["far"].as_str().expect("a name"));
+        assert_eq!(program["node_fetches"].as_f64().expect("a figure") > 0.0, is_on_node, "{program}");
+    }
+    assert_eq!(devices(), before);
+    assert_nothing_is_left(&scratch);
+}
+
+#[test]
+fn when_it_is_interrupted_nothing_is_left_behind() {
+    if !managed_runner() {
+        return;
+    }
+    let (scratch, before) = (Scratch::new(), devices());
+    let mut bench = bench(&scratch)
+        .args(["--repeat", "100"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("farmem can be started");
+    let mut progress = BufReader::new(bench.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    // All ways and links are there when the first one has had its turn.
+    while !line.contains("1/100 tls") {
+        line.clear();
+        assert!(progress.read_line(&mut line).expect("a pipe") > 0, "it ended by itself");
+    }
+
+    kill_process(Pid::from_child(&bench), Signal::INT).expect("it is running");
+
+    std::thread::spawn(move || std::io::copy(&mut progress, &mut std::io::sink()));
+    let status = wait_for("the end", || bench.try_wait().expect("own child"));
+    assert_eq!(status.code(), Some(1));
+    assert_eq!(devices(), before);
+    assert_nothing_is_left(&scratch);
+}
