@@ -132,6 +132,50 @@ fn a_pool_takes_more_once_its_limit_is_raised_and_never_shrinks_below_what_it_ho
     running.wait().assert_success();
 }
 
+/// A walk over all memory, again and again: most of it would come before it is asked for.
+#[test]
+fn without_a_swap_cache_nothing_is_fetched_ahead_and_with_one_it_is() {
+    if !managed_runner() {
+        return;
+    }
+    let name = name("cache");
+    let launcher = ["--name", &name, "--cache", "0"]
+        .into_iter()
+        .fold(Launcher::managed(16 * MEBIBYTE), Launcher::option);
+    let source = "import mmap, os\n\
+                  data = mmap.mmap(-1, 64 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
+                  for page in range(0, len(data), 4096): data[page:page + 8] = (page + 1).to_bytes(8, 'little')\n\
+                  walks, same = 0, True\n\
+                  while not os.path.exists('end'):\n\
+                  \x20   same &= all(data[page:page + 8] == (page + 1).to_bytes(8, 'little') for page in range(0, len(data), 4096))\n\
+                  \x20   walks += 1\n\
+                  \x20   if walks == 2: open('walked', 'w').close()\n\
+                  print('same' if same else 'different')\n";
+    let mut running = launcher.start(Program::new("python3").args(["-c", source]));
+    running.until("two walks", || launcher.file("walked").exists().then_some(()));
+    let before = figures(&name);
+    assert_eq!((number(&before, "cache_limit_bytes"), number(&before, "prefetched")), (0, 0));
+    assert!(number(&before, "fetches") > 10_000);
+
+    assert_set(&name, &["cache=32M"]);
+    wait_for("pages that come ahead", || {
+        let figures = figures(&name);
+        let held = number(&figures, "cache_bytes");
+        assert!(held <= 16 * MEBIBYTE / 4, "{held} bytes are more than a quarter of the budget");
+        (held > 0 && number(&figures, "prefetched") > 10_000).then_some(())
+    });
+    assert_set(&name, &["cache=0"]);
+    wait_for("pages that come ahead no more", || {
+        let prefetched = || number(&figures(&name), "prefetched");
+        let (before, fetched) = (prefetched(), number(&figures(&name), "fetches"));
+        wait_for("pages on demand", || (number(&figures(&name), "fetches") > fetched + 1000).then_some(()));
+        (prefetched() == before).then_some(())
+    });
+    assert_eq!(number(&figures(&name), "cache_bytes"), 0);
+    std::fs::write(launcher.file("end"), "").expect("a file can be written");
+    assert_eq!(running.wait().success().text(), "same\n");
+}
+
 /// The program does nothing: what is on disk comes back by itself.
 #[test]
 fn a_pool_that_is_given_room_takes_back_what_nobody_reads_from_disk() {

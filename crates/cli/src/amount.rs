@@ -142,6 +142,8 @@ pub(crate) enum Setting {
     Partition(ByteCount),
     /// The part against others of the same host.
     Weight(u32),
+    /// The swap cache.
+    Cache(ByteCount),
 }
 
 /// How much a pool may take, as it was asked for.
@@ -180,6 +182,11 @@ pub(crate) fn parse_partition(text: &str) -> Result<ByteCount, String> {
         ));
     }
     Ok(bytes)
+}
+
+/// Reads the limit of a swap cache: a size, or 0 for none.
+pub(crate) fn parse_cache(text: &str) -> Result<ByteCount, String> {
+    if text == "0" { Ok(ByteCount::ZERO) } else { parse_size(text) }
 }
 
 /// Reads a weight.
@@ -223,7 +230,11 @@ pub(crate) fn parse_setting(text: &str) -> Result<Setting, String> {
         Some(("pool", value)) => parse_pool(value).map(Setting::Pool),
         Some(("partition", value)) => parse_partition(value).map(Setting::Partition),
         Some(("weight", value)) => parse_weight(value).map(Setting::Weight),
-        _ => Err("write a limit as `local=512M`, `pool=2G`, `partition=8G` or `weight=2`".to_owned()),
+        Some(("cache", value)) => parse_cache(value).map(Setting::Cache),
+        _ => {
+            Err("write a limit as `local=512M`, `pool=2G`, `partition=8G`, `cache=32M` or `weight=2`"
+                .to_owned())
+        }
     }
 }
 
@@ -358,6 +369,9 @@ mod tests {
         for text in ["2G-64M", "-2G", "64M-", "0-1G", "a-b"] {
             assert!(parse_pool(text).is_err(), "{text}");
         }
+        assert_eq!(parse_cache("0"), Ok(ByteCount::ZERO));
+        assert_eq!(parse_setting("cache=8M"), Ok(Setting::Cache(ByteCount::new(8 << 20))));
+        assert!(parse_cache("none").is_err());
         assert_eq!(parse_weight("7"), Ok(7));
         for text in ["0", "1001", "1.5", "-1", ""] {
             assert!(parse_weight(text).is_err(), "{text}");

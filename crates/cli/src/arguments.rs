@@ -13,9 +13,9 @@ use farmem_page::ByteCount;
 use farmem_supervisor::{Destination, PrefetchPolicy, Redundancy};
 
 use crate::amount::{
-    DiskAmount, LocalAmount, PoolAmount, Setting, parse_disk, parse_interval, parse_latency, parse_local,
-    parse_name, parse_node, parse_partition, parse_pool, parse_prefetch, parse_redundancy, parse_setting,
-    parse_size, parse_stall, parse_weight,
+    DiskAmount, LocalAmount, PoolAmount, Setting, parse_cache, parse_disk, parse_interval, parse_latency,
+    parse_local, parse_name, parse_node, parse_partition, parse_pool, parse_prefetch, parse_redundancy,
+    parse_setting, parse_size, parse_stall, parse_weight,
 };
 
 /// More memory than the machine has, for unmodified programs.
@@ -109,6 +109,10 @@ pub(crate) struct RunArguments {
     /// Limit of far memory: what is in the pool, on nodes and on disk together [default: what they may hold]
     #[arg(long, value_name = "SIZE", value_parser = parse_partition)]
     pub(crate) partition: Option<ByteCount>,
+    /// Limit of the swap cache: local memory for what is fetched ahead and not used yet; 0 fetches nothing ahead. At most a quarter of the local memory in any
+    /// case
+    #[arg(long, value_name = "SIZE", value_parser = parse_cache, default_value = "32M")]
+    pub(crate) cache: ByteCount,
     /// Part of the host's pool and local memory against other applications, where all want more than there is
     #[arg(long, value_name = "WEIGHT", value_parser = parse_weight, default_value = "1")]
     pub(crate) weight: u32,
@@ -295,7 +299,8 @@ pub(crate) struct TopArguments {
 #[command(
     after_help = "Examples:\n  farmem set redis local=512M\n  farmem set 4711 local=25% pool=2G weight=2\n\nLimits:\n  \
                   local=SIZE|PERCENT%       local memory to keep, as --local\n  pool=[GUARANTEED-]SIZE    limit of \
-                  the compressed pool, as --pool\n  partition=SIZE            limit of far memory, as --partition\n  weight=WEIGHT             part against others, as --weight"
+                  the compressed pool, as --pool\n  partition=SIZE            limit of far memory, as --partition\n  cache=SIZE                limit of the swap cache, as \
+                  --cache\n  weight=WEIGHT             part against others, as --weight"
 )]
 pub(crate) struct SetArguments {
     /// The application's name, or its program's process number

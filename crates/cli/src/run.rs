@@ -38,6 +38,8 @@ pub(crate) struct Plan {
     pub(crate) pool_guaranteed: ByteCount,
     /// Limit of what is in the pool and on disk together.
     pub(crate) partition: Option<ByteCount>,
+    /// Limit of what may be fetched ahead and not used yet.
+    pub(crate) cache: ByteCount,
     /// Where leases come from.
     pub(crate) host: HostChoice,
     /// The part against others of the same host.
@@ -120,6 +122,7 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
         weight: arguments.weight,
         borrows: !arguments.no_borrow,
         partition: arguments.partition,
+        cache: arguments.cache,
         host,
         pool_capacity: memory.total,
         prefetch: arguments.prefetch,
@@ -215,6 +218,7 @@ fn start(plan: Plan) -> Result<ExitCode, Failure> {
         weight: plan.weight,
         borrows: plan.borrows,
         partition: plan.partition,
+        cache: plan.cache,
         pool_capacity: plan.pool_capacity,
         prefetch: plan.prefetch,
         nodes: plan.nodes,

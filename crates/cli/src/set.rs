@@ -39,6 +39,7 @@ fn limits(settings: &[Setting]) -> Result<Limits, Failure> {
                 (limits.pool.replace(PoolRange { guaranteed, most }).is_some(), "pool")
             }
             Setting::Partition(bytes) => (limits.partition.replace(bytes).is_some(), "partition"),
+            Setting::Cache(bytes) => (limits.cache.replace(bytes).is_some(), "cache"),
             Setting::Weight(weight) => (limits.weight.replace(weight).is_some(), "weight"),
         };
         if is_there {

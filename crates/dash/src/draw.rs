@@ -11,7 +11,7 @@ use crate::rates::Rates;
 use crate::screen::{Row, Screen};
 
 /// Lines below the table: a border and what is said of the selected application.
-const DETAIL_LINES: u16 = 9;
+const DETAIL_LINES: u16 = 10;
 /// A program that waits for pages for more than this share of a thread's time is worth a look, for more than that is slowed much.
 const STALL_WORTH_A_LOOK: f64 = 0.05;
 const STALL_SLOWED: f64 = 0.25;
@@ -100,6 +100,11 @@ fn details(row: &Row) -> Paragraph<'static> {
             size(report.pool_limit_bytes as f64)
         ),
         format!(
+            "cache    {} of {}",
+            bar(report.cache_bytes, report.cache_limit_bytes),
+            size(report.cache_limit_bytes as f64)
+        ),
+        format!(
             "far      {} pages, packed to {} of their size{}",
             report.far_pages,
             percent(packed),
@@ -159,7 +164,7 @@ fn footer(screen: &Screen) -> Line<'static> {
         ]);
     }
     if screen.message.is_empty() {
-        Line::from("↑↓ select   l local   p pool   w weight   q quit")
+        Line::from("↑↓ select   l local   p pool   c cache   w weight   q quit")
     } else {
         Line::from(screen.message.clone())
     }
@@ -235,6 +240,8 @@ mod tests {
             read_buffer_hits: 800,
             pool_stored_pages: 1 << 16,
             pool_stored_bytes: 1 << 27,
+            cache_bytes: 1 << 20,
+            cache_limit_bytes: 32 << 20,
             prefetch: "streams".to_owned(),
             fault_p50_us: 9.0,
             fault_p99_us: 61.0,
@@ -251,6 +258,7 @@ mod tests {
             "farmem: 1 applications, local 96.0M, pool 128.0M, nodes 64.0M, disk 0.0B",
             "redis-server  128.0M   96.0M  256.0M  128.0M   64.0M    0.0B    1500   30%   75%",
             "budget   [###############     ]  75% of 128.0M",
+            "cache    [                    ]   3% of 32.0M",
             "far      65536 pages, packed to 50% of their size; from nodes 80% ahead",
             "moving   in 2.0M/s, out 4.0M/s",
             "half of them within 9 µs, 99% within 61 µs",

@@ -158,7 +158,9 @@ impl Bookkeeper {
             engine.ledger.slots().filter(|slot| slot.state() == SlotState::Managing).count().max(1) as i64;
         // Who is above the budget gives in proportion to what they have.
         let limit = if left >= 0 { own + left / managing } else { own + left * own / total.max(1) };
-        engine.set_limit(PageCount::new(limit.max(0) as u64), managing);
+        let limit = PageCount::new(limit.max(0) as u64);
+        engine.set_limit(limit, managing);
+        engine.keep_cache(limit, managing as u64);
         left
     }
 

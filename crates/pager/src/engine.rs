@@ -253,7 +253,8 @@ impl Engine {
         self.victims.set_budget(limit);
     }
 
-    /// Counts the pages of a settled piece of advice.
+    /// Counts the pages of a settled piece of advice. At any time, with or without a `Change`: a word that somebody changes meanwhile
+    /// stays as they left it.
     pub(crate) fn settle(&self, run: Option<Run>, is_used: bool) {
         for page in run.into_iter().flat_map(Run::pages) {
             let word = self.table.word(page);

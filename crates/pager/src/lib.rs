@@ -26,6 +26,7 @@ mod serve;
 mod sharing;
 mod start;
 mod stranded;
+mod swap_cache;
 mod swap_in;
 mod sync;
 mod table;

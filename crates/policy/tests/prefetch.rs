@@ -1,8 +1,12 @@
 //! What the policies of prefetching promise, on seeded traces.
 mod support;
 
+use std::collections::HashSet;
+
 use farmem_page::{PageIndex, PageRange};
-use farmem_policy::{Advice, ChosenPrefetcher, Fault, PrefetchPolicy, Prefetcher, Run, Streams};
+use farmem_policy::{
+    Advice, ChosenPrefetcher, Fault, MOST_WINDOWS, PrefetchPolicy, Prefetcher, Run, Streams,
+};
 use proptest::prelude::*;
 use support::prefetch::{Outcome, alone, run};
 use support::trace;
@@ -66,6 +70,102 @@ fn threads_that_walk_at_once_are_told_apart() {
         (0..16).map(|thread| shifted(trace::sequential(part, part as usize), thread * part)).collect();
     let outcome = streams(&trace::interleave(&walks, 1), PAGES);
     assert!(outcome.contribution() > 0.95 && outcome.accuracy() > 0.98, "{outcome:?}");
+}
+
+/// Pages that were fetched ahead on a trace whose pages stay resident. At no time are more than `cache_pages` unsettled.
+fn fetched_within(policy: &mut dyn Prefetcher, trace: &[(u32, u64)], cache_pages: u32) -> u64 {
+    policy.set_cache(cache_pages);
+    let bounds = PageRange::new(PageIndex::new(0), PageIndex::new(PAGES));
+    let count = |run: Option<Run>| run.map_or(0, |run| run.count);
+    let (mut resident, mut fetched) = (HashSet::new(), 0);
+    for &(thread, page) in trace {
+        if resident.contains(&page) {
+            continue;
+        }
+        let before = policy.unsettled_pages();
+        let fault = Fault { page: PageIndex::new(page), thread, write: false };
+        let Advice { fetch, used, expired } = policy.on_fault(fault, bounds);
+        let after = policy.unsettled_pages();
+        assert!(after <= cache_pages, "{after} pages");
+        // A page that was advised and still faulted is settled without a word.
+        let named = before + count(fetch) - count(used) - count(expired);
+        assert!((after..=after + 1).contains(&named), "{after} pages, but {named} by the advice");
+        fetched += u64::from(count(fetch));
+        resident.insert(page);
+        resident.extend(pages_of(fetch));
+    }
+    fetched
+}
+
+#[test]
+fn every_policy_keeps_within_the_cache_and_streams_go_on_there() {
+    let part = PAGES / 16;
+    let walks: Vec<_> =
+        (0..16).map(|thread| shifted(trace::sequential(part, part as usize), thread * part)).collect();
+    let trace = trace::interleave(&walks, 1);
+    for policy in PrefetchPolicy::ALL {
+        let within = |cache| fetched_within(&mut ChosenPrefetcher::new(policy, 64), &trace, cache);
+        assert_eq!(within(0), 0, "{policy:?}");
+        within(100);
+    }
+    let fetched = fetched_within(&mut Streams::default(), &trace, 100);
+    assert!(fetched > PAGES / 2, "{fetched} of {PAGES}");
+}
+
+#[test]
+fn advice_that_nobody_asks_about_does_not_keep_later_walks_out_of_the_cache() {
+    let (short, long) = (200, PAGES / 2);
+    let broken_off = (0..40).map(|walk| PAGES / 2 + walk * 2 * short);
+    let walks: Vec<u64> = broken_off.flat_map(|start| start..start + short).collect();
+    let last: Vec<u64> = (0..long).collect();
+    for policy in PrefetchPolicy::ALL {
+        let mut prefetcher = ChosenPrefetcher::new(policy, 64);
+        fetched_within(&mut prefetcher, &alone(walks.clone()), 8);
+
+        let fetched = fetched_within(&mut prefetcher, &alone(last.clone()), 8);
+
+        let is_much = fetched > long / 3;
+        assert_eq!(is_much, policy != PrefetchPolicy::None, "{policy:?}: {fetched} of {long}");
+    }
+}
+
+#[test]
+fn every_policy_gives_up_what_the_cache_has_no_room_for_any_more() {
+    let walk: Vec<u64> = (0..1000).collect();
+    for policy in PrefetchPolicy::ALL {
+        let mut prefetcher = ChosenPrefetcher::new(policy, 64);
+        fetched_within(&mut prefetcher, &alone(walk.clone()), u32::MAX);
+        let held = prefetcher.unsettled_pages();
+        assert_eq!(held > 0, policy != PrefetchPolicy::None, "{policy:?}");
+
+        prefetcher.set_cache(0);
+        let given_up: u32 = (0..MOST_WINDOWS).filter_map(|_| prefetcher.shrink()).map(|run| run.count).sum();
+
+        assert_eq!((given_up, prefetcher.unsettled_pages(), prefetcher.shrink()), (held, 0, None));
+    }
+}
+
+#[test]
+fn where_the_cache_shrinks_the_streams_idle_longest_end_first() {
+    let mut policy = Streams::default();
+    let mut windows = Vec::new();
+    for start in [1000, 2000, 3000] {
+        let mut last = Vec::new();
+        for page in start..start + 200 {
+            if !last.contains(&page) {
+                last = pages_of(fault(&mut policy, page).fetch);
+            }
+        }
+        assert!(!last.is_empty());
+        windows.push(last);
+    }
+    policy.set_cache(windows[2].len() as u32);
+    assert_eq!(pages_of(policy.shrink()), windows[0]);
+    assert_eq!(pages_of(policy.shrink()), windows[1]);
+    assert_eq!(policy.shrink(), None);
+    policy.set_cache(0);
+    assert_eq!(pages_of(policy.shrink()), windows[2]);
+    assert!((5000..5100).all(|page| fault(&mut policy, page).fetch.is_none()), "nothing is fetched ahead");
 }
 
 #[test]

@@ -19,6 +19,7 @@ use farmem_telemetry::{Header, LEDGER_BYTES, Ledger, MAX_PROCESSES};
 
 use crate::carrier::{self, Carrier, Reached};
 use crate::injection::Injection;
+use crate::limits::to_whole_pages;
 use crate::options::{DiskOptions, Options};
 use crate::recorder::Recorder;
 
@@ -66,6 +67,7 @@ impl Application {
         ledger.header(Header::Inject).store(injection.pager_number(), Ordering::Release);
         ledger.header(Header::Prefetch).store(options.prefetch as u64, Ordering::Release);
         ledger.set_budget(options.local.pages());
+        ledger.set_cache(to_whole_pages(options.cache));
         let (disk, disk_bytes) = match &options.disk {
             Some(disk) => {
                 let (file, bytes) = open_disk(disk)?;
@@ -199,6 +201,7 @@ impl Application {
             pool_guaranteed: ByteCount::ZERO,
             pool_capacity: ByteCount::new(8 << 20),
             partition: None,
+            cache: ByteCount::new(1 << 20),
             host: HostChoice::None,
             weight: 1,
             prefetch: farmem_policy::PrefetchPolicy::default(),

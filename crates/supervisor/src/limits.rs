@@ -1,9 +1,9 @@
 //! Limits that can be changed while the application runs.
 
-use farmem_page::{ByteCount, PageCount};
+use farmem_page::{ByteCount, PAGE_BYTES, PageCount};
 use farmem_store::LimitError;
+use farmem_wire::Request;
 use farmem_wire::host::{LEASED_SLAB_BYTES, MOST_PAGES, MOST_SLABS, MOST_WEIGHT};
-use farmem_wire::{MOST_PARTITION_SLABS, Request};
 
 use crate::application::Application;
 use crate::tenancy::Tenancy;
@@ -19,6 +19,8 @@ pub struct Limits {
     pub pool: Option<PoolRange>,
     /// The part against others of the same host.
     pub weight: Option<u32>,
+    /// The swap cache, of whole pages.
+    pub cache: Option<ByteCount>,
 }
 
 /// What a pool may take.
@@ -35,17 +37,19 @@ impl Limits {
         let guaranteed = self.pool.and_then(|pool| pool.guaranteed);
         Request::Set {
             budget_pages: self.local.map_or(0, |local| local.pages().get().clamp(1, MOST_PAGES)),
-            partition_slabs: self
-                .partition
-                .map_or(0, |bytes| to_slabs(bytes).clamp(1, MOST_PARTITION_SLABS.into()) as u32),
+            partition_slabs: self.partition.map_or(0, |bytes| to_slabs(bytes).clamp(1, MOST_SLABS) as u32),
             pool_bytes: self.pool.map_or(0, |pool| pool.most.get().max(1)),
             guaranteed_slabs: guaranteed.map(|bytes| to_slabs(bytes).min(MOST_SLABS) as u32),
             weight: self.weight.unwrap_or(0) as u16,
+            cache_pages: self
+                .cache
+                .map(|bytes| u32::try_from(to_whole_pages(bytes).get()).unwrap_or(u32::MAX)),
         }
     }
 
     pub(crate) fn of_request(request: Request) -> Option<Self> {
-        let Request::Set { budget_pages, partition_slabs, pool_bytes, guaranteed_slabs, weight } = request
+        let Request::Set { budget_pages, partition_slabs, pool_bytes, guaranteed_slabs, weight, cache_pages } =
+            request
         else {
             return None;
         };
@@ -56,6 +60,7 @@ impl Limits {
             partition: (partition_slabs != 0).then(|| bytes(partition_slabs)),
             pool: (pool_bytes != 0).then_some(pool),
             weight: (weight != 0).then_some(u32::from(weight)),
+            cache: cache_pages.map(|pages| PageCount::new(pages.into()).bytes()),
         })
     }
 
@@ -93,6 +98,9 @@ impl Limits {
         tenancy.change(terms, self.local.is_some())?;
         if let Some(partition) = self.partition {
             application.pool.set_partition(partition).map_err(|error| error.to_string())?;
+        }
+        if let Some(cache) = self.cache {
+            application.ledger.set_cache(to_whole_pages(cache));
         }
         Ok(())
     }
@@ -134,6 +142,11 @@ fn check_pool(application: &Application, limit: ByteCount) -> Result<(), String>
     Ok(())
 }
 
+/// A part of a page holds none.
+pub(crate) fn to_whole_pages(bytes: ByteCount) -> PageCount {
+    PageCount::new(bytes.get() / PAGE_BYTES as u64)
+}
+
 fn to_slabs(bytes: ByteCount) -> u64 {
     bytes.get() / LEASED_SLAB_BYTES
 }
@@ -159,6 +172,8 @@ mod tests {
             limits(Some(4096), Some(77)),
             Limits { weight: Some(7), pool: Some(guaranteed), ..Limits::default() },
             Limits { partition: Some(ByteCount::new(3 * MEBIBYTE)), ..limits(Some(8 * MEBIBYTE), None) },
+            Limits { cache: Some(ByteCount::ZERO), ..limits(None, None) },
+            Limits { cache: Some(ByteCount::new(MEBIBYTE)), ..limits(None, None) },
         ] {
             assert_eq!(Limits::of_request(wanted.request()), Some(wanted));
         }
@@ -185,6 +200,9 @@ mod tests {
         assert!(heavy.apply(&application, &mut tenancy).is_err());
         let partition = Limits { partition: Some(ByteCount::new(3 * MEBIBYTE)), ..Limits::default() };
         partition.apply(&application, &mut tenancy).unwrap();
+        let cache = Limits { cache: Some(ByteCount::new(MEBIBYTE)), ..Limits::default() };
+        cache.apply(&application, &mut tenancy).unwrap();
+        assert_eq!(application.ledger.cache().bytes().get(), MEBIBYTE);
         assert_eq!(application.pool.usage().partition.get(), 3 * MEBIBYTE);
         let heavy = Limits { partition: Some(ByteCount::new(MEBIBYTE)), ..heavy };
         assert!(heavy.apply(&application, &mut tenancy).is_err());

@@ -35,6 +35,8 @@ pub struct Options {
     pub pool_capacity: ByteCount,
     /// Limit of what is in the pool, on nodes and on disk together; `None` for all that both may hold.
     pub partition: Option<ByteCount>,
+    /// Limit of what may be fetched ahead and not used yet; it counts against `local`.
+    pub cache: ByteCount,
     /// Where leases come from.
     pub host: HostChoice,
     /// The application's part against others of the same host.

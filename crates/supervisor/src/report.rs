@@ -95,6 +95,10 @@ pub struct Report {
     pub pool_limit_bytes: u64,
     /// Limit of what is in the pool and on disk together.
     pub partition_bytes: u64,
+    /// The swap cache: what was fetched ahead and is not known to have been used; part of what is resident, unless it has left.
+    pub cache_bytes: u64,
+    /// Limit of the swap cache.
+    pub cache_limit_bytes: u64,
     /// Of the pool's limit, what it may take at present.
     pub pool_leased_bytes: u64,
     /// Of that, what the host guarantees.
@@ -199,6 +203,8 @@ impl Report {
             pool_bytes: usage.slab_bytes_in_memory.get(),
             pool_limit_bytes: source.terms.pool_most * LEASED_SLAB_BYTES,
             partition_bytes: usage.partition.get(),
+            cache_bytes: bytes(gauge(Counter::CachedPages)),
+            cache_limit_bytes: ledger.cache().bytes().get(),
             pool_leased_bytes: usage.limit.get(),
             pool_guaranteed_bytes: source.terms.pool_guaranteed * LEASED_SLAB_BYTES,
             host: source.standing.to_owned(),

@@ -75,4 +75,6 @@ counters! {
     FarPages "far_pages" Gauge,
     /// Memory of the pager itself, in pages (tables, stacks, staging).
     OwnPages "own_pages" Gauge,
+    /// Pages that were fetched ahead and are not known to have been used.
+    CachedPages "cached_pages" Gauge,
 }

@@ -53,6 +53,8 @@ pub enum Header {
     IsTraced,
     /// Records that were ever claimed in the ring. Written by processes.
     TraceHead,
+    /// Pages that may be fetched ahead and not used yet, all processes together.
+    CachePages,
 }
 
 /// Lost pages that are named; of those beyond only their number is known.
@@ -157,7 +159,7 @@ pub struct ProcessSlot<'a> {
 }
 
 /// "farmem" and the layout's version.
-const MAGIC: u64 = 0x6661_726d_656d_0004;
+const MAGIC: u64 = 0x6661_726d_656d_0005;
 
 impl<'a> Ledger<'a> {
     /// A view over the words of a ledger; `None` when they are too few.
@@ -188,6 +190,16 @@ impl<'a> Ledger<'a> {
     /// Changes it (supervisor). At least one page: a budget of none could never be kept.
     pub fn set_budget(&self, budget: PageCount) {
         self.header(Header::BudgetPages).store(budget.get().max(1), Ordering::Release);
+    }
+
+    /// The application's swap cache: pages that may be fetched ahead and not used yet, of all its processes together.
+    pub fn cache(&self) -> PageCount {
+        PageCount::new(self.header(Header::CachePages).load(Ordering::Relaxed))
+    }
+
+    /// Changes it (supervisor).
+    pub fn set_cache(&self, cache: PageCount) {
+        self.header(Header::CachePages).store(cache.get(), Ordering::Release);
     }
 
     /// The slot of that number; `None` beyond the last.

@@ -1,7 +1,7 @@
 //! What a process's pager and its supervisor say to each other: packets of fixed size over a Unix socket, descriptors
 //! beside them. Everything that comes in is checked; an unknown or short packet is no message.
 //!
-//! Layout of a packet, little-endian: kind (4 bytes), protocol version (4), three arguments (8 each).
+//! Layout of a packet, little-endian: kind (4 bytes), protocol version (4), six arguments (8 each).
 //!
 //! [`host`] is the other protocol: between a supervisor and the broker of the machine.
 #![no_std]
@@ -9,21 +9,14 @@
 
 pub mod host;
 
+const ARGUMENTS: usize = 6;
 /// Bytes of a packet.
-pub const PACKET_BYTES: usize = 32;
+pub const PACKET_BYTES: usize = 8 + 8 * ARGUMENTS;
 /// Both ends must speak the same version; the shim and the supervisor come from one build.
-const VERSION: u32 = 7;
+const VERSION: u32 = 8;
 
 /// A packet.
 pub type Packet = [u8; PACKET_BYTES];
-
-/// Bits of a budget in pages; of what is beside it, a partition in slabs, 24 are left.
-const BUDGET_BITS: u32 = 40;
-const MOST_BUDGET_PAGES: u64 = (1 << BUDGET_BITS) - 1;
-const _: () = assert!(host::MOST_PAGES <= MOST_BUDGET_PAGES);
-
-/// More slabs than this no partition can be set to.
-pub const MOST_PARTITION_SLABS: u32 = (1 << (u64::BITS - BUDGET_BITS)) - 1;
 
 /// Hexadecimal digits of a token.
 const TOKEN_DIGITS: usize = 16;
@@ -86,9 +79,9 @@ pub enum Request {
     /// Somebody with the right to do so changes limits. The answer is a report as for [`Request::Query`], or why not, as JSON
     /// text.
     Set {
-        /// The application's local budget, below 2^40; 0 leaves it.
+        /// The application's local budget; 0 leaves it.
         budget_pages: u64,
-        /// The limit of its far memory, in slabs of [`host::LEASED_SLAB_BYTES`], at most [`MOST_PARTITION_SLABS`]; 0 leaves it.
+        /// The limit of its far memory, in slabs of [`host::LEASED_SLAB_BYTES`]; 0 leaves it.
         partition_slabs: u32,
         /// The limit of its pool; 0 leaves it.
         pool_bytes: u64,
@@ -96,6 +89,8 @@ pub enum Request {
         guaranteed_slabs: Option<u32>,
         /// Its part against others of the same host; 0 leaves it.
         weight: u16,
+        /// What may be fetched ahead and not used yet; `None` leaves it.
+        cache_pages: Option<u32>,
     },
     /// A forked child whom nobody serves says so before it ends itself.
     Orphaned {
@@ -141,7 +136,9 @@ pub const HAS_DEVICE: u32 = 1;
 /// Flag of [`Reply::Welcome`] and [`Reply::Inherited`]: a descriptor of the disk's file is there.
 pub const HAS_DISK: u32 = 2;
 
-fn pack(kind: u32, arguments: [u64; 3]) -> Packet {
+/// Arguments that a kind doesn't use are 0.
+fn pack<const N: usize>(kind: u32, arguments: [u64; N]) -> Packet {
+    const { assert!(N <= ARGUMENTS) };
     let mut packet = [0; PACKET_BYTES];
     packet[..4].copy_from_slice(&kind.to_le_bytes());
     packet[4..8].copy_from_slice(&VERSION.to_le_bytes());
@@ -151,7 +148,7 @@ fn pack(kind: u32, arguments: [u64; 3]) -> Packet {
     packet
 }
 
-fn unpack(bytes: &[u8]) -> Option<(u32, [u64; 3])> {
+fn unpack(bytes: &[u8]) -> Option<(u32, [u64; ARGUMENTS])> {
     let packet: &Packet = bytes.try_into().ok()?;
     let word = |at: usize| u32::from_le_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]]);
     let argument = |index: usize| {
@@ -159,30 +156,56 @@ fn unpack(bytes: &[u8]) -> Option<(u32, [u64; 3])> {
         bytes.copy_from_slice(&packet[8 + 8 * index..16 + 8 * index]);
         u64::from_le_bytes(bytes)
     };
-    (word(4) == VERSION).then(|| (word(0), [argument(0), argument(1), argument(2)]))
+    (word(4) == VERSION).then(|| (word(0), core::array::from_fn(argument)))
+}
+
+/// One more than the number, or 0 for none.
+fn pack_option(number: Option<u32>) -> u64 {
+    number.map_or(0, |number| u64::from(number) + 1)
+}
+
+/// The inverse of [`pack_option`]; `None` of what it never gives.
+fn unpack_option(argument: u64) -> Option<Option<u32>> {
+    match argument {
+        0 => Some(None),
+        more => Some(Some((more - 1).try_into().ok()?)),
+    }
 }
 
 impl Request {
     /// The packet of this request.
     pub fn encode(self) -> Packet {
         match self {
-            Self::Hello { token } => pack(1, [token, 0, 0]),
+            Self::Hello { token } => pack(1, [token]),
             Self::Inherit { parent_slot, epoch, token } => pack(2, [parent_slot.into(), epoch, token]),
-            Self::Register => pack(3, [0; 3]),
-            Self::Forked { epoch } => pack(4, [epoch, 0, 0]),
-            Self::Query => pack(5, [0; 3]),
-            Self::Orphaned { token } => pack(6, [token, 0, 0]),
-            Self::Set { budget_pages, partition_slabs, pool_bytes, guaranteed_slabs, weight } => {
-                let guaranteed = guaranteed_slabs.map_or(0, |slabs| u64::from(slabs) + 1);
-                let first = budget_pages & MOST_BUDGET_PAGES | u64::from(partition_slabs) << BUDGET_BITS;
-                pack(7, [first, pool_bytes, u64::from(weight) | guaranteed << 16])
-            }
+            Self::Register => pack(3, []),
+            Self::Forked { epoch } => pack(4, [epoch]),
+            Self::Query => pack(5, []),
+            Self::Orphaned { token } => pack(6, [token]),
+            Self::Set {
+                budget_pages,
+                partition_slabs,
+                pool_bytes,
+                guaranteed_slabs,
+                weight,
+                cache_pages,
+            } => pack(
+                7,
+                [
+                    budget_pages,
+                    partition_slabs.into(),
+                    pool_bytes,
+                    pack_option(guaranteed_slabs),
+                    weight.into(),
+                    pack_option(cache_pages),
+                ],
+            ),
         }
     }
 
     /// The request of a packet; `None` if it is none.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let (kind, [first, second, third]) = unpack(bytes)?;
+        let (kind, [first, second, third, fourth, fifth, sixth]) = unpack(bytes)?;
         Some(match kind {
             1 => Self::Hello { token: first },
             2 => Self::Inherit { parent_slot: first.try_into().ok()?, epoch: second, token: third },
@@ -191,14 +214,12 @@ impl Request {
             5 => Self::Query,
             6 => Self::Orphaned { token: first },
             7 => Self::Set {
-                budget_pages: first & MOST_BUDGET_PAGES,
-                partition_slabs: (first >> BUDGET_BITS) as u32,
-                pool_bytes: second,
-                guaranteed_slabs: match third >> 16 {
-                    0 => None,
-                    more => Some((more - 1).try_into().ok()?),
-                },
-                weight: third as u16,
+                budget_pages: first,
+                partition_slabs: second.try_into().ok()?,
+                pool_bytes: third,
+                guaranteed_slabs: unpack_option(fourth)?,
+                weight: fifth.try_into().ok()?,
+                cache_pages: unpack_option(sixth)?,
             },
             _ => return None,
         })
@@ -211,14 +232,14 @@ impl Reply {
         match self {
             Self::Welcome { slot, pool_bytes, flags } => pack(101, [slot.into(), pool_bytes, flags.into()]),
             Self::Inherited { slot, pool_bytes, flags } => pack(102, [slot.into(), pool_bytes, flags.into()]),
-            Self::Done => pack(103, [0; 3]),
-            Self::Refused { errno } => pack(104, [errno.into(), 0, 0]),
+            Self::Done => pack(103, []),
+            Self::Refused { errno } => pack(104, [errno.into()]),
         }
     }
 
     /// The reply of a packet; `None` if it is none.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let (kind, [first, second, third]) = unpack(bytes)?;
+        let (kind, [first, second, third, ..]) = unpack(bytes)?;
         Some(match kind {
             101 => Self::Welcome {
                 slot: first.try_into().ok()?,
@@ -271,18 +292,20 @@ mod tests {
             Request::Query,
             Request::Orphaned { token: 7 },
             Request::Set {
-                budget_pages: MOST_BUDGET_PAGES,
+                budget_pages: u64::MAX,
                 partition_slabs: 1,
                 pool_bytes: 1,
                 guaranteed_slabs: None,
                 weight: 0,
+                cache_pages: Some(0),
             },
             Request::Set {
                 budget_pages: 0,
-                partition_slabs: MOST_PARTITION_SLABS,
+                partition_slabs: u32::MAX,
                 pool_bytes: 0,
                 guaranteed_slabs: Some(u32::MAX),
                 weight: u16::MAX,
+                cache_pages: None,
             },
         ] {
             assert_eq!(Request::decode(&request.encode()), Some(request));
@@ -305,8 +328,10 @@ mod tests {
     fn short_long_foreign_and_unknown_packets_are_refused() {
         assert_eq!(Request::decode(&[]), None);
         assert_eq!(Request::decode(&[0; PACKET_BYTES + 1]), None);
-        assert_eq!(Request::decode(&pack(99, [0; 3])), None);
-        assert_eq!(Request::decode(&pack(2, [u64::MAX, 0, 0])), None);
+        assert_eq!(Request::decode(&pack(99, [])), None);
+        assert_eq!(Request::decode(&pack(2, [u64::MAX])), None);
+        assert_eq!(Request::decode(&pack(7, [0, u64::MAX])), None);
+        assert_eq!(Request::decode(&pack(7, [0, 0, 0, u64::MAX])), None);
         let mut other_version = Request::Register.encode();
         other_version[4] ^= 0xff;
         assert_eq!(Request::decode(&other_version), None);

@@ -69,7 +69,17 @@ impl ChosenPrefetcher {
         }
     }
 
-    fn policy(&mut self) -> &mut dyn Prefetcher {
+    fn policy(&self) -> &dyn Prefetcher {
+        match self {
+            Self::Streams(policy) => policy,
+            Self::None(policy) => policy,
+            Self::Neighbour(policy) => policy,
+            Self::Readahead(policy) => policy,
+            Self::Leap(policy) => policy,
+        }
+    }
+
+    fn policy_mut(&mut self) -> &mut dyn Prefetcher {
         match self {
             Self::Streams(policy) => policy,
             Self::None(policy) => policy,
@@ -82,14 +92,26 @@ impl ChosenPrefetcher {
 
 impl Prefetcher for ChosenPrefetcher {
     fn on_fault(&mut self, fault: Fault, bounds: PageRange) -> Advice {
-        self.policy().on_fault(fault, bounds)
+        self.policy_mut().on_fault(fault, bounds)
     }
 
     fn forget(&mut self, range: PageRange) {
-        self.policy().forget(range);
+        self.policy_mut().forget(range);
     }
 
     fn drain(&mut self) -> Option<Run> {
-        self.policy().drain()
+        self.policy_mut().drain()
+    }
+
+    fn set_cache(&mut self, pages: u32) {
+        self.policy_mut().set_cache(pages);
+    }
+
+    fn shrink(&mut self) -> Option<Run> {
+        self.policy_mut().shrink()
+    }
+
+    fn unsettled_pages(&self) -> u32 {
+        self.policy().unsettled_pages()
     }
 }

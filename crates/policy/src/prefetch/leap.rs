@@ -93,7 +93,7 @@ impl Prefetcher for Leap {
         }
         self.window = self.window_pages(used, is_on_trend || (difference != 0 && difference == self.trend));
         let fetch = if self.trend == 0 { None } else { Run::behind(page, self.trend, self.window, bounds) };
-        Advice { fetch, used, expired: fetch.and_then(|run| self.windows.open(run)) }
+        self.windows.advise(used, fetch)
     }
 
     fn forget(&mut self, range: PageRange) {
@@ -105,5 +105,17 @@ impl Prefetcher for Leap {
 
     fn drain(&mut self) -> Option<Run> {
         self.windows.drain()
+    }
+
+    fn set_cache(&mut self, pages: u32) {
+        self.windows.set_cache(pages);
+    }
+
+    fn shrink(&mut self) -> Option<Run> {
+        self.windows.shrink()
+    }
+
+    fn unsettled_pages(&self) -> u32 {
+        self.windows.unsettled_pages()
     }
 }

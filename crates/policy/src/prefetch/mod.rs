@@ -20,6 +20,9 @@ pub use streams::Streams;
 
 use farmem_page::{PageIndex, PageRange};
 
+/// No policy has more pieces of advice unsettled at a time.
+pub const MOST_WINDOWS: usize = 16;
+
 /// A page that a thread waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fault {
@@ -56,4 +59,15 @@ pub trait Prefetcher {
 
     /// Hands out advice that is still unsettled and forgets it; `None` when there is none left. For the final count.
     fn drain(&mut self) -> Option<Run>;
+
+    /// Changes how many pages may be advised and not settled at a time; at first as many as the policy likes. What is advised
+    /// already stays: see [`Prefetcher::shrink`].
+    fn set_cache(&mut self, pages: u32);
+
+    /// While more is unsettled than may be: gives up the oldest piece of advice, of which nothing will be known any more.
+    /// `None` when enough has gone, after at most [`MOST_WINDOWS`] pieces.
+    fn shrink(&mut self) -> Option<Run>;
+
+    /// Pages that were advised and that are not settled.
+    fn unsettled_pages(&self) -> u32;
 }

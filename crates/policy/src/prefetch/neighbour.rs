@@ -24,7 +24,7 @@ impl Prefetcher for Neighbour {
         }
         let used = self.windows.used(fault.page);
         let fetch = Run::behind(fault.page, 1, TOGETHER - 1, bounds);
-        Advice { fetch, used, expired: fetch.and_then(|run| self.windows.open(run)) }
+        self.windows.advise(used, fetch)
     }
 
     fn forget(&mut self, range: PageRange) {
@@ -33,5 +33,17 @@ impl Prefetcher for Neighbour {
 
     fn drain(&mut self) -> Option<Run> {
         self.windows.drain()
+    }
+
+    fn set_cache(&mut self, pages: u32) {
+        self.windows.set_cache(pages);
+    }
+
+    fn shrink(&mut self) -> Option<Run> {
+        self.windows.shrink()
+    }
+
+    fn unsettled_pages(&self) -> u32 {
+        self.windows.unsettled_pages()
     }
 }

@@ -16,4 +16,11 @@ impl Prefetcher for NoPrefetching {
     fn drain(&mut self) -> Option<Run> {
         None
     }
+    fn set_cache(&mut self, _pages: u32) {}
+    fn shrink(&mut self) -> Option<Run> {
+        None
+    }
+    fn unsettled_pages(&self) -> u32 {
+        0
+    }
 }

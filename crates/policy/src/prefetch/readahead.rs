@@ -66,7 +66,7 @@ impl Prefetcher for Readahead {
             Some(step) => Run::behind(page, step, ahead, bounds),
             None => Run::behind(page, 1, ahead / 2, bounds),
         };
-        Advice { fetch, used, expired: fetch.and_then(|run| self.windows.open(run)) }
+        self.windows.advise(used, fetch)
     }
 
     fn forget(&mut self, range: PageRange) {
@@ -75,6 +75,18 @@ impl Prefetcher for Readahead {
 
     fn drain(&mut self) -> Option<Run> {
         self.windows.drain()
+    }
+
+    fn set_cache(&mut self, pages: u32) {
+        self.windows.set_cache(pages);
+    }
+
+    fn shrink(&mut self) -> Option<Run> {
+        self.windows.shrink()
+    }
+
+    fn unsettled_pages(&self) -> u32 {
+        self.windows.unsettled_pages()
     }
 }
 

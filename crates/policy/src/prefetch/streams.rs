@@ -12,18 +12,23 @@
 //! need no allowance, since each is at most twice as long as one that was used: of what a stream fetches about half is used
 //! at worst, apart from its trial.
 //!
+//! What all windows hold together is bounded ([`Prefetcher::set_cache`]): it is Farmem's swap cache, memory that the program
+//! isn't known to use. A window for which there is no room is shorter, and a stream that is over makes way for it; where the
+//! bound falls, the streams that were idle longest end first.
+//!
 //! Invariants:
 //! 1. `windows[i]` is empty (`span == 0`) exactly when `streams[i].stride == 0`; else it holds the pages at which
 //!    a fault continues stream `i`.
 //! 2. `streams[i].window <= window_limit`.
+//! 3. No window that is opened brings the sum of all above `cache_pages`.
 
 use farmem_page::{PageIndex, PageRange};
 
 use super::record::{Line, Record, STRIDE_LIMIT};
-use super::{Advice, Fault, Prefetcher, Run};
+use super::{Advice, Fault, MOST_WINDOWS, Prefetcher, Run};
 
 /// Streams followed at once.
-const STREAMS: usize = 16;
+const STREAMS: usize = MOST_WINDOWS;
 /// Longest window that can be asked for, in pages.
 const WINDOW_LIMIT: u32 = 128;
 /// Pages of a first window when nothing is known.
@@ -93,6 +98,8 @@ pub struct Streams {
     /// Faults in line that are proof enough for a trial without allowance.
     proof: u32,
     window_limit: u32,
+    /// Pages that all windows may hold together.
+    cache_pages: u32,
 }
 
 impl Streams {
@@ -107,7 +114,13 @@ impl Streams {
             allowance: ALLOWANCE_START * FAULTS_PER_PAGE,
             proof: PROOF_START,
             window_limit: window_pages.clamp(1, WINDOW_LIMIT),
+            cache_pages: u32::MAX,
         }
+    }
+
+    /// Pages that there is room for in a window of stream `index`, its present one settled.
+    fn room(&self, index: usize) -> u32 {
+        self.cache_pages.saturating_sub(self.unsettled_pages() - self.streams[index].window)
     }
 
     /// The stream that a fault on `page` continues. Streams of the faulting thread come first.
@@ -134,7 +147,7 @@ impl Streams {
         if stream.window == 0 {
             stream.length = stream.length.saturating_add(1);
             let length = stream.length;
-            wanted = self.trial_pages(length);
+            wanted = self.trial_pages(length, self.room(index));
         } else if steps >= 0 && is_on_path {
             advice.used = stream.settle(0, stream.window);
             if stream.is_trial {
@@ -157,10 +170,13 @@ impl Streams {
             stream.length = 1;
         }
         stream.is_trial = stream.window == 0;
-        let run = Run::behind(PageIndex::new(page), stream.stride, wanted, bounds);
+        let run = Run::behind(PageIndex::new(page), stream.stride, wanted.min(self.room(index)), bounds);
         stream.open(page, run, self.faults);
         self.windows[index] = stream.reach();
         self.streams[index] = stream;
+        if advice.expired.is_none() && self.room(index) < self.window_limit {
+            advice.expired = self.make_way();
+        }
         self.record.push(page);
         advice.fetch = run;
         advice
@@ -175,7 +191,7 @@ impl Streams {
         };
         let index = self.oldest();
         let expired = self.streams[index].unsettled();
-        let wanted = self.trial_pages(length);
+        let wanted = self.trial_pages(length, self.room(index));
         let run = Run::behind(PageIndex::new(page), stride, wanted, bounds);
         let mut stream = Stream { stride, length, is_trial: true, ..NO_STREAM };
         stream.open(page, run, self.faults);
@@ -188,30 +204,43 @@ impl Streams {
     /// The stream to give up for a new one: a free place, else the one idle longest, where a stream that proved itself
     /// counts as touched later than it was.
     fn oldest(&self) -> usize {
-        let idle = |stream: &Stream| {
-            let grace = if stream.trust > 0 { STREAMS as u32 * 8 } else { 0 };
-            if stream.stride == 0 {
-                u32::MAX
-            } else {
-                self.faults.wrapping_sub(stream.touched).saturating_sub(grace)
-            }
-        };
-        (0..STREAMS).max_by_key(|&index| idle(&self.streams[index])).unwrap_or(0)
+        (0..STREAMS).max_by_key(|&index| self.idle(index)).unwrap_or(0)
+    }
+
+    /// For how many faults a stream has been idle, most of all a free place.
+    fn idle(&self, index: usize) -> u32 {
+        let stream = &self.streams[index];
+        let grace = if stream.trust > 0 { STREAMS as u32 * 8 } else { 0 };
+        if stream.stride == 0 {
+            u32::MAX
+        } else {
+            self.faults.wrapping_sub(stream.touched).saturating_sub(grace)
+        }
     }
 
     /// Ends a stream that has been idle for too long, looking at one stream per call.
     fn expire(&mut self) -> Option<Run> {
         let index = self.faults as usize % STREAMS;
-        let stream = &self.streams[index];
-        if stream.stride == 0 || self.faults.wrapping_sub(stream.touched) < IDLE_FAULTS << stream.trust {
-            return None;
-        }
+        self.is_over(index).then(|| self.end(index)).flatten()
+    }
+
+    /// Ends a stream that has been idle for too long and whose window takes room, for the sake of later windows.
+    fn make_way(&mut self) -> Option<Run> {
+        let index = (0..STREAMS).find(|&index| self.streams[index].window > 0 && self.is_over(index))?;
         self.end(index)
     }
 
-    /// Pages for a first window, paid from the allowance unless `length` faults in line are proof enough; 0 when
-    /// neither suffices.
-    fn trial_pages(&mut self, length: u32) -> u32 {
+    fn is_over(&self, index: usize) -> bool {
+        let stream = &self.streams[index];
+        stream.stride != 0 && self.faults.wrapping_sub(stream.touched) >= IDLE_FAULTS << stream.trust
+    }
+
+    /// Pages for a first window, at most `room`, paid from the allowance unless `length` faults in line are proof enough; 0
+    /// when neither suffices.
+    fn trial_pages(&mut self, length: u32, room: u32) -> u32 {
+        if room == 0 {
+            return 0;
+        }
         let trial = self.allowance / FAULTS_PER_PAGE / TRIAL_PAGES_LIMIT / 2;
         let trial = trial.clamp(TRIAL_PAGES, TRIAL_PAGES_LIMIT);
         let price = trial * FAULTS_PER_PAGE;
@@ -224,7 +253,7 @@ impl Streams {
         } else {
             0
         };
-        pages.min(self.window_limit)
+        pages.min(self.window_limit).min(room)
     }
 
     fn end(&mut self, index: usize) -> Option<Run> {
@@ -275,6 +304,23 @@ impl Prefetcher for Streams {
 
     fn drain(&mut self) -> Option<Run> {
         (0..STREAMS).find_map(|index| self.end(index))
+    }
+
+    fn set_cache(&mut self, pages: u32) {
+        self.cache_pages = pages;
+    }
+
+    /// Ends the streams that were idle longest.
+    fn shrink(&mut self) -> Option<Run> {
+        if self.unsettled_pages() <= self.cache_pages {
+            return None;
+        }
+        let open = (0..STREAMS).filter(|&index| self.streams[index].window > 0);
+        self.end(open.max_by_key(|&index| self.idle(index))?)
+    }
+
+    fn unsettled_pages(&self) -> u32 {
+        self.streams.iter().map(|stream| stream.window).sum()
     }
 }
 
