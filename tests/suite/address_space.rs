@@ -67,7 +67,6 @@ checks! {
     parent_exits_first
     vfork_and_exec
     spawn_and_friends
-    raw_clone_process
     raw_clone_thread
     raw_clone_cleared_word
     execve_from_thread
@@ -119,6 +118,7 @@ const SPECIAL: &[&str] = &[
     "child_outlives",
     "fork_alone",
     "clone_alone",
+    "raw_clone_process",
     "mlockall_current",
     "mremap_new_and_old",
     "drop_privileges",
@@ -159,6 +159,13 @@ fn siblings_keep_to_the_budget_while_all_write_here_and_there() {
 fn new_and_old_mappings_that_change_places_keep_every_byte() {
     let launcher = farmem_tests::second_launcher(12 << 20);
     assert_eq!(check(&launcher, "mremap_new_and_old"), "ok mremap_new_and_old\n");
+}
+
+/// Processes that the C library hears nothing of have no pager and no limit, so only the bytes count here.
+#[test]
+fn processes_of_a_bare_clone_keep_every_byte() {
+    let launcher = farmem_tests::second_launcher(24 << 20);
+    assert_eq!(check(&launcher, "raw_clone_process"), "ok raw_clone_process\n");
 }
 
 /// Locked memory stays resident whatever the budget says, so only the bytes count here.
