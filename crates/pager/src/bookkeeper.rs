@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 use farmem_page::{PageCount, PageRange};
 use farmem_policy::pacing::{self, Far, Growth, LEFT_PAGES, Outlook};
 use farmem_sys::affinity::{self, Allowed};
-use farmem_sys::{Errno, memory, thread};
+use farmem_sys::{Errno, thread};
 use farmem_telemetry::{Counter, SlotState, Step};
 
 use crate::engine::{Engine, Measured};
@@ -14,6 +14,7 @@ use crate::evict::Evictor;
 use crate::gate::PARTIES;
 use crate::handler::{self, Pace};
 use crate::inject::Injection;
+use crate::own_memory::OwnMemory;
 use crate::release::Releaser;
 use crate::scan::Scanner;
 use crate::swap_in::SwapIn;
@@ -28,7 +29,6 @@ const MANY_UNNOTICED_PAGES: i64 = 512;
 /// Scans of the mappings take at most one part of the time in so many, by their processor time: a scan that had to wait was
 /// not expensive.
 const SCAN_SHARE: u64 = 10;
-const WORDS_PER_PAGE: u64 = 512;
 /// Pages evicted in one go.
 const BATCH: usize = 64;
 /// After evicting for so long this thread looks around: meanwhile the program may fill a mapping that nobody knows.
@@ -49,6 +49,7 @@ pub(crate) struct Bookkeeper {
     cpu_ns: u64,
     pace: Pace,
     releaser: Releaser,
+    own_memory: OwnMemory,
     /// There from when memory is managed, if there is memory for it.
     swap_in: Option<SwapIn>,
     is_returning: bool,
@@ -76,6 +77,7 @@ impl Bookkeeper {
             cpu_ns: 0,
             pace: Pace::new(may_prefer),
             releaser: Releaser::new(),
+            own_memory: OwnMemory::default(),
             swap_in: None,
             is_returning: false,
             allowed: Allowed::now(),
@@ -215,7 +217,7 @@ impl Bookkeeper {
         engine.take_packed(PARTY);
         engine.vault.free_deferred();
         let has_released = self.releaser.round(engine) > 0;
-        engine.slot.set(Counter::OwnPages, engine.own_pages().get());
+        self.own_memory.round(engine);
         match (is_full, has_released) {
             (false, _) => Far::Open,
             (true, true) => Far::Scarce,
@@ -246,12 +248,6 @@ impl Bookkeeper {
 }
 
 impl Engine {
-    /// Memory of the pager itself that the kernel counts as the process's, in pages.
-    pub(crate) fn own_pages(&self) -> PageCount {
-        // A word for each managed page, beside what is used whole.
-        memory::used() + PageCount::new(self.regions.pages().get() / WORDS_PER_PAGE)
-    }
-
     /// Whether faults must wait for room.
     pub(crate) fn is_far_over(&self) -> bool {
         self.is_managing.load(Ordering::Relaxed) && self.excess(0) > self.tolerated()

@@ -83,6 +83,8 @@ pub struct Engine {
     pub(crate) number: u32,
     /// Resident pages: the kernel's figure when it was last asked, and what was brought in and taken away since.
     resident: AtomicI64,
+    /// Pages that the words of the page table fill, when the kernel was last asked.
+    pub(crate) table_pages: AtomicU64,
     limit: AtomicI64,
     /// How far above that limit it may get before its faults wait for room.
     tolerated: AtomicI64,
@@ -185,6 +187,7 @@ impl Engine {
             number: process::own_number(),
             resident: AtomicI64::new(0),
             limit: AtomicI64::new(i64::MAX),
+            table_pages: AtomicU64::new(0),
             tolerated: AtomicI64::new(TOLERATED_PAGES),
             staged: AtomicU64::new(0),
             are_stranded: AtomicBool::new(false),

@@ -27,6 +27,12 @@ const STAGING_PAGES: u64 = 512;
 pub(crate) const RUN_PAGES: usize = 64;
 /// Pages that an eviction looks at for each page it is asked for, before it gives up.
 const VISITS_PER_PAGE: u64 = 64;
+/// Pages that one question to the kernel may cover where there are hardly any: 256 MiB, some 100 µs if it has empty page tables for
+/// all of them, and next to nothing if it has none.
+const MOST_REACH: u64 = 1 << 16;
+/// Laps of the hand over all regions without a victim after which nothing that is left can be moved. The policy's patience shrinks
+/// from its longest to nothing in five.
+const FRUITLESS_LAPS: u32 = 6;
 /// Pages that are evicted beyond what a fault needs, so that the next faults find room.
 const AHEAD_PAGES: usize = 16;
 /// Evicted pages between two questions to the kernel how many are resident.
@@ -47,6 +53,10 @@ pub(crate) struct Evictor {
     pub(crate) held: u64,
     pub(crate) stranded: Stranded,
     hand: PageIndex,
+    /// Pages that the next question to the kernel covers.
+    reach: u64,
+    /// Laps since a page has left.
+    fruitless_laps: u32,
     runs: Runs,
     /// The part of the current run that the hand has not come to.
     rest: PageRange,
@@ -70,6 +80,8 @@ pub(crate) struct Outcome {
     pub(crate) shared: u64,
     /// Victims that the kernel uses, though they are the process's own.
     pub(crate) in_use: u64,
+    /// The hand has gone round so often without a victim that there is none.
+    pub(crate) is_fruitless: bool,
 }
 
 /// What becomes of a page that the kernel won't move while others share it.
@@ -93,6 +105,8 @@ impl Evictor {
             held: 0,
             stranded: Stranded::new(),
             hand: nothing,
+            reach: SCAN_PAGES as u64,
+            fruitless_laps: 0,
             runs: Runs::empty(),
             rest: PageRange::new(nothing, nothing),
             next_run: 0,
@@ -114,13 +128,19 @@ impl Evictor {
         }
         self.next_run = 0;
         self.runs = Runs::empty();
-        let region = engine.regions.from(self.hand).or_else(|| engine.regions.from(PageIndex::new(0)))?;
+        let Some(region) = engine.regions.from(self.hand) else {
+            self.hand = PageIndex::new(0);
+            self.fruitless_laps = self.fruitless_laps.saturating_add(1);
+            return None;
+        };
         let start = if region.contains(self.hand) { self.hand } else { region.start };
-        // Windows are aligned, so that one question to the kernel stays within one of its page tables.
-        let window_end = (start.get() / SCAN_PAGES as u64 + 1) * SCAN_PAGES as u64;
+        // Windows end where a page table of the kernel's does: one that is full is one question. Where pages are few, there
+        // may be so many windows without one that the hand must not go through them one by one.
+        let window_end = (start.get() / SCAN_PAGES as u64) * SCAN_PAGES as u64 + self.reach;
         let window = PageRange::new(start, PageIndex::new(window_end.min(region.end.get())));
-        self.hand = window.end;
-        scan(self.pagemap, window, &mut self.runs);
+        self.hand = scan(self.pagemap, window, &mut self.runs);
+        let is_empty = self.runs.iter().next().is_none();
+        self.reach = if is_empty { (2 * self.reach).min(MOST_REACH) } else { SCAN_PAGES as u64 };
         None
     }
 
@@ -196,9 +216,14 @@ fn may_leave(word: PageWord) -> bool {
     !word.is_busy() && !word.is_pinned() && !word.is_discarded()
 }
 
-fn scan(pagemap: &Pagemap, window: PageRange, runs: &mut Runs) {
-    if pagemap.resident(window, runs).is_err() {
-        *runs = Runs::empty();
+/// Looks for resident pages in `window`; how far it came.
+fn scan(pagemap: &Pagemap, window: PageRange, runs: &mut Runs) -> PageIndex {
+    match pagemap.resident(window, runs) {
+        Ok(end) if end > window.start => end,
+        _ => {
+            *runs = Runs::empty();
+            window.end
+        }
     }
 }
 
@@ -254,6 +279,10 @@ impl Engine {
                 self.expel(change, evictor, run, &mut taken, IfShared::Tell, &mut outcome);
             }
         }
+        if outcome.evicted > 0 {
+            evictor.fruitless_laps = 0;
+        }
+        outcome.is_fruitless = evictor.fruitless_laps >= FRUITLESS_LAPS;
         self.finish(evictor, &outcome);
         outcome
     }
@@ -500,14 +529,18 @@ impl Engine {
             if outcome.evicted == 0 && outcome.shared > 0 {
                 return !self.sharing.must_fetch_wait(excess);
             }
-            if now_ns >= deadline_ns {
-                self.fail(Failure::NoRoom);
+            let is_waiting = outcome.is_full || outcome.is_busy;
+            if outcome.is_fruitless && !is_waiting {
+                // What is left can't be moved at all.
+                return true;
             }
-            if outcome.evicted == 0 {
-                if !outcome.is_full && !outcome.is_busy {
-                    // What is left can't be moved at all.
+            if now_ns >= deadline_ns {
+                if !is_waiting {
                     return true;
                 }
+                self.fail(Failure::NoRoom);
+            }
+            if outcome.evicted == 0 && is_waiting {
                 thread::sleep(RETRY_NS);
             }
         }

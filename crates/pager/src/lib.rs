@@ -17,6 +17,7 @@ mod fork;
 mod gate;
 mod handler;
 mod inject;
+mod own_memory;
 mod packed;
 mod ranges;
 mod regions;

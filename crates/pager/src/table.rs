@@ -34,6 +34,11 @@ impl PageTable {
         Ok(Self { words: SparseWords::new()? })
     }
 
+    /// The words of all pages, for whoever asks what they take.
+    pub(crate) fn words(&self) -> &SparseWords {
+        &self.words
+    }
+
     /// The word of a page; the default one for pages never seen.
     pub(crate) fn word(&self, page: PageIndex) -> PageWord {
         self.words

@@ -1,6 +1,6 @@
 //! Which pages are local, asked of the kernel's page table (PAGEMAP_SCAN, Linux 6.7).
 
-use farmem_page::{PageCount, PageRange, VirtAddr};
+use farmem_page::{PageCount, PageIndex, PageRange, VirtAddr};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
@@ -35,9 +35,9 @@ const IS_FILE: u64 = 1 << 2;
 const IS_PRESENT: u64 = 1 << 3;
 const IS_PFNZERO: u64 = 1 << 5;
 
-/// Pages that one call of [`Pagemap::resident`] looks at, at most.
+/// Pages that one call of [`Pagemap::resident`] finds, at most, and those that one of the kernel's page tables holds.
 pub const SCAN_PAGES: usize = 512;
-/// Among [`SCAN_PAGES`] pages at most every second starts a run.
+/// Runs that one call finds, at most: among [`SCAN_PAGES`] pages every second may start one.
 const MAX_RUNS: usize = SCAN_PAGES / 2;
 
 /// The runs of local pages in a range, in order.
@@ -75,12 +75,12 @@ impl Pagemap {
         Ok(Self { file: open(c"/proc/self/pagemap", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())? })
     }
 
-    /// The pages of `range` that have a frame of their own (not the shared page of zeros), as runs. `range` is at most
-    /// [`SCAN_PAGES`] long.
+    /// The pages of `range` that have a frame of their own (not the shared page of zeros), as runs, and where the kernel
+    /// stopped looking: the end of a range of at most [`SCAN_PAGES`], or where so many were found.
     ///
     /// # Errors
     /// What the kernel returns; [`Errno::NOTTY`] before 6.7.
-    pub fn resident(&self, range: PageRange, runs: &mut Runs) -> Result<(), Errno> {
+    pub fn resident(&self, range: PageRange, runs: &mut Runs) -> Result<PageIndex, Errno> {
         let mut regions = [PageRegion::default(); MAX_RUNS];
         runs.count = 0;
         let mut argument = ScanArgument {
@@ -91,7 +91,7 @@ impl Pagemap {
             walk_end: 0,
             vec: regions.as_mut_ptr() as u64,
             vec_len: MAX_RUNS as u64,
-            max_pages: 0,
+            max_pages: SCAN_PAGES as u64,
             category_inverted: IS_FILE | IS_PFNZERO,
             category_mask: IS_FILE | IS_PFNZERO | IS_PRESENT,
             category_anyof_mask: 0,
@@ -103,7 +103,7 @@ impl Pagemap {
             runs.runs[runs.count] = (region.start, region.end);
             runs.count += 1;
         }
-        Ok(())
+        Ok(VirtAddr::new(argument.walk_end).page())
     }
 }
 

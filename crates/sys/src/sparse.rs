@@ -2,12 +2,16 @@
 
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-use farmem_page::PageIndex;
+use farmem_page::{PAGE_BYTES, PageCount, PageIndex, PageRange, VirtAddr};
 
+use crate::pagemap::{Pagemap, Runs, SCAN_PAGES};
 use crate::{Errno, memory};
 
 /// Pages whose words lie together: 1 GiB of address space, whose words take 2 MiB as they are touched.
 const LEAF_PAGES: usize = 1 << 18;
+/// Pages that the words of a leaf fill.
+const LEAF_WORD_PAGES: usize = LEAF_PAGES * size_of::<u64>() / PAGE_BYTES;
+const _: () = assert!(LEAF_WORD_PAGES <= SCAN_PAGES, "one question tells of all words of a leaf");
 /// Leaves of a 47-bit address space.
 const LEAVES: usize = 1 << 17;
 
@@ -47,6 +51,24 @@ impl SparseWords {
         // Who loses the race leaks an untouched reservation of addresses, which costs no memory.
         let _ = place.compare_exchange(core::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire);
         self.get(page)
+    }
+
+    /// How much memory the words take at this moment: what was written of them, page by page. `pagemap` is this process's.
+    ///
+    /// # Errors
+    /// What the kernel returns.
+    pub fn resident(&self, pagemap: &Pagemap) -> Result<PageCount, Errno> {
+        let mut runs = Runs::empty();
+        let mut resident = 0;
+        let leaves =
+            self.leaves.iter().map(|leaf| leaf.load(Ordering::Acquire)).filter(|leaf| !leaf.is_null());
+        for leaf in leaves {
+            let start = VirtAddr::new(leaf.addr() as u64).page();
+            let words = PageRange::at(start, PageCount::new(LEAF_WORD_PAGES as u64));
+            pagemap.resident(words, &mut runs)?;
+            resident += runs.iter().map(|run| run.count().get()).sum::<u64>();
+        }
+        Ok(PageCount::new(resident))
     }
 
     /// The first page from `page` on whose leaf exists, so that callers can leave out empty stretches.
