@@ -50,6 +50,7 @@ checks! {
     many_small_mappings
     sparse_noreserve
     read_only_zero_pages
+    zeros_read_before_written
     same_filled_pages
     shared_and_file_mappings
     mlock_evicted

@@ -9,7 +9,7 @@ use farmem_sys::affinity::{self, Allowed};
 use farmem_sys::{Errno, thread};
 use farmem_telemetry::{Counter, SlotState, Step};
 
-use crate::engine::{Engine, Measured};
+use crate::engine::Engine;
 use crate::evict::Evictor;
 use crate::gate::PARTIES;
 use crate::handler::{self, Pace};
@@ -18,6 +18,7 @@ use crate::own_memory::OwnMemory;
 use crate::release::Releaser;
 use crate::scan::Scanner;
 use crate::swap_in::SwapIn;
+use crate::zeros::ZeroGuard;
 
 /// The bookkeeper's place at the gate: the last one.
 pub(crate) const PARTY: usize = PARTIES - 1;
@@ -50,6 +51,7 @@ pub(crate) struct Bookkeeper {
     pace: Pace,
     releaser: Releaser,
     own_memory: OwnMemory,
+    zero_guard: ZeroGuard,
     /// There from when memory is managed, if there is memory for it.
     swap_in: Option<SwapIn>,
     is_returning: bool,
@@ -78,6 +80,7 @@ impl Bookkeeper {
             pace: Pace::new(may_prefer),
             releaser: Releaser::new(),
             own_memory: OwnMemory::default(),
+            zero_guard: ZeroGuard::default(),
             swap_in: None,
             is_returning: false,
             allowed: Allowed::now(),
@@ -99,9 +102,8 @@ impl Bookkeeper {
         engine.slot.beat();
         self.rounds += 1;
         engine.inject_at(Injection::BookkeeperPanic, self.rounds);
-        let Some(Measured { resident, unnoticed }) = engine.sync_resident() else {
-            return pacing::LONGEST_NS;
-        };
+        let Some(resident) = engine.sync_resident() else { return pacing::LONGEST_NS };
+        let unnoticed = engine.take_unnoticed();
         let gap = self.share(resident);
         let before = self.growth.resident();
         self.growth.look(resident, thread::now_ns(), thread::process_cpu_ns());
@@ -203,11 +205,12 @@ impl Bookkeeper {
         let is_affordable = passed_ns >= self.scan_took_ns * SCAN_SHARE || unnoticed > MANY_UNNOTICED_PAGES;
         if is_due && is_affordable || engine.sharing.is_requested() {
             let began_ns = thread::cpu_ns();
-            scanner.register_new(engine, PARTY);
+            scanner.register_new(engine);
             scanner.pin_control_blocks(engine);
             self.last_scan_ns = thread::now_ns();
             self.scan_took_ns = thread::cpu_ns() - began_ns;
         }
+        self.zero_guard.round(engine);
         engine.unregister_let_go();
         if engine.are_stranded() {
             engine.return_stranded(&engine.gate.change(PARTY));

@@ -23,18 +23,11 @@ use crate::sharing::Sharing;
 use crate::table::PageTable;
 use crate::trace::Tracing;
 use crate::vault::Vault;
+use crate::zeros::OpenZeros;
 
 /// Pages that one answer to a fault may bring in: the faulted one and a window of readahead.
 pub(crate) const BATCH_PAGES: usize = 1 + WINDOW_PAGES as usize;
 pub(crate) const WINDOW_PAGES: u32 = 64;
-
-/// What the kernel says of the process's memory.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Measured {
-    pub(crate) resident: PageCount,
-    /// Pages that came without the pager's help, less those that went so.
-    pub(crate) unnoticed: i64,
-}
 
 /// The kernel's files about this process.
 #[derive(Debug)]
@@ -83,8 +76,10 @@ pub struct Engine {
     pub(crate) number: u32,
     /// Resident pages: the kernel's figure when it was last asked, and what was brought in and taken away since.
     resident: AtomicI64,
+    unnoticed: AtomicI64,
     /// Pages that the words of the page table fill, when the kernel was last asked.
     pub(crate) table_pages: AtomicU64,
+    pub(crate) open_zeros: OpenZeros,
     limit: AtomicI64,
     /// How far above that limit it may get before its faults wait for room.
     tolerated: AtomicI64,
@@ -187,7 +182,9 @@ impl Engine {
             number: process::own_number(),
             resident: AtomicI64::new(0),
             limit: AtomicI64::new(i64::MAX),
+            unnoticed: AtomicI64::new(0),
             table_pages: AtomicU64::new(0),
+            open_zeros: OpenZeros::default(),
             tolerated: AtomicI64::new(TOLERATED_PAGES),
             staged: AtomicU64::new(0),
             are_stranded: AtomicBool::new(false),
@@ -230,17 +227,22 @@ impl Engine {
         self.resident.fetch_sub(count as i64, Ordering::Relaxed);
     }
 
-    /// Asks the kernel how many pages of the program are resident, and goes on from there. What came to light: how many
-    /// more there are than the pager has brought in. `None` when the kernel doesn't say.
-    pub(crate) fn sync_resident(&self) -> Option<Measured> {
+    /// Asks the kernel how many pages of the program are resident, and goes on from there. `None` when the kernel doesn't say.
+    pub(crate) fn sync_resident(&self) -> Option<PageCount> {
         let resident = self.files.statm.resident_anonymous().ok()?;
         let staged = PageCount::new(self.staged.load(Ordering::Relaxed));
         let resident = resident.saturating_sub(self.own_pages()).saturating_sub(staged);
         let before = self.resident.swap(resident.get() as i64, Ordering::Relaxed);
         let unnoticed = resident.get() as i64 - before;
+        self.unnoticed.fetch_add(unnoticed, Ordering::Relaxed);
         self.slot.separate(self.sharing.let_go(unnoticed.min(0).unsigned_abs()));
         self.slot.set(Counter::ResidentPages, resident.get());
-        Some(Measured { resident, unnoticed })
+        Some(resident)
+    }
+
+    /// Pages that have come without the pager's help since this was asked before, less those that have gone so.
+    pub(crate) fn take_unnoticed(&self) -> i64 {
+        self.unnoticed.swap(0, Ordering::Relaxed)
     }
 
     /// Pages by which the process may pass its limit before its faults wait for room.

@@ -33,6 +33,7 @@ mod sync;
 mod table;
 mod trace;
 mod vault;
+mod zeros;
 
 pub use engine::Engine;
 pub use farmem_telemetry::Failure;

@@ -8,6 +8,7 @@ use farmem_sys::thread;
 use farmem_sys::uffd::UffdError;
 use farmem_telemetry::Counter;
 
+use crate::bookkeeper::PARTY;
 use crate::children::NOWHERE;
 use crate::engine::Engine;
 use crate::gate::Change;
@@ -15,6 +16,18 @@ use crate::inject::Injection;
 
 /// Mappings smaller than this are left alone: 64 KiB.
 const SMALLEST: PageCount = PageCount::new(16);
+
+/// What became of a mapping that is to come under management.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Registered {
+    /// It has been for some time.
+    Before,
+    Now,
+    /// It is changing: the next scan meets what will be there then.
+    Later,
+    /// The kernel doesn't allow it, or there is no room for another region.
+    Refused,
+}
 
 /// The scanner.
 #[derive(Debug)]
@@ -29,19 +42,23 @@ impl Scanner {
     }
 
     /// Puts every mapping under management that can be and isn't yet.
-    pub(crate) fn register_new(&self, engine: &Engine, party: usize) {
+    pub(crate) fn register_new(&self, engine: &Engine) {
         let mut from = VirtAddr::new(0);
         let mut unmanaged = 0;
         loop {
             // One mapping at a time, so that nobody waits long; what changes between two is found in the next scan.
-            let change = engine.gate.change(party);
+            let change = engine.gate.change(PARTY);
             let Ok(Some(mapping)) = engine.files.maps.next(from) else { break };
             from = mapping.range.end.addr();
-            if self.is_manageable(&mapping)
-                && !engine.is_let_go(mapping.range)
-                && !self.register(engine, &change, mapping.range)
-            {
-                unmanaged += mapping.range.count().get();
+            if !self.is_manageable(&mapping) || engine.is_let_go(mapping.range) {
+                continue;
+            }
+            let registered = self.register(engine, &change, mapping.range);
+            drop(change);
+            match registered {
+                Registered::Now => engine.protect_zeros(mapping.range),
+                Registered::Before | Registered::Later => {}
+                Registered::Refused => unmanaged += mapping.range.count().get(),
             }
         }
         engine.slot.set(Counter::UnmanagedPages, unmanaged);
@@ -56,18 +73,18 @@ impl Scanner {
             && !memory::is_own(mapping.range)
     }
 
-    /// `false` when the kernel doesn't allow it.
-    fn register(&self, engine: &Engine, _change: &Change<'_>, range: PageRange) -> bool {
+    fn register(&self, engine: &Engine, _change: &Change<'_>, range: PageRange) -> Registered {
         if engine.regions.holding(range.start).is_some_and(|region| region.end >= range.end) {
-            return true;
+            return Registered::Before;
         }
         engine.inject_at(Injection::LateRegistration, 0);
         match engine.uffd.register(range) {
             // What isn't known to be registered is met again by the next scan.
-            Ok(()) => !self.is_registered(engine, range) || engine.regions.insert(range),
+            Ok(()) if !self.is_registered(engine, range) => Registered::Later,
+            Ok(()) if engine.regions.insert(range) => Registered::Now,
             // Changed since the kernel was asked: the next scan sees what became of it.
-            Err(UffdError::Changing | UffdError::Gone) => true,
-            Err(_) => false,
+            Err(UffdError::Changing | UffdError::Gone) => Registered::Later,
+            Ok(()) | Err(_) => Registered::Refused,
         }
     }
 

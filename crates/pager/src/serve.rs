@@ -233,6 +233,7 @@ impl Engine {
         let range = PageRange::new(page, PageIndex::new(page.get() + 1));
         let progress = self.uffd.zero_in(range);
         self.slot.add(Counter::FirstTouches, 1);
+        self.open_zeros.note();
         let word = taken.word;
         if word.is_far() && progress.stopped.is_none() {
             self.slot.subtract(Counter::FarPages, 1);

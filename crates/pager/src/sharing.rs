@@ -314,7 +314,11 @@ impl Engine {
 
     /// Calls `act` for all of `range`, part by part, again while the address space is changing. `false` when that
     /// doesn't end.
-    fn for_parts(&self, range: PageRange, act: impl Fn(PageRange) -> Result<(), UffdError>) -> bool {
+    pub(crate) fn for_parts(
+        &self,
+        range: PageRange,
+        mut act: impl FnMut(PageRange) -> Result<(), UffdError>,
+    ) -> bool {
         const ATTEMPTS: usize = 1000;
         let mut start = range.start;
         let mut attempts = 0;

@@ -31,6 +31,8 @@ struct ScanArgument {
 }
 
 const SCAN: Opcode = opcode::read_write::<ScanArgument>(b'f', 16);
+/// For anonymous memory: not protected.
+const IS_WRITTEN: u64 = 1 << 1;
 const IS_FILE: u64 = 1 << 2;
 const IS_PRESENT: u64 = 1 << 3;
 const IS_PFNZERO: u64 = 1 << 5;
@@ -81,6 +83,26 @@ impl Pagemap {
     /// # Errors
     /// What the kernel returns; [`Errno::NOTTY`] before 6.7.
     pub fn resident(&self, range: PageRange, runs: &mut Runs) -> Result<PageIndex, Errno> {
+        self.scan(range, IS_FILE | IS_PFNZERO | IS_PRESENT, IS_FILE | IS_PFNZERO, runs)
+    }
+
+    /// The pages of `range` where the shared page of zeros is, unless they are protected ([`crate::uffd::Uffd::protect`]): the
+    /// kernel gives them frames of their own when they are written, and tells nobody. As runs, and how far the kernel has looked.
+    ///
+    /// # Errors
+    /// As [`Pagemap::resident`].
+    pub fn open_zeros(&self, range: PageRange, runs: &mut Runs) -> Result<PageIndex, Errno> {
+        self.scan(range, IS_PFNZERO | IS_WRITTEN, 0, runs)
+    }
+
+    /// The pages of `range` that have all of `categories`, those in `inverted` by not having them.
+    fn scan(
+        &self,
+        range: PageRange,
+        categories: u64,
+        inverted: u64,
+        runs: &mut Runs,
+    ) -> Result<PageIndex, Errno> {
         let mut regions = [PageRegion::default(); MAX_RUNS];
         runs.count = 0;
         let mut argument = ScanArgument {
@@ -92,8 +114,8 @@ impl Pagemap {
             vec: regions.as_mut_ptr() as u64,
             vec_len: MAX_RUNS as u64,
             max_pages: SCAN_PAGES as u64,
-            category_inverted: IS_FILE | IS_PFNZERO,
-            category_mask: IS_FILE | IS_PFNZERO | IS_PRESENT,
+            category_inverted: inverted,
+            category_mask: categories,
             category_anyof_mask: 0,
             return_mask: 0,
         };

@@ -47,6 +47,9 @@ int is_zero(const void *memory, size_t bytes);
 /* A new mapping, filled. */
 unsigned char *map_filled(size_t bytes, uint64_t seed);
 
+/* How much memory makes the pressure. */
+extern size_t arena_bytes;
+
 /* One pass over more memory than the budget, verified and rewritten: whatever else was resident is cold afterwards.
    Only one thread of a process may be in it. */
 void squeeze(void);

@@ -7,7 +7,7 @@
 #include "check.h"
 
 static unsigned char *arena;
-static size_t arena_bytes;
+size_t arena_bytes;
 static uint64_t arena_generation;
 static pthread_t pressure_thread;
 static atomic_int pressure_wanted;

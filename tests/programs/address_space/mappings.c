@@ -708,6 +708,25 @@ static void read_only_zero_pages(void)
 	}
 }
 
+/* Memory that is read before it is written shows zeros, and takes memory only then: pages come to be without a touch of a
+ * missing one. */
+static void zeros_read_before_written(void)
+{
+	/* A prime that doesn't divide the number of pages: each is read once, far from the one before. */
+	size_t pages = arena_bytes / PAGE, step = 7919;
+	unsigned char *early = map(arena_bytes);
+	for (int pass = 0; pass < 2; pass++) {
+		unsigned char *memory = pass == 0 ? early : map(arena_bytes);
+		for (size_t page = 0; page < pages; page++)
+			verify_zero(memory + page * step % pages * PAGE, PAGE);
+		for (size_t page = 0; page < pages; page++)
+			fill(memory + page * PAGE, PAGE, page + pass);
+		for (size_t page = 0; page < pages; page++)
+			verify(memory + page * PAGE, PAGE, page + pass);
+		unmap(memory, arena_bytes);
+	}
+}
+
 static void same_filled_pages(void)
 {
 	unsigned char *memory = map(REGION);
@@ -992,6 +1011,7 @@ const struct check mapping_checks[] = {
 	{"many_small_mappings", many_small_mappings},
 	{"sparse_noreserve", sparse_noreserve},
 	{"read_only_zero_pages", read_only_zero_pages},
+	{"zeros_read_before_written", zeros_read_before_written},
 	{"same_filled_pages", same_filled_pages},
 	{"shared_and_file_mappings", shared_and_file_mappings},
 	{"mlock_evicted", mlock_evicted},
