@@ -19,6 +19,7 @@ use crate::fork::Fork;
 use crate::gate::{Change, Gate, PARTIES};
 use crate::ranges::Requests;
 use crate::regions::Regions;
+use crate::room::Unmovable;
 use crate::sharing::Sharing;
 use crate::table::PageTable;
 use crate::trace::Tracing;
@@ -80,6 +81,7 @@ pub struct Engine {
     /// Pages that the words of the page table fill, when the kernel was last asked.
     pub(crate) table_pages: AtomicU64,
     pub(crate) open_zeros: OpenZeros,
+    pub(crate) unmovable: Unmovable,
     limit: AtomicI64,
     /// How far above that limit it may get before its faults wait for room.
     tolerated: AtomicI64,
@@ -183,6 +185,7 @@ impl Engine {
             resident: AtomicI64::new(0),
             limit: AtomicI64::new(i64::MAX),
             unnoticed: AtomicI64::new(0),
+            unmovable: Unmovable::new(),
             table_pages: AtomicU64::new(0),
             open_zeros: OpenZeros::default(),
             tolerated: AtomicI64::new(TOLERATED_PAGES),

@@ -12,8 +12,8 @@ use farmem_store::Writer;
 use farmem_sys::memory::Frames;
 use farmem_sys::pagemap::{Pagemap, Runs, SCAN_PAGES};
 use farmem_sys::uffd::{Uffd, UffdError};
-use farmem_sys::{Errno, cache, thread};
-use farmem_telemetry::{Counter, Failure, Step, TraceKind};
+use farmem_sys::{Errno, cache};
+use farmem_telemetry::{Counter, Step, TraceKind};
 
 use crate::engine::Engine;
 use crate::gate::Change;
@@ -30,9 +30,6 @@ const VISITS_PER_PAGE: u64 = 64;
 /// Pages that one question to the kernel may cover where there are hardly any: 256 MiB, some 100 µs if it has empty page tables for
 /// all of them, and next to nothing if it has none.
 const MOST_REACH: u64 = 1 << 16;
-/// Laps of the hand over all regions without a victim after which nothing that is left can be moved. The policy's patience shrinks
-/// from its longest to nothing in five.
-const FRUITLESS_LAPS: u32 = 6;
 /// Pages that are evicted beyond what a fault needs, so that the next faults find room.
 const AHEAD_PAGES: usize = 16;
 /// Evicted pages between two questions to the kernel how many are resident.
@@ -41,9 +38,6 @@ const SYNC_PAGES: u64 = 256;
 pub(crate) const TOLERATED_PAGES: i64 = 1024;
 /// Each of them at least so far: 512 KiB.
 pub(crate) const LEAST_TOLERATED_PAGES: i64 = 128;
-/// How long a fault waits for room in a full pool before the program is ended, nanoseconds.
-const PATIENCE_NS: u64 = 5_000_000_000;
-const RETRY_NS: u64 = 1_000_000;
 
 /// Who evicts: one thread at a time.
 pub(crate) struct Evictor {
@@ -55,8 +49,9 @@ pub(crate) struct Evictor {
     hand: PageIndex,
     /// Pages that the next question to the kernel covers.
     reach: u64,
-    /// Laps since a page has left.
-    fruitless_laps: u32,
+    /// How often the hand has come to the end, and pages that the policy has kept.
+    laps: u64,
+    kept: u64,
     runs: Runs,
     /// The part of the current run that the hand has not come to.
     rest: PageRange,
@@ -80,8 +75,6 @@ pub(crate) struct Outcome {
     pub(crate) shared: u64,
     /// Victims that the kernel uses, though they are the process's own.
     pub(crate) in_use: u64,
-    /// The hand has gone round so often without a victim that there is none.
-    pub(crate) is_fruitless: bool,
 }
 
 /// What becomes of a page that the kernel won't move while others share it.
@@ -106,7 +99,8 @@ impl Evictor {
             stranded: Stranded::new(),
             hand: nothing,
             reach: SCAN_PAGES as u64,
-            fruitless_laps: 0,
+            laps: 0,
+            kept: 0,
             runs: Runs::empty(),
             rest: PageRange::new(nothing, nothing),
             next_run: 0,
@@ -130,7 +124,7 @@ impl Evictor {
         self.runs = Runs::empty();
         let Some(region) = engine.regions.from(self.hand) else {
             self.hand = PageIndex::new(0);
-            self.fruitless_laps = self.fruitless_laps.saturating_add(1);
+            self.laps += 1;
             return None;
         };
         let start = if region.contains(self.hand) { self.hand } else { region.start };
@@ -142,6 +136,20 @@ impl Evictor {
         let is_empty = self.runs.iter().next().is_none();
         self.reach = if is_empty { (2 * self.reach).min(MOST_REACH) } else { SCAN_PAGES as u64 };
         None
+    }
+
+    /// Goes on behind the mapping of `page`, which the kernel won't move: it is locked, or not to be read and written alone (code
+    /// that a program makes as it runs), and so is all of it.
+    fn leave_mapping(&mut self, engine: &Engine, page: PageIndex) {
+        let end = match engine.files.maps.next(page.addr()) {
+            Ok(Some(mapping)) if mapping.range.contains(page) => mapping.range.end,
+            _ => self.rest.end,
+        };
+        self.hand = self.hand.max(end);
+        self.rest = PageRange::new(end, self.rest.end.max(end));
+        while self.runs.iter().nth(self.next_run).is_some_and(|run| run.start < end) {
+            self.next_run += 1;
+        }
     }
 
     /// Takes up to `most` neighbouring victims; the range they fill.
@@ -174,15 +182,19 @@ impl Evictor {
             let page = at;
             at = PageIndex::new(at.get() + 1);
             match engine.victim(page) {
-                Some(victim) => {
+                Look::Taken(victim) => {
                     if count == 0 {
                         start = page;
                     }
                     taken[count] = Some(victim);
                     count += 1;
+                    continue;
                 }
-                None if count > 0 => break,
-                None => {}
+                Look::Kept => self.kept += 1,
+                Look::Away => {}
+            }
+            if count > 0 {
+                break;
             }
         }
         self.rest = PageRange::new(at, self.rest.end);
@@ -206,6 +218,23 @@ impl Evictor {
         self.used = 0;
         self.held = 0;
     }
+}
+
+/// What the hand makes of a page.
+enum Look {
+    Taken(Taken),
+    /// The policy keeps it.
+    Kept,
+    /// It can't leave now.
+    Away,
+}
+
+/// What a lap of the hand has brought so far.
+#[derive(Clone, Copy, Debug)]
+struct Lap {
+    number: u64,
+    /// Where the counts stood at its beginning, if the hand was at its beginning.
+    began: Option<(u64, u64)>,
 }
 
 /// The pool is full: the page, which is still held.
@@ -261,8 +290,12 @@ impl Engine {
             outcome.is_busy = true;
             return outcome;
         }
+        if self.is_unmovable() {
+            return outcome;
+        }
         let mut visits = 0;
         let patience = (pages as u64 * VISITS_PER_PAGE).max(4 * SCAN_PAGES as u64);
+        let mut lap = Lap { number: evictor.laps, began: None };
         while outcome.evicted < pages as u64
             && visits < patience
             && outcome.shared < RUN_PAGES as u64
@@ -278,13 +311,29 @@ impl Engine {
             if !run.is_empty() {
                 self.expel(change, evictor, run, &mut taken, IfShared::Tell, &mut outcome);
             }
+            if evictor.laps != lap.number {
+                if !self.goes_on(lap, evictor.kept, &outcome) {
+                    break;
+                }
+                lap = Lap { number: evictor.laps, began: Some((outcome.evicted, evictor.kept)) };
+            }
         }
-        if outcome.evicted > 0 {
-            evictor.fruitless_laps = 0;
-        }
-        outcome.is_fruitless = evictor.fruitless_laps >= FRUITLESS_LAPS;
         self.finish(evictor, &outcome);
         outcome
+    }
+
+    /// The hand has come round: whether another lap is of any use.
+    fn goes_on(&self, lap: Lap, kept: u64, outcome: &Outcome) -> bool {
+        let Some(began) = lap.began else { return true };
+        if outcome.evicted > began.0 || outcome.shared > 0 {
+            return true;
+        }
+        if kept > began.1 {
+            self.victims.on_want();
+            return true;
+        }
+        self.found_unmovable();
+        false
     }
 
     fn finish(&self, evictor: &mut Evictor, outcome: &Outcome) {
@@ -330,18 +379,18 @@ impl Engine {
     }
 
     /// The page, taken, if it is to leave.
-    fn victim(&self, page: PageIndex) -> Option<Taken> {
+    fn victim(&self, page: PageIndex) -> Look {
         let word = self.table.word(page);
         if !may_leave(word) {
-            return None;
+            return Look::Away;
         }
         match self.victims.visit(word) {
-            Verdict::Evict => self.table.take_if(page, |now| now == word),
+            Verdict::Evict => self.table.take_if(page, |now| now == word).map_or(Look::Away, Look::Taken),
             Verdict::Keep(kept) => {
                 if kept != word {
                     self.table.replace(page, word, kept);
                 }
-                None
+                Look::Kept
             }
         }
     }
@@ -436,8 +485,7 @@ impl Engine {
             }
             at += 1;
             if stopped == UffdError::Unsupported {
-                // Locked or read-only at this moment, and so are its neighbours.
-                evictor.rest = PageRange::new(evictor.rest.end, evictor.rest.end);
+                evictor.leave_mapping(self, start);
                 break;
             }
         }
@@ -496,53 +544,5 @@ impl Engine {
             self.uffd.wake(range);
         }
         Ok(())
-    }
-
-    /// Waits while the process is far above its limit and nothing can leave; ends the program when that doesn't end.
-    /// `false` when the bookkeeper has to make room, which may be waiting for a fault of its own, or messages have to be read:
-    /// then ask again later. The caller holds nothing. `come_along` is called while something does leave.
-    pub(crate) fn wait_for_room(&self, party: usize, faulting: u32, mut come_along: impl FnMut()) -> bool {
-        let mut evicted = None;
-        let mut deadline_ns = 0;
-        loop {
-            let excess = self.excess(0);
-            // During a fork nothing may leave, and the child waits for a handler. The bookkeeper is who makes room.
-            if excess <= self.tolerated()
-                || self.forking.load(Ordering::Acquire) != 0
-                || faulting == self.bookkeeper.load(Ordering::Relaxed)
-            {
-                return true;
-            }
-            let now_ns = thread::now_ns();
-            let evicted_now = Some(self.slot.get(Counter::Evicted));
-            if evicted != evicted_now {
-                // Something does leave: clean pages go even when the pool is full. The excess itself goes up and down with
-                // pages that are tried and put back.
-                evicted = evicted_now;
-                deadline_ns = now_ns + PATIENCE_NS;
-                come_along();
-            }
-            let outcome = self.evict(&self.gate.change(party), TOLERATED_PAGES as usize / 2);
-            if outcome.is_changing {
-                return false;
-            }
-            if outcome.evicted == 0 && outcome.shared > 0 {
-                return !self.sharing.must_fetch_wait(excess);
-            }
-            let is_waiting = outcome.is_full || outcome.is_busy;
-            if outcome.is_fruitless && !is_waiting {
-                // What is left can't be moved at all.
-                return true;
-            }
-            if now_ns >= deadline_ns {
-                if !is_waiting {
-                    return true;
-                }
-                self.fail(Failure::NoRoom);
-            }
-            if outcome.evicted == 0 && is_waiting {
-                thread::sleep(RETRY_NS);
-            }
-        }
     }
 }

@@ -22,6 +22,7 @@ mod packed;
 mod ranges;
 mod regions;
 mod release;
+mod room;
 mod scan;
 mod serve;
 mod sharing;

@@ -50,6 +50,9 @@ pub trait VictimPolicy {
     /// [`VictimPolicy::visit`].
     fn on_evict(&self, word: PageWord) -> PageWord;
 
+    /// The hand has met every page and none was to leave, but some must.
+    fn on_want(&self) {}
+
     /// `count` pages have left: the policy's clock.
     fn on_evicted(&self, count: PageCount);
 

@@ -56,6 +56,8 @@ const PATIENCE_LIMIT: u64 = 14 * TICKS_PER_BUDGET;
 /// Patience of level 0 at the start, and at most.
 const PATIENCE_START: u64 = TICKS_PER_BUDGET / 4 * TICK;
 const PATIENCE_MOST: u64 = 4 * TICKS_PER_BUDGET * TICK;
+/// What is left of the patience when the hand has gone round in vain.
+const WANT_SHARE: u64 = 16;
 /// Visits for each victim above which patience shrinks, and below which it grows.
 const VISITS_MOST: u64 = 8;
 const VISITS_LEAST: u64 = 4;
@@ -163,6 +165,11 @@ impl VictimPolicy for Victims {
 
     fn on_evict(&self, word: PageWord) -> PageWord {
         self.stamp(word)
+    }
+
+    fn on_want(&self) {
+        // Nobody else takes from it meanwhile, but for a look at the yield, which is as good.
+        self.patience.store(self.patience.load(Ordering::Relaxed) / WANT_SHARE, Ordering::Relaxed);
     }
 
     fn on_evicted(&self, count: PageCount) {

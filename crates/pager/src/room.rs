@@ -1,0 +1,90 @@
+//! Waiting for room: what a fault does while its process is far above its limit.
+
+use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use farmem_sys::thread;
+use farmem_telemetry::{Counter, Failure};
+
+use crate::engine::Engine;
+use crate::evict::TOLERATED_PAGES;
+
+/// How long a fault waits for room in a full pool before the program is ended, nanoseconds.
+const PATIENCE_NS: u64 = 5_000_000_000;
+const RETRY_NS: u64 = 1_000_000;
+/// Once nothing could be moved, nobody tries again before so many pages more are there, which may be,
+const WORTH_PAGES: i64 = 64;
+/// or so long: what is there may be movable again.
+const WORTH_NS: u64 = 20_000_000;
+
+/// What an eviction has found that can't be moved: locked, in use by the kernel, not managed. A process may have more of it than its limit; then
+/// faults that look for victims in vain would be all that it does.
+#[derive(Debug)]
+pub(crate) struct Unmovable {
+    /// Pages above the limit when nothing could be moved, and when that was.
+    excess: AtomicI64,
+    found_ns: AtomicU64,
+}
+
+impl Unmovable {
+    pub(crate) const fn new() -> Self {
+        Self { excess: AtomicI64::new(i64::MIN), found_ns: AtomicU64::new(0) }
+    }
+}
+
+impl Engine {
+    /// The hand has gone round and found nothing that can be moved.
+    pub(crate) fn found_unmovable(&self) {
+        self.unmovable.excess.store(self.excess(0), Ordering::Relaxed);
+        self.unmovable.found_ns.store(thread::now_ns(), Ordering::Relaxed);
+    }
+
+    /// Whether what is too much is most likely still what can't be moved.
+    pub(crate) fn is_unmovable(&self) -> bool {
+        self.excess(0) < self.unmovable.excess.load(Ordering::Relaxed).saturating_add(WORTH_PAGES)
+            && thread::now_ns().saturating_sub(self.unmovable.found_ns.load(Ordering::Relaxed)) < WORTH_NS
+    }
+
+    /// Waits while the process is far above its limit and nothing can leave; ends the program when that doesn't end.
+    /// `false` when the bookkeeper has to make room, which may be waiting for a fault of its own, or messages have to be read:
+    /// then ask again later. The caller holds nothing. `come_along` is called while something does leave.
+    pub(crate) fn wait_for_room(&self, party: usize, faulting: u32, mut come_along: impl FnMut()) -> bool {
+        let mut evicted = None;
+        let mut deadline_ns = 0;
+        loop {
+            let excess = self.excess(0);
+            // During a fork nothing may leave, and the child waits for a handler. The bookkeeper is who makes room.
+            if excess <= self.tolerated()
+                || self.forking.load(Ordering::Acquire) != 0
+                || faulting == self.bookkeeper.load(Ordering::Relaxed)
+            {
+                return true;
+            }
+            let now_ns = thread::now_ns();
+            let evicted_now = Some(self.slot.get(Counter::Evicted));
+            if evicted != evicted_now {
+                // Something does leave: clean pages go even when the pool is full. The excess itself goes up and down with
+                // pages that are tried and put back.
+                evicted = evicted_now;
+                deadline_ns = now_ns + PATIENCE_NS;
+                come_along();
+            }
+            let outcome = self.evict(&self.gate.change(party), TOLERATED_PAGES as usize / 2);
+            if outcome.is_changing {
+                return false;
+            }
+            if outcome.evicted == 0 && outcome.shared > 0 {
+                return !self.sharing.must_fetch_wait(excess);
+            }
+            if now_ns >= deadline_ns {
+                self.fail(Failure::NoRoom);
+            }
+            if outcome.evicted == 0 {
+                if !outcome.is_full && !outcome.is_busy {
+                    // Nothing can be moved, or nothing more before others have run.
+                    return true;
+                }
+                thread::sleep(RETRY_NS);
+            }
+        }
+    }
+}
