@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Each is a directory below `programs`, with C files that make one program.
-const PROGRAMS: [(&str, &[&str]); 3] =
-    [("address_space", &[]), ("static_program", &["-static"]), ("old_kernel", &[])];
+const PROGRAMS: [(&str, &[&str]); 4] =
+    [("address_space", &[]), ("static_program", &["-static"]), ("old_kernel", &[]), ("guest", &["-static"])];
 
 fn main() {
     let out_directory = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));

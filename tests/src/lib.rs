@@ -12,7 +12,9 @@
 //! - `FARMEM_TEST_KEEP`: keeps the directories of the tests, for a look at what was left there.
 
 mod application;
+mod guest;
 mod host;
+mod initial_file_system;
 mod launch;
 mod memcache;
 mod memory_file;
@@ -27,6 +29,7 @@ mod trial;
 mod watch;
 
 pub use application::{application, set_limits};
+pub use guest::start_guest;
 pub use host::Host;
 pub use launch::{
     DEFAULT_RUNNER, Finished, Launcher, Program, Runner, Running, farmem_binary, managed_runner, runner,

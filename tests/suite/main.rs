@@ -16,6 +16,7 @@ mod prefetch;
 mod redis;
 mod reservations;
 mod stress;
+mod virtual_machine;
 mod xgboost;
 
 /// A test at half, and one at a quarter, of the program's own peak.

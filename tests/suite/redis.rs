@@ -50,25 +50,48 @@ pub(crate) fn load(client: &mut RedisClient, keys: impl Iterator<Item = u64>, ve
     settle(client, &mut pending);
 }
 
-/// Reads keys in the given order and compares every byte; gives the digest of all of it.
+/// Reads keys in the given order, one after the other, and compares every byte; gives the digest of all of it.
 pub(crate) fn verify(
     client: &mut RedisClient,
     keys: impl Iterator<Item = u64>,
     version_of: impl Fn(u64) -> u64,
 ) -> u64 {
+    verify_by(client, keys, version_of, 1)
+}
+
+/// The same, of a server that takes long to reach.
+pub(crate) fn verify_in_batches(
+    client: &mut RedisClient,
+    keys: impl Iterator<Item = u64>,
+    version_of: impl Fn(u64) -> u64,
+) -> u64 {
+    verify_by(client, keys, version_of, BATCH as usize)
+}
+
+fn verify_by(
+    client: &mut RedisClient,
+    mut keys: impl Iterator<Item = u64>,
+    version_of: impl Fn(u64) -> u64,
+    batch: usize,
+) -> u64 {
     let mut digest = Digest::new();
-    for number in keys {
-        let Reply::Bytes(Some(value)) = client.call(&[b"GET", &key(number)]) else {
-            panic!("key {number} is not there")
-        };
-        let version = version_of(number);
-        assert!(
-            value == value_bytes(number, version, LONGEST),
-            "key {number} is not what version {version} of it was"
-        );
-        digest.add(&value);
+    loop {
+        let asked: Vec<u64> = keys.by_ref().take(batch).collect();
+        if asked.is_empty() {
+            return digest.value();
+        }
+        asked.iter().for_each(|&number| client.queue(&[b"GET", &key(number)]));
+        client.flush();
+        for number in asked {
+            let Reply::Bytes(Some(value)) = client.reply() else { panic!("key {number} is not there") };
+            let version = version_of(number);
+            assert!(
+                value == value_bytes(number, version, LONGEST),
+                "key {number} is not what version {version} of it was"
+            );
+            digest.add(&value);
+        }
     }
-    digest.value()
 }
 
 fn snapshot_and_restart(launcher: &Launcher) -> String {
