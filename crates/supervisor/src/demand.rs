@@ -85,7 +85,14 @@ impl Demand {
         let (local_needed, local_wanted) = self.local(now, condition, terms);
         let used = condition.pool_used;
         let is_active = self.is_active(now);
-        let needed = used + if is_active { used / 8 + NEXT_SLABS } else { NEXT_SLABS };
+        // What an active space has on disk for want of room has kept `used` below the part at which slabs move there. It
+        // needs a lease in which they would not, or an idle space would keep what this one could use.
+        let growth = match (is_active, condition.disk_used) {
+            (false, _) => 0,
+            (true, 0) => used / 8,
+            (true, _) => used / 2,
+        };
+        let needed = used + growth + NEXT_SLABS;
         // What is on disk comes back when there is room; who is idle misses nothing.
         let content = used + condition.disk_used;
         let wanted = if is_active { content + content / 2 + AHEAD_SLABS } else { needed };
@@ -189,13 +196,16 @@ mod tests {
     }
 
     #[test]
-    fn what_an_active_space_has_on_disk_is_wanted_in_the_pool_and_needed_nowhere() {
+    fn what_an_active_space_has_on_disk_is_wanted_in_the_pool_and_lets_it_need_a_larger_one() {
         let now = Instant::now();
         let mut demand = Demand::new(now);
         let condition = Condition { disk_used: 2000, ..condition(10_000, 1) };
         let active = demand.look(now, &condition, &TERMS);
         assert!(active.pool_wanted > 4000 && active.pool_needed < 2000, "{active:?}");
-        assert!(demand.look(now + MEMORY, &condition, &TERMS).pool_wanted < 2000);
+        // Slabs have moved to disk until 70% of the lease were left: more than that lease is needed.
+        assert!(active.pool_needed * 7 > active.pool_used * 10, "{active:?}");
+        let idle = demand.look(now + MEMORY, &condition, &TERMS);
+        assert!(idle.pool_wanted < 2000 && idle.pool_needed < 1010, "{idle:?}");
     }
 
     #[test]
