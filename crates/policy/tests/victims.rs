@@ -126,6 +126,24 @@ fn memory_in_which_every_page_is_hot_yields_a_victim_within_four_rotations() {
     assert!(visits < 4 * RESIDENT, "{visits} visits");
 }
 
+/// What is left of a budget that other memory fills: too few pages for the yield of the hand to say much.
+#[test]
+fn of_a_few_pages_that_all_are_hot_one_leaves_when_the_hand_has_gone_round_six_times_in_vain() {
+    let victims = Victims::new(PageCount::new(100_000));
+    let hot: Vec<PageWord> = (0..10)
+        .map(|_| {
+            victims.on_evicted(PageCount::new(2000));
+            victims.on_first_touch(PageWord::default()).with_level(Level::MAX)
+        })
+        .collect();
+    let goes_in_vain = |_: &usize| {
+        let is_vain = hot.iter().all(|&page| victims.visit(page) != Verdict::Evict);
+        victims.on_want();
+        is_vain
+    };
+    assert!((0..100).take_while(goes_in_vain).count() <= 6);
+}
+
 proptest! {
     #[test]
     fn a_policy_changes_nothing_but_level_and_age(
