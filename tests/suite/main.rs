@@ -17,6 +17,7 @@ mod redis;
 mod reservations;
 mod stress;
 mod virtual_machine;
+mod watching;
 mod xgboost;
 
 /// A test at half, and one at a quarter, of the program's own peak.

@@ -40,6 +40,8 @@ pub(crate) enum Command {
     Host(HostArguments),
     /// Lend this machine's memory to programs on other machines
     Node(NodeArguments),
+    /// Tell what an application waits for, and what would help
+    Explain(ExplainArguments),
     /// Show the applications that run under Farmem now
     Stat(StatArguments),
     /// Watch the applications that run under Farmem, and change their limits
@@ -131,12 +133,31 @@ pub(crate) struct RunArguments {
     /// Record what happens to pages in this file, for `farmem trace`
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// Print a summary on standard error at exit
+    /// Show a line on standard error that says how it goes, if that is a terminal, or always
+    #[arg(
+        long,
+        value_name = "terminal|always",
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "terminal"
+    )]
+    pub(crate) progress: Option<Progress>,
+    /// Print a summary on standard error at exit: what was asked, what was used, what paging cost, what would help
     #[arg(long)]
     pub(crate) summary: bool,
     /// The program, and its arguments
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     pub(crate) program: Vec<OsString>,
+}
+
+/// Where a run shows how it goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum Progress {
+    /// On a terminal, in one line that is refreshed in place
+    Terminal,
+    /// Anywhere; where there is no terminal, a line for each second
+    Always,
 }
 
 /// Lease one pool, and local memory, to all applications of this machine.
@@ -271,6 +292,25 @@ pub(crate) struct StatArguments {
     #[arg(value_name = "NAME", value_parser = parse_name)]
     pub(crate) name: Option<String>,
     /// Print one JSON array
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Tell what an application waits for, and what would help.
+///
+/// The time that its threads waited for pages is divided by cause: pages in the pool, on memory nodes, on disk; unpacking (from a sample); other
+/// pages that had to leave first; memory touched for the first time. Waiting for a processor is no part of it: that looks the same with and without
+/// paging. How much local memory would help is estimated from how long pages are away before they come back.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  farmem explain redis\n  farmem explain 4711 --over 5s --json")]
+pub(crate) struct ExplainArguments {
+    /// The application's name, or its program's process number
+    #[arg(value_name = "NAME|PID", value_parser = parse_name)]
+    pub(crate) name: String,
+    /// Look at what happens in so long a time from now on [default: at all since its start]
+    #[arg(long, value_name = "TIME", value_parser = parse_interval)]
+    pub(crate) over: Option<Duration>,
+    /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -6,6 +6,7 @@ mod arguments;
 mod bench;
 mod certificates;
 mod doctor;
+mod explain;
 mod failure;
 mod generate;
 mod host;
@@ -43,6 +44,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Run(arguments) => run::run(arguments),
         Command::Host(arguments) => host::host(arguments),
         Command::Node(arguments) => node::node(&arguments),
+        Command::Explain(arguments) => explain::explain(&arguments),
         Command::Stat(arguments) => stat::stat(&arguments),
         Command::Top(arguments) => top::top(&arguments),
         Command::Set(arguments) => set::set(&arguments),

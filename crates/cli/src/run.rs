@@ -3,6 +3,7 @@
 //! Nothing is started before every check has passed, so that bad input leaves nothing behind.
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -16,7 +17,7 @@ use farmem_supervisor::{
 use rustix::fs::{Access, access};
 
 use crate::amount::{AUTO_LEAST, DiskAmount, LocalAmount};
-use crate::arguments::{RunArguments, SecurityArguments};
+use crate::arguments::{Progress, RunArguments, SecurityArguments};
 use crate::failure::Failure;
 use crate::host::default_socket;
 use crate::node;
@@ -60,6 +61,8 @@ pub(crate) struct Plan {
     pub(crate) stats: Option<PathBuf>,
     /// Where a trace is recorded.
     pub(crate) trace: Option<PathBuf>,
+    /// Whether to show how it goes.
+    pub(crate) progress: bool,
     /// Whether to print a summary at exit.
     pub(crate) summary: bool,
     /// The program as it was written; becomes its first argument.
@@ -131,6 +134,7 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
         name,
         stats: arguments.stats,
         trace: arguments.trace,
+        progress: arguments.progress.is_some_and(is_shown),
         summary: arguments.summary,
         program,
         executable,
@@ -183,6 +187,13 @@ fn host_choice(asked: Option<PathBuf>) -> HostChoice {
     }
 }
 
+fn is_shown(progress: Progress) -> bool {
+    match progress {
+        Progress::Terminal => std::io::stderr().is_terminal(),
+        Progress::Always => true,
+    }
+}
+
 fn shown_name(executable: &Path) -> String {
     executable.file_name().unwrap_or(executable.as_os_str()).to_string_lossy().into_owned()
 }
@@ -226,6 +237,7 @@ fn start(plan: Plan) -> Result<ExitCode, Failure> {
         name: plan.name,
         stats: plan.stats,
         trace: plan.trace,
+        progress: plan.progress,
         summary: plan.summary,
         program: plan.program,
         executable: plan.executable,

@@ -1,13 +1,12 @@
 //! The screen as cells of a terminal. All of it is there in 80 columns and 24 lines.
 
-use farmem_supervisor::Report;
+use farmem_supervisor::{Rates, Report};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row as TableRow, Table, TableState};
 
-use crate::rates::Rates;
 use crate::screen::{Row, Screen};
 
 /// Lines below the table: a border and what is said of the selected application.

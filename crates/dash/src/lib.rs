@@ -1,15 +1,13 @@
 //! `farmem top`: what runs under Farmem, at a glance.
 //!
-//! - `rates` makes rates of two looks at an application;
 //! - `screen` is what the screen shows, and what keys do to it;
 //! - `draw` puts that into a terminal's cells;
 //! - `top` is the loop: look, draw, wait for a key.
 //!
-//! The first three are functions of their input, so a screen is tested as text.
+//! The first two are functions of their input, so a screen is tested as text.
 #![forbid(unsafe_code)]
 
 mod draw;
-mod rates;
 mod screen;
 mod top;
 

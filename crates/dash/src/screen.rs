@@ -1,9 +1,7 @@
 //! What the screen shows, and what keys do to it.
 
-use farmem_supervisor::Report;
+use farmem_supervisor::{Rates, Report};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-
-use crate::rates::Rates;
 
 /// An application as it is shown.
 #[derive(Clone, Debug)]

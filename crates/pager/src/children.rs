@@ -4,6 +4,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use farmem_page::{PAGE_BYTES, PageCount, PageIndex, PageRange, PageWord, Place, VirtAddr};
+use farmem_store::Origin;
 use farmem_sys::lock::Lock;
 use farmem_sys::say::say;
 use farmem_sys::uffd::{Message, Uffd, UffdError, Waiters};
@@ -272,12 +273,12 @@ impl Engine {
             let loaded = match table.word(page).place() {
                 None | Some(Place::Zero) => {
                     content.fill(0);
-                    Ok(())
+                    Ok(Origin::Memory)
                 }
                 Some(place) => self.vault.load(&mut desk.reader, place, content),
             };
             let progress = match loaded {
-                Ok(()) => view.uffd.copy_in(page, content, Waiters::Wake),
+                Ok(_) => view.uffd.copy_in(page, content, Waiters::Wake),
                 Err(LoadFailure::Lost) => self.poison(&view.uffd, page),
             };
             match progress.stopped {

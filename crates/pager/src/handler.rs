@@ -25,6 +25,7 @@ use crate::events::Received;
 use crate::gate::PARTIES;
 use crate::inject::Injection;
 use crate::serve::{Desk, Served};
+use crate::waiting::Waiting;
 
 /// Most handlers: all parties at the gate but the bookkeeper.
 pub(crate) const MOST: u32 = PARTIES as u32 - 1;
@@ -94,7 +95,11 @@ pub(crate) fn start(engine: &'static Engine, party: u32, allowed: Allowed) -> Re
     let handler = memory::leak(Handler {
         engine,
         party,
-        desk: Desk { content: memory::table_mut(BATCH_PAGES)?, reader: engine.vault.reader() },
+        desk: Desk {
+            content: memory::table_mut(BATCH_PAGES)?,
+            reader: engine.vault.reader(),
+            waiting: Waiting::new(),
+        },
         deferred: [None; DEFERRED],
         deferred_count: 0,
         is_settling: false,
@@ -203,6 +208,7 @@ impl Handler {
     fn fault(&mut self, wish: Wish) {
         let started_ns = thread::now_ns();
         let fault = wish.fault();
+        self.desk.waiting.begin();
         self.served += 1;
         self.engine.inject_at(Injection::HandlerPanic, self.served);
         self.engine.inject_at(Injection::HandlerStall, self.served);
@@ -215,7 +221,7 @@ impl Handler {
         }
         let took_ns = thread::now_ns() - started_ns;
         self.engine.slot.fault_latency().record(took_ns);
-        self.engine.slot.add(Counter::StallNs, took_ns);
+        self.desk.waiting.count(&self.engine.slot, took_ns);
     }
 
     fn serve(&mut self, wish: Wish) -> Served {
@@ -224,10 +230,13 @@ impl Handler {
             Wish::Touch(fault) => fault,
             Wish::Write(fault) => return engine.let_write(self.party as usize, fault),
         };
-        if engine.is_far_over()
-            && !engine.wait_for_room(self.party as usize, fault.thread, || self.come_along())
-        {
-            return Served::Later;
+        if engine.is_far_over() {
+            let began_ns = thread::now_ns();
+            let has_room = engine.wait_for_room(self.party as usize, fault.thread, || self.come_along());
+            self.desk.waiting.waited_for_room(thread::now_ns() - began_ns);
+            if !has_room {
+                return Served::Later;
+            }
         }
         let change = engine.gate.change(self.party as usize);
         engine.serve(&change, &mut self.desk, fault)

@@ -34,6 +34,7 @@ mod sync;
 mod table;
 mod trace;
 mod vault;
+mod waiting;
 mod zeros;
 
 pub use engine::Engine;

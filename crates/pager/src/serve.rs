@@ -3,22 +3,28 @@
 //! PFA §3: the fault path takes a free frame, fills it, maps it and lets the thread go; the rest is bookkeeping.
 
 use farmem_page::{PageBytes, PageCount, PageIndex, PageRange, PageWord, Place};
-use farmem_policy::{Advice, Fault, Prefetcher, Run, VictimPolicy};
+use farmem_policy::{Advice, Fault, Prefetcher, Run, VictimPolicy, absence};
 use farmem_sys::Errno;
 use farmem_sys::lock::Lock;
 use farmem_sys::uffd::{Progress, Uffd, UffdError, Waiters};
-use farmem_telemetry::{Counter, LostPage, Step, TraceKind};
+use farmem_telemetry::{Counter, LostPage, RETURN_BUCKETS, Step, TraceKind};
 
 use crate::engine::{BATCH_PAGES, Engine};
 use crate::gate::Change;
 use crate::table::Taken;
 use crate::vault::{LoadFailure, PageReader};
+use crate::waiting::{Waiting, Whence};
+
+const _: () =
+    assert!(absence::BUCKETS == RETURN_BUCKETS, "the ledger has a word for each bucket of an absence");
 
 /// Memory that a handler works in.
 pub(crate) struct Desk {
     /// Content on its way in, page by page.
     pub(crate) content: &'static mut [PageBytes],
     pub(crate) reader: PageReader,
+    /// What the thread of the fault in hand waits for.
+    pub(crate) waiting: Waiting,
 }
 
 /// What became of a fault.
@@ -95,7 +101,9 @@ impl Engine {
             self.vault.prefetch(place);
         }
         let run = self.advise(guess, fault);
-        let room = self.make_room(change, 1 + run.map_or(0, |run| run.count as usize));
+        let pages = 1 + run.map_or(0, |run| run.count as usize);
+        // There is room already as a rule, and the clock is left alone.
+        let room = self.excess(pages) <= 0 || desk.waiting.for_room(|| self.make_room(change, pages));
         self.serving(change, fault.page);
         let Some(taken) = self.table.take(fault.page) else {
             self.slot.add(Counter::StagedHits, 1);
@@ -108,7 +116,10 @@ impl Engine {
         let batch = self.gather(taken, run, source);
         match source {
             Source::Stored => self.bring_in(desk, batch, Cause::Fault(fault.page)),
-            Source::Zeros => self.touch(batch, fault),
+            Source::Zeros => {
+                desk.waiting.comes_from(Whence::Zeros);
+                self.touch(batch, fault)
+            }
         }
     }
 
@@ -179,11 +190,12 @@ impl Engine {
 
     /// Pages that have an entry: load, check, install.
     fn bring_in(&self, desk: &mut Desk, mut batch: Batch, cause: Cause) -> Served {
+        let loading = desk.waiting.begin_loading();
         for at in 0..batch.count {
             let Some(taken) = &batch.pages[at] else { continue };
             let Some(place) = taken.word.place() else { continue };
             match self.vault.load(&mut desk.reader, place, &mut desk.content[at]) {
-                Ok(()) => {}
+                Ok(origin) => desk.waiting.loaded(origin, cause.is_fault_on(taken.page)),
                 Err(LoadFailure::Lost) => {
                     if let Some(taken) = batch.pages[at].take() {
                         self.lose(taken);
@@ -191,6 +203,7 @@ impl Engine {
                 }
             }
         }
+        desk.waiting.end_loading(loading, &self.slot);
         let mut outcome = Served::Done;
         let mut at = 0;
         while at < batch.count {
@@ -302,6 +315,9 @@ impl Engine {
         let (page, word) = (taken.page, taken.word);
         let word = if word.place().is_some() {
             self.slot.subtract(Counter::FarPages, 1);
+            if cause != Cause::Room {
+                self.slot.note_return(absence::bucket_of(self.victims.absence(word)));
+            }
             let (counter, word) = match cause {
                 Cause::Room => {
                     self.trace(TraceKind::Return, page);

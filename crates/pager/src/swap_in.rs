@@ -13,6 +13,7 @@ use farmem_telemetry::Counter;
 use crate::bookkeeper::PARTY;
 use crate::engine::{BATCH_PAGES, Engine};
 use crate::serve::Desk;
+use crate::waiting::Waiting;
 
 /// A step of the return ends after this time, even in the middle of a batch: meanwhile nobody watches the budget.
 const STEP_NS: u64 = 2_000_000;
@@ -54,7 +55,11 @@ impl SwapIn {
     /// No memory.
     pub(crate) fn new(engine: &Engine) -> Result<Self, Errno> {
         Ok(Self {
-            desk: Desk { content: memory::table_mut(BATCH_PAGES)?, reader: engine.vault.reader() },
+            desk: Desk {
+                content: memory::table_mut(BATCH_PAGES)?,
+                reader: engine.vault.reader(),
+                waiting: Waiting::new(),
+            },
             survey: memory::leak(Survey::new())?,
             room: Room::default(),
             pass: Pass::None,

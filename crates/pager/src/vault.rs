@@ -10,8 +10,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use farmem_page::{ByteCount, PageBytes, PageIndex, Place};
 use farmem_policy::Partition;
 use farmem_store::{
-    BlockError, BlockFile, Caller, Epoch, FreeOutcome, LoadError, OwnerId, Packed, Packing, Pool, Reader,
-    StoreError, Update, Writer,
+    BlockError, BlockFile, Caller, Epoch, FreeOutcome, LoadError, Origin, OwnerId, Packed, Packing, Pool,
+    Reader, StoreError, Update, Writer,
 };
 use farmem_sys::disk::DiskFile;
 use farmem_sys::link::Link;
@@ -184,16 +184,16 @@ impl Vault {
         self.pool.prefetch(place);
     }
 
-    /// Reads a page back and checks it.
+    /// Reads a page back and checks it; where it was.
     pub(crate) fn load(
         &self,
         reader: &mut PageReader,
         place: Place,
         page: &mut PageBytes,
-    ) -> Result<(), LoadFailure> {
+    ) -> Result<Origin, LoadFailure> {
         for _ in 0..READ_ATTEMPTS {
             match reader.load(self.pool, place, page) {
-                Ok(()) => return Ok(()),
+                Ok(origin) => return Ok(origin),
                 Err(LoadError::Io) => {}
                 Err(LoadError::Corrupt | LoadError::Lost | LoadError::Gone) => break,
             }

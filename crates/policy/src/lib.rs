@@ -8,6 +8,7 @@
 //! * [`Reservations`]: which resident pages give their entries back while far memory is short.
 //! * [`pacing`]: how long the bookkeeper may pause.
 //! * [`RightSizing`]: the smallest budget with which a program is hardly ever held up.
+//! * [`absence`]: what more local memory would save, by how long pages were away.
 //! * [`Starvation`]: whether a handler of the idle class gets its processor.
 //! * [`leases`]: how much of what spaces share each of them may hold.
 //! * [`swap_in`]: which absent pages come back when there is room again.
@@ -17,6 +18,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod absence;
 pub mod leases;
 pub mod pacing;
 mod prefetch;
@@ -33,4 +35,4 @@ pub use prefetch::{
 pub use reservations::{Partition, Pressure, RESERVED_PERCENT, Reservations};
 pub use right_sizing::RightSizing;
 pub use starvation::{Sight, Starvation};
-pub use victims::{Sweep, Verdict, VictimPolicy, Victims};
+pub use victims::{Sweep, TICKS_PER_BUDGET, Verdict, VictimPolicy, Victims};

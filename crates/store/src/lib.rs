@@ -47,6 +47,6 @@ pub use packing::{Packed, Packer, Packing};
 pub use pattern::PATTERN_LIMIT;
 pub use pool::{AttachError, Epoch, FreeOutcome, LimitError, OwnerId, Pool};
 pub use read_buffer::{Displaced, ENTRY_PAGES, Filling};
-pub use reader::{LoadError, Reader};
+pub use reader::{LoadError, Origin, Reader};
 pub use usage::PoolUsage;
 pub use writer::{StoreError, Update, Writer};

@@ -37,6 +37,17 @@ pub enum LoadError {
     Gone,
 }
 
+/// Where a page's content was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// In the pool's memory, or told by the place alone.
+    Memory,
+    /// On a memory node, or in what an earlier read from one brought along.
+    Node,
+    /// On disk.
+    Disk,
+}
+
 /// A slot spans two blocks of 4 KiB at most, on disk and on nodes.
 const DISK_BUFFER_BYTES: usize = 2 * PAGE_BYTES;
 
@@ -60,7 +71,7 @@ pub struct Reader<F: BlockFile, C: Caller = Nobody> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fetched {
-    Page,
+    Page(Origin),
     Damaged,
     Io,
     Lost,
@@ -89,20 +100,20 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
         Self { disk_buffer: DiskBuffer([0; DISK_BUFFER_BYTES]), slot_buffer: [0; PAGE_BYTES], file, caller }
     }
 
-    /// Reads the page at `place` into `page`. After an error `page` holds anything.
+    /// Reads the page at `place` into `page`, and says where it was. After an error `page` holds anything.
     pub fn load<M: Memory>(
         &mut self,
         pool: &Pool<M>,
         place: Place,
         page: &mut PageBytes,
-    ) -> Result<(), LoadError> {
+    ) -> Result<Origin, LoadError> {
         match place {
             Place::Zero => page.fill(0),
             Place::Pattern(index) => fill_uniform(page, pool.pattern(index).ok_or(LoadError::Corrupt)?),
             Place::Slot(at) => return self.load_slot(pool, at, page),
             Place::Lost => return Err(LoadError::Gone),
         }
-        Ok(())
+        Ok(Origin::Memory)
     }
 
     fn load_slot<M: Memory>(
@@ -110,13 +121,13 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
         pool: &Pool<M>,
         at: SlotPlace,
         page: &mut PageBytes,
-    ) -> Result<(), LoadError> {
+    ) -> Result<Origin, LoadError> {
         let (slab, slot) = (at.slab.get(), at.slot.get());
         let mut state = pool.state(slab).map_err(|Damaged| LoadError::Corrupt)?;
         for _ in 0..ATTEMPTS {
             let fetched = self.fetch(pool, slab, slot, state, page).unwrap_or(Fetched::Damaged);
-            if let Fetched::Page = fetched {
-                return Ok(());
+            if let Fetched::Page(origin) = fetched {
+                return Ok(origin);
             }
             fence(Acquire);
             let now = pool.state(slab).map_err(|Damaged| LoadError::Corrupt)?;
@@ -160,7 +171,7 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
             return Err(Damaged);
         }
         let is_right = is_page(pool, buffer, known, page);
-        Ok(if is_right { Fetched::Page } else { Fetched::Damaged })
+        Ok(if is_right { Fetched::Page(Origin::Memory) } else { Fetched::Damaged })
     }
 
     fn fetch_away<M: Memory>(
@@ -187,11 +198,11 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
                 continue;
             }
             match self.read_copy(pool, copy, state.location, copies, &aligned)? {
-                Fetched::Page => {
+                Fetched::Page(origin) => {
                     pool.note_away_read(slab);
                     let bytes = self.disk_buffer.0.get(stored.clone()).ok_or(Damaged)?;
                     if is_page(pool, bytes, known, page) {
-                        return Ok(Fetched::Page);
+                        return Ok(Fetched::Page(origin));
                     }
                     outcome = Fetched::Damaged;
                 }
@@ -215,19 +226,19 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
         if copy == Copy::Disk {
             let offset_bytes = block_offset_bytes(block) + range.start as u64;
             let is_read = self.file.read_at(offset_bytes, buffer).is_ok();
-            return Ok(if is_read { Fetched::Page } else { Fetched::Io });
+            return Ok(if is_read { Fetched::Page(Origin::Disk) } else { Fetched::Io });
         }
         let (first, count) = (range.start / PAGE_BYTES, range.len() / PAGE_BYTES);
         let is_retry = copy == Copy::OtherNode;
         let call = Call { block, version: copies.version, first, count, is_retry };
         if !is_retry && pool.buffered(&call).is_some_and(|entry| pool.copy_buffered(entry, &call, buffer)) {
             pool.count(Header::BufferHits);
-            return Ok(Fetched::Page);
+            return Ok(Fetched::Page(Origin::Node));
         }
         for _ in 0..FETCH_ATTEMPTS {
             match pool.ask(&self.caller, call) {
                 Some(Answer::Entry(entry)) if pool.copy_buffered(entry, &call, buffer) => {
-                    return Ok(Fetched::Page);
+                    return Ok(Fetched::Page(Origin::Node));
                 }
                 Some(Answer::Entry(_)) => {}
                 Some(Answer::Nowhere) => return Ok(Fetched::Lost),

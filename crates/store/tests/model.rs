@@ -511,7 +511,7 @@ impl Carrier {
 fn load(world: &World, caller: Asking, place: Place) -> Result<PageBytes, LoadError> {
     let mut out = [0; PAGE_BYTES];
     let mut reader = Box::new(Reader::with_nodes(&world.file, caller));
-    reader.load(&world.pool, place, &mut out).map(|()| out)
+    reader.load(&world.pool, place, &mut out).map(|_| out)
 }
 
 #[test]

@@ -68,7 +68,7 @@ impl World {
             let (mut right, mut failures) = (0, Vec::new());
             for (number, place) in self.places.iter().enumerate() {
                 match reader.load(&self.pool, *place, &mut page) {
-                    Ok(()) => {
+                    Ok(_) => {
                         assert!(page == content(number), "page {number} holds something else");
                         right += 1;
                     }

@@ -16,7 +16,7 @@ const NOW: Epoch = Epoch::FIRST;
 
 fn load(pool: &Pool<SharedMemory>, place: Place) -> Result<[u8; PAGE_BYTES], LoadError> {
     let mut out = [0xee; PAGE_BYTES];
-    Reader::new(NullFile).load(pool, place, &mut out).map(|()| out)
+    Reader::new(NullFile).load(pool, place, &mut out).map(|_| out)
 }
 
 #[test]

@@ -211,6 +211,7 @@ impl Application {
             name: "test".to_owned(),
             stats: None,
             trace: None,
+            progress: false,
             summary: false,
             program: "test".into(),
             executable: "/bin/true".into(),

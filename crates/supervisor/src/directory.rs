@@ -87,23 +87,35 @@ pub enum SetError {
 /// # Errors
 /// There is no such application or more than one, or its supervisor refuses.
 pub fn set(name: &str, limits: Limits) -> Result<Report, SetError> {
-    let all: Vec<(String, Report)> =
-        names().into_iter().filter_map(|socket| ask(&socket).map(|report| (socket, report))).collect();
-    let is_named = |(_, report): &&(String, Report)| report.name == name;
-    let is_numbered = |(_, report): &&(String, Report)| report.process.to_string() == name;
-    let mut found: Vec<_> = all.iter().filter(is_named).collect();
-    if found.is_empty() {
-        found = all.iter().filter(is_numbered).collect();
-    }
-    let socket = match found[..] {
-        [] => return Err(SetError::Unknown(name.to_owned())),
-        [(socket, _)] => socket,
-        _ => return Err(SetError::Ambiguous(name.to_owned(), found.len())),
-    };
-    let answer = exchange(socket, limits.request()).ok_or_else(|| SetError::Gone(name.to_owned()))?;
+    let (socket, _) = named(name)?;
+    let answer = exchange(&socket, limits.request()).ok_or_else(|| SetError::Gone(name.to_owned()))?;
     match serde_json::from_slice::<String>(&answer) {
         Ok(reason) => Err(SetError::Refused(name.to_owned(), reason)),
         Err(_) => serde_json::from_slice(&answer).map_err(|_| SetError::Gone(name.to_owned())),
+    }
+}
+
+/// The application of that name, or of that program's process number, as it is now.
+///
+/// # Errors
+/// There is no such application, or more than one.
+pub fn find(name: &str) -> Result<Report, SetError> {
+    named(name).map(|(_, report)| report)
+}
+
+/// The same, and the socket of its supervisor.
+fn named(name: &str) -> Result<(String, Report), SetError> {
+    let mut all: Vec<(String, Report)> =
+        names().into_iter().filter_map(|socket| ask(&socket).map(|report| (socket, report))).collect();
+    if all.iter().any(|(_, report)| report.name == name) {
+        all.retain(|(_, report)| report.name == name);
+    } else {
+        all.retain(|(_, report)| report.process.to_string() == name);
+    }
+    match all.len() {
+        0 => Err(SetError::Unknown(name.to_owned())),
+        1 => Ok(all.swap_remove(0)),
+        many => Err(SetError::Ambiguous(name.to_owned(), many)),
     }
 }
 

@@ -55,6 +55,8 @@ pub struct Options {
     pub stats: Option<PathBuf>,
     /// Where to record what happens to pages.
     pub trace: Option<PathBuf>,
+    /// Whether to show a line on standard error that says how it goes.
+    pub progress: bool,
     /// Whether to print a summary on standard error at exit.
     pub summary: bool,
     /// The program's first argument: its name as the user wrote it.

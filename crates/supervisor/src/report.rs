@@ -1,25 +1,30 @@
 //! The application's figures, as the user gets them.
 
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use farmem_page::PageCount;
 use farmem_policy::PrefetchPolicy;
+use farmem_policy::absence::Absences;
 use farmem_store::PoolUsage;
-use farmem_telemetry::{BUCKETS, COUNTERS, Counter, Header, Histogram, Kind, Ledger, ProcessSlot, SlotState};
+use farmem_telemetry::{
+    BUCKETS, COUNTERS, Counter, Header, Histogram, Kind, Ledger, ProcessSlot, RETURN_BUCKETS, SlotState,
+};
 use farmem_wire::host::{LEASED_SLAB_BYTES, Terms};
 use serde::{Deserialize, Serialize};
+
+use crate::summary::summary;
 
 /// Sums over processes.
 pub(crate) struct Totals {
     figures: Vec<u64>,
     latency: Vec<AtomicU64>,
+    returned: [u64; RETURN_BUCKETS],
 }
 
 impl Clone for Totals {
     fn clone(&self) -> Self {
-        let copy = Self { figures: self.figures.clone(), latency: buckets() };
+        let copy = Self { figures: self.figures.clone(), latency: buckets(), returned: self.returned };
         Histogram::new(&copy.latency).add(&Histogram::new(&self.latency));
         copy
     }
@@ -31,7 +36,7 @@ fn buckets() -> Vec<AtomicU64> {
 
 impl Totals {
     pub(crate) fn new() -> Self {
-        Self { figures: vec![0; COUNTERS.len()], latency: buckets() }
+        Self { figures: vec![0; COUNTERS.len()], latency: buckets(), returned: [0; RETURN_BUCKETS] }
     }
 
     /// Adds a process's figures; those of this moment only while it lives.
@@ -42,6 +47,14 @@ impl Totals {
             }
         }
         Histogram::new(&self.latency).add(&slot.fault_latency());
+        for (sum, count) in self.returned.iter_mut().zip(slot.returns()) {
+            *sum += count;
+        }
+    }
+
+    /// Pages that left, and those that came back.
+    pub(crate) fn absences(&self) -> Absences {
+        Absences::new(self.returned, self.get(Counter::Evicted))
     }
 
     pub(crate) fn get(&self, counter: Counter) -> u64 {
@@ -131,6 +144,10 @@ pub struct Report {
     pub disk_writes_failed: u64,
     /// The first pages that could not be read back; `lost` counts them all.
     pub lost_pages: Vec<LostPage>,
+    /// The local memory with which half of the pages that came back would have stayed, as an estimate; 0 when too few have come back.
+    pub local_for_half_bytes: u64,
+    /// The same for nine tenths of them.
+    pub local_for_most_bytes: u64,
     /// Half of the faults took at most this long.
     pub fault_p50_us: f64,
     /// All but a hundredth of the faults took at most this long.
@@ -157,6 +174,8 @@ pub(crate) struct Source<'a> {
     pub(crate) cpu: Duration,
     pub(crate) ledger: Ledger<'a>,
     pub(crate) totals: Totals,
+    /// What has happened under the present budget.
+    pub(crate) absences: Absences,
     pub(crate) started: u64,
     /// What is agreed with the host, and how it stands with it.
     pub(crate) terms: Terms,
@@ -224,6 +243,8 @@ impl Report {
                 .lost()
                 .map(|lost| LostPage { process: lost.process, address: lost.page.addr().get() })
                 .collect(),
+            local_for_half_bytes: local_for(source, 0.5),
+            local_for_most_bytes: local_for(source, 0.9),
             fault_p50_us: latency.quantile_ns(500) as f64 / 1e3,
             fault_p99_us: latency.quantile_ns(990) as f64 / 1e3,
             counters,
@@ -235,72 +256,22 @@ impl Report {
         self.counters.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0)
     }
 
-    /// A few lines for a person.
+    /// Ten lines for a person, and what has gone wrong.
     pub fn summary(&self) -> String {
-        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        let mut text = String::new();
-        let mut line = |arguments: std::fmt::Arguments<'_>| {
-            let _ = writeln!(text, "farmem: {arguments}");
-        };
-        line(format_args!(
-            "{} ran {:.2} s, used {:.2} s of processor time, {:.2} s of it for paging",
-            self.name, self.wall_seconds, self.cpu_seconds, self.pager_cpu_seconds
-        ));
-        line(format_args!(
-            "asked to stay within {:.1} MiB, was at most at {:.1} MiB; managed {:.1} MiB at most",
-            mib(self.budget_bytes),
-            mib(self.resident_peak_bytes),
-            mib(self.managed_peak_bytes)
-        ));
-        line(format_args!(
-            "{} faults, half of them within {:.1} µs, all but 1% within {:.1} µs",
-            self.counter("faults"),
-            self.fault_p50_us,
-            self.fault_p99_us
-        ));
-        line(format_args!(
-            "{} pages fetched on demand, {} ahead of it ({:.0}% of those used)",
-            self.counter("fetches"),
-            self.counter("prefetched"),
-            self.accuracy * 100.0
-        ));
-        line(format_args!(
-            "{} pages evicted, {} of them unchanged and dropped without a write",
-            self.counter("evicted"),
-            self.counter("dropped_clean")
-        ));
-        line(format_args!(
-            "pool {:.1} MiB for {:.1} MiB of pages; disk {:.1} MiB",
-            mib(self.pool_bytes),
-            mib(self.pool_stored_pages << 12),
-            mib(self.disk_bytes)
-        ));
-        if self.node_bytes > 0 || self.node_fetches > 0 {
-            line(format_args!(
-                "nodes {:.1} MiB; {} reads from them, {} pages came along with one before",
-                mib(self.node_bytes),
-                self.node_fetches,
-                self.read_buffer_hits
-            ));
-        }
-        if self.disk_writes_failed > 0 {
-            line(format_args!(
-                "the disk refused {} writes; what was to be written stayed in the pool",
-                self.disk_writes_failed
-            ));
-        }
-        for lost in &self.lost_pages {
-            line(format_args!(
-                "page {:#x} of process {} is lost: it could not be read back; whoever touches it gets a SIGBUS",
-                lost.address, lost.process
-            ));
-        }
-        let unnamed = self.counter("lost").saturating_sub(self.lost_pages.len() as u64);
-        if unnamed > 0 {
-            line(format_args!("{unnamed} more pages are lost"));
-        }
-        text
+        summary(self)
     }
+}
+
+/// Fewer pages that came back say nothing of others.
+const TELLING: u64 = 256;
+
+/// The budget under which the share `share` of the pages that came back would have stayed: never more than all that there was.
+fn local_for(source: &Source<'_>, share: f64) -> u64 {
+    let Source { ledger, absences, .. } = source;
+    let Some(more) = absences.more_for(share).filter(|_| absences.returned() >= TELLING) else { return 0 };
+    let budget = ledger.budget().bytes().get();
+    let enough = header_bytes(ledger, Header::ManagedPeakPages).max(budget);
+    ((budget as f64 * (1.0 + more)) as u64).min(enough)
 }
 
 fn header_bytes(ledger: &Ledger<'_>, word: Header) -> u64 {

@@ -7,8 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Where the system's log listens. Its packets begin with facility (daemon) and urgency (error).
 const LOG: &str = "/dev/log";
 const DAEMON_ERROR: &str = "<27>";
+/// To a terminal: back to the first column, and delete what follows.
+const CLEAR: &str = "\r\x1b[K";
 
 static IS_IN_BACKGROUND: AtomicBool = AtomicBool::new(false);
+/// Whether a line stands there that the next words take the place of.
+static IS_LINE_SHOWN: AtomicBool = AtomicBool::new(false);
 
 /// From now on nobody reads standard error.
 pub(crate) fn go_to_background() {
@@ -25,6 +29,20 @@ pub(crate) fn say(sentence: &str) {
             socket.send_to(packet.as_bytes(), LOG)
         });
     } else {
+        clear_line();
         eprintln!("farmem: {sentence}");
+    }
+}
+
+/// Shows a line on the terminal that standard error is, in the place of the one before.
+pub(crate) fn show_line(line: &str) {
+    eprint!("{CLEAR}{line}");
+    IS_LINE_SHOWN.store(true, Ordering::Relaxed);
+}
+
+/// Takes that line away.
+pub(crate) fn clear_line() {
+    if IS_LINE_SHOWN.swap(false, Ordering::Relaxed) {
+        eprint!("{CLEAR}");
     }
 }

@@ -27,6 +27,7 @@ use crate::notices::Notice;
 use crate::options::Options;
 use crate::packer;
 use crate::processes::{Processes, Question};
+use crate::progress::Progress;
 use crate::report::{Report, Source};
 use crate::say::say;
 use crate::signals::Signals;
@@ -90,12 +91,14 @@ pub fn supervise(options: &Options) -> Result<u8> {
         watch: Watch::new(application, options.sizing.map(|sizing| Sizing::new(sizing, options.local))),
         workers,
         statistics: options.stats.as_deref().map(StatisticsFile::at),
+        progress: options.progress.then(Progress::new),
         program: Pid::from_raw(child.id() as i32),
         has_ended: false,
         began,
         cpu_before: Duration::ZERO,
     };
     let end = supervisor.run();
+    supervisor.progress = None;
     supervisor.settle();
     supervisor.explain_endings(true);
     let finished = supervisor.finish();
@@ -123,6 +126,7 @@ struct Supervisor<'a> {
     watch: Watch,
     workers: Vec<Worker>,
     statistics: Option<StatisticsFile>,
+    progress: Option<Progress>,
     program: Pid,
     /// From then on its number may be somebody else's.
     has_ended: bool,
@@ -139,12 +143,23 @@ impl Supervisor<'_> {
             self.watch.look(&mut self.processes);
             self.mind_the_program(false);
             self.explain_endings(false);
+            self.show_progress();
             if let Some(end) = self.reap() {
                 // What the program's last processes had to say is in their slots already.
                 self.wait_and_hear();
                 self.mind_the_program(true);
                 return end;
             }
+        }
+    }
+
+    fn show_progress(&mut self) {
+        if !self.progress.as_ref().is_some_and(Progress::is_due) {
+            return;
+        }
+        let now = self.report(self.application.pool.usage());
+        if let Some(progress) = &mut self.progress {
+            progress.show(now);
         }
     }
 
@@ -312,13 +327,15 @@ impl Supervisor<'_> {
             let tenancy = self.tenancy();
             (tenancy.terms(), tenancy.standing())
         };
+        let totals = self.processes.sum();
         Report::new(&Source {
             name: &self.options.name,
             process: self.program.as_raw() as u32,
             wall: self.began.elapsed(),
             cpu: self.cpu_before + children_cpu(),
             ledger: self.application.ledger,
-            totals: self.processes.sum(),
+            absences: self.watch.under_budget(&totals.absences()),
+            totals,
             started: self.processes.started(),
             terms,
             standing,

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use farmem_page::PageCount;
+use farmem_policy::absence::Absences;
 use farmem_store::PoolUsage;
 use farmem_telemetry::{Counter, Header, MAX_HANDLERS, ProcessSlot, SlotState};
 use nix::sys::signal::Signal;
@@ -12,6 +13,8 @@ use nix::unistd::Pid;
 
 use crate::application::Application;
 use crate::processes::Processes;
+use crate::report::Totals;
+use crate::returns::Returns;
 use crate::say::say;
 use crate::shares;
 use crate::silent::has_messages;
@@ -35,6 +38,7 @@ pub(crate) struct Watch {
     peak: PoolUsage,
     /// While the budget follows the program.
     sizing: Option<Sizing>,
+    returns: Returns,
 }
 
 impl Watch {
@@ -47,6 +51,7 @@ impl Watch {
             usage_due: Instant::now(),
             peak: PoolUsage::default(),
             sizing,
+            returns: Returns::new(application.ledger.budget(), Totals::new().absences()),
         }
     }
 
@@ -66,6 +71,7 @@ impl Watch {
         processes.look_after_silent(is_late);
         self.note_managed_peak();
         self.note_usage();
+        self.returns.follow(self.application.ledger.budget(), || processes.sum().absences());
         if let Some(sizing) = self.sizing.as_mut().filter(|sizing| sizing.is_due()) {
             sizing.step(self.application.ledger, processes.sum().get(Counter::StallNs));
         }
@@ -95,6 +101,11 @@ impl Watch {
             .map(|slot| slot.get(Counter::ManagedPages))
             .sum::<u64>();
         ledger.header(Header::ManagedPeakPages).fetch_max(managed, Ordering::Relaxed);
+    }
+
+    /// What of all that has left and come back did so under the present budget.
+    pub(crate) fn under_budget(&self, all: &Absences) -> Absences {
+        self.returns.under_budget(all)
     }
 
     /// The pool when it held most, from the looks at it so far.

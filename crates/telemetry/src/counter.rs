@@ -65,6 +65,22 @@ counters! {
     PagerCpuNs "pager_cpu_ns" Total,
     /// Time that threads waited for pages, nanoseconds (from the pager's side).
     StallNs "stall_ns" Total,
+    /// Of `stall_ns`, the time for pages whose content was in the pool's memory, nanoseconds.
+    StallPoolNs "stall_pool_ns" Total,
+    /// Of `stall_ns`, the time for pages that were on memory nodes, nanoseconds.
+    StallNodeNs "stall_node_ns" Total,
+    /// Of `stall_ns`, the time for pages that were on disk, nanoseconds.
+    StallDiskNs "stall_disk_ns" Total,
+    /// Of `stall_ns`, the time until other pages had left, nanoseconds.
+    StallRoomNs "stall_room_ns" Total,
+    /// Of `stall_ns`, the time for pages that hold only zeros: as a rule those that were touched for the first time, nanoseconds.
+    StallZerosNs "stall_zeros_ns" Total,
+    /// Of the time for pages in the pool, that for copying, unpacking and checking them, nanoseconds (from a sample).
+    UnpackNs "unpack_ns" Total,
+    /// Pages that a thread waited for and that came from memory nodes.
+    FetchesFromNodes "fetches_from_nodes" Total,
+    /// Pages that a thread waited for and that came from disk.
+    FetchesFromDisk "fetches_from_disk" Total,
     /// Resident pages of the process that belong to no file.
     ResidentPages "resident_pages" Gauge,
     /// Pages of mappings under management.

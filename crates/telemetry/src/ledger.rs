@@ -11,6 +11,8 @@ use crate::{BUCKETS, Counter, Failure, Histogram};
 pub const MAX_PROCESSES: usize = 1024;
 /// Most threads of one process that serve faults.
 pub const MAX_HANDLERS: usize = 8;
+/// Buckets by which pages that came back are counted: how long they had been away, as the victim policy divides that.
+pub const RETURN_BUCKETS: usize = 36;
 
 const HEADER_WORDS: usize = 64;
 const COUNTER_WORDS: usize = 48;
@@ -18,7 +20,9 @@ const COUNTERS_AT: usize = 16;
 const HISTOGRAM_AT: usize = COUNTERS_AT + COUNTER_WORDS;
 /// On a cache line of its own.
 const WORK_AT: usize = HISTOGRAM_AT + BUCKETS.next_multiple_of(16);
-const SLOT_WORDS: usize = WORK_AT + MAX_HANDLERS;
+const RETURNS_AT: usize = WORK_AT + MAX_HANDLERS;
+/// Whole cache lines.
+const SLOT_WORDS: usize = (RETURNS_AT + RETURN_BUCKETS).next_multiple_of(8);
 
 /// Bytes of a ledger.
 pub const LEDGER_BYTES: usize = (TRACE_AT + TRACE_WORDS) * 8;
@@ -159,7 +163,7 @@ pub struct ProcessSlot<'a> {
 }
 
 /// "farmem" and the layout's version.
-const MAGIC: u64 = 0x6661_726d_656d_0005;
+const MAGIC: u64 = 0x6661_726d_656d_0006;
 
 impl<'a> Ledger<'a> {
     /// A view over the words of a ledger; `None` when they are too few.
@@ -443,6 +447,23 @@ impl<'a> ProcessSlot<'a> {
         self.words[COUNTERS_AT + counter as usize].store(value, Ordering::Relaxed);
     }
 
+    /// Counts a page that came back because it was wanted, by the bucket of its absence.
+    pub fn note_return(&self, bucket: usize) {
+        if let Some(word) = self.return_words().get(bucket) {
+            word.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The pages that came back, by the bucket of their absence.
+    pub fn returns(&self) -> [u64; RETURN_BUCKETS] {
+        let words = self.return_words();
+        core::array::from_fn(|bucket| words[bucket].load(Ordering::Relaxed))
+    }
+
+    fn return_words(&self) -> &'a [AtomicU64] {
+        &self.words[RETURNS_AT..RETURNS_AT + RETURN_BUCKETS]
+    }
+
     /// How long faults took, from when the pager read them to when the thread could go on.
     pub fn fault_latency(&self) -> Histogram<'a> {
         Histogram::new(&self.words[HISTOGRAM_AT..HISTOGRAM_AT + BUCKETS])
@@ -468,6 +489,8 @@ mod tests {
         for handler in 0..MAX_HANDLERS {
             ledger.slot(3).unwrap().work(handler).store(u64::MAX, Ordering::Relaxed);
         }
+        (0..=RETURN_BUCKETS).for_each(|bucket| ledger.slot(3).unwrap().note_return(bucket));
+        assert_eq!(ledger.slot(3).unwrap().returns(), [1; RETURN_BUCKETS]);
         assert_eq!(ledger.slot(2).unwrap().process(), 0);
         assert_eq!(ledger.slot(4).unwrap().state(), SlotState::Free);
         assert_eq!(ledger.slot(3).unwrap().process(), 77);

@@ -3,7 +3,7 @@
 mod refault;
 mod sweep;
 
-pub use refault::Victims;
+pub use refault::{TICKS_PER_BUDGET, Victims};
 pub use sweep::Sweep;
 
 use farmem_page::{AgeStamp, PageCount, PageWord};

@@ -19,7 +19,7 @@ use farmem_page::{AgeStamp, Level, PageCount, PageWord};
 use super::{Verdict, VictimPolicy};
 
 /// Ticks of the clock in which a whole budget of pages leaves.
-const TICKS_PER_BUDGET: u64 = 64;
+pub const TICKS_PER_BUDGET: u64 = 64;
 /// The clock counts parts of a tick.
 const TICK_SHIFT: u32 = 16;
 

@@ -267,7 +267,7 @@ impl World {
     fn check(&self, place: Place, content: Content) {
         let mut out = [0xee; PAGE_BYTES];
         match Reader::new(&self.file).load(&self.pool, place, &mut out) {
-            Ok(()) => assert!(out == content.bytes(), "{place:?} should hold {content:?}"),
+            Ok(_) => assert!(out == content.bytes(), "{place:?} should hold {content:?}"),
             Err(LoadError::Io) => assert!(self.file.fails_in.get() == 0, "the disk doesn't fail"),
             Err(error) => panic!("{place:?} should hold {content:?}: {error}"),
         }

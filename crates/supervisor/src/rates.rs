@@ -1,26 +1,27 @@
 //! Rates, from two looks at an application.
 
 use farmem_page::PAGE_BYTES;
-use farmem_supervisor::Report;
+
+use crate::report::Report;
 
 /// What an application did between two looks, for each second.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub(crate) struct Rates {
+pub struct Rates {
     /// Faults that the pager served.
-    pub(crate) faults: f64,
+    pub faults: f64,
     /// Bytes that came back from far memory, those fetched ahead included.
-    pub(crate) in_bytes: f64,
+    pub in_bytes: f64,
     /// Bytes that left local memory.
-    pub(crate) out_bytes: f64,
+    pub out_bytes: f64,
     /// Time that threads waited for pages, summed over them: 1 is one thread that always waits.
-    pub(crate) stall: f64,
+    pub stall: f64,
     /// Processor time of the pager.
-    pub(crate) pager: f64,
+    pub pager: f64,
 }
 
 impl Rates {
     /// What happened from `before` to `now`. Nothing, where these are not the same run of an application or no time has passed.
-    pub(crate) fn between(before: &Report, now: &Report) -> Self {
+    pub fn between(before: &Report, now: &Report) -> Self {
         let seconds = now.wall_seconds - before.wall_seconds;
         if before.process != now.process || seconds <= 0.0 {
             return Self::default();
@@ -37,7 +38,7 @@ impl Rates {
     }
 
     /// Since the application's start.
-    pub(crate) fn since_start(now: &Report) -> Self {
+    pub fn since_start(now: &Report) -> Self {
         Self::between(&Report { process: now.process, ..Report::default() }, now)
     }
 }

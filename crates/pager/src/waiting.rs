@@ -1,0 +1,108 @@
+//! What the thread of a fault waits for: noted while the fault is served, counted when it has been.
+//!
+//! The whole of a fault's time is put down to where its page came from, but for the time in which other pages had to leave first. So an
+//! ordinary fault costs no look at the clock beyond the two that it takes in any case.
+
+use farmem_store::Origin;
+use farmem_sys::thread;
+use farmem_telemetry::{Counter, ProcessSlot};
+
+/// Of so many loads for a fault, one is timed. No power of two: programs have patterns.
+const SAMPLED: u32 = 61;
+
+/// Where the page of a fault came from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Whence {
+    /// Not told, or from nowhere: on its way out, shared after a fork, or not to be had yet.
+    Unknown,
+    /// It holds only zeros.
+    Zeros,
+    /// It was stored.
+    Stored(Origin),
+}
+
+/// The fault in hand of one thread.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    whence: Whence,
+    room_ns: u64,
+    /// Loads so far, up to the next that is timed.
+    loads: u32,
+    /// Whether all that was loaded came from the pool's memory.
+    is_from_memory: bool,
+}
+
+impl Waiting {
+    pub(crate) const fn new() -> Self {
+        Self { whence: Whence::Unknown, room_ns: 0, loads: 0, is_from_memory: true }
+    }
+
+    /// The next fault.
+    pub(crate) fn begin(&mut self) {
+        self.whence = Whence::Unknown;
+        self.room_ns = 0;
+    }
+
+    pub(crate) fn comes_from(&mut self, whence: Whence) {
+        self.whence = whence;
+    }
+
+    /// Makes room, and counts how long that took.
+    pub(crate) fn for_room<T>(&mut self, make: impl FnOnce() -> T) -> T {
+        let began_ns = thread::now_ns();
+        let made = make();
+        self.waited_for_room(thread::now_ns() - began_ns);
+        made
+    }
+
+    pub(crate) fn waited_for_room(&mut self, waited_ns: u64) {
+        self.room_ns += waited_ns;
+    }
+
+    /// Pages are about to be loaded. When that was, if it is to be timed.
+    pub(crate) fn begin_loading(&mut self) -> Option<u64> {
+        self.loads += 1;
+        self.is_from_memory = true;
+        if self.loads < SAMPLED {
+            return None;
+        }
+        self.loads = 0;
+        Some(thread::now_ns())
+    }
+
+    /// A page has been loaded: the one that the thread waits for, or one that comes along.
+    pub(crate) fn loaded(&mut self, origin: Origin, is_waited_for: bool) {
+        self.is_from_memory &= origin == Origin::Memory;
+        if is_waited_for {
+            self.whence = Whence::Stored(origin);
+        }
+    }
+
+    /// They have been loaded. What of that was waiting for a node or a disk is none of unpacking.
+    pub(crate) fn end_loading(&self, began_ns: Option<u64>, slot: &ProcessSlot<'_>) {
+        let Some(began_ns) = began_ns.filter(|_| self.is_from_memory) else { return };
+        slot.add(Counter::UnpackNs, (thread::now_ns() - began_ns) * u64::from(SAMPLED));
+    }
+
+    /// The fault has been served, or put aside, and took so long.
+    pub(crate) fn count(&self, slot: &ProcessSlot<'_>, took_ns: u64) {
+        slot.add(Counter::StallNs, took_ns);
+        if self.room_ns > 0 {
+            slot.add(Counter::StallRoomNs, self.room_ns);
+        }
+        let rest_ns = took_ns.saturating_sub(self.room_ns);
+        match self.whence {
+            Whence::Unknown => {}
+            Whence::Zeros => slot.add(Counter::StallZerosNs, rest_ns),
+            Whence::Stored(Origin::Memory) => slot.add(Counter::StallPoolNs, rest_ns),
+            Whence::Stored(Origin::Node) => {
+                slot.add(Counter::StallNodeNs, rest_ns);
+                slot.add(Counter::FetchesFromNodes, 1);
+            }
+            Whence::Stored(Origin::Disk) => {
+                slot.add(Counter::StallDiskNs, rest_ns);
+                slot.add(Counter::FetchesFromDisk, 1);
+            }
+        }
+    }
+}

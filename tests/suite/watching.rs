@@ -1,0 +1,98 @@
+//! What a person is told of a program that pages: while it runs, and when it has ended.
+
+use std::process::{Command, Stdio};
+
+use farmem_tests::{Launcher, Program, farmem_binary, managed_runner};
+use serde_json::Value;
+
+use crate::redis::{connect, load, server, verify};
+
+const MEBIBYTE: u64 = 1 << 20;
+const KEYS: u64 = 30_000;
+
+/// Reads and checks 32 MiB at random, four times the budget.
+fn starved() -> Program {
+    ["workload", "--data", "32M", "--pattern", "random-read", "--rounds", "3"]
+        .iter()
+        .fold(Program::new(farmem_binary()), |program, word| program.arg(word))
+}
+
+fn explained(words: &[&str]) -> Value {
+    let output = Command::new(farmem_binary())
+        .arg("explain")
+        .args(words)
+        .arg("--json")
+        .stdin(Stdio::null())
+        .output()
+        .expect("farmem can be started");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("one JSON object")
+}
+
+fn number(value: &Value, key: &str) -> f64 {
+    value[key].as_f64().unwrap_or_else(|| panic!("{key} is in {value}"))
+}
+
+#[test]
+fn the_waiting_of_a_starved_server_is_explained_by_causes_that_add_up() {
+    if !managed_runner() {
+        return;
+    }
+    let name = format!("explained-{}", std::process::id());
+    let launcher = Launcher::managed(20 * MEBIBYTE).option("--name").option(&name);
+    let mut running = launcher.start(server("none"));
+    let mut client = connect(&mut running, &launcher.file("redis.socket"));
+    load(&mut client, 0..KEYS, 1);
+    verify(&mut client, 0..KEYS, |_| 1);
+
+    let explanation = explained(&[&name]);
+
+    let causes = explanation["causes"].as_array().expect("a list").clone();
+    let seconds = |cause: &Value| number(cause, "seconds");
+    let stall = number(&explanation, "stall_seconds");
+    let sum: f64 = causes.iter().map(seconds).sum();
+    assert!(stall > 0.0 && (sum - stall).abs() < stall * 0.01, "{explanation}");
+    for cause in ["pool", "unpacking"] {
+        assert!(causes.iter().any(|part| part["cause"] == cause), "{cause}: {explanation}");
+    }
+    assert!(!causes.iter().any(|part| part["cause"] == "disk" || part["cause"] == "node"), "{explanation}");
+    let [budget, half, most] =
+        ["budget_bytes", "local_for_half_bytes", "local_for_most_bytes"].map(|key| number(&explanation, key));
+    assert!(budget <= half && half <= most, "{explanation}");
+    // Nobody touches anything meanwhile.
+    let idle = explained(&[&name, "--over", "100ms"]);
+    assert!(number(&idle, "stall_seconds") <= stall / 10.0, "{idle}");
+    client.shut_down("NOSAVE");
+    running.wait().assert_success();
+}
+
+#[test]
+fn a_summary_of_ten_lines_ends_with_what_would_help() {
+    if !managed_runner() {
+        return;
+    }
+    let launcher = Launcher::managed(8 * MEBIBYTE).option("--summary");
+
+    let finished = launcher.run(starved()).success();
+
+    let said = String::from_utf8_lossy(&finished.stderr).into_owned();
+    let lines: Vec<&str> = said.lines().filter(|line| line.starts_with("farmem: ")).collect();
+    assert!(lines.len() <= 10, "{said}");
+    assert!(said.contains("threads waited"), "{said}");
+    assert!(lines.last().is_some_and(|line| line.contains("more local memory (local=")), "{said}");
+}
+
+#[test]
+fn progress_is_for_terminals_unless_it_is_forced() {
+    if !managed_runner() {
+        return;
+    }
+    let lines = |option: &str| {
+        let program = Program::new("sleep").arg("2.5");
+        let finished = Launcher::managed(64 * MEBIBYTE).option(option).run(program).success();
+        String::from_utf8_lossy(&finished.stderr).lines().filter(|line| line.contains(" waits ")).count()
+    };
+
+    assert_eq!(lines("--progress"), 0);
+    assert!(lines("--progress=always") >= 1);
+}
