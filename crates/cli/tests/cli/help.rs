@@ -5,10 +5,23 @@ fn every_help_shows_an_example() {
     for words in [
         "--help",
         "run --help",
+        "explain --help",
         "stat --help",
+        "top --help",
+        "set --help",
+        "host --help",
+        "node --help",
+        "node keygen --help",
+        "node stat --help",
+        "trace record --help",
+        "trace show --help",
+        "trace replay --help",
         "doctor --help",
         "bench --help",
         "bench faults --help",
+        "bench isolation --help",
+        "bench prefetch --help",
+        "bench nodes --help",
         "bench cleanup --help",
         "workload --help",
         "man --help",
@@ -45,7 +58,19 @@ fn manual_pages_are_written_for_every_command() {
     let output = farmem(["man".as_ref(), folder.as_os_str()]);
 
     assert!(output.status.success());
-    for page in ["farmem.1", "farmem-run.1", "farmem-stat.1", "farmem-doctor.1", "farmem-bench-faults.1"] {
+    for page in [
+        "farmem.1",
+        "farmem-run.1",
+        "farmem-explain.1",
+        "farmem-stat.1",
+        "farmem-top.1",
+        "farmem-set.1",
+        "farmem-host.1",
+        "farmem-node.1",
+        "farmem-doctor.1",
+        "farmem-trace-replay.1",
+        "farmem-bench-faults.1",
+    ] {
         assert!(folder.join(page).is_file(), "{page}");
     }
 }
