@@ -4,6 +4,7 @@
 //! round. What the workload itself needs besides the data (the order of visits, counts of writes) is small and hot.
 
 mod content;
+mod objects;
 mod pattern;
 mod protocol;
 
@@ -20,12 +21,13 @@ use memmap2::MmapMut;
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use procfs::process::Process;
-use rand::SeedableRng;
 use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 use zerocopy::FromBytes;
 
 pub use content::Compressibility;
 use content::{Content, PAGE_WORDS, WORD_IDENTITY, WORD_NEXT, WORD_WRITES, identity};
+use objects::Objects;
 pub use pattern::Pattern;
 use pattern::{Share, cycle};
 pub use protocol::{Event, Outcome, Round};
@@ -67,6 +69,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let mut memory = MmapMut::map_anon(pages * PAGE_WORDS * size_of::<u64>())
         .with_context(|| format!("cannot map {} bytes of memory", options.data.get()))?;
     let data = <[AtomicU64]>::mut_from_bytes(&mut memory).map_err(|_| anyhow::anyhow!("unaligned memory"))?;
+    workload.objects = Objects::of(options.pattern, data.as_ptr().addr() as u64, pages);
     let next = if options.pattern == Pattern::Chase {
         cycle(pages, &mut SmallRng::seed_from_u64(CYCLE_SEED))
     } else {
@@ -108,6 +111,8 @@ struct Workload {
     pattern: Pattern,
     pages: usize,
     threads: Vec<ThreadPlan>,
+    /// What the pages hold in patterns that follow references.
+    objects: Option<Objects>,
     /// Writes to each page; empty unless the pattern writes.
     writes: Vec<AtomicU32>,
     /// Visits that found a page of another identity.
@@ -122,6 +127,8 @@ struct ThreadPlan {
     passes: usize,
     /// Visits of all rounds so far; in a pointer chase the page to go on from.
     position: usize,
+    /// Addresses of objects to visit, the next one last.
+    path: Vec<u64>,
 }
 
 impl Workload {
@@ -141,6 +148,7 @@ impl Workload {
                 } else {
                     0
                 },
+                path: Vec::new(),
             })
             .collect();
         let written = if options.pattern == Pattern::RandomWrite { pages } else { 0 };
@@ -149,6 +157,7 @@ impl Workload {
             pattern: options.pattern,
             pages,
             threads,
+            objects: None,
             writes: (0..written).map(|_| AtomicU32::new(0)).collect(),
             mismatches: AtomicU64::new(0),
         }
@@ -162,10 +171,18 @@ impl Workload {
     fn fill(&self, data: &mut [AtomicU64], next: &[u32]) {
         let mut words = [0; PAGE_WORDS];
         for (page, target) in data.chunks_exact_mut(PAGE_WORDS).enumerate() {
-            self.content.generate(page, next.get(page).map_or(0, |&next| u64::from(next)), &mut words);
+            self.generate(page, next, &mut words);
             for (to, from) in target.iter_mut().zip(words) {
                 *to.get_mut() = from;
             }
+        }
+    }
+
+    /// What page `page` holds before any write.
+    fn generate(&self, page: usize, next: &[u32], words: &mut [u64; PAGE_WORDS]) {
+        self.content.generate(page, next.get(page).map_or(0, |&next| u64::from(next)), words);
+        if let Some(objects) = self.objects {
+            objects.overlay(page, words);
         }
     }
 
@@ -186,6 +203,7 @@ impl Workload {
         }
         let barrier = Barrier::new(thread_count);
         let (pattern, writes, mismatches) = (self.pattern, self.writes.as_slice(), &self.mismatches);
+        let objects = self.objects;
         let before = getrusage(UsageWho::RUSAGE_SELF)?;
         let spans = thread::scope(|scope| {
             let running: Vec<_> = self
@@ -196,7 +214,10 @@ impl Workload {
                     scope.spawn(move || {
                         barrier.wait();
                         let start = Instant::now();
-                        let wrong = plan.visit_all(pattern, data, writes);
+                        let wrong = match objects {
+                            Some(objects) => plan.visit_objects(pattern, data, objects),
+                            None => plan.visit_all(pattern, data, writes),
+                        };
                         mismatches.fetch_add(wrong, Ordering::Relaxed);
                         (start, Instant::now())
                     })
@@ -226,9 +247,10 @@ impl Workload {
         let mut words = [0; PAGE_WORDS];
         let mut wrong = 0;
         for (page, found) in data.chunks_exact(PAGE_WORDS).enumerate() {
-            self.content.generate(page, next.get(page).map_or(0, |&next| u64::from(next)), &mut words);
-            words[WORD_WRITES] =
-                self.writes.get(page).map_or(0, |count| u64::from(count.load(Ordering::Relaxed)));
+            self.generate(page, &next, &mut words);
+            if let Some(count) = self.writes.get(page) {
+                words[WORD_WRITES] = u64::from(count.load(Ordering::Relaxed));
+            }
             wrong += u64::from(
                 !found.iter().zip(words).all(|(found, word)| found.load(Ordering::Relaxed) == word),
             );
@@ -269,6 +291,28 @@ impl ThreadPlan {
         }
         if pattern != Pattern::Chase {
             self.position += self.visits.len();
+        }
+        black_box(wrong)
+    }
+}
+
+impl ThreadPlan {
+    /// Visits as many objects as are planned; returns how many were not what they should be.
+    fn visit_objects(&mut self, pattern: Pattern, data: &[AtomicU64], objects: Objects) -> u64 {
+        let (identity_word, references) = Objects::words();
+        let mut wrong = 0;
+        for _ in 0..self.visits.len() * self.passes {
+            let address = self.path.pop().unwrap_or_else(|| objects.start());
+            let at = objects.position(address);
+            let word = |word: usize| data[at + word].load(Ordering::Relaxed);
+            wrong += u64::from(!objects.is_right(address, word(identity_word)));
+            let [first, second] = references.map(word);
+            let next = match pattern {
+                Pattern::Search if self.random.random() => [0, second],
+                Pattern::Search => [0, first],
+                _ => [second, first],
+            };
+            self.path.extend(next.into_iter().filter(|&address| address != 0));
         }
         black_box(wrong)
     }

@@ -29,6 +29,12 @@ pub enum Pattern {
     Zipf,
     /// Reads in each page which one to visit next.
     Chase,
+    /// Follows a list of objects of 64 bytes, scattered at random.
+    List,
+    /// Visits all nodes of a binary tree in depth, scattered as those of the list.
+    Tree,
+    /// Goes down the same tree again and again, each time by another way.
+    Search,
 }
 
 impl Pattern {
@@ -41,7 +47,7 @@ impl Pattern {
     }
 
     /// Fills `visits` with the pages that thread `thread` of `threads` visits in a round, in order. `start` counts
-    /// the visits of earlier rounds. Not for [`Pattern::Chase`], whose order stands in the pages.
+    /// the visits of earlier rounds. Not for patterns whose order stands in the pages.
     pub(super) fn plan(self, visits: &mut [u32], share: Share, start: usize, random: &mut SmallRng) {
         let pages = share.pages;
         match self {
@@ -65,7 +71,7 @@ impl Pattern {
                     (rank * SCATTER % pages as u64) as u32
                 });
             }
-            Self::Chase => {}
+            Self::Chase | Self::List | Self::Tree | Self::Search => {}
         }
     }
 }
