@@ -45,6 +45,40 @@ fn without_a_policy_only_what_is_asked_for_is_fetched() {
     assert!(statistics.number("fetches") > 10_000.0);
 }
 
+/// Follows references through 40 MiB of objects, every byte checked by the program.
+fn follows(pattern: &str, policy: &str) -> Statistics {
+    let launcher = Launcher::managed(BUDGET_BYTES).option("--prefetch").option(policy);
+    let words = ["workload", "--data", "40M", "--accesses", "40000", "--rounds", "2", "--pattern", pattern];
+    let program = words.iter().fold(Program::new(farmem_binary()), |program, word| program.arg(word));
+    launcher.run(program).success().statistics.expect("a managed run").expect("complete statistics")
+}
+
+#[test]
+fn what_a_list_refers_to_comes_ahead_and_the_program_reads_its_own_bytes() {
+    if !managed_runner() {
+        return;
+    }
+    for pattern in ["list", "tree"] {
+        let statistics = follows(pattern, "two-tier");
+        let without = follows(pattern, "streams");
+        let (used, without) = (statistics.number("prefetch_used"), without.number("prefetch_used"));
+        assert!(used > 2.0 * without + 10_000.0, "{pattern}: {used} used, {without} without references");
+        assert!(statistics.number("accuracy") > 0.8, "{pattern}: {}", statistics.number("accuracy"));
+    }
+}
+
+#[test]
+fn nothing_comes_ahead_into_a_cache_of_nothing() {
+    if !managed_runner() {
+        return;
+    }
+    let launcher = Launcher::managed(BUDGET_BYTES).option("--cache").option("0");
+    let words = ["workload", "--data", "40M", "--accesses", "20000", "--rounds", "1", "--pattern", "list"];
+    let program = words.iter().fold(Program::new(farmem_binary()), |program, word| program.arg(word));
+    let statistics = launcher.run(program).success().statistics.expect("a managed run").expect("complete");
+    assert_eq!(statistics.number("prefetched"), 0.0);
+}
+
 fn measure(words: &str, more: &[&str]) -> Output {
     let words = words.split(' ').chain(more.iter().copied());
     Command::new(farmem_binary())
@@ -64,7 +98,7 @@ fn each_policy_is_measured_beside_none() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).expect("a JSON object");
     let figures = report["figures"].as_array().expect("figures");
-    assert_eq!(figures.len(), 10);
+    assert_eq!(figures.len(), 16);
     for figure in figures {
         let is_quiet = figure["prefetched"].as_f64() == Some(0.0);
         assert_eq!(is_quiet, figure["policy"] == "none", "{figure}");

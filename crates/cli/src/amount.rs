@@ -199,8 +199,19 @@ pub(crate) fn parse_weight(text: &str) -> Result<u32, String> {
 
 /// Reads the name of a policy of prefetching.
 pub(crate) fn parse_prefetch() -> impl TypedValueParser<Value = PrefetchPolicy> {
-    PossibleValuesParser::new(PrefetchPolicy::ALL.map(PrefetchPolicy::name))
-        .map(|name| PrefetchPolicy::ALL.into_iter().find(|policy| policy.name() == name).unwrap_or_default())
+    one_of(PrefetchPolicy::ALL)
+}
+
+/// Reads the name of a policy that can be tried on a trace.
+pub(crate) fn parse_replayed() -> impl TypedValueParser<Value = PrefetchPolicy> {
+    one_of(PrefetchPolicy::BY_ADDRESS)
+}
+
+fn one_of<const COUNT: usize>(
+    policies: [PrefetchPolicy; COUNT],
+) -> impl TypedValueParser<Value = PrefetchPolicy> {
+    PossibleValuesParser::new(policies.map(PrefetchPolicy::name))
+        .map(move |name| policies.into_iter().find(|policy| policy.name() == name).unwrap_or_default())
 }
 
 /// Reads the address of a memory node.

@@ -15,7 +15,7 @@ use farmem_supervisor::{Destination, PrefetchPolicy, Redundancy};
 use crate::amount::{
     DiskAmount, LocalAmount, PoolAmount, Setting, parse_cache, parse_disk, parse_interval, parse_latency,
     parse_local, parse_name, parse_node, parse_partition, parse_pool, parse_prefetch, parse_redundancy,
-    parse_setting, parse_size, parse_stall, parse_weight,
+    parse_replayed, parse_setting, parse_size, parse_stall, parse_weight,
 };
 
 /// More memory than the machine has, for unmodified programs.
@@ -93,9 +93,10 @@ pub(crate) struct RunArguments {
     /// Where pages go when the pool is full: a file or folder, and a limit [default: nowhere]
     #[arg(long, value_name = "PATH[:SIZE]", value_parser = parse_disk)]
     pub(crate) disk: Option<DiskAmount>,
-    /// What decides which pages are fetched before they are asked for: several sequential and strided streams at once, nothing, the pages
-    /// next to the one that was, the kernel's readahead, or the stride of most faults (Leap)
-    #[arg(long, value_name = "POLICY", value_parser = parse_prefetch(), default_value = "streams")]
+    /// What decides which pages are fetched before they are asked for: several sequential and strided streams at once and, where these find
+    /// nothing, the references that the program follows; streams alone; nothing; the pages next to the one that was, the kernel's readahead, or the
+    /// stride of most faults (Leap)
+    #[arg(long, value_name = "POLICY", value_parser = parse_prefetch(), default_value = "two-tier")]
     pub(crate) prefetch: PrefetchPolicy,
     /// Memory nodes to use between pool and disk, where `farmem node` runs
     #[arg(long, value_name = "HOST:PORT[,…]", value_delimiter = ',', value_parser = parse_node, conflicts_with = "cluster")]
@@ -537,7 +538,7 @@ pub(crate) struct TraceReplayArguments {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Only these policies
-    #[arg(long, value_name = "POLICY", value_delimiter = ',', value_parser = parse_prefetch())]
+    #[arg(long, value_name = "POLICY", value_delimiter = ',', value_parser = parse_replayed())]
     pub(crate) policy: Vec<PrefetchPolicy>,
     /// Local memory, which bounds what may come ahead [default: that of the recording]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]

@@ -61,7 +61,7 @@ fn replay_file(arguments: &TraceReplayArguments) -> Result<ExitCode, Failure> {
         }
     }
     let policies = match arguments.policy.as_slice() {
-        [] => &PrefetchPolicy::ALL,
+        [] => &PrefetchPolicy::BY_ADDRESS,
         some => some,
     };
     let assumed = Replay {

@@ -200,8 +200,10 @@ impl Engine {
         grandchildren: &mut [Option<View>; 4],
     ) -> Service {
         match message {
-            Message::Fault { page, protected: true, .. } => return self.let_child_write(view, page),
-            Message::Fault { page, .. } => return self.answer_fault(view, page, desk),
+            Message::Fault { address, protected: true, .. } => {
+                return self.let_child_write(view, address.page());
+            }
+            Message::Fault { address, .. } => return self.answer_fault(view, address.page(), desk),
             _ => {}
         }
         let table = match &view.table {

@@ -18,6 +18,7 @@ use crate::evict::{Evictor, LEAST_TOLERATED_PAGES, TOLERATED_PAGES};
 use crate::fork::Fork;
 use crate::gate::{Change, Gate, PARTIES};
 use crate::ranges::Requests;
+use crate::references::References;
 use crate::regions::Regions;
 use crate::room::Unmovable;
 use crate::sharing::Sharing;
@@ -63,6 +64,8 @@ pub struct Engine {
     pub(crate) victims: Victims,
     /// Which stored pages will be wanted, by the policy that the application was started with.
     pub(crate) fetch_ahead: Lock<ChosenPrefetcher>,
+    /// Which stored pages words refer to.
+    pub(crate) references: References,
     /// Which pages will be touched for the first time.
     pub(crate) touch_ahead: Lock<Streams>,
     /// There from when the process begins to be managed.
@@ -168,6 +171,7 @@ impl Engine {
             vault: parts.vault,
             victims: Victims::new(budget),
             fetch_ahead: Lock::new(ChosenPrefetcher::new(policy, WINDOW_PAGES)),
+            references: References::new(policy)?,
             touch_ahead: Lock::new(Streams::new(WINDOW_PAGES)),
             evictor: Lock::new(None),
             files: memory::leak(Files {
@@ -264,17 +268,20 @@ impl Engine {
     /// Counts the pages of a settled piece of advice. At any time, with or without a `Change`: a word that somebody changes meanwhile
     /// stays as they left it.
     pub(crate) fn settle(&self, run: Option<Run>, is_used: bool) {
-        for page in run.into_iter().flat_map(Run::pages) {
-            let word = self.table.word(page);
-            if !word.is_prefetched() || word.is_busy() {
-                continue;
-            }
-            let settled = word.with_prefetched(false);
-            let settled = if is_used { settled } else { self.victims.on_unused(settled) };
-            self.table.replace(page, word, settled);
-            if is_used {
-                self.slot.add(Counter::PrefetchUsed, 1);
-            }
+        run.into_iter().flat_map(Run::pages).for_each(|page| self.settle_page(page, is_used));
+    }
+
+    /// [`Engine::settle`] of one page.
+    pub(crate) fn settle_page(&self, page: PageIndex, is_used: bool) {
+        let word = self.table.word(page);
+        if !word.is_prefetched() || word.is_busy() {
+            return;
+        }
+        let settled = word.with_prefetched(false);
+        let settled = if is_used { settled } else { self.victims.on_unused(settled) };
+        self.table.replace(page, word, settled);
+        if is_used {
+            self.slot.add(Counter::PrefetchUsed, 1);
         }
     }
 

@@ -17,8 +17,8 @@ impl Engine {
     pub(crate) fn receive(&self, reading: &Reading<'_>) -> Received {
         match self.uffd.read() {
             Ok(None) => Received::Nothing,
-            Ok(Some(Message::Fault { page, write, protected, thread })) => {
-                let fault = Fault { page, thread, write };
+            Ok(Some(Message::Fault { address, write, protected, thread })) => {
+                let fault = Fault::at(address, thread, write);
                 if protected { Received::Write(fault) } else { Received::Fault(fault) }
             }
             Ok(Some(event)) => {

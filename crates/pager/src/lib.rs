@@ -20,6 +20,7 @@ mod inject;
 mod own_memory;
 mod packed;
 mod ranges;
+mod references;
 mod regions;
 mod release;
 mod room;

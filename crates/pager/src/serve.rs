@@ -55,7 +55,7 @@ impl Cause {
 
 /// Where a page's content comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Source {
+pub(crate) enum Source {
     /// The vault.
     Stored,
     /// Nobody has written the page, or only zeros.
@@ -63,7 +63,7 @@ enum Source {
 }
 
 impl Source {
-    fn of(word: PageWord) -> Self {
+    pub(crate) fn of(word: PageWord) -> Self {
         match word.place() {
             None | Some(Place::Zero) => Self::Zeros,
             Some(_) => Self::Stored,
@@ -71,20 +71,28 @@ impl Source {
     }
 }
 
-/// A batch of taken pages in ascending order.
-struct Batch {
+/// A batch of taken pages; those that follow each other stand next to each other.
+pub(crate) struct Batch {
     pages: [Option<Taken>; BATCH_PAGES],
     count: usize,
 }
 
 impl Batch {
-    const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { pages: [const { None }; BATCH_PAGES], count: 0 }
     }
 
-    fn push(&mut self, taken: Taken) {
-        self.pages[self.count] = Some(taken);
+    /// Its position.
+    pub(crate) fn push(&mut self, taken: Taken) -> usize {
+        let at = self.count;
+        self.pages[at] = Some(taken);
         self.count += 1;
+        at
+    }
+
+    /// How many pages it was given.
+    pub(crate) fn count(&self) -> usize {
+        self.count
     }
 }
 
@@ -101,7 +109,12 @@ impl Engine {
             self.vault.prefetch(place);
         }
         let run = self.advise(guess, fault);
-        let pages = 1 + run.map_or(0, |run| run.count as usize);
+        let pursuit = match guess {
+            Source::Stored => self.pursue(fault, run.is_some()),
+            Source::Zeros => None,
+        };
+        let ahead = run.map(|run| run.count).or(pursuit.as_ref().map(|pursuit| pursuit.most));
+        let pages = 1 + ahead.unwrap_or(0) as usize;
         // There is room already as a rule, and the clock is left alone.
         let room = self.excess(pages) <= 0 || desk.waiting.for_room(|| self.make_room(change, pages));
         self.serving(change, fault.page);
@@ -112,6 +125,12 @@ impl Engine {
         // The page may have left, or come, since the guess.
         let source = Source::of(taken.word);
         self.trace_fault(fault, source == Source::Stored);
+        if source == Source::Stored
+            && let Some(mut pursuit) = pursuit
+        {
+            pursuit.most *= u32::from(room);
+            return self.serve_following(desk, pursuit, taken, fault);
+        }
         let run = run.filter(|_| room && source == guess);
         let batch = self.gather(taken, run, source);
         match source {
@@ -160,11 +179,11 @@ impl Engine {
         };
         if run.stride > 0 {
             batch.push(faulted);
-            run.pages().take(BATCH_PAGES - 1).filter_map(take).for_each(|taken| batch.push(taken));
+            run.pages().take(BATCH_PAGES - 1).filter_map(take).for_each(|taken| _ = batch.push(taken));
         } else {
             let count = run.count.min(BATCH_PAGES as u32 - 1);
             let pages = (0..count).rev().filter_map(|position| run.page(position));
-            pages.filter_map(take).for_each(|taken| batch.push(taken));
+            pages.filter_map(take).for_each(|taken| _ = batch.push(taken));
             batch.push(faulted);
         }
         batch
@@ -181,27 +200,58 @@ impl Engine {
         let mut batch = Batch::new();
         let take =
             |page| self.table.take_if(page, |word| word.is_far() && Source::of(word) == Source::Stored);
-        pages.filter_map(take).take(BATCH_PAGES).for_each(|taken| batch.push(taken));
+        pages.filter_map(take).take(BATCH_PAGES).for_each(|taken| _ = batch.push(taken));
         let count = batch.count;
         // Where the address space changes, pages stay away: nobody waits for them.
         let _ = self.bring_in(desk, batch, Cause::Room);
         count
     }
 
+    /// Brings the content of the batch's page at that position to the desk, and checks it. `false` when it is lost: then that has been
+    /// seen to.
+    fn load(&self, desk: &mut Desk, batch: &mut Batch, at: usize, cause: Cause) -> bool {
+        let Some(taken) = &batch.pages[at] else { return false };
+        let Some(place) = taken.word.place() else { return false };
+        match self.vault.load(&mut desk.reader, place, &mut desk.content[at]) {
+            Ok(origin) => {
+                desk.waiting.loaded(origin, cause.is_fault_on(taken.page));
+                true
+            }
+            Err(LoadFailure::Lost) => {
+                if let Some(taken) = batch.pages[at].take() {
+                    self.lose(taken);
+                }
+                false
+            }
+        }
+    }
+
+    /// [`Engine::load`] of one page for the fault that leads the batch.
+    pub(crate) fn load_for(&self, desk: &mut Desk, batch: &mut Batch, at: usize, fault: Fault) -> bool {
+        let loading = desk.waiting.begin_loading();
+        let is_loaded = self.load(desk, batch, at, Cause::Fault(fault.page));
+        desk.waiting.end_loading(loading, &self.slot);
+        is_loaded
+    }
+
+    /// Installs the pages of a batch from position `from` on, each for itself, none of them the faulted one.
+    pub(crate) fn install_following(&self, desk: &Desk, batch: &mut Batch, from: usize, fault: Fault) {
+        for at in from..batch.count {
+            // Where the address space changes, pages stay away: nobody waits for them.
+            let _ = self.install(&self.uffd, batch, at, &desk.content[at], Cause::Fault(fault.page));
+        }
+    }
+
+    /// Installs the faulted page, which leads the batch.
+    pub(crate) fn install_faulted(&self, desk: &Desk, batch: &mut Batch, fault: Fault) -> Served {
+        self.install(&self.uffd, batch, 0, &desk.content[0], Cause::Fault(fault.page))
+    }
+
     /// Pages that have an entry: load, check, install.
     fn bring_in(&self, desk: &mut Desk, mut batch: Batch, cause: Cause) -> Served {
         let loading = desk.waiting.begin_loading();
         for at in 0..batch.count {
-            let Some(taken) = &batch.pages[at] else { continue };
-            let Some(place) = taken.word.place() else { continue };
-            match self.vault.load(&mut desk.reader, place, &mut desk.content[at]) {
-                Ok(origin) => desk.waiting.loaded(origin, cause.is_fault_on(taken.page)),
-                Err(LoadFailure::Lost) => {
-                    if let Some(taken) = batch.pages[at].take() {
-                        self.lose(taken);
-                    }
-                }
-            }
+            let _ = self.load(desk, &mut batch, at, cause);
         }
         desk.waiting.end_loading(loading, &self.slot);
         let mut outcome = Served::Done;

@@ -23,6 +23,9 @@ impl Engine {
         let held = policy.unsettled_pages();
         drop(policy);
         given_up.into_iter().for_each(|run| self.settle(run, false));
-        self.slot.set(Counter::CachedPages, held.into());
+        // What streams leave is the references'.
+        let rest = u32::try_from(most).unwrap_or(u32::MAX).saturating_sub(held);
+        self.references.set_cache(rest);
+        self.slot.set(Counter::CachedPages, u64::from(held + self.references.unsettled_pages()));
     }
 }

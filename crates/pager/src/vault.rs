@@ -184,6 +184,11 @@ impl Vault {
         self.pool.prefetch(place);
     }
 
+    /// A glance at what is stored at `place`: see [`Reader::glance`].
+    pub(crate) fn glance(&self, reader: &mut PageReader, place: Place, page: &mut PageBytes) -> bool {
+        reader.glance(self.pool, place, page)
+    }
+
     /// Reads a page back and checks it; where it was.
     pub(crate) fn load(
         &self,

@@ -95,7 +95,7 @@ fn main() {
         "inf.exp"
     );
     for (name, trace, pages) in traces {
-        for policy in PrefetchPolicy::ALL {
+        for policy in PrefetchPolicy::BY_ADDRESS {
             let outcome = run(&mut ChosenPrefetcher::new(policy, 64), &trace, pages, pages as usize / 4);
             println!(
                 "{name:32} {:>10} {:9} {:9} {:10} {:9} {:8.3} {:8.3} {:9} {:9}",
@@ -124,7 +124,7 @@ fn nanoseconds_per_fault(trace: &[u64]) -> f64 {
     let mut policy = Streams::default();
     let start = std::time::Instant::now();
     for &page in trace {
-        let fault = Fault { page: PageIndex::new(page), thread: 1, write: false };
+        let fault = Fault { page: PageIndex::new(page), offset_bytes: 0, thread: 1, write: false };
         std::hint::black_box(policy.on_fault(fault, bounds));
     }
     start.elapsed().as_nanos() as f64 / trace.len() as f64

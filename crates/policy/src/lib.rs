@@ -4,6 +4,7 @@
 //! what the policy was told before, so the pager, the simulator and the tests get the same ones.
 //!
 //! * [`Prefetcher`]: which pages beyond a faulted one to bring in ([`Streams`], or another [`PrefetchPolicy`]).
+//! * [`references`]: which pages a thread will want because words refer to them.
 //! * [`VictimPolicy`]: which resident pages the eviction hand takes ([`Victims`], or [`Sweep`]).
 //! * [`Reservations`]: which resident pages give their entries back while far memory is short.
 //! * [`pacing`]: how long the bookkeeper may pause.
@@ -22,6 +23,7 @@ pub mod absence;
 pub mod leases;
 pub mod pacing;
 mod prefetch;
+pub mod references;
 mod reservations;
 mod right_sizing;
 mod starvation;

@@ -24,7 +24,7 @@ fn shifted(trace: Vec<u64>, by: u64) -> Vec<u64> {
 
 fn fault(policy: &mut Streams, page: u64) -> Advice {
     let bounds = PageRange::new(PageIndex::new(0), PageIndex::new(PAGES));
-    policy.on_fault(Fault { page: PageIndex::new(page), thread: 0, write: false }, bounds)
+    policy.on_fault(Fault { page: PageIndex::new(page), offset_bytes: 0, thread: 0, write: false }, bounds)
 }
 
 fn pages_of(run: Option<Run>) -> Vec<u64> {
@@ -83,7 +83,7 @@ fn fetched_within(policy: &mut dyn Prefetcher, trace: &[(u32, u64)], cache_pages
             continue;
         }
         let before = policy.unsettled_pages();
-        let fault = Fault { page: PageIndex::new(page), thread, write: false };
+        let fault = Fault { page: PageIndex::new(page), offset_bytes: 0, thread, write: false };
         let Advice { fetch, used, expired } = policy.on_fault(fault, bounds);
         let after = policy.unsettled_pages();
         assert!(after <= cache_pages, "{after} pages");
@@ -103,7 +103,7 @@ fn every_policy_keeps_within_the_cache_and_streams_go_on_there() {
     let walks: Vec<_> =
         (0..16).map(|thread| shifted(trace::sequential(part, part as usize), thread * part)).collect();
     let trace = trace::interleave(&walks, 1);
-    for policy in PrefetchPolicy::ALL {
+    for policy in PrefetchPolicy::BY_ADDRESS {
         let within = |cache| fetched_within(&mut ChosenPrefetcher::new(policy, 64), &trace, cache);
         assert_eq!(within(0), 0, "{policy:?}");
         within(100);
@@ -118,7 +118,7 @@ fn advice_that_nobody_asks_about_does_not_keep_later_walks_out_of_the_cache() {
     let broken_off = (0..40).map(|walk| PAGES / 2 + walk * 2 * short);
     let walks: Vec<u64> = broken_off.flat_map(|start| start..start + short).collect();
     let last: Vec<u64> = (0..long).collect();
-    for policy in PrefetchPolicy::ALL {
+    for policy in PrefetchPolicy::BY_ADDRESS {
         let mut prefetcher = ChosenPrefetcher::new(policy, 64);
         fetched_within(&mut prefetcher, &alone(walks.clone()), 8);
 
@@ -132,7 +132,7 @@ fn advice_that_nobody_asks_about_does_not_keep_later_walks_out_of_the_cache() {
 #[test]
 fn every_policy_gives_up_what_the_cache_has_no_room_for_any_more() {
     let walk: Vec<u64> = (0..1000).collect();
-    for policy in PrefetchPolicy::ALL {
+    for policy in PrefetchPolicy::BY_ADDRESS {
         let mut prefetcher = ChosenPrefetcher::new(policy, 64);
         fetched_within(&mut prefetcher, &alone(walk.clone()), u32::MAX);
         let held = prefetcher.unsettled_pages();
@@ -255,8 +255,10 @@ fn a_window_never_exceeds_its_limit() {
         let mut page = 0;
         let mut longest = 0;
         while page < PAGES {
-            let advice =
-                policy.on_fault(Fault { page: PageIndex::new(page), thread: 3, write: true }, bounds);
+            let advice = policy.on_fault(
+                Fault { page: PageIndex::new(page), offset_bytes: 0, thread: 3, write: true },
+                bounds,
+            );
             let count = advice.fetch.map_or(0, |run| run.count);
             longest = longest.max(count);
             page += count as u64 + 1;
@@ -418,7 +420,7 @@ proptest! {
     fn advice_stays_in_bounds_and_is_settled_at_most_once(
         operations in operations(),
         limit in 0_u32..200,
-        policy in prop::sample::select(&PrefetchPolicy::ALL),
+        policy in prop::sample::select(&PrefetchPolicy::BY_ADDRESS),
     ) {
         let most = if policy == PrefetchPolicy::Streams { limit.clamp(1, 128) } else { 15 };
         let mut policy = ChosenPrefetcher::new(policy, limit);
@@ -427,7 +429,7 @@ proptest! {
             match operation {
                 Operation::Fault { page, thread, low, high } => {
                     let bounds = PageRange::new(PageIndex::new(low), PageIndex::new(high));
-                    let advice = policy.on_fault(Fault { page: PageIndex::new(page), thread, write: false }, bounds);
+                    let advice = policy.on_fault(Fault { page: PageIndex::new(page), offset_bytes: 0, thread, write: false }, bounds);
                     if let Some(run) = advice.fetch {
                         prop_assert!(run.count >= 1 && run.count <= most && run.stride != 0);
                         prop_assert_eq!(run.pages().count(), run.count as usize);

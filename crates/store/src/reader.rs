@@ -116,6 +116,22 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
         Ok(Origin::Memory)
     }
 
+    /// Unpacks into `page` what is in memory at `place`, and nothing that would take longer; `false` where there is nothing. The caller
+    /// need not have a claim to the place, and nothing is checked: what comes may be another page's, or a mixture. Good for guesses alone.
+    pub fn glance<M: Memory>(&mut self, pool: &Pool<M>, place: Place, page: &mut PageBytes) -> bool {
+        let Place::Slot(at) = place else { return false };
+        let (slab, slot) = (at.slab.get(), at.slot.get());
+        let Ok(state) = pool.state(slab) else { return false };
+        if state.kind != Kind::Memory || slot >= state.class.slots() || state.location >= pool.layout.frames {
+            return false;
+        }
+        let Ok(known) = pool.slot(slab, state.class, slot) else { return false };
+        let at = pool.layout.frame_at(state.location) + slot * state.class.slot_bytes();
+        self.slot_buffer
+            .get_mut(..known.length_bytes)
+            .is_some_and(|buffer| pool.memory.copy_out(at, buffer) && decompress(buffer, page).is_ok())
+    }
+
     fn load_slot<M: Memory>(
         &mut self,
         pool: &Pool<M>,

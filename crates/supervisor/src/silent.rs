@@ -74,7 +74,8 @@ impl Silent {
         let mut is_refused = false;
         for _ in 0..MESSAGES {
             match self.uffd.read() {
-                Ok(Some(Message::Fault { page, .. })) => {
+                Ok(Some(Message::Fault { address, .. })) => {
+                    let page = address.page();
                     let range = PageRange::at(page, PageCount::new(1));
                     match self.uffd.poison(range).stopped {
                         None => is_refused = true,

@@ -26,6 +26,7 @@ pub const FEATURES: u64 = (raw::UFFD_FEATURE_EVENT_FORK
     | raw::UFFD_FEATURE_EVENT_REMOVE
     | raw::UFFD_FEATURE_EVENT_UNMAP
     | raw::UFFD_FEATURE_THREAD_ID
+    | raw::UFFD_FEATURE_EXACT_ADDRESS
     | raw::UFFD_FEATURE_PAGEFAULT_FLAG_WP
     | raw::UFFD_FEATURE_MOVE
     | raw::UFFD_FEATURE_POISON) as u64;
@@ -124,8 +125,8 @@ impl Progress {
 pub enum Message {
     /// A thread waits for a page.
     Fault {
-        /// The page it touched.
-        page: PageIndex,
+        /// The address that it touched. Of an access to several bytes, the first one on the page.
+        address: VirtAddr,
         /// Whether it wants to write.
         write: bool,
         /// The page is there, but protected ([`Uffd::protect`]), and the thread wants to write it.
@@ -375,7 +376,7 @@ impl Uffd {
                 raw::UFFD_EVENT_PAGEFAULT => {
                     let fault = message.arg.pagefault;
                     Message::Fault {
-                        page: VirtAddr::new(fault.address).page(),
+                        address: VirtAddr::new(fault.address),
                         write: fault.flags & u64::from(raw::UFFD_PAGEFAULT_FLAG_WRITE) != 0,
                         protected: fault.flags & u64::from(raw::UFFD_PAGEFAULT_FLAG_WP) != 0,
                         thread: fault.feat.ptid,

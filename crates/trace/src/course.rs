@@ -62,7 +62,8 @@ impl Course {
             TraceKind::Region => return self.set_region(range),
             // What came ahead counts as asked for when it came: its use left no record.
             TraceKind::Fault | TraceKind::WriteFault | TraceKind::Prefetch => {
-                let fault = Fault { page, thread: detail, write: kind == TraceKind::WriteFault };
+                let fault =
+                    Fault { page, offset_bytes: 0, thread: detail, write: kind == TraceKind::WriteFault };
                 Step::Access(Access { fault, bounds: self.bounds(page), time_ns })
             }
             TraceKind::FirstTouch | TraceKind::Return => Step::Touch(page),

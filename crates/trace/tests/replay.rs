@@ -32,7 +32,7 @@ fn trace(order: impl Iterator<Item = u64>) -> Vec<TraceRecord> {
 }
 
 fn rows(order: impl Iterator<Item = u64>) -> Vec<Row> {
-    replay(&courses(trace(order)), &PrefetchPolicy::ALL, ASSUMED)
+    replay(&courses(trace(order)), &PrefetchPolicy::BY_ADDRESS, ASSUMED)
 }
 
 fn row<'a>(rows: &'a [Row], policy: &str) -> &'a Row {

@@ -10,7 +10,7 @@ use farmem_policy::PrefetchPolicy;
 use serde::Serialize;
 
 use super::run::Sample;
-use super::subject::{Subject, UNPREDICTABLE};
+use super::subject::{REFERENCES, Subject, UNPREDICTABLE};
 use crate::median::median;
 use crate::option;
 use crate::target::Target;
@@ -109,11 +109,27 @@ pub(super) fn judge(figures: &[Figure]) -> Vec<Target> {
     if of(&random).is_none() {
         return Vec::new();
     }
-    vec![Target::new(
-        "random reads, of their time without prefetching",
-        1.03,
-        of(&random).and_then(|figure| figure.ratio_to_none),
-    )]
+    vec![
+        Target::new(
+            "random reads, of their time without prefetching",
+            1.03,
+            of(&random).and_then(|figure| figure.ratio_to_none),
+        ),
+        Target::new(
+            "a list, of its time under the best policy by address",
+            0.5,
+            of(&option::name(&REFERENCES)).zip(best_by_address(figures)).map(|(two, one)| two.seconds / one),
+        ),
+    ]
+}
+
+/// The time of the list under the policy by address that takes least.
+fn best_by_address(figures: &[Figure]) -> Option<f64> {
+    let list = option::name(&REFERENCES);
+    let is_by_address =
+        |figure: &&Figure| PrefetchPolicy::BY_ADDRESS.iter().any(|policy| policy.name() == figure.policy);
+    let of_list = figures.iter().filter(|figure| figure.program == list);
+    of_list.filter(is_by_address).map(|figure| figure.seconds).reduce(f64::min)
 }
 
 impl fmt::Display for Report {

@@ -19,10 +19,20 @@ pub(super) struct Subject {
 
 /// Rounds of a pattern: enough that filling the data is a small part.
 const ROUNDS: u32 = 6;
-const PATTERNS: [Pattern; 5] =
-    [Pattern::Sequential, Pattern::Strided, Pattern::Zipf, Pattern::RandomRead, Pattern::Chase];
+const PATTERNS: [Pattern; 8] = [
+    Pattern::Sequential,
+    Pattern::Strided,
+    Pattern::Zipf,
+    Pattern::RandomRead,
+    Pattern::Chase,
+    Pattern::List,
+    Pattern::Tree,
+    Pattern::Search,
+];
 /// The pattern in which there is nothing to find.
 pub(super) const UNPREDICTABLE: Pattern = Pattern::RandomRead;
+/// The pattern in which only references say what comes.
+pub(super) const REFERENCES: Pattern = Pattern::List;
 
 impl Subject {
     /// The workload, in each of its patterns that read.

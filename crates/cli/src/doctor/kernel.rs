@@ -23,7 +23,7 @@ struct Feature {
     meaning: &'static str,
 }
 
-const FEATURES: [Feature; 9] = [
+const FEATURES: [Feature; 10] = [
     Feature {
         bit: 0,
         name: "uffd PAGEFAULT_FLAG_WP",
@@ -65,6 +65,13 @@ const FEATURES: [Feature; 9] = [
         since: "4.14",
         essential: true,
         meaning: "a fault is served near the thread that waits for it",
+    },
+    Feature {
+        bit: 11,
+        name: "uffd EXACT_ADDRESS",
+        since: "5.18",
+        essential: true,
+        meaning: "references that a program follows are found, and followed ahead of it",
     },
     Feature {
         bit: 14,

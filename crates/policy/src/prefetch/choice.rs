@@ -9,7 +9,6 @@ use super::{Advice, Fault, Leap, Neighbour, NoPrefetching, Prefetcher, Readahead
 #[repr(u64)]
 pub enum PrefetchPolicy {
     /// Several sequential and strided streams at once.
-    #[default]
     Streams = 0,
     /// Nothing but what is asked for.
     None = 1,
@@ -19,11 +18,19 @@ pub enum PrefetchPolicy {
     Readahead = 3,
     /// The stride of the majority.
     Leap = 4,
+    /// Streams, and where they find nothing the references that the program follows ([`references`](crate::references)).
+    #[default]
+    TwoTier = 5,
 }
 
 impl PrefetchPolicy {
     /// All there are.
-    pub const ALL: [Self; 5] = [Self::None, Self::Neighbour, Self::Readahead, Self::Leap, Self::Streams];
+    pub const ALL: [Self; 6] =
+        [Self::None, Self::Neighbour, Self::Readahead, Self::Leap, Self::Streams, Self::TwoTier];
+
+    /// Those that go by the addresses of faults alone, so that they can be tried on a trace.
+    pub const BY_ADDRESS: [Self; 5] =
+        [Self::None, Self::Neighbour, Self::Readahead, Self::Leap, Self::Streams];
 
     /// Its name, as a user writes it.
     pub const fn name(self) -> &'static str {
@@ -33,6 +40,7 @@ impl PrefetchPolicy {
             Self::Neighbour => "neighbour",
             Self::Readahead => "readahead",
             Self::Leap => "leap",
+            Self::TwoTier => "two-tier",
         }
     }
 
@@ -58,10 +66,10 @@ pub enum ChosenPrefetcher {
 }
 
 impl ChosenPrefetcher {
-    /// That policy, which knows nothing yet. The windows of streams grow up to `window_pages`; the other policies have bounds of their own.
+    /// That policy, of both tiers the first; it knows nothing yet. The windows of streams grow up to `window_pages`; the other policies have bounds of their own.
     pub fn new(policy: PrefetchPolicy, window_pages: u32) -> Self {
         match policy {
-            PrefetchPolicy::Streams => Self::Streams(Streams::new(window_pages)),
+            PrefetchPolicy::Streams | PrefetchPolicy::TwoTier => Self::Streams(Streams::new(window_pages)),
             PrefetchPolicy::None => Self::None(NoPrefetching),
             PrefetchPolicy::Neighbour => Self::Neighbour(Neighbour::default()),
             PrefetchPolicy::Readahead => Self::Readahead(Readahead::default()),

@@ -18,7 +18,7 @@ pub use readahead::Readahead;
 pub use run::Run;
 pub use streams::Streams;
 
-use farmem_page::{PageIndex, PageRange};
+use farmem_page::{PAGE_BYTES, PageIndex, PageRange, VirtAddr};
 
 /// No policy has more pieces of advice unsettled at a time.
 pub const MOST_WINDOWS: usize = 16;
@@ -28,10 +28,25 @@ pub const MOST_WINDOWS: usize = 16;
 pub struct Fault {
     /// The page.
     pub page: PageIndex,
-    /// The thread; a hint that only makes the search shorter. Any number will do.
+    /// Where on the page, in bytes; less than a page has. Policies of prefetching by address don't look at it.
+    pub offset_bytes: u16,
+    /// The thread; to them a hint that only makes the search shorter. Any number will do.
     pub thread: u32,
     /// Whether the thread is about to write.
     pub write: bool,
+}
+
+impl Fault {
+    /// `thread` waits for `address`.
+    pub const fn at(address: VirtAddr, thread: u32, write: bool) -> Self {
+        let offset_bytes = (address.get() % PAGE_BYTES as u64) as u16;
+        Self { page: address.page(), offset_bytes, thread, write }
+    }
+
+    /// The address that the thread waits for.
+    pub const fn address(self) -> VirtAddr {
+        VirtAddr::new(self.page.addr().get() + self.offset_bytes as u64)
+    }
 }
 
 /// What a policy says to a fault. The runs hold what was advised; the pager may have fetched fewer pages (some were

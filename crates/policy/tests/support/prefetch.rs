@@ -70,7 +70,7 @@ pub fn run(policy: &mut dyn Prefetcher, trace: &[(u32, u64)], pages: u64, budget
         }
         outcome.faults += 1;
         machine.bring(page, false);
-        let fault = Fault { page: PageIndex::new(BASE + page), thread, write: false };
+        let fault = Fault { page: PageIndex::new(BASE + page), offset_bytes: 0, thread, write: false };
         let advice = policy.on_fault(fault, bounds);
         for ahead in advice.fetch.iter().flat_map(|run| run.pages()) {
             assert!(bounds.contains(ahead) && ahead != fault.page);

@@ -1,0 +1,165 @@
+//! The second tier of prefetching: pages that the words of a faulted page refer to (`policy/src/references`).
+//!
+//! The words are read where they are at hand. A far page that is to come is unpacked anyway. Of a page that is local the *entry* is read,
+//! what was stored when it left last: the program may have written other words since, but it is a guess which pages to fetch that depends on
+//! them, nothing else. The page itself must not be read: its program may have unmapped or discarded it, and a handler that touches a missing
+//! page waits for itself.
+
+use core::array;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use farmem_page::{PageWord, Place};
+use farmem_policy::references::{Follower, MOST_PAGES, Settled};
+use farmem_policy::{Fault, PrefetchPolicy};
+use farmem_sys::lock::{Guard, Lock};
+use farmem_sys::{Errno, memory};
+
+use crate::engine::{BATCH_PAGES, Engine};
+use crate::serve::{Batch, Desk, Served, Source};
+use crate::table::Taken;
+
+/// Threads that are followed at a time. Others take the place of one of them.
+const FOLLOWERS: usize = 16;
+/// Where a local page's entry is unpacked: behind what a walk may fetch.
+const SCRATCH: usize = BATCH_PAGES - 1;
+const _: () = assert!(MOST_PAGES < SCRATCH, "a walk never fetches into the place of a glance");
+
+/// Who is followed, and how far.
+#[derive(Debug)]
+pub(crate) struct References {
+    /// `None` where a policy was chosen that goes by addresses alone.
+    followers: Option<&'static [Lock<Follower>; FOLLOWERS]>,
+    /// Pages that each of them may fetch ahead.
+    most: AtomicU32,
+}
+
+impl References {
+    /// # Errors
+    /// No memory.
+    pub(crate) fn new(policy: PrefetchPolicy) -> Result<Self, Errno> {
+        let followers = match policy {
+            PrefetchPolicy::TwoTier => Some(&*memory::leak(array::from_fn(|_| Lock::new(Follower::new())))?),
+            _ => None,
+        };
+        Ok(Self { followers, most: AtomicU32::new(MOST_PAGES as u32) })
+    }
+
+    /// Who follows `thread`. `None` if nobody does, or a fault of another thread is being followed at this moment: this one teaches
+    /// nothing, and waits for nobody.
+    fn of(&self, thread: u32) -> Option<Guard<'_, Follower>> {
+        let mut follower = self.followers?[thread as usize % FOLLOWERS].try_lock()?;
+        follower.attend(thread);
+        Some(follower)
+    }
+
+    /// Changes how many pages all together may have fetched and not know of yet.
+    pub(crate) fn set_cache(&self, pages: u32) {
+        self.most.store(pages / FOLLOWERS as u32, Ordering::Relaxed);
+    }
+
+    /// Pages that were fetched ahead and are not settled.
+    pub(crate) fn unsettled_pages(&self) -> u32 {
+        let followers = self.followers.into_iter().flatten();
+        followers.filter_map(Lock::try_lock).map(|follower| follower.unsettled_pages()).sum()
+    }
+}
+
+/// A fault that is followed.
+pub(crate) struct Pursuit<'a> {
+    follower: Guard<'a, Follower>,
+    /// Pages that may come with the faulted one.
+    pub(crate) most: u32,
+}
+
+impl Engine {
+    /// Tells the second tier of a fault on a stored page, and whether the first one knew what comes next. `None` unless
+    /// the words of the page are of interest.
+    pub(crate) fn pursue(&self, fault: Fault, is_streamed: bool) -> Option<Pursuit<'_>> {
+        let mut follower = self.references.of(fault.thread)?;
+        if is_streamed {
+            follower.on_stream();
+            return None;
+        }
+        if let Some(settled) = follower.on_fault(fault.address()) {
+            self.settle_followed(&settled);
+        }
+        let most = follower.reach()?.min(self.references.most.load(Ordering::Relaxed));
+        Some(Pursuit { follower, most })
+    }
+
+    fn settle_followed(&self, settled: &Settled) {
+        settled.pages().iter().for_each(|&page| self.settle_page(page, settled.is_used));
+    }
+
+    /// Serves the fault on a stored page with what its words refer to. The faulted page is installed last: by then the thread finds
+    /// the others.
+    pub(crate) fn serve_following(
+        &self,
+        desk: &mut Desk,
+        pursuit: Pursuit<'_>,
+        faulted: Taken,
+        fault: Fault,
+    ) -> Served {
+        let Pursuit { mut follower, most } = pursuit;
+        let mut batch = Batch::new();
+        batch.push(faulted);
+        if !self.load_for(desk, &mut batch, 0, fault) {
+            return Served::Done;
+        }
+        let address = fault.address();
+        let mut pages = [fault.page; 1 + MOST_PAGES];
+        let mut installed = 1;
+        let mut walk = follower.walk(address, &desk.content[0], most);
+        while let Some(next) = walk.step() {
+            let page = next.page();
+            if let Some(at) = pages[..batch.count()].iter().position(|&there| there == page) {
+                walk.arrive(&desk.content[at]);
+                continue;
+            }
+            let word = self.table.word(page);
+            let (taken, place) = if is_wanted(word) {
+                if !walk.fetch(page) {
+                    break;
+                }
+                let Some(taken) = self.table.take_if(page, is_wanted) else { continue };
+                let place = taken.word.place();
+                (Some(taken), place)
+            } else {
+                (None, entry_of_local(word))
+            };
+            let Some(place) = place else { continue };
+            // What is stored comes near while the page before is installed.
+            self.vault.prefetch(place);
+            self.install_following(desk, &mut batch, installed, fault);
+            installed = batch.count();
+            match taken {
+                Some(taken) => {
+                    let at = batch.push(taken);
+                    pages[at] = page;
+                    if self.load_for(desk, &mut batch, at, fault) {
+                        walk.arrive(&desk.content[at]);
+                    }
+                }
+                None => {
+                    if self.vault.glance(&mut desk.reader, place, &mut desk.content[SCRATCH]) {
+                        walk.arrive(&desk.content[SCRATCH]);
+                    }
+                }
+            }
+        }
+        let walked = walk.end();
+        follower.walked(address, &desk.content[0], walked);
+        drop(follower);
+        self.install_following(desk, &mut batch, installed, fault);
+        self.install_faulted(desk, &mut batch, fault)
+    }
+}
+
+fn is_wanted(word: PageWord) -> bool {
+    word.is_far() && !word.is_busy() && Source::of(word) == Source::Stored
+}
+
+/// Where the content of a local page was stored last, if it was.
+fn entry_of_local(word: PageWord) -> Option<Place> {
+    word.reservation().map(Place::Slot)
+}

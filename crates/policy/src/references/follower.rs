@@ -1,0 +1,247 @@
+//! What is known of one thread: when to learn, when and how far to walk, and whether it was of any use.
+//!
+//! A walk ends at a page that it would have fetched next. If that is where the thread faults next, the program came through all that was fetched,
+//! and the next walk may be twice as long; if it faults elsewhere, nothing of it counts as used, and the next one is half as long. A walk
+//! that ends where the references do (the end of a chain) can't be judged so. After a few of these the next one is *dry*: it
+//! fetches nothing, and is judged by the first page that it would have fetched.
+//!
+//! Pages are paid from an *allowance*, as trials of [`Streams`](crate::Streams) are: pages that were of no use use it up, those that were used
+//! replenish it, and while there is none the thread costs nothing but a page in [`FAULTS_PER_PAGE`] faults. A thread whose faults no word
+//! explains rests, so that programs without references cost next to nothing.
+
+use farmem_page::{PageBytes, PageIndex, VirtAddr};
+
+use super::links::{Links, Surroundings, Way};
+use super::walk::{Branches, MOST_PAGES, Walk, Walked};
+
+/// Faults in a row at which tier 1 has fetched nothing ahead before this tier begins (Canvas §5.2).
+const SILENT_FAULTS: u32 = 3;
+/// Addresses whose surroundings are remembered. The reference to a second child of a tree's node was not seen at the last fault but the one before.
+const HISTORY: usize = 2;
+/// Pages of a first walk.
+const FIRST_PAGES: u32 = 2;
+/// The allowance grows by a page in so many faults, up to what it was at the start, and with what was used up to its limit.
+const FAULTS_PER_PAGE: i32 = 256;
+const ALLOWANCE_START: i32 = 32 * FAULTS_PER_PAGE;
+const ALLOWANCE_LIMIT: i32 = 128 * FAULTS_PER_PAGE;
+/// Walks in a row that nothing was known of before one is dry.
+const UNJUDGED_WALKS: u32 = 7;
+/// Faults in a row that nothing explains before the thread rests, and for how many.
+const FRUITLESS_FAULTS: u32 = 32;
+const REST_FAULTS: u32 = 512;
+
+/// Pages that came ahead, and whether they have been used as far as known.
+#[derive(Clone, Copy, Debug)]
+pub struct Settled {
+    pages: [PageIndex; MOST_PAGES],
+    count: usize,
+    /// Whether the program has used them.
+    pub is_used: bool,
+}
+
+impl Settled {
+    /// The pages.
+    pub fn pages(&self) -> &[PageIndex] {
+        &self.pages[..self.count]
+    }
+}
+
+/// Follows the references that one thread follows. Some two kilobytes, no allocation. Not synchronised.
+#[derive(Debug)]
+pub struct Follower {
+    thread: u32,
+    links: Links,
+    history: [Option<Surroundings>; HISTORY],
+    /// Faults in a row without a word of tier 1, up to [`SILENT_FAULTS`].
+    silent: u32,
+    /// Faults in a row that nothing explained.
+    fruitless: u32,
+    /// Faults left to rest for.
+    rest: u32,
+    /// Pages of the next walk.
+    pages: u32,
+    /// In parts of a page, [`FAULTS_PER_PAGE`] of them.
+    allowance: i32,
+    past: Option<Past>,
+    branches: Branches,
+    /// Walks in a row that nothing is known of, and what they fetched.
+    unjudged: u32,
+    unjudged_pages: u32,
+    /// Whether the last walk that could be judged had led where the program went.
+    is_proven: bool,
+    /// How the thread came to where it has faulted.
+    way: Way,
+}
+
+/// The last walk.
+#[derive(Clone, Copy, Debug)]
+struct Past {
+    settled: Settled,
+    taken: super::links::Taken,
+    expected: Option<(PageIndex, Way)>,
+    is_dry: bool,
+}
+
+impl Follower {
+    /// Knows nothing yet.
+    pub const fn new() -> Self {
+        Self {
+            thread: 0,
+            links: Links::new(),
+            history: [None; HISTORY],
+            silent: 0,
+            fruitless: 0,
+            rest: 0,
+            pages: FIRST_PAGES,
+            allowance: ALLOWANCE_START,
+            past: None,
+            branches: Branches::new(),
+            unjudged: 0,
+            unjudged_pages: 0,
+            is_proven: false,
+            way: Way::UNKNOWN,
+        }
+    }
+
+    /// From now on of `thread`. What another one has taught it may do for this one: threads of a process run the same code.
+    pub fn attend(&mut self, thread: u32) {
+        if self.thread != thread {
+            self.thread = thread;
+            self.lose_track();
+            self.silent = 0;
+        }
+    }
+
+    /// The thread has faulted, and tier 1 knows what comes next.
+    pub fn on_stream(&mut self) {
+        self.silent = 0;
+        self.lose_track();
+    }
+
+    /// The thread has faulted at `address`, a page that is stored, and tier 1 has fetched nothing ahead: learns from it. What is known now of
+    /// pages that came ahead.
+    pub fn on_fault(&mut self, address: VirtAddr) -> Option<Settled> {
+        self.silent = (self.silent + 1).min(SILENT_FAULTS);
+        if self.allowance < ALLOWANCE_START {
+            self.allowance += 1;
+        }
+        self.rest = self.rest.saturating_sub(1);
+        let is_learning = self.is_learning();
+        let past = self.past.take();
+        let expected = past.and_then(|past| past.expected);
+        let is_met = expected.filter(|&(page, _)| page == address.page());
+        self.way = match is_met {
+            Some((_, way)) => way,
+            None if is_learning => self.links.learn(self.history.iter().flatten(), address),
+            None => Way::UNKNOWN,
+        };
+        if self.way != Way::UNKNOWN || past.is_some() {
+            self.fruitless = 0;
+        } else if is_learning {
+            self.fruitless += 1;
+            if self.fruitless >= FRUITLESS_FAULTS {
+                self.fruitless = 0;
+                self.rest = REST_FAULTS;
+                self.history = [None; HISTORY];
+            }
+        }
+        if is_met.is_none() {
+            self.branches = Branches::new();
+        }
+        self.judge(past?, expected.map(|_| is_met.is_some()))
+    }
+
+    /// `has_led`: whether the walk led where the program went, if that can be told.
+    fn judge(&mut self, past: Past, has_led: Option<bool>) -> Option<Settled> {
+        let fetched = past.settled.count as i32 * FAULTS_PER_PAGE;
+        let owed = self.unjudged_pages as i32 * FAULTS_PER_PAGE;
+        let is_used = match has_led {
+            None => {
+                self.unjudged += 1;
+                self.unjudged_pages += past.settled.count as u32;
+                self.is_proven.then_some(true)
+            }
+            Some(true) => {
+                let earned = if past.is_dry { owed.max(FAULTS_PER_PAGE) } else { fetched };
+                self.allowance = (self.allowance + earned).min(ALLOWANCE_LIMIT);
+                if !past.is_dry {
+                    self.pages = (self.pages * 2).min(MOST_PAGES as u32);
+                }
+                Some(true)
+            }
+            Some(false) => {
+                self.allowance = (self.allowance - if past.is_dry { owed } else { fetched }).max(0);
+                self.pages = (self.pages / 2).max(1);
+                Some(false)
+            }
+        };
+        if let Some(has_led) = has_led {
+            (self.unjudged, self.unjudged_pages) = (0, 0);
+            self.is_proven = has_led;
+            self.links.settle(past.taken, has_led);
+        }
+        let mut settled = past.settled;
+        settled.is_used = is_used?;
+        (settled.count > 0).then_some(settled)
+    }
+
+    fn is_learning(&self) -> bool {
+        self.silent == SILENT_FAULTS && self.rest == 0 && self.allowance >= FAULTS_PER_PAGE
+    }
+
+    fn is_dry(&self) -> bool {
+        self.unjudged >= UNJUDGED_WALKS
+    }
+
+    /// Pages that a walk from where the thread has faulted may fetch, at most. `None` for no walk: then nothing is to be told of the page either.
+    pub fn reach(&self) -> Option<u32> {
+        if !self.is_learning() {
+            return None;
+        }
+        let affordable = (self.allowance / FAULTS_PER_PAGE) as u32;
+        let is_walking = self.links.are_trusted() && !self.is_dry();
+        Some(if is_walking { self.pages.min(affordable) } else { 0 })
+    }
+
+    /// A walk from `address`, where the thread has faulted and whose page holds `content`. It fetches up to `most` pages.
+    pub fn walk(&self, address: VirtAddr, content: &PageBytes, most: u32) -> Walk<'_> {
+        let mut walk = Walk::new(&self.links, address, self.way, self.branches, most as usize);
+        if self.links.are_trusted() {
+            walk.arrive(content);
+        }
+        walk
+    }
+
+    /// What came of it. `address` and `content` are those with which it began.
+    pub fn walked(&mut self, address: VirtAddr, content: &PageBytes, walked: Walked) {
+        let start = Surroundings::new(address, self.way, content);
+        self.history = match walked.last {
+            Some(last) if walked.count > 0 => [Some(last), Some(start)],
+            _ => [Some(start), self.history[0]],
+        };
+        self.branches = walked.branches;
+        if walked.count == 0 && walked.expected.is_none() {
+            return;
+        }
+        let settled = Settled { pages: walked.pages, count: walked.count, is_used: false };
+        self.past =
+            Some(Past { settled, taken: walked.taken, expected: walked.expected, is_dry: walked.count == 0 });
+    }
+
+    /// Pages that came ahead and are not settled.
+    pub fn unsettled_pages(&self) -> u32 {
+        self.past.map_or(0, |past| past.settled.count as u32)
+    }
+
+    fn lose_track(&mut self) {
+        self.history = [None; HISTORY];
+        self.past = None;
+        self.branches = Branches::new();
+    }
+}
+
+impl Default for Follower {
+    fn default() -> Self {
+        Self::new()
+    }
+}

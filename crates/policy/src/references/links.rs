@@ -1,0 +1,203 @@
+//! Where, seen from the address that it touches, a program finds the address that it touches next.
+//!
+//! A program that searches a hash table reads a reference in an array, then others in the entries of a chain. One that goes through a tree
+//! finds its way by two of them. So several links are known at a time, and which of them is taken depends on how the program came.
+
+use farmem_page::{PAGE_BYTES, PageBytes, VirtAddr};
+
+/// How far a word may lie before or behind the address that was touched, in bytes: fields of one object.
+const REACH_BYTES: usize = 256;
+/// How far behind a word's value the program may go on: a reference is to the start of an object, what is touched lies in it.
+const BEHIND_BYTES: u64 = 256;
+const WORD_BYTES: usize = size_of::<u64>();
+const WORDS: usize = 2 * REACH_BYTES / WORD_BYTES;
+/// Links that are known at a time.
+pub(super) const LINKS: usize = 4;
+/// Ways to come to an address: by no link that is known, or by one of them.
+const WAYS: usize = 1 + LINKS;
+/// How often a link must have been taken before it is followed.
+const TRUSTED: u8 = 3;
+/// Trust that is enough: a link that misleads must lose it soon.
+const TRUST_LIMIT: u8 = 7;
+/// What a link that has misled loses.
+const LOSS: u8 = 2;
+
+/// How the program came to an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Way(u8);
+
+impl Way {
+    /// By no link that is known.
+    pub(super) const UNKNOWN: Self = Self(0);
+
+    fn by(link: usize) -> Self {
+        Self(1 + link as u8)
+    }
+
+    fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// A word's place and what follows from its value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Link {
+    /// From the touched address to the word, in bytes.
+    offset: i16,
+    /// From the word's value to the address that is touched next, in bytes; less than [`BEHIND_BYTES`].
+    behind: u16,
+}
+
+impl Link {
+    /// The address that follows `address`, whose page is `content`. `None` where the word lies on another page, or refers to nothing.
+    fn follow(self, address: VirtAddr, content: &PageBytes) -> Option<VirtAddr> {
+        let at = (address.get() as usize % PAGE_BYTES).checked_add_signed(self.offset.into())?;
+        let word = content.get(at..at + WORD_BYTES)?;
+        let value = u64::from_ne_bytes(word.try_into().ok()?);
+        (value != 0).then(|| value.checked_add(self.behind.into()).map(VirtAddr::new))?
+    }
+}
+
+/// Links that led from one address to the next ones, a bit for each pair of a way and a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Taken(u32);
+
+impl Taken {
+    pub(super) fn add(&mut self, way: Way, link: usize) {
+        self.0 |= 1 << (way.index() * LINKS + link);
+    }
+
+    fn pairs(self) -> impl Iterator<Item = (usize, usize)> {
+        (0..WAYS * LINKS).filter(move |bit| self.0 >> bit & 1 != 0).map(|bit| (bit / LINKS, bit % LINKS))
+    }
+}
+
+/// The words around an address, as they were when it was touched.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Surroundings {
+    address: u64,
+    way: Way,
+    /// From the touched address to the first word, in bytes.
+    first: i16,
+    count: u8,
+    words: [u64; WORDS],
+}
+
+impl Surroundings {
+    pub(super) fn new(address: VirtAddr, way: Way, content: &PageBytes) -> Self {
+        let at = address.get() as usize % PAGE_BYTES;
+        let aligned = at - at % WORD_BYTES;
+        let start = aligned.saturating_sub(REACH_BYTES);
+        let end = (aligned + REACH_BYTES).min(PAGE_BYTES);
+        let mut words = [0; WORDS];
+        for (word, bytes) in words.iter_mut().zip(content[start..end].chunks_exact(WORD_BYTES)) {
+            *word = bytes.try_into().map_or(0, u64::from_ne_bytes);
+        }
+        let count = ((end - start) / WORD_BYTES) as u8;
+        Self { address: address.get(), way, first: (start as i64 - at as i64) as i16, count, words }
+    }
+
+    /// The links that lead from here to `address`.
+    fn links_to(&self, address: VirtAddr) -> impl Iterator<Item = Link> {
+        let words = &self.words[..usize::from(self.count)];
+        // Most often there is none: that is found out first, without a branch for each word.
+        let is_near = move |word: u64| address.get().wrapping_sub(word) < BEHIND_BYTES;
+        let is_any =
+            self.address != address.get() && words.iter().fold(false, |any, &word| any | is_near(word));
+        words.iter().enumerate().filter(move |&(_, &word)| is_any && is_near(word)).map(move |(at, &word)| {
+            Link { offset: self.first + (at * WORD_BYTES) as i16, behind: (address.get() - word) as u16 }
+        })
+    }
+}
+
+/// The links that are known, and how far they are trusted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Links {
+    known: [Option<Link>; LINKS],
+    /// By the way to where a link was taken, and by link.
+    trust: [[u8; LINKS]; WAYS],
+}
+
+impl Links {
+    pub(super) const fn new() -> Self {
+        Self { known: [None; LINKS], trust: [[0; LINKS]; WAYS] }
+    }
+
+    /// A fault at `address`, after those around which `history` was found, the latest first: learns how the program came, and says it.
+    pub(super) fn learn<'a>(
+        &mut self,
+        history: impl Iterator<Item = &'a Surroundings>,
+        address: VirtAddr,
+    ) -> Way {
+        let mut new = None;
+        for from in history {
+            for link in from.links_to(address) {
+                if let Some(index) = self.known.iter().position(|&known| known == Some(link)) {
+                    let trust = &mut self.trust[from.way.index()][index];
+                    *trust = (*trust + 1).min(TRUST_LIMIT);
+                    return Way::by(index);
+                }
+                new = new.or(Some((from.way, link)));
+            }
+        }
+        let Some((way, link)) = new else { return Way::UNKNOWN };
+        match self.replace_weakest(link) {
+            Some(index) => {
+                self.trust[way.index()][index] = 1;
+                Way::by(index)
+            }
+            None => Way::UNKNOWN,
+        }
+    }
+
+    /// Makes `link` known in the place of the one that is trusted least. While all are trusted, that one is trusted a little less.
+    fn replace_weakest(&mut self, link: Link) -> Option<usize> {
+        let trust_in = |index: usize| self.trust.iter().map(|of_way| of_way[index]).max().unwrap_or(0);
+        let weakest = (0..LINKS).min_by_key(|&index| (self.known[index].is_some(), trust_in(index)))?;
+        if trust_in(weakest) >= TRUSTED {
+            self.trust.iter_mut().for_each(|of_way| of_way[weakest] = of_way[weakest].saturating_sub(1));
+            return None;
+        }
+        self.trust.iter_mut().for_each(|of_way| of_way[weakest] = 0);
+        self.trust[Way::by(weakest).index()] = [0; LINKS];
+        self.known[weakest] = Some(link);
+        Some(weakest)
+    }
+
+    /// Whether there is a link to follow at all.
+    pub(super) fn are_trusted(&self) -> bool {
+        self.trust.as_flattened().iter().any(|&trust| trust >= TRUSTED)
+    }
+
+    /// Where the program may go from `address`, to which it came by `way` and whose page is `content`; what it is expected to do last
+    /// comes first.
+    pub(super) fn follow(
+        &self,
+        address: VirtAddr,
+        way: Way,
+        content: &PageBytes,
+        mut visit: impl FnMut(usize, Way, VirtAddr),
+    ) {
+        let trust = &self.trust[way.index()];
+        for level in TRUSTED..=TRUST_LIMIT {
+            // Of equal trust, what was learnt first is done first.
+            for index in (0..LINKS).rev().filter(|&index| trust[index] == level) {
+                if let Some(next) = self.known[index].and_then(|link| link.follow(address, content)) {
+                    visit(index, Way::by(index), next);
+                }
+            }
+        }
+    }
+
+    /// The links that were `taken` have led where the program went, or have not.
+    pub(super) fn settle(&mut self, taken: Taken, have_led: bool) {
+        for (way, link) in taken.pairs() {
+            let trust = &mut self.trust[way][link];
+            *trust = if have_led { (*trust + 1).min(TRUST_LIMIT) } else { trust.saturating_sub(LOSS) };
+        }
+    }
+}
+
+const _: () = assert!(WAYS * LINKS <= u32::BITS as usize, "every pair has a bit");
+const _: () =
+    assert!(BEHIND_BYTES <= u16::MAX as u64 && REACH_BYTES <= i16::MAX as usize && WORDS <= u8::MAX as usize);

@@ -1,0 +1,138 @@
+//! From one address to the next, as far as the words lead.
+//!
+//! In the order in which a program that visits everything goes: from an object to the first one that it refers to, and what that refers to,
+//! before the second. A list has no other order; in a tree it is that of a search in depth.
+
+use farmem_page::{PageBytes, PageIndex, VirtAddr};
+
+use super::links::{Links, Surroundings, Taken, Way};
+
+/// Pages that one walk fetches at most.
+pub const MOST_PAGES: usize = 16;
+/// Addresses to go on from that are remembered. Those beyond are forgotten: they would come last.
+const BRANCHES: usize = 32;
+/// Addresses that a walk comes to at most, for each page that it may fetch and at least: many may lie on pages that are local.
+const VISITS_PER_PAGE: u32 = 3;
+const LEAST_VISITS: u32 = 8;
+
+/// An address that the program may come to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Branch {
+    address: VirtAddr,
+    way: Way,
+    /// Whence: the way to there, and the link.
+    from: Option<(Way, usize)>,
+}
+
+/// Where a program may go on, the likeliest last.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Branches {
+    entries: [Option<Branch>; BRANCHES],
+    count: usize,
+}
+
+impl Branches {
+    pub(super) const fn new() -> Self {
+        Self { entries: [None; BRANCHES], count: 0 }
+    }
+
+    fn push(&mut self, branch: Branch) {
+        if let Some(entry) = self.entries.get_mut(self.count) {
+            *entry = Some(branch);
+            self.count += 1;
+        }
+    }
+
+    fn pop(&mut self) -> Option<Branch> {
+        self.count = self.count.checked_sub(1)?;
+        self.entries[self.count].take()
+    }
+}
+
+/// A walk under way. [`Walk::step`] names an address; the caller finds its page, and answers with [`Walk::fetch`], [`Walk::arrive`], both, or neither.
+#[derive(Debug)]
+pub struct Walk<'a> {
+    links: &'a Links,
+    most: usize,
+    visits_left: u32,
+    at: Branch,
+    walked: Walked,
+}
+
+/// A walk that is over.
+#[derive(Debug)]
+pub struct Walked {
+    pub(super) pages: [PageIndex; MOST_PAGES],
+    pub(super) count: usize,
+    pub(super) taken: Taken,
+    /// The page that would have been fetched next, and how the program comes there. `None` if it isn't known where the walk went on.
+    pub(super) expected: Option<(PageIndex, Way)>,
+    /// What was left for later.
+    pub(super) branches: Branches,
+    /// The surroundings of the address that it came to last.
+    pub(super) last: Option<Surroundings>,
+}
+
+impl<'a> Walk<'a> {
+    /// From `address`, to which the program came by `way`. `branches` are left over from the walk before.
+    pub(super) fn new(
+        links: &'a Links,
+        address: VirtAddr,
+        way: Way,
+        branches: Branches,
+        most: usize,
+    ) -> Self {
+        let walked = Walked {
+            pages: [PageIndex::new(0); MOST_PAGES],
+            count: 0,
+            taken: Taken::default(),
+            expected: None,
+            branches,
+            last: None,
+        };
+        let most = most.min(MOST_PAGES);
+        Self {
+            links,
+            most,
+            visits_left: LEAST_VISITS.max(most as u32 * VISITS_PER_PAGE),
+            at: Branch { address, way, from: None },
+            walked,
+        }
+    }
+
+    /// The address that the program is expected to come to next; `None` when the walk is over.
+    pub fn step(&mut self) -> Option<VirtAddr> {
+        self.visits_left = self.visits_left.checked_sub(1)?;
+        self.at = self.walked.branches.pop()?;
+        Some(self.at.address)
+    }
+
+    /// The address is on `page`, which is far. Whether to fetch it: if not, the walk is over.
+    pub fn fetch(&mut self, page: PageIndex) -> bool {
+        if let Some((way, link)) = self.at.from {
+            self.walked.taken.add(way, link);
+        }
+        let Some(place) = self.walked.pages[..self.most].get_mut(self.walked.count) else {
+            self.walked.expected = Some((page, self.at.way));
+            return false;
+        };
+        *place = page;
+        self.walked.count += 1;
+        true
+    }
+
+    /// The address is on a page that holds `content`: the walk may go on from there.
+    pub fn arrive(&mut self, content: &PageBytes) {
+        let Branch { address, way, .. } = self.at;
+        let branches = &mut self.walked.branches;
+        self.links.follow(address, way, content, |link, next_way, next| {
+            branches.push(Branch { address: next, way: next_way, from: Some((way, link)) });
+        });
+        self.walked.last = Some(Surroundings::new(address, way, content));
+    }
+
+    /// Ends it, for [`Follower::walked`](super::Follower::walked).
+    pub fn end(self) -> Walked {
+        self.walked
+    }
+}

@@ -1,0 +1,299 @@
+//! Following references, on a machine that pages: pages leave first in, first out, and what is stored is what the program has.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use farmem_page::{PAGE_BYTES, PageBytes, PageIndex, VirtAddr};
+use farmem_policy::references::{Follower, MOST_PAGES};
+use proptest::prelude::*;
+
+const BASE: u64 = 0x7f00_0000_0000;
+const PAGES: u64 = 4096;
+const BUDGET: usize = 1024;
+/// Objects of 64 bytes: a reference, another one, a value.
+const OBJECT_BYTES: u64 = 64;
+const OBJECTS: u64 = PAGES * PAGE_BYTES as u64 / OBJECT_BYTES;
+const VALUE_AT: u64 = 16;
+
+struct Machine {
+    memory: HashMap<PageIndex, Box<PageBytes>>,
+    resident: HashSet<PageIndex>,
+    order: VecDeque<PageIndex>,
+    /// Came ahead, and not touched since.
+    ahead: HashSet<PageIndex>,
+    follower: Follower,
+    faults: u64,
+    fetched: u64,
+    used: u64,
+    said_used: u64,
+    said_unused: u64,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let pages = (0..PAGES).map(|page| VirtAddr::new(BASE + page * PAGE_BYTES as u64).page());
+        Self {
+            memory: pages.map(|page| (page, Box::new([0; PAGE_BYTES]))).collect(),
+            resident: HashSet::new(),
+            order: VecDeque::new(),
+            ahead: HashSet::new(),
+            follower: Follower::new(),
+            faults: 0,
+            fetched: 0,
+            used: 0,
+            said_used: 0,
+            said_unused: 0,
+        }
+    }
+
+    fn write(&mut self, address: u64, value: u64) {
+        let page = self.memory.get_mut(&VirtAddr::new(address).page()).expect("an address of the machine");
+        let at = address as usize % PAGE_BYTES;
+        page[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+    }
+
+    fn read(&mut self, address: u64) -> u64 {
+        self.touch(address);
+        let at = address as usize % PAGE_BYTES;
+        let page = &self.memory[&VirtAddr::new(address).page()];
+        u64::from_ne_bytes(page[at..at + 8].try_into().expect("eight bytes"))
+    }
+
+    fn bring(&mut self, page: PageIndex) {
+        self.resident.insert(page);
+        self.order.push_back(page);
+        if self.resident.len() > BUDGET {
+            let gone = self.order.pop_front().expect("a resident page");
+            self.resident.remove(&gone);
+            self.ahead.remove(&gone);
+        }
+    }
+
+    fn touch(&mut self, address: u64) {
+        let address = VirtAddr::new(address);
+        let page = address.page();
+        self.used += u64::from(self.ahead.remove(&page));
+        if self.resident.contains(&page) {
+            return;
+        }
+        self.faults += 1;
+        if let Some(settled) = self.follower.on_fault(address) {
+            let count = settled.pages().len() as u64;
+            *(if settled.is_used { &mut self.said_used } else { &mut self.said_unused }) += count;
+        }
+        let Some(most) = self.follower.reach() else { return self.bring(page) };
+        let mut fetched = vec![page];
+        let mut walk = self.follower.walk(address, &self.memory[&page], most);
+        while let Some(next) = walk.step() {
+            let page = next.page();
+            let Some(content) = self.memory.get(&page) else { continue };
+            if !self.resident.contains(&page) && !fetched.contains(&page) {
+                if !walk.fetch(page) {
+                    break;
+                }
+                fetched.push(page);
+            }
+            walk.arrive(content);
+        }
+        let walked = walk.end();
+        self.follower.walked(address, &self.memory[&page], walked);
+        assert!(fetched.len() <= 1 + most as usize);
+        self.fetched += fetched.len() as u64 - 1;
+        self.ahead.extend(&fetched[1..]);
+        fetched.into_iter().for_each(|page| self.bring(page));
+    }
+
+    fn contribution(&self) -> f64 {
+        self.used as f64 / (self.used + self.faults) as f64
+    }
+
+    fn useless(&self) -> u64 {
+        self.fetched - self.used
+    }
+}
+
+/// A number below `count`, a power of two, for each other one below it, with no order to be seen.
+fn scattered(number: u64, count: u64) -> u64 {
+    (0..3).fold(number, |number, _| {
+        let number = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % count;
+        number ^ number >> (count.ilog2() / 2)
+    })
+}
+
+/// Where object `number` lies.
+fn object(number: u64) -> u64 {
+    BASE + scattered(number % OBJECTS, OBJECTS) * OBJECT_BYTES
+}
+
+fn list() -> Machine {
+    let mut machine = Machine::new();
+    for number in 0..OBJECTS {
+        machine.write(object(number), object((number + 1) % OBJECTS));
+    }
+    machine
+}
+
+fn tree() -> Machine {
+    let mut machine = Machine::new();
+    for node in 1..OBJECTS / 2 {
+        machine.write(object(node), object(2 * node));
+        machine.write(object(node) + 8, object(2 * node + 1));
+    }
+    machine
+}
+
+#[test]
+fn a_list_comes_ahead() {
+    let mut machine = list();
+    let mut at = object(0);
+    for _ in 0..20_000 {
+        machine.read(at + VALUE_AT);
+        at = machine.read(at);
+    }
+    assert!(machine.contribution() > 0.9, "{} of {}", machine.used, machine.faults);
+    assert!(machine.useless() <= 2 * MOST_PAGES as u64, "{} useless", machine.useless());
+    assert!(machine.said_used <= machine.used, "{} said, {} used", machine.said_used, machine.used);
+    assert!(machine.said_used * 10 > machine.used * 9, "{} said, {} used", machine.said_used, machine.used);
+}
+
+#[test]
+fn a_tree_that_is_visited_in_depth_comes_ahead() {
+    let mut machine = tree();
+    let mut path = vec![object(1)];
+    while let Some(at) = path.pop() {
+        machine.read(at + VALUE_AT);
+        let (left, right) = (machine.read(at), machine.read(at + 8));
+        path.extend([right, left].into_iter().filter(|&child| child != 0));
+    }
+    assert!(machine.contribution() > 0.7, "{} of {}", machine.used, machine.faults);
+    assert!(machine.useless() * 5 < machine.fetched, "{} of {}", machine.useless(), machine.fetched);
+}
+
+/// A generator of numbers, good enough to choose by.
+fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+    *state >> 33
+}
+
+#[test]
+fn chains_of_a_hash_table_come_with_their_heads() {
+    let mut machine = Machine::new();
+    let buckets = OBJECTS / 4;
+    let bucket = |number: u64| BASE + number * 8;
+    // The array takes the first pages; the chains, of two objects each, lie behind.
+    let first = buckets * 8 / OBJECT_BYTES;
+    let behind = |number: u64| BASE + (first + scattered(number, OBJECTS / 2)) * OBJECT_BYTES;
+    for number in 0..buckets {
+        machine.write(bucket(number), behind(2 * number));
+        machine.write(behind(2 * number), behind(2 * number + 1));
+        machine.write(behind(2 * number + 1), 0);
+    }
+    let mut state = 1;
+    for _ in 0..20_000 {
+        let mut at = machine.read(bucket(random(&mut state) % buckets));
+        while at != 0 {
+            machine.read(at + VALUE_AT);
+            at = machine.read(at);
+        }
+    }
+    // The heads are local most of the time: then the fault is at the first object, and only the second one can come ahead.
+    assert!(machine.contribution() > 0.25, "{} of {}", machine.used, machine.faults);
+    assert!(machine.useless() * 4 < machine.fetched, "{} of {}", machine.useless(), machine.fetched);
+}
+
+#[test]
+fn random_reads_of_objects_that_refer_to_each_other_bring_nothing() {
+    let mut machine = list();
+    let mut state = 1;
+    for _ in 0..20_000 {
+        machine.read(object(random(&mut state) % OBJECTS));
+    }
+    assert_eq!(machine.fetched, 0);
+}
+
+#[test]
+fn a_list_that_begins_late_comes_ahead() {
+    let mut machine = list();
+    let mut state = 1;
+    for _ in 0..10_000 {
+        machine.read(object(random(&mut state)));
+    }
+    assert_eq!(machine.fetched, 0);
+    let (mut at, faults) = (object(0), machine.faults);
+    for _ in 0..20_000 {
+        at = machine.read(at);
+    }
+    assert!(machine.used > 5 * (machine.faults - faults), "{} of {}", machine.used, machine.faults - faults);
+}
+
+#[test]
+fn references_that_no_longer_lead_where_the_program_goes_are_given_up_soon() {
+    let mut machine = list();
+    let mut state = 1;
+    let mut at = object(0);
+    for _ in 0..2_000 {
+        at = machine.read(at);
+    }
+    assert!(machine.fetched > 0);
+    // From now on references lead anywhere but where the program goes.
+    for number in 0..OBJECTS {
+        machine.write(object(number), object(random(&mut state) % OBJECTS));
+    }
+    let (faults, fetched) = (machine.faults, machine.fetched);
+    for number in 0..50_000 {
+        machine.read(object(number));
+    }
+    let (faults, fetched) = (machine.faults - faults, machine.fetched - fetched);
+    assert!(fetched <= 4 * MOST_PAGES as u64 + faults / 256, "{fetched} fetched in {faults} faults");
+}
+
+#[test]
+fn no_pages_are_fetched_while_streams_know_what_comes() {
+    let mut machine = list();
+    let mut at = object(0);
+    for _ in 0..5_000 {
+        machine.follower.on_stream();
+        at = machine.read(at);
+    }
+    assert_eq!(machine.fetched, 0);
+}
+
+#[test]
+fn another_thread_goes_on_with_what_is_known_but_is_not_judged_by_it() {
+    let mut machine = list();
+    let mut at = object(0);
+    machine.follower.attend(1);
+    for _ in 0..5_000 {
+        at = machine.read(at);
+    }
+    let fetched = machine.fetched;
+    machine.follower.attend(2);
+    assert_eq!(machine.follower.unsettled_pages(), 0);
+    for _ in 0..50 {
+        at = machine.read(at);
+    }
+    assert!(machine.fetched > fetched, "it need not learn the links again");
+}
+
+proptest! {
+    /// Whatever words say, a walk ends, and takes no more pages than it may.
+    #[test]
+    fn a_walk_is_bounded(
+        writes in prop::collection::vec((0..OBJECTS, 0..8_u64, any::<u64>(), any::<bool>()), 0..200),
+        visits in prop::collection::vec((0..OBJECTS, 0..PAGE_BYTES as u64), 0..400),
+    ) {
+        let mut machine = list();
+        for (number, word, value, refers) in writes {
+            machine.write(object(number) + word * 8, if refers { object(value % OBJECTS) } else { value });
+        }
+        let mut at = object(0);
+        for (step, (number, offset)) in visits.into_iter().enumerate() {
+            // A part of the way along the list, so that there is something to follow.
+            machine.touch(at);
+            let next = machine.read(at);
+            let is_known = machine.memory.contains_key(&VirtAddr::new(next).page()) && next % 8 == 0;
+            at = if step % 40 == 39 || !is_known { object(number) + offset / 8 * 8 % OBJECT_BYTES } else { next };
+        }
+        prop_assert!(machine.used <= machine.fetched);
+        prop_assert!(machine.said_used + machine.said_unused <= machine.fetched);
+    }
+}
