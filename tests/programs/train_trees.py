@@ -1,4 +1,4 @@
-"""Trains trees on made-up data, and prints a digest of them and of what they say: `train_trees.py ROWS`."""
+"""Trains trees on made-up data, and prints a digest of them and of what they say: `train_trees.py ROWS [THREADS]`."""
 
 import hashlib
 import sys
@@ -7,15 +7,16 @@ import numpy
 import xgboost
 
 rows = int(sys.argv[1])
+threads = int(sys.argv[2]) if len(sys.argv) > 2 else 2
 generator = numpy.random.default_rng(5)
 features = generator.random((rows, 32), dtype=numpy.float32)
 labels = (features[:, 0] * features[:, 1] + features[:, 2] > 0.8).astype(numpy.float32)
-data = xgboost.DMatrix(features, labels, nthread=2)
+data = xgboost.DMatrix(features, labels, nthread=threads)
 settings = {
     "objective": "binary:logistic",
     "tree_method": "hist",
     "max_depth": 6,
-    "nthread": 2,
+    "nthread": threads,
     "seed": 5,
     "verbosity": 0,
 }

@@ -5,20 +5,46 @@ use std::process::{Command, Stdio};
 use farmem_tests::{application, farmem_binary, managed_runner};
 use serde_json::Value;
 
+/// A small run of Farmem alone.
+fn report(options: &[&str]) -> Value {
+    let output = Command::new(farmem_binary())
+        .args(["bench", "isolation", "--quick", "--data", "24M", "--peer", "farmem", "--json", "--python"])
+        .arg(crate::python())
+        .args(options)
+        .stdin(Stdio::null())
+        .output()
+        .expect("farmem starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    serde_json::from_slice(&output.stdout).expect("a JSON object")
+}
+
+/// Each program says the same alone, beside the others, and with all its memory: the benchmark leaves it out otherwise.
+#[test]
+fn programs_of_several_kinds_are_measured_beside_each_other() {
+    let is_root = rustix::process::geteuid().is_root();
+    if !managed_runner()
+        || !is_root
+        || std::thread::available_parallelism().is_ok_and(|processors| processors.get() < 2)
+    {
+        return;
+    }
+    let report = report(&["--only", "co-runs"]);
+    assert_eq!(report["left_out"], serde_json::json!({}));
+    let programs = &report["co_runs"]["farmem"]["programs"];
+    for program in ["snappy", "memcached", "xgboost", "java-g1"] {
+        assert!(programs[program]["mean"].as_f64().is_some_and(|slowdown| slowdown > 0.0), "{report}");
+    }
+    assert!(application("bench-snappy").is_none() && application("bench-java-g1").is_none());
+}
+
 #[test]
 fn a_server_is_measured_alone_beside_another_program_and_given_memory() {
     if !managed_runner() || std::thread::available_parallelism().is_ok_and(|processors| processors.get() < 2)
     {
         return;
     }
-    let output = Command::new(farmem_binary())
-        .args(["bench", "isolation", "--quick", "--data", "24M", "--peer", "farmem", "--json"])
-        .stdin(Stdio::null())
-        .output()
-        .expect("farmem starts");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    let report: Value = serde_json::from_slice(&output.stdout).expect("a JSON object");
+    let report = report(&["--only", "victim,recovery,swap-in,entries"]);
     let victim = &report["victim"]["farmem"];
     for figure in ["p50_slowdown", "p99_slowdown", "throughput_ratio"] {
         assert!(victim[figure].as_f64().is_some_and(|value| value > 0.0), "{figure}: {report}");

@@ -1,6 +1,6 @@
 //! Farmem beside the kernel's own swap: one workload, one limit, one run.
 //!
-//! - [`workload`] is the program that is measured;
+//! - [`workload`] is the program that is measured, [`compression`] one of several that are measured beside each other;
 //! - `peer` turns each kind of kernel swap on for the time that its turn takes;
 //! - [`undo`] makes sure that nothing of that stays, however the benchmark ends;
 //! - [`faults`] takes turns, and compares;
@@ -10,6 +10,7 @@
 //! - [`target`] says what they are to reach.
 #![forbid(unsafe_code)]
 
+pub mod compression;
 pub mod faults;
 mod interrupt;
 pub mod isolation;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use farmem_bench::faults::{CaseName, PeerName};
-use farmem_bench::isolation::Peer as IsolationPeer;
+use farmem_bench::isolation::{Part as IsolationPart, Peer as IsolationPeer};
 use farmem_bench::workload::{Compressibility, Pattern};
 use farmem_page::ByteCount;
 use farmem_supervisor::{Destination, PrefetchPolicy, Redundancy};
@@ -57,6 +57,9 @@ pub(crate) enum Command {
     /// The program that `bench` measures
     #[command(hide = true)]
     Workload(WorkloadArguments),
+    /// A program that `bench` measures beside others
+    #[command(hide = true)]
+    Compression(CompressionArguments),
     /// Write the manual pages
     #[command(hide = true)]
     Man(ManArguments),
@@ -378,7 +381,7 @@ pub(crate) struct BenchArguments {
 pub(crate) enum BenchCommand {
     /// Access patterns over data four times the local memory: native, Farmem and each kind of kernel swap
     Faults(FaultsArguments),
-    /// A server beside a program that swaps as fast as it can: Farmem and each kind of kernel swap
+    /// Applications beside each other: Farmem and each kind of kernel swap
     Isolation(IsolationArguments),
     /// A program, or patterns of access, under each policy of prefetching
     Prefetch(PrefetchArguments),
@@ -428,18 +431,24 @@ pub(crate) struct FaultsArguments {
     pub(crate) peer: Vec<PeerName>,
 }
 
-/// A server beside a program that swaps as fast as it can: Farmem and each kind of kernel swap.
+/// A server beside a program that swaps as fast as it can, and programs of several kinds beside each other: Farmem and each kind of kernel swap.
 ///
 /// memcached holds data four times its local memory and is asked at a fixed rate, alone and while another program
-/// writes at random to four times its own. Each has a processor of its own; what they still share is the paging. Kernel
-/// swap needs root.
+/// writes at random to four times its own. Each has a processor of its own; what they still share is the paging. Then Snappy, memcached, XGBoost and a
+/// Java program run alone and all at once, each with the same part of a processor. Kernel swap and parts of processors need root.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  sudo farmem bench isolation\n  sudo farmem bench isolation --quick --peer farmem,zram --json"
+    after_help = "Examples:\n  sudo farmem bench isolation\n  sudo farmem bench isolation --quick --only co-runs --peer farmem,zram --json"
 )]
 pub(crate) struct IsolationArguments {
     #[command(flatten)]
     pub(crate) measure: MeasureArguments,
+    /// Only these parts
+    #[arg(long, value_name = "PART", value_delimiter = ',', value_enum)]
+    pub(crate) only: Vec<IsolationPart>,
+    /// A Python with XGBoost, for the co-runs
+    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+    pub(crate) python: PathBuf,
     /// Only these peers
     #[arg(long, value_name = "PEER", value_delimiter = ',', value_enum)]
     pub(crate) peer: Vec<IsolationPeer>,
@@ -612,6 +621,18 @@ pub(crate) struct WorkloadArguments {
     /// Wait for a line on standard input before the warm-up and before the measured rounds
     #[arg(long)]
     pub(crate) paced: bool,
+}
+
+/// A program that `bench` measures beside others: compresses text, unpacks it, checks every byte.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  farmem compression --data 64M --rounds 3")]
+pub(crate) struct CompressionArguments {
+    /// What text and compressed text take
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
+    pub(crate) data: ByteCount,
+    /// How often
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: u32,
 }
 
 /// Write the manual pages.

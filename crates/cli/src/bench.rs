@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
-use farmem_bench::{faults, isolation, nodes, prefetch, undo, workload};
+use farmem_bench::{compression, faults, isolation, nodes, prefetch, undo, workload};
 use serde::Serialize;
 
 use crate::arguments::{
-    BenchCommand, CleanupArguments, FaultsArguments, IsolationArguments, NodesArguments, PrefetchArguments,
-    WorkloadArguments,
+    BenchCommand, CleanupArguments, CompressionArguments, FaultsArguments, IsolationArguments,
+    NodesArguments, PrefetchArguments, WorkloadArguments,
 };
 use crate::failure::Failure;
 
@@ -43,6 +43,12 @@ pub(crate) fn workload(arguments: &WorkloadArguments) -> Result<ExitCode, Failur
     Ok(ExitCode::SUCCESS)
 }
 
+/// Runs a program that benchmarks measure beside others.
+pub(crate) fn compression(arguments: &CompressionArguments) -> Result<ExitCode, Failure> {
+    compression::run(arguments.data, arguments.rounds)?;
+    Ok(ExitCode::SUCCESS)
+}
+
 fn measure_faults(arguments: FaultsArguments) -> Result<ExitCode, Failure> {
     let report = faults::run(&faults::Options {
         data: arguments.measure.data,
@@ -65,7 +71,9 @@ fn measure_isolation(arguments: IsolationArguments) -> Result<ExitCode, Failure>
         data: arguments.measure.data,
         quick: arguments.measure.quick,
         repeat: arguments.measure.repeat,
+        only: arguments.only,
         peers: arguments.peer,
+        python: arguments.python,
         swap_folder: arguments.measure.swap_folder,
         farmem: own_program()?,
     })?;

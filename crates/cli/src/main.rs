@@ -52,6 +52,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Trace(arguments) => trace::trace(arguments.command),
         Command::Bench(arguments) => bench::bench(arguments.command),
         Command::Workload(arguments) => bench::workload(&arguments),
+        Command::Compression(arguments) => bench::compression(&arguments),
         Command::Man(arguments) => generate::manual(&arguments),
         Command::Completions(arguments) => generate::completions(&arguments),
     }

@@ -88,14 +88,25 @@ impl Client {
         let began = Instant::now();
         let mut replies = 0_u64;
         while began.elapsed() < duration {
-            let key = self.random.random_range(0..self.items);
-            self.stream.write_all(format!("get k{key:08}\r\n").as_bytes())?;
-            while !self.take_reply(key)? {
-                self.receive()?;
-            }
+            self.ask_once()?;
             replies += 1;
         }
         Ok(replies as f64 / began.elapsed().as_secs_f64())
+    }
+
+    /// Asks for so many items at random, the next one as soon as one has come.
+    pub(super) fn ask(&mut self, count: u64) -> anyhow::Result<()> {
+        self.stream.set_nonblocking(false)?;
+        (0..count).try_for_each(|_| self.ask_once())
+    }
+
+    fn ask_once(&mut self) -> anyhow::Result<()> {
+        let key = self.random.random_range(0..self.items);
+        self.stream.write_all(format!("get k{key:08}\r\n").as_bytes())?;
+        while !self.take_reply(key)? {
+            self.receive()?;
+        }
+        Ok(())
     }
 
     /// Asks for items at random, `rate` times a second whether or not the server keeps up. A request's time counts from when

@@ -1,6 +1,7 @@
 //! `farmem bench isolation`: how far applications on one host disturb each other through paging.
 
 mod client;
+mod co_runs;
 mod efficiency;
 mod entries;
 mod recovery;
@@ -23,6 +24,8 @@ use farmem_page::ByteCount;
 use crate::interrupt::Interrupt;
 use crate::option;
 use crate::stolen::{self, Times};
+use co_runs::Programs;
+pub use co_runs::{CoRuns, Program, Run, Spread};
 pub use efficiency::Efficiency;
 pub use entries::Entries;
 pub use recovery::Recovery;
@@ -33,6 +36,23 @@ pub use swap_in::SwapIn;
 use victim::Scale;
 pub use victim::{Service, Turn};
 
+/// A part of what is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Part {
+    /// A server beside a program that swaps as fast as it can.
+    Victim,
+    /// How soon a server is itself again after it was given memory.
+    Recovery,
+    /// What it takes to bring pages back.
+    SwapIn,
+    /// What stored pages take of memory.
+    Efficiency,
+    /// What it takes to find an entry for a page that leaves.
+    Entries,
+    /// Programs of several kinds beside each other.
+    CoRuns,
+}
+
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -42,8 +62,12 @@ pub struct Options {
     pub quick: bool,
     /// Repetitions; `None` for 3, or 1 when quick.
     pub repeat: Option<u32>,
+    /// The parts to measure; empty for all.
+    pub only: Vec<Part>,
     /// The peers to measure; empty for all.
     pub peers: Vec<Peer>,
+    /// A Python that has XGBoost.
+    pub python: PathBuf,
     /// Where swap files are made.
     pub swap_folder: PathBuf,
     /// The `farmem` program, which is also the workload.
@@ -55,6 +79,10 @@ const REPETITIONS: u32 = 3;
 const REQUESTS_PER_SECOND: f64 = 2000.0;
 
 impl Options {
+    fn wants(&self, part: Part) -> bool {
+        self.only.is_empty() || self.only.contains(&part)
+    }
+
     fn scale(&self) -> Scale {
         let (data, seconds) = if self.quick { (64 << 20, 1) } else { (256 << 20, 4) };
         Scale {
@@ -68,7 +96,7 @@ impl Options {
 /// Measures; progress goes to standard error. Peers take turns.
 ///
 /// # Errors
-/// When interrupted, when there is only one processor, and when the machine can't be changed back. A peer that can't be offered or
+/// When interrupted, when there is only one processor, and when the machine can't be changed back. A peer or program that can't be offered or
 /// fails is named in the report.
 pub fn run(options: &Options) -> anyhow::Result<Report> {
     ensure!(
@@ -80,42 +108,50 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     let repetitions = options.repeat.unwrap_or(if options.quick { 1 } else { REPETITIONS });
     let chosen = |peer: &&Peer| options.peers.is_empty() || options.peers.contains(peer);
     let mut peers: Vec<Peer> = Peer::value_variants().iter().filter(chosen).copied().collect();
-    let mut left_out = BTreeMap::new();
+    let mut attempts = Attempts { interrupt: &interrupt, left_out: BTreeMap::new() };
+    let programs = if options.wants(Part::CoRuns) {
+        let (programs, missing) =
+            Programs::prepare(&options.farmem, &options.python, scale.data, options.quick, &interrupt)?;
+        attempts.left_out.extend(missing.iter().map(|(program, why)| (option::name(program), why.clone())));
+        Some(programs)
+    } else {
+        None
+    };
     let mut turns: BTreeMap<Peer, Vec<Measured>> = BTreeMap::new();
+    let mut runs: BTreeMap<Peer, Vec<Run>> = BTreeMap::new();
     for repetition in 1..=repetitions {
-        for peer in peers.clone() {
-            interrupt.check()?;
-            eprintln!("farmem: {repetition}/{repetitions} {}", option::name(&peer));
-            match attempt(options, peer, scale, &interrupt) {
-                Ok(turn) => turns.entry(peer).or_default().push(turn),
-                Err(error) => {
-                    interrupt.check()?;
-                    eprintln!("farmem: {} left out: {error:#}", option::name(&peer));
-                    left_out.insert(peer, format!("{error:#}"));
-                    peers.retain(|running| *running != peer);
-                }
+        for &peer in &peers {
+            let name = option::name(&peer);
+            eprintln!("farmem: {repetition}/{repetitions} {name}");
+            turns.entry(peer).or_default().extend(attempts.make(&name, || turn(options, peer, scale))?);
+            if let Some(programs) = &programs {
+                let work = || programs.turn(peer, &options.farmem, &options.swap_folder, &interrupt);
+                let found = attempts.make(&format!("{name} co-runs"), work)?;
+                runs.entry(peer).or_default().extend(found.into_iter().flatten());
             }
         }
         let first = 1.min(peers.len());
         peers.rotate_left(first);
     }
-    let victim: BTreeMap<Peer, Victim> =
-        turns.iter().map(|(&peer, turns)| (peer, Victim::of(turns.iter().map(|turn| turn.victim)))).collect();
-    let recovery: BTreeMap<Peer, Vec<Recovery>> = turns
-        .iter()
-        .map(|(&peer, turns)| (peer, turns.iter().map(|turn| turn.recovery.clone()).collect()))
-        .collect();
-    let swap_in: BTreeMap<Peer, Vec<SwapIn>> =
-        turns.iter().map(|(&peer, turns)| (peer, turns.iter().map(|turn| turn.swap_in).collect())).collect();
+    let entries = if options.wants(Part::Entries) {
+        eprintln!("farmem: entries of the pool");
+        entries::measure()?
+    } else {
+        Vec::new()
+    };
+    let victim: BTreeMap<Peer, Victim> = each(&turns, |turns| {
+        let victims: Vec<Turn> = turns.iter().filter_map(|turn| turn.victim).collect();
+        (!victims.is_empty()).then(|| Victim::of(victims.into_iter()))
+    });
+    let recovery = each(&turns, |turns| {
+        some(turns.iter().filter_map(|turn| turn.recovery.clone()).collect::<Vec<Recovery>>())
+    });
+    let swap_in =
+        each(&turns, |turns| some(turns.iter().filter_map(|turn| turn.swap_in).collect::<Vec<SwapIn>>()));
     // Pages are the same in all turns.
-    let efficiency: BTreeMap<Peer, Vec<Efficiency>> = turns
-        .iter()
-        .filter_map(|(&peer, turns)| Some((peer, turns.last()?.efficiency.clone())))
-        .filter(|(_, efficiency)| !efficiency.is_empty())
-        .collect();
-    eprintln!("farmem: entries of the pool");
-    let entries = entries::measure()?;
-    let targets = report::judge(&victim, &recovery);
+    let efficiency = each(&turns, |turns| some(turns.last()?.efficiency.clone()));
+    let co_runs: BTreeMap<Peer, CoRuns> = each(&runs, |runs| CoRuns::of(runs.to_vec()));
+    let targets = report::judge(&victim, &recovery, &co_runs);
     Ok(Report {
         version: env!("CARGO_PKG_VERSION"),
         machine: Description::current(),
@@ -126,54 +162,97 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         swap_in,
         efficiency,
         entries,
-        left_out,
+        co_runs,
+        left_out: attempts.left_out,
         targets,
     })
 }
 
-/// One turn of one peer.
-struct Measured {
-    victim: Turn,
-    recovery: Recovery,
-    swap_in: SwapIn,
-    efficiency: Vec<Efficiency>,
-    /// Processor time that the machine's host took from the server while it was measured.
-    stolen_share: f64,
+/// What came out for each peer for which anything did.
+fn each<T, R>(found: &BTreeMap<Peer, Vec<T>>, of: impl Fn(&[T]) -> Option<R>) -> BTreeMap<Peer, R> {
+    found.iter().filter_map(|(&peer, found)| Some((peer, of(found)?))).collect()
 }
 
-/// A turn, again while the machine's host takes much of the processors' time; that which lost least. The kernel sometimes ends a
-/// program that reaches its control group's limit, though there is swap left: such a turn is tried again as well.
-fn attempt(options: &Options, peer: Peer, scale: Scale, interrupt: &Interrupt) -> anyhow::Result<Measured> {
-    let mut best: anyhow::Result<Measured> = Err(anyhow::anyhow!("not measured"));
-    for _ in 0..stolen::ATTEMPTS {
-        interrupt.check()?;
-        let now = turn(options, peer, scale);
-        let is_better = match (&best, &now) {
-            (Ok(best), Ok(now)) => now.stolen_share < best.stolen_share,
-            (Ok(_), Err(_)) => false,
-            (Err(_), _) => true,
-        };
-        if is_better {
-            best = now;
+fn some<T>(found: Vec<T>) -> Option<Vec<T>> {
+    (!found.is_empty()).then_some(found)
+}
+
+/// One turn of one peer: what of it is wanted.
+struct Measured {
+    victim: Option<Turn>,
+    recovery: Option<Recovery>,
+    swap_in: Option<SwapIn>,
+    efficiency: Vec<Efficiency>,
+}
+
+/// Makes turns, and knows what failed.
+struct Attempts<'a> {
+    interrupt: &'a Interrupt,
+    left_out: BTreeMap<String, String>,
+}
+
+impl Attempts<'_> {
+    /// A turn, again while the machine's host takes much of the processors' time; that which lost least. The kernel sometimes ends a
+    /// program that reaches its control group's limit, though there is swap left: such a turn is tried again as well. `None` of what has failed before or does
+    /// now.
+    ///
+    /// # Errors
+    /// When interrupted.
+    fn make<T>(&mut self, name: &str, work: impl Fn() -> anyhow::Result<T>) -> anyhow::Result<Option<T>> {
+        if self.left_out.contains_key(name) {
+            return Ok(None);
         }
-        if best.as_ref().is_ok_and(|best| best.stolen_share <= stolen::TOLERATED) {
-            break;
+        let mut best: anyhow::Result<(T, f64)> = Err(anyhow::anyhow!("not measured"));
+        for _ in 0..stolen::ATTEMPTS {
+            let before = Times::now();
+            let now = work();
+            self.interrupt.check()?;
+            let now = now.map(|turn| (turn, Times::now().stolen_share_since(before)));
+            let is_better = match (&best, &now) {
+                (Ok((_, best)), Ok((_, now))) => now < best,
+                (Ok(_), Err(_)) => false,
+                (Err(_), _) => true,
+            };
+            if is_better {
+                best = now;
+            }
+            if best.as_ref().is_ok_and(|(_, stolen_share)| *stolen_share <= stolen::TOLERATED) {
+                break;
+            }
+        }
+        match best {
+            Ok((turn, _)) => Ok(Some(turn)),
+            Err(error) => {
+                eprintln!("farmem: {name} left out: {error:#}");
+                self.left_out.insert(name.to_owned(), format!("{error:#}"));
+                Ok(None)
+            }
         }
     }
-    best
 }
 
 fn turn(options: &Options, peer: Peer, scale: Scale) -> anyhow::Result<Measured> {
+    let mut measured = Measured { victim: None, recovery: None, swap_in: None, efficiency: Vec::new() };
+    if ![Part::Victim, Part::Recovery, Part::SwapIn, Part::Efficiency].iter().any(|&part| options.wants(part))
+    {
+        return Ok(measured);
+    }
     // Two applications, and what else they have.
     let data = ByteCount::new(scale.data.get() * 2 + (256 << 20));
     let setting = Setting::prepare(peer, &options.farmem, data, &options.swap_folder)?;
-    let folder = tempfile::tempdir()?;
-    let before = Times::now();
-    let victim = victim::turn(&setting, &options.farmem, folder.path(), scale)?;
-    let stolen_share = Times::now().stolen_share_since(before);
-    let folder = tempfile::tempdir()?;
-    let recovery = recovery::turn(&setting, folder.path(), scale)?;
-    let swap_in = swap_in::turn(&setting, &options.farmem, peer, scale)?;
-    let efficiency = efficiency::turn(&setting, &options.farmem, scale)?;
-    Ok(Measured { victim, recovery, swap_in, efficiency, stolen_share })
+    if options.wants(Part::Victim) {
+        let folder = tempfile::tempdir()?;
+        measured.victim = Some(victim::turn(&setting, &options.farmem, folder.path(), scale)?);
+    }
+    if options.wants(Part::Recovery) {
+        let folder = tempfile::tempdir()?;
+        measured.recovery = Some(recovery::turn(&setting, folder.path(), scale)?);
+    }
+    if options.wants(Part::SwapIn) {
+        measured.swap_in = Some(swap_in::turn(&setting, &options.farmem, peer, scale)?);
+    }
+    if options.wants(Part::Efficiency) {
+        measured.efficiency = efficiency::turn(&setting, &options.farmem, scale)?;
+    }
+    Ok(measured)
 }

@@ -42,7 +42,7 @@ pub struct Recovery {
 /// Runs one turn.
 pub(super) fn turn(setting: &Setting, folder: &Path, scale: Scale) -> anyhow::Result<Recovery> {
     let plenty = ByteCount::new(scale.data.get() * 2);
-    let (mut server, mut client) = server::start(setting, folder, plenty, scale.data)?;
+    let (mut server, mut client) = server::start(setting, folder, server::room(plenty), scale.data)?;
     let mut rate = |duration| on_processor(PROCESSOR, || client.as_fast_as_it_can(duration))?;
     let full = rate(scale.measured)?;
     server.set_local(scale.local())?;

@@ -7,6 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use farmem_machine::Description;
 use serde::Serialize;
 
+use super::co_runs::CoRuns;
 use super::efficiency::Efficiency;
 use super::entries::Entries;
 use super::recovery::Recovery;
@@ -23,6 +24,8 @@ const SLOWDOWN: f64 = 1.3;
 const PART_OF_BEST: f64 = 0.5;
 /// A server is to be itself again so soon for each GiB that it is given.
 const SECONDS_PER_GIB: f64 = 3.0;
+/// Slowdowns of programs beside each other are to be spread at most this part of the best kernel peer's: a third.
+const PART_OF_DEVIATION: f64 = 0.33;
 
 /// All that was measured, and on what.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -45,8 +48,10 @@ pub struct Report {
     pub efficiency: BTreeMap<Peer, Vec<Efficiency>>,
     /// What it takes to find an entry for a page that leaves.
     pub entries: Vec<Entries>,
-    /// Peers that took no part or failed, and why.
-    pub left_out: BTreeMap<Peer, String>,
+    /// Programs of several kinds beside each other.
+    pub co_runs: BTreeMap<Peer, CoRuns>,
+    /// Peers and programs that took no part or failed, and why.
+    pub left_out: BTreeMap<String, String>,
     /// What was to be reached.
     pub targets: Vec<Target>,
 }
@@ -89,38 +94,50 @@ impl Victim {
 pub(super) fn judge(
     victim: &BTreeMap<Peer, Victim>,
     recovery: &BTreeMap<Peer, Vec<Recovery>>,
+    co_runs: &BTreeMap<Peer, CoRuns>,
 ) -> Vec<Target> {
-    let farmem = victim.get(&Peer::Farmem).map(|victim| victim.p99_slowdown);
-    let best = victim
-        .iter()
-        .filter(|(peer, _)| **peer != Peer::Farmem)
-        .map(|(_, victim)| victim.p99_slowdown)
-        .reduce(f64::min);
+    let slowdown = |victim: &Victim| victim.p99_slowdown;
+    let deviation = |co_runs: &CoRuns| co_runs.all.deviation;
     // A turn in which it never was itself again counts as the longest.
     let recovered = recovery.get(&Peer::Farmem).map(|turns| {
         median(turns.iter().map(|turn| turn.seconds_per_gib.unwrap_or(f64::INFINITY)).collect())
     });
-    let of_best = farmem.zip(best).map(|(farmem, best)| farmem / best);
     vec![
-        Target::new("p99 slowdown of the server", SLOWDOWN, farmem),
-        Target::new("p99 slowdown, of the best kernel peer's", PART_OF_BEST, of_best),
+        Target::new("p99 slowdown of the server", SLOWDOWN, victim.get(&Peer::Farmem).map(slowdown)),
+        Target::new("p99 slowdown, of the best kernel peer's", PART_OF_BEST, part_of_best(victim, slowdown)),
         Target::new("seconds to full throughput, for each GiB given", SECONDS_PER_GIB, recovered),
+        Target::new(
+            "spread of slowdowns, of the best kernel peer's",
+            PART_OF_DEVIATION,
+            part_of_best(co_runs, deviation),
+        ),
     ]
+}
+
+/// Farmem's figure as a part of the least that a kernel peer has.
+fn part_of_best<T>(found: &BTreeMap<Peer, T>, figure: impl Fn(&T) -> f64) -> Option<f64> {
+    let kernel = found.iter().filter(|(peer, _)| **peer != Peer::Farmem);
+    let best = kernel.map(|(_, found)| figure(found)).reduce(f64::min)?;
+    Some(figure(found.get(&Peer::Farmem)?) / best)
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "memcached beside random writes, {} MiB each, a quarter of it local; medians of {} on {} cores ({}), Linux {}",
+            "applications of {} MiB each, a quarter of it local; medians of {} on {} cores ({}), Linux {}",
             self.data_bytes >> 20,
             self.repetitions,
             self.machine.cores,
             self.machine.processor,
             self.machine.kernel
         )?;
-        writeln!(f, "\n{}\n", self.table())?;
-        writeln!(f, "{}\n", self.recovery_table())?;
+        if !self.victim.is_empty() {
+            writeln!(f, "\nmemcached beside random writes\n{}\n", self.table())?;
+        }
+        if !self.recovery.is_empty() {
+            writeln!(f, "{}\n", self.recovery_table())?;
+        }
         for (peer, turns) in &self.swap_in {
             let touched = median(turns.iter().map(|turn| turn.touched_us).collect());
             let untouched: Vec<f64> = turns.iter().filter_map(|turn| turn.untouched_us).collect();
@@ -142,9 +159,18 @@ impl fmt::Display for Report {
                 .collect();
             writeln!(f, "{}: bytes used for each byte stored: {}", option::name(peer), shares.join(", "))?;
         }
-        writeln!(f, "\n{}\n", self.entries_table())?;
-        for (peer, reason) in &self.left_out {
-            writeln!(f, "{} left out: {reason}", option::name(peer))?;
+        if !self.entries.is_empty() {
+            writeln!(f, "\n{}\n", self.entries_table())?;
+        }
+        if !self.co_runs.is_empty() {
+            writeln!(
+                f,
+                "\nprograms beside each other: how much longer they take\n{}\n",
+                self.co_runs_table()
+            )?;
+        }
+        for (name, reason) in &self.left_out {
+            writeln!(f, "{name} left out: {reason}")?;
         }
         for target in &self.targets {
             writeln!(f, "{target}")?;
@@ -193,6 +219,24 @@ impl Report {
             ]);
         }
         for column in table.column_iter_mut() {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        table
+    }
+
+    fn co_runs_table(&self) -> Table {
+        let mut table = Table::new();
+        table.load_preset(presets::NOTHING);
+        table.set_header(["peer", "program", "mean", "minimum", "maximum", "deviation"]);
+        for (peer, co_runs) in &self.co_runs {
+            let programs = co_runs.programs.iter().map(|(program, spread)| (option::name(program), spread));
+            for (name, spread) in programs.chain([("all".to_owned(), &co_runs.all)]) {
+                let figures = [spread.mean, spread.minimum, spread.maximum, spread.deviation];
+                let figures = figures.map(|figure| format!("{figure:.2}"));
+                table.add_row([option::name(peer), name].into_iter().chain(figures));
+            }
+        }
+        for column in table.column_iter_mut().skip(2) {
             column.set_cell_alignment(CellAlignment::Right);
         }
         table
@@ -258,9 +302,10 @@ mod tests {
             (Peer::Zram, Victim::of([turn(100.0, 300.0)].into_iter())),
             (Peer::File, Victim::of([turn(100.0, 900.0)].into_iter())),
         ]);
-        let targets = judge(&victims, &BTreeMap::new());
+        let targets = judge(&victims, &BTreeMap::new(), &BTreeMap::new());
         assert_eq!(targets[0].passed, Some(true));
         assert_eq!(targets[1].measured, Some(1.2 / 3.0));
-        assert!(judge(&BTreeMap::new(), &BTreeMap::new()).iter().all(|target| target.passed.is_none()));
+        let nothing = judge(&BTreeMap::new(), &BTreeMap::new(), &BTreeMap::new());
+        assert!(nothing.iter().all(|target| target.passed.is_none()));
     }
 }

@@ -53,7 +53,22 @@ impl Peer {
 /// Where applications run, for one turn of one peer. All changes of the machine are undone when it goes.
 pub(super) struct Setting {
     farmem: PathBuf,
-    kernel: Option<(Rc<Journal>, Swap)>,
+    swap: Option<Swap>,
+    /// Without root there is none: then nothing can be changed.
+    journal: Option<Rc<Journal>>,
+}
+
+/// What an application may have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room<'a> {
+    /// The name of its space or control group.
+    pub(super) name: &'a str,
+    /// Local memory for its data.
+    pub(super) local: ByteCount,
+    /// The processor that it runs on.
+    pub(super) processor: usize,
+    /// The part of that processor's time that it has, whoever else wants it or doesn't; `None` for what it can get.
+    pub(super) share: Option<f64>,
 }
 
 impl Setting {
@@ -68,20 +83,18 @@ impl Setting {
         swap_folder: &Path,
     ) -> anyhow::Result<Self> {
         let farmem = farmem.to_owned();
-        let Some(kind) = peer.swap() else { return Ok(Self { farmem, kernel: None }) };
-        if !rustix::process::geteuid().is_root() {
-            bail!("kernel swap needs root");
-        }
-        let journal = Journal::open()?;
+        let journal = rustix::process::geteuid().is_root().then(Journal::open).transpose()?;
+        let Some(kind) = peer.swap() else { return Ok(Self { farmem, swap: None, journal }) };
+        let journal = journal.context("kernel swap needs root")?;
         let size = ByteCount::new(data.get() + data.get() / 4);
         let mut swap = Swap::on(kind, size, swap_folder, &journal)?;
         swap.stop_readahead(&journal)?;
-        Ok(Self { farmem, kernel: Some((journal, swap)) })
+        Ok(Self { farmem, swap: Some(swap), journal: Some(journal) })
     }
 
     /// What the application of that name, the only one that runs, has in compressed memory.
     pub(super) fn pool_use(&self, name: &str) -> anyhow::Result<Option<PoolUse>> {
-        if let Some((_, swap)) = &self.kernel {
+        if let Some(swap) = &self.swap {
             return swap.pool_use();
         }
         let output =
@@ -95,36 +108,55 @@ impl Setting {
         }))
     }
 
-    /// Starts an application on one processor, with `local` bytes of local memory for its data. Its standard input and output are
-    /// pipes. `name` is the space's or the control group's.
-    pub(super) fn start(
+    /// Starts an application. Its standard input and output are pipes.
+    pub(super) fn start(&self, room: Room<'_>, command: &[String]) -> anyhow::Result<Application> {
+        let mut group = None;
+        if self.swap.is_some() || room.share.is_some() {
+            let journal = self.journal.as_ref().context("control groups need root")?;
+            let group = group.insert(Group::create(journal, room.name, UNLIMITED)?);
+            if let Some(share) = room.share {
+                group.hold_processor(journal, share)?;
+            }
+        }
+        let is_swapped = self.swap.is_some();
+        let way = Way { farmem: self.farmem.clone(), name: room.name.to_owned(), is_swapped };
+        let child = way.start(room.local, room.processor, group.as_ref(), command)?;
+        Ok(Application { child, group, way, local: room.local, processor: room.processor })
+    }
+}
+
+/// How an application is started, and spoken of.
+struct Way {
+    farmem: PathBuf,
+    name: String,
+    /// By the kernel, that is, and not by Farmem.
+    is_swapped: bool,
+}
+
+impl Way {
+    fn start(
         &self,
-        name: &str,
         local: ByteCount,
         processor: usize,
+        group: Option<&Group>,
         command: &[String],
-    ) -> anyhow::Result<Application> {
-        let (group, mut start) = match &self.kernel {
-            None => {
-                let mut start = Command::new(&self.farmem);
-                start.args(["run", "--name", name, "--local", &local.get().to_string(), "--"]).args(command);
-                (None, start)
-            }
-            Some((journal, _)) => {
-                let mut start = Command::new(&command[0]);
-                start.args(&command[1..]);
-                (Some(Group::create(journal, name, UNLIMITED)?), start)
-            }
+    ) -> anyhow::Result<Child> {
+        let (program, arguments) = command.split_first().context("a program to start")?;
+        let mut start = if self.is_swapped {
+            Command::new(program)
+        } else {
+            let mut start = Command::new(&self.farmem);
+            let local = local.get().to_string();
+            start.args(["run", "--name", &self.name, "--local", &local, "--"]).arg(program);
+            start
         };
-        start.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        start.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let child = on_processor(processor, || start.spawn())?
-            .with_context(|| format!("cannot start {}", command[0]))?;
-        let application =
-            Application { local, farmem: self.farmem.clone(), name: name.to_owned(), group, child };
-        if let Some(group) = &application.group {
-            group.add(application.child.id())?;
+            .with_context(|| format!("cannot start {}", start.get_program().display()))?;
+        if let Some(group) = group {
+            group.add(child.id())?;
         }
-        Ok(application)
+        Ok(child)
     }
 }
 
@@ -133,28 +165,36 @@ pub(super) struct Application {
     // Gone after the process: a group with processes can't be removed.
     pub(super) child: Child,
     group: Option<Group>,
+    way: Way,
     local: ByteCount,
-    farmem: PathBuf,
-    name: String,
+    processor: usize,
 }
 
 impl Application {
-    /// From now on the application's data has the local bytes that were asked for, whatever else the kernel counts. Under
+    /// From now on the application's data has the local bytes that were asked for, whatever else the kernel counts at this moment. Under
     /// Farmem it had no more from the start; the kernel often ends a server with several threads while it fills so little.
     pub(super) fn limit(&mut self) -> anyhow::Result<()> {
         match &mut self.group {
-            Some(group) => group.set_local(self.local),
-            None => Ok(()),
+            Some(group) if self.way.is_swapped => group.set_local(self.local),
+            _ => Ok(()),
         }
+    }
+
+    /// Starts a program in the place of the one that has ended.
+    pub(super) fn restart(&mut self, command: &[String]) -> anyhow::Result<()> {
+        self.end()?;
+        self.child = self.way.start(self.local, self.processor, self.group.as_ref(), command)?;
+        Ok(())
     }
 
     /// Gives the application's data another amount of local memory while it runs.
     pub(super) fn set_local(&mut self, local: ByteCount) -> anyhow::Result<()> {
-        if let Some(group) = &mut self.group {
-            return group.set_local(local);
+        self.local = local;
+        if self.way.is_swapped {
+            return self.limit();
         }
-        let output = Command::new(&self.farmem)
-            .args(["set", &self.name, &format!("local={}", local.get())])
+        let output = Command::new(&self.way.farmem)
+            .args(["set", &self.way.name, &format!("local={}", local.get())])
             .stdin(Stdio::null())
             .output()?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());

@@ -7,7 +7,7 @@ use std::process::{ChildStdin, ChildStdout};
 use anyhow::{Context, bail, ensure};
 use farmem_page::ByteCount;
 
-use super::setting::{Application, Setting};
+use super::setting::{Application, Room, Setting};
 use crate::option;
 use crate::workload::{Compressibility, Event, Outcome, Pattern};
 
@@ -82,7 +82,8 @@ pub(super) fn start(
     if let Some(accesses) = workload.accesses {
         command.extend(["--accesses".to_owned(), accesses.to_string()]);
     }
-    let mut application = setting.start(name, workload.local, processor, &command)?;
+    let room = Room { name, local: workload.local, processor, share: None };
+    let mut application = setting.start(room, &command)?;
     let mut input = application.child.stdin.take().context("no standard input")?;
     let output = application.child.stdout.take().context("no standard output")?;
     let mut output = BufReader::new(output);

@@ -52,7 +52,7 @@ pub struct Turn {
 
 /// Runs one turn.
 pub(super) fn turn(setting: &Setting, farmem: &Path, folder: &Path, scale: Scale) -> anyhow::Result<Turn> {
-    let (server, mut client) = server::start(setting, folder, scale.local(), scale.data)?;
+    let (server, mut client) = server::start(setting, folder, server::room(scale.local()), scale.data)?;
     let alone = serve(&mut client, scale)?;
     let antagonist = swapper::start(
         setting,

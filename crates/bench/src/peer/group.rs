@@ -1,4 +1,4 @@
-//! A control group that limits the memory of one run, so that the kernel swaps.
+//! A control group that limits the memory of one run, so that the kernel swaps, and its part of a processor's time.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -9,18 +9,23 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use farmem_machine::control_group::{MemoryController, Version};
 use farmem_page::ByteCount;
+use procfs::process::{MountInfo, Process};
 
 use crate::undo::{Guard, Journal, Step};
 
 /// How long the kernel may take to swap out what a new limit makes too much.
 const RECLAIM: Duration = Duration::from_secs(60);
+/// A part of a processor's time is a part of each such span: short beside anything that is measured.
+const PERIOD_US: u64 = 10_000;
 
-/// A memory control group. Removed when dropped.
+/// A control group. Removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Group {
     version: Version,
     path: PathBuf,
     local: ByteCount,
+    /// The group in the hierarchy for processors, where that is another one.
+    processor: Option<(PathBuf, Guard)>,
     _guard: Guard,
 }
 
@@ -41,20 +46,44 @@ impl Group {
         let name = format!("farmem-bench-{}-{name}", std::process::id());
         let path = controller.mount.join(name);
         if controller.version == Version::Two {
-            fs::write(controller.mount.join("cgroup.subtree_control"), "+memory")
-                .context("cannot hand the memory controller down to control groups")?;
+            hand_down(&controller.mount, "+memory")?;
         }
         let guard = journal.will(Step::RemoveGroup { group: path.clone() })?;
         fs::create_dir(&path).context("cannot create a control group")?;
-        let group = Self { version: controller.version, path, local, _guard: guard };
+        let group = Self { version: controller.version, path, local, processor: None, _guard: guard };
         group.set_limit(local)?;
         Ok(group)
     }
 
+    /// From now on the group's processes have this part of one processor's time, and no more when nobody else wants it.
+    pub(crate) fn hold_processor(&mut self, journal: &Rc<Journal>, share: f64) -> anyhow::Result<()> {
+        let quota_us = (share * PERIOD_US as f64) as u64;
+        let limited = match self.version {
+            Version::Two => {
+                hand_down(self.path.parent().context("a control group has a parent")?, "+cpu")?;
+                fs::write(self.path.join("cpu.max"), format!("{quota_us} {PERIOD_US}"))
+            }
+            Version::One => {
+                let mount = processor_hierarchy()?;
+                let path = mount.join(self.path.file_name().context("a control group has a name")?);
+                let guard = journal.will(Step::RemoveGroup { group: path.clone() })?;
+                let (path, _) = self.processor.insert((path, guard));
+                fs::create_dir(&path)
+                    .and_then(|()| fs::write(path.join("cpu.cfs_period_us"), PERIOD_US.to_string()))
+                    .and_then(|()| fs::write(path.join("cpu.cfs_quota_us"), quota_us.to_string()))
+            }
+        };
+        limited.context("cannot limit the control group's processor time")
+    }
+
     /// Moves a process in. What it used before stays with its former group.
     pub(crate) fn add(&self, process: u32) -> anyhow::Result<()> {
-        fs::write(self.path.join("cgroup.procs"), process.to_string())
-            .context("cannot enter the control group")
+        let processor = self.processor.iter().map(|(path, _)| path);
+        for path in [&self.path].into_iter().chain(processor) {
+            fs::write(path.join("cgroup.procs"), process.to_string())
+                .context("cannot enter the control group")?;
+        }
+        Ok(())
     }
 
     /// Sets the limit so that the program's anonymous memory gets the local bytes that were asked for, by adding what
@@ -95,6 +124,19 @@ impl Group {
             }
         }
     }
+}
+
+fn hand_down(parent: &Path, controller: &str) -> anyhow::Result<()> {
+    fs::write(parent.join("cgroup.subtree_control"), controller)
+        .with_context(|| format!("cannot hand a controller down to control groups ({controller})"))
+}
+
+/// Where version 1 has its hierarchy for processors.
+fn processor_hierarchy() -> anyhow::Result<PathBuf> {
+    let is_it = |mount: &MountInfo| mount.fs_type == "cgroup" && mount.super_options.contains_key("cpu");
+    let mounts = Process::myself()?.mountinfo()?;
+    let found = mounts.into_iter().find(is_it).context("there is no processor control group controller")?;
+    Ok(found.mount_point)
 }
 
 fn read_number(path: &Path) -> anyhow::Result<u64> {
