@@ -163,7 +163,7 @@ fn footer(screen: &Screen) -> Line<'static> {
         ]);
     }
     if screen.message.is_empty() {
-        Line::from("↑↓ select   l local   p pool   c cache   w weight   q quit")
+        Line::from("↑↓ select   l local   p pool   t partition   c cache   w weight   q quit")
     } else {
         Line::from(screen.message.clone())
     }

@@ -15,6 +15,7 @@ pub(crate) struct Row {
 pub(crate) enum Limit {
     Local,
     Pool,
+    Partition,
     Cache,
     Weight,
 }
@@ -25,6 +26,7 @@ impl Limit {
         match self {
             Self::Local => "local",
             Self::Pool => "pool",
+            Self::Partition => "partition",
             Self::Cache => "cache",
             Self::Weight => "weight",
         }
@@ -108,6 +110,7 @@ impl Screen {
             KeyCode::Down | KeyCode::Char('j') => self.select(1),
             KeyCode::Char('l') => self.begin(Limit::Local),
             KeyCode::Char('p') => self.begin(Limit::Pool),
+            KeyCode::Char('t') => self.begin(Limit::Partition),
             KeyCode::Char('c') => self.begin(Limit::Cache),
             KeyCode::Char('w') => self.begin(Limit::Weight),
             _ => {}
@@ -198,6 +201,7 @@ mod tests {
 
         assert_eq!(press(&mut screen, "jl512K<M\n"), set("local=512M"));
         assert_eq!(press(&mut screen, "p1G-2G\n"), set("pool=1G-2G"));
+        assert_eq!(press(&mut screen, "t2G\n"), set("partition=2G"));
         assert_eq!(press(&mut screen, "c0\n"), set("cache=0"));
         assert_eq!(press(&mut screen, "wq\n"), set("weight=q"));
         assert_eq!(press(&mut screen, "l\n"), None);

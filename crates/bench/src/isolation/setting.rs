@@ -1,5 +1,6 @@
 //! Where applications run: under Farmem, or in control groups of their own over the kernel's swap.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::rc::Rc;
@@ -141,22 +142,17 @@ impl Way {
         group: Option<&Group>,
         command: &[String],
     ) -> anyhow::Result<Child> {
-        let (program, arguments) = command.split_first().context("a program to start")?;
-        let mut start = if self.is_swapped {
-            Command::new(program)
-        } else {
-            let mut start = Command::new(&self.farmem);
-            let local = local.get().to_string();
-            start.args(["run", "--name", &self.name, "--local", &local, "--"]).arg(program);
-            start
-        };
+        let local = local.get().to_string();
+        let run = ["run", "--name", &self.name, "--local", &local, "--"].map(OsStr::new);
+        let run = [&[self.farmem.as_os_str()][..], &run[..]].concat();
+        let before = if self.is_swapped { &[][..] } else { &run[..] };
+        let words: Vec<&OsStr> = before.iter().copied().chain(command.iter().map(OsStr::new)).collect();
+        let (program, arguments) = words.split_first().context("a program to start")?;
+        // All that the program starts is in the group, too.
+        let mut start = group.map_or_else(|| Command::new(program), |group| group.command(program));
         start.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let child = on_processor(processor, || start.spawn())?
-            .with_context(|| format!("cannot start {}", start.get_program().display()))?;
-        if let Some(group) = group {
-            group.add(child.id())?;
-        }
-        Ok(child)
+        on_processor(processor, || start.spawn())?
+            .with_context(|| format!("cannot start {}", program.display()))
     }
 }
 

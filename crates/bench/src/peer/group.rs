@@ -1,8 +1,10 @@
 //! A control group that limits the memory of one run, so that the kernel swaps, and its part of a processor's time.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -15,6 +17,9 @@ use crate::undo::{Guard, Journal, Step};
 
 /// How long the kernel may take to swap out what a new limit makes too much.
 const RECLAIM: Duration = Duration::from_secs(60);
+const PROCESSES: &str = "cgroup.procs";
+/// Enters the groups before `--`, and becomes what comes after it.
+const ENTER: &str = r#"until [ "$1" = -- ]; do echo $$ > "$1" || exit; shift; done; shift; exec "$@""#;
 /// A part of a processor's time is a part of each such span: short beside anything that is measured.
 const PERIOD_US: u64 = 10_000;
 
@@ -76,14 +81,24 @@ impl Group {
         limited.context("cannot limit the control group's processor time")
     }
 
-    /// Moves a process in. What it used before stays with its former group.
+    /// Moves a process in. What it used before, and whom it has started, stays with its former group.
     pub(crate) fn add(&self, process: u32) -> anyhow::Result<()> {
-        let processor = self.processor.iter().map(|(path, _)| path);
-        for path in [&self.path].into_iter().chain(processor) {
-            fs::write(path.join("cgroup.procs"), process.to_string())
-                .context("cannot enter the control group")?;
+        for path in self.paths() {
+            fs::write(path.join(PROCESSES), process.to_string()).context("cannot enter the control group")?;
         }
         Ok(())
+    }
+
+    /// A command whose process moves in before it becomes the program; arguments may be added.
+    pub(crate) fn command(&self, program: &OsStr) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", ENTER, "sh"]).args(self.paths().map(|path| path.join(PROCESSES)));
+        command.arg("--").arg(program);
+        command
+    }
+
+    fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.path].into_iter().chain(self.processor.iter().map(|(path, _)| path))
     }
 
     /// Sets the limit so that the program's anonymous memory gets the local bytes that were asked for, by adding what
