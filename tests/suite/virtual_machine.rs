@@ -1,8 +1,13 @@
 //! Virtual machines: a guest's memory is its emulator's, and is paged as any program's. Redis runs in the guests.
 
-use farmem_tests::{Launcher, RedisClient, Running, Share, SplitMix, is_large, same_at, scaled, start_guest};
+use farmem_tests::{
+    Host, Launcher, RedisClient, Reply, Running, Share, SplitMix, application, assert_within_budget,
+    is_large, managed_runner, same_at, scaled, start_guest, wait_for,
+};
 
 use crate::redis::{load, verify_in_batches as verify};
+
+const MEBIBYTE: u64 = 1 << 20;
 
 /// What the guest's kernel, its files and Redis itself take, and some room.
 const WITHOUT_KEYS_MEBIBYTES: u64 = 112;
@@ -43,4 +48,57 @@ fn keep_keys(launcher: &Launcher) -> String {
     transcript += &format!("all keys {:x}\n", verify(&mut client, (0..keys).rev(), version_of));
     end(running, client);
     transcript
+}
+
+fn number(name: &str, key: &str) -> u64 {
+    let figures = wait_for("the application's figures", || application(name));
+    figures[key].as_u64().unwrap_or_else(|| panic!("{key} is in {figures}"))
+}
+
+/// One guest has filled its part of the pool and does nothing any more. Another one that works gets what that one holds, though its own disk
+/// would have room as well.
+#[test]
+fn a_guest_that_works_gets_the_share_of_the_pool_that_an_idle_one_held() {
+    // Two guests, emulated, take a while.
+    if !is_large() || !managed_runner() {
+        return;
+    }
+    const LOCAL_BYTES: u64 = 80 * MEBIBYTE;
+    const POOL_BYTES: u64 = 64 * MEBIBYTE;
+    let keys = 14_000;
+    let host = Host::start(&["--pool", "64M"]);
+    let [idle, busy] = ["idle-guest", "busy-guest"].map(|name| format!("{name}-{}", std::process::id()));
+    let launchers = [&idle, &busy].map(|name| {
+        host.launcher(name, LOCAL_BYTES).option("--no-borrow").option("--disk").option("/dev/shm:512M")
+    });
+    let leased = |name: &str| number(name, "pool_leased_bytes");
+
+    let (running_idle, mut client_idle) = guest(&launchers[0], keys);
+    load(&mut client_idle, 0..keys, 1);
+    assert!(leased(&idle) > POOL_BYTES / 2, "alone it has more than its half");
+    let (running_busy, mut client_busy) = guest(&launchers[1], keys);
+    let mut version = 1;
+    wait_for("the idle guest's share", || {
+        version += 1;
+        load(&mut client_busy, 0..keys, version);
+        (leased(&busy) > POOL_BYTES * 5 / 8).then_some(())
+    });
+    assert!(leased(&idle) < POOL_BYTES / 2);
+    assert!(number(&idle, "disk_bytes") > 0, "what it gave up is on its disk");
+
+    verify(&mut client_busy, 0..keys, |_| version);
+    verify(&mut client_idle, 0..keys, |_| 1);
+    // What a guest frees its emulator discards, wherever it is.
+    let far = || number(&idle, "pool_bytes") + number(&idle, "disk_bytes");
+    let before = far();
+    for words in [[b"FLUSHALL".as_slice(), b"SYNC"], [b"MEMORY", b"PURGE"]] {
+        assert_eq!(client_idle.call(&words), Reply::Line("OK".to_owned()));
+    }
+    wait_for("the room that a guest has freed", || (far() < before * 3 / 4).then_some(()));
+    end(running_idle, client_idle);
+    end(running_busy, client_busy);
+    for launcher in &launchers {
+        assert_within_budget(launcher, 128 * MEBIBYTE);
+    }
+    assert!(!host.said().contains("dropped"), "{}", host.said());
 }

@@ -38,9 +38,11 @@ pub(crate) struct Condition {
 }
 
 /// What is remembered from one look to the next.
+#[derive(Default)]
 pub(crate) struct Demand {
     moved: Changed,
     fetched: Changed,
+    resident: Changed,
     tight: Option<Instant>,
 }
 
@@ -70,7 +72,7 @@ fn is_recent(at: Option<Instant>, now: Instant) -> bool {
 impl Demand {
     /// Of a space that begins: it wants all that is its own, and then what it turns out to use.
     pub(crate) fn new(now: Instant) -> Self {
-        Self { moved: Changed::default(), fetched: Changed::default(), tight: Some(now) }
+        Self { tight: Some(now), ..Self::default() }
     }
 
     /// Whether the space swaps, or is about to.
@@ -113,7 +115,10 @@ impl Demand {
         let own = terms.local_own;
         let resident = condition.resident.get();
         let margin = (own / 8).max(LEAST_MARGIN_PAGES);
-        if resident + margin / 2 > condition.budget.get() {
+        // Who has come near its budget is about to swap; who stays there, and moves nothing, is not.
+        self.resident.look(resident, now);
+        let is_changing = self.resident.is_recent(now) || self.moved.is_recent(now);
+        if is_changing && resident + margin / 2 > condition.budget.get() {
             self.tight = Some(now);
         }
         if !terms.borrows {
@@ -217,10 +222,24 @@ mod tests {
         let now = now + MEMORY;
         let spare = demand.look(now, &condition(10_000, 0), &TERMS);
         assert!(spare.local_wanted < 30_000, "{spare:?}");
-        let mut lent = condition(10_000, 0);
+        // It grows again.
+        let mut lent = condition(10_001, 0);
         lent.budget = PageCount::new(12_000);
         let tight = demand.look(now, &lent, &TERMS);
         assert_eq!(tight.local_wanted, 100_000);
+    }
+
+    #[test]
+    fn a_space_that_stays_at_its_budget_and_moves_nothing_is_idle() {
+        let now = Instant::now();
+        let mut demand = Demand::new(now);
+        demand.look(now, &condition(100_000, 7), &TERMS);
+        demand.look(now + MEMORY, &condition(100_000, 7), &TERMS);
+        let now = now + 2 * MEMORY;
+        demand.look(now, &condition(100_000, 7), &TERMS);
+        assert!(!demand.is_active(now));
+        demand.look(now, &condition(100_000, 8), &TERMS);
+        assert!(demand.is_active(now));
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl Options {
     }
 
     fn scale(&self) -> Scale {
-        let (data, seconds) = if self.quick { (64 << 20, 1) } else { (256 << 20, 4) };
+        let (data, seconds) = if self.quick { (64 << 20, 2) } else { (256 << 20, 7) };
         Scale {
             data: self.data.unwrap_or(ByteCount::new(data)),
             requests_per_second: REQUESTS_PER_SECOND,
