@@ -1,8 +1,8 @@
 //! Virtual machines: a guest's memory is its emulator's, and is paged as any program's. Redis runs in the guests.
 
 use farmem_tests::{
-    Host, Launcher, RedisClient, Reply, Running, Share, SplitMix, application, assert_within_budget,
-    is_large, managed_runner, same_at, scaled, start_guest, wait_for,
+    Host, Launcher, RedisClient, Running, Share, SplitMix, application, assert_within_budget, is_large,
+    managed_runner, same_at, scaled, start_guest, wait_for,
 };
 
 use crate::redis::{load, verify_in_batches as verify};
@@ -88,13 +88,6 @@ fn a_guest_that_works_gets_the_share_of_the_pool_that_an_idle_one_held() {
 
     verify(&mut client_busy, 0..keys, |_| version);
     verify(&mut client_idle, 0..keys, |_| 1);
-    // What a guest frees its emulator discards, wherever it is.
-    let far = || number(&idle, "pool_bytes") + number(&idle, "disk_bytes");
-    let before = far();
-    for words in [[b"FLUSHALL".as_slice(), b"SYNC"], [b"MEMORY", b"PURGE"]] {
-        assert_eq!(client_idle.call(&words), Reply::Line("OK".to_owned()));
-    }
-    wait_for("the room that a guest has freed", || (far() < before * 3 / 4).then_some(()));
     end(running_idle, client_idle);
     end(running_busy, client_busy);
     for launcher in &launchers {
