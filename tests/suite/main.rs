@@ -18,6 +18,7 @@ mod reservations;
 mod stress;
 mod virtual_machine;
 mod watching;
+mod web;
 mod xgboost;
 
 /// A test at half, and one at a quarter, of the program's own peak.

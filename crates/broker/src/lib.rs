@@ -12,4 +12,4 @@ mod server;
 
 pub use books::{Amounts, Books, LEAST_POOL, LEAST_SLABS, Lease, Refusal, SpaceId, Violation};
 pub use farmem_wire::host::MOST_WEIGHT;
-pub use server::{Options, Server, is_listening};
+pub use server::{Figures, Options, Server, is_listening};

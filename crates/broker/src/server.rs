@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use farmem_page::ByteCount;
+use farmem_page::{ByteCount, PageCount};
 use farmem_sys::link::{Link, listen_on};
 use farmem_sys::{Errno, OwnedFd};
 use farmem_wire::host::{FromBroker, HOST_PACKET_BYTES, LEASED_SLAB_BYTES, MOST_SLABS, NAME_BYTES, ToBroker};
@@ -45,6 +45,17 @@ pub struct Options {
     pub local: Option<ByteCount>,
     /// Whether applications run that an earlier broker may have leased to.
     pub is_successor: bool,
+}
+
+/// How a broker is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Figures {
+    /// Memory for pools that no space is charged with.
+    pub pool_free: ByteCount,
+    /// Local memory that no space is charged with.
+    pub local_free: ByteCount,
+    /// Spaces that hold leases.
+    pub spaces: usize,
 }
 
 /// A broker that listens.
@@ -155,6 +166,16 @@ impl Server {
             connections: Vec::new(),
             log: Log::default(),
         })
+    }
+
+    /// How the broker is.
+    pub fn figures(&self) -> Figures {
+        let free = self.books.free();
+        Figures {
+            pool_free: ByteCount::new(free.slabs * LEASED_SLAB_BYTES),
+            local_free: PageCount::new(free.pages).bytes(),
+            spaces: self.connections.iter().filter(|connection| connection.space.is_some()).count(),
+        }
     }
 
     /// Waits until something comes, on a connection or on `other`, but not long, and deals with what has come. Whether `other` is ready.

@@ -11,6 +11,7 @@ use farmem_bench::isolation::{Part as IsolationPart, Peer as IsolationPeer};
 use farmem_bench::workload::{Compressibility, Pattern};
 use farmem_page::ByteCount;
 use farmem_supervisor::{Destination, PrefetchPolicy, Redundancy};
+use farmem_web::Address;
 
 use crate::amount::{
     DiskAmount, LocalAmount, PoolAmount, Setting, parse_cache, parse_disk, parse_interval, parse_latency,
@@ -46,6 +47,8 @@ pub(crate) enum Command {
     Stat(StatArguments),
     /// Watch the applications that run under Farmem, and change their limits
     Top(TopArguments),
+    /// Show the applications that run under Farmem in a browser, and to Prometheus
+    Web(WebArguments),
     /// Change the limits of an application while it runs
     Set(SetArguments),
     /// Tell what this machine and user can do, and how to mend what is missing
@@ -185,6 +188,9 @@ pub(crate) struct HostArguments {
     /// Socket to listen on [default: /run/farmem/host.socket, for other users than root farmem/host.socket in their runtime directory]
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
+    /// Tell Prometheus about the broker and all applications, at /metrics of this address of this machine [default: nowhere]
+    #[arg(long, value_name = "ADDRESS:PORT|unix:PATH")]
+    pub(crate) metrics: Option<Address>,
     /// Take what is not given here from this file
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -221,6 +227,9 @@ pub(crate) struct NodeArguments {
     /// At a signal, wait at most so many seconds for clients to leave
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=86400))]
     pub(crate) drain: u32,
+    /// Tell Prometheus about the node, at /metrics of this address of this machine [default: nowhere]
+    #[arg(long, value_name = "ADDRESS:PORT|unix:PATH")]
+    pub(crate) metrics: Option<Address>,
     #[command(flatten)]
     pub(crate) security: SecurityArguments,
 }
@@ -333,6 +342,23 @@ pub(crate) struct TopArguments {
     /// Print one screen to standard output, with rates over one interval, and end
     #[arg(long)]
     pub(crate) once: bool,
+}
+
+/// Show the applications that run under Farmem in a browser, and to Prometheus.
+///
+/// One page with live charts of the last ten minutes: how each application is doing, why, and what would help. The same figures for Prometheus are at
+/// /metrics. Without a token nothing can be changed, and only this machine is let in; with one, who knows it can change limits as `farmem set` does.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  farmem web\n  head -c 24 /dev/urandom | base64 >token; farmem web --listen 0.0.0.0:7430 --token token"
+)]
+pub(crate) struct WebArguments {
+    /// Where to listen
+    #[arg(long, value_name = "ADDRESS:PORT|unix:PATH", default_value = "127.0.0.1:7430")]
+    pub(crate) listen: Address,
+    /// File with the token that allows changes, and requests from other machines
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token: Option<PathBuf>,
 }
 
 /// Change the limits of an application while it runs.

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use farmem_broker::{LEAST_POOL, Options, Server};
+use farmem_broker::{Figures, LEAST_POOL, Options, Server};
 use farmem_machine::Memory;
 use farmem_page::ByteCount;
 use farmem_supervisor::is_any_running;
+use farmem_web::{Measure, Unit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use serde::Deserialize;
@@ -15,6 +16,7 @@ use serde::Deserialize;
 use crate::amount::{Readable, parse_size};
 use crate::arguments::HostArguments;
 use crate::failure::Failure;
+use crate::web::Metrics;
 
 /// What a configuration file may say.
 #[derive(Debug, Default, Deserialize)]
@@ -36,14 +38,46 @@ pub(crate) fn default_socket() -> Option<PathBuf> {
 
 /// Runs the broker until a signal ends it.
 pub(crate) fn host(arguments: HostArguments) -> Result<ExitCode, Failure> {
+    let metrics = arguments.metrics.clone();
     let options = options(arguments)?;
     let signals = signals().map_err(Failure::Failed)?;
     let mut server = Server::bind(&options).map_err(|error| Failure::Unusable(format!("{error:#}")))?;
     let local =
         options.local.map_or_else(String::new, |local| format!(", {} of local memory", Readable(local)));
     eprintln!("farmem host: {} for pools{local}, on {}", Readable(options.pool), options.socket.display());
-    while !server.turn(Some(&signals)).map_err(Failure::Failed)? {}
+    let mut metrics = metrics.map(|address| Metrics::begin(&address, true)).transpose()?;
+    while !server.turn(Some(&signals)).map_err(Failure::Failed)? {
+        if let Some(metrics) = &mut metrics {
+            metrics.tell(|| measures(&options, &server.figures()));
+        }
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+fn measures(options: &Options, figures: &Figures) -> Vec<Measure> {
+    let gauge = |name, meaning, unit, value| Measure { name, meaning, unit, is_total: false, value };
+    let mut measures = vec![
+        gauge(
+            "host_pool",
+            "Memory for the pools of all applications together",
+            Unit::Bytes,
+            options.pool.get() as f64,
+        ),
+        gauge(
+            "host_pool_free",
+            "What of that no application is charged with",
+            Unit::Bytes,
+            figures.pool_free.get() as f64,
+        ),
+        gauge("host_applications", "Applications that hold leases", Unit::Count, figures.spaces as f64),
+    ];
+    if let Some(local) = options.local {
+        let meaning = "Local memory of all applications together";
+        measures.push(gauge("host_local", meaning, Unit::Bytes, local.get() as f64));
+        let meaning = "What of that no application is charged with";
+        measures.push(gauge("host_local_free", meaning, Unit::Bytes, figures.local_free.get() as f64));
+    }
+    measures
 }
 
 /// The signals that end a daemon, as something to wait for: what is to end removes its socket first.
@@ -106,7 +140,13 @@ mod tests {
     use super::*;
 
     fn arguments(config: Option<PathBuf>) -> HostArguments {
-        HostArguments { pool: None, local: None, socket: Some("/x/host.socket".into()), config }
+        HostArguments {
+            pool: None,
+            local: None,
+            socket: Some("/x/host.socket".into()),
+            metrics: None,
+            config,
+        }
     }
 
     fn options_of(text: &str) -> Result<Options, Failure> {

@@ -17,6 +17,7 @@ mod set;
 mod stat;
 mod top;
 mod trace;
+mod web;
 
 use std::env;
 use std::ffi::OsString;
@@ -47,6 +48,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Explain(arguments) => explain::explain(&arguments),
         Command::Stat(arguments) => stat::stat(&arguments),
         Command::Top(arguments) => top::top(&arguments),
+        Command::Web(arguments) => web::web(&arguments),
         Command::Set(arguments) => set::set(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Trace(arguments) => trace::trace(arguments.command),

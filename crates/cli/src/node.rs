@@ -12,6 +12,7 @@ use farmem_transport::{
     Answer, CertificateFiles, ClientIdentity, Completion, Destination, FRAME_BYTES, Identity, NodeStatistics,
     Request, Security, SharedKey, Ticket, connect,
 };
+use farmem_web::{Measure, Unit};
 use nix::sys::signalfd::SignalFd;
 use serde_json::json;
 
@@ -22,6 +23,7 @@ use crate::arguments::{
 use crate::certificates;
 use crate::failure::Failure;
 use crate::host::signals;
+use crate::web::Metrics;
 
 /// Less than this holds not even one chunk of the largest size.
 const MEMORY_MINIMUM: ByteCount = ByteCount::new(4 << 20);
@@ -45,9 +47,40 @@ fn lend(arguments: &NodeArguments) -> Result<ExitCode, Failure> {
     let addresses = server.addresses().map_err(Failure::Failed)?;
     let addresses: Vec<String> = addresses.iter().map(Destination::to_string).collect();
     eprintln!("farmem node: {} on {}", Readable(options.memory), addresses.join(", "));
-    while !server.turn().map_err(Failure::Failed)? {}
+    let mut metrics = arguments.metrics.as_ref().map(|address| Metrics::begin(address, false)).transpose()?;
+    while !server.turn().map_err(Failure::Failed)? {
+        if let Some(metrics) = &mut metrics {
+            metrics.tell(|| measures(&server.statistics()));
+        }
+    }
     end(&mut server, &signals, Duration::from_secs(arguments.drain.into()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn measures(figures: &NodeStatistics) -> Vec<Measure> {
+    let measure = |name, meaning, unit, is_total, value: u64| Measure {
+        name,
+        meaning,
+        unit,
+        is_total,
+        value: value as f64,
+    };
+    let bytes = |frames: u64| frames * FRAME_BYTES as u64;
+    vec![
+        measure("node_memory", "Memory that the node lends", Unit::Bytes, false, bytes(figures.frames)),
+        measure(
+            "node_free",
+            "What of that nobody was granted",
+            Unit::Bytes,
+            false,
+            bytes(figures.free_frames),
+        ),
+        measure("node_clients", "Clients that the node knows", Unit::Count, false, figures.clients.into()),
+        measure("node_requests", "Requests answered", Unit::Count, true, figures.requests),
+        measure("node_refused", "Requests refused", Unit::Count, true, figures.refused),
+        measure("node_read", "What clients have read", Unit::Bytes, true, figures.read_bytes),
+        measure("node_written", "What clients have written", Unit::Bytes, true, figures.written_bytes),
+    ]
 }
 
 /// After the first signal: until nobody is there any more, time is up, or a second one comes.

@@ -3,10 +3,9 @@
 use std::io::{IsTerminal, stdin, stdout};
 use std::process::ExitCode;
 
-use crate::amount::parse_setting;
 use crate::arguments::TopArguments;
 use crate::failure::Failure;
-use crate::set::{change, sentence};
+use crate::web::change;
 
 /// Shows it, once or until a key ends it.
 pub(crate) fn top(arguments: &TopArguments) -> Result<ExitCode, Failure> {
@@ -20,12 +19,6 @@ pub(crate) fn top(arguments: &TopArguments) -> Result<ExitCode, Failure> {
                 .to_owned(),
         ));
     }
-    let set = |process: u32, setting: &str| {
-        let setting = parse_setting(setting)?;
-        change(&process.to_string(), &[setting])
-            .map(|report| sentence(&report))
-            .map_err(|error| error.to_string())
-    };
-    farmem_dash::top(&farmem_dash::Options { interval: arguments.interval, set: &set })?;
+    farmem_dash::top(&farmem_dash::Options { interval: arguments.interval, set: &change })?;
     Ok(ExitCode::SUCCESS)
 }

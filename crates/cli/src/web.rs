@@ -1,0 +1,111 @@
+//! `farmem web`, and `--metrics` of daemons: what happens, by HTTP.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use farmem_web::{Address, Measure, Measures, Options, Site};
+
+use crate::amount::parse_setting;
+use crate::arguments::WebArguments;
+use crate::failure::Failure;
+use crate::set;
+
+/// Fewer letters can be guessed.
+const LEAST_TOKEN: usize = 16;
+/// A daemon's figures are told anew this often.
+const PERIOD: Duration = Duration::from_millis(500);
+
+/// Serves the page until a signal ends the process.
+pub(crate) fn web(arguments: &WebArguments) -> Result<ExitCode, Failure> {
+    let token = arguments.token.as_deref().map(read_token).transpose()?;
+    let options = Options {
+        listen: arguments.listen.clone(),
+        token,
+        change: Some(change),
+        has_page: true,
+        shows_applications: true,
+        measures: Measures::default(),
+    };
+    let site = bind(options)?;
+    eprintln!("farmem web: {}", site.address()?);
+    site.serve()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn bind(options: Options) -> Result<Site, Failure> {
+    Site::bind(options).map_err(|error| Failure::Unusable(format!("{error:#}")))
+}
+
+fn read_token(path: &Path) -> Result<String, Failure> {
+    let unusable =
+        |reason: String| Failure::Unusable(format!("cannot use --token {}: {reason}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| unusable(error.to_string()))?;
+    let token = text.trim();
+    if token.len() < LEAST_TOKEN || !token.chars().all(|letter| letter.is_ascii_graphic()) {
+        return Err(unusable(format!(
+            "it must hold one word of at least {LEAST_TOKEN} letters and digits, as from `head -c 24 /dev/urandom | base64`"
+        )));
+    }
+    Ok(token.to_owned())
+}
+
+/// As a key of `farmem top` does.
+pub(crate) fn change(process: u32, setting: &str) -> Result<String, String> {
+    let setting = parse_setting(setting)?;
+    set::change(&process.to_string(), &[setting])
+        .map(|report| set::sentence(&report))
+        .map_err(|error| error.to_string())
+}
+
+/// A daemon's own figures, for whoever asks at its address.
+pub(crate) struct Metrics {
+    measures: Measures,
+    due: Instant,
+}
+
+impl Metrics {
+    /// Answers at that address from now on, beside what the calling thread does.
+    pub(crate) fn begin(listen: &Address, shows_applications: bool) -> Result<Self, Failure> {
+        let measures = Measures::default();
+        let options = Options {
+            listen: listen.clone(),
+            token: None,
+            change: None,
+            has_page: false,
+            shows_applications,
+            measures: Arc::clone(&measures),
+        };
+        let site = bind(options)?;
+        eprintln!("farmem: metrics on {}", site.address()?);
+        site.serve_beside()?;
+        Ok(Self { measures, due: Instant::now() })
+    }
+
+    /// Tells the figures anew if it is time to.
+    pub(crate) fn tell(&mut self, now: impl FnOnce() -> Vec<Measure>) {
+        if Instant::now() >= self.due {
+            *self.measures.lock().unwrap_or_else(PoisonError::into_inner) = now();
+            self.due = Instant::now() + PERIOD;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_that_can_be_guessed_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        for (text, is_good) in
+            [("0123456789abcdef\n", true), ("short", false), ("two words of some length", false)]
+        {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(read_token(&path).is_ok(), is_good, "{text}");
+        }
+        assert!(read_token(&folder.path().join("nothing")).is_err());
+    }
+}

@@ -1,0 +1,85 @@
+//! The report's figures that no process counts, each described once for whoever shows them under its own name.
+
+use crate::report::Report;
+
+/// What a figure counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FigureUnit {
+    /// Things.
+    Count,
+    /// Bytes.
+    Bytes,
+    /// Seconds.
+    Seconds,
+    /// A part of a whole, from 0 to 1.
+    Ratio,
+}
+
+/// A figure of an application.
+#[derive(Debug)]
+pub struct Figure {
+    /// Its name, without unit.
+    pub name: &'static str,
+    /// What it is.
+    pub meaning: &'static str,
+    /// What it counts.
+    pub unit: FigureUnit,
+    /// Whether it only grows.
+    pub is_total: bool,
+    /// Where it stands in a report.
+    pub value: fn(&Report) -> f64,
+}
+
+macro_rules! is_total {
+    (total) => {
+        true
+    };
+    (gauge) => {
+        false
+    };
+}
+
+macro_rules! figures {
+    ($($kind:ident $unit:ident $name:literal $meaning:literal $value:expr;)+) => {
+        /// All of them.
+        pub const FIGURES: &[Figure] = &[$(Figure {
+            name: $name,
+            meaning: $meaning,
+            unit: FigureUnit::$unit,
+            is_total: is_total!($kind),
+            value: $value,
+        },)+];
+    };
+}
+
+figures! {
+    gauge Count "processes" "Processes that are connected now" |report| report.processes as f64;
+    total Seconds "run" "Time since the start" |report| report.wall_seconds;
+    gauge Bytes "budget" "The local budget" |report| report.budget_bytes as f64;
+    gauge Bytes "resident" "Memory of the program that is local now" |report| report.resident_bytes as f64;
+    gauge Bytes "resident_peak" "The most that was local" |report| report.resident_peak_bytes as f64;
+    gauge Bytes "managed" "Memory of mappings under management" |report| report.managed_bytes as f64;
+    gauge Bytes "unmanaged" "Memory that could not be taken under management" |report| report.unmanaged_bytes as f64;
+    gauge Bytes "own" "Memory of the pager itself in the program's processes" |report| report.own_bytes as f64;
+    gauge Bytes "far" "Memory of the program that is in far memory now" |report| (report.far_pages << farmem_page::PAGE_SHIFT) as f64;
+    gauge Bytes "pool" "Memory that the pool takes" |report| report.pool_bytes as f64;
+    gauge Bytes "pool_limit" "Limit of the pool" |report| report.pool_limit_bytes as f64;
+    gauge Bytes "pool_leased" "What the pool may take at present" |report| report.pool_leased_bytes as f64;
+    gauge Bytes "pool_stored" "What is stored, compressed, in the pool and on disk" |report| report.pool_stored_bytes as f64;
+    gauge Bytes "partition" "Limit of far memory" |report| report.partition_bytes as f64;
+    gauge Bytes "cache" "What was fetched ahead and is not known to have been used" |report| report.cache_bytes as f64;
+    gauge Bytes "cache_limit" "Limit of the swap cache" |report| report.cache_limit_bytes as f64;
+    gauge Bytes "node" "What of other machines' memory is in use" |report| report.node_bytes as f64;
+    gauge Bytes "disk" "Disk space in use" |report| report.disk_bytes as f64;
+    gauge Bytes "local_for_half" "Local memory with which half of the pages that came back would have stayed, as an estimate; 0 when nothing can be said" |report| report.local_for_half_bytes as f64;
+    gauge Bytes "local_for_most" "The same for nine tenths of them" |report| report.local_for_most_bytes as f64;
+    gauge Ratio "prefetch_contribution" "Share of the faults for far pages that prefetching saved" |report| report.contribution;
+    gauge Ratio "prefetch_accuracy" "Share of the prefetched pages that were used" |report| report.accuracy;
+    gauge Seconds "fault_median" "Half of the faults took at most this long" |report| report.fault_p50_us / 1e6;
+    gauge Seconds "fault_p99" "All but a hundredth of the faults took at most this long" |report| report.fault_p99_us / 1e6;
+    total Count "node_reads" "Reads from memory nodes, of up to 16 pages each" |report| report.node_fetches as f64;
+    total Count "node_reads_failed" "Reads that no node could answer" |report| report.node_fetches_failed as f64;
+    total Count "read_buffer_hits" "Pages that an earlier read from a node had brought along" |report| report.read_buffer_hits as f64;
+    total Bytes "raised" "What came back from nodes and disk to the pool, in whole slabs" |report| report.raised_bytes as f64;
+    total Count "disk_writes_failed" "Writes that the disk refused" |report| report.disk_writes_failed as f64;
+}

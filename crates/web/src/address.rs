@@ -1,0 +1,160 @@
+//! Where to listen, and whom a request may come from.
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::{Context, Result};
+
+/// Where to listen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Address {
+    /// An address of this machine with a port; 0 for any that is free.
+    Tcp(SocketAddr),
+    /// A socket in the file system; whoever may write to it is let in.
+    Unix(PathBuf),
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+            return Ok(Self::Unix(path.into()));
+        }
+        let with_port = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+        with_port.as_deref().unwrap_or(text).parse().map(Self::Tcp).map_err(|_| {
+            "write an address and a port, such as `127.0.0.1:7430`, or `unix:` and a path".to_owned()
+        })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "http://{address}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl Address {
+    /// Whether only this machine reaches it.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Tcp(address) => address.ip().is_loopback(),
+            Self::Unix(_) => true,
+        }
+    }
+
+    /// Begins to listen.
+    pub(crate) fn bind(&self) -> Result<Bound> {
+        let cannot = || format!("cannot listen on {self}");
+        Ok(match self {
+            Self::Tcp(address) => {
+                let listener = TcpListener::bind(address).with_context(cannot)?;
+                listener.set_nonblocking(true).with_context(cannot)?;
+                Bound::Tcp(listener)
+            }
+            Self::Unix(path) => {
+                let listener = bind_file(path).with_context(cannot)?;
+                listener.set_nonblocking(true).with_context(cannot)?;
+                Bound::Unix(listener, path.clone())
+            }
+        })
+    }
+}
+
+/// A socket that listens.
+#[derive(Debug)]
+pub(crate) enum Bound {
+    Tcp(TcpListener),
+    /// With its file.
+    Unix(UnixListener, PathBuf),
+}
+
+impl Bound {
+    /// Where, with the port that it got.
+    pub(crate) fn address(&self) -> Result<Address> {
+        Ok(match self {
+            Self::Tcp(listener) => Address::Tcp(listener.local_addr()?),
+            Self::Unix(_, path) => Address::Unix(path.clone()),
+        })
+    }
+}
+
+/// A socket's file stays when its process ends: one at which nobody listens any more makes way.
+fn bind_file(path: &Path) -> io::Result<UnixListener> {
+    let bound = UnixListener::bind(path);
+    let is_left = bound.as_ref().is_err_and(|error| error.kind() == ErrorKind::AddrInUse)
+        && UnixStream::connect(path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
+    if is_left {
+        std::fs::remove_file(path)?;
+        return UnixListener::bind(path);
+    }
+    bound
+}
+
+/// Whether a request that names this host is meant for this machine alone. A page of somebody else's whose name was made to lead here
+/// has that name in its requests.
+pub(crate) fn is_local_host(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or(rest),
+        None => host.split(':').next().unwrap_or(host),
+    };
+    name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Whether both are the same, found out in a time that doesn't tell where they differ.
+pub(crate) fn is_same_secret(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    one.len() == other.len() && one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read() {
+        let tcp = |text: &str| Address::Tcp(text.parse().unwrap());
+        assert_eq!("127.0.0.1:80".parse(), Ok(tcp("127.0.0.1:80")));
+        assert_eq!("localhost:80".parse(), Ok(tcp("127.0.0.1:80")));
+        assert_eq!("unix:/run/x".parse(), Ok(Address::Unix("/run/x".into())));
+        for text in ["", "unix:", "80", "example.org:80"] {
+            assert!(text.parse::<Address>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_loopback_and_sockets_are_local() {
+        for (text, is_local) in [
+            ("127.0.0.1:1", true),
+            ("[::1]:1", true),
+            ("unix:/x", true),
+            ("0.0.0.0:1", false),
+            ("10.0.0.7:1", false),
+        ] {
+            assert_eq!(text.parse::<Address>().unwrap().is_local(), is_local, "{text}");
+        }
+    }
+
+    #[test]
+    fn hosts_of_others_are_told_from_this_one() {
+        for host in ["localhost", "localhost:7430", "127.0.0.1:7430", "[::1]:7430"] {
+            assert!(is_local_host(host), "{host}");
+        }
+        for host in ["", "example.org", "127.0.0.1.example.org", "10.0.0.7:7430", "[fe80::1]:1"] {
+            assert!(!is_local_host(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_compared_whole() {
+        assert!(is_same_secret("abc", "abc"));
+        assert!(!is_same_secret("abc", "abd") && !is_same_secret("abc", "abcd") && !is_same_secret("", "a"));
+    }
+}

@@ -1,0 +1,18 @@
+//! What runs under Farmem, for browsers and for Prometheus.
+//!
+//! - `address` is where to listen, and who may be let in there;
+//! - `watch` looks at the applications and keeps a bounded history of them, in a thread of its own: no request waits for an application;
+//! - `state` is what the page shows of that, as JSON: how each application is doing, and why;
+//! - `metrics` is the same for Prometheus, from the descriptions of the figures;
+//! - `site` is the HTTP server: the page, its data, metrics, and changes of limits for who has the token.
+#![forbid(unsafe_code)]
+
+mod address;
+mod metrics;
+mod site;
+mod state;
+mod watch;
+
+pub use address::Address;
+pub use metrics::{Measure, Unit};
+pub use site::{Change, Measures, Options, Site};

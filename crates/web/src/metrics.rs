@@ -1,0 +1,225 @@
+//! Figures for Prometheus, in OpenMetrics' text format. Names, units and meanings are those of the ledger's and the report's descriptions.
+
+use std::fmt;
+
+use farmem_supervisor::{FIGURES, Figure, FigureUnit, Report};
+use farmem_telemetry::{COUNTERS, Kind};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit as Suffix};
+
+/// Before each name.
+const PREFIX: &str = "farmem";
+
+/// What a measure counts.
+pub type Unit = FigureUnit;
+
+/// A figure of the process itself that is asked: a node's, a broker's.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Measure {
+    /// Its name, without prefix and unit: `node_free`.
+    pub name: &'static str,
+    /// What it is.
+    pub meaning: &'static str,
+    /// What it counts.
+    pub unit: Unit,
+    /// Whether it only grows.
+    pub is_total: bool,
+    /// How much.
+    pub value: f64,
+}
+
+/// Everything, as text.
+pub(crate) fn text(reports: &[Report], measures: &[Measure]) -> String {
+    let mut registry = Registry::default();
+    registry
+        .register_collector(Box::new(Snapshot { reports: reports.to_vec(), measures: measures.to_vec() }));
+    let mut text = String::new();
+    // Writing to a string doesn't fail.
+    let _ = text::encode(&mut text, &registry);
+    text
+}
+
+#[derive(Debug)]
+struct Snapshot {
+    reports: Vec<Report>,
+    measures: Vec<Measure>,
+}
+
+impl Collector for Snapshot {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        for measure in &self.measures {
+            let described = Described {
+                name: measure.name,
+                meaning: measure.meaning,
+                unit: measure.unit,
+                is_total: measure.is_total,
+            };
+            described.encode(&mut encoder, &[([].as_slice(), measure.value)])?;
+        }
+        if self.reports.is_empty() {
+            return Ok(());
+        }
+        let labels: Vec<[(&str, String); 2]> = self.reports.iter().map(labels).collect();
+        let mut of_each = |described: Described<'_>, value: &dyn Fn(&Report) -> f64| {
+            let values: Vec<(&[(&str, String)], f64)> = labels
+                .iter()
+                .zip(&self.reports)
+                .map(|(labels, report)| (labels.as_slice(), value(report)))
+                .collect();
+            described.encode(&mut encoder, &values)
+        };
+        for Figure { name, meaning, unit, is_total, value } in FIGURES {
+            of_each(Described { name, meaning, unit: *unit, is_total: *is_total }, value)?;
+        }
+        for (_, name, _, meaning) in COUNTERS.iter().filter(|(_, _, kind, _)| *kind == Kind::Total) {
+            let (shown, unit, scale) = match name.strip_suffix("_ns") {
+                Some(shown) => (shown, Unit::Seconds, 1e9),
+                None => (*name, Unit::Count, 1.0),
+            };
+            let described = Described { name: shown, meaning, unit, is_total: true };
+            of_each(described, &|report| report.counter(name) as f64 / scale)?;
+        }
+        Ok(())
+    }
+}
+
+/// Which application it is.
+fn labels(report: &Report) -> [(&'static str, String); 2] {
+    [("application", escaped(&report.name)), ("process", report.process.to_string())]
+}
+
+/// The name of an application can be that of any file.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+struct Described<'a> {
+    name: &'a str,
+    meaning: &'a str,
+    unit: Unit,
+    is_total: bool,
+}
+
+impl Described<'_> {
+    fn encode(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        values: &[(&[(&str, String)], f64)],
+    ) -> fmt::Result {
+        let name = format!("{PREFIX}_{}", self.name);
+        let suffix = match self.unit {
+            Unit::Count => None,
+            Unit::Bytes => Some(Suffix::Bytes),
+            Unit::Seconds => Some(Suffix::Seconds),
+            Unit::Ratio => Some(Suffix::Other("ratio".to_owned())),
+        };
+        // A line of its own in the text.
+        let meaning: Vec<&str> = self.meaning.split_whitespace().collect();
+        let meaning = meaning.join(" ");
+        let kind = if self.is_total { MetricType::Counter } else { MetricType::Gauge };
+        let mut metric = encoder.encode_descriptor(&name, &meaning, suffix.as_ref(), kind)?;
+        for (labels, value) in values {
+            // No labels are no pair of braces.
+            match labels {
+                [] => self.encode_value(&mut metric, *value)?,
+                _ => self.encode_value(&mut metric.encode_family(labels)?, *value)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn encode_value(&self, metric: &mut MetricEncoder<'_>, value: f64) -> fmt::Result {
+        match self.is_total {
+            true => metric.encode_counter::<NoLabelSet, f64, f64>(&value, None),
+            false => metric.encode_gauge(&value),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(name: &str) -> Report {
+        let counters = [("stall_ns", 1_500_000_000_u64), ("faults", 7)];
+        Report {
+            name: name.to_owned(),
+            process: 42,
+            resident_bytes: 4096,
+            counters: counters.map(|(name, value)| (name.to_owned(), value.into())).into_iter().collect(),
+            ..Report::default()
+        }
+    }
+
+    /// The names of the samples in a text.
+    fn names(text: &str) -> std::collections::BTreeSet<String> {
+        let samples = text.lines().filter(|line| !line.starts_with('#'));
+        samples.filter_map(|line| line.split(['{', ' ']).next()).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn names_and_units_follow_the_convention() {
+        let text = text(&[report("redis")], &[]);
+        for line in [
+            "# TYPE farmem_resident_bytes gauge",
+            "# UNIT farmem_resident_bytes bytes",
+            "farmem_resident_bytes{application=\"redis\",process=\"42\"} 4096.0",
+            "# TYPE farmem_stall_seconds counter",
+            "# HELP farmem_faults Faults that reached the pager.",
+            "farmem_stall_seconds_total{application=\"redis\",process=\"42\"} 1.5",
+            "farmem_faults_total{application=\"redis\",process=\"42\"} 7.0",
+            "# EOF",
+        ] {
+            assert!(
+                text.lines().any(|found| found.trim_end_matches('.') == line.trim_end_matches('.')),
+                "{line}:\n{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_family_is_described_once_for_all_applications() {
+        let text = text(&[report("one"), report("two")], &[]);
+        assert_eq!(text.matches("# TYPE farmem_faults counter").count(), 1);
+        assert_eq!(text.matches("farmem_faults_total{").count(), 2);
+    }
+
+    #[test]
+    fn a_name_cannot_leave_its_quotes() {
+        let text = text(&[report("a\"} 1\nx\\")], &[]);
+        assert!(text.contains(r#"application="a\"} 1\nx\\","#), "{text}");
+    }
+
+    #[test]
+    fn measures_of_a_process_have_no_labels() {
+        let measure = Measure {
+            name: "node_free",
+            meaning: "What is free",
+            unit: Unit::Bytes,
+            is_total: false,
+            value: 5.0,
+        };
+        assert!(text(&[], &[measure]).contains("farmem_node_free_bytes 5.0\n"));
+    }
+
+    #[test]
+    fn every_expression_of_the_dashboard_names_a_metric_that_there_is() {
+        let dashboard: serde_json::Value =
+            serde_json::from_str(include_str!("../../../docs/grafana-dashboard.json")).expect("JSON");
+        let known = names(&text(&[report("redis")], &[]));
+        let mut named = 0;
+        for panel in dashboard["panels"].as_array().expect("panels") {
+            for target in panel["targets"].as_array().into_iter().flatten() {
+                let expression = target["expr"].as_str().expect("an expression");
+                let words = expression.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+                for word in words.filter(|word| word.starts_with("farmem_")) {
+                    assert!(known.contains(word), "{word} of {expression}");
+                    named += 1;
+                }
+            }
+        }
+        assert!(named > 10, "the dashboard names metrics");
+    }
+}

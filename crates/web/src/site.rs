@@ -1,0 +1,254 @@
+//! The HTTP server.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use anyhow::{Context, Result, bail};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{DefaultBodyLimit, Query, Request, State as Shared};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::{get, post};
+use farmem_supervisor::{Report, applications};
+use serde::Deserialize;
+use tokio::net::{TcpListener, UnixListener};
+
+use crate::address::{Address, Bound, is_local_host, is_same_secret};
+use crate::metrics::{self, Measure};
+use crate::state::State;
+use crate::watch::Watch;
+
+/// The page: one file, which asks for nothing from anywhere else.
+const PAGE: &str = include_str!("page.html");
+/// The longest request to change a limit.
+const MOST_BODY_BYTES: usize = 4096;
+/// Nothing of the page may come from, or go, elsewhere.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Changes a limit of the application of a process, as `farmem set PID LIMIT=VALUE` would: what became of it, in a sentence, or why not.
+pub type Change = fn(u32, &str) -> Result<String, String>;
+/// Figures of the process that is asked, as they are now.
+pub type Measures = Arc<Mutex<Vec<Measure>>>;
+
+/// What a site shows.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where it listens.
+    pub listen: Address,
+    /// Who knows this may change limits; from elsewhere than this machine only who knows it is let in.
+    pub token: Option<String>,
+    /// What changes them.
+    pub change: Option<Change>,
+    /// Whether there is a page, or metrics alone.
+    pub has_page: bool,
+    /// Whether the applications of this machine are shown.
+    pub shows_applications: bool,
+    /// More figures.
+    pub measures: Measures,
+}
+
+/// A site that listens.
+#[derive(Debug)]
+pub struct Site {
+    options: Options,
+    bound: Bound,
+}
+
+struct Parts {
+    options: Options,
+    watch: Arc<Watch>,
+}
+
+impl Site {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// A sentence: the address can't be had, or others than this machine would be let in.
+    pub fn bind(options: Options) -> Result<Self> {
+        if !options.listen.is_local() && options.token.is_none() {
+            bail!(
+                "{} can be reached from other machines, and what runs here is not for everybody; give --token FILE, or listen on 127.0.0.1",
+                options.listen
+            );
+        }
+        let bound = options.listen.bind()?;
+        Ok(Self { options, bound })
+    }
+
+    /// Where it is found, with the port that it got.
+    ///
+    /// # Errors
+    /// The kernel doesn't say.
+    pub fn address(&self) -> Result<Address> {
+        self.bound.address()
+    }
+
+    /// Serves in threads of its own for as long as the process lives. They take no signal.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub fn serve_beside(self) -> Result<()> {
+        let all = nix::sys::signal::SigSet::all();
+        let before = all.thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_SETMASK)?;
+        let started = thread::Builder::new().name("farmem-http".to_owned()).spawn(move || {
+            if let Err(error) = self.serve() {
+                eprintln!("farmem: the HTTP server has ended: {error:#}");
+            }
+        });
+        before.thread_set_mask()?;
+        started.context("cannot start a thread for the HTTP server")?;
+        Ok(())
+    }
+
+    /// Serves for as long as the process lives.
+    ///
+    /// # Errors
+    /// The server can't go on.
+    pub fn serve(self) -> Result<()> {
+        let Self { options, bound } = self;
+        let watch = Arc::new(Watch::default());
+        if options.shows_applications {
+            let watch = Arc::clone(&watch);
+            thread::Builder::new()
+                .name("farmem-watch".to_owned())
+                .spawn(move || watch.look_on(applications))
+                .context("cannot start a thread that looks at applications")?;
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(4)
+            .build()?;
+        let routes = routes(Arc::new(Parts { options, watch }));
+        runtime.block_on(async move {
+            match bound {
+                Bound::Tcp(listener) => axum::serve(TcpListener::from_std(listener)?, routes).await?,
+                Bound::Unix(listener, _path) => {
+                    axum::serve(UnixListener::from_std(listener)?, routes).await?
+                }
+            }
+            Ok::<(), anyhow::Error>(())
+        })
+    }
+}
+
+fn routes(parts: Arc<Parts>) -> Router {
+    let mut router = Router::new().route("/metrics", get(metrics_of));
+    if parts.options.has_page {
+        router = router.route("/api/state", get(state)).route("/api/set", post(set));
+    }
+    // Only the page itself, which shows nothing, is for everybody.
+    let mut router = router.layer(middleware::from_fn_with_state(Arc::clone(&parts), let_in));
+    if parts.options.has_page {
+        router = router.route("/", get(|| async { Html(PAGE) }));
+    }
+    router
+        .layer(DefaultBodyLimit::max(MOST_BODY_BYTES))
+        .layer(middleware::from_fn_with_state(Arc::clone(&parts), guard))
+        .with_state(parts)
+}
+
+/// Refuses what was meant for another host, and tells browsers what a page may do.
+async fn guard(Shared(parts): Shared<Arc<Parts>>, request: Request, next: Next) -> Response {
+    let is_meant = match (&parts.options.listen, request.headers().get(header::HOST)) {
+        (Address::Tcp(_), host) if parts.options.listen.is_local() => {
+            host.and_then(|host| host.to_str().ok()).is_some_and(is_local_host)
+        }
+        _ => true,
+    };
+    let mut response = match is_meant {
+        true => next.run(request).await,
+        false => (StatusCode::MISDIRECTED_REQUEST, "this is not that host\n").into_response(),
+    };
+    let headers = [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    let headers = headers.map(|(name, value): (HeaderName, _)| (name, HeaderValue::from_static(value)));
+    response.headers_mut().extend(headers);
+    response
+}
+
+/// From other machines only who knows the token.
+async fn let_in(Shared(parts): Shared<Arc<Parts>>, request: Request<Body>, next: Next) -> Response {
+    if parts.options.listen.is_local() || parts.knows_token(request.headers()) {
+        return next.run(request).await;
+    }
+    refused()
+}
+
+fn refused() -> Response {
+    let headers = [(header::WWW_AUTHENTICATE, "Bearer")];
+    (StatusCode::UNAUTHORIZED, headers, "the token is missing, or is another one\n").into_response()
+}
+
+impl Parts {
+    fn knows_token(&self, headers: &HeaderMap) -> bool {
+        let given =
+            headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+        match (&self.options.token, given) {
+            (Some(token), Some(given)) => is_same_secret(token, given),
+            _ => false,
+        }
+    }
+
+    fn reports(&self) -> Vec<Report> {
+        self.watch.sight().applications.iter().map(|seen| seen.now.clone()).collect()
+    }
+}
+
+async fn metrics_of(Shared(parts): Shared<Arc<Parts>>) -> impl IntoResponse {
+    let measures = parts.options.measures.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    ([(header::CONTENT_TYPE, OPEN_METRICS)], metrics::text(&parts.reports(), &measures))
+}
+
+#[derive(Debug, Deserialize)]
+struct Since {
+    #[serde(default)]
+    since: u64,
+}
+
+async fn state(Shared(parts): Shared<Arc<Parts>>, Query(Since { since }): Query<Since>) -> Response {
+    let is_writable = parts.options.token.is_some() && parts.options.change.is_some();
+    let state = State::new(&parts.watch.sight(), since, is_writable);
+    match serde_json::to_string(&state) {
+        Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    process: u32,
+    setting: String,
+}
+
+/// Changes a limit. What pages of others make a browser send has no token.
+async fn set(Shared(parts): Shared<Arc<Parts>>, headers: HeaderMap, body: String) -> Response {
+    let Some(change) = parts.options.change.filter(|_| parts.options.token.is_some()) else {
+        return (
+            StatusCode::FORBIDDEN,
+            "limits can be changed where `farmem web` was started with --token\n",
+        )
+            .into_response();
+    };
+    if !parts.knows_token(&headers) {
+        return refused();
+    }
+    let Ok(Wanted { process, setting }) = serde_json::from_str(&body) else {
+        return (StatusCode::BAD_REQUEST, "send {\"process\": PID, \"setting\": \"LIMIT=VALUE\"}\n")
+            .into_response();
+    };
+    match tokio::task::spawn_blocking(move || change(process, &setting)).await {
+        Ok(Ok(sentence)) => sentence.into_response(),
+        Ok(Err(reason)) => (StatusCode::UNPROCESSABLE_ENTITY, reason).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
