@@ -424,8 +424,9 @@ fn spaces_that_come_and_go_at_random_leave_nothing_behind() {
     if !managed_runner() {
         return;
     }
-    let host = Host::start(&["--pool", "96M"]);
-    let (at_a_time, rounds) = if is_large() { (64, 128) } else { (4, scaled(12)) };
+    // Each is promised 2 MiB of the pool.
+    let (pool, at_a_time, rounds) = if is_large() { ("160M", 64, 128) } else { ("96M", 4, 12) };
+    let host = Host::start(&["--pool", pool]);
     let mut random = SplitMix::new(0xb20c);
     let launchers: Vec<Launcher> = (0..rounds)
         .map(|round| with_disk(host.launcher(&name(&format!("one-of-many-{round}")), 8 * MEBIBYTE)))
