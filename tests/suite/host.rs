@@ -5,7 +5,7 @@ use std::process::Command;
 
 use farmem_tests::{
     Host, Launcher, Program, Running, SplitMix, application, assert_nothing_is_left, assert_refusal,
-    farmem_binary, is_large, managed_runner, memory_file_bytes, refusal, scaled, set_limits, wait_for,
+    farmem_binary, is_large, managed_runner, memory_file_bytes, refusal, set_limits, wait_for,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
