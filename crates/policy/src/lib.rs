@@ -12,6 +12,7 @@
 //! * [`absence`]: what more local memory would save, by how long pages were away.
 //! * [`Starvation`]: whether a handler of the idle class gets its processor.
 //! * [`leases`]: how much of what spaces share each of them may hold.
+//! * [`links`]: who may send when over a link to a memory node, and what comes too late.
 //! * [`swap_in`]: which absent pages come back when there is room again.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -21,6 +22,7 @@ extern crate std;
 
 pub mod absence;
 pub mod leases;
+pub mod links;
 pub mod pacing;
 mod prefetch;
 pub mod references;
