@@ -290,7 +290,7 @@ proptest! {
             // A part of the way along the list, so that there is something to follow.
             machine.touch(at);
             let next = machine.read(at);
-            let is_known = machine.memory.contains_key(&VirtAddr::new(next).page()) && next % 8 == 0;
+            let is_known = machine.memory.contains_key(&VirtAddr::new(next).page()) && next.is_multiple_of(8);
             at = if step % 40 == 39 || !is_known { object(number) + offset / 8 * 8 % OBJECT_BYTES } else { next };
         }
         prop_assert!(machine.used <= machine.fetched);
