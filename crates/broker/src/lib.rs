@@ -4,9 +4,12 @@
 //! reach. What is shared is only the amount: a lease says how much of its file a space may fill. So the broker is on no fault's path, moves no
 //! byte and holds no content; when it dies, spaces go on with what they hold.
 //!
+//! Links to memory nodes are shared by a [`board`] in shared memory, at which spaces take turns by themselves.
+//!
 //! [`Books`] decides, [`Server`] carries it out over a Unix socket. `farmem run` without a broker has books of its own.
 #![forbid(unsafe_code)]
 
+pub mod board;
 mod books;
 mod server;
 

@@ -22,11 +22,20 @@ impl Rate {
     /// # Errors
     /// It is too early, by so many nanoseconds.
     pub fn take(self, due_ns: u64, now_ns: u64, bytes: u64) -> Result<u64, u64> {
-        let due_ns = if due_ns > now_ns.saturating_add(LONGEST_NS) { now_ns } else { due_ns };
+        let due_ns = Self::believable(due_ns, now_ns);
         match due_ns.saturating_sub(now_ns.saturating_add(BURST_NS)) {
-            0 => Ok(due_ns.max(now_ns).saturating_add(self.cost_ns(bytes))),
+            0 => Ok(self.after(due_ns, now_ns, bytes)),
             early_ns => Err(early_ns),
         }
+    }
+
+    /// The new word when a transfer goes, early or not.
+    pub fn after(self, due_ns: u64, now_ns: u64, bytes: u64) -> u64 {
+        Self::believable(due_ns, now_ns).max(now_ns).saturating_add(self.cost_ns(bytes))
+    }
+
+    fn believable(due_ns: u64, now_ns: u64) -> u64 {
+        if due_ns > now_ns.saturating_add(LONGEST_NS) { now_ns } else { due_ns }
     }
 
     fn cost_ns(self, bytes: u64) -> u64 {

@@ -1,0 +1,401 @@
+//! A space's gate at one direction of a link: its threads' transfers by class, before it takes its turn among the others.
+//!
+//! Demand goes first, then what is fetched ahead, then whole slabs (Canvas §5.3, the horizontal dimension). Of what comes from nodes, what nobody waits for
+//! has only so much under way that it can't hold up what somebody waits for by more than 150 µs, or half of the window for slabs. Nobody waits for longer than half a second: after that a transfer goes whatever the
+//! board says, so that a wrong board costs fairness and time, but never a page.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use farmem_policy::links::{Class, Rate};
+use farmem_sys::thread::now_ns;
+
+use super::seat::{Denied, Seat};
+use super::{Board, Direction, Lines, Memory};
+
+/// So long a transfer waits at most.
+const PATIENCE_NS: u64 = 500_000_000;
+/// A look is due after this time at the latest, though no bell rings.
+const LONGEST_LOOK_NS: u64 = 1_000_000;
+/// The shortest pause between two looks.
+const SHORTEST_LOOK_NS: u64 = 20_000;
+
+/// What a space may use of its links, all of them together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Limits {
+    /// Its part against others.
+    pub weight: u32,
+    /// Bytes per second from nodes; 0 for no limit.
+    pub bytes_in: u64,
+    /// Bytes per second to nodes; 0 for no limit.
+    pub bytes_out: u64,
+}
+
+/// What went through a gate, by class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Figures {
+    /// Transfers that were let go.
+    pub transfers: [u64; Class::COUNT],
+    /// Their bytes.
+    pub bytes: [u64; Class::COUNT],
+    /// How long they had waited for their turn, nanoseconds.
+    pub waited_ns: [u64; Class::COUNT],
+}
+
+/// What all gates of a space in one direction share: its own limit.
+#[derive(Debug, Default)]
+pub struct Purse(Mutex<(u64, u64)>);
+
+impl Purse {
+    /// Sets the limit in bytes per second; 0 for none.
+    pub fn set(&self, bytes_per_second: u64) {
+        lock(&self.0).0 = bytes_per_second;
+    }
+
+    fn early_ns(&self, now_ns: u64) -> u64 {
+        let (rate, due_ns) = *lock(&self.0);
+        Rate::new(rate).and_then(|rate| rate.take(due_ns, now_ns, 0).err()).unwrap_or(0)
+    }
+
+    /// Two at once may both have found it open; what they take is paid for by those that come later.
+    fn pay(&self, now_ns: u64, bytes: u64) {
+        let (rate, due_ns) = &mut *lock(&self.0);
+        if let Some(rate) = Rate::new(*rate) {
+            *due_ns = rate.after(*due_ns, now_ns, bytes);
+        }
+    }
+}
+
+struct State {
+    board: Arc<Board>,
+    seat: Seat,
+    weight: u32,
+    /// Transfers that wait for their turn, by class.
+    waiting: [u32; Class::COUNT],
+    /// Bytes under way that nobody waits for.
+    unwaited: u64,
+    figures: Figures,
+}
+
+/// See the module's text.
+pub struct Gate {
+    direction: Direction,
+    purse: Arc<Purse>,
+    state: Mutex<State>,
+}
+
+impl Gate {
+    /// The gate of a space that has this seat.
+    pub fn new(board: Arc<Board>, lines: Lines, seat: usize, purse: Arc<Purse>, weight: u32) -> Arc<Self> {
+        let seat = Seat::take(&board, lines, seat);
+        let state = State {
+            board,
+            seat,
+            weight,
+            waiting: [0; Class::COUNT],
+            unwaited: 0,
+            figures: Figures::default(),
+        };
+        Arc::new(Self { direction: lines.direction, purse, state: Mutex::new(state) })
+    }
+
+    /// Takes the space's place at another board. What is under way is under way there.
+    pub fn move_to(&self, board: Arc<Board>, lines: Lines, seat: usize) {
+        let state = &mut *lock(&self.state);
+        state.seat.move_to(&state.board, &board, lines, seat, now_ns());
+        state.board = board;
+    }
+
+    /// Changes the space's part against others.
+    pub fn set_weight(&self, weight: u32) {
+        lock(&self.state).weight = weight;
+    }
+
+    /// What went through.
+    pub fn figures(&self) -> Figures {
+        lock(&self.state).figures
+    }
+
+    /// Bytes that a transfer which nobody waits for should have at most, so as not to hold up others for long.
+    pub fn ahead_bytes(&self) -> u64 {
+        lock(&self.state).seat.window().ahead_bytes()
+    }
+
+    /// A transfer that wants to go.
+    pub fn turn(self: &Arc<Self>, class: Class, bytes: u64) -> Turn {
+        Turn { gate: Arc::clone(self), class, bytes, since_ns: now_ns(), is_waiting: false }
+    }
+
+    /// Waits until a transfer may go.
+    pub fn pass(self: &Arc<Self>, class: Class, bytes: u64) -> Pass {
+        let mut turn = self.turn(class, bytes);
+        loop {
+            let bell = self.bell();
+            match turn.take() {
+                Ok(pass) => return pass,
+                Err(pause) => self.sleep(bell, pause),
+            }
+        }
+    }
+
+    /// What the bell says: to be asked before [`Turn::take`].
+    pub fn bell(&self) -> u32 {
+        let state = lock(&self.state);
+        state.seat.bell(&state.board)
+    }
+
+    /// Sleeps until the bell says something else, but not for long.
+    pub fn sleep(&self, bell: u32, at_most: Duration) {
+        let (board, at) = {
+            let state = lock(&self.state);
+            (Arc::clone(&state.board), state.seat.bell_at())
+        };
+        let timeout_ns = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
+        board.memory().wait(at, bell, timeout_ns.min(LONGEST_LOOK_NS));
+    }
+
+    fn is_held_back(&self, state: &State, class: Class, bytes: u64) -> bool {
+        let is_overtaken = state.waiting[..class.nth()].iter().any(|waiting| *waiting > 0);
+        let window = state.seat.window();
+        let most = match (self.direction, class) {
+            (Direction::Out, _) | (_, Class::Demand) => u64::MAX,
+            (Direction::In, Class::Ahead) => window.ahead_bytes(),
+            (Direction::In, Class::Bulk) => window.bytes() / 2,
+        };
+        is_overtaken || state.unwaited > 0 && state.unwaited + bytes > most
+    }
+}
+
+/// A transfer that wants to go. Withdrawn when dropped.
+pub struct Turn {
+    gate: Arc<Gate>,
+    class: Class,
+    bytes: u64,
+    since_ns: u64,
+    is_waiting: bool,
+}
+
+impl Turn {
+    /// Takes its turn, if it has come.
+    ///
+    /// # Errors
+    /// It has not; how long to wait, if the bell doesn't ring, before asking again.
+    pub fn take(&mut self) -> Result<Pass, Duration> {
+        let now_ns = now_ns();
+        let (class, bytes) = (self.class, self.bytes);
+        let state = &mut *lock(&self.gate.state);
+        let waited_ns = now_ns.saturating_sub(self.since_ns);
+        let asked = if waited_ns > PATIENCE_NS {
+            Ok(state.seat.force(&state.board, bytes, now_ns))
+        } else if self.gate.is_held_back(state, class, bytes) {
+            Err(Denied { look_again_ns: LONGEST_LOOK_NS })
+        } else {
+            match self.gate.purse.early_ns(now_ns) {
+                // Others shall not wait for who may not.
+                0 => state.seat.ask(&state.board, bytes, state.weight, now_ns),
+                look_again_ns => Err(Denied { look_again_ns }),
+            }
+        };
+        match asked {
+            Ok(under_way) => {
+                self.gate.purse.pay(now_ns, bytes);
+                if self.is_waiting {
+                    state.waiting[class.nth()] -= 1;
+                    self.is_waiting = false;
+                }
+                state.figures.transfers[class.nth()] += 1;
+                state.figures.bytes[class.nth()] += bytes;
+                state.figures.waited_ns[class.nth()] += waited_ns;
+                if class != Class::Demand {
+                    state.unwaited += bytes;
+                }
+                let gate = Arc::clone(&self.gate);
+                Ok(Pass { gate, class, bytes, under_way, began_ns: now_ns, is_whole: false })
+            }
+            Err(Denied { look_again_ns }) => {
+                if !self.is_waiting {
+                    state.waiting[class.nth()] += 1;
+                    self.is_waiting = true;
+                }
+                Err(Duration::from_nanos(look_again_ns.clamp(SHORTEST_LOOK_NS, LONGEST_LOOK_NS)))
+            }
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if self.is_waiting {
+            let state = &mut *lock(&self.gate.state);
+            state.waiting[self.class.nth()] -= 1;
+            state.seat.withdraw(&state.board, now_ns());
+            if state.waiting.iter().any(|waiting| *waiting > 0) {
+                state.seat.ring_own(&state.board);
+            }
+        }
+    }
+}
+
+/// A transfer that was let go. Under way until dropped.
+pub struct Pass {
+    gate: Arc<Gate>,
+    class: Class,
+    bytes: u64,
+    under_way: u64,
+    began_ns: u64,
+    is_whole: bool,
+}
+
+impl Pass {
+    /// It has come to its end as it should, and says something about the link. How long it took.
+    pub fn finish(mut self) -> Duration {
+        self.is_whole = true;
+        Duration::from_nanos(now_ns().saturating_sub(self.began_ns))
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        let now_ns = now_ns();
+        let state = &mut *lock(&self.gate.state);
+        if self.is_whole {
+            let took_ns = now_ns.saturating_sub(self.began_ns);
+            state.seat.learn(&state.board, self.under_way, took_ns, now_ns);
+        }
+        if self.class != Class::Demand {
+            state.unwaited = state.unwaited.saturating_sub(self.bytes);
+        }
+        state.seat.end(&state.board, self.bytes, now_ns);
+        if state.waiting.iter().any(|waiting| *waiting > 0) {
+            state.seat.ring_own(&state.board);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Who panicked left counts that are off by one transfer at most; all waits are bounded.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::board::Shared;
+
+    const SPAN: u64 = 64 << 10;
+
+    fn board() -> Arc<Board> {
+        Arc::new(Board::new(Shared::create().unwrap()))
+    }
+
+    fn gate(board: &Arc<Board>, seat: usize, weight: u32) -> Arc<Gate> {
+        let lines = board.link(7, Direction::In).unwrap();
+        Gate::new(Arc::clone(board), lines, seat, Arc::default(), weight)
+    }
+
+    #[test]
+    fn demand_overtakes_what_is_fetched_ahead() {
+        let gate = gate(&board(), 0, 1);
+        let under_way: Vec<Pass> =
+            std::iter::from_fn(|| gate.turn(Class::Demand, SPAN).take().ok()).take(100).collect();
+        assert!(under_way.len() < 100, "the window is bounded");
+        let (mut ahead, mut demand) = (gate.turn(Class::Ahead, 4096), gate.turn(Class::Demand, SPAN));
+        assert!(ahead.take().is_err() && demand.take().is_err());
+        drop(under_way);
+        assert!(ahead.take().is_err(), "demand waits");
+        let demand = demand.take();
+        assert!(demand.is_ok() && ahead.take().is_ok());
+    }
+
+    #[test]
+    fn what_is_fetched_ahead_leaves_room_for_demand() {
+        let gate = gate(&board(), 0, 1);
+        let ahead = gate.turn(Class::Ahead, SPAN).take();
+        assert!(ahead.is_ok() && gate.turn(Class::Ahead, SPAN).take().is_err());
+        assert!(gate.turn(Class::Demand, SPAN).take().is_ok());
+    }
+
+    #[test]
+    fn a_transfer_that_is_withdrawn_holds_up_nobody() {
+        let board = board();
+        let (one, other) = (gate(&board, 0, 1), gate(&board, 1, 1));
+        let passes: Vec<Pass> = std::iter::from_fn(|| one.turn(Class::Demand, SPAN).take().ok()).collect();
+        let (mut first, mut second) = (one.turn(Class::Demand, SPAN), other.turn(Class::Demand, SPAN));
+        assert!(second.take().is_err() && first.take().is_err());
+        drop(passes);
+        drop(second);
+        assert!(first.take().is_ok());
+    }
+
+    #[test]
+    fn what_a_space_that_has_gone_had_under_way_is_free() {
+        let board = board();
+        let (one, other) = (gate(&board, 0, 1), gate(&board, 1, 1));
+        let passes: Vec<Pass> = std::iter::from_fn(|| one.turn(Class::Demand, SPAN).take().ok()).collect();
+        let mut turn = other.turn(Class::Demand, SPAN);
+        assert!(turn.take().is_err());
+        board.clear(0);
+        assert!(turn.take().is_ok());
+        drop(passes);
+    }
+
+    #[test]
+    fn a_space_keeps_to_its_own_limit_and_holds_up_nobody_meanwhile() {
+        let board = board();
+        let (one, other) = (gate(&board, 0, 1), gate(&board, 1, 1));
+        one.purse.set(1 << 20);
+        drop(one.turn(Class::Demand, SPAN).take().ok().unwrap());
+        let mut turn = one.turn(Class::Demand, SPAN);
+        let pause = turn.take().err();
+        assert_eq!(pause, Some(Duration::from_nanos(LONGEST_LOOK_NS)));
+        assert!(other.turn(Class::Demand, SPAN).take().is_ok());
+    }
+
+    #[test]
+    fn all_spaces_together_keep_to_the_limit_of_the_board() {
+        let board = board();
+        board.set_rate(Direction::In, 1 << 20);
+        let (one, other) = (gate(&board, 0, 1), gate(&board, 1, 1));
+        drop(one.turn(Class::Demand, SPAN).take().ok().unwrap());
+        assert!(other.turn(Class::Demand, SPAN).take().is_err());
+    }
+
+    #[test]
+    fn spaces_that_always_wait_get_parts_by_weight_in_threads_too() {
+        let board = board();
+        let ends = std::sync::atomic::AtomicBool::new(false);
+        let gates = [1, 2, 4].map(|weight| gate(&board, weight as usize, weight));
+        std::thread::scope(|scope| {
+            for gate in &gates {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        while !ends.load(std::sync::atomic::Ordering::Relaxed) {
+                            let pass = gate.pass(Class::Demand, SPAN);
+                            std::thread::sleep(Duration::from_micros(300));
+                            pass.finish();
+                        }
+                    });
+                }
+            }
+            while gates.iter().any(|gate| gate.figures().transfers[0] < 50) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            ends.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        let under_way: u64 = gates.iter().map(|gate| lock(&gate.state).seat.under_way()).sum();
+        assert_eq!(under_way, 0);
+    }
+
+    #[test]
+    fn a_seat_at_another_board_takes_along_what_is_under_way() {
+        let (one, other) = (board(), board());
+        let gate = gate(&one, 3, 1);
+        let pass = gate.pass(Class::Demand, SPAN);
+        gate.move_to(Arc::clone(&other), other.link(7, Direction::In).unwrap(), 5);
+        let beside = super::tests::gate(&other, 6, 1);
+        let passes: Vec<Pass> = std::iter::from_fn(|| beside.turn(Class::Demand, SPAN).take().ok()).collect();
+        assert_eq!(passes.len(), 1, "the window has room for two");
+        drop(pass);
+        assert_eq!(lock(&gate.state).seat.under_way(), 0);
+    }
+}

@@ -1,0 +1,265 @@
+//! A space's seat at one direction of a link: when it may go.
+//!
+//! What others say is believed for a while only. A line that waits, has the smallest tag, and doesn't go although there is room, is passed over after 4 ms until it says
+//! something else: its space sleeps, or lies. Bytes under way in a line that has not changed for 200 ms are taken to have come.
+
+use farmem_policy::links::{Rate, Turns, VirtualTime, Window};
+
+use super::{Board, DUES, Lines, Memory, RATES, SEATS, TAKEN, Word};
+
+/// Words of a line: the tag of what waits, plus one; 0 when nothing does.
+const WAITS: usize = 0;
+/// Bytes under way.
+const UNDER_WAY: usize = 1;
+/// How many of all spaces may be under way, as far as this one knows.
+const WINDOW: usize = 2;
+/// Rung by others when it may be this one's turn.
+const BELL: usize = 3;
+/// When it was last changed.
+const STAMP: usize = 4;
+
+/// So long somebody with a smaller tag may leave room unused.
+const HESITATION_NS: u64 = 4_000_000;
+/// So long a line counts that doesn't change.
+const STALE_NS: u64 = 200_000_000;
+/// Windows are not believed beyond this.
+const MOST_WINDOW_BYTES: u64 = 16 << 20;
+
+/// It is not this space's turn. To be asked again when the bell rings, or after so long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Denied {
+    /// Nanoseconds.
+    pub look_again_ns: u64,
+}
+
+/// Who waits with the smallest tag, of the others.
+#[derive(Clone, Copy)]
+struct First {
+    seat: usize,
+    waits: u64,
+}
+
+/// What the others' lines say.
+struct Others {
+    under_way: u64,
+    window: u64,
+    first: Option<First>,
+}
+
+/// See the module's text.
+pub struct Seat {
+    lines: Lines,
+    seat: usize,
+    turns: Turns,
+    under_way: u64,
+    window: Window,
+    /// Who could go and doesn't, and since when.
+    hesitates: Option<(usize, u64, u64)>,
+    /// For each seat that was passed over: what it said then.
+    passed_over: Vec<(usize, u64)>,
+}
+
+impl Seat {
+    /// A seat that nobody else has.
+    pub fn take<M: Memory>(board: &Board<M>, lines: Lines, seat: usize) -> Self {
+        let seat = seat.min(SEATS - 1);
+        board.memory().word(TAKEN).raise(seat as u64 + 1);
+        Self {
+            lines,
+            seat,
+            turns: Turns::default(),
+            under_way: 0,
+            window: Window::default(),
+            hesitates: None,
+            passed_over: Vec::new(),
+        }
+    }
+
+    /// What is known of the link.
+    pub fn window(&self) -> &Window {
+        &self.window
+    }
+
+    /// Bytes of this space that are under way.
+    pub fn under_way(&self) -> u64 {
+        self.under_way
+    }
+
+    fn own<'a, M: Memory>(&self, board: &'a Board<M>, word: usize) -> &'a M::Word {
+        board.memory().word(self.lines.line(self.seat) + word)
+    }
+
+    /// Asks to let so many bytes go, and says so to the others until it may, or withdraws. When it may: bytes under way with them, of all spaces.
+    ///
+    /// # Errors
+    /// It isn't its turn.
+    pub fn ask<M: Memory>(
+        &mut self,
+        board: &Board<M>,
+        bytes: u64,
+        weight: u32,
+        now_ns: u64,
+    ) -> Result<u64, Denied> {
+        let clock = board.memory().word(self.lines.clock());
+        let start = self.turns.next(VirtualTime(clock.get()));
+        let waits = start.0.saturating_add(1);
+        self.own(board, STAMP).set(now_ns);
+        // Invariant 2 of the board: first this, then a look.
+        self.own(board, WAITS).set(waits);
+        let others = self.look(board, now_ns);
+        let under_way = others.under_way + self.under_way;
+        let window = others.window.max(self.window.bytes());
+        if under_way > 0 && under_way + bytes > window {
+            return Err(Denied { look_again_ns: STALE_NS / 8 });
+        }
+        if let Some(first) = others.first.filter(|first| (first.waits, first.seat) < (waits, self.seat)) {
+            self.hesitate(first, now_ns);
+            return Err(Denied { look_again_ns: HESITATION_NS / 4 });
+        }
+        self.pay(board, bytes, now_ns)?;
+        clock.raise(start.0);
+        self.turns.took(start, bytes, weight);
+        self.set_under_way(board, self.under_way.saturating_add(bytes), now_ns);
+        self.own(board, WAITS).set(0);
+        if let Some(first) = others.first
+            && under_way + bytes < window
+        {
+            ring(board, self.lines, first.seat);
+        }
+        Ok(under_way + bytes)
+    }
+
+    /// What others may have let go is let go without asking: the space has waited for too long. For their sake it is counted all the same.
+    pub fn force<M: Memory>(&mut self, board: &Board<M>, bytes: u64, now_ns: u64) -> u64 {
+        self.own(board, WAITS).set(0);
+        self.set_under_way(board, self.under_way.saturating_add(bytes), now_ns);
+        self.under_way
+    }
+
+    /// Doesn't want it any more.
+    pub fn withdraw<M: Memory>(&mut self, board: &Board<M>, now_ns: u64) {
+        self.own(board, WAITS).set(0);
+        self.ring_first(board, now_ns);
+    }
+
+    /// So many bytes are not under way any more.
+    pub fn end<M: Memory>(&mut self, board: &Board<M>, bytes: u64, now_ns: u64) {
+        self.set_under_way(board, self.under_way.saturating_sub(bytes), now_ns);
+        self.ring_first(board, now_ns);
+    }
+
+    /// A transfer took so long, and so much was under way when it began.
+    pub fn learn<M: Memory>(&mut self, board: &Board<M>, under_way: u64, took_ns: u64, now_ns: u64) {
+        self.window.note(now_ns, under_way, took_ns);
+        self.own(board, WINDOW).set(self.window.bytes());
+    }
+
+    /// What the bell says, to be read before [`Seat::ask`], so that a ring in between is not missed.
+    pub fn bell<M: Memory>(&self, board: &Board<M>) -> u32 {
+        self.own(board, BELL).get() as u32
+    }
+
+    /// Where the bell is, for [`Memory::wait`].
+    pub fn bell_at(&self) -> usize {
+        self.lines.line(self.seat) + BELL
+    }
+
+    /// Rings its own bell: for other threads of the space.
+    pub fn ring_own<M: Memory>(&self, board: &Board<M>) {
+        ring(board, self.lines, self.seat);
+    }
+
+    /// Takes what is under way to a seat at another board.
+    pub fn move_to<M: Memory>(
+        &mut self,
+        from: &Board<M>,
+        to: &Board<M>,
+        lines: Lines,
+        seat: usize,
+        now_ns: u64,
+    ) {
+        clear(from, self.lines, self.seat);
+        let moved = Self::take(to, lines, seat);
+        *self = Self { window: self.window, under_way: self.under_way, ..moved };
+        self.set_under_way(to, self.under_way, now_ns);
+    }
+
+    fn set_under_way<M: Memory>(&mut self, board: &Board<M>, bytes: u64, now_ns: u64) {
+        self.own(board, STAMP).set(now_ns);
+        self.under_way = bytes;
+        self.own(board, UNDER_WAY).set(bytes);
+    }
+
+    fn look<M: Memory>(&mut self, board: &Board<M>, now_ns: u64) -> Others {
+        let mut others = Others { under_way: 0, window: 0, first: None };
+        for seat in (0..board.taken()).filter(|seat| *seat != self.seat) {
+            let at = self.lines.line(seat);
+            let word = |nth: usize| board.memory().word(at + nth).get();
+            let (waits, under_way) = (word(WAITS), word(UNDER_WAY));
+            if waits == 0 && under_way == 0 {
+                continue;
+            }
+            if under_way > 0 && now_ns.saturating_sub(word(STAMP)) < STALE_NS {
+                others.under_way = others.under_way.saturating_add(under_way.min(MOST_WINDOW_BYTES));
+                others.window = others.window.max(word(WINDOW).min(MOST_WINDOW_BYTES));
+            }
+            let is_first = others.first.is_none_or(|first| waits < first.waits);
+            if waits > 0 && is_first && !self.passed_over.contains(&(seat, waits)) {
+                others.first = Some(First { seat, waits });
+            }
+        }
+        others
+    }
+
+    /// There is room, and another one, whose turn it is, hasn't gone.
+    fn hesitate(&mut self, first: First, now_ns: u64) {
+        match self.hesitates {
+            Some((seat, waits, since_ns)) if (seat, waits) == (first.seat, first.waits) => {
+                if now_ns.saturating_sub(since_ns) > HESITATION_NS {
+                    self.passed_over.retain(|(seat, _)| *seat != first.seat);
+                    self.passed_over.push((first.seat, first.waits));
+                    self.hesitates = None;
+                }
+            }
+            _ => self.hesitates = Some((first.seat, first.waits, now_ns)),
+        }
+    }
+
+    /// Pays for it out of the limit of all spaces.
+    fn pay<M: Memory>(&self, board: &Board<M>, bytes: u64, now_ns: u64) -> Result<(), Denied> {
+        let direction = self.lines.direction as usize;
+        let Some(rate) = Rate::new(board.memory().word(RATES + direction).get()) else { return Ok(()) };
+        let due = board.memory().word(DUES + direction);
+        loop {
+            let before = due.get();
+            let after = rate.take(before, now_ns, bytes).map_err(|look_again_ns| Denied { look_again_ns })?;
+            if due.swap_if(before, after) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Rings for the one whose turn it may be.
+    fn ring_first<M: Memory>(&mut self, board: &Board<M>, now_ns: u64) {
+        if let Some(first) = self.look(board, now_ns).first {
+            ring(board, self.lines, first.seat);
+        }
+    }
+}
+
+fn ring<M: Memory>(board: &Board<M>, lines: Lines, seat: usize) {
+    let at = lines.line(seat) + BELL;
+    board.memory().word(at).add(1);
+    board.memory().wake(at);
+}
+
+/// Clears the line of a seat whose space has gone, and rings for all who wait.
+pub(super) fn clear<M: Memory>(board: &Board<M>, lines: Lines, seat: usize) {
+    let at = lines.line(seat);
+    [WAITS, UNDER_WAY, WINDOW].into_iter().for_each(|word| board.memory().word(at + word).set(0));
+    for other in (0..board.taken()).filter(|other| *other != seat) {
+        if board.memory().word(lines.line(other) + WAITS).get() > 0 {
+            ring(board, lines, other);
+        }
+    }
+}

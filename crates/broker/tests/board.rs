@@ -1,0 +1,200 @@
+//! Model checks of the board: its own code over atomics whose interleavings a checker chooses. A space that sleeps is woken by a bell or never: so a bell that is
+//! missed is a deadlock, which the checker finds.
+
+use std::collections::HashMap;
+
+use farmem_broker::board::seat::Seat;
+use farmem_broker::board::{Board, Direction, Memory, Shared, Word};
+use shuttle::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use shuttle::sync::{Arc, Condvar, Mutex};
+use shuttle::{
+    Config, FailurePersistence, Runner, scheduler::PctScheduler, scheduler::RandomScheduler, thread,
+};
+
+const RUNS: usize = 600;
+const KEY: u64 = 5;
+/// Half of the least window.
+const BYTES: u64 = 64 << 10;
+const WINDOW: u64 = 128 << 10;
+
+struct ModelWord(AtomicU64);
+
+impl Word for ModelWord {
+    fn get(&self) -> u64 {
+        self.0.load(SeqCst)
+    }
+    fn set(&self, value: u64) {
+        self.0.store(value, SeqCst);
+    }
+    fn swap_if(&self, current: u64, new: u64) -> bool {
+        self.0.compare_exchange(current, new, SeqCst, SeqCst).is_ok()
+    }
+    fn add(&self, value: u64) -> u64 {
+        self.0.fetch_add(value, SeqCst)
+    }
+    fn raise(&self, value: u64) {
+        self.0.fetch_max(value, SeqCst);
+    }
+}
+
+/// The few words that a test touches, by position.
+struct ModelMemory {
+    words: HashMap<usize, ModelWord>,
+    /// All others: no link is there.
+    nothing: ModelWord,
+    sleep: Mutex<()>,
+    woken: Condvar,
+}
+
+impl ModelMemory {
+    /// Words of the head, of one link, and of the first seats' lines.
+    fn new(seats: usize) -> Self {
+        let head = 0..8 + 8 + seats * 8;
+        let words = head.map(|nth| (nth, ModelWord(AtomicU64::new(0)))).collect();
+        let nothing = ModelWord(AtomicU64::new(0));
+        Self { words, nothing, sleep: Mutex::new(()), woken: Condvar::new() }
+    }
+}
+
+impl Memory for ModelMemory {
+    type Word = ModelWord;
+
+    fn word(&self, nth: usize) -> &ModelWord {
+        self.words.get(&nth).unwrap_or(&self.nothing)
+    }
+    fn wait(&self, nth: usize, value: u32, _: u64) {
+        let mut sleeping = self.sleep.lock().unwrap();
+        while self.word(nth).get() as u32 == value {
+            sleeping = self.woken.wait(sleeping).unwrap();
+        }
+    }
+    fn wake(&self, _: usize) {
+        let _sleepers = self.sleep.lock().unwrap();
+        self.woken.notify_all();
+    }
+}
+
+fn check(test: impl Fn() + Send + Sync + Copy + 'static) {
+    let mut config = Config::new();
+    config.failure_persistence = FailurePersistence::Print;
+    Runner::new(RandomScheduler::new(RUNS), config.clone()).run(test);
+    Runner::new(PctScheduler::new(3, RUNS), config).run(test);
+}
+
+fn take(board: &Board<ModelMemory>, seat: usize) -> Seat {
+    let lines = board.link(KEY, Direction::In).expect("there is one link");
+    Seat::take(board, lines, seat)
+}
+
+/// Asks until it may.
+fn pass(board: &Board<ModelMemory>, seat: &mut Seat, weight: u32) -> u64 {
+    loop {
+        let bell = seat.bell(board);
+        match seat.ask(board, BYTES, weight, 0) {
+            Ok(under_way) => return under_way,
+            Err(_) => board.memory().wait(seat.bell_at(), bell, 0),
+        }
+    }
+}
+
+#[test]
+fn no_bell_is_missed_and_what_is_under_way_is_bounded() {
+    check(|| {
+        let board = Arc::new(Board::new(ModelMemory::new(3)));
+        let spaces: Vec<_> = (0..3)
+            .map(|nth| {
+                let board = Arc::clone(&board);
+                thread::spawn(move || {
+                    let mut seat = take(&board, nth);
+                    for _ in 0..2 {
+                        let under_way = pass(&board, &mut seat, nth as u32 + 1);
+                        // Those who looked at the same moment may both have gone: one transfer for each other space.
+                        assert!(under_way <= WINDOW + 2 * BYTES, "{under_way}");
+                        seat.end(&board, BYTES, 0);
+                    }
+                    assert_eq!(seat.under_way(), 0);
+                })
+            })
+            .collect();
+        spaces.into_iter().for_each(|space| space.join().unwrap());
+    });
+}
+
+#[test]
+fn a_space_that_withdraws_lets_the_next_one_go() {
+    check(|| {
+        let board = Arc::new(Board::new(ModelMemory::new(3)));
+        let mut holder = take(&board, 0);
+        pass(&board, &mut holder, 1);
+        pass(&board, &mut holder, 1);
+        let other = |nth: usize, withdraws: bool| {
+            let board = Arc::clone(&board);
+            thread::spawn(move || {
+                let mut seat = take(&board, nth);
+                if withdraws {
+                    match seat.ask(&board, BYTES, 1, 0) {
+                        Ok(_) => seat.end(&board, BYTES, 0),
+                        Err(_) => seat.withdraw(&board, 0),
+                    }
+                } else {
+                    pass(&board, &mut seat, 1);
+                    seat.end(&board, BYTES, 0);
+                }
+            })
+        };
+        let others = [other(1, true), other(2, false)];
+        holder.end(&board, BYTES, 0);
+        holder.end(&board, BYTES, 0);
+        others.into_iter().for_each(|space| space.join().unwrap());
+    });
+}
+
+#[test]
+fn a_space_that_dies_anywhere_is_cleared_away() {
+    check(|| {
+        let board = Arc::new(Board::new(ModelMemory::new(2)));
+        let dies = {
+            let board = Arc::clone(&board);
+            thread::spawn(move || {
+                // It has two transfers under way and waits for a third.
+                let mut seat = take(&board, 0);
+                let _ = (0..3).map(|_| seat.ask(&board, BYTES, 1, 0)).filter(Result::is_ok).count();
+            })
+        };
+        let lives = {
+            let board = Arc::clone(&board);
+            thread::spawn(move || {
+                let mut seat = take(&board, 1);
+                for _ in 0..2 {
+                    pass(&board, &mut seat, 1);
+                    seat.end(&board, BYTES, 0);
+                }
+            })
+        };
+        dies.join().unwrap();
+        board.clear(0);
+        lives.join().unwrap();
+    });
+}
+
+#[test]
+fn a_line_that_says_anything_holds_up_others_for_milliseconds_only() {
+    // Not a matter of interleavings but of time, which this test alone lets pass.
+    let board = Board::new(Shared::create().unwrap());
+    let lines = board.link(KEY, Direction::In).unwrap();
+    let (mut liar, mut honest) = (Seat::take(&board, lines, 0), Seat::take(&board, lines, 1));
+    let mut waited_ms = |from_ms: u64| {
+        let waited =
+            (from_ms..from_ms + 1000).find(|ms| honest.ask(&board, BYTES, 1, ms * 1_000_000).is_ok());
+        honest.end(&board, BYTES, from_ms * 1_000_000);
+        waited.unwrap() - from_ms
+    };
+    assert_eq!(waited_ms(0), 0);
+    // It waits with the smallest tag, and never goes.
+    liar.force(&board, BYTES, 0);
+    assert!(liar.ask(&board, u64::MAX / 2, 1, 0).is_err());
+    assert!(waited_ms(0) < 10);
+    // It has all bytes of the world under way.
+    liar.force(&board, u64::MAX / 2, 50_000_000);
+    assert!((100..300).contains(&waited_ms(50)));
+}
