@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use farmem_broker::{LEAST_POOL, MOST_WEIGHT};
 use farmem_page::ByteCount;
-use farmem_supervisor::{Destination, PrefetchPolicy, Redundancy};
+use farmem_supervisor::{Destination, NoRedundancy, PrefetchPolicy, Redundancy};
 use parse_size::Config;
 
 /// Less than this holds no program's start: its loader, its libraries' data and its first stack need more.
@@ -219,13 +219,9 @@ pub(crate) fn parse_node(text: &str) -> Result<Destination, String> {
     text.parse().map_err(|error| format!("{error}; write where `farmem node` listens, such as memory-3:7431"))
 }
 
-/// Reads how many copies memory nodes hold.
+/// Reads how slabs lie on memory nodes.
 pub(crate) fn parse_redundancy(text: &str) -> Result<Redundancy, String> {
-    match text {
-        "none" => Ok(Redundancy::None),
-        "mirror" => Ok(Redundancy::Mirror),
-        _ => Err("write none or mirror".to_owned()),
-    }
+    text.parse().map_err(|error: NoRedundancy| error.to_string())
 }
 
 /// Reads `LIMIT=VALUE`.

@@ -110,9 +110,13 @@ pub(crate) struct RunArguments {
     /// Use the memory nodes that this file names
     #[arg(long, value_name = "FILE")]
     pub(crate) cluster: Option<PathBuf>,
-    /// Copies on memory nodes: one, or two on different ones. With one, and a disk, the second is on disk
-    #[arg(long, value_name = "none|mirror", value_parser = parse_redundancy, default_value = "none")]
+    /// How slabs lie on memory nodes: one copy, and with a disk a second one there; two copies on different nodes; or cut into K parts (1, 2, 4 or 8)
+    /// with M of parity (1 to 4), on K+M nodes, of which any M may be lost, such as 4+2
+    #[arg(long, value_name = "none|mirror|K+M", value_parser = parse_redundancy, default_value = "none")]
     pub(crate) redundancy: Redundancy,
+    /// What goes at most in a second, read and written together, to make copies and parity anew that were lost with a node
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
+    pub(crate) rebuild_rate: ByteCount,
     #[command(flatten)]
     pub(crate) node_security: SecurityArguments,
     /// Limit of far memory: what is in the pool, on nodes and on disk together [default: what they may hold]

@@ -11,9 +11,10 @@ use farmem_broker::is_listening;
 use farmem_machine::Memory;
 use farmem_page::ByteCount;
 use farmem_supervisor::{
-    Cluster, Destination, DiskOptions, HostChoice, NodesOptions, Options, PrefetchPolicy, Redundancy,
-    SizingOptions, supervise,
+    Cluster, Destination, DiskOptions, HostChoice, NodesOptions, Options, PrefetchPolicy, SizingOptions,
+    supervise,
 };
+use farmem_transport::Security;
 use rustix::fs::{Access, access};
 
 use crate::amount::{AUTO_LEAST, DiskAmount, LocalAmount};
@@ -101,8 +102,14 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
     if let Some(disk) = &arguments.disk {
         writable("--disk", &disk.path)?;
     }
-    let nodes =
-        nodes(arguments.node, arguments.cluster.as_deref(), arguments.redundancy, &arguments.node_security)?;
+    let nodes = nodes(arguments.node, arguments.cluster.as_deref(), &arguments.node_security)?.map(
+        |(nodes, security)| NodesOptions {
+            nodes,
+            redundancy: arguments.redundancy,
+            rebuild_per_second: arguments.rebuild_rate,
+            security,
+        },
+    );
     let mut words = arguments.program.into_iter();
     let program = words
         .next()
@@ -146,9 +153,8 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
 fn nodes(
     named: Vec<Destination>,
     cluster: Option<&Path>,
-    redundancy: Redundancy,
     security: &SecurityArguments,
-) -> Result<Option<NodesOptions>, Failure> {
+) -> Result<Option<(Vec<Destination>, Security)>, Failure> {
     let nodes = match cluster {
         Some(path) => in_cluster(path)?,
         None => named,
@@ -162,7 +168,7 @@ fn nodes(
         }
     }
     let security = node::security(security, &nodes)?;
-    Ok(Some(NodesOptions { nodes, redundancy, security }))
+    Ok(Some((nodes, security)))
 }
 
 fn in_cluster(path: &Path) -> Result<Vec<Destination>, Failure> {

@@ -1,81 +1,101 @@
 //! Which chunks a client holds on which node, and what is in them.
 //!
-//! A chunk is in exactly one of these hands: *free* (granted, nothing in it), *allotted* (being written), *kept* (a copy of a block), or *spoiled*
-//! (nobody knows whether a write to it will still take effect: it goes back to its node and is not used again). Each life of a node has a number:
+//! A chunk is in exactly one of these hands: *free* (granted, nothing in it), *allotted* (being written), *kept* (a shard of a block), or *spoiled*
+//! (nobody knows whether a write to it will still take effect, or its node lies: it goes back and is not used again). Each life of a node has a number:
 //! what was allotted in an earlier one is worth nothing.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
 
 use farmem_transport::{Frame, RemoteAddress};
 
+use crate::checks::Checks;
 use crate::placement::{STRIPE_BLOCKS, chain, most_blocks};
+use crate::redundancy::{MOST_SHARDS, Redundancy};
 
-/// How many copies of a block nodes hold.
+/// Blocks that are looked at for one that can be made whole, before others get a turn.
+const TRIES: usize = 64;
+
+/// Where shards of a block are, those of its own bytes first. No two are on the same node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Redundancy {
-    /// One: a node that is lost takes it along.
-    #[default]
-    None,
-    /// Two, on different nodes.
-    Mirror,
-}
+pub struct Shards([Option<RemoteAddress>; MOST_SHARDS]);
 
-impl Redundancy {
-    /// That number.
-    pub const fn copies(self) -> usize {
-        match self {
-            Self::None => 1,
-            Self::Mirror => 2,
-        }
+impl Shards {
+    /// Where one is.
+    pub fn get(&self, shard: usize) -> Option<RemoteAddress> {
+        self.0.get(shard).copied().flatten()
     }
-}
-
-/// Where copies of a block are, at most two.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Copies([Option<RemoteAddress>; 2]);
-
-impl Copies {
-    /// The addresses of those there are.
-    pub fn iter(&self) -> impl Iterator<Item = RemoteAddress> + use<> {
-        self.0.into_iter().flatten()
+    /// Those there are, with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, RemoteAddress)> + use<> {
+        self.0.into_iter().enumerate().filter_map(|(shard, address)| Some((shard, address?)))
     }
     /// How many there are.
     pub fn count(&self) -> usize {
         self.iter().count()
     }
-    fn push(&mut self, address: RemoteAddress) {
-        if let Some(place) = self.0.iter_mut().find(|place| place.is_none()) {
+    fn set(&mut self, shard: usize, address: RemoteAddress) {
+        if let Some(place) = self.0.get_mut(shard) {
             *place = Some(address);
         }
     }
-    fn without(self, node: u16) -> Self {
-        Self(self.0.map(|place| place.filter(|address| address.node != node)))
+    fn clear(&mut self, shard: usize) {
+        if let Some(place) = self.0.get_mut(shard) {
+            *place = None;
+        }
     }
-    fn is_on(&self, node: usize) -> bool {
-        self.iter().any(|address| usize::from(address.node) == node)
+    fn on(&self, node: usize) -> Option<usize> {
+        self.iter().find(|(_, address)| usize::from(address.node) == node).map(|(shard, _)| shard)
     }
 }
 
-/// Chunks for a block that is about to be written.
+impl FromIterator<(usize, RemoteAddress)> for Shards {
+    fn from_iter<T: IntoIterator<Item = (usize, RemoteAddress)>>(addresses: T) -> Self {
+        let mut shards = Self::default();
+        addresses.into_iter().for_each(|(shard, address)| shards.set(shard, address));
+        shards
+    }
+}
+
+/// Chunks for shards of a block that are about to be written: for all of a new block, or for those that it lacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Allotment {
     /// The block.
     pub block: u32,
-    /// Where its copies go.
-    pub copies: Copies,
+    /// Where its shards go.
+    pub shards: Shards,
     owner: u16,
-    lives: [u32; 2],
+    lives: [u32; MOST_SHARDS],
 }
 
-#[derive(Clone, Copy, Debug)]
+/// What is known of a block.
+#[derive(Clone, Debug)]
+pub struct Located {
+    /// Where its shards are.
+    pub shards: Shards,
+    /// What tells their bytes from others.
+    pub checks: Checks,
+    /// Which writing of the block it is: no other one has this number.
+    serial: u64,
+}
+
+#[derive(Clone, Debug)]
 struct Kept {
     owner: u16,
-    copies: Copies,
+    located: Located,
+}
+
+/// What becomes of the chunk of a shard that is lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LostChunk {
+    /// Its node says that it is not the client's.
+    Gone,
+    /// It goes back to its node.
+    Returned,
 }
 
 #[derive(Clone, Debug, Default)]
 struct NodeBooks {
-    /// Blocks that it lends to all its clients; zero while it can't be used.
+    /// Chunks that it lends to all its clients; zero while it can't be used.
     size: u64,
     is_usable: bool,
     /// Whether its latest answer was that nothing is left.
@@ -83,7 +103,7 @@ struct NodeBooks {
     life: u32,
     free: Vec<Frame>,
     spoiled: Vec<Frame>,
-    /// Copies kept there, and being written.
+    /// Shards kept there, and being written.
     used: u64,
 }
 
@@ -96,8 +116,12 @@ pub struct Books {
     blocks: HashMap<u32, Kept>,
     /// Blocks that ever left, by process.
     left: HashMap<u16, u64>,
-    /// Blocks that have fewer copies than they should.
-    bare: Vec<u32>,
+    /// Blocks that have fewer shards than they should.
+    bare: BTreeSet<u32>,
+    /// The bare block that was looked at last.
+    looked_at: u32,
+    serial: u64,
+    rebuilt: u64,
 }
 
 impl Books {
@@ -109,11 +133,19 @@ impl Books {
             nodes: vec![NodeBooks::default(); nodes],
             blocks: HashMap::new(),
             left: HashMap::new(),
-            bare: Vec::new(),
+            bare: BTreeSet::new(),
+            looked_at: 0,
+            serial: 0,
+            rebuilt: 0,
         }
     }
 
-    /// A node can be used; it lends so many blocks.
+    /// How blocks lie on nodes.
+    pub fn redundancy(&self) -> Redundancy {
+        self.redundancy
+    }
+
+    /// A node can be used; it lends so many chunks.
     pub fn admit(&mut self, node: usize, size: u64) {
         if let Some(books) = self.nodes.get_mut(node) {
             (books.size, books.is_usable) = (size, true);
@@ -127,42 +159,57 @@ impl Books {
         }
     }
 
-    /// What a node held is lost, what was granted there too. The blocks of which no copy is left.
+    /// What a node held is lost, what was granted there too. The blocks of which too little is left.
     pub fn lose(&mut self, node: usize) -> Vec<u32> {
         let Some(books) = self.nodes.get_mut(node) else { return Vec::new() };
         books.life = books.life.wrapping_add(1);
         books.free.clear();
         books.spoiled.clear();
         (books.used, books.is_usable, books.is_full) = (0, false, false);
+        let least = self.redundancy.data();
         let mut gone = Vec::new();
         for (&block, kept) in &mut self.blocks {
-            if kept.copies.is_on(node) {
-                kept.copies = kept.copies.without(node as u16);
-                if kept.copies.count() == 0 { &mut gone } else { &mut self.bare }.push(block);
+            let shards = &mut kept.located.shards;
+            if let Some(shard) = shards.on(node) {
+                shards.clear(shard);
+                if shards.count() < least {
+                    gone.push(block);
+                } else {
+                    self.bare.insert(block);
+                }
             }
         }
-        self.blocks.retain(|_, kept| kept.copies.count() > 0);
+        gone.iter().for_each(|block| self.forget(*block));
         gone
     }
 
-    /// One copy turns out not to be there. Whether none is left.
-    pub fn lose_copy(&mut self, block: u32, node: u16) -> bool {
-        let Some(kept) = self.blocks.get_mut(&block) else { return true };
-        if kept.copies.is_on(node.into()) {
-            kept.copies = kept.copies.without(node);
-            if let Some(books) = self.nodes.get_mut(usize::from(node)) {
+    /// One shard turns out not to be there, or not to be what was written. Whether too little of the block is left. Nothing happens if the block was
+    /// written or freed meanwhile.
+    pub fn lose_shard(&mut self, block: u32, located: &Located, shard: usize, chunk: LostChunk) -> bool {
+        let Some(kept) = self.blocks.get_mut(&block).filter(|kept| kept.located.serial == located.serial)
+        else {
+            return false;
+        };
+        let shards = &mut kept.located.shards;
+        if let Some(address) = shards.get(shard).filter(|address| located.shards.get(shard) == Some(*address))
+        {
+            shards.clear(shard);
+            if let Some(books) = self.nodes.get_mut(usize::from(address.node)) {
                 books.used = books.used.saturating_sub(1);
+                if chunk == LostChunk::Returned {
+                    books.spoiled.push(address.frame);
+                }
             }
-            self.bare.push(block);
+            self.bare.insert(block);
         }
-        let is_gone = kept.copies.count() == 0;
+        let is_gone = shards.count() < self.redundancy.data();
         if is_gone {
-            self.blocks.remove(&block);
+            self.forget(block);
         }
         is_gone
     }
 
-    /// A node has granted chunks of a slab's size.
+    /// A node has granted chunks of a shard's size.
     pub fn granted(&mut self, node: usize, frames: &[Frame]) {
         if let Some(books) = self.nodes.get_mut(node) {
             books.free.extend_from_slice(frames);
@@ -210,83 +257,124 @@ impl Books {
         };
         let mut rooms: Vec<usize> = self.nodes.iter().map(of_node).filter(|room| *room > 0).collect();
         rooms.sort_unstable();
-        match (self.redundancy, rooms.split_last()) {
-            (_, None) => 0,
-            (Redundancy::None, _) | (Redundancy::Mirror, Some((_, []))) => rooms.iter().sum(),
-            // Two copies of one block never are on the same node.
-            (Redundancy::Mirror, Some((most, others))) => {
-                let others: usize = others.iter().sum();
-                others.min((others + most) / 2)
-            }
+        let shards = self.redundancy.shards().min(rooms.len());
+        if shards < self.redundancy.data() {
+            return 0;
         }
+        // Two shards of a block never are on the same node. So whatever the roomiest nodes have, each block needs the others for the rest.
+        (0..shards)
+            .map(|roomiest| rooms[..rooms.len() - roomiest].iter().sum::<usize>() / (shards - roomiest))
+            .min()
+            .unwrap_or(0)
     }
 
     /// Chunks for a block of a process: of the nodes that its stripe prefers, passing over those that have none or more than their part, or hold
-    /// `most` blocks already. What was kept of the block before is free. `None` when no node has any.
+    /// `most` shards already. What was kept of the block before is free. `None` when too few nodes have any.
     ///
-    /// A block that should have two copies gets one where only one node has room: it is among [`Books::bare_block`] then.
+    /// A block gets fewer shards than it should where only so many nodes have room, as long as they are enough: it is bare then.
     pub fn allot(&mut self, block: u32, owner: u16, most: impl Fn(usize) -> u64) -> Option<Allotment> {
         self.forget(block);
-        let sizes: Vec<u64> =
-            self.nodes.iter().map(|node| if node.is_usable { node.size } else { 0 }).collect();
+        let sizes = self.sizes();
         let left = self.left.entry(owner).or_default();
         let chain = chain(self.identity ^ u64::from(owner), *left / STRIPE_BLOCKS, &sizes);
+        let turn = *left as usize;
         *left += 1;
         let total = self.nodes.iter().map(|node| node.used).sum();
-        let mut allotment = Allotment { block, copies: Copies::default(), owner, lives: [0; 2] };
+        let mut chosen: Vec<usize> = Vec::new();
         // First within the bounds, then wherever there is room: a bound evens out, it doesn't refuse.
         for is_bounded in [true, false] {
             for &node in &chain {
-                let nth = allotment.copies.count();
-                let books = &mut self.nodes[node];
+                let books = &self.nodes[node];
                 let bound = most(node).min(if is_bounded {
                     most_blocks(total, books.size, &sizes)
                 } else {
                     u64::MAX
                 });
-                if nth == self.redundancy.copies() || allotment.copies.is_on(node) || books.used >= bound {
-                    continue;
-                }
-                if let Some(frame) = books.free.pop() {
-                    books.used += 1;
-                    allotment.lives[nth] = books.life;
-                    allotment.copies.push(RemoteAddress { node: node as u16, frame });
+                if chosen.len() < self.redundancy.shards()
+                    && !chosen.contains(&node)
+                    && books.used < bound
+                    && !books.free.is_empty()
+                {
+                    chosen.push(node);
                 }
             }
         }
-        (allotment.copies.count() > 0).then_some(allotment)
+        if chosen.len() < self.redundancy.data() {
+            return None;
+        }
+        // Parity is read only when something is lost: it takes turns.
+        let count = chosen.len();
+        chosen.rotate_left(turn % count);
+        Some(self.take_chunks(block, owner, chosen.into_iter().enumerate()))
     }
 
-    /// The block was written. `are_written` says for each copy whether it is there for certain; the chunks of the others are spoiled. Whether the
-    /// block is kept now: all copies are there, and no node was lost meanwhile.
-    pub fn settle(&mut self, allotment: &Allotment, are_written: [bool; 2]) -> bool {
-        let mut kept = Copies::default();
-        for ((address, life), is_written) in allotment.copies.iter().zip(allotment.lives).zip(are_written) {
+    /// Free chunks of nodes that have some, for the shards named.
+    fn take_chunks(
+        &mut self,
+        block: u32,
+        owner: u16,
+        places: impl Iterator<Item = (usize, usize)>,
+    ) -> Allotment {
+        let mut allotment = Allotment { block, shards: Shards::default(), owner, lives: [0; MOST_SHARDS] };
+        for (shard, node) in places {
+            let books = &mut self.nodes[node];
+            if let Some(frame) = books.free.pop() {
+                books.used += 1;
+                allotment.lives[shard] = books.life;
+                allotment.shards.set(shard, RemoteAddress { node: node as u16, frame });
+            }
+        }
+        allotment
+    }
+
+    /// The block was written. `is_written` says for each shard whether it is there for certain; the chunks of the others are spoiled. Whether the
+    /// block is kept now: all shards are there, and no node was lost meanwhile.
+    pub fn settle(
+        &mut self,
+        allotment: &Allotment,
+        is_written: impl Fn(usize) -> bool,
+        checks: Checks,
+    ) -> bool {
+        let kept = self.written(allotment, is_written);
+        if kept.count() < allotment.shards.count() {
+            self.free_all(kept);
+            return false;
+        }
+        if kept.count() < self.redundancy.shards() {
+            self.bare.insert(allotment.block);
+        }
+        self.serial += 1;
+        let located = Located { shards: kept, checks, serial: self.serial };
+        self.blocks.insert(allotment.block, Kept { owner: allotment.owner, located });
+        true
+    }
+
+    /// The shards that are there for certain, on nodes that were not lost meanwhile. The chunks of the others are spoiled.
+    fn written(&mut self, allotment: &Allotment, is_written: impl Fn(usize) -> bool) -> Shards {
+        let mut kept = Shards::default();
+        for (shard, address) in allotment.shards.iter() {
             let Some(books) = self.nodes.get_mut(usize::from(address.node)) else { continue };
-            if books.life != life {
+            if books.life != allotment.lives[shard] {
                 continue;
             }
-            if is_written {
-                kept.push(address);
+            if is_written(shard) {
+                kept.set(shard, address);
             } else {
                 books.used = books.used.saturating_sub(1);
                 books.spoiled.push(address.frame);
             }
         }
-        if kept.count() < allotment.copies.count() {
-            self.free_all(kept);
-            return false;
-        }
-        if kept.count() < self.redundancy.copies() {
-            self.bare.push(allotment.block);
-        }
-        self.blocks.insert(allotment.block, Kept { owner: allotment.owner, copies: kept });
-        true
+        kept
     }
 
-    /// Where a block's copies are.
-    pub fn copies(&self, block: u32) -> Copies {
-        self.blocks.get(&block).map(|kept| kept.copies).unwrap_or_default()
+    /// Where a block is, if it is on nodes.
+    pub fn located(&self, block: u32) -> Option<&Located> {
+        self.blocks.get(&block).map(|kept| &kept.located)
+    }
+
+    /// Whether a block is still what it was then.
+    pub fn is_current(&self, block: u32, located: &Located) -> bool {
+        self.blocks.get(&block).is_some_and(|kept| kept.located.serial == located.serial)
     }
 
     /// Frees the chunks of blocks that belong to no slab any more. How many blocks.
@@ -296,78 +384,107 @@ impl Books {
         unclaimed.len()
     }
 
-    /// A block that has fewer copies than it should: its number, where it is, and a chunk for another copy, on a node that has none.
-    pub fn bare_block(&mut self, most: impl Fn(usize) -> u64) -> Option<(RemoteAddress, Allotment)> {
-        while let Some(block) = self.bare.pop() {
-            let Some(kept) = self.blocks.get(&block).copied() else { continue };
-            let Some(from) = kept.copies.iter().next() else { continue };
-            if kept.copies.count() >= self.redundancy.copies() {
+    /// A block that lacks shards, and chunks for some of them, on nodes that have none of its.
+    pub fn next_bare(&mut self, most: impl Fn(usize) -> u64) -> Option<(Located, Allotment)> {
+        let after = (Bound::Excluded(self.looked_at), Bound::Unbounded);
+        let turns: Vec<u32> =
+            self.bare.range(after).chain(self.bare.range(..=self.looked_at)).copied().take(TRIES).collect();
+        let sizes = self.sizes();
+        for block in turns {
+            self.looked_at = block;
+            let Some(Kept { owner, located }) = self.blocks.get(&block).cloned() else {
+                self.bare.remove(&block);
                 continue;
-            }
-            let sizes: Vec<u64> =
-                self.nodes.iter().map(|node| if node.is_usable { node.size } else { 0 }).collect();
-            let chain =
-                chain(self.identity ^ u64::from(kept.owner), u64::from(block) / STRIPE_BLOCKS, &sizes);
+            };
+            let lacking: Vec<usize> =
+                (0..self.redundancy.shards()).filter(|shard| located.shards.get(*shard).is_none()).collect();
+            let chain = chain(self.identity ^ u64::from(owner), u64::from(block) / STRIPE_BLOCKS, &sizes);
             let fits = |node: &usize| {
                 let books = &self.nodes[*node];
-                !kept.copies.is_on(*node) && !books.free.is_empty() && books.used < most(*node)
+                located.shards.on(*node).is_none() && !books.free.is_empty() && books.used < most(*node)
             };
-            let Some(node) = chain.into_iter().find(fits) else {
-                self.bare.push(block);
-                return None;
-            };
-            let books = &mut self.nodes[node];
-            let frame = books.free.pop()?;
-            books.used += 1;
-            let mut allotment =
-                Allotment { block, copies: Copies::default(), owner: kept.owner, lives: [books.life; 2] };
-            allotment.copies.push(RemoteAddress { node: node as u16, frame });
-            return Some((from, allotment));
+            let places: Vec<(usize, usize)> =
+                lacking.into_iter().zip(chain.into_iter().filter(fits)).collect();
+            if !places.is_empty() {
+                return Some((located, self.take_chunks(block, owner, places.into_iter())));
+            }
         }
         None
     }
 
-    /// A copy was added to a block, or not. Not, either, when the block was written or freed meanwhile: `from` is where it was read.
-    pub fn settle_copy(&mut self, from: RemoteAddress, allotment: &Allotment, is_written: bool) -> bool {
-        let Some(address) = allotment.copies.iter().next() else { return false };
-        let Some(books) = self.nodes.get_mut(usize::from(address.node)) else { return false };
-        if books.life != allotment.lives[0] {
-            self.bare.push(allotment.block);
-            return false;
-        }
-        let kept = self.blocks.get_mut(&allotment.block);
-        match kept.filter(|kept| is_written && kept.copies.iter().any(|copy| copy == from)) {
-            Some(kept) if kept.copies.count() < 2 => {
-                kept.copies.push(address);
-                true
+    /// Shards were added to a block, or not. Not, either, when the block was written or freed meanwhile. How many were.
+    pub fn settle_rebuilt(
+        &mut self,
+        located: &Located,
+        allotment: &Allotment,
+        is_written: impl Fn(usize) -> bool,
+    ) -> usize {
+        let written = self.written(allotment, is_written);
+        let mut added = 0;
+        let mut unused = Shards::default();
+        let kept = self.blocks.get_mut(&allotment.block).filter(|kept| kept.located.serial == located.serial);
+        match kept {
+            None => unused = written,
+            Some(kept) => {
+                let shards = &mut kept.located.shards;
+                for (shard, address) in written.iter() {
+                    if shards.get(shard).is_none() && shards.on(address.node.into()).is_none() {
+                        shards.set(shard, address);
+                        added += 1;
+                    } else {
+                        unused.set(shard, address);
+                    }
+                }
+                if shards.count() == self.redundancy.shards() {
+                    self.bare.remove(&allotment.block);
+                }
             }
-            _ => {
-                books.used = books.used.saturating_sub(1);
-                if is_written { &mut books.free } else { &mut books.spoiled }.push(address.frame);
-                self.bare.push(allotment.block);
-                false
-            }
         }
+        self.free_all(unused);
+        self.rebuilt += added as u64;
+        added
     }
 
-    /// Whether blocks have fewer copies than they should.
+    /// Nothing was written to what was allotted.
+    pub fn cancel(&mut self, allotment: &Allotment) {
+        let unused = self.written(allotment, |_| true);
+        self.free_all(unused);
+    }
+
+    /// Whether blocks have fewer shards than they should.
     pub fn is_bare(&self) -> bool {
         !self.bare.is_empty()
     }
 
-    /// Copies on each node.
+    /// Shards that blocks lack.
+    pub fn lacking(&self) -> u64 {
+        let of_block = |kept: &Kept| self.redundancy.shards().saturating_sub(kept.located.shards.count());
+        self.bare.iter().filter_map(|block| self.blocks.get(block)).map(|kept| of_block(kept) as u64).sum()
+    }
+
+    /// Shards that were made anew since the start.
+    pub fn rebuilt(&self) -> u64 {
+        self.rebuilt
+    }
+
+    /// Shards on each node.
     pub fn used(&self) -> impl Iterator<Item = u64> {
         self.nodes.iter().map(|node| node.used)
     }
 
+    fn sizes(&self) -> Vec<u64> {
+        self.nodes.iter().map(|node| if node.is_usable { node.size } else { 0 }).collect()
+    }
+
     fn forget(&mut self, block: u32) {
+        self.bare.remove(&block);
         if let Some(kept) = self.blocks.remove(&block) {
-            self.free_all(kept.copies);
+            self.free_all(kept.located.shards);
         }
     }
 
-    fn free_all(&mut self, copies: Copies) {
-        for address in copies.iter() {
+    fn free_all(&mut self, shards: Shards) {
+        for (_, address) in shards.iter() {
             if let Some(books) = self.nodes.get_mut(usize::from(address.node)) {
                 books.used = books.used.saturating_sub(1);
                 books.free.push(address.frame);
@@ -382,6 +499,12 @@ mod tests {
     use proptest::prelude::*;
 
     const ANY: fn(usize) -> u64 = |_| u64::MAX;
+    const ALL: fn(usize) -> bool = |_| true;
+    const NOTHING: fn(usize) -> bool = |_| false;
+
+    fn coded(data: u8, parity: u8) -> Redundancy {
+        Redundancy::new(data, parity).unwrap()
+    }
 
     fn books(redundancy: Redundancy, nodes: usize, chunks: u32) -> Books {
         let mut books = Books::new(99, redundancy, nodes);
@@ -392,79 +515,179 @@ mod tests {
         books
     }
 
-    fn keep(books: &mut Books, block: u32) -> Copies {
+    fn no_checks() -> Checks {
+        Checks::from([])
+    }
+
+    fn keep(books: &mut Books, block: u32) -> Shards {
         let allotment = books.allot(block, 1, ANY).unwrap();
-        assert!(books.settle(&allotment, [true; 2]));
-        allotment.copies
+        assert!(books.settle(&allotment, ALL, no_checks()));
+        allotment.shards
+    }
+
+    fn count(books: &Books, block: u32) -> usize {
+        books.located(block).map_or(0, |located| located.shards.count())
     }
 
     #[test]
     fn a_mirrored_block_survives_one_node_and_is_mirrored_again() {
-        let mut books = books(Redundancy::Mirror, 3, 8);
-        let copies = keep(&mut books, 5);
-        let [one, other] = [copies.0[0].unwrap(), copies.0[1].unwrap()];
+        let mut books = books(Redundancy::MIRROR, 3, 8);
+        let shards = keep(&mut books, 5);
+        let [one, other] = [shards.get(0).unwrap(), shards.get(1).unwrap()];
         assert_ne!(one.node, other.node);
         assert_eq!(books.lose(one.node.into()), []);
-        assert!(books.is_bare());
-        let (from, allotment) = books.bare_block(ANY).unwrap();
-        assert_eq!(from, other);
-        assert!(books.settle_copy(from, &allotment, true));
-        assert_eq!(books.copies(5).count(), 2);
+        assert_eq!((books.is_bare(), books.lacking()), (true, 1));
+        let (located, allotment) = books.next_bare(ANY).unwrap();
+        assert_eq!(located.shards.iter().collect::<Vec<_>>(), [(1, other)]);
+        assert_eq!(books.settle_rebuilt(&located, &allotment, ALL), 1);
+        assert_eq!((count(&books, 5), books.is_bare(), books.rebuilt()), (2, false, 1));
         assert_eq!(books.lose(other.node.into()), []);
-        assert_eq!(books.copies(5).iter().next(), allotment.copies.iter().next());
+        assert_eq!(books.located(5).unwrap().shards.get(0), allotment.shards.get(0));
+    }
+
+    #[test]
+    fn of_a_coded_block_any_two_nodes_may_be_lost_and_the_third_takes_it_along() {
+        for lost in (0_u32..1 << 6).filter(|lost| lost.count_ones() == 3) {
+            let mut books = books(coded(4, 2), 6, 8);
+            keep(&mut books, 5);
+            let mut gone = (0..6).filter(|node| lost >> node & 1 == 1).map(|node| books.lose(node));
+            assert_eq!([gone.next(), gone.next(), gone.next()], [Some(vec![]), Some(vec![]), Some(vec![5])]);
+            drop(gone);
+            assert_eq!((count(&books, 5), books.lacking(), books.used().sum::<u64>()), (0, 0, 0));
+        }
+    }
+
+    #[test]
+    fn all_that_a_block_lacks_is_made_at_once_where_nodes_have_room() {
+        let mut books = books(coded(4, 2), 8, 8);
+        let shards = keep(&mut books, 5);
+        for shard in [0, 4] {
+            books.lose(shards.get(shard).unwrap().node.into());
+        }
+        let (located, allotment) = books.next_bare(ANY).unwrap();
+        assert_eq!(allotment.shards.iter().map(|(shard, _)| shard).collect::<Vec<_>>(), [0, 4]);
+        assert_eq!(books.settle_rebuilt(&located, &allotment, |shard| shard == 4), 1);
+        assert_eq!((books.lacking(), count(&books, 5)), (1, 5));
+    }
+
+    #[test]
+    fn without_a_node_that_has_none_of_a_block_it_stays_bare() {
+        let mut books = books(coded(4, 2), 6, 8);
+        keep(&mut books, 5);
+        books.lose(2);
+        assert!(books.next_bare(ANY).is_none());
+        books.admit(2, 8);
+        books.granted(2, &[Frame::new(0)]);
+        let (located, allotment) = books.next_bare(ANY).unwrap();
+        assert_eq!(books.settle_rebuilt(&located, &allotment, ALL), 1);
+        assert!(!books.is_bare());
+    }
+
+    #[test]
+    fn what_was_rebuilt_for_a_block_that_was_written_meanwhile_is_dropped() {
+        let mut books = books(coded(2, 1), 4, 8);
+        keep(&mut books, 5);
+        books.lose(usize::from(books.located(5).unwrap().shards.get(0).unwrap().node));
+        let (located, allotment) = books.next_bare(ANY).unwrap();
+        keep(&mut books, 5);
+        assert!(!books.is_current(5, &located));
+        assert_eq!(books.settle_rebuilt(&located, &allotment, ALL), 0);
+        assert_eq!((count(&books, 5), books.used().sum::<u64>()), (3, 3));
+    }
+
+    #[test]
+    fn a_shard_that_is_not_what_was_written_is_lost_alone() {
+        let mut books = books(coded(2, 1), 3, 1);
+        keep(&mut books, 5);
+        let located = books.located(5).unwrap().clone();
+        assert!(!books.lose_shard(5, &located, 1, LostChunk::Returned));
+        assert!(!books.lose_shard(5, &located, 1, LostChunk::Returned), "it is known already");
+        assert_eq!((count(&books, 5), books.lacking()), (2, 1));
+        let node = usize::from(located.shards.get(1).unwrap().node);
+        assert_eq!(books.give_back(node, 0), [Frame::new(0)]);
+        assert!(books.lose_shard(5, &located, 0, LostChunk::Gone));
+        assert_eq!((count(&books, 5), books.lacking()), (0, 0));
     }
 
     #[test]
     fn an_only_copy_is_lost_with_its_node() {
-        let mut books = books(Redundancy::None, 1, 8);
+        let mut books = books(Redundancy::NONE, 1, 8);
         keep(&mut books, 5);
         assert_eq!(books.lose(0), [5]);
-        assert_eq!((books.copies(5).count(), books.room(3)), (0, 0));
+        assert_eq!((count(&books, 5), books.room(3)), (0, 0));
     }
 
     #[test]
     fn what_was_written_to_a_node_that_was_lost_meanwhile_is_not_kept() {
-        let mut books = books(Redundancy::None, 1, 8);
+        let mut books = books(Redundancy::NONE, 1, 8);
         let allotment = books.allot(5, 1, ANY).unwrap();
         books.lose(0);
         books.admit(0, 8);
-        assert!(!books.settle(&allotment, [true; 2]));
-        assert_eq!((books.copies(5).count(), books.in_hand(0)), (0, 0));
+        assert!(!books.settle(&allotment, ALL, no_checks()));
+        assert_eq!((count(&books, 5), books.in_hand(0)), (0, 0));
     }
 
     #[test]
     fn a_chunk_whose_write_nobody_is_sure_of_is_given_back_and_not_used_again() {
-        let mut books = books(Redundancy::None, 1, 1);
+        let mut books = books(Redundancy::NONE, 1, 1);
         let allotment = books.allot(5, 1, ANY).unwrap();
-        assert!(!books.settle(&allotment, [false; 2]));
+        assert!(!books.settle(&allotment, NOTHING, no_checks()));
         assert_eq!(books.allot(6, 1, ANY), None);
         assert_eq!(books.give_back(0, 0), [Frame::new(0)]);
     }
 
     #[test]
-    fn a_single_node_left_takes_one_copy_rather_than_none() {
-        let mut books = books(Redundancy::Mirror, 2, 8);
+    fn fewer_nodes_take_fewer_shards_as_long_as_they_are_enough() {
+        let mut books = books(coded(2, 1), 3, 8);
         books.suspend(0);
-        assert_eq!(books.room(0), 8);
-        assert_eq!(keep(&mut books, 5).count(), 1);
-        assert!(books.is_bare());
+        assert_eq!((books.room(0), keep(&mut books, 5).count(), books.is_bare()), (8, 2, true));
+        books.suspend(1);
+        assert_eq!((books.room(0), books.allot(6, 1, ANY)), (0, None));
+    }
+
+    #[test]
+    fn room_is_what_different_nodes_have_for_each_block() {
+        let mut books = Books::new(1, coded(2, 1), 4);
+        for (node, chunks) in [9, 3, 2, 1].into_iter().enumerate() {
+            books.admit(node, 10);
+            books.granted(node, &(0..chunks).map(Frame::new).collect::<Vec<_>>());
+        }
+        // Two more shards for each block than the roomiest node takes must be elsewhere: 6 of them.
+        assert_eq!(books.room(0), 3);
+        for block in 0..3 {
+            keep(&mut books, block);
+        }
+        assert!((0..3).all(|block| count(&books, block) >= 2));
+    }
+
+    #[test]
+    fn parity_takes_turns_among_the_nodes() {
+        let mut books = books(coded(4, 2), 6, 64);
+        let mut parities = [0; 6];
+        for block in 0..60 {
+            let shards = keep(&mut books, block);
+            for shard in [4, 5] {
+                parities[usize::from(shards.get(shard).unwrap().node)] += 1;
+            }
+        }
+        assert_eq!(parities, [20; 6]);
     }
 
     #[test]
     fn blocks_that_no_slab_has_any_more_are_swept() {
-        let mut books = books(Redundancy::None, 1, 2);
+        let mut books = books(Redundancy::NONE, 1, 2);
         keep(&mut books, 5);
         keep(&mut books, 6);
         assert_eq!(books.sweep(|block| block == 6), 1);
-        assert_eq!((books.copies(5).count(), books.copies(6).count(), books.in_hand(0)), (0, 1, 1));
+        assert_eq!((count(&books, 5), count(&books, 6), books.in_hand(0)), (0, 1, 1));
     }
 
     #[test]
     fn a_node_that_may_hold_no_more_is_passed_over() {
-        let mut books = books(Redundancy::None, 2, 100);
+        let mut books = books(Redundancy::NONE, 2, 100);
         for block in 0..20 {
             let allotment = books.allot(block, 1, |node| if node == 0 { 4 } else { u64::MAX }).unwrap();
-            books.settle(&allotment, [true; 2]);
+            books.settle(&allotment, ALL, no_checks());
         }
         assert!(books.used().next().unwrap() <= 4);
     }
@@ -472,48 +695,65 @@ mod tests {
     proptest! {
         #[test]
         fn every_chunk_is_in_one_hand(
-            operations in prop::collection::vec((0_u8..8, 0_u32..24, any::<bool>(), any::<bool>()), 1..300),
-            mirror in any::<bool>(),
+            operations in prop::collection::vec((0_u8..9, 0_u32..24, any::<u8>(), any::<bool>()), 1..300),
+            redundancy in prop::sample::select(vec![Redundancy::NONE, Redundancy::MIRROR, coded(2, 1), coded(4, 2)]),
         ) {
             const CHUNKS: u32 = 10;
-            let redundancy = if mirror { Redundancy::Mirror } else { Redundancy::None };
-            let mut books = books(redundancy, 3, CHUNKS);
-            let mut lost = [false; 3];
-            let mut given = [0; 3];
-            for (what, block, one, other) in operations {
+            const NODES: usize = 7;
+            let mut books = books(redundancy, NODES, CHUNKS);
+            let mut lost = [false; NODES];
+            let mut given = [0; NODES];
+            for (what, block, written, is_rare) in operations {
+                let node = block as usize % NODES;
+                let is_written = |shard: usize| written >> (shard % 8) & 1 == 1 || is_rare;
                 match what {
                     0..=3 => if let Some(allotment) = books.allot(block, block as u16 % 2, ANY) {
-                        books.settle(&allotment, [one, other]);
+                        books.settle(&allotment, is_written, no_checks());
                     },
                     4 => drop(books.sweep(|other| other != block)),
-                    5 => if let Some((from, allotment)) = books.bare_block(ANY) {
-                        books.settle_copy(from, &allotment, one);
+                    5 | 6 => if let Some((located, allotment)) = books.next_bare(ANY) {
+                        books.settle_rebuilt(&located, &allotment, is_written);
                     },
-                    6 => given[block as usize % 3] += books.give_back(block as usize % 3, 1).len(),
-                    _ => if one && other {
-                        books.lose(block as usize % 3);
-                        lost[block as usize % 3] = true;
+                    7 if is_rare => if let Some((_, allotment)) = books.next_bare(ANY) {
+                        books.cancel(&allotment);
+                    },
+                    7 => {
+                        if let Some(located) = books.located(block).cloned() {
+                            books.lose_shard(block, &located, usize::from(written) % 6, LostChunk::Returned);
+                        }
+                        given[node] += books.give_back(node, 1).len();
+                    }
+                    _ => if is_rare {
+                        books.lose(node);
+                        lost[node] = true;
                     },
                 }
-                for node in 0..3 {
+                for node in 0..NODES {
                     let mut hands: Vec<Frame> = books.nodes[node].free.clone();
                     hands.extend(&books.nodes[node].spoiled);
-                    let copies: Vec<Frame> = books.blocks.values().flat_map(|kept| kept.copies.iter())
-                        .filter(|copy| usize::from(copy.node) == node).map(|copy| copy.frame).collect();
-                    prop_assert_eq!(copies.len() as u64, books.nodes[node].used);
-                    hands.extend(copies);
+                    let shards: Vec<Frame> = books.blocks.values().flat_map(|kept| kept.located.shards.iter())
+                        .filter(|(_, address)| usize::from(address.node) == node)
+                        .map(|(_, address)| address.frame).collect();
+                    prop_assert_eq!(shards.len() as u64, books.nodes[node].used);
+                    hands.extend(shards);
                     let count = hands.len();
                     hands.sort_unstable();
                     hands.dedup();
                     prop_assert_eq!(count, hands.len(), "a chunk is in two hands");
                     prop_assert!(lost[node] || count + given[node] == CHUNKS as usize);
                 }
-                for kept in books.blocks.values() {
-                    prop_assert!(kept.copies.count() > 0);
-                    let mut nodes: Vec<u16> = kept.copies.iter().map(|copy| copy.node).collect();
+                let mut lacking = 0;
+                for (block, kept) in &books.blocks {
+                    let count = kept.located.shards.count();
+                    prop_assert!(count >= redundancy.data());
+                    prop_assert_eq!(count < redundancy.shards(), books.bare.contains(block));
+                    lacking += redundancy.shards() - count;
+                    let mut nodes: Vec<u16> = kept.located.shards.iter().map(|(_, address)| address.node).collect();
+                    nodes.sort_unstable();
                     nodes.dedup();
-                    prop_assert_eq!(nodes.len(), kept.copies.count());
+                    prop_assert_eq!(nodes.len(), count, "two shards are on one node");
                 }
+                prop_assert_eq!(lacking as u64, books.lacking());
             }
         }
     }

@@ -10,6 +10,8 @@ use farmem_transport::Incarnation;
 /// How long a node may be away before what it held counts as lost: a link that flaps, a switch that restarts. Threads that touch what is there
 /// alone wait so long.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Shards of a node that may turn out not to be what was written, before nothing of it is trusted.
+const MOST_LIES: u32 = 8;
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_MOST: Duration = Duration::from_secs(2);
 /// What the latest answer counts for, against all before it: an eighth.
@@ -50,6 +52,10 @@ pub struct Health {
     /// When a node came that replaces one that was lost.
     replaced_at: Option<Duration>,
     answer_time: Duration,
+    /// How far answers are from that, on average.
+    deviation: Duration,
+    /// Shards of this life of it that were not what was written.
+    lies: u32,
 }
 
 impl Default for Health {
@@ -62,6 +68,8 @@ impl Default for Health {
             retry_after: RETRY_FIRST,
             replaced_at: None,
             answer_time: Duration::ZERO,
+            deviation: Duration::ZERO,
+            lies: 0,
         }
     }
 }
@@ -72,9 +80,16 @@ impl Health {
         self.standing
     }
 
-    /// A link to it has been made.
+    /// A link to it has been made. One that is not trusted stays lost, until another life of it answers.
     pub fn connected(&mut self, now: Duration, incarnation: Incarnation) -> Reunion {
+        if self.is_distrusted(incarnation) {
+            self.retry_at = now + RETRY_MOST;
+            return Reunion::Same;
+        }
         let is_same = self.incarnation == Some(incarnation) && self.standing != Standing::Lost;
+        if !is_same {
+            self.lies = 0;
+        }
         if !is_same && self.incarnation.is_some() {
             self.replaced_at = Some(now);
         }
@@ -111,9 +126,30 @@ impl Health {
         is_lost
     }
 
-    /// It has answered a read after that time.
+    /// It has answered a read after that time, or not even then.
     pub fn answered(&mut self, time: Duration) {
+        let off = time.abs_diff(self.answer_time);
+        self.deviation = self.deviation.mul_f64(1.0 - WEIGHT) + off.mul_f64(WEIGHT);
         self.answer_time = self.answer_time.mul_f64(1.0 - WEIGHT) + time.mul_f64(WEIGHT);
+    }
+
+    /// After this time nearly all of its answers have come.
+    pub fn late_after(&self) -> Duration {
+        self.answer_time + 4 * self.deviation
+    }
+
+    /// It has sent other bytes than were written. Whether it counts as lost from this moment on: once may be an accident, time and again is not.
+    pub fn lied(&mut self, now: Duration) -> bool {
+        self.lies += 1;
+        let is_lost = self.lies == MOST_LIES;
+        if is_lost {
+            (self.standing, self.since, self.retry_at) = (Standing::Lost, now, now + RETRY_MOST);
+        }
+        is_lost
+    }
+
+    fn is_distrusted(&self, incarnation: Incarnation) -> bool {
+        self.lies >= MOST_LIES && self.incarnation == Some(incarnation)
     }
 
     /// How long it takes to answer, of late.
@@ -179,6 +215,24 @@ mod tests {
         assert_eq!(health.most_blocks(START), FIRST_LOAD);
         assert_eq!(health.most_blocks(START + Duration::from_secs(2)), FIRST_LOAD * 4);
         assert_eq!(health.most_blocks(START + FULL_LOAD_AFTER), u64::MAX);
+    }
+
+    #[test]
+    fn a_node_that_lies_is_lost_until_another_life_of_it_answers() {
+        let mut health = up();
+        assert_eq!((0..20).filter(|_| health.lied(START)).count(), 1);
+        health.connected(START, ONE);
+        assert_eq!(health.standing(), Standing::Lost);
+        assert_eq!(health.connected(START, TWO), Reunion::Other);
+        assert_eq!(health.standing(), Standing::Up);
+        assert!(!health.lied(START));
+    }
+
+    #[test]
+    fn most_answers_come_before_they_are_late() {
+        let mut health = up();
+        (0..100).for_each(|nth| health.answered(Duration::from_micros(20 + nth % 10)));
+        assert!((28..60).contains(&health.late_after().as_micros()), "{health:?}");
     }
 
     #[test]

@@ -1,17 +1,28 @@
-//! What the compute side of memory nodes decides: which nodes there are, which of them gets a slab, how many chunks are held ahead of need, how
-//! much is read at once, and when a node counts as lost (COMEX §3.3). Functions of their input: no socket, no clock, no thread.
+//! What the compute side of memory nodes decides: which nodes there are, which of them gets a slab, how a slab is cut and made whole again, how many
+//! chunks are held ahead of need, how much is read at once, and when a node counts as lost (COMEX §3.3). Functions of their input: no socket, no
+//! clock, no thread.
 #![forbid(unsafe_code)]
 
 mod books;
+mod checks;
 mod cluster;
+mod field;
+mod gather;
 mod health;
+mod pace;
+mod parity;
 mod placement;
+mod redundancy;
 mod reserve;
 mod span;
 
-pub use books::{Allotment, Books, Copies, Redundancy};
+pub use books::{Allotment, Books, Located, LostChunk, Shards};
+pub use checks::{Checker, Checks};
 pub use cluster::{Cluster, ClusterError, ClusterNode, Role};
+pub use gather::Gather;
 pub use health::{Health, Reunion, Standing};
+pub use pace::Pace;
 pub use placement::{STRIPE_BLOCKS, chain, most_blocks};
+pub use redundancy::{BLOCK_PAGES, MOST_SHARDS, NoRedundancy, Piece, Redundancy};
 pub use reserve::Reserve;
 pub use span::Span;

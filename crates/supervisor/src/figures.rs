@@ -70,6 +70,9 @@ figures! {
     gauge Bytes "cache" "What was fetched ahead and is not known to have been used" |report| report.cache_bytes as f64;
     gauge Bytes "cache_limit" "Limit of the swap cache" |report| report.cache_limit_bytes as f64;
     gauge Bytes "node" "What of other machines' memory is in use" |report| report.node_bytes as f64;
+    gauge Bytes "node_stored" "What of other machines' memory is in use, copies and parity included" |report| report.node_stored_bytes as f64;
+    gauge Bytes "node_lacking" "What copies and parity on nodes lack since nodes were lost; 0 when the redundancy is whole" |report| report.node_lacking_bytes as f64;
+    total Bytes "node_rebuilt" "What of copies and parity was made anew" |report| report.node_rebuilt_bytes as f64;
     gauge Bytes "disk" "Disk space in use" |report| report.disk_bytes as f64;
     gauge Bytes "local_for_half" "Local memory with which half of the pages that came back would have stayed, as an estimate; 0 when nothing can be said" |report| report.local_for_half_bytes as f64;
     gauge Bytes "local_for_most" "The same for nine tenths of them" |report| report.local_for_most_bytes as f64;
@@ -79,6 +82,9 @@ figures! {
     gauge Seconds "fault_p99" "All but a hundredth of the faults took at most this long" |report| report.fault_p99_us / 1e6;
     total Count "node_reads" "Reads from memory nodes, of up to 16 pages each" |report| report.node_fetches as f64;
     total Count "node_reads_failed" "Reads that no node could answer" |report| report.node_fetches_failed as f64;
+    total Count "node_reads_around" "Reads that were answered by other nodes than the one that has the pages" |report| report.node_reads_around as f64;
+    total Count "node_reads_late" "Times that other nodes were asked as well because an answer was late" |report| report.node_reads_late as f64;
+    total Count "node_damaged" "Answers of nodes that were not what had been written there" |report| report.node_damaged as f64;
     total Count "read_buffer_hits" "Pages that an earlier read from a node had brought along" |report| report.read_buffer_hits as f64;
     total Bytes "raised" "What came back from nodes and disk to the pool, in whole slabs" |report| report.raised_bytes as f64;
     total Count "disk_writes_failed" "Writes that the disk refused" |report| report.disk_writes_failed as f64;

@@ -47,7 +47,7 @@ pub use farmem_policy::PrefetchPolicy;
 pub use carrier::{NodeAddress, NodesOptions};
 pub use directory::{SetError, applications, find, is_any_running, query, set};
 pub use explanation::{Cause, Explanation, Part};
-pub use farmem_remote::{Cluster, Redundancy};
+pub use farmem_remote::{Cluster, NoRedundancy, Redundancy};
 pub use farmem_transport::Destination;
 pub use figures::{FIGURES, Figure, FigureUnit};
 pub use limits::{Limits, PoolRange};

@@ -13,6 +13,7 @@ use farmem_telemetry::{
 use farmem_wire::host::{LEASED_SLAB_BYTES, Terms};
 use serde::{Deserialize, Serialize};
 
+use crate::carrier::NodeFigures;
 use crate::summary::summary;
 
 /// Sums over processes.
@@ -132,6 +133,20 @@ pub struct Report {
     pub disk_bytes: u64,
     /// What of other machines' memory is in use, each slab counted once.
     pub node_bytes: u64,
+    /// How slabs lie on nodes: `none`, `mirror`, or `K+M`; empty without nodes.
+    pub redundancy: String,
+    /// Memory of nodes that is in use, copies and parity included.
+    pub node_stored_bytes: u64,
+    /// What copies and parity lack since nodes were lost; zero when the redundancy is whole.
+    pub node_lacking_bytes: u64,
+    /// What of them was made anew since the start.
+    pub node_rebuilt_bytes: u64,
+    /// Reads that were answered by other nodes than the one that has the pages.
+    pub node_reads_around: u64,
+    /// Times that others were asked as well because an answer was late.
+    pub node_reads_late: u64,
+    /// Answers of nodes that were not what had been written there.
+    pub node_damaged: u64,
     /// Reads from memory nodes, of up to 16 pages each.
     pub node_fetches: u64,
     /// Reads that no node could answer; what was wanted came from disk, or is lost.
@@ -182,6 +197,8 @@ pub(crate) struct Source<'a> {
     pub(crate) standing: &'static str,
     /// The pool now, or after the program's end when it held most.
     pub(crate) usage: PoolUsage,
+    /// What is on nodes now.
+    pub(crate) nodes: NodeFigures,
 }
 
 impl Report {
@@ -234,6 +251,13 @@ impl Report {
             pool_stored_pages: usage.stored_pages.get(),
             disk_bytes: usage.disk_bytes.get(),
             node_bytes: usage.node_bytes.get(),
+            redundancy: source.nodes.redundancy.clone(),
+            node_stored_bytes: source.nodes.stored_bytes,
+            node_lacking_bytes: source.nodes.lacking_bytes,
+            node_rebuilt_bytes: source.nodes.rebuilt_bytes,
+            node_reads_around: source.nodes.reads_around,
+            node_reads_late: source.nodes.reads_late,
+            node_damaged: source.nodes.damaged,
             node_fetches: usage.fetches,
             node_fetches_failed: usage.fetches_failed,
             read_buffer_hits: usage.buffer_hits,

@@ -60,6 +60,19 @@ pub(crate) fn summary(report: &Report) -> String {
         largest_causes(&explanation)
     ));
     line(format_args!("{}", explanation.advice));
+    if report.node_lacking_bytes > 0 {
+        line(format_args!(
+            "the redundancy of {} is not whole: {:.1} MiB of it are lacking on nodes",
+            report.redundancy,
+            mib(report.node_lacking_bytes)
+        ));
+    }
+    if report.node_damaged > 0 {
+        line(format_args!(
+            "nodes answered {} times with other bytes than were written; right ones were made from those of others",
+            report.node_damaged
+        ));
+    }
     if report.disk_writes_failed > 0 {
         line(format_args!(
             "the disk refused {} writes; what was to be written stayed in the pool",

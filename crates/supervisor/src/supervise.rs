@@ -340,6 +340,7 @@ impl Supervisor<'_> {
             terms,
             standing,
             usage,
+            nodes: self.application.carrier.map(|carrier| carrier.figures()).unwrap_or_default(),
         })
     }
 

@@ -7,12 +7,14 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use farmem_page::PAGE_BYTES;
+use farmem_remote::{BLOCK_PAGES, Gather, Located, Redundancy};
 use farmem_store::{Answer, Call, SLAB_BYTES, TakenCall};
 use farmem_sys::affinity::{Allowed, stay_on};
 use farmem_transport::{Answer as NodeAnswer, Completion, Failure, Request, Ticket};
 
 use super::Carrier;
-use super::link::NodeLink;
+use super::figures::count;
+use super::link::{NodeLink, wait_for_any};
 use crate::worker::Worker;
 
 /// How long a lane sleeps when nobody calls. Then it sees that it should end, and that its links live.
@@ -25,13 +27,25 @@ const PARKED: Duration = Duration::from_millis(2);
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Buffers kept for further reads.
 const SPARE_BUFFERS: usize = 16;
-const BLOCK_PAGES: usize = SLAB_BYTES / PAGE_BYTES;
+const _: () = assert!(BLOCK_PAGES * PAGE_BYTES == SLAB_BYTES, "a block is a slab's worth of room");
 
-/// A call that a node has been asked about.
-struct Pending {
+/// A call that nodes have been asked about.
+struct Reading {
     taken: TakenCall,
     /// The pages that come.
     pages: Call,
+    located: Located,
+    /// The ranges that they lie in, one or two.
+    gathers: Vec<Gather>,
+    /// When others are asked as well, and how long after that again; never where there are no others.
+    late: Option<(Instant, Duration)>,
+}
+
+/// A request to a node.
+struct Asked {
+    reading: u64,
+    gather: usize,
+    shard: usize,
     since: Instant,
 }
 
@@ -39,9 +53,10 @@ pub(super) struct Lane {
     carrier: &'static Carrier,
     number: usize,
     links: Vec<NodeLink>,
-    pending: HashMap<(usize, Ticket), Pending>,
-    /// With the node that should rather not be asked again, if one failed.
-    parked: Vec<(TakenCall, Option<u16>)>,
+    readings: HashMap<u64, Reading>,
+    latest: u64,
+    pending: HashMap<(usize, Ticket), Asked>,
+    parked: Vec<TakenCall>,
     completions: Vec<Completion>,
     buffers: Vec<Vec<u8>>,
     looked_at: Instant,
@@ -53,6 +68,8 @@ impl Lane {
             carrier,
             number,
             links: NodeLink::all(carrier, number as u8),
+            readings: HashMap::new(),
+            latest: 0,
             pending: HashMap::new(),
             parked: Vec::new(),
             completions: Vec::new(),
@@ -75,67 +92,112 @@ impl Lane {
 
     fn step(&mut self) {
         while let Some(taken) = self.carrier.pool.take_call(self.number) {
-            self.begin(taken, None);
+            self.begin(taken);
         }
-        if self.pending.is_empty() {
+        if self.readings.is_empty() {
             let wait = if self.parked.is_empty() { IDLE } else { PARKED };
             self.carrier.pool.wait_for_call(self.number, wait.as_nanos() as u64);
             self.retry();
             self.look_after_links();
         } else {
             self.hear();
+            self.go_around_late();
             self.retry();
         }
     }
 
-    /// Answers a call, or asks a node, or parks it.
-    fn begin(&mut self, taken: TakenCall, mut avoid: Option<u16>) {
+    /// Answers a call, or asks nodes, or parks it.
+    fn begin(&mut self, taken: TakenCall) {
         let call = taken.call;
         let pool = self.carrier.pool;
         if call.first + call.count > BLOCK_PAGES {
             return pool.answer(&taken, Answer::Nowhere);
         }
+        let redundancy = self.carrier.redundancy();
         if let Some(entry) = pool.buffered(&call) {
-            if !call.is_retry || avoid.is_some() {
+            if !call.is_retry {
                 return pool.answer(&taken, Answer::Entry(entry));
             }
-            // What the reader got is damaged: it shall come from elsewhere.
-            avoid = self.carrier.state().sources.get(&entry).copied();
+            // What the reader got is damaged. Where there is more than one copy it was checked when it came: so that happened here.
             pool.forget_buffered(&call);
+            if redundancy.parity() == 0 {
+                return self.refuse(&taken);
+            }
         }
-        let (copies, nearest, (first, count)) = {
+        let found = {
             let mut state = self.carrier.state();
-            let copies = state.books.copies(call.block as u32);
             let span = state.spans.entry(taken.owner().0).or_default().around(call.first, call.count);
-            // One that is late is better than none; one that is damaged isn't.
-            let nearest = match state.nearest(copies, avoid) {
-                None if !call.is_retry => state.nearest(copies, None),
-                nearest => nearest,
+            let late = (redundancy.parity() > 0).then(|| state.late_after());
+            state.books.located(call.block as u32).cloned().map(|located| (located, span, late))
+        };
+        let Some((located, span, late)) = found else { return self.refuse(&taken) };
+        let (first, count) = within_shard(redundancy, &call, span);
+        let gathers = redundancy
+            .pieces(first, count)
+            .map(|piece| Gather::new(redundancy, piece, located.shards))
+            .collect();
+        let late = late.map(|patience| (Instant::now() + patience, patience));
+        let pages = Call { first, count, is_retry: false, ..call };
+        self.latest += 1;
+        self.readings.insert(self.latest, Reading { taken, pages, located, gathers, late });
+        self.pursue(self.latest);
+    }
+
+    /// Asks the nodes that are to be asked now. Gives a reading up that none can answer at present.
+    fn pursue(&mut self, number: u64) {
+        let Some(mut reading) = self.readings.remove(&number) else { return };
+        for nth in 0..reading.gathers.len() {
+            if !self.ask(number, &mut reading, nth) {
+                return self.give_up(reading);
+            }
+        }
+        if reading.gathers.iter().all(Gather::is_there) {
+            return self.complete(reading);
+        }
+        self.readings.insert(number, reading);
+    }
+
+    /// Asks nodes for a range. False when it can't come any more.
+    fn ask(&mut self, number: u64, reading: &mut Reading, nth: usize) -> bool {
+        let carrier = self.carrier;
+        let gather = &mut reading.gathers[nth];
+        loop {
+            let asked = {
+                let state = carrier.state();
+                gather.ask(|node| state.answer_time(node))
             };
-            (copies, nearest, span)
-        };
-        let is_hopeful = copies.iter().any(|copy| !call.is_retry || Some(copy.node) != avoid);
-        let is_late = avoid.is_some() && nearest.is_some_and(|address| Some(address.node) == avoid);
-        let Some(address) = nearest.filter(|_| !is_late || !pool.has_disk_copy(call.block)) else {
-            if is_hopeful && !pool.has_disk_copy(call.block) {
-                // Its node is away, and may come back.
-                self.parked.push((taken, avoid));
-            } else {
-                self.refuse(&taken);
+            let Some(shards) = asked else { return gather.is_awaited() };
+            if shards.is_empty() {
+                return true;
             }
-            return;
-        };
-        let offset = (first * PAGE_BYTES) as u64;
-        let Some(at) = address.frame.offset().checked_add(offset) else { return self.refuse(&taken) };
+            for shard in shards {
+                match self.submit(gather, shard) {
+                    Some((node, ticket)) => {
+                        let asked = Asked { reading: number, gather: nth, shard, since: Instant::now() };
+                        self.pending.insert((node, ticket), asked);
+                    }
+                    None => gather.fail(shard),
+                }
+            }
+        }
+    }
+
+    fn submit(&mut self, gather: &Gather, shard: usize) -> Option<(usize, Ticket)> {
+        let (address, piece) = (gather.address(shard)?, gather.piece());
+        let at = address.frame.offset().checked_add((piece.first * PAGE_BYTES) as u64)?;
         let buffer = self.buffers.pop().unwrap_or_default();
-        let request = Request::Read { at, length_bytes: (count * PAGE_BYTES) as u32, buffer };
+        let request = Request::Read { at, length_bytes: (piece.count * PAGE_BYTES) as u32, buffer };
         let node = usize::from(address.node);
-        match self.links[node].submit(request, PATIENCE) {
-            Some(ticket) => {
-                let pages = Call { first, count, is_retry: false, ..call };
-                self.pending.insert((node, ticket), Pending { taken, pages, since: Instant::now() });
-            }
-            None => self.parked.push((taken, avoid)),
+        let ticket = self.links.get_mut(node)?.submit(request, PATIENCE)?;
+        Some((node, ticket))
+    }
+
+    /// No node can answer at present. Another one may be back soon; what is on disk need not wait for that.
+    fn give_up(&mut self, reading: Reading) {
+        if self.carrier.pool.has_disk_copy(reading.taken.call.block) {
+            self.refuse(&reading.taken);
+        } else {
+            self.parked.push(reading.taken);
         }
     }
 
@@ -146,77 +208,150 @@ impl Lane {
 
     /// Tries again what is parked.
     fn retry(&mut self) {
-        for (taken, avoid) in std::mem::take(&mut self.parked) {
-            self.begin(taken, avoid);
+        for taken in std::mem::take(&mut self.parked) {
+            self.begin(taken);
+        }
+    }
+
+    /// Where answers are late, asks others as well (Hydra's late binding): what comes first counts.
+    fn go_around_late(&mut self) {
+        let now = Instant::now();
+        let is_late = |reading: &Reading| reading.late.is_some_and(|(at, _)| at <= now);
+        let late: Vec<u64> =
+            self.readings.iter().filter(|(_, reading)| is_late(reading)).map(|(number, _)| *number).collect();
+        for number in late {
+            let Some(reading) = self.readings.get_mut(&number) else { continue };
+            let mut nodes = Vec::new();
+            for gather in reading.gathers.iter_mut().filter(|gather| !gather.is_there()) {
+                let late = gather.set_late();
+                nodes.extend(late.into_iter().filter_map(|shard| gather.address(shard)).map(|at| at.node));
+            }
+            if let Some((at, patience)) = &mut reading.late {
+                *patience *= 2;
+                *at = now + *patience;
+                let mut state = self.carrier.state();
+                // At least: so that a node that says nothing isn't counted on by the next reading.
+                nodes.iter().for_each(|node| state.health[usize::from(*node)].answered(*patience));
+            }
+            count(&self.carrier.counts.late);
+            self.pursue(number);
         }
     }
 
     /// Waits for a node's answer.
     fn hear(&mut self) {
         let busy: Vec<usize> = (0..self.links.len()).filter(|&node| self.links[node].pending() > 0).collect();
-        // With several nodes each gets a part of the time; what they send meanwhile waits in their sockets.
-        let timeout = LISTEN / busy.len().max(1) as u32;
-        for node in busy {
-            let heard = self.links[node].hear(&mut self.completions, timeout);
-            for completion in std::mem::take(&mut self.completions) {
-                self.finish(node, completion);
-            }
-            if heard.is_err() {
-                self.abandon(node);
+        if let [node] = busy[..] {
+            self.hear_from(node, LISTEN);
+        } else {
+            let before = self.pending.len();
+            busy.iter().for_each(|&node| self.hear_from(node, Duration::ZERO));
+            if self.pending.len() == before && wait_for_any(&self.links, &busy, LISTEN) {
+                busy.iter().for_each(|&node| self.hear_from(node, Duration::ZERO));
             }
         }
         let gone: Vec<usize> = self.links.iter().filter(|link| !link.is_open()).map(NodeLink::node).collect();
         gone.into_iter().for_each(|node| self.abandon(node));
     }
 
+    fn hear_from(&mut self, node: usize, timeout: Duration) {
+        let heard = self.links[node].hear(&mut self.completions, timeout);
+        for completion in std::mem::take(&mut self.completions) {
+            self.finish(node, completion);
+        }
+        if heard.is_err() {
+            self.abandon(node);
+        }
+    }
+
     /// The link to a node has ended: what it was asked is asked elsewhere, or of it again.
     fn abandon(&mut self, node: usize) {
         let of_node: Vec<_> = self.pending.keys().copied().filter(|(other, _)| *other == node).collect();
         for key in of_node {
-            if let Some(Pending { taken, .. }) = self.pending.remove(&key) {
-                self.parked.push((taken, None));
+            if let Some(asked) = self.pending.remove(&key) {
+                self.fail(&asked);
             }
         }
     }
 
+    /// A node has not sent what it was asked for.
+    fn fail(&mut self, asked: &Asked) {
+        if let Some(reading) = self.readings.get_mut(&asked.reading) {
+            reading.gathers[asked.gather].fail(asked.shard);
+            self.pursue(asked.reading);
+        }
+    }
+
     fn finish(&mut self, node: usize, completion: Completion) {
-        let Some(Pending { taken, pages, since }) = self.pending.remove(&(node, completion.ticket)) else {
-            return;
-        };
+        let Some(asked) = self.pending.remove(&(node, completion.ticket)) else { return };
         let carrier = self.carrier;
         match (completion.result, completion.request) {
             (Ok(NodeAnswer::Read), Request::Read { buffer, .. }) => {
-                let filling = carrier.pool.begin_fill();
-                {
-                    let mut state = carrier.state();
-                    state.health[node].answered(since.elapsed());
-                    if let Some(displaced) = filling.as_ref().and_then(|filling| filling.displaced) {
-                        let span = state.spans.entry(displaced.owner.0).or_default();
-                        span.learn(displaced.fetched, displaced.used);
-                    }
-                }
-                let answer = match filling {
-                    Some(filling) => carrier.pool.fill(filling, &pages, taken.owner(), &buffer),
-                    None => Answer::Nowhere,
-                };
-                if let Answer::Entry(entry) = answer {
-                    carrier.state().sources.insert(entry, node as u16);
-                }
-                carrier.pool.answer(&taken, answer);
-                if self.buffers.len() < SPARE_BUFFERS {
-                    self.buffers.push(buffer);
-                }
+                carrier.state().health[node].answered(asked.since.elapsed());
+                self.take(&asked, buffer);
             }
             (Err(Failure::Refused(_)), _) => {
-                carrier.lose_copy(taken.call.block, node as u16);
-                self.begin(taken, Some(node as u16));
+                if let Some(Reading { taken, located, .. }) = self.readings.get(&asked.reading) {
+                    carrier.lose_shard(taken.call.block as u32, located, asked.shard);
+                }
+                self.fail(&asked);
             }
             (result, _) => {
                 if result == Err(Failure::Late) {
                     self.links[node].doubt();
                 }
-                self.begin(taken, Some(node as u16));
+                self.fail(&asked);
             }
+        }
+    }
+
+    /// A range of a shard has come.
+    fn take(&mut self, asked: &Asked, buffer: Vec<u8>) {
+        let Some(reading) = self.readings.get_mut(&asked.reading) else {
+            // Others were quicker.
+            return self.keep_buffer(buffer);
+        };
+        let gather = &mut reading.gathers[asked.gather];
+        let piece = farmem_remote::Piece { shard: asked.shard, ..gather.piece() };
+        if self.carrier.is_right(&reading.located, piece, &buffer) {
+            gather.take(asked.shard, buffer);
+            return self.pursue(asked.reading);
+        }
+        let block = reading.taken.call.block as u32;
+        if self.carrier.caught(block, &reading.located, asked.shard) {
+            return self.fail(asked);
+        }
+        // The block was written or freed meanwhile: what it is now is looked up anew.
+        if let Some(reading) = self.readings.remove(&asked.reading) {
+            self.begin(reading.taken);
+        }
+    }
+
+    /// Puts what has come into the read buffer, and answers.
+    fn complete(&mut self, mut reading: Reading) {
+        let carrier = self.carrier;
+        if reading.gathers.iter().any(Gather::is_made) {
+            count(&carrier.counts.around);
+        }
+        let mut ranges: Vec<Vec<u8>> = reading.gathers.iter_mut().filter_map(Gather::bytes).collect();
+        let content = if ranges.len() == 1 { ranges.swap_remove(0) } else { ranges.concat() };
+        let filling = carrier.pool.begin_fill();
+        if let Some(displaced) = filling.as_ref().and_then(|filling| filling.displaced) {
+            let mut state = carrier.state();
+            let span = state.spans.entry(displaced.owner.0).or_default();
+            span.learn(displaced.fetched, displaced.used);
+        }
+        let answer = match filling {
+            Some(filling) => carrier.pool.fill(filling, &reading.pages, reading.taken.owner(), &content),
+            None => Answer::Nowhere,
+        };
+        carrier.pool.answer(&reading.taken, answer);
+        self.keep_buffer(content);
+    }
+
+    fn keep_buffer(&mut self, buffer: Vec<u8>) {
+        if self.buffers.len() < SPARE_BUFFERS {
+            self.buffers.push(buffer);
         }
     }
 
@@ -226,10 +361,35 @@ impl Lane {
             return;
         }
         self.looked_at = Instant::now();
-        for link in &mut self.links {
-            // One that has ended is made anew when it is needed.
-            let _ = link.hear(&mut self.completions, Duration::ZERO);
+        for node in 0..self.links.len() {
+            // One that has ended is made anew when it is needed. What comes late teaches how long the node takes.
+            self.hear_from(node, Duration::ZERO);
         }
-        self.completions.clear();
+    }
+}
+
+/// The pages to read for a call: those around it that lie in the same shard, or itself alone where it lies in two.
+fn within_shard(redundancy: Redundancy, call: &Call, (first, count): (usize, usize)) -> (usize, usize) {
+    let pages = redundancy.shard_pages();
+    let (start, end) = (call.first - call.first % pages, call.first - call.first % pages + pages);
+    if call.first + call.count > end {
+        return (call.first, call.count);
+    }
+    let from = first.max(start);
+    (from, (first + count).min(end) - from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_come_along_up_to_the_end_of_the_shard() {
+        let redundancy = Redundancy::new(8, 2).unwrap();
+        let call = |first, count| Call { block: 0, version: 0, first, count, is_retry: false };
+        assert_eq!(within_shard(redundancy, &call(9, 1), (0, 16)), (8, 8));
+        assert_eq!(within_shard(redundancy, &call(9, 2), (8, 4)), (8, 4));
+        assert_eq!(within_shard(redundancy, &call(7, 2), (0, 16)), (7, 2));
+        assert_eq!(within_shard(Redundancy::NONE, &call(7, 2), (0, 16)), (0, 16));
     }
 }

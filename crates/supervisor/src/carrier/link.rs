@@ -1,15 +1,20 @@
 //! One thread's link to one node: made when it is needed, made anew when it breaks.
 
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use farmem_transport::{
     Answer, Completion, Failure, LinkError, Request, SubmitError, Ticket, Transport, Unsubmitted,
 };
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use super::Carrier;
 
 /// How long [`NodeLink::exchange`] waits for completions before it looks at its deadline.
 const SLICE: Duration = Duration::from_millis(100);
+/// Between two looks at a node that has no descriptor to wait for.
+const UNSEEN: Duration = Duration::from_micros(100);
 /// How often a link is made anew within one exchange: once may be an accident.
 const RECONNECTIONS: u32 = 1;
 
@@ -108,6 +113,11 @@ impl NodeLink {
         self.transport.as_ref().map_or(0, |transport| transport.pending())
     }
 
+    /// What tells that the node has sent something.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.transport.as_ref()?.as_fd()
+    }
+
     /// Does all of these, in order, and waits for it: outcomes in the same order. If the link breaks and the same node answers again, what
     /// was not answered is repeated.
     pub(super) fn exchange(&mut self, requests: Vec<Request>, patience: Duration) -> Vec<Outcome> {
@@ -169,4 +179,19 @@ impl NodeLink {
             unanswered.into_iter().rev().for_each(|request| waiting.push_front(request));
         }
     }
+}
+
+/// Waits until one of these nodes has sent something, at most so long. Whether one may have.
+pub(super) fn wait_for_any(links: &[NodeLink], nodes: &[usize], timeout: Duration) -> bool {
+    let descriptors: Vec<BorrowedFd<'_>> =
+        nodes.iter().filter_map(|node| links.get(*node)?.descriptor()).collect();
+    if descriptors.len() < nodes.len() {
+        // One of them can't be waited for so: it is looked at soon.
+        std::thread::sleep(timeout.min(UNSEEN));
+        return true;
+    }
+    let mut waiting: Vec<PollFd<'_>> =
+        descriptors.iter().map(|descriptor| PollFd::new(descriptor, PollFlags::IN)).collect();
+    let timeout = Timespec { tv_sec: 0, tv_nsec: timeout.subsec_nanos().into() };
+    poll(&mut waiting, Some(&timeout)).is_ok_and(|ready| ready > 0)
 }

@@ -3,18 +3,24 @@
 //! ```text
 //!  readers in the program ──calls──► lanes ──┐
 //!  mover ──────────────────────────► writer ─┼──► links ──► nodes
-//!                                   steward ─┘
+//!                                   steward ─┤
+//!                                 rebuilder ─┘
 //! ```
 //! Each thread owns its links, one to each node, and nobody waits for another's. What they share is behind one lock, held for as long as it takes to
 //! look something up: which chunk holds what (the books), and which node is up. Where a block lies is known here alone: no program can name an
 //! address on a node.
 //!
 //! A node that fails is *away* first: its links are made anew, and if the same life of it answers, all is well. After five seconds, or when another
-//! life answers, what it held is lost: blocks without another copy are marked so, and their pages become a SIGBUS for whoever touches them.
+//! life answers, what it held is lost: blocks of which too little is left are marked so, and their pages become a SIGBUS for whoever touches them. The
+//! others are made whole again on nodes that are left.
 
+mod blocks;
+mod figures;
 mod lane;
 mod link;
+mod rebuilder;
 mod steward;
+mod stock;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -24,7 +30,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use farmem_remote::{Books, Copies, Health, Redundancy, Reserve, Reunion, Span, Standing};
+use farmem_remote::{
+    Books, Checker, Health, Located, LostChunk, Piece, Redundancy, Reserve, Reunion, Span, Standing,
+};
 use farmem_store::{NodesConfig, SLAB_BYTES};
 use farmem_transport::{
     ClientIdentity, Destination, FRAME_BYTES, LinkError, NodeDescription, Order, Request, Security,
@@ -36,8 +44,11 @@ use crate::say::say;
 use crate::worker::Worker;
 
 use farmem_page::ByteCount;
+use figures::Counts;
+pub(crate) use figures::NodeFigures;
 use lane::Lane;
 use link::NodeLink;
+use rebuilder::Rebuilder;
 use steward::Steward;
 pub(crate) use writer::NodeWriter;
 
@@ -45,6 +56,12 @@ pub(crate) use writer::NodeWriter;
 const WRITER_LANE: u8 = 64;
 const STEWARD_LANE: u8 = 65;
 const LEAVING_LANE: u8 = 66;
+const REBUILD_LANE: u8 = 67;
+/// Others are asked as well after so many times as long as nearly all answers take, within these bounds: below the first a wake-up that comes late
+/// would look like a node that is slow.
+const LATE_TIMES: u32 = 3;
+const LATE_LEAST: Duration = Duration::from_millis(2);
+const LATE_MOST: Duration = Duration::from_millis(100);
 /// Room in the read buffer: COMEX's 4096 pages, unless that were more than a sixteenth of the local budget.
 const ENTRIES_MOST: u64 = 256;
 const ENTRIES_LEAST: u64 = 16;
@@ -63,8 +80,10 @@ pub type NodeAddress = Destination;
 pub struct NodesOptions {
     /// The nodes.
     pub nodes: Vec<NodeAddress>,
-    /// How many copies they hold.
+    /// How many copies they hold, or how blocks are cut and coded.
     pub redundancy: Redundancy,
+    /// What goes at most, in a second, to make good what was lost with a node; read and written together.
+    pub rebuild_per_second: ByteCount,
     /// What protects the way to them.
     pub security: Security,
 }
@@ -82,6 +101,9 @@ pub(crate) fn connector(security: Security) -> Connect {
 pub(crate) struct Reached {
     nodes: Vec<NodeAddress>,
     redundancy: Redundancy,
+    /// What checks of shards are taken with. Nodes must not know it.
+    check_seed: u64,
+    rebuild_bytes_per_second: u64,
     space: u128,
     connect: Connect,
     descriptions: Vec<Option<NodeDescription>>,
@@ -91,10 +113,14 @@ impl Reached {
     /// Asks all nodes. Some may be away; those are tried again later.
     ///
     /// # Errors
-    /// No node answers, or fewer than there are to be copies.
+    /// No node answers, or fewer are named than a block lies on.
     pub(crate) fn reach(options: &NodesOptions, space: u128, connect: Connect) -> Result<Self> {
-        if options.nodes.len() < options.redundancy.copies() {
-            bail!("--redundancy mirror needs two nodes; name another one, or use none");
+        let (named, needed) = (options.nodes.len(), options.redundancy.shards());
+        if named < needed {
+            bail!(
+                "--redundancy {} needs {needed} nodes, and {named} are named; name more, or use none",
+                options.redundancy
+            );
         }
         let mut descriptions = Vec::new();
         let mut refusals = Vec::new();
@@ -114,7 +140,16 @@ impl Reached {
             say(&format!("node {node} can't be reached: {error}; it is tried again"));
         }
         let nodes = options.nodes.clone();
-        Ok(Self { nodes, redundancy: options.redundancy, space, connect, descriptions })
+        let rebuild_bytes_per_second = options.rebuild_per_second.get();
+        Ok(Self {
+            nodes,
+            redundancy: options.redundancy,
+            check_seed: new_space()? as u64,
+            rebuild_bytes_per_second,
+            space,
+            connect,
+            descriptions,
+        })
     }
 
     /// What the pool needs for them. With a disk, and one copy on nodes, every block has its second copy there; else the disk takes what
@@ -123,8 +158,8 @@ impl Reached {
         let slabs = |description: &NodeDescription| description.frames / u64::from(Order::SLAB.frames());
         let lent: u64 = self.descriptions.iter().flatten().map(slabs).sum();
         let alone = match (self.redundancy, has_disk) {
-            (Redundancy::None, true) => 0,
-            (redundancy, _) => lent / redundancy.copies() as u64,
+            (Redundancy::NONE, true) => 0,
+            (redundancy, _) => lent * redundancy.data() as u64 / redundancy.shards() as u64,
         };
         let entry_bytes = (farmem_store::ENTRY_PAGES * FRAME_BYTES) as u64;
         let entries = (local.get() / LOCAL_PART / entry_bytes).clamp(ENTRIES_LEAST, ENTRIES_MOST);
@@ -144,6 +179,10 @@ pub(crate) struct Carrier {
     nodes: Vec<NodeAddress>,
     space: u128,
     connect: Connect,
+    redundancy: Redundancy,
+    rebuild_bytes_per_second: u64,
+    checker: Checker,
+    counts: Counts,
     began: Instant,
     state: Mutex<State>,
 }
@@ -155,22 +194,31 @@ struct State {
     reserves: Vec<Reserve>,
     /// How much is read at once for each process.
     spans: HashMap<u16, Span>,
-    /// For each entry of the read buffer: the node that it came from.
-    sources: HashMap<u16, u16>,
 }
 
 impl Carrier {
     pub(crate) fn new(pool: &'static SharedPool, reached: Reached) -> Self {
-        let Reached { nodes, redundancy, space, connect, descriptions } = reached;
+        let Reached { nodes, redundancy, check_seed, rebuild_bytes_per_second, space, connect, descriptions } =
+            reached;
         let count = nodes.len();
         let state = State {
             books: Books::new(space as u64, redundancy, count),
             health: vec![Health::default(); count],
             reserves: vec![Reserve::default(); count],
             spans: HashMap::new(),
-            sources: HashMap::new(),
         };
-        let carrier = Self { pool, nodes, space, connect, began: Instant::now(), state: Mutex::new(state) };
+        let carrier = Self {
+            pool,
+            nodes,
+            space,
+            connect,
+            redundancy,
+            rebuild_bytes_per_second,
+            checker: Checker::new(check_seed),
+            counts: Counts::default(),
+            began: Instant::now(),
+            state: Mutex::new(state),
+        };
         for (node, description) in descriptions.iter().enumerate() {
             if let Some(description) = description {
                 carrier.met(node, description);
@@ -183,7 +231,8 @@ impl Carrier {
     pub(crate) fn start(&'static self) -> Vec<Worker> {
         self.pool.clear_buffer();
         let lanes = (0..self.pool.lanes()).map(|number| Lane::start(self, number));
-        lanes.chain([Steward::start(self)]).collect()
+        let rebuilder = (self.redundancy.parity() > 0).then(|| Rebuilder::start(self));
+        lanes.chain([Steward::start(self)]).chain(rebuilder).collect()
     }
 
     /// Gives everything back: nobody needs it any more. Nodes that don't hear of it find out when the lease ends.
@@ -219,7 +268,9 @@ impl Carrier {
         if state.health[node].connected(now, description.incarnation) == Reunion::Other {
             self.lose(&mut state, node);
         }
-        state.books.admit(node, description.frames / u64::from(Order::SLAB.frames()));
+        if state.health[node].standing() == Standing::Up {
+            state.books.admit(node, description.frames / u64::from(self.order().frames()));
+        }
     }
 
     /// A link to this life of a node has ended, or could not be made, or nothing comes by it. Of an earlier life everybody knows already.
@@ -252,11 +303,57 @@ impl Carrier {
         }
     }
 
-    /// A node says that it hasn't got a block.
-    fn lose_copy(&self, block: usize, node: u16) {
-        if self.state().books.lose_copy(block as u32, node) {
-            self.pool.forget_nodes_of(block);
+    /// A node says that it hasn't got a shard.
+    fn lose_shard(&self, block: u32, located: &Located, shard: usize) {
+        if self.state().books.lose_shard(block, located, shard, LostChunk::Gone) {
+            self.pool.forget_nodes_of(block as usize);
         }
+    }
+
+    /// Whether bytes are what was written to that range; where there is but one copy, whoever uses them finds out.
+    fn is_right(&self, located: &Located, piece: Piece, content: &[u8]) -> bool {
+        if self.redundancy.parity() == 0 {
+            return true;
+        }
+        let first = piece.shard * self.redundancy.shard_pages() + piece.first;
+        located
+            .checks
+            .get(first..first + piece.count)
+            .is_some_and(|checks| self.checker.is_right(content, checks))
+    }
+
+    /// A node has sent other bytes than were written to a shard: it is made anew elsewhere. False when the block was written or freed meanwhile,
+    /// and nobody is to blame.
+    fn caught(&self, block: u32, located: &Located, shard: usize) -> bool {
+        let now = self.now();
+        let mut state = self.state();
+        if !state.books.is_current(block, located) {
+            return false;
+        }
+        figures::count(&self.counts.damaged);
+        if state.books.lose_shard(block, located, shard, LostChunk::Returned) {
+            self.pool.forget_nodes_of(block as usize);
+        }
+        if let Some(address) = located.shards.get(shard)
+            && let node = usize::from(address.node)
+            && state.health[node].lied(now)
+        {
+            say(&format!(
+                "node {} sends other bytes than were written; nothing of it is used any more until it starts anew",
+                self.nodes[node]
+            ));
+            self.lose(&mut state, node);
+        }
+        true
+    }
+
+    fn redundancy(&self) -> Redundancy {
+        self.redundancy
+    }
+
+    /// The chunk of a node that a shard fills.
+    fn order(&self) -> Order {
+        self.redundancy.order()
     }
 
     /// Whether a node answers, as far as is known.
@@ -266,13 +363,23 @@ impl Carrier {
 }
 
 impl State {
-    /// Where to read a block: the node that answers soonest of those that are up, but not `other_than`.
-    fn nearest(&self, copies: Copies, other_than: Option<u16>) -> Option<farmem_transport::RemoteAddress> {
-        let is_up = |node: u16| self.health[usize::from(node)].standing() == Standing::Up;
-        copies
+    /// How long a node takes to answer, if it is up.
+    fn answer_time(&self, node: u16) -> Option<Duration> {
+        let health = self.health.get(usize::from(node))?;
+        (health.standing() == Standing::Up).then(|| health.answer_time())
+    }
+
+    /// After which time an answer is late: by what nodes take in the middle, so that one which is slow doesn't excuse itself.
+    fn late_after(&self) -> Duration {
+        let mut times: Vec<Duration> = self
+            .health
             .iter()
-            .filter(|address| is_up(address.node) && Some(address.node) != other_than)
-            .min_by_key(|address| self.health[usize::from(address.node)].answer_time())
+            .filter(|health| health.standing() == Standing::Up)
+            .map(Health::late_after)
+            .collect();
+        times.sort_unstable();
+        let middle = times.get(times.len() / 2).copied().unwrap_or_default();
+        (middle * LATE_TIMES).clamp(LATE_LEAST, LATE_MOST)
     }
 }
 

@@ -65,6 +65,7 @@ impl World {
         let options = NodesOptions {
             nodes: (0..nodes.len()).map(|node| format!("unix:{node}").parse().unwrap()).collect(),
             redundancy,
+            rebuild_per_second: ByteCount::new(1 << 30),
             security: Security::Plain,
         };
         let known = nodes.clone();
@@ -129,6 +130,15 @@ impl World {
         (right, lost)
     }
 
+    /// Waits until nothing is lacking on nodes. That nodes have been lost must be known.
+    fn wait_until_whole(&self) {
+        let began = Instant::now();
+        while self.carrier.figures().lacking_bytes > 0 {
+            assert!(began.elapsed() < PATIENCE, "shards are lacking still");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     fn on_nodes(&self) -> usize {
         self.pool.usage().node_pages.get() as usize
     }
@@ -142,7 +152,7 @@ impl Drop for World {
 
 #[test]
 fn pages_come_back_from_their_nodes_by_few_reads() {
-    let world = World::filled(&[32, 32], Redundancy::None);
+    let world = World::filled(&[32, 32], Redundancy::NONE);
     assert!(world.on_nodes() > PAGES / 2);
     assert_eq!(world.read_all(), (PAGES, 0));
     assert!(world.pool.usage().fetches < world.on_nodes() as u64 / 4, "neighbours come along");
@@ -150,7 +160,7 @@ fn pages_come_back_from_their_nodes_by_few_reads() {
 
 #[test]
 fn links_that_are_cut_are_made_anew_and_nothing_is_lost() {
-    let mut world = World::filled(&[32], Redundancy::None);
+    let mut world = World::filled(&[32], Redundancy::NONE);
     world.nodes[0].cut();
     assert_eq!(world.read_all(), (PAGES, 0));
     world.nodes[0].cut();
@@ -165,7 +175,7 @@ fn links_that_are_cut_are_made_anew_and_nothing_is_lost() {
 
 #[test]
 fn a_node_that_comes_back_empty_has_lost_what_was_there_alone() {
-    let world = World::filled(&[32], Redundancy::None);
+    let world = World::filled(&[32], Redundancy::NONE);
     let away = world.on_nodes();
     world.nodes[0].restart();
     assert_eq!(world.read_all(), (PAGES - away, away));
@@ -173,15 +183,10 @@ fn a_node_that_comes_back_empty_has_lost_what_was_there_alone() {
 
 #[test]
 fn with_two_copies_a_node_that_comes_back_empty_is_filled_again() {
-    let mut world = World::filled(&[32, 32, 32], Redundancy::Mirror);
+    let world = World::filled(&[32, 32, 32], Redundancy::MIRROR);
     world.nodes[1].restart();
     assert_eq!(world.read_all(), (PAGES, 0));
-    let began = Instant::now();
-    while world.carrier.state().books.is_bare() {
-        assert!(began.elapsed() < PATIENCE, "copies are missing still");
-        std::thread::sleep(Duration::from_millis(10));
-        world.writer.tidy();
-    }
+    world.wait_until_whole();
     // Whichever goes now, the other copy is there.
     world.nodes[0].restart();
     assert_eq!(world.read_all(), (PAGES, 0));
@@ -189,7 +194,7 @@ fn with_two_copies_a_node_that_comes_back_empty_is_filled_again() {
 
 #[test]
 fn who_waits_for_a_node_that_says_nothing_for_a_while_gets_its_page() {
-    let world = World::filled(&[32], Redundancy::None);
+    let world = World::filled(&[32], Redundancy::NONE);
     world.nodes[0].stall(true);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -202,7 +207,7 @@ fn who_waits_for_a_node_that_says_nothing_for_a_while_gets_its_page() {
 
 #[test]
 fn frames_that_went_to_others_with_the_lease_are_lost_and_never_read_as_theirs() {
-    let world = World::filled(&[32], Redundancy::None);
+    let world = World::filled(&[32], Redundancy::NONE);
     let away = world.on_nodes();
     world.nodes[0].end_lease(7);
     assert_eq!(world.read_all(), (PAGES - away, away));
@@ -210,15 +215,110 @@ fn frames_that_went_to_others_with_the_lease_are_lost_and_never_read_as_theirs()
 
 #[test]
 fn damaged_bytes_are_read_from_the_other_copy() {
-    let world = World::filled(&[32, 32], Redundancy::Mirror);
+    let world = World::filled(&[32, 32], Redundancy::MIRROR);
     let end = 32 * SLAB_BYTES as u64;
     (0..end).step_by(1024).for_each(|at| world.nodes[0].damage(farmem_transport::RegionOffset::new(at)));
     assert_eq!(world.read_all(), (PAGES, 0));
 }
 
+fn coded(data: u8, parity: u8) -> Redundancy {
+    Redundancy::new(data, parity).unwrap()
+}
+
+/// Restarts a node, empty, and waits until that is known.
+fn lose(world: &World, node: usize) {
+    let life = world.carrier.life(node);
+    world.nodes[node].restart();
+    let began = Instant::now();
+    while world.carrier.life(node) == life {
+        assert!(began.elapsed() < PATIENCE, "nobody sees that node {node} is another one");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn pages_in_shards_come_back_by_few_reads_and_parity_is_not_read() {
+    let world = World::filled(&[32; 6], coded(4, 2));
+    assert!(world.on_nodes() > PAGES / 2);
+    assert_eq!(world.read_all(), (PAGES, 0));
+    assert!(world.pool.usage().fetches < world.on_nodes() as u64 / 3, "neighbours come along");
+    let figures = world.carrier.figures();
+    assert_eq!((figures.lacking_bytes, figures.damaged), (0, 0));
+    let slabs = world.pool.usage().node_bytes.get();
+    assert!(
+        figures.stored_bytes >= slabs * 3 / 2 && figures.stored_bytes <= slabs * 2,
+        "{figures:?}, {slabs}"
+    );
+}
+
+#[test]
+fn all_shapes_of_redundancy_bring_back_what_was_stored() {
+    for (data, parity) in [(1, 2), (2, 1), (2, 2), (8, 3)] {
+        let world = World::filled(&vec![64; usize::from(data + parity)], coded(data, parity));
+        assert_eq!(world.read_all(), (PAGES, 0), "{data}+{parity}");
+        (0..usize::from(parity)).for_each(|node| lose(&world, node));
+        assert_eq!(world.read_all(), (PAGES, 0), "{data}+{parity} without {parity} nodes");
+    }
+}
+
+#[test]
+fn with_two_of_six_nodes_away_every_page_is_made_from_the_others() {
+    let world = World::filled(&[32; 6], coded(4, 2));
+    world.nodes[1].stall(true);
+    world.nodes[4].stall(true);
+    assert_eq!(world.read_all(), (PAGES, 0));
+    let figures = world.carrier.figures();
+    assert!(figures.reads_around > 0 && figures.reads_late > 0, "{figures:?}");
+}
+
+#[test]
+fn nodes_that_come_back_empty_get_their_shards_again_and_then_others_may_be_lost() {
+    let world = World::filled(&[32; 6], coded(4, 2));
+    for pair in [[0, 1], [2, 3], [4, 5], [1, 3]] {
+        pair.iter().for_each(|&node| lose(&world, node));
+        world.wait_until_whole();
+        assert_eq!(world.read_all(), (PAGES, 0));
+    }
+    assert!(world.carrier.figures().rebuilt_bytes > 0);
+}
+
+#[test]
+fn the_third_of_six_nodes_takes_along_what_was_there_and_nothing_else_is_ever_read() {
+    let world = World::filled(&[32; 6], coded(4, 2));
+    let away = world.on_nodes();
+    // Nothing is made good meanwhile.
+    world.nodes.iter().for_each(|node| node.drain(true));
+    (0..3).for_each(|node| world.nodes[node].restart());
+    let (right, lost) = world.read_all();
+    assert_eq!(right + lost, PAGES);
+    assert!(lost > away / 2 && lost <= away, "{lost} of {away} are lost");
+}
+
+#[test]
+fn a_node_that_lies_is_found_out_and_its_shards_are_made_from_the_others() {
+    let world = World::filled(&[32; 6], coded(4, 2));
+    let end = 32 * SLAB_BYTES as u64;
+    (0..end).step_by(1024).for_each(|at| world.nodes[2].damage(farmem_transport::RegionOffset::new(at)));
+    assert_eq!(world.read_all(), (PAGES, 0));
+    let figures = world.carrier.figures();
+    assert!(figures.damaged > 0, "{figures:?}");
+    assert_eq!(world.pool.usage().lost_slabs, 0);
+}
+
+#[test]
+fn what_a_liar_holds_is_not_used_to_make_others_whole() {
+    let world = World::filled(&[32; 7], coded(4, 2));
+    let end = 32 * SLAB_BYTES as u64;
+    (0..end).step_by(1024).for_each(|at| world.nodes[2].damage(farmem_transport::RegionOffset::new(at)));
+    lose(&world, 0);
+    world.wait_until_whole();
+    lose(&world, 1);
+    assert_eq!(world.read_all(), (PAGES, 0));
+}
+
 #[test]
 fn what_is_freed_goes_back_to_the_node() {
-    let mut world = World::filled(&[64], Redundancy::None);
+    let mut world = World::filled(&[64], Redundancy::NONE);
     let before = world.nodes[0].free_frames();
     let places = std::mem::take(&mut world.places);
     for place in places {

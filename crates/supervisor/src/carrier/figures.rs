@@ -1,0 +1,54 @@
+//! How the application's memory on nodes stands, in figures.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Carrier;
+
+/// What is on nodes, and what is lacking there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NodeFigures {
+    /// How blocks lie on nodes, as `--redundancy` says it.
+    pub(crate) redundancy: String,
+    /// Memory of nodes that is in use, copies and parity included.
+    pub(crate) stored_bytes: u64,
+    /// What copies and parity are lacking.
+    pub(crate) lacking_bytes: u64,
+    /// What of them was made anew since the start.
+    pub(crate) rebuilt_bytes: u64,
+    /// Reads for which other nodes were asked than the one that has the pages.
+    pub(crate) reads_around: u64,
+    /// Reads for which others were asked as well, because an answer was late.
+    pub(crate) reads_late: u64,
+    /// Answers that were not what had been written.
+    pub(crate) damaged: u64,
+}
+
+/// What is counted as it happens.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) around: AtomicU64,
+    pub(super) late: AtomicU64,
+    pub(super) damaged: AtomicU64,
+}
+
+pub(super) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Carrier {
+    /// How it stands at this moment.
+    pub(crate) fn figures(&self) -> NodeFigures {
+        let state = self.state();
+        let shard_bytes = self.order().bytes() as u64;
+        let counted = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        NodeFigures {
+            redundancy: self.redundancy.to_string(),
+            stored_bytes: state.books.used().sum::<u64>() * shard_bytes,
+            lacking_bytes: state.books.lacking() * shard_bytes,
+            rebuilt_bytes: state.books.rebuilt() * shard_bytes,
+            reads_around: counted(&self.counts.around),
+            reads_late: counted(&self.counts.late),
+            damaged: counted(&self.counts.damaged),
+        }
+    }
+}
