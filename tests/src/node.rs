@@ -1,6 +1,8 @@
 //! A memory node of the test's own.
 
 use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -15,6 +17,7 @@ use crate::trial::wait_for;
 pub struct Node {
     scratch: Scratch,
     address: String,
+    memory: String,
     process: Option<Child>,
 }
 
@@ -34,22 +37,61 @@ impl Node {
     /// When it doesn't listen.
     #[must_use]
     pub fn start_with(memory: &str, options: &[&OsStr]) -> Self {
-        let scratch = Scratch::new();
-        let said = std::fs::File::create(scratch.file("said")).expect("the test's own folder");
+        let (scratch, address) = (Scratch::new(), "127.0.0.1:0".to_owned());
+        let mut node = Self { scratch, address, memory: memory.to_owned(), process: None };
+        node.listen(options);
+        node
+    }
+
+    fn listen(&mut self, options: &[&OsStr]) {
+        let said = File::create(self.said()).expect("the test's own folder");
         let process = Command::new(farmem_binary())
-            .args(["node", "--memory", memory, "--listen", "127.0.0.1:0"])
+            .args(["node", "--memory", &self.memory, "--listen", &self.address])
             .args(options)
             .stdin(Stdio::null())
             .stderr(said)
             .spawn()
             .expect("farmem can be started");
-        let mut node = Self { scratch, address: String::new(), process: Some(process) };
-        node.address = wait_for("a node that listens", || {
-            let said = std::fs::read_to_string(node.said()).unwrap_or_default();
-            let line = said.lines().find(|line| line.starts_with("farmem node:"))?;
+        self.process = Some(process);
+        self.address = wait_for("a node that listens", || {
+            let said = fs::read_to_string(self.said()).unwrap_or_default();
+            // A line is written in several parts.
+            let is_whole = |line: &&str| line.starts_with("farmem node:") && line.ends_with('\n');
+            let line = said.split_inclusive('\n').find(is_whole)?;
             line.split_whitespace().next_back().map(str::to_owned)
         });
-        node
+    }
+
+    /// Starts it again where it listened, after it was killed: it has forgotten everything.
+    ///
+    /// # Panics
+    /// When it doesn't listen.
+    pub fn start_again(&mut self) {
+        self.listen(&[]);
+    }
+
+    /// Changes a byte in each KiB of the memory that it lends: from now on it lies.
+    ///
+    /// # Panics
+    /// When its memory can't be reached.
+    pub fn damage(&self) {
+        let process = self.process.as_ref().expect("a node that was not killed").id();
+        let open = fs::read_dir(format!("/proc/{process}/fd")).expect("own child");
+        let is_region = |path: &PathBuf| {
+            fs::read_link(path).is_ok_and(|target| target.to_string_lossy().contains("farmem-node"))
+        };
+        let path = open.flatten().map(|entry| entry.path()).find(is_region).expect("its memory");
+        let region = File::options().read(true).write(true).open(path).expect("its memory");
+        let length = region.metadata().expect("a file").len();
+        let mut page = [0; 4096];
+        for at in (0..length).step_by(page.len()) {
+            // What was never written has no memory behind it, and stays so.
+            region.read_exact_at(&mut page, at).expect("inside the file");
+            if page.iter().any(|byte| *byte != 0) {
+                (0..page.len()).step_by(1024).for_each(|byte| page[byte] ^= 0x55);
+                region.write_all_at(&page, at).expect("inside the file");
+            }
+        }
     }
 
     fn said(&self) -> PathBuf {

@@ -14,6 +14,7 @@ mod numpy;
 mod postgresql;
 mod prefetch;
 mod redis;
+mod redundancy;
 mod reservations;
 mod stress;
 mod virtual_machine;

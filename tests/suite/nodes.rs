@@ -289,7 +289,9 @@ fn nodes_that_cannot_be_used_are_refused_with_what_to_do() {
     };
     assert!(refused(&["--node", "127.0.0.1:1"]).contains("start `farmem node` there"));
     let node = Node::start("16M");
-    assert!(refused(&["--node", node.address(), "--redundancy", "mirror"]).contains("needs two nodes"));
+    assert!(refused(&["--node", node.address(), "--redundancy", "mirror"]).contains("needs 2 nodes"));
+    assert!(refused(&["--node", node.address(), "--redundancy", "4+2"]).contains("needs 6 nodes"));
+    assert!(refused(&["--node", node.address(), "--redundancy", "3+1"]).contains("K = 1, 2, 4 or 8"));
     let twice = format!("{0},{0}", node.address());
     assert!(refused(&["--node", &twice]).contains("named twice"));
 }

@@ -1,0 +1,175 @@
+//! Redundancy by parity: six memory nodes, each slab cut into four parts with two of parity, while nodes are killed, slow, lying, and back again.
+//! Every byte that Redis gives back is compared.
+
+use std::os::unix::process::ExitStatusExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use farmem_tests::{Finished, Launcher, Node, RedisClient, Running, application, managed_runner, wait_for};
+
+use crate::redis::{connect, load, server, verify};
+
+const BUDGET_BYTES: u64 = 12 << 20;
+const KEYS: u64 = 12_000;
+const SIGBUS: i32 = 7;
+
+fn six() -> Vec<Node> {
+    (0..6).map(|_| Node::start("64M")).collect()
+}
+
+/// Applications that keep next to nothing in their pool, so that it goes to these nodes.
+fn launcher(nodes: &[Node], name: &str) -> Launcher {
+    let addresses: Vec<&str> = nodes.iter().map(Node::address).collect();
+    Launcher::managed(BUDGET_BYTES)
+        .option("--pool")
+        .option("6M")
+        .option("--node")
+        .option(addresses.join(","))
+        .option("--redundancy")
+        .option("4+2")
+        .option("--name")
+        .option(name)
+        .option("--summary")
+}
+
+fn unique(name: &str) -> String {
+    format!("{name}-{}", std::process::id())
+}
+
+fn figure(name: &str, key: &str) -> u64 {
+    let figures = application(name).expect("farmem stat lists it");
+    figures[key].as_u64().unwrap_or_else(|| panic!("{key} is no figure: {figures}"))
+}
+
+/// A Redis with all keys in it, most of them on nodes.
+fn loaded<'a>(launcher: &'a Launcher, name: &str) -> (Running<'a>, RedisClient) {
+    let mut running = launcher.start(server("none"));
+    let mut client = connect(&mut running, &launcher.file("redis.socket"));
+    load(&mut client, 0..KEYS, 1);
+    wait_for("pages on the nodes", || (figure(name, "node_bytes") > 4 << 20).then_some(()));
+    (running, client)
+}
+
+/// Ends it: no page may have been lost.
+fn end(client: RedisClient, running: Running<'_>) -> Finished {
+    client.shut_down("NOSAVE");
+    let finished = running.wait();
+    finished.assert_success();
+    assert_eq!(number(&finished, "lost"), 0.0);
+    finished
+}
+
+fn number(finished: &Finished, key: &str) -> f64 {
+    finished.statistics.as_ref().expect("a managed run").as_ref().expect("complete statistics").number(key)
+}
+
+#[test]
+fn one_and_then_another_node_are_killed_and_no_byte_is_wrong() {
+    if !managed_runner() {
+        return;
+    }
+    let (mut nodes, name) = (six(), unique("two-lost"));
+    let launcher = launcher(&nodes, &name);
+    let (running, mut client) = loaded(&launcher, &name);
+    let (kept, stored) = (figure(&name, "node_bytes"), figure(&name, "node_stored_bytes"));
+    assert!(
+        stored >= kept / 2 * 3 / 2 && stored <= kept * 2,
+        "{stored} bytes for {kept}: it should be 1.5 times"
+    );
+    nodes[1].kill();
+    verify(&mut client, 0..KEYS, |_| 1);
+    load(&mut client, 0..KEYS / 3, 2);
+    nodes[4].kill();
+    verify(&mut client, (0..KEYS).rev(), |key| if key < KEYS / 3 { 2 } else { 1 });
+    wait_for("the loss to be known", || (figure(&name, "node_lacking_bytes") > 0).then_some(()));
+    verify(&mut client, 0..KEYS, |key| if key < KEYS / 3 { 2 } else { 1 });
+    let finished = end(client, running);
+    assert!(number(&finished, "node_reads_around") > 0.0);
+}
+
+#[test]
+fn the_third_node_that_is_killed_ends_who_touches_what_was_there() {
+    if !managed_runner() {
+        return;
+    }
+    let (mut nodes, name) = (six(), unique("three-lost"));
+    let launcher = launcher(&nodes, &name);
+    let (running, mut client) = loaded(&launcher, &name);
+    (0..3).for_each(|node| nodes[node].kill());
+    for key in 0..KEYS {
+        client.queue(&[b"GET", format!("key:{key:08}").as_bytes()]);
+    }
+    client.flush_to_the_end();
+    let finished = running.wait();
+    assert_eq!(finished.status.signal(), Some(SIGBUS), "{finished}");
+    let said = String::from_utf8_lossy(&finished.stderr);
+    assert!(said.contains("is lost, and with it"), "{said}");
+    assert!(said.lines().any(|line| line.starts_with("farmem: page 0x")), "{said}");
+}
+
+#[test]
+fn a_node_that_comes_back_empty_is_filled_again_and_then_two_others_may_go() {
+    if !managed_runner() {
+        return;
+    }
+    let (mut nodes, name) = (six(), unique("again"));
+    let launcher = launcher(&nodes, &name);
+    let (running, mut client) = loaded(&launcher, &name);
+    nodes[0].kill();
+    nodes[0].start_again();
+    verify(&mut client, 0..KEYS / 2, |_| 1);
+    wait_for("a redundancy that is whole again", || {
+        let figures = application(&name)?;
+        let is_whole = figures["node_lacking_bytes"].as_u64()? == 0;
+        (is_whole && figures["node_rebuilt_bytes"].as_u64()? > 0).then_some(())
+    });
+    nodes[2].kill();
+    nodes[5].kill();
+    verify(&mut client, 0..KEYS, |_| 1);
+    end(client, running);
+}
+
+#[test]
+fn a_node_that_is_slow_is_gone_around() {
+    if !managed_runner() {
+        return;
+    }
+    let (nodes, name) = (six(), unique("slow-node"));
+    let launcher = launcher(&nodes, &name);
+    let (running, mut client) = loaded(&launcher, &name);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // Too short for it to be away.
+            while !is_over.load(Ordering::Acquire) {
+                nodes[3].stop();
+                thread::sleep(Duration::from_millis(200));
+                nodes[3].go_on();
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        verify(&mut client, 0..KEYS, |_| 1);
+        is_over.store(true, Ordering::Release);
+    });
+    let finished = end(client, running);
+    assert!(number(&finished, "node_reads_around") > 0.0 && number(&finished, "node_reads_late") > 0.0);
+}
+
+#[test]
+fn a_node_that_lies_is_found_out_and_costs_nothing() {
+    if !managed_runner() {
+        return;
+    }
+    let (nodes, name) = (six(), unique("liar"));
+    let launcher = launcher(&nodes, &name);
+    let (running, mut client) = loaded(&launcher, &name);
+    nodes[2].damage();
+    verify(&mut client, 0..KEYS, |_| 1);
+    load(&mut client, 0..KEYS / 3, 2);
+    verify(&mut client, 0..KEYS, |key| if key < KEYS / 3 { 2 } else { 1 });
+    let finished = end(client, running);
+    assert!(number(&finished, "node_damaged") > 0.0);
+    let said = String::from_utf8_lossy(&finished.stderr);
+    assert!(said.contains("sends other bytes than were written"), "{said}");
+}
