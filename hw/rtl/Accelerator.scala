@@ -15,7 +15,7 @@ class HookBundle extends Bundle {
 }
 
 /** Everything of the accelerator but the walker hooks, without a bus. */
-class AcceleratorCore(p: AcceleratorParameters, tags: Int) extends Module {
+class AcceleratorCore(p: AcceleratorParameters, tags: BlockTags) extends Module {
   val io = IO(new Bundle {
     val hooks = Vec(p.harts, Flipped(new HookBundle))
     val access = Flipped(Valid(new RegisterAccess))
@@ -78,11 +78,11 @@ class AcceleratorCore(p: AcceleratorParameters, tags: Int) extends Module {
 
 /** The accelerator on TileLink: registers as a slave, local memory as a coherent master, one interrupt. */
 class Accelerator(params: AcceleratorParameters)(implicit p: Parameters) extends LazyModule {
-  /** Blocks under way in each direction. */
-  private val tags = 4
+  private val tags = BlockTags()
   private val readSources = 0
-  private val writeSources = tags
-  private val wordSource = 2 * tags
+  private val writeSources = tags.reads
+  private val wordSource = tags.reads + tags.writes
+  private val sourceBits = log2Ceil(wordSource + 1)
 
   val device = new SimpleDevice("page-fault-accelerator", Seq("farmem,pfa"))
   val hookSinks: Seq[BundleBridgeSink[HookBundle]] = Seq.fill(params.harts)(BundleBridgeSink[HookBundle]())
@@ -99,7 +99,7 @@ class Accelerator(params: AcceleratorParameters)(implicit p: Parameters) extends
       fifoId = Some(0))),
     beatBytes = 8)))
   val memoryNode = TLClientNode(Seq(TLClientPortParameters(
-    Seq(TLClientParameters(name = "pfa", sourceId = IdRange(0, 2 * tags + 1))))))
+    Seq(TLClientParameters(name = "pfa", sourceId = IdRange(0, wordSource + 1))))))
 
   lazy val module = new LazyModuleImp(this) {
     private val core = Module(new AcceleratorCore(params, tags))
@@ -128,11 +128,11 @@ class Accelerator(params: AcceleratorParameters)(implicit p: Parameters) extends
     private def channel(): DecoupledIO[TLBundleA] = Wire(Decoupled(new TLBundleA(edge.bundle)))
     private val readA = channel()
     readA.valid := blocks.read.valid
-    readA.bits := edge.Get(blocks.read.bits.tag.pad(4) + readSources.U, blocks.read.bits.address, lgBlock)._2
+    readA.bits := edge.Get(blocks.read.bits.tag.pad(sourceBits) + readSources.U, blocks.read.bits.address, lgBlock)._2
     blocks.read.ready := readA.ready
     private val writeA = channel()
     writeA.valid := blocks.write.valid
-    writeA.bits := edge.Put(blocks.write.bits.tag.pad(4) + writeSources.U, blocks.write.bits.address, lgBlock, blocks.write.bits.word)._2
+    writeA.bits := edge.Put(blocks.write.bits.tag.pad(sourceBits) + writeSources.U, blocks.write.bits.address, lgBlock, blocks.write.bits.word)._2
     blocks.write.ready := writeA.ready
     private val wordA = channel()
     wordA.valid := word.request.valid

@@ -40,7 +40,7 @@ object Generate {
       case "EvictQueue" => () => new EvictQueue(small)
       case "WalkerHook" => () => new WalkerHook(speculative = true)
       case "FetchUnit" => () => new FetchUnit(small)
-      case "AcceleratorCore" => () => new AcceleratorCore(small, tags = 4)
+      case "AcceleratorCore" => () => new AcceleratorCore(small, BlockTags())
       case other => sys.error(s"no unit $other")
     }
   }

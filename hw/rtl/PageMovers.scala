@@ -3,25 +3,34 @@ package farmem.pfa
 import chisel3._
 import chisel3.util._
 
+/** Blocks of 64 bytes that may be under way at once, in each direction. A block that is read needs a buffer, because its words can't be
+  * held back; a block that is written needs none once its words are sent. So there may be many more writes, and there must be: a page arrives
+  * with a word in each cycle, and a block takes a hundred cycles to get into memory.
+  */
+case class BlockTags(reads: Int = 4, writes: Int = 16) {
+  require(isPow2(reads) && isPow2(writes), "numbers of tags are powers of two")
+  val readBits: Int = log2Ceil(reads) max 1
+  val writeBits: Int = log2Ceil(writes) max 1
+}
+
 /** Access to local memory by blocks of 64 bytes, several at once, told apart by tags. */
-class BlockPort(tags: Int) extends Bundle {
-  private val tagBits = log2Ceil(tags) max 1
+class BlockPort(tags: BlockTags) extends Bundle {
   val read = Decoupled(new Bundle {
     val address = UInt(Words.addressBits.W)
-    val tag = UInt(tagBits.W)
+    val tag = UInt(tags.readBits.W)
   })
   /** Eight words for each read, in order within a tag. They can't be held back. */
   val readData = Flipped(Valid(new Bundle {
-    val tag = UInt(tagBits.W)
+    val tag = UInt(tags.readBits.W)
     val word = UInt(Words.wordBits.W)
   }))
   /** Eight words for each block, one after the other, all offered without a gap. */
   val write = Decoupled(new Bundle {
     val address = UInt(Words.addressBits.W)
-    val tag = UInt(tagBits.W)
+    val tag = UInt(tags.writeBits.W)
     val word = UInt(Words.wordBits.W)
   })
-  val written = Flipped(Valid(UInt(tagBits.W)))
+  val written = Flipped(Valid(UInt(tags.writeBits.W)))
   override def cloneType: this.type = new BlockPort(tags).asInstanceOf[this.type]
 }
 
@@ -100,15 +109,17 @@ class PageWriter(tags: Int) extends Module {
     val busy = Output(Bool())
   })
   private val frame = Reg(UInt(Words.frameBits.W))
-  /** Blocks received, sent and written: written ≤ sent ≤ received ≤ written + tags. */
+  /** Blocks received, sent and written: written ≤ sent ≤ received ≤ sent + filling, sent ≤ written + tags. */
   private val received = RegInit(0.U(7.W))
   private val sent = RegInit(0.U(7.W))
   private val written = RegInit(0.U(7.W))
   private val last = RegInit(0.U(7.W))
   private val receivedWord = RegInit(0.U(3.W))
   private val sentWord = RegInit(0.U(3.W))
-  private val buffers = Reg(Vec(tags, Vec(Block.words, UInt(Words.wordBits.W))))
-  /** Blocks may be written out of order, a buffer is reused when its own block is. */
+  /** One block is sent while the next is received. */
+  private val filling = 2
+  private val buffers = Reg(Vec(filling, Vec(Block.words, UInt(Words.wordBits.W))))
+  /** Blocks may be written out of order: a tag is reused when its own block is. */
   private val inUse = RegInit(VecInit(Seq.fill(tags)(false.B)))
   private def tagOf(block: UInt): UInt = block(log2Ceil(tags) - 1, 0)
 
@@ -124,21 +135,19 @@ class PageWriter(tags: Int) extends Module {
   }
   when(io.abort) { last := received }
 
-  io.words.ready := received =/= last && !io.abort && !inUse(tagOf(received))
+  io.words.ready := received =/= last && !io.abort && (received - sent) < filling.U
   when(io.words.fire()) {
-    buffers(tagOf(received))(receivedWord) := io.words.bits
+    buffers(received(0))(receivedWord) := io.words.bits
     receivedWord := receivedWord + 1.U
-    when(receivedWord === (Block.words - 1).U) {
-      received := received + 1.U
-      inUse(tagOf(received)) := true.B
-    }
+    when(receivedWord === (Block.words - 1).U) { received := received + 1.U }
   }
-  io.write.valid := sent =/= received
+  io.write.valid := sent =/= received && (sentWord =/= 0.U || !inUse(tagOf(sent)))
   io.write.bits.address := Block.address(frame, sent)
   io.write.bits.tag := tagOf(sent)
-  io.write.bits.word := buffers(tagOf(sent))(sentWord)
+  io.write.bits.word := buffers(sent(0))(sentWord)
   when(io.write.fire()) {
     sentWord := sentWord + 1.U
+    inUse(tagOf(sent)) := true.B
     when(sentWord === (Block.words - 1).U) { sent := sent + 1.U }
   }
   when(io.written.valid) {

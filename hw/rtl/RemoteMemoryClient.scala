@@ -13,7 +13,7 @@ import chisel3.util._
   * order. They are known by the tag: slot and sequence number, so that an answer that comes after its time-out is dropped,
   * and never written to a frame that has a new owner.
   */
-class RemoteMemoryClient(p: AcceleratorParameters, tags: Int) extends Module {
+class RemoteMemoryClient(p: AcceleratorParameters, tags: BlockTags) extends Module {
   private val slots = RemoteMemoryClient.firstEviction + p.evictDepth
   private val slotBits = log2Ceil(slots)
   val io = IO(new Bundle {
@@ -31,8 +31,8 @@ class RemoteMemoryClient(p: AcceleratorParameters, tags: Int) extends Module {
     val link = new Link
     val blocks = new BlockPort(tags)
   })
-  private val reader = Module(new PageReader(tags))
-  private val writer = Module(new PageWriter(tags))
+  private val reader = Module(new PageReader(tags.reads))
+  private val writer = Module(new PageWriter(tags.writes))
   io.blocks.read <> reader.io.read
   reader.io.readData := io.blocks.readData
   io.blocks.write <> writer.io.write

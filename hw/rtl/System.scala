@@ -89,7 +89,7 @@ class SystemConfig(accelerator: AcceleratorParameters) extends Config(
     case AcceleratorKey => accelerator
     case DebugModuleKey => None
     case PLICKey => Some(PLICParams())
-    case BroadcastKey => up(BroadcastKey, site).copy(nTrackers = 8)
+    case BroadcastKey => up(BroadcastKey, site).copy(nTrackers = 16)
     case MonitorsEnabled => false
   }) ++
     new WithCores(accelerator.harts) ++

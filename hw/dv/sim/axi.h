@@ -16,7 +16,8 @@ struct AxiMaster {
     uint64_t ar_id, ar_address, ar_length;
 };
 
-// Serves requests in order, one beat in each cycle, each after a fixed latency. Bursts are incrementing, beats of eight bytes.
+// Serves requests in order, one beat in each cycle, each after a fixed latency. Bursts are incrementing, beats of eight bytes. What is to be
+// written may come with its address, or before it.
 class AxiSlave {
   public:
     using Read = std::function<uint64_t(uint64_t address)>;
@@ -26,7 +27,7 @@ class AxiSlave {
         : latency_cycles_(latency_cycles), read_(std::move(read)), write_(std::move(write)) {}
 
     bool aw_ready() const { return writes_.size() < kQueue; }
-    bool w_ready() const { return !writes_.empty() && !writes_.back().complete && accepting() != nullptr; }
+    bool w_ready() const { return beats_.size() < kQueue; }
     bool ar_ready() const { return reads_.size() < kQueue; }
     bool b_valid(uint64_t now) const { return !writes_.empty() && writes_.front().complete && now >= writes_.front().due; }
     uint64_t b_id() const { return writes_.empty() ? 0 : writes_.front().id; }
@@ -50,17 +51,19 @@ class AxiSlave {
         bool w_fire = w_ready() && m.w_valid;
         bool aw_fire = aw_ready() && m.aw_valid;
         bool ar_fire = ar_ready() && m.ar_valid;
-        if (w_fire) {
-            Burst *burst = accepting();
-            write_(burst->address & ~uint64_t{7}, m.w_data, m.w_strobe);
+        if (b_fire) writes_.pop_front();
+        if (aw_fire) writes_.push_back({m.aw_id, m.aw_address, m.aw_length, 0, false});
+        if (w_fire) beats_.push_back({m.w_data, m.w_strobe, m.w_last});
+        if (Burst *burst = beats_.empty() ? nullptr : accepting()) {
+            Beat beat = beats_.front();
+            beats_.pop_front();
+            write_(burst->address & ~uint64_t{7}, beat.data, beat.strobe);
             burst->address += 8;
-            if (m.w_last) {
+            if (beat.last) {
                 burst->complete = true;
                 burst->due = now + latency_cycles_;
             }
         }
-        if (b_fire) writes_.pop_front();
-        if (aw_fire) writes_.push_back({m.aw_id, m.aw_address, m.aw_length, 0, false});
         if (r_fire) {
             fetched_ = false;
             Burst &burst = reads_.front();
@@ -76,6 +79,7 @@ class AxiSlave {
     void reset() {
         reads_.clear();
         writes_.clear();
+        beats_.clear();
         fetched_ = false;
     }
 
@@ -85,17 +89,23 @@ class AxiSlave {
         uint64_t id, address, left, due;
         bool complete;
     };
+    struct Beat {
+        uint64_t data;
+        uint8_t strobe;
+        bool last;
+    };
+    // The burst that the next beat belongs to.
     Burst *accepting() {
         for (Burst &burst : writes_)
             if (!burst.complete) return &burst;
         return nullptr;
     }
-    const Burst *accepting() const { return const_cast<AxiSlave *>(this)->accepting(); }
 
     uint64_t latency_cycles_;
     Read read_;
     Write write_;
     std::deque<Burst> reads_, writes_;
+    std::deque<Beat> beats_;
     bool fetched_ = false;
     uint64_t data_ = 0;
 };
