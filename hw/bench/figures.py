@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Draws the figures from what the simulations printed.
 
-    figures.py RESULTS OUTPUT
+    figures.py RESULTS OUTPUT [RECORDED]
 
 RESULTS holds one file for each simulation, named by what was simulated: SYSTEM.BENCHMARK.KEY=VALUE...  with lines `label number`.
-OUTPUT gets results.json, with every number, and an SVG for each figure that the results suffice for.
+OUTPUT gets results.json, with every number, and an SVG for each figure that the results suffice for. RECORDED is a results.json of before:
+simulations repeat exactly, so what differs from it is named.
 """
 import json
 import pathlib
@@ -16,6 +17,9 @@ PAGE_KIB = 4
 PARTS = ("trap", "processing", "interface", "blade")
 COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#b0b0b0", "#8172b3", "#c44e52")
 MODES = {"software": "software", "accelerated": "accelerator"}
+NAMES = {"bare": "bare metal", "linux": "Linux"}
+# What tells a run from others: the words of its file's name.
+SETTINGS = ("system", "benchmark", "how", "clients", "mode", "pages", "local", "latency", "accelerated", "evictions", "threshold")
 
 
 def load(directory):
@@ -128,29 +132,42 @@ def breakdown(rows, system, title, path):
             for latency, mode in totals if mode == "accelerated" and (latency, "software") in totals}
 
 
-def runs(rows, benchmark, pages):
-    """Runs of a benchmark under Linux by share of local memory and mode."""
-    return {(row["local"], mode_of(row)): row for row in rows
-            if row["system"] == "linux" and row["benchmark"] == benchmark and row.get("pages") == pages}
+def programs(rows, system, latency):
+    """The paper's benchmarks at one blade: (benchmark, pages, share, run with local memory only, run for each mode), as far as there are both."""
+    found = {(row["benchmark"], row["pages"], row["local"], mode_of(row), row["latency"]): row for row in rows
+             if row["system"] == system and row["benchmark"] in ("quicksort", "gen")}
+    groups = []
+    for benchmark, pages, share in sorted({key[:3] for key in found}, key=lambda key: (key[0] != "quicksort", key[1], -key[2])):
+        # Without paging the blade does not matter, nor who would fetch.
+        alone = [row for key, row in found.items() if key[:3] == (benchmark, pages, 100)]
+        both = {mode: found.get((benchmark, pages, share, mode, latency)) for mode in MODES}
+        if alone and share != 100 and None not in both.values():
+            groups.append((benchmark, pages, share, alone[0], both))
+    return groups
 
 
-def compared(found, name, title, unit, value, path):
-    """Bars of a value for software and accelerator, at each share of local memory."""
-    shares = sorted({share for share, _ in found}, reverse=True)
-    pairs = [(share, [value(found[(share, mode)], found) if (share, mode) in found else None for mode in MODES]) for share in shares]
-    pairs = [(share, values) for share, values in pairs if None not in values]
-    if not pairs:
+def compared(groups, title, unit, value, path):
+    """Bars of a value for software and accelerator, for each program; `value` is given a run and the one with local memory only."""
+    if not groups:
         return {}
-    drawing = Drawing(title, unit, max(max(values) for _, values in pairs))
+    pairs = [(f"{benchmark} {pages * PAGE_KIB}K {share}%", {mode: value(row, alone) for mode, row in both.items()})
+             for benchmark, pages, share, alone, both in groups]
+    drawing = Drawing(title, unit, max(max(values.values()) for _, values in pairs))
     drawing.legend(MODES.values())
-    for share, values in pairs:
-        for index, number in enumerate(values):
-            drawing.bar([number], f"{share}%" if index == 0 else "", width=44, gap=4, colours=COLOURS[index:])
-        drawing.space(30)
+    width = min(44, (540 / len(pairs) - 12) / 2)
+    for label, values in pairs:
+        for index, number in enumerate(values.values()):
+            drawing.bar([number], label.replace(" ", "\n") if index == 0 else "", width=width, gap=2, colours=COLOURS[index:])
+        drawing.space(10)
     drawing.save(path)
-    return {f"{name}_{share}": {"software": round(values[0], 3), "accelerated": round(values[1], 3),
-                                "ratio": round(values[0] / values[1], 3) if values[1] else None}
-            for share, values in pairs}
+    return {label: values | {"ratio": values["software"] / values["accelerated"]} for label, values in pairs if values["accelerated"]}
+
+
+def rounded(value):
+    """A summary's numbers without digits that say nothing."""
+    if isinstance(value, dict):
+        return {key: rounded(inner) for key, inner in value.items()}
+    return round(value, 3 if abs(value) < 1000 else 1) if isinstance(value, float) else value
 
 
 def fetched(row):
@@ -166,6 +183,12 @@ def system_faults(row):
 def bookkeeping(row):
     """The kernel's cycles for a page that comes: without its transfer, and without the reclaim that makes room."""
     return (row["paging_cycles"] - row["load_cycles"] - row["paging_reclaim_cycles"]) / fetched(row)
+
+
+def fetch_cycles(row, alone):
+    """What stands between a program and its page, but the trap: mean of faults that had no page to evict; or of fetches."""
+    del alone
+    return row["fetch_cycles"] / row["fetches"] if row["accelerated"] else row["clean_cycles"] / max(row["clean_faults"], 1)
 
 
 def swept(rows, benchmark, key, title, unit, value, path):
@@ -206,29 +229,32 @@ def service(rows):
 
 
 def main():
-    if len(sys.argv) != 3:
+    if len(sys.argv) not in (3, 4):
         sys.exit(__doc__)
-    results, output = map(pathlib.Path, sys.argv[1:])
+    results, output = map(pathlib.Path, sys.argv[1:3])
     output.mkdir(parents=True, exist_ok=True)
     rows = list(load(results))
     summary = {}
-    for system, name in (("bare", "bare metal"), ("linux", "Linux")):
+    for system, name in NAMES.items():
         summary |= breakdown(rows, system, f"Fetch of one page, {name} (as Figures 10 and 11)", output / f"{system}-fetch.svg")
-    for benchmark, pages in sorted({(row["benchmark"], row["pages"]) for row in rows if row["benchmark"] in ("quicksort", "gen")}):
-        found = runs(rows, benchmark, pages)
-        name = f"{benchmark}-{pages * PAGE_KIB}K"
+    latencies = sorted({row["latency"] for row in rows if "latency" in row}, reverse=True)
+    for system, latency in ((system, latency) for system in ("bare", "linux") for latency in latencies):
+        groups = programs(rows, system, latency)
+        blade = f"blade of {latency / CYCLES_PER_NS:.0f} ns"
 
         def draw(figure, title, unit, value):
-            return compared(found, f"{name}_{figure}", f"{benchmark} of {pages * PAGE_KIB} KiB: {title}", unit, value,
-                            output / f"linux-{name}-{figure}.svg")
+            name = f"{system}-{figure}-{latency}"
+            found = compared(groups, f"{title}, {blade}", unit, value, output / f"{name}.svg")
+            return {name: found} if found else {}
 
-        if (100, "software") in found:
-            alone = found[(100, "software")]["cycles"]
-            summary |= draw("runtime", "run time (as Figures 9 and 14)", "times that of local memory only", lambda row: row["cycles"] / alone)
-        summary |= draw("faults", "faults for paging (as Figure 12)", "faults", system_faults)
-        summary |= draw("bookkeeping", "bookkeeping of a page (as Figure 13)", "cycles", bookkeeping)
-        summary |= draw("kernel", "handlers, reclaim and all", "thousand cycles for a page",
-                        lambda row: (row["paging_cycles"] - row["load_cycles"]) / fetched(row) / 1e3)
+        summary |= draw("runtime", f"Run time, {NAMES[system]} (as Figures 9 and 14)", "times that of local memory only",
+                        lambda row, alone: row["cycles"] / alone["cycles"])
+        if system == "linux":
+            summary |= draw("inside", "Fetch of a page inside of programs", "cycles without the trap", fetch_cycles)
+            summary |= draw("faults", "Faults for paging (as Figure 12)", "faults", lambda row, _: system_faults(row))
+            summary |= draw("bookkeeping", "Bookkeeping of a page (as Figure 13)", "cycles", lambda row, _: bookkeeping(row))
+            summary |= draw("kernel", "Handlers, reclaim and all", "thousand cycles for a page",
+                            lambda row, _: (row["paging_cycles"] - row["load_cycles"]) / fetched(row) / 1e3)
     for benchmark, key, of in (("depth", "accelerated", "frames in the FreeQ"), ("evictions", "evictions", "evictions at once"),
                                ("period", "threshold", "pages in the NewQ for an interrupt")):
         summary |= swept(rows, benchmark, key, f"Run time by {of}", "million cycles", lambda row: row["cycles"] / 1e6,
@@ -241,8 +267,27 @@ def main():
     summary |= service(rows)
     if (results / "area.json").exists():
         summary["area"] = json.loads((results / "area.json").read_text())
-    (output / "results.json").write_text(json.dumps({"summary": summary, "runs": rows}, indent=1) + "\n")
+    summary = rounded(summary)
+    if len(sys.argv) == 4:
+        compare(rows, pathlib.Path(sys.argv[3]))
+    (output / "results.json").write_text('{"summary": ' + json.dumps(summary, indent=1) + ',\n"runs": [\n'
+                                         + ",\n".join(json.dumps(row) for row in rows) + "\n]}\n")
     print(json.dumps(summary, indent=1))
+
+
+def compare(rows, recorded):
+    """Says which runs are not as they were recorded."""
+    if not recorded.exists():
+        return
+    def settings(row):
+        return " ".join(f"{key}={row[key]}" for key in SETTINGS if key in row)
+
+    before = {settings(row): row for row in json.loads(recorded.read_text())["runs"]}
+    both = [row for row in rows if settings(row) in before]
+    other = [settings(row) for row in both if row != before[settings(row)]]
+    print(f"{len(both) - len(other)} of {len(rows)} runs are as recorded in {recorded.name}, {len(other)} differ", file=sys.stderr)
+    for name in other:
+        print(f"differs: {name}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ make_kernel() { # ARCHIVE
 kernel() {
     local source
     source=$(linux_source)
-    cached kernel "$source/source.tar.xz" "$hw"/linux/{pfa.c,pfa.h,kernel.patch,config} "$hw"/linux/user/* "$hw"/sw/user/{sort,touches}.h -- make_kernel "$source/source.tar.xz"
+    cached kernel "$source/source.tar.xz" "$hw"/linux/{pfa.c,pfa.h,kernel.patch,config} "$hw"/linux/user/* "$hw"/sw/user/{gen,sort,touches}.h -- make_kernel "$source/source.tar.xz"
 }
 
 firmware=(riscv64-unknown-elf-gcc -march=rv64imac_zicsr_zifencei -mabi=lp64 -mcmodel=medany -O2 -ffreestanding -fno-builtin

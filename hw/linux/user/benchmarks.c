@@ -1,5 +1,6 @@
 #include "benchmarks.h"
 #include "system.h"
+#include "../../sw/user/gen.h"
 #include "../../sw/user/touches.h"
 
 enum { PAGE_BYTES = 4096, MOST_TOUCHES = 1024 };
@@ -50,53 +51,4 @@ int quicksort(uint32_t *numbers, size_t count) {
     return sum == 0;
 }
 
-// De-novo assembly in small: a random sequence of bases is cut into overlapping pieces, each shifted by one base; the pieces go into a
-// hash table in random order, and the sequence is put together again by probing for each piece's successor. Every probe lands
-// anywhere in the table.
-enum { PIECE_BASES = 24 };
-
-static uint64_t hash(uint64_t key) { return (key * 0x9e3779b97f4a7c15) >> 20; }
-
-int gen(uint8_t *memory, size_t bytes) {
-    struct slot { uint64_t piece; } *table = (struct slot *)memory;
-    size_t slots = 1;
-    while (slots * 2 * sizeof *table <= bytes) slots *= 2;
-    size_t pieces = slots / 64; // few: each costs several probes, and so several pages
-    const uint64_t mask = (1UL << 2 * PIECE_BASES) - 1, used = 1UL << 63;
-    uint64_t state = 88172645463325252, piece = next_random(&state) & mask, first = piece, check = 0;
-    // The sequence itself is not kept: only its pieces are.
-    for (size_t i = 0; i < pieces; i++) {
-        for (size_t at = hash(piece);; at++) {
-            struct slot *slot = &table[at & (slots - 1)];
-            if (!slot->piece) {
-                slot->piece = piece | used;
-                break;
-            }
-            if ((slot->piece & mask) == piece) break;
-        }
-        check += piece;
-        piece = (piece << 2 | (next_random(&state) & 3)) & mask;
-    }
-    piece = first;
-    size_t found = 1;
-    check -= first;
-    while (found < pieces) {
-        int extended = 0;
-        for (uint64_t base = 0; base < 4 && !extended; base++) {
-            uint64_t candidate = (piece << 2 | base) & mask;
-            for (size_t at = hash(candidate);; at++) {
-                struct slot *slot = &table[at & (slots - 1)];
-                if (!slot->piece) break;
-                if ((slot->piece & mask) == candidate) {
-                    extended = 1;
-                    break;
-                }
-            }
-            if (extended) piece = candidate;
-        }
-        if (!extended) break;
-        check -= piece;
-        found++;
-    }
-    return found == pieces && check == 0;
-}
+int gen(uint8_t *memory, size_t bytes) { return gen_assemble((uint64_t *)memory, bytes / sizeof(uint64_t)); }
