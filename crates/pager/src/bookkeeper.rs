@@ -106,11 +106,15 @@ impl Bookkeeper {
         let unnoticed = engine.take_unnoticed();
         let gap = self.share(resident);
         let before = self.growth.resident();
-        self.growth.look(resident, thread::now_ns(), thread::process_cpu_ns());
+        self.growth.look(
+            resident,
+            thread::now_ns(),
+            thread::process_cpu_ns().saturating_sub(thread::cpu_ns()),
+        );
         if self.scanner.is_none() {
             let left = gap - self.growth.margin(engine.ledger.budget());
             if left >= 0 && !engine.must_protect() {
-                return pacing::pause_before_ns(left);
+                return self.growth.pause_before_ns(left);
             }
             self.begin();
         }
@@ -122,14 +126,23 @@ impl Bookkeeper {
         engine.review_protection();
         let faults = engine.slot.get(Counter::Faults);
         engine.arm(self.handlers, faults - self.last_faults);
-        self.pace.look(engine);
+        let is_resting = faults == self.last_faults && !self.growth.is_running();
+        self.pace.look(engine, is_resting);
         self.keep_out_of_the_way(faults != self.last_faults);
         self.account();
         let has_moved = faults != self.last_faults || resident != before;
         self.last_faults = faults;
-        let is_running = self.growth.is_running() || self.pace.is_delicate();
-        let is_returning = self.is_returning;
-        Outlook { gap, excess: engine.excess(0), far, is_returning, has_moved, is_running }.pause_ns()
+        let is_delicate = self.pace.is_delicate();
+        let outlook = Outlook {
+            gap,
+            excess: engine.excess(0),
+            far,
+            is_returning: self.is_returning,
+            has_moved,
+            is_running: self.growth.is_running() || is_delicate,
+            stretch: if is_delicate { 1 } else { self.growth.stretch() },
+        };
+        outlook.pause_ns()
     }
 
     /// While one thread faults and its handler does the evicting, this thread runs on their processor. On another one it would

@@ -361,8 +361,8 @@ impl Pace {
         self.class == Class::Idle
     }
 
-    /// One look.
-    pub(crate) fn look(&mut self, engine: &Engine) {
+    /// One look. While the program rests its handler is an ordinary thread, which nobody has to watch.
+    pub(crate) fn look(&mut self, engine: &Engine, is_resting: bool) {
         if !self.may_return {
             return;
         }
@@ -373,7 +373,7 @@ impl Pace {
         };
         let competes = self.starvation.look(sight, thread::now_ns());
         let is_alone = engine.armed.load(Ordering::Relaxed) == 1;
-        let wanted = if is_alone && !competes { Class::Idle } else { Class::Normal };
+        let wanted = if is_alone && !competes && !is_resting { Class::Idle } else { Class::Normal };
         let handler = engine.first_handler.load(Ordering::Acquire);
         if wanted == self.class || handler == 0 {
             return;

@@ -29,6 +29,14 @@ const RESTING_NS: u64 = 20_000_000;
 const RESTED_NS: u64 = 100_000_000;
 /// Less than this part of the time is nothing: the pager's threads run at times.
 const NOTHING_SHARE: u64 = 16;
+/// A whole processor, where shares of one are counted.
+const PROCESSOR: u64 = 1024;
+/// A program that gets less than this part of a processor is looked at less often.
+const FREQUENT_SHARE: u64 = PROCESSOR / 4;
+/// And so many times less often at most.
+const MOST_STRETCH: u64 = 8;
+/// The longest pause while the program runs and gets little of a processor.
+const STRETCHED_NS: u64 = 8_000_000;
 /// Handlers evict what their faults need. What goes beyond is left to them as long as it is little: 1 MiB.
 pub const LEFT_PAGES: i64 = 256;
 
@@ -58,6 +66,8 @@ pub struct Outlook {
     pub has_moved: bool,
     /// Whether the program has run since the look before, or what serves it needs watching.
     pub is_running: bool,
+    /// How many times longer than usual it takes the program to use up what is left: [`Growth::stretch`].
+    pub stretch: u64,
 }
 
 impl Outlook {
@@ -72,7 +82,8 @@ impl Outlook {
         } else if self.is_returning {
             RETURNING_NS
         } else if self.has_moved || self.is_running {
-            time_to_take(self.gap).clamp(SHORTEST_NS, RUNNING_NS)
+            let usual = time_to_take(self.gap).clamp(SHORTEST_NS, RUNNING_NS);
+            (usual * self.stretch).min(STRETCHED_NS)
         } else {
             RESTING_NS
         }
@@ -89,16 +100,21 @@ pub struct Growth {
     passed_ns: u64,
     /// How long the process has used nothing.
     rested_ns: u64,
+    /// What the process has used of a processor: the most of the last looks, older ones counting less.
+    share: u64,
 }
 
 impl Growth {
-    /// One look: what is resident, the time, and the processor time that the process has used.
+    /// One look: what is resident, the time, and the processor time that the process has used without the caller's own, which
+    /// would keep itself busy.
     pub fn look(&mut self, resident: PageCount, now_ns: u64, cpu_ns: u64) {
         self.grown = resident.get().saturating_sub(self.resident.get());
         self.passed_ns = now_ns.saturating_sub(self.now_ns);
         let used_ns = cpu_ns.saturating_sub(self.cpu_ns);
         self.rested_ns =
             if used_ns > self.passed_ns / NOTHING_SHARE { 0 } else { self.rested_ns + self.passed_ns };
+        let share = used_ns.saturating_mul(PROCESSOR) / self.passed_ns.max(1);
+        self.share = share.min(PROCESSOR).max(self.share - self.share / 8);
         (self.resident, self.now_ns, self.cpu_ns) = (resident, now_ns, cpu_ns);
     }
 
@@ -110,6 +126,28 @@ impl Growth {
     /// Whether the process has run lately.
     pub const fn is_running(&self) -> bool {
         self.rested_ns < RESTED_NS
+    }
+
+    /// How many times longer than a program that has a processor to itself this one needs for what it does, with a factor of four
+    /// in hand. Where many programs share few processors each gets little, and looks as frequent as for one that runs alone would
+    /// take from all of them what they need.
+    pub const fn stretch(&self) -> u64 {
+        let share = if self.share == 0 { 1 } else { self.share };
+        let stretch = FREQUENT_SHARE / share;
+        if stretch < 1 {
+            1
+        } else if stretch > MOST_STRETCH {
+            MOST_STRETCH
+        } else {
+            stretch
+        }
+    }
+
+    /// The pause of a process with `left` pages to go before its memory must be managed, in nanoseconds.
+    pub fn pause_before_ns(&self, left: i64) -> u64 {
+        let usual = time_to_take(left).clamp(SHORTEST_NS, LONGEST_NS);
+        let least = if self.is_running() { (usual * self.stretch()).min(STRETCHED_NS) } else { RESTING_NS };
+        usual.max(least)
     }
 
     /// How close to `budget` the application may come before its memory is managed: further away while it grows fast, since a
@@ -124,11 +162,6 @@ impl Growth {
 /// How close to `budget` an application that grows slowly may come before its memory is managed.
 pub fn usual_margin(budget: PageCount) -> PageCount {
     PageCount::new((budget.get() / MARGIN_SHARE).max(MARGIN_PAGES))
-}
-
-/// The pause of a process with `left` pages to go before its memory must be managed, in nanoseconds.
-pub fn pause_before_ns(left: i64) -> u64 {
-    time_to_take(left).clamp(SHORTEST_NS, LONGEST_NS)
 }
 
 fn time_to_take(pages: i64) -> u64 {
@@ -146,6 +179,7 @@ mod tests {
         is_returning: false,
         has_moved: false,
         is_running: false,
+        stretch: 1,
     };
 
     #[test]
@@ -161,6 +195,40 @@ mod tests {
             assert!(pause_ns == SHORTEST_NS || pause_ns * FASTEST_PAGES_PER_MS / 1_000_000 <= gap as u64);
             assert!(pause_ns <= RUNNING_NS);
         }
+    }
+
+    #[test]
+    fn a_program_that_gets_little_of_a_processor_is_looked_at_less_often() {
+        let mut growth = Growth::default();
+        let mut now_ns = 0;
+        let mut cpu_ns = 0;
+        let mut look = |growth: &mut Growth, share: u64| {
+            now_ns += 1_000_000;
+            cpu_ns += 1_000_000 / share;
+            growth.look(PageCount::ZERO, now_ns, cpu_ns);
+        };
+        look(&mut growth, 1);
+        assert_eq!(growth.stretch(), 1);
+        (0..100).for_each(|_| look(&mut growth, 16));
+        assert_eq!(growth.stretch(), 4);
+        (0..100).for_each(|_| look(&mut growth, 64));
+        assert_eq!(growth.stretch(), MOST_STRETCH);
+        let pause_ns = Outlook { gap: 0, is_running: true, stretch: MOST_STRETCH, ..CALM }.pause_ns();
+        assert_eq!(pause_ns, MOST_STRETCH * SHORTEST_NS);
+        // One look at a program that runs is enough.
+        look(&mut growth, 1);
+        assert_eq!(growth.stretch(), 1);
+    }
+
+    #[test]
+    fn before_memory_is_managed_a_program_that_rests_is_not_watched_closely() {
+        let mut growth = Growth::default();
+        growth.look(PageCount::ZERO, 1_000_000, 1_000_000);
+        assert_eq!(growth.pause_before_ns(100), SHORTEST_NS);
+        assert_eq!(growth.pause_before_ns(i64::MAX), LONGEST_NS);
+        growth.look(PageCount::ZERO, 1_000_000 + RESTED_NS, 1_000_000);
+        assert_eq!(growth.pause_before_ns(100), RESTING_NS);
+        assert_eq!(growth.pause_before_ns(i64::MAX), LONGEST_NS);
     }
 
     #[test]
