@@ -418,6 +418,25 @@ fn the_heavier_of_two_gets_more_of_a_pool_that_is_short() {
     }
 }
 
+/// Ends programs, all at the same time, some of them by a kill.
+fn finish(leaving: Vec<(&Launcher, Running<'_>, bool)>) {
+    for (launcher, running, is_killed) in &leaving {
+        let pid = running.program_process_id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        if let (true, Some(pid)) = (is_killed, pid) {
+            // It may have ended already.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        // One to be killed may not have begun yet: then it is told to end.
+        create(launcher, "end");
+    }
+    for (_, running, is_killed) in leaving {
+        let finished = running.wait();
+        if !is_killed {
+            assert_eq!(finished.success().text(), "same\n");
+        }
+    }
+}
+
 /// Spaces come and go, some of them killed, under a pool that is too small for all of them; nobody's bytes are wrong.
 #[test]
 fn spaces_that_come_and_go_at_random_leave_nothing_behind() {
@@ -426,36 +445,26 @@ fn spaces_that_come_and_go_at_random_leave_nothing_behind() {
     }
     // Each is promised 2 MiB of the pool.
     let (pool, at_a_time, rounds) = if is_large() { ("160M", 64, 128) } else { ("96M", 4, 12) };
+    // More that work all the time would be a test of the machine's processors.
+    let working = 4;
     let host = Host::start(&["--pool", pool]);
     let mut random = SplitMix::new(0xb20c);
     let launchers: Vec<Launcher> = (0..rounds)
         .map(|round| with_disk(host.launcher(&name(&format!("one-of-many-{round}")), 8 * MEBIBYTE)))
         .collect();
     let mut running: Vec<(&Launcher, Running<'_>, bool)> = Vec::new();
-    let finish = |(launcher, running, is_killed): (&Launcher, Running<'_>, bool)| {
-        if is_killed {
-            if let Some(pid) =
-                running.program_process_id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?))
-            {
-                // It may have ended already.
-                let _ = kill_process(pid, Signal::KILL);
-            }
-            // Or not have begun yet: then it is told to end.
-            create(launcher, "end");
-            running.wait();
-        } else {
-            end(launcher, running);
-        }
-    };
-    for launcher in &launchers {
-        while running.len() >= at_a_time {
-            let which = random.below(running.len() as u64) as usize;
-            finish(running.swap_remove(which));
+    for (round, launcher) in launchers.iter().enumerate() {
+        if running.len() == at_a_time {
+            let leaving = (0..at_a_time / 4)
+                .map(|_| running.swap_remove(random.below(running.len() as u64) as usize))
+                .collect();
+            finish(leaving);
         }
         let mebibytes = 10 + random.below(14);
-        running.push((launcher, launcher.start(filler(mebibytes)), random.below(4) == 0));
+        let program = if round % at_a_time < working { filler(mebibytes) } else { idler(mebibytes) };
+        running.push((launcher, launcher.start(program), random.below(4) == 0));
     }
-    running.into_iter().for_each(finish);
+    finish(running);
     assert!(!host.said().contains("dropped"), "{}", host.said());
     drop(host);
     assert_nothing_is_left();
