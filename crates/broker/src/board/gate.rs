@@ -1,7 +1,7 @@
 //! A space's gate at one direction of a link: its threads' transfers by class, before it takes its turn among the others.
 //!
 //! Demand goes first, then what is fetched ahead, then whole slabs (Canvas §5.3, the horizontal dimension). Of what comes from nodes, what nobody waits for
-//! has only so much under way that it can't hold up what somebody waits for by more than 150 µs, or half of the window for slabs. Nobody waits for longer than half a second: after that a transfer goes whatever the
+//! has only so much under way that it can't hold up what somebody waits for by more than 150 µs, or half of the window for slabs. A thread's page waits a second at most, all else five: after that a transfer goes whatever the
 //! board says, so that a wrong board costs fairness and time, but never a page.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,23 +13,12 @@ use farmem_sys::thread::now_ns;
 use super::seat::{Denied, Seat};
 use super::{Board, Direction, Lines, Memory};
 
-/// So long a transfer waits at most.
-const PATIENCE_NS: u64 = 500_000_000;
+/// So long a transfer waits at most, by class.
+const PATIENCE_NS: [u64; Class::COUNT] = [1_000_000_000, 5_000_000_000, 5_000_000_000];
 /// A look is due after this time at the latest, though no bell rings.
 const LONGEST_LOOK_NS: u64 = 1_000_000;
 /// The shortest pause between two looks.
 const SHORTEST_LOOK_NS: u64 = 20_000;
-
-/// What a space may use of its links, all of them together.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Limits {
-    /// Its part against others.
-    pub weight: u32,
-    /// Bytes per second from nodes; 0 for no limit.
-    pub bytes_in: u64,
-    /// Bytes per second to nodes; 0 for no limit.
-    pub bytes_out: u64,
-}
 
 /// What went through a gate, by class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -185,7 +174,7 @@ impl Turn {
         let (class, bytes) = (self.class, self.bytes);
         let state = &mut *lock(&self.gate.state);
         let waited_ns = now_ns.saturating_sub(self.since_ns);
-        let asked = if waited_ns > PATIENCE_NS {
+        let asked = if waited_ns > PATIENCE_NS[class.nth()] {
             Ok(state.seat.force(&state.board, bytes, now_ns))
         } else if self.gate.is_held_back(state, class, bytes) {
             Err(Denied { look_again_ns: LONGEST_LOOK_NS })

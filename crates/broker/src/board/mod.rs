@@ -1,4 +1,4 @@
-//! The board: shared memory by which the spaces of a machine take turns at the links to memory nodes (docs/adr/0028).
+//! The board: shared memory by which the spaces of a machine take turns at the links to memory nodes (docs/adr/0029).
 //!
 //! The broker makes it and gives every space a *seat*; without a broker a space has a board to itself. For each link, in each direction, a seat has one line,
 //! written by the space alone, but for its bell. A space that wants to send says so in its line, looks at the others' lines, and goes when there is room and nobody who waits has
@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use farmem_sys::shared::{SharedMemory, SharedMemoryError};
 use farmem_sys::wait::Sleepers;
 
-pub use gate::{Figures, Gate, Limits, Pass, Turn};
+pub use gate::{Figures, Gate, Pass, Purse, Turn};
 
 /// Seats of a board.
 pub const SEATS: usize = 256;

@@ -132,6 +132,12 @@ impl Seat {
     /// What others may have let go is let go without asking: the space has waited for too long. For their sake it is counted all the same.
     pub fn force<M: Memory>(&mut self, board: &Board<M>, bytes: u64, now_ns: u64) -> u64 {
         self.own(board, WAITS).set(0);
+        let direction = self.lines.direction as usize;
+        if let Some(rate) = Rate::new(board.memory().word(RATES + direction).get()) {
+            // Those that come later pay for it.
+            let due = board.memory().word(DUES + direction);
+            due.raise(rate.after(due.get(), now_ns, bytes));
+        }
         self.set_under_way(board, self.under_way.saturating_add(bytes), now_ns);
         self.under_way
     }
