@@ -98,7 +98,10 @@ impl Lane {
             let wait = if self.parked.is_empty() { IDLE } else { PARKED };
             self.carrier.pool.wait_for_call(self.number, wait.as_nanos() as u64);
             self.retry();
-            self.look_after_links();
+            // What has just been asked must not be heard where answers are thrown away.
+            if self.readings.is_empty() {
+                self.look_after_links();
+            }
         } else {
             self.hear();
             self.go_around_late();
