@@ -38,7 +38,8 @@ fn every_way_is_measured_beside_a_bare_connection_and_programs_have_their_far_me
     }
     let (scratch, before) = (Scratch::new(), devices());
 
-    let output = bench(&scratch).arg("--json").output().expect("farmem can be started");
+    let output =
+        bench(&scratch).args(["--json", "--only", "ways,programs"]).output().expect("farmem can be started");
 
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).expect("a JSON object");
@@ -64,6 +65,30 @@ fn every_way_is_measured_beside_a_bare_connection_and_programs_have_their_far_me
         assert_eq!(program["node_fetches"].as_f64().expect("a figure") > 0.0, is_on_node, "{program}");
     }
     assert_eq!(devices(), before);
+    assert_nothing_is_left(&scratch);
+}
+
+#[test]
+fn a_node_of_six_that_is_killed_fails_no_request_and_is_made_good() {
+    if !managed_runner() {
+        return;
+    }
+    let scratch = Scratch::new();
+
+    let output = bench(&scratch).args(["--json", "--only", "loss"]).output().expect("farmem can be started");
+
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a JSON object");
+    let losses = report["losses"].as_array().expect("rows");
+    let redundancies: Vec<&str> = losses.iter().filter_map(|loss| loss["redundancy"].as_str()).collect();
+    assert_eq!(redundancies, ["4+2", "mirror"]);
+    for loss in losses {
+        assert_eq!(loss["failed"].as_u64(), Some(0), "{loss}");
+        let figure = |key: &str| loss[key].as_f64().expect("a figure");
+        assert!(figure("requests") > 0.0 && figure("rebuilt_bytes") > 0.0, "{loss}");
+        assert!(figure("seconds_to_whole") > 0.0, "{loss}");
+        assert!(figure("stored_bytes") > figure("kept_bytes"), "{loss}");
+    }
     assert_nothing_is_left(&scratch);
 }
 

@@ -48,6 +48,11 @@ impl Runner {
         Ok(Self { farmem: farmem.to_owned(), interrupt, scratch: tempfile::tempdir()? })
     }
 
+    /// Whether the benchmark was asked to stop.
+    pub(crate) fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
+    }
+
     /// An error once the benchmark was asked to stop.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         self.interrupt.check()

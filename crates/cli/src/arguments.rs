@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use farmem_bench::faults::{CaseName, PeerName};
 use farmem_bench::isolation::{Part as IsolationPart, Peer as IsolationPeer};
+use farmem_bench::nodes::Part as NodesPart;
 use farmem_bench::workload::{Compressibility, Pattern};
 use farmem_page::ByteCount;
 use farmem_supervisor::{Destination, PrefetchPolicy, Redundancy};
@@ -590,12 +591,15 @@ pub(crate) struct TraceReplayArguments {
     pub(crate) json: bool,
 }
 
-/// Memory nodes beside bare connections, and programs whose far memory is there, in the pool or on disk.
+/// Memory nodes beside bare connections, programs whose far memory is there, in the pool or on disk, and what the loss of a node costs.
 ///
 /// Nodes are reached by loopback, plain and with TLS, by a Unix socket and by shared memory; and, as root, by links between network namespaces, which
-/// go with the benchmark, however it ends. The table goes to standard output, progress to standard error.
+/// go with the benchmark, however it ends. The loss is that of one node of six while Redis runs, with parity (4+2) and with two copies. The tables go to standard
+/// output, progress to standard error.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  sudo farmem bench nodes\n  farmem bench nodes --quick --json")]
+#[command(
+    after_help = "Examples:\n  sudo farmem bench nodes\n  farmem bench nodes --quick --json\n  farmem bench nodes --only loss"
+)]
 pub(crate) struct NodesArguments {
     /// Print one JSON object instead of the tables
     #[arg(long)]
@@ -609,6 +613,9 @@ pub(crate) struct NodesArguments {
     /// Repetitions, interleaved between the ways to a node [default: 3, with --quick 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) repeat: Option<u32>,
+    /// Only these parts
+    #[arg(long, value_name = "PART", value_delimiter = ',', value_enum)]
+    pub(crate) only: Vec<NodesPart>,
 }
 
 /// Undo what a benchmark left behind when it was killed: swap, devices, mounts, control groups.

@@ -100,6 +100,7 @@ fn measure_nodes(arguments: NodesArguments) -> Result<ExitCode, Failure> {
         data: arguments.data,
         quick: arguments.quick,
         repeat: arguments.repeat,
+        only: arguments.only,
         farmem: own_program()?,
     })?;
     print(&report, arguments.json)?;

@@ -1,8 +1,10 @@
-//! `farmem bench nodes`: memory nodes beside bare connections that go the same way, and programs whose far memory is there, in the pool or on disk.
+//! `farmem bench nodes`: memory nodes beside bare connections that go the same way, programs whose far memory is there, in the pool or on disk, and what
+//! the loss of a node costs.
 
 mod bare;
 mod client;
 mod end;
+mod loss;
 mod namespace;
 mod program;
 mod report;
@@ -12,11 +14,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
+use clap::ValueEnum;
 use farmem_machine::Description;
 use farmem_page::ByteCount;
 
 use client::CLIENT_BYTES;
 use end::{Amount, measure};
+pub use loss::LossFigure;
 use program::{Far, PATTERNS, Sample};
 pub use report::Report;
 use report::{LeftOut, ProgramFigure, Side, WayFigure, judge};
@@ -35,10 +39,26 @@ pub struct Options {
     pub quick: bool,
     /// Repetitions; `None` for 3, or 1 when quick.
     pub repeat: Option<u32>,
+    /// Only these parts; empty for all.
+    pub only: Vec<Part>,
     /// The `farmem` program, which is also the workload.
     pub farmem: PathBuf,
 }
 
+/// A part of what is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Part {
+    /// Ways to a node, beside bare connections.
+    Ways,
+    /// Programs with their far memory in several places.
+    Programs,
+    /// A node of six that is killed while Redis runs.
+    Loss,
+}
+
+/// How long the server is asked before a node is killed, and when all is whole again.
+const SPELL: Duration = Duration::from_secs(10);
+const SPELL_QUICK: Duration = Duration::from_secs(3);
 const DATA_BYTES: ByteCount = ByteCount::new(256 << 20);
 const DATA_QUICK_BYTES: ByteCount = ByteCount::new(32 << 20);
 const REPETITIONS: u32 = 3;
@@ -73,7 +93,23 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
             }
         }
     }
-    let ways = measure_ways(&runner, &routes, amount, repetitions)?;
+    let is_wanted = |part: Part| options.only.is_empty() || options.only.contains(&part);
+    let ways = match is_wanted(Part::Ways) {
+        true => measure_ways(&runner, &routes, amount, repetitions)?,
+        false => Vec::new(),
+    };
+    let programs = match is_wanted(Part::Programs) {
+        true => measure_programs(&runner, options, &routes, data, repetitions)?,
+        false => Vec::new(),
+    };
+    let loss_left_out = loss::hindrance().filter(|_| is_wanted(Part::Loss));
+    let losses = match is_wanted(Part::Loss) && loss_left_out.is_none() {
+        true => {
+            let spell = if options.quick { SPELL_QUICK } else { SPELL };
+            loss::measure(runner.interrupt(), &options.farmem, data, spell)?
+        }
+        false => Vec::new(),
+    };
     Ok(Report {
         version: env!("CARGO_PKG_VERSION"),
         machine: Description::current(),
@@ -82,7 +118,9 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         left_out,
         targets: judge(&ways),
         ways,
-        programs: measure_programs(&runner, options, &routes, data, repetitions)?,
+        programs,
+        losses,
+        loss_left_out,
     })
 }
 

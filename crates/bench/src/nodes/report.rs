@@ -6,6 +6,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use farmem_machine::Description;
 use serde::Serialize;
 
+use super::loss::LossFigure;
 use super::program::Sample;
 use crate::median::median;
 use crate::target::Target;
@@ -36,6 +37,10 @@ pub struct Report {
     pub ways: Vec<WayFigure>,
     /// Programs, by where their far memory was.
     pub programs: Vec<ProgramFigure>,
+    /// What the loss of a node cost.
+    pub losses: Vec<LossFigure>,
+    /// Why that was not measured, where it could not be.
+    pub loss_left_out: Option<String>,
     /// The targets.
     pub targets: Vec<Target>,
 }
@@ -233,11 +238,56 @@ impl fmt::Display for Report {
         if let Some(column) = programs.column_mut(1) {
             column.set_cell_alignment(CellAlignment::Left);
         }
-        writeln!(f, "{ways}\n\n{programs}\n")?;
+        let parts =
+            [(self.ways.len(), ways), (self.programs.len(), programs), (self.losses.len(), self.losses())];
+        for (_, table) in parts.iter().filter(|(rows, _)| *rows > 0) {
+            writeln!(f, "{table}\n")?;
+        }
+        if let Some(reason) = &self.loss_left_out {
+            writeln!(f, "left out: the loss of a node: {reason}")?;
+        }
         for LeftOut { rate, reason } in &self.left_out {
             writeln!(f, "left out: a link of {}: {reason}", rate.as_deref().unwrap_or("any rate"))?;
         }
         self.targets.iter().try_for_each(|target| writeln!(f, "{target}"))
+    }
+}
+
+impl Report {
+    fn losses(&self) -> Table {
+        let mut losses = table(&[
+            "one of six nodes killed",
+            "requests",
+            "failed",
+            "before p50 µs",
+            "p99 µs",
+            "during p50 µs",
+            "p99 µs",
+            "after p50 µs",
+            "p99 µs",
+            "longest ms",
+            "away s",
+            "whole after s",
+            "rebuilt MiB",
+            "memory",
+        ]);
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        for figure in &self.losses {
+            let us = |latency: &Latency| [latency.p50_us, latency.p99_us].map(|us| format!("{us:.0}"));
+            losses.add_row(
+                [figure.redundancy.clone(), figure.requests.to_string(), figure.failed.to_string()]
+                    .into_iter()
+                    .chain([&figure.before, &figure.during, &figure.after].into_iter().flat_map(us))
+                    .chain([
+                        format!("{:.1}", figure.longest_ms),
+                        format!("{:.1}", figure.seconds_away),
+                        format!("{:.1}", figure.seconds_to_whole),
+                        format!("{:.1}", mib(figure.rebuilt_bytes)),
+                        format!("{:.2}×", figure.stored_bytes as f64 / figure.kept_bytes.max(1) as f64),
+                    ]),
+            );
+        }
+        losses
     }
 }
 

@@ -330,6 +330,11 @@ impl Carrier {
         if !state.books.is_current(block, located) {
             return false;
         }
+        let known = |located: &Located| located.shards.get(shard);
+        if state.books.located(block).and_then(known) != known(located) {
+            // The shard was lost while it was on its way: what came is of the node's next life.
+            return true;
+        }
         figures::count(&self.counts.damaged);
         if state.books.lose_shard(block, located, shard, LostChunk::Returned) {
             self.pool.forget_nodes_of(block as usize);

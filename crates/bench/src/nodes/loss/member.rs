@@ -1,0 +1,80 @@
+//! A memory node as a process of its own, to be killed.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use farmem_page::ByteCount;
+
+/// How long it may take to listen.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(super) struct Member {
+    farmem: PathBuf,
+    said: PathBuf,
+    memory: ByteCount,
+    address: String,
+    process: Child,
+}
+
+impl Member {
+    /// Starts one on a free port of the loopback device. `folder` is for what it says.
+    pub(super) fn start(farmem: &Path, folder: &Path, memory: ByteCount) -> Result<Self> {
+        let said = tempfile::Builder::new().prefix("node").tempfile_in(folder)?.into_temp_path().keep()?;
+        let (process, address) = listen(farmem, &said, memory, "127.0.0.1:0")?;
+        Ok(Self { farmem: farmem.to_owned(), said, memory, address, process })
+    }
+
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// It can do nothing more.
+    pub(super) fn kill(&mut self) {
+        // Both only fail when it has ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+
+    /// Starts it where it listened before.
+    pub(super) fn start_again(&mut self) -> Result<()> {
+        (self.process, self.address) = listen(&self.farmem, &self.said, self.memory, &self.address)?;
+        Ok(())
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn listen(farmem: &Path, said: &Path, memory: ByteCount, address: &str) -> Result<(Child, String)> {
+    let mut process = Command::new(farmem)
+        .args(["node", "--memory", &memory.get().to_string(), "--listen", address])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(File::create(said)?)
+        .spawn()
+        .context("cannot start a node")?;
+    let began = Instant::now();
+    loop {
+        let text = fs::read_to_string(said)?;
+        // A line is written in several parts.
+        let is_whole = |line: &&str| line.starts_with("farmem node:") && line.ends_with('\n');
+        let line = text.split_inclusive('\n').find(is_whole);
+        if let Some(address) = line.and_then(|line| line.split_whitespace().next_back()) {
+            return Ok((process, address.to_owned()));
+        }
+        let has_ended = process.try_wait()?.is_some() || began.elapsed() > PATIENCE;
+        if has_ended {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+        ensure!(!has_ended, "a node doesn't listen: {text}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
