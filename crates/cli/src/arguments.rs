@@ -519,6 +519,10 @@ pub(crate) struct PrefetchArguments {
 
 /// Look at what was recorded of a program's pages, and try policies on it.
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Example:\n  farmem trace record --local 25% --prefetch none search.trace -- python3 search.py\n  \
+                  farmem trace show search.trace\n  farmem trace replay search.trace"
+)]
 pub(crate) struct TraceArguments {
     #[command(subcommand)]
     pub(crate) command: TraceCommand,

@@ -60,7 +60,7 @@ fn table(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
         let cells = [
             size(report.budget_bytes as f64),
             size(report.resident_bytes as f64),
-            size((report.far_pages << farmem_page::PAGE_SHIFT) as f64),
+            size(report.far_bytes() as f64),
             size(report.pool_bytes as f64),
             size(report.node_bytes as f64),
             size(report.disk_bytes as f64),

@@ -61,7 +61,7 @@ figures! {
     gauge Bytes "managed" "Memory of mappings under management" |report| report.managed_bytes as f64;
     gauge Bytes "unmanaged" "Memory that could not be taken under management" |report| report.unmanaged_bytes as f64;
     gauge Bytes "own" "Memory of the pager itself in the program's processes" |report| report.own_bytes as f64;
-    gauge Bytes "far" "Memory of the program that is in far memory now" |report| (report.far_pages << farmem_page::PAGE_SHIFT) as f64;
+    gauge Bytes "far" "Memory of the program that is in far memory now" |report| report.far_bytes() as f64;
     gauge Bytes "pool" "Memory that the pool takes" |report| report.pool_bytes as f64;
     gauge Bytes "pool_limit" "Limit of the pool" |report| report.pool_limit_bytes as f64;
     gauge Bytes "pool_leased" "What the pool may take at present" |report| report.pool_leased_bytes as f64;

@@ -58,7 +58,7 @@ fn line(before: &Report, now: &Report) -> String {
         now.wall_seconds,
         mib(now.resident_bytes),
         mib(now.budget_bytes),
-        mib(now.far_pages << farmem_page::PAGE_SHIFT),
+        mib(now.far_bytes()),
         rates.faults,
         rates.stall * 100.0
     )

@@ -202,6 +202,11 @@ pub(crate) struct Source<'a> {
 }
 
 impl Report {
+    /// Memory of the program that is in far memory now, unpacked.
+    pub const fn far_bytes(&self) -> u64 {
+        PageCount::new(self.far_pages).bytes().get()
+    }
+
     pub(crate) fn new(source: &Source<'_>) -> Self {
         let Source { ledger, totals, usage, .. } = source;
         let living = || ledger.slots().filter(|slot| slot.state() != SlotState::Free);

@@ -123,7 +123,7 @@ impl Application {
             advice: explanation.advice,
             budget_bytes: now.budget_bytes,
             resident_bytes: now.resident_bytes,
-            far_bytes: now.far_pages << 12,
+            far_bytes: now.far_bytes(),
             pool_bytes: now.pool_bytes,
             pool_limit_bytes: now.pool_limit_bytes,
             node_bytes: now.node_bytes,
