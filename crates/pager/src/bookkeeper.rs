@@ -132,17 +132,9 @@ impl Bookkeeper {
         self.account();
         let has_moved = faults != self.last_faults || resident != before;
         self.last_faults = faults;
-        let is_delicate = self.pace.is_delicate();
-        let outlook = Outlook {
-            gap,
-            excess: engine.excess(0),
-            far,
-            is_returning: self.is_returning,
-            has_moved,
-            is_running: self.growth.is_running() || is_delicate,
-            stretch: if is_delicate { 1 } else { self.growth.stretch() },
-        };
-        outlook.pause_ns()
+        let is_running = self.growth.is_running() || self.pace.is_delicate();
+        let is_returning = self.is_returning;
+        Outlook { gap, excess: engine.excess(0), far, is_returning, has_moved, is_running }.pause_ns()
     }
 
     /// While one thread faults and its handler does the evicting, this thread runs on their processor. On another one it would

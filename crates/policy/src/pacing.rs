@@ -23,20 +23,14 @@ const RETURNING_NS: u64 = 300_000;
 pub const LONGEST_NS: u64 = 100_000_000;
 /// The longest pause while the program runs.
 const RUNNING_NS: u64 = 4_000_000;
-/// The pause while it doesn't, or while there is nowhere to put its pages.
-const RESTING_NS: u64 = 20_000_000;
+/// The pause while it doesn't: it may begin at any time, and map and fill an array at once.
+const RESTING_NS: u64 = 8_000_000;
+/// The pause while there is nowhere to put its pages.
+const FULL_NS: u64 = 20_000_000;
 /// A program rests once it has used no processor for so long: in less it may have waited for one.
 const RESTED_NS: u64 = 100_000_000;
 /// Less than this part of the time is nothing: the pager's threads run at times.
 const NOTHING_SHARE: u64 = 16;
-/// A whole processor, where shares of one are counted.
-const PROCESSOR: u64 = 1024;
-/// A program that gets less than this part of a processor is looked at less often.
-const FREQUENT_SHARE: u64 = PROCESSOR / 4;
-/// And so many times less often at most.
-const MOST_STRETCH: u64 = 8;
-/// The longest pause while the program runs and gets little of a processor.
-const STRETCHED_NS: u64 = 8_000_000;
 /// Handlers evict what their faults need. What goes beyond is left to them as long as it is little: 1 MiB.
 pub const LEFT_PAGES: i64 = 256;
 
@@ -66,15 +60,13 @@ pub struct Outlook {
     pub has_moved: bool,
     /// Whether the program has run since the look before, or what serves it needs watching.
     pub is_running: bool,
-    /// How many times longer than usual it takes the program to use up what is left: [`Growth::stretch`].
-    pub stretch: u64,
 }
 
 impl Outlook {
     /// The pause after it, in nanoseconds.
     pub fn pause_ns(self) -> u64 {
         if self.far == Far::Full {
-            RESTING_NS
+            FULL_NS
         } else if self.far == Far::Scarce {
             SHORTEST_NS
         } else if self.excess > LEFT_PAGES {
@@ -82,8 +74,7 @@ impl Outlook {
         } else if self.is_returning {
             RETURNING_NS
         } else if self.has_moved || self.is_running {
-            let usual = time_to_take(self.gap).clamp(SHORTEST_NS, RUNNING_NS);
-            (usual * self.stretch).min(STRETCHED_NS)
+            time_to_take(self.gap).clamp(SHORTEST_NS, RUNNING_NS)
         } else {
             RESTING_NS
         }
@@ -100,8 +91,6 @@ pub struct Growth {
     passed_ns: u64,
     /// How long the process has used nothing.
     rested_ns: u64,
-    /// What the process has used of a processor: the most of the last looks, older ones counting less.
-    share: u64,
 }
 
 impl Growth {
@@ -111,10 +100,10 @@ impl Growth {
         self.grown = resident.get().saturating_sub(self.resident.get());
         self.passed_ns = now_ns.saturating_sub(self.now_ns);
         let used_ns = cpu_ns.saturating_sub(self.cpu_ns);
-        self.rested_ns =
-            if used_ns > self.passed_ns / NOTHING_SHARE { 0 } else { self.rested_ns + self.passed_ns };
-        let share = used_ns.saturating_mul(PROCESSOR) / self.passed_ns.max(1);
-        self.share = share.min(PROCESSOR).max(self.share - self.share / 8);
+        // Before the first look there was nothing to rest from.
+        let is_first = self.now_ns == 0;
+        let has_run = is_first || used_ns > self.passed_ns / NOTHING_SHARE;
+        self.rested_ns = if has_run { 0 } else { self.rested_ns + self.passed_ns };
         (self.resident, self.now_ns, self.cpu_ns) = (resident, now_ns, cpu_ns);
     }
 
@@ -128,26 +117,10 @@ impl Growth {
         self.rested_ns < RESTED_NS
     }
 
-    /// How many times longer than a program that has a processor to itself this one needs for what it does, with a factor of four
-    /// in hand. Where many programs share few processors each gets little, and looks as frequent as for one that runs alone would
-    /// take from all of them what they need.
-    pub const fn stretch(&self) -> u64 {
-        let share = if self.share == 0 { 1 } else { self.share };
-        let stretch = FREQUENT_SHARE / share;
-        if stretch < 1 {
-            1
-        } else if stretch > MOST_STRETCH {
-            MOST_STRETCH
-        } else {
-            stretch
-        }
-    }
-
     /// The pause of a process with `left` pages to go before its memory must be managed, in nanoseconds.
     pub fn pause_before_ns(&self, left: i64) -> u64 {
         let usual = time_to_take(left).clamp(SHORTEST_NS, LONGEST_NS);
-        let least = if self.is_running() { (usual * self.stretch()).min(STRETCHED_NS) } else { RESTING_NS };
-        usual.max(least)
+        if self.is_running() { usual } else { usual.max(RUNNING_NS) }
     }
 
     /// How close to `budget` the application may come before its memory is managed: further away while it grows fast, since a
@@ -179,7 +152,6 @@ mod tests {
         is_returning: false,
         has_moved: false,
         is_running: false,
-        stretch: 1,
     };
 
     #[test]
@@ -198,36 +170,14 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_gets_little_of_a_processor_is_looked_at_less_often() {
-        let mut growth = Growth::default();
-        let mut now_ns = 0;
-        let mut cpu_ns = 0;
-        let mut look = |growth: &mut Growth, share: u64| {
-            now_ns += 1_000_000;
-            cpu_ns += 1_000_000 / share;
-            growth.look(PageCount::ZERO, now_ns, cpu_ns);
-        };
-        look(&mut growth, 1);
-        assert_eq!(growth.stretch(), 1);
-        (0..100).for_each(|_| look(&mut growth, 16));
-        assert_eq!(growth.stretch(), 4);
-        (0..100).for_each(|_| look(&mut growth, 64));
-        assert_eq!(growth.stretch(), MOST_STRETCH);
-        let pause_ns = Outlook { gap: 0, is_running: true, stretch: MOST_STRETCH, ..CALM }.pause_ns();
-        assert_eq!(pause_ns, MOST_STRETCH * SHORTEST_NS);
-        // One look at a program that runs is enough.
-        look(&mut growth, 1);
-        assert_eq!(growth.stretch(), 1);
-    }
-
-    #[test]
     fn before_memory_is_managed_a_program_that_rests_is_not_watched_closely() {
         let mut growth = Growth::default();
-        growth.look(PageCount::ZERO, 1_000_000, 1_000_000);
+        // However long the machine has been up.
+        growth.look(PageCount::ZERO, 1 << 50, 1_000_000);
         assert_eq!(growth.pause_before_ns(100), SHORTEST_NS);
         assert_eq!(growth.pause_before_ns(i64::MAX), LONGEST_NS);
-        growth.look(PageCount::ZERO, 1_000_000 + RESTED_NS, 1_000_000);
-        assert_eq!(growth.pause_before_ns(100), RESTING_NS);
+        growth.look(PageCount::ZERO, (1 << 50) + RESTED_NS, 1_000_000);
+        assert_eq!(growth.pause_before_ns(100), RUNNING_NS);
         assert_eq!(growth.pause_before_ns(i64::MAX), LONGEST_NS);
     }
 
@@ -235,7 +185,7 @@ mod tests {
     fn comes_back_soon_for_what_is_above_the_limit_unless_nothing_takes_it() {
         let above = Outlook { excess: LEFT_PAGES + 1, ..CALM };
         assert_eq!(above.pause_ns(), CROWDED_NS);
-        assert_eq!(Outlook { far: Far::Full, ..above }.pause_ns(), RESTING_NS);
+        assert_eq!(Outlook { far: Far::Full, ..above }.pause_ns(), FULL_NS);
     }
 
     #[test]
