@@ -101,7 +101,11 @@ fn raise_within(total: u64, claims: &[Claim], shares: &mut [u64], cap: impl Fn(&
     let firm_then: u128 = pairs(claims, shares, is_firm)
         .map(|(claim, share)| beyond(claim, all.share(claim, share, cap(claim))))
         .sum();
-    if firm_then <= firm_most {
+    let given: u128 = pairs(claims, shares, |_| true)
+        .map(|(claim, share)| u128::from(all.share(claim, share, cap(claim)) - share))
+        .sum();
+    // What is left below the next level may all go to them.
+    if firm_then + room.saturating_sub(given) <= firm_most {
         all.apply(claims, shares, &cap, |_| true, room);
         return;
     }
@@ -267,6 +271,15 @@ mod tests {
 
     fn total_of(claims: &[Claim], of: impl Fn(&Claim) -> u64) -> u64 {
         claims.iter().map(of).sum()
+    }
+
+    #[test]
+    fn what_rounding_leaves_is_not_taken_from_a_guarantee_that_waits() {
+        let firm =
+            |weight, guaranteed, wanted| Claim { is_elastic: false, ..claim(weight, guaranteed, 0, wanted) };
+        let claims = [firm(4, 0, 115), firm(1, 28, 27), firm(1, 0, 27), firm(2, 0, 1162)];
+        // One of the 28 is not wanted yet, and nobody gets it.
+        assert_eq!(divided(1330, &claims).iter().sum::<u64>(), 1329);
     }
 
     proptest! {
