@@ -39,11 +39,16 @@ pub(super) fn run(
     let (servers, others): (Vec<&Profile>, Vec<&Profile>) =
         profiles.iter().partition(|profile| profile.program == Program::Memcached);
     for profile in servers {
-        course.running.push(Running::start(setting, kit, profile)?);
+        let mut server = Running::start(setting, kit, profile)?;
         client = Some(server::fill(&kit.socket(), profile.program.processor(), kit.data())?);
+        server.application.limit()?;
+        course.running.push(server);
     }
+    // Limited before they have anything: to take memory back from one takes seconds, in which the next one would run without a limit.
     for profile in others {
-        course.running.push(Running::start(setting, kit, profile)?);
+        let mut other = Running::start(setting, kit, profile)?;
+        other.application.limit()?;
+        course.running.push(other);
     }
     let (is_over, asked) = (AtomicBool::new(false), OnceLock::new());
     thread::scope(|scope| {
