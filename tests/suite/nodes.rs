@@ -74,7 +74,7 @@ fn what_the_pool_cannot_hold_lies_on_a_node_and_comes_back_byte_for_byte() {
     let (node, name) = (Node::start("256M"), unique("node"));
     let launcher = launcher(&[&node], &name);
     let (running, mut client) = loaded(&launcher);
-    assert!(figure(&name, "node_bytes") > 8 << 20, "nothing is on the node");
+    wait_for("pages on the node", || (figure(&name, "node_bytes") > 8 << 20).then_some(()));
     verify(&mut client, 0..KEYS, |_| 1);
     load(&mut client, 0..KEYS / 3, 2);
     verify(&mut client, (0..KEYS).rev(), |key| if key < KEYS / 3 { 2 } else { 1 });
@@ -112,7 +112,7 @@ fn a_node_that_is_killed_costs_nothing_where_the_disk_has_a_copy() {
     let (mut node, name) = (Node::start("256M"), unique("backed"));
     let launcher = with_disk(launcher(&[&node], &name));
     let (running, mut client) = loaded(&launcher);
-    assert!(figure(&name, "node_bytes") > 8 << 20, "nothing is on the node");
+    wait_for("pages on the node", || (figure(&name, "node_bytes") > 8 << 20).then_some(()));
     // Slabs still move while one looks.
     wait_for("a copy of all of it on the disk", || {
         let figures = application(&name)?;
@@ -135,7 +135,7 @@ fn a_node_that_is_killed_takes_along_what_was_there_alone_and_whoever_touches_it
     let (mut node, name) = (Node::start("256M"), unique("alone"));
     let launcher = launcher(&[&node], &name);
     let (running, mut client) = loaded(&launcher);
-    assert!(figure(&name, "node_bytes") > 8 << 20, "nothing is on the node");
+    wait_for("pages on the node", || (figure(&name, "node_bytes") > 8 << 20).then_some(()));
     node.kill();
     for key in 0..KEYS {
         client.queue(&[b"GET", format!("key:{key:08}").as_bytes()]);
@@ -158,7 +158,7 @@ fn two_copies_survive_the_loss_of_either_node() {
     let launcher =
         launcher(&[&nodes[0], &nodes[1], &nodes[2]], &name).option("--redundancy").option("mirror");
     let (running, mut client) = loaded(&launcher);
-    assert!(figure(&name, "node_bytes") > 8 << 20, "nothing is on the nodes");
+    wait_for("pages on the node", || (figure(&name, "node_bytes") > 8 << 20).then_some(()));
     verify(&mut client, 0..KEYS / 4, |_| 1);
     nodes[1].kill();
     verify(&mut client, 0..KEYS, |_| 1);
@@ -177,7 +177,7 @@ fn what_a_full_node_does_not_take_goes_to_the_other_one() {
     let (small, large) = (Node::start("4M"), Node::start("256M"));
     let launcher = launcher(&[&small, &large], &name);
     let (running, mut client) = loaded(&launcher);
-    assert!(figure(&name, "node_bytes") > 8 << 20);
+    wait_for("pages on the node", || (figure(&name, "node_bytes") > 8 << 20).then_some(()));
     verify(&mut client, 0..KEYS, |_| 1);
     let finished = end(client, running);
     assert_eq!(number(&finished, "lost"), 0.0);
@@ -191,7 +191,7 @@ fn a_node_that_says_nothing_for_a_while_is_waited_for() {
     let (node, name) = (Node::start("256M"), unique("slow"));
     let launcher = launcher(&[&node], &name);
     let (running, mut client) = loaded(&launcher);
-    assert!(figure(&name, "node_bytes") > 8 << 20);
+    wait_for("pages on the node", || (figure(&name, "node_bytes") > 8 << 20).then_some(()));
     node.stop();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -212,7 +212,7 @@ fn without_its_supervisor_a_program_that_touches_what_is_on_a_node_is_ended_and_
     let (node, name) = (Node::start("256M"), unique("orphan"));
     let launcher = launcher(&[&node], &name);
     let (running, mut client) = loaded(&launcher);
-    assert!(figure(&name, "node_bytes") > 8 << 20, "nothing is on the node");
+    wait_for("pages on the node", || (figure(&name, "node_bytes") > 8 << 20).then_some(()));
     let orphan = running.program_process_id().expect("it is running");
     let supervisor = Pid::from_raw(i32::try_from(running.process_id()).expect("a process number"));
     kill_process(supervisor.expect("a process number"), Signal::KILL).expect("it is running");
@@ -240,7 +240,7 @@ fn a_node_gets_back_what_a_program_held_when_it_has_ended() {
         let mut running = launcher.start(server("none"));
         let mut client = connect(&mut running, &launcher.file("redis.socket"));
         load(&mut client, 0..KEYS, 1);
-        assert!(figure(&name, "node_bytes") > 8 << 20, "the node is not empty again");
+        wait_for("pages on the node", || (figure(&name, "node_bytes") > 8 << 20).then_some(()));
         verify(&mut client, 0..KEYS, |_| 1);
         end(client, running);
     }
@@ -261,7 +261,7 @@ fn who_has_the_node_s_key_keeps_pages_there_and_nobody_else_does() {
     let (node, name) = (Node::start_with("64M", &["--key".as_ref(), key.as_os_str()]), unique("key"));
     let launcher = launcher(&[&node], &name).option("--key").option(&key);
     let (running, mut client) = loaded(&launcher);
-    assert!(figure(&name, "node_bytes") > 8 << 20, "nothing is on the node");
+    wait_for("pages on the node", || (figure(&name, "node_bytes") > 8 << 20).then_some(()));
     verify(&mut client, 0..KEYS, |_| 1);
     end(client, running);
 
