@@ -2,6 +2,7 @@
 
 mod address_space;
 mod command_line;
+mod far_redis;
 mod faults;
 mod host;
 mod isolation;

@@ -2,68 +2,26 @@
 //! full or gone.
 
 use std::ffi::OsStr;
-use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::Duration;
 
 use farmem_tests::{
-    Finished, Launcher, Node, Program, RedisClient, Running, Scratch, application, assert_refusal,
-    farmem_binary, managed_runner, scaled, wait_for,
+    Launcher, Node, Program, Scratch, application, assert_refusal, farmem_binary, managed_runner, scaled,
+    wait_for,
 };
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::far_redis::{
+    KEYS, assert_ended_by_a_lost_page, end, launcher, loaded, number, touch_all, unique,
+    wait_for_pages_on_nodes,
+};
 use crate::redis::{connect, load, server, verify};
-
-const BUDGET_BYTES: u64 = 12 << 20;
-const KEYS: u64 = 12_000;
-const SIGBUS: i32 = 7;
-
-/// Applications that keep next to nothing in their pool, so that it goes to these nodes.
-fn launcher(nodes: &[&Node], name: &str) -> Launcher {
-    let addresses: Vec<&str> = nodes.iter().map(|node| node.address()).collect();
-    Launcher::managed(BUDGET_BYTES)
-        .option("--pool")
-        .option("6M")
-        .option("--node")
-        .option(addresses.join(","))
-        .option("--name")
-        .option(name)
-        .option("--summary")
-}
-
-fn unique(name: &str) -> String {
-    format!("{name}-{}", std::process::id())
-}
 
 fn with_disk(launcher: Launcher) -> Launcher {
     let mut disk = launcher.file("far").into_os_string();
     disk.push(":256M");
     launcher.option("--disk").option(disk)
-}
-
-/// A Redis with all keys in it, most of them on nodes.
-fn loaded(launcher: &Launcher) -> (Running<'_>, RedisClient) {
-    let mut running = launcher.start(server("none"));
-    let mut client = connect(&mut running, &launcher.file("redis.socket"));
-    load(&mut client, 0..KEYS, 1);
-    (running, client)
-}
-
-fn figure(name: &str, key: &str) -> u64 {
-    let figures = application(name).expect("farmem stat lists it");
-    figures[key].as_u64().unwrap_or_else(|| panic!("{key} is no figure: {figures}"))
-}
-
-fn end(client: RedisClient, running: Running<'_>) -> Finished {
-    client.shut_down("NOSAVE");
-    let finished = running.wait();
-    finished.assert_success();
-    finished
-}
-
-fn number(finished: &Finished, key: &str) -> f64 {
-    finished.statistics.as_ref().expect("a managed run").as_ref().expect("complete statistics").number(key)
 }
 
 #[test]
@@ -74,7 +32,7 @@ fn what_the_pool_cannot_hold_lies_on_a_node_and_comes_back_byte_for_byte() {
     let (node, name) = (Node::start("256M"), unique("node"));
     let launcher = launcher(&[&node], &name);
     let (running, mut client) = loaded(&launcher);
-    wait_for("pages on the node", || (figure(&name, "node_bytes") > 8 << 20).then_some(()));
+    wait_for_pages_on_nodes(&name, 8 << 20);
     verify(&mut client, 0..KEYS, |_| 1);
     load(&mut client, 0..KEYS / 3, 2);
     verify(&mut client, (0..KEYS).rev(), |key| if key < KEYS / 3 { 2 } else { 1 });
@@ -112,7 +70,7 @@ fn a_node_that_is_killed_costs_nothing_where_the_disk_has_a_copy() {
     let (mut node, name) = (Node::start("256M"), unique("backed"));
     let launcher = with_disk(launcher(&[&node], &name));
     let (running, mut client) = loaded(&launcher);
-    wait_for("pages on the node", || (figure(&name, "node_bytes") > 8 << 20).then_some(()));
+    wait_for_pages_on_nodes(&name, 8 << 20);
     // Slabs still move while one looks.
     wait_for("a copy of all of it on the disk", || {
         let figures = application(&name)?;
@@ -134,18 +92,10 @@ fn a_node_that_is_killed_takes_along_what_was_there_alone_and_whoever_touches_it
     }
     let (mut node, name) = (Node::start("256M"), unique("alone"));
     let launcher = launcher(&[&node], &name);
-    let (running, mut client) = loaded(&launcher);
-    wait_for("pages on the node", || (figure(&name, "node_bytes") > 8 << 20).then_some(()));
+    let (running, client) = loaded(&launcher);
+    wait_for_pages_on_nodes(&name, 8 << 20);
     node.kill();
-    for key in 0..KEYS {
-        client.queue(&[b"GET", format!("key:{key:08}").as_bytes()]);
-    }
-    client.flush_to_the_end();
-    let finished = running.wait();
-    assert_eq!(finished.status.signal(), Some(SIGBUS), "{finished}");
-    let said = String::from_utf8_lossy(&finished.stderr);
-    assert!(said.contains("is lost, and with it"), "{said}");
-    assert!(said.lines().any(|line| line.starts_with("farmem: page 0x")), "{said}");
+    assert_ended_by_a_lost_page(client, running);
 }
 
 #[test]
@@ -158,7 +108,7 @@ fn two_copies_survive_the_loss_of_either_node() {
     let launcher =
         launcher(&[&nodes[0], &nodes[1], &nodes[2]], &name).option("--redundancy").option("mirror");
     let (running, mut client) = loaded(&launcher);
-    wait_for("pages on the node", || (figure(&name, "node_bytes") > 8 << 20).then_some(()));
+    wait_for_pages_on_nodes(&name, 8 << 20);
     verify(&mut client, 0..KEYS / 4, |_| 1);
     nodes[1].kill();
     verify(&mut client, 0..KEYS, |_| 1);
@@ -177,7 +127,7 @@ fn what_a_full_node_does_not_take_goes_to_the_other_one() {
     let (small, large) = (Node::start("4M"), Node::start("256M"));
     let launcher = launcher(&[&small, &large], &name);
     let (running, mut client) = loaded(&launcher);
-    wait_for("pages on the node", || (figure(&name, "node_bytes") > 8 << 20).then_some(()));
+    wait_for_pages_on_nodes(&name, 8 << 20);
     verify(&mut client, 0..KEYS, |_| 1);
     let finished = end(client, running);
     assert_eq!(number(&finished, "lost"), 0.0);
@@ -191,7 +141,7 @@ fn a_node_that_says_nothing_for_a_while_is_waited_for() {
     let (node, name) = (Node::start("256M"), unique("slow"));
     let launcher = launcher(&[&node], &name);
     let (running, mut client) = loaded(&launcher);
-    wait_for("pages on the node", || (figure(&name, "node_bytes") > 8 << 20).then_some(()));
+    wait_for_pages_on_nodes(&name, 8 << 20);
     node.stop();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -212,15 +162,12 @@ fn without_its_supervisor_a_program_that_touches_what_is_on_a_node_is_ended_and_
     let (node, name) = (Node::start("256M"), unique("orphan"));
     let launcher = launcher(&[&node], &name);
     let (running, mut client) = loaded(&launcher);
-    wait_for("pages on the node", || (figure(&name, "node_bytes") > 8 << 20).then_some(()));
+    wait_for_pages_on_nodes(&name, 8 << 20);
     let orphan = running.program_process_id().expect("it is running");
     let supervisor = Pid::from_raw(i32::try_from(running.process_id()).expect("a process number"));
     kill_process(supervisor.expect("a process number"), Signal::KILL).expect("it is running");
     drop(running.wait());
-    for key in 0..KEYS {
-        client.queue(&[b"GET", format!("key:{key:08}").as_bytes()]);
-    }
-    client.flush_to_the_end();
+    touch_all(&mut client);
     wait_for("the end of the program", || {
         let stat = std::fs::read_to_string(format!("/proc/{orphan}/stat")).unwrap_or_default();
         matches!(stat.rsplit(')').next().unwrap_or_default().trim().chars().next(), None | Some('Z' | 'X'))
@@ -240,7 +187,7 @@ fn a_node_gets_back_what_a_program_held_when_it_has_ended() {
         let mut running = launcher.start(server("none"));
         let mut client = connect(&mut running, &launcher.file("redis.socket"));
         load(&mut client, 0..KEYS, 1);
-        wait_for("pages on the node", || (figure(&name, "node_bytes") > 8 << 20).then_some(()));
+        wait_for_pages_on_nodes(&name, 8 << 20);
         verify(&mut client, 0..KEYS, |_| 1);
         end(client, running);
     }
@@ -261,7 +208,7 @@ fn who_has_the_node_s_key_keeps_pages_there_and_nobody_else_does() {
     let (node, name) = (Node::start_with("64M", &["--key".as_ref(), key.as_os_str()]), unique("key"));
     let launcher = launcher(&[&node], &name).option("--key").option(&key);
     let (running, mut client) = loaded(&launcher);
-    wait_for("pages on the node", || (figure(&name, "node_bytes") > 8 << 20).then_some(()));
+    wait_for_pages_on_nodes(&name, 8 << 20);
     verify(&mut client, 0..KEYS, |_| 1);
     end(client, running);
 

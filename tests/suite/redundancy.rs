@@ -1,67 +1,38 @@
 //! Redundancy by parity: six memory nodes, each slab cut into four parts with two of parity, while nodes are killed, slow, lying, and back again.
 //! Every byte that Redis gives back is compared.
 
-use std::os::unix::process::ExitStatusExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use farmem_tests::{Finished, Launcher, Node, RedisClient, Running, application, managed_runner, wait_for};
 
-use crate::redis::{connect, load, server, verify};
-
-const BUDGET_BYTES: u64 = 12 << 20;
-const KEYS: u64 = 12_000;
-const SIGBUS: i32 = 7;
+use crate::far_redis::{
+    self, KEYS, assert_ended_by_a_lost_page, figure, number, unique, wait_for_pages_on_nodes,
+};
+use crate::redis::{load, verify};
 
 fn six() -> Vec<Node> {
     (0..6).map(|_| Node::start("64M")).collect()
 }
 
-/// Applications that keep next to nothing in their pool, so that it goes to these nodes.
 fn launcher(nodes: &[Node], name: &str) -> Launcher {
-    let addresses: Vec<&str> = nodes.iter().map(Node::address).collect();
-    Launcher::managed(BUDGET_BYTES)
-        .option("--pool")
-        .option("6M")
-        .option("--node")
-        .option(addresses.join(","))
-        .option("--redundancy")
-        .option("4+2")
-        .option("--name")
-        .option(name)
-        .option("--summary")
-}
-
-fn unique(name: &str) -> String {
-    format!("{name}-{}", std::process::id())
-}
-
-fn figure(name: &str, key: &str) -> u64 {
-    let figures = application(name).expect("farmem stat lists it");
-    figures[key].as_u64().unwrap_or_else(|| panic!("{key} is no figure: {figures}"))
+    let nodes: Vec<&Node> = nodes.iter().collect();
+    far_redis::launcher(&nodes, name).option("--redundancy").option("4+2")
 }
 
 /// A Redis with all keys in it, most of them on nodes.
 fn loaded<'a>(launcher: &'a Launcher, name: &str) -> (Running<'a>, RedisClient) {
-    let mut running = launcher.start(server("none"));
-    let mut client = connect(&mut running, &launcher.file("redis.socket"));
-    load(&mut client, 0..KEYS, 1);
-    wait_for("pages on the nodes", || (figure(name, "node_bytes") > 4 << 20).then_some(()));
-    (running, client)
+    let loaded = far_redis::loaded(launcher);
+    wait_for_pages_on_nodes(name, 4 << 20);
+    loaded
 }
 
 /// Ends it: no page may have been lost.
 fn end(client: RedisClient, running: Running<'_>) -> Finished {
-    client.shut_down("NOSAVE");
-    let finished = running.wait();
-    finished.assert_success();
+    let finished = far_redis::end(client, running);
     assert_eq!(number(&finished, "lost"), 0.0);
     finished
-}
-
-fn number(finished: &Finished, key: &str) -> f64 {
-    finished.statistics.as_ref().expect("a managed run").as_ref().expect("complete statistics").number(key)
 }
 
 #[test]
@@ -95,17 +66,9 @@ fn the_third_node_that_is_killed_ends_who_touches_what_was_there() {
     }
     let (mut nodes, name) = (six(), unique("three-lost"));
     let launcher = launcher(&nodes, &name);
-    let (running, mut client) = loaded(&launcher, &name);
+    let (running, client) = loaded(&launcher, &name);
     (0..3).for_each(|node| nodes[node].kill());
-    for key in 0..KEYS {
-        client.queue(&[b"GET", format!("key:{key:08}").as_bytes()]);
-    }
-    client.flush_to_the_end();
-    let finished = running.wait();
-    assert_eq!(finished.status.signal(), Some(SIGBUS), "{finished}");
-    let said = String::from_utf8_lossy(&finished.stderr);
-    assert!(said.contains("is lost, and with it"), "{said}");
-    assert!(said.lines().any(|line| line.starts_with("farmem: page 0x")), "{said}");
+    assert_ended_by_a_lost_page(client, running);
 }
 
 #[test]

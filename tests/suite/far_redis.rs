@@ -1,0 +1,78 @@
+//! Redis with most of its memory on memory nodes: what all tests of nodes need.
+
+use std::os::unix::process::ExitStatusExt;
+
+use farmem_tests::{Finished, Launcher, Node, RedisClient, Running, application, wait_for};
+
+use crate::redis::{connect, load, server};
+
+const BUDGET_BYTES: u64 = 12 << 20;
+pub(crate) const KEYS: u64 = 12_000;
+const SIGBUS: i32 = 7;
+
+/// Applications that keep next to nothing in their pool, so that it goes to these nodes.
+pub(crate) fn launcher(nodes: &[&Node], name: &str) -> Launcher {
+    let addresses: Vec<&str> = nodes.iter().map(|node| node.address()).collect();
+    Launcher::managed(BUDGET_BYTES)
+        .option("--pool")
+        .option("6M")
+        .option("--node")
+        .option(addresses.join(","))
+        .option("--name")
+        .option(name)
+        .option("--summary")
+}
+
+pub(crate) fn unique(name: &str) -> String {
+    format!("{name}-{}", std::process::id())
+}
+
+/// A Redis with all keys in it.
+pub(crate) fn loaded(launcher: &Launcher) -> (Running<'_>, RedisClient) {
+    let mut running = launcher.start(server("none"));
+    let mut client = connect(&mut running, &launcher.file("redis.socket"));
+    load(&mut client, 0..KEYS, 1);
+    (running, client)
+}
+
+/// Waits until more than so many bytes are on nodes: slabs still move while one looks.
+pub(crate) fn wait_for_pages_on_nodes(name: &str, bytes: u64) {
+    wait_for("pages on the nodes", || (figure(name, "node_bytes") > bytes).then_some(()));
+}
+
+/// A figure of an application that runs.
+pub(crate) fn figure(name: &str, key: &str) -> u64 {
+    let figures = application(name).expect("farmem stat lists it");
+    figures[key].as_u64().unwrap_or_else(|| panic!("{key} is no figure: {figures}"))
+}
+
+/// A figure of one that has ended.
+pub(crate) fn number(finished: &Finished, key: &str) -> f64 {
+    finished.statistics.as_ref().expect("a managed run").as_ref().expect("complete statistics").number(key)
+}
+
+/// Ends it.
+pub(crate) fn end(client: RedisClient, running: Running<'_>) -> Finished {
+    client.shut_down("NOSAVE");
+    let finished = running.wait();
+    finished.assert_success();
+    finished
+}
+
+/// Asks for all keys, and hears at most some.
+pub(crate) fn touch_all(client: &mut RedisClient) {
+    for key in 0..KEYS {
+        client.queue(&[b"GET", format!("key:{key:08}").as_bytes()]);
+    }
+    client.flush_to_the_end();
+}
+
+/// Touches all of its memory, part of which is lost: that ends it, and the summary says which page was missing.
+pub(crate) fn assert_ended_by_a_lost_page(mut client: RedisClient, running: Running<'_>) {
+    touch_all(&mut client);
+    let finished = running.wait();
+    assert_eq!(finished.status.signal(), Some(SIGBUS), "{finished}");
+    let said = String::from_utf8_lossy(&finished.stderr);
+    assert!(said.contains("is lost, and with it"), "{said}");
+    assert!(said.lines().any(|line| line.starts_with("farmem: page 0x")), "{said}");
+}
