@@ -10,6 +10,9 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 FARMEM := $(TARGET)/release/farmem
 FUZZ_SECONDS ?= 60
 
+# What results of benchmarks name.
+export FARMEM_COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null)$(shell git diff --quiet HEAD 2>/dev/null || echo +)
+
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 help: ## what there is
@@ -47,11 +50,11 @@ lint: setup ## formatting, clippy, scripts
 fmt: ## format everything
 	$(CARGO) fmt --all
 
-bench: build ## faults, beside the kernel's own swap: the table of the README
-	$(FARMEM) bench faults
+bench: build ## everything, for hours, with a report in target/bench: kernel swap needs root; goes on after a stop
+	$(FARMEM) bench all --out $(TARGET)/bench
 
-bench-quick: build ## the same with less data and fewer repetitions
-	$(FARMEM) bench faults --quick
+bench-quick: build ## access patterns beside the kernel's own swap, within ten minutes, with a report in target/bench-quick
+	$(FARMEM) bench all --quick --only micro,faults --peer native,farmem,zram-lz4 --out $(TARGET)/bench-quick
 
 hw-bench: setup ## the accelerator beside software paging, cycle by cycle, bare and under Linux: figures in target/hw/bench; goes on after a stop
 	@hw/scripts/bench

@@ -1,6 +1,7 @@
 //! Programs under the pager, compared with the same programs without it.
 
 mod address_space;
+mod bench_all;
 mod command_line;
 mod far_redis;
 mod faults;

@@ -7,18 +7,24 @@
 //! - [`isolation`] runs applications beside each other;
 //! - [`nodes`] puts memory nodes beside bare connections, and far memory on them beside pool and disk;
 //! - [`prefetch`] runs a program under each policy of prefetching;
+//! - [`micro`] measures what the primitives of a pager cost here;
+//! - [`all`] runs all of them, keeps each measurement as a [`record`], and makes a report;
 //! - [`target`] says what they are to reach.
 #![forbid(unsafe_code)]
 
+pub mod all;
 pub mod compression;
 pub mod faults;
 mod interrupt;
 pub mod isolation;
 mod median;
+pub mod micro;
 pub mod nodes;
 mod option;
+mod paper;
 mod peer;
 pub mod prefetch;
+pub mod record;
 mod run;
 mod stolen;
 pub mod target;

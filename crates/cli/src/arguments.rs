@@ -410,6 +410,8 @@ pub(crate) struct BenchArguments {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum BenchCommand {
+    /// All benchmarks one after the other: a line of JSON for each measurement, and one report as HTML
+    All(AllArguments),
     /// Access patterns over data four times the local memory: native, Farmem and each kind of kernel swap
     Faults(FaultsArguments),
     /// Applications beside each other: Farmem and each kind of kernel swap
@@ -418,8 +420,46 @@ pub(crate) enum BenchCommand {
     Prefetch(PrefetchArguments),
     /// Memory nodes beside bare connections, and programs whose far memory is there, in the pool or on disk
     Nodes(NodesArguments),
+    /// What system calls, page faults, moves of pages and wake-ups cost on this machine
+    Micro(MicroArguments),
     /// Undo what a benchmark left behind when it was killed: swap, devices, mounts, control groups
     Cleanup(CleanupArguments),
+}
+
+/// All benchmarks one after the other: a line of JSON for each measurement, and one report as HTML.
+///
+/// The folder gets records.jsonl, report.html and progress.json, after each step. What was interrupted goes on where it stopped when it is called again
+/// with the same folder. What this machine can't run is left out and named, with the reason. All of it takes hours, with --quick some twenty minutes; kernel swap and links between
+/// namespaces need root.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  sudo farmem bench all --out results --quick\n  sudo farmem bench all --out results --only micro,faults/random-read"
+)]
+pub(crate) struct AllArguments {
+    /// Folder for the results, made if it isn't there
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) out: PathBuf,
+    /// Less data, shorter measurements and fewer repetitions: rougher figures, sooner
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Repetitions of everything; a comparison needs at least 4 to tell differences from chance [default: 5, with --quick 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) repeat: Option<u32>,
+    /// Data of each program that is measured [default: 256M, with --quick 32M to 64M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) data: Option<ByteCount>,
+    /// Only these benchmarks, such as `faults`, or parts of them, such as `faults/zipf`
+    #[arg(long, value_name = "BENCH[/PART]", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+    /// Only these peers for the access patterns
+    #[arg(long, value_name = "PEER", value_delimiter = ',', value_enum)]
+    pub(crate) peer: Vec<PeerName>,
+    /// A Python with XGBoost, for programs beside each other
+    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+    pub(crate) python: PathBuf,
+    /// Where swap files are made; must be on a disk
+    #[arg(long, value_name = "FOLDER", default_value = "/var/tmp")]
+    pub(crate) swap_folder: PathBuf,
 }
 
 /// How to measure beside the kernel's swap.
@@ -620,6 +660,24 @@ pub(crate) struct NodesArguments {
     /// Only these parts
     #[arg(long, value_name = "PART", value_delimiter = ',', value_enum)]
     pub(crate) only: Vec<NodesPart>,
+}
+
+/// What system calls, page faults, moves of pages and wake-ups cost on this machine.
+///
+/// The last lines are the floor: a fault that a handler in user space answers with a page that is at hand. No pager that serves faults from a thread of its
+/// own is faster here, whatever else it does.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  farmem bench micro")]
+pub(crate) struct MicroArguments {
+    /// Print one JSON object instead of the table
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Fewer calls and turns: rougher figures, sooner
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Turns of each primitive [default: 5, with --quick 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) repeat: Option<u32>,
 }
 
 /// Undo what a benchmark left behind when it was killed: swap, devices, mounts, control groups.

@@ -7,22 +7,24 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
-use farmem_bench::{compression, faults, isolation, nodes, prefetch, undo, workload};
+use farmem_bench::{all, compression, faults, isolation, micro, nodes, prefetch, undo, workload};
 use serde::Serialize;
 
 use crate::arguments::{
-    BenchCommand, CleanupArguments, CompressionArguments, FaultsArguments, IsolationArguments,
-    NodesArguments, PrefetchArguments, WorkloadArguments,
+    AllArguments, BenchCommand, CleanupArguments, CompressionArguments, FaultsArguments, IsolationArguments,
+    MicroArguments, NodesArguments, PrefetchArguments, WorkloadArguments,
 };
 use crate::failure::Failure;
 
 /// Runs a benchmark, or cleans up after one.
 pub(crate) fn bench(command: BenchCommand) -> Result<ExitCode, Failure> {
     match command {
+        BenchCommand::All(arguments) => measure_all(arguments),
         BenchCommand::Faults(arguments) => measure_faults(arguments),
         BenchCommand::Isolation(arguments) => measure_isolation(arguments),
         BenchCommand::Prefetch(arguments) => measure_prefetching(arguments),
         BenchCommand::Nodes(arguments) => measure_nodes(arguments),
+        BenchCommand::Micro(arguments) => measure_primitives(&arguments),
         BenchCommand::Cleanup(arguments) => cleanup(&arguments),
     }
 }
@@ -46,6 +48,34 @@ pub(crate) fn workload(arguments: &WorkloadArguments) -> Result<ExitCode, Failur
 /// Runs a program that benchmarks measure beside others.
 pub(crate) fn compression(arguments: &CompressionArguments) -> Result<ExitCode, Failure> {
     compression::run(arguments.data, arguments.rounds)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure_all(arguments: AllArguments) -> Result<ExitCode, Failure> {
+    let out = arguments.out.clone();
+    let outcome = all::run(&all::Options {
+        out: arguments.out,
+        quick: arguments.quick,
+        repeat: arguments.repeat,
+        data: arguments.data,
+        only: arguments.only,
+        peers: arguments.peer,
+        python: arguments.python,
+        swap_folder: arguments.swap_folder,
+        farmem: own_program()?,
+    });
+    let outcome = outcome.map_err(|error| match error {
+        all::Error::Unusable(sentence) => Failure::Unusable(sentence),
+        all::Error::Interrupted => Failure::Failed(anyhow!(
+            "interrupted; what was measured is in {}, and the same command goes on from there",
+            out.display()
+        )),
+        all::Error::Failed(error) => Failure::Failed(error),
+    })?;
+    for one in &outcome.left_out {
+        eprintln!("farmem: {}, {} left out: {}", one.bench, one.what, one.reason);
+    }
+    println!("{} measurements; report: {}", outcome.records, outcome.report.display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -103,6 +133,12 @@ fn measure_nodes(arguments: NodesArguments) -> Result<ExitCode, Failure> {
         only: arguments.only,
         farmem: own_program()?,
     })?;
+    print(&report, arguments.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure_primitives(arguments: &MicroArguments) -> Result<ExitCode, Failure> {
+    let report = micro::run(&micro::Options { quick: arguments.quick, repeat: arguments.repeat })?;
     print(&report, arguments.json)?;
     Ok(ExitCode::SUCCESS)
 }

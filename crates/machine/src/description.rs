@@ -5,17 +5,17 @@ use std::num::NonZero;
 use std::thread;
 
 use procfs::{CpuInfo, Current};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Memory;
 
 /// What figures depend on. `unknown` stands for what the machine doesn't tell.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Description {
     /// Kernel release, as `uname -r` prints it.
     pub kernel: String,
     /// Instruction set, as Rust names it.
-    pub architecture: &'static str,
+    pub architecture: String,
     /// The processor's name.
     pub processor: String,
     /// Processors that this process may run on.
@@ -37,7 +37,7 @@ impl Description {
         };
         Self {
             kernel: read("/proc/sys/kernel/osrelease"),
-            architecture: std::env::consts::ARCH,
+            architecture: std::env::consts::ARCH.to_owned(),
             processor: field("model name"),
             cores: thread::available_parallelism().map_or(1, NonZero::get),
             is_virtual: field("flags").split_whitespace().any(|flag| flag == "hypervisor"),

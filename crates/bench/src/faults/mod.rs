@@ -2,6 +2,7 @@
 
 mod case;
 mod measure;
+mod records;
 mod report;
 mod target;
 

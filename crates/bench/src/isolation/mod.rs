@@ -4,6 +4,7 @@ mod client;
 mod co_runs;
 mod efficiency;
 mod entries;
+mod records;
 mod recovery;
 mod report;
 mod server;

@@ -7,6 +7,7 @@ mod end;
 mod loss;
 mod namespace;
 mod program;
+mod records;
 mod report;
 mod route;
 

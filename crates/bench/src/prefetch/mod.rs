@@ -1,5 +1,6 @@
 //! `farmem bench prefetch`: one program under each policy of prefetching, with the same budget.
 
+mod records;
 mod report;
 mod run;
 mod subject;

@@ -1,0 +1,211 @@
+//! `farmem bench all`: every benchmark in turn, one line for each measurement, and a report of them.
+
+mod estimate;
+mod folder;
+mod page;
+mod plan;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use farmem_machine::Description;
+use farmem_page::ByteCount;
+
+use estimate::Estimate;
+use folder::{Folder, REPORT, Setup};
+use plan::{Step, Work};
+
+use crate::faults::PeerName;
+use crate::interrupt::Interrupt;
+use crate::record::{Findings, LeftOut, Record, commit};
+use crate::{faults, isolation, micro, nodes, option, paper, prefetch};
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where results are kept.
+    pub out: PathBuf,
+    /// Less data and fewer repetitions.
+    pub quick: bool,
+    /// Repetitions; `None` for 5, or 1 when quick.
+    pub repeat: Option<u32>,
+    /// Data of each program; `None` for what each benchmark takes.
+    pub data: Option<ByteCount>,
+    /// Names of benchmarks and of parts of them; empty for all.
+    pub only: Vec<String>,
+    /// The peers of the access patterns; empty for all.
+    pub peers: Vec<PeerName>,
+    /// A Python that has XGBoost.
+    pub python: PathBuf,
+    /// Where swap files are made.
+    pub swap_folder: PathBuf,
+    /// The `farmem` program.
+    pub farmem: PathBuf,
+}
+
+/// How it came out.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Outcome {
+    /// The report.
+    pub report: PathBuf,
+    /// What this machine could not run.
+    pub left_out: Vec<LeftOut>,
+    /// Measurements that the folder has now.
+    pub records: usize,
+}
+
+/// Why it ended before its end.
+#[derive(Debug)]
+pub enum Error {
+    /// What was asked for can't be done; a sentence.
+    Unusable(String),
+    /// It was asked to stop. What was measured is kept.
+    Interrupted,
+    /// It went wrong on the way.
+    Failed(anyhow::Error),
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Error {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Enough that a comparison can tell a difference from chance.
+const REPETITIONS: u32 = 5;
+
+/// Measures, and keeps what it found after each step; progress goes to standard error. Goes on where an earlier call with the same folder stopped.
+///
+/// # Errors
+/// When there is no such benchmark, the folder holds something else, or it is interrupted. A step that fails is named in the report, and tried again by the next
+/// call.
+pub fn run(options: &Options) -> Result<Outcome, Error> {
+    let repetitions = options.repeat.unwrap_or(if options.quick { 1 } else { REPETITIONS });
+    let steps = plan::steps(&options.only, repetitions).map_err(Error::Unusable)?;
+    let setup = Setup {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        commit: commit().to_owned(),
+        quick: options.quick,
+        data_bytes: options.data.map(ByteCount::get),
+        peers: options.peers.iter().map(option::name).collect(),
+        machine: Description::current(),
+    };
+    let mut folder = Folder::open(&options.out, setup).map_err(Error::Unusable)?;
+    let interrupt = Interrupt::listen()?;
+    let remaining: Vec<Step> = steps.into_iter().filter(|step| !folder.is_done(&step.name())).collect();
+    let mut estimate = Estimate::default();
+    let mut failed = Vec::new();
+    for (at, step) in remaining.iter().enumerate() {
+        let rest = estimate.of(remaining[at..].iter().map(|step| step.work.guess(options.quick)));
+        eprintln!(
+            "farmem: step {} of {}, {}, repetition {}; {} left",
+            at + 1,
+            remaining.len(),
+            step.work.name(),
+            step.repetition,
+            estimate::words(rest)
+        );
+        let began = Instant::now();
+        let findings = measure(step.work, options);
+        if interrupt.check().is_err() {
+            return Err(Error::Interrupted);
+        }
+        estimate.learn(step.work.guess(options.quick), began.elapsed());
+        let left_out = |(what, reason)| LeftOut { bench: step.work.bench().to_owned(), what, reason };
+        match findings {
+            Ok(findings) => {
+                folder.leave_out(findings.left_out.iter().cloned().map(left_out));
+                let records = records(*step, &findings);
+                folder.keep(step.name(), records, began.elapsed().as_secs_f64())?;
+            }
+            Err(error) => {
+                let reason = format!("{error:#}");
+                eprintln!("farmem: {} left out: {reason}", step.work.name());
+                failed.push(left_out((step.work.name(), reason)));
+            }
+        }
+        write_report(&folder, &failed)?;
+    }
+    let report = write_report(&folder, &failed)?;
+    Ok(Outcome {
+        report,
+        left_out: folder.left_out().iter().cloned().chain(failed).collect(),
+        records: folder.records().len(),
+    })
+}
+
+/// Makes the report of records anew, such as those of another machine.
+///
+/// # Errors
+/// When it can't be written.
+pub fn render(records: &[Record], to: &Path) -> anyhow::Result<()> {
+    Ok(std::fs::write(to, page::page(records, &[]))?)
+}
+
+fn write_report(folder: &Folder, failed: &[LeftOut]) -> anyhow::Result<PathBuf> {
+    let left_out: Vec<LeftOut> = folder.left_out().iter().chain(failed).cloned().collect();
+    folder.replace(REPORT, page::page(folder.records(), &left_out).as_bytes())?;
+    Ok(folder.path(REPORT))
+}
+
+fn records(step: Step, findings: &Findings) -> Vec<Record> {
+    let bench = step.work.bench();
+    let machine = Description::current();
+    let measurements = findings.measurements.iter().filter(|measurement| measurement.value.is_finite());
+    measurements
+        .map(|measurement| Record {
+            bench: bench.to_owned(),
+            case: measurement.case.clone(),
+            peer: measurement.peer.clone(),
+            measure: measurement.measure.to_owned(),
+            repetition: step.repetition,
+            value: measurement.value,
+            unit: measurement.unit.to_owned(),
+            better: measurement.better,
+            paper: paper::of(bench, &measurement.case, measurement.measure).map(Into::into),
+            machine: machine.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: commit().to_owned(),
+        })
+        .collect()
+}
+
+/// One repetition of one part of a benchmark.
+fn measure(work: Work, options: &Options) -> anyhow::Result<Findings> {
+    let (quick, data, repeat) = (options.quick, options.data, Some(1));
+    let (farmem, swap_folder) = (options.farmem.clone(), options.swap_folder.clone());
+    Ok(match work {
+        Work::Micro => micro::run(&micro::Options { quick, repeat: None })?.findings(),
+        Work::Faults(case) => {
+            let (only, peers) = (vec![case], options.peers.clone());
+            let report =
+                faults::run(&faults::Options { data, quick, repeat, only, peers, swap_folder, farmem })?;
+            anyhow::ensure!(!report.has_mismatches(), "pages came back with other bytes than were written");
+            report.findings()
+        }
+        Work::Prefetch => prefetch::run(&prefetch::Options {
+            data,
+            quick,
+            repeat,
+            policies: Vec::new(),
+            local: None,
+            program: Vec::new(),
+            farmem,
+        })?
+        .findings(),
+        Work::Isolation(part) => isolation::run(&isolation::Options {
+            data,
+            quick,
+            repeat,
+            only: vec![part],
+            peers: Vec::new(),
+            python: options.python.clone(),
+            swap_folder,
+            farmem,
+        })?
+        .findings(),
+        Work::Nodes(part) => {
+            nodes::run(&nodes::Options { data, quick, repeat, only: vec![part], farmem })?.findings()
+        }
+    })
+}

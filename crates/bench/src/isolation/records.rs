@@ -1,0 +1,68 @@
+//! A report as records.
+
+use super::report::Report;
+use crate::median::median;
+use crate::option;
+use crate::record::{Findings, Measurement};
+
+const SERVER: &str = "memcached";
+
+impl Report {
+    /// What it found.
+    pub(crate) fn findings(&self) -> Findings {
+        let mut found = Vec::new();
+        for (peer, victim) in &self.victim {
+            let peer = option::name(peer);
+            found.extend([
+                Measurement::less(SERVER, &peer, "p99 slowdown", victim.p99_slowdown, "×"),
+                Measurement::less(SERVER, &peer, "p50 slowdown", victim.p50_slowdown, "×"),
+                Measurement::more(SERVER, &peer, "throughput left", victim.throughput_ratio * 100.0, "%"),
+            ]);
+        }
+        for (peer, turns) in &self.recovery {
+            let times: Vec<f64> = turns.iter().filter_map(|turn| turn.seconds_per_gib).collect();
+            if !times.is_empty() {
+                let measure = "time to full throughput for each GiB given";
+                found.push(Measurement::less(SERVER, option::name(peer), measure, median(times), "s"));
+            }
+        }
+        for (peer, turns) in &self.swap_in {
+            let peer = option::name(peer);
+            let mut back = |case, times: Vec<f64>| {
+                if !times.is_empty() {
+                    let time = median(times);
+                    found.push(Measurement::less(case, &peer, "time of a page brought back", time, "µs"));
+                }
+            };
+            back("as it is touched", turns.iter().map(|turn| turn.touched_us).collect());
+            back("before it is touched", turns.iter().filter_map(|turn| turn.untouched_us).collect());
+        }
+        for (peer, kinds) in &self.efficiency {
+            found.extend(kinds.iter().map(|kind| {
+                let case = format!("{} pages", option::name(&kind.compressibility));
+                let share = kind.share();
+                Measurement::less(case, option::name(peer), "bytes used for a byte stored", share, "bytes")
+            }));
+        }
+        for entries in &self.entries {
+            let threads = entries.threads;
+            let case = format!("{threads} {}", if threads == 1 { "thread" } else { "threads" });
+            let measure = "processor time of a swap-out";
+            found.extend([
+                Measurement::less(&case, "entry kept", measure, entries.reserved_ns, "ns"),
+                Measurement::less(&case, "entry allocated", measure, entries.allocated_ns, "ns"),
+            ]);
+        }
+        for (peer, co_runs) in &self.co_runs {
+            let peer = option::name(peer);
+            found.extend(co_runs.programs.iter().map(|(program, spread)| {
+                let program = option::name(program);
+                Measurement::less(program, &peer, "slowdown beside others", spread.mean, "×")
+            }));
+            let deviation = co_runs.all.deviation;
+            found.push(Measurement::less("all programs", &peer, "spread of slowdowns", deviation, "×"));
+        }
+        let left_out = self.left_out.iter().map(|(what, reason)| (what.clone(), reason.clone()));
+        Findings { measurements: found, left_out: left_out.collect() }
+    }
+}

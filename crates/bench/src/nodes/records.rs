@@ -1,0 +1,53 @@
+//! A report as records.
+
+use super::report::{Report, Side};
+use crate::record::{Findings, Measurement};
+
+impl Report {
+    /// What it found.
+    pub(crate) fn findings(&self) -> Findings {
+        let mut found = Vec::new();
+        for way in &self.ways {
+            found.extend(side(&way.way, "node", &way.node));
+            found.extend(side(&way.way, "bare connection", &way.bare));
+        }
+        for program in &self.programs {
+            let (case, peer) = (program.pattern.as_str(), program.far.as_str());
+            found.push(Measurement::less(case, peer, "time of an access", program.access_us, "µs"));
+            let fetched = program.node_fetches + program.read_buffer_hits;
+            if program.node_fetches > 0.0 {
+                let share = program.read_buffer_hits / fetched * 100.0;
+                found.push(Measurement::more(case, peer, "found in the read buffer", share, "%"));
+            }
+        }
+        for loss in &self.losses {
+            let redundancy = loss.redundancy.as_str();
+            let less = |case, measure, value, unit| Measurement::less(case, redundancy, measure, value, unit);
+            let (loss_case, request) = ("a node of six killed", "time of a request");
+            let kept = loss.kept_bytes.max(1) as f64;
+            found.extend([
+                less("p99 before a node of six is killed", request, loss.before.p99_us / 1e3, "ms"),
+                less("p99 until all is redundant again", request, loss.during.p99_us / 1e3, "ms"),
+                less("the longest of all", request, loss.longest_ms, "ms"),
+                less(loss_case, "requests that failed", loss.failed as f64, "requests"),
+                less(loss_case, "time until all is redundant again", loss.seconds_to_whole, "s"),
+                less(loss_case, "memory for a byte kept", loss.stored_bytes as f64 / kept, "bytes"),
+            ]);
+        }
+        let links = self.left_out.iter().map(|link| {
+            (format!("a link of {}", link.rate.as_deref().unwrap_or("any rate")), link.reason.clone())
+        });
+        let loss = self.loss_left_out.iter().map(|reason| ("the loss of a node".to_owned(), reason.clone()));
+        Findings { measurements: found, left_out: links.chain(loss).collect() }
+    }
+}
+
+fn side(way: &str, peer: &str, side: &Side) -> [Measurement; 5] {
+    [
+        Measurement::less(way, peer, "p50 of a page", side.page.p50_us, "µs"),
+        Measurement::less(way, peer, "p99 of a page", side.page.p99_us, "µs"),
+        Measurement::less(way, peer, "p99 of a page under load", side.page_under_load.p99_us, "µs"),
+        Measurement::more(way, peer, "rate of writes", side.write_bytes_per_second / 1e6, "MB/s"),
+        Measurement::more(way, peer, "rate of reads", side.read_bytes_per_second / 1e6, "MB/s"),
+    ]
+}

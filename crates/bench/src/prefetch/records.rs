@@ -1,0 +1,19 @@
+//! A report as records.
+
+use super::report::{Figure, Report};
+use crate::record::{Findings, Measurement};
+
+impl Report {
+    /// What it found.
+    pub(crate) fn findings(&self) -> Findings {
+        let measurements = |figure: &Figure| {
+            let (case, peer) = (figure.program.as_str(), figure.policy);
+            [
+                Measurement::less(case, peer, "run time", figure.seconds, "s"),
+                Measurement::more(case, peer, "contribution", figure.contribution * 100.0, "%"),
+                Measurement::more(case, peer, "accuracy", figure.accuracy * 100.0, "%"),
+            ]
+        };
+        Findings { measurements: self.figures.iter().flat_map(measurements).collect(), left_out: Vec::new() }
+    }
+}

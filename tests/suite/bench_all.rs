@@ -1,0 +1,84 @@
+//! `farmem bench all`: what it keeps, that it goes on where it stopped, and what it refuses.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use farmem_tests::{Scratch, assert_refusal, farmem_binary, managed_runner};
+use serde_json::Value;
+
+fn bench(out: &Path, more: &[&str]) -> Command {
+    let mut command = Command::new(farmem_binary());
+    command.args(["bench", "all", "--quick", "--data", "16M", "--peer", "native,farmem", "--out"]);
+    command.arg(out).args(more).stdin(Stdio::null());
+    command
+}
+
+fn done(out: &Path, only: &str) -> String {
+    let output = bench(out, &["--only", only]).output().expect("farmem can be started");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{errors}");
+    errors
+}
+
+fn records(out: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(out.join("records.jsonl")).expect("records");
+    text.lines().map(|line| serde_json::from_str(line).expect("a JSON object")).collect()
+}
+
+#[test]
+fn every_measurement_is_a_line_that_says_all_about_it_and_all_are_in_the_report() {
+    if !managed_runner() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let out = scratch.file("results");
+
+    done(&out, "micro,faults/sequential");
+
+    let records = records(&out);
+    let benches: BTreeSet<&str> = records.iter().filter_map(|record| record["bench"].as_str()).collect();
+    assert_eq!(benches, BTreeSet::from(["micro", "faults"]));
+    for record in &records {
+        for key in ["case", "peer", "measure", "unit", "version", "commit", "better"] {
+            assert!(record[key].is_string(), "{key}: {record}");
+        }
+        assert!(record["value"].is_f64() && record["repetition"] == 1, "{record}");
+        assert!(record["machine"]["kernel"].is_string(), "{record}");
+    }
+    let access = records.iter().find(|record| record["measure"] == "time of an access").expect("a time");
+    assert!(access["paper"]["figure"].is_string() && access["paper"]["number"].is_string(), "{access}");
+    let report = fs::read_to_string(out.join("report.html")).expect("a report");
+    assert!(report.contains("<svg") && report.contains("sequential") && !report.contains("http"), "{report}");
+}
+
+#[test]
+fn a_second_call_goes_on_where_the_first_stopped() {
+    if !managed_runner() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let out = scratch.file("results");
+    done(&out, "micro");
+    let before = records(&out);
+
+    let errors = done(&out, "micro,faults/fits");
+
+    assert!(errors.contains("step 1 of 1, faults/fits"), "{errors}");
+    let after = records(&out);
+    assert_eq!(after[..before.len()], before);
+    assert!(after.len() > before.len());
+}
+
+#[test]
+fn what_cannot_be_measured_or_kept_is_refused() {
+    let scratch = Scratch::new();
+    let (out, full) = (scratch.file("results"), scratch.file("full"));
+    fs::create_dir(&full).expect("the test's own folder");
+    fs::write(full.join("letter"), "dear reader").expect("the test's own folder");
+
+    assert_refusal(2, &mut bench(&out, &["--only", "falts"]));
+    assert_refusal(2, &mut bench(&full, &[]));
+    assert_refusal(2, &mut bench(&out, &["--repeat", "0"]));
+}
