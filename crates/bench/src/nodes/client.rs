@@ -1,12 +1,17 @@
 //! What a client gets of a node: pages one at a time, and as many bytes as go.
 
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
+use farmem_broker::board::{Gate, Pass, Turn};
+use farmem_policy::links::Class;
 use farmem_transport::{
     Answer, ClientIdentity, Completion, Destination, FRAME_BYTES, Frame, Order, Request, Security, Ticket,
     Transport, connect,
 };
+use hdrhistogram::Histogram;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -24,6 +29,29 @@ const SPAN_BYTES: usize = SPAN_PAGES * FRAME_BYTES;
 /// Requests that are under way at a time, where as many bytes as possible shall go: 4 MiB of writes, 2 MiB of reads.
 const WRITES: usize = 16;
 const READS: usize = 32;
+
+/// Reads that take turns with others'.
+#[derive(Clone, Copy)]
+pub(super) struct Course {
+    pub(super) class: Class,
+    /// Pages of each read, at most: what nobody waits for may come in smaller parts.
+    pub(super) pages: usize,
+    /// How many are under way or wait for their turn.
+    pub(super) wanted: usize,
+    pub(super) time: Duration,
+}
+
+/// What came of them.
+pub(super) struct Read {
+    pub(super) bytes: u64,
+    /// From the moment when each was wanted.
+    pub(super) nanoseconds: Histogram<u64>,
+}
+
+/// Longest latency that is told from longer ones, in nanoseconds.
+const LONGEST_NS: u64 = 60_000_000_000;
+/// Between two looks whether a turn has come, while answers are waited for.
+const LOOK: Duration = Duration::from_micros(250);
 
 /// A client with chunks of a node, each frame of which begins with its number.
 pub(super) struct Client {
@@ -63,6 +91,63 @@ impl Client {
     fn submit(&mut self, request: Request) -> Result<()> {
         self.ticket += 1;
         Ok(self.link.submit(Ticket(self.ticket), request, Instant::now() + PATIENCE)?)
+    }
+
+    /// Reads for a while, each read in its turn at the gate.
+    pub(super) fn read_by(&mut self, gate: &Arc<Gate>, course: Course) -> Result<Read> {
+        let mut read = Read { bytes: 0, nanoseconds: Histogram::new_with_max(LONGEST_NS, 3)? };
+        let mut turns: VecDeque<(Turn, usize, Instant)> = VecDeque::new();
+        let mut passes: HashMap<u64, (Pass, Instant)> = HashMap::new();
+        let (began, mut done) = (Instant::now(), Vec::new());
+        loop {
+            let is_over = began.elapsed() >= course.time;
+            while !is_over && turns.len() + passes.len() < course.wanted {
+                let most = match course.class {
+                    Class::Ahead => gate.ahead_bytes() as usize / FRAME_BYTES,
+                    Class::Demand | Class::Bulk => course.pages,
+                };
+                let pages = 1 << most.clamp(1, course.pages).ilog2();
+                turns.push_back((
+                    gate.turn(course.class, (pages * FRAME_BYTES) as u64),
+                    pages,
+                    Instant::now(),
+                ));
+            }
+            if is_over {
+                turns.clear();
+            }
+            let bell = gate.bell();
+            while let Some((turn, pages, wanted)) = turns.front_mut() {
+                let (Ok(pass), pages, wanted) = (turn.take(), *pages, *wanted) else { break };
+                turns.pop_front();
+                let request = Request::Read {
+                    at: self.any(pages).offset(),
+                    length_bytes: (pages * FRAME_BYTES) as u32,
+                    buffer: self.spans.pop().unwrap_or_default(),
+                };
+                self.submit(request)?;
+                passes.insert(self.ticket, (pass, wanted));
+            }
+            if passes.is_empty() {
+                if is_over {
+                    return Ok(read);
+                }
+                gate.sleep(bell, LOOK);
+                continue;
+            }
+            self.link.complete(&mut done, if turns.is_empty() { PATIENCE } else { LOOK })?;
+            for completion in done.drain(..) {
+                if let Some((pass, wanted)) = passes.remove(&completion.ticket.0) {
+                    pass.finish();
+                    read.nanoseconds.saturating_record(wanted.elapsed().as_nanos() as u64);
+                }
+                let buffer = pages_of(completion)?;
+                if !is_over {
+                    read.bytes += buffer.len() as u64;
+                }
+                self.spans.push(buffer);
+            }
+        }
     }
 
     /// Waits for the only request that is under way.

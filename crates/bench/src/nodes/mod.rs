@@ -10,6 +10,7 @@ mod program;
 mod records;
 mod report;
 mod route;
+mod shared;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,6 +27,7 @@ use program::{Far, PATTERNS, Sample};
 pub use report::Report;
 use report::{LeftOut, ProgramFigure, Side, WayFigure, judge};
 use route::Route;
+pub use shared::SharedFigure;
 
 use crate::interrupt::Interrupt;
 use crate::option;
@@ -51,6 +53,8 @@ pub struct Options {
 pub enum Part {
     /// Ways to a node, beside bare connections.
     Ways,
+    /// Links with a rate, shared by three spaces, and with a flood of what is fetched ahead.
+    Shared,
     /// Programs with their far memory in several places.
     Programs,
     /// A node of six that is killed while Redis runs.
@@ -79,8 +83,8 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     let repetitions = options.repeat.unwrap_or(if options.quick { 1 } else { REPETITIONS });
     let amount = if options.quick { AMOUNT_QUICK } else { AMOUNT };
     let data = options.data.unwrap_or(if options.quick { DATA_QUICK_BYTES } else { DATA_BYTES });
-    // Two clients, and a program that may write all of its data before any of it is given back.
-    let memory = ByteCount::new(2 * CLIENT_BYTES + 2 * data.get());
+    // Three clients, and a program that may write all of its data before any of it is given back.
+    let memory = ByteCount::new(3 * CLIENT_BYTES + 2 * data.get());
     let folder = tempfile::tempdir().context("cannot make a folder for sockets")?;
     let mut routes = Route::local(folder.path(), memory)?;
     let mut left_out = Vec::new();
@@ -97,6 +101,10 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     let is_wanted = |part: Part| options.only.is_empty() || options.only.contains(&part);
     let ways = match is_wanted(Part::Ways) {
         true => measure_ways(&runner, &routes, amount, repetitions)?,
+        false => Vec::new(),
+    };
+    let shared = match is_wanted(Part::Shared) {
+        true => measure_shared(&runner, &routes, amount.at_most)?,
         false => Vec::new(),
     };
     let programs = match is_wanted(Part::Programs) {
@@ -117,8 +125,9 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         data_bytes: data.get(),
         repetitions,
         left_out,
-        targets: judge(&ways),
+        targets: judge(&ways, &shared),
         ways,
+        shared,
         programs,
         losses,
         loss_left_out,
@@ -144,6 +153,18 @@ fn measure_ways(
         }
     }
     Ok(routes.iter().zip(&samples).map(|(route, samples)| WayFigure::median(&route.name, samples)).collect())
+}
+
+/// Links with a rate are those that are worth sharing.
+fn measure_shared(runner: &Runner, routes: &[Route], time: Duration) -> anyhow::Result<Vec<SharedFigure>> {
+    let limited = routes.iter().filter(|route| route.is_limited());
+    limited
+        .map(|route| {
+            eprintln!("farmem: {} shared by three spaces", route.name);
+            runner.check()?;
+            shared::measure(route, time).with_context(|| format!("{} shared", route.name))
+        })
+        .collect()
 }
 
 fn measure_programs(

@@ -8,13 +8,14 @@ use serde::Serialize;
 
 use super::loss::LossFigure;
 use super::program::Sample;
+use super::shared::SharedFigure;
 use crate::median::median;
 use crate::target::Target;
 
 /// A page from a node is to take at most so many times as long as a bare answer of its size,
 const FETCH: f64 = 1.5;
 /// and so many times as long while as much as goes is read besides.
-const FLOODED: f64 = 1.2;
+pub(super) const FLOODED: f64 = 1.2;
 /// A bare stream may be so many times as fast: at least 0.9 of it is to be reached.
 const STREAM: f64 = 1.11;
 /// The ways that the targets are for: plain TCP.
@@ -37,6 +38,8 @@ pub struct Report {
     pub ways: Vec<WayFigure>,
     /// Programs, by where their far memory was.
     pub programs: Vec<ProgramFigure>,
+    /// Links that spaces share.
+    pub shared: Vec<SharedFigure>,
     /// What the loss of a node cost.
     pub losses: Vec<LossFigure>,
     /// Why that was not measured, where it could not be.
@@ -176,8 +179,9 @@ impl ProgramFigure {
 }
 
 /// What plain TCP is to reach.
-pub(super) fn judge(ways: &[WayFigure]) -> Vec<Target> {
-    ways.iter().filter(|way| JUDGED.contains(&way.way.as_str())).flat_map(WayFigure::targets).collect()
+pub(super) fn judge(ways: &[WayFigure], shared: &[SharedFigure]) -> Vec<Target> {
+    let judged = ways.iter().filter(|way| JUDGED.contains(&way.way.as_str()));
+    judged.flat_map(WayFigure::targets).chain(shared.iter().flat_map(SharedFigure::targets)).collect()
 }
 
 impl fmt::Display for Report {
@@ -238,8 +242,12 @@ impl fmt::Display for Report {
         if let Some(column) = programs.column_mut(1) {
             column.set_cell_alignment(CellAlignment::Left);
         }
-        let parts =
-            [(self.ways.len(), ways), (self.programs.len(), programs), (self.losses.len(), self.losses())];
+        let parts = [
+            (self.ways.len(), ways),
+            (self.shared.len(), self.shared()),
+            (self.programs.len(), programs),
+            (self.losses.len(), self.losses()),
+        ];
         for (_, table) in parts.iter().filter(|(rows, _)| *rows > 0) {
             writeln!(f, "{table}\n")?;
         }
@@ -254,6 +262,32 @@ impl fmt::Display for Report {
 }
 
 impl Report {
+    fn shared(&self) -> Table {
+        let mut shared = table(&[
+            "shared link",
+            "weights 1, 2, 4: MB/s",
+            "ratio",
+            "16 pages p99 µs",
+            "flooded p99 µs",
+            "ahead p90 µs",
+            "ahead MB/s",
+        ]);
+        for figure in &self.shared {
+            let parts: Vec<String> =
+                figure.bytes_per_second.iter().map(|rate| format!("{:.1}", rate / 1e6)).collect();
+            shared.add_row([
+                figure.way.clone(),
+                parts.join(" "),
+                format!("{:.3}", figure.ratio),
+                format!("{:.1}", figure.demand_p99_us),
+                format!("{:.1}", figure.flooded_p99_us),
+                format!("{:.1}", figure.ahead_p90_us),
+                format!("{:.1}", figure.ahead_bytes_per_second / 1e6),
+            ]);
+        }
+        shared
+    }
+
     fn losses(&self) -> Table {
         let mut losses = table(&[
             "one of six nodes killed",

@@ -30,9 +30,15 @@ pub(super) struct Route {
     key: Option<PathBuf>,
     /// Where the node is not in this process's own network.
     link: Option<Link>,
+    is_limited: bool,
 }
 
 impl Route {
+    /// Whether it has a rate.
+    pub(super) fn is_limited(&self) -> bool {
+        self.is_limited
+    }
+
     /// All ways within this machine: loopback, the same with a key, a Unix socket, shared memory. `folder` is for sockets and the key.
     pub(super) fn local(folder: &Path, memory: ByteCount) -> Result<Vec<Self>> {
         let tcp = || Destination::Tcp { host: LOOPBACK.to_owned(), port: 0 };
@@ -56,7 +62,8 @@ impl Route {
     pub(super) fn linked(rate: Option<&str>, memory: ByteCount) -> Result<Self> {
         let name = rate.map_or_else(|| "veth".to_owned(), |rate| format!("veth-{rate}"));
         let listen = Destination::Tcp { host: FAR.to_owned(), port: 0 };
-        Self::open(&name, listen, Security::Plain, None, Some(Link::new(rate)?), memory)
+        let route = Self::open(&name, listen, Security::Plain, None, Some(Link::new(rate)?), memory)?;
+        Ok(Self { is_limited: rate.is_some(), ..route })
     }
 
     fn open(
@@ -73,7 +80,7 @@ impl Route {
             Some(link) => link.far.within(|| Host::start(&options))?,
             None => Host::start(&options)?,
         };
-        Ok(Self { name: name.to_owned(), host, security, key, link })
+        Ok(Self { name: name.to_owned(), host, security, key, link, is_limited: false })
     }
 
     /// Does `work` on this side of the way.

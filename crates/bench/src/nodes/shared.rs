@@ -1,0 +1,116 @@
+//! A link that several spaces share, and within one of them a flood of what is fetched ahead: what the schedule makes of both (Canvas §6.4.3).
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use farmem_broker::board::{Board, Direction, Gate, Shared, key_of};
+use farmem_policy::links::Class;
+use serde::Serialize;
+
+use super::client::{Client, Course};
+use super::report::FLOODED;
+use super::route::Route;
+use crate::target::Target;
+
+/// Parts of a link that is shared, by weight, may differ by so much: a ratio of 0.97.
+const PARTS: f64 = 1.031;
+
+/// Weights of spaces that all want as much as they can get.
+pub(super) const WEIGHTS: [u32; 3] = [1, 2, 4];
+
+/// Reads that each of them has under way or waiting, so that one always waits.
+const WANTED: usize = 16;
+const SPAN_PAGES: usize = 16;
+
+/// A link that three spaces of weights 1, 2 and 4 share, and one within which what is fetched ahead floods it.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct SharedFigure {
+    /// Which.
+    pub way: String,
+    /// What each space got, while all wanted more.
+    pub bytes_per_second: Vec<f64>,
+    /// The smallest part divided by its weight, of the largest.
+    pub ratio: f64,
+    /// Reads of 16 pages that a thread waits for, one after the other.
+    pub demand_p99_us: f64,
+    /// The same while as much as goes is fetched ahead.
+    pub flooded_p99_us: f64,
+    /// What was fetched ahead meanwhile: all but a tenth had come so long after it was wanted,
+    pub ahead_p90_us: f64,
+    /// and so much of it came.
+    pub ahead_bytes_per_second: f64,
+}
+
+impl SharedFigure {
+    pub(super) fn targets(&self) -> [Target; 2] {
+        let Self { way, .. } = self;
+        [
+            Target::new(
+                format!("{way}: largest part of three spaces by weight, of the smallest"),
+                PARTS,
+                Some(1.0 / self.ratio),
+            ),
+            Target::new(
+                format!("{way}: p99 of 16 pages beside what is fetched ahead, of without"),
+                FLOODED,
+                Some(self.flooded_p99_us / self.demand_p99_us),
+            ),
+        ]
+    }
+}
+
+/// Measures one link, for so long each time.
+pub(super) fn measure(route: &Route, time: Duration) -> Result<SharedFigure> {
+    let mut clients =
+        (0..WEIGHTS.len()).map(|nth| route.client(10 + nth as u64)).collect::<Result<Vec<Client>>>()?;
+    let board = Arc::new(Board::new(Shared::create()?));
+    let gates = gates(&board, &WEIGHTS)?;
+    let course = |class, pages, wanted| Course { class, pages, wanted, time };
+    let bytes = thread::scope(|scope| {
+        let readers: Vec<_> = clients
+            .iter_mut()
+            .zip(&gates)
+            .map(|(client, gate)| {
+                scope.spawn(move || client.read_by(gate, course(Class::Demand, SPAN_PAGES, WANTED)))
+            })
+            .collect();
+        readers
+            .into_iter()
+            .map(|reader| Ok(reader.join().map_err(|_| anyhow!("a reader has panicked"))??.bytes))
+            .collect::<Result<Vec<u64>>>()
+    })?;
+    let [waited, ahead, ..] = &mut clients[..] else { unreachable!("there are three") };
+    // One space alone: its own classes.
+    let gate = &self::gates(&Arc::new(Board::new(Shared::create()?)), &[1])?[0];
+    let demand = course(Class::Demand, SPAN_PAGES, 1);
+    let alone = waited.read_by(gate, demand)?;
+    let (flooded, flood) = thread::scope(|scope| -> Result<_> {
+        let flood = scope.spawn(|| ahead.read_by(gate, course(Class::Ahead, SPAN_PAGES, WANTED)));
+        let flooded = waited.read_by(gate, demand)?;
+        Ok((flooded, flood.join().map_err(|_| anyhow!("the flood has panicked"))??))
+    })?;
+    let us = |nanoseconds: u64| nanoseconds as f64 / 1e3;
+    let parts: Vec<f64> =
+        bytes.iter().zip(WEIGHTS).map(|(bytes, weight)| *bytes as f64 / f64::from(weight)).collect();
+    let least = parts.iter().copied().fold(f64::MAX, f64::min);
+    let most = parts.iter().copied().fold(0.0, f64::max);
+    Ok(SharedFigure {
+        way: route.name.clone(),
+        bytes_per_second: bytes.iter().map(|bytes| *bytes as f64 / time.as_secs_f64()).collect(),
+        ratio: least / most,
+        demand_p99_us: us(alone.nanoseconds.value_at_quantile(0.99)),
+        flooded_p99_us: us(flooded.nanoseconds.value_at_quantile(0.99)),
+        ahead_p90_us: us(flood.nanoseconds.value_at_quantile(0.9)),
+        ahead_bytes_per_second: flood.bytes as f64 / time.as_secs_f64(),
+    })
+}
+
+/// Gates of spaces with these weights, at one link.
+fn gates(board: &Arc<Board>, weights: &[u32]) -> Result<Vec<Arc<Gate>>> {
+    let lines = board.link(key_of("node"), Direction::In).context("a new board has no room")?;
+    let gate =
+        |(seat, weight): (usize, &u32)| Gate::new(Arc::clone(board), lines, seat, Arc::default(), *weight);
+    Ok(weights.iter().enumerate().map(gate).collect())
+}
