@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use farmem_broker::board::seat::Seat;
+use farmem_broker::board::seat::{Seat, Wish};
 use farmem_broker::board::{Board, Direction, Memory, Shared, Word};
 use shuttle::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use shuttle::sync::{Arc, Condvar, Mutex};
@@ -14,8 +14,8 @@ use shuttle::{
 const RUNS: usize = 600;
 const KEY: u64 = 5;
 /// Half of the least window.
-const BYTES: u64 = 64 << 10;
-const WINDOW: u64 = 128 << 10;
+const BYTES: u64 = 96 << 10;
+const WINDOW: u64 = 192 << 10;
 
 struct ModelWord(AtomicU64);
 
@@ -81,16 +81,20 @@ fn check(test: impl Fn() + Send + Sync + Copy + 'static) {
     Runner::new(PctScheduler::new(3, RUNS), config).run(test);
 }
 
+fn wish(bytes: u64, weight: u32) -> Wish {
+    Wish { bytes, weight, is_followed: false }
+}
+
 fn take(board: &Board<ModelMemory>, seat: usize) -> Seat {
     let lines = board.link(KEY, Direction::In).expect("there is one link");
     Seat::take(board, lines, seat)
 }
 
 /// Asks until it may.
-fn pass(board: &Board<ModelMemory>, seat: &mut Seat, weight: u32) -> u64 {
+fn pass(board: &Board<ModelMemory>, seat: &mut Seat, wish: Wish) -> u64 {
     loop {
         let bell = seat.bell(board);
-        match seat.ask(board, BYTES, weight, 0) {
+        match seat.ask(board, wish, 0) {
             Ok(under_way) => return under_way,
             Err(_) => board.memory().wait(seat.bell_at(), bell, 0),
         }
@@ -106,8 +110,9 @@ fn no_bell_is_missed_and_what_is_under_way_is_bounded() {
                 let board = Arc::clone(&board);
                 thread::spawn(move || {
                     let mut seat = take(&board, nth);
-                    for _ in 0..2 {
-                        let under_way = pass(&board, &mut seat, nth as u32 + 1);
+                    for is_followed in [true, false] {
+                        let wish = Wish { is_followed, ..wish(BYTES, nth as u32 + 1) };
+                        let under_way = pass(&board, &mut seat, wish);
                         // Those who looked at the same moment may both have gone: one transfer for each other space.
                         assert!(under_way <= WINDOW + 2 * BYTES, "{under_way}");
                         seat.end(&board, BYTES, 0);
@@ -125,19 +130,19 @@ fn a_space_that_withdraws_lets_the_next_one_go() {
     check(|| {
         let board = Arc::new(Board::new(ModelMemory::new(3)));
         let mut holder = take(&board, 0);
-        pass(&board, &mut holder, 1);
-        pass(&board, &mut holder, 1);
+        pass(&board, &mut holder, wish(BYTES, 1));
+        pass(&board, &mut holder, wish(BYTES, 1));
         let other = |nth: usize, withdraws: bool| {
             let board = Arc::clone(&board);
             thread::spawn(move || {
                 let mut seat = take(&board, nth);
                 if withdraws {
-                    match seat.ask(&board, BYTES, 1, 0) {
+                    match seat.ask(&board, wish(BYTES, 1), 0) {
                         Ok(_) => seat.end(&board, BYTES, 0),
                         Err(_) => seat.withdraw(&board, 0),
                     }
                 } else {
-                    pass(&board, &mut seat, 1);
+                    pass(&board, &mut seat, wish(BYTES, 1));
                     seat.end(&board, BYTES, 0);
                 }
             })
@@ -158,7 +163,7 @@ fn a_space_that_dies_anywhere_is_cleared_away() {
             thread::spawn(move || {
                 // It has two transfers under way and waits for a third.
                 let mut seat = take(&board, 0);
-                let _ = (0..3).map(|_| seat.ask(&board, BYTES, 1, 0)).filter(Result::is_ok).count();
+                let _ = (0..3).map(|_| seat.ask(&board, wish(BYTES, 1), 0)).filter(Result::is_ok).count();
             })
         };
         let lives = {
@@ -166,7 +171,7 @@ fn a_space_that_dies_anywhere_is_cleared_away() {
             thread::spawn(move || {
                 let mut seat = take(&board, 1);
                 for _ in 0..2 {
-                    pass(&board, &mut seat, 1);
+                    pass(&board, &mut seat, wish(BYTES, 1));
                     seat.end(&board, BYTES, 0);
                 }
             })
@@ -185,14 +190,14 @@ fn a_line_that_says_anything_holds_up_others_for_milliseconds_only() {
     let (mut liar, mut honest) = (Seat::take(&board, lines, 0), Seat::take(&board, lines, 1));
     let mut waited_ms = |from_ms: u64| {
         let waited =
-            (from_ms..from_ms + 1000).find(|ms| honest.ask(&board, BYTES, 1, ms * 1_000_000).is_ok());
+            (from_ms..from_ms + 1000).find(|ms| honest.ask(&board, wish(BYTES, 1), ms * 1_000_000).is_ok());
         honest.end(&board, BYTES, from_ms * 1_000_000);
         waited.unwrap() - from_ms
     };
     assert_eq!(waited_ms(0), 0);
     // It waits with the smallest tag, and never goes.
     liar.force(&board, BYTES, 0);
-    assert!(liar.ask(&board, u64::MAX / 2, 1, 0).is_err());
+    assert!(liar.ask(&board, wish(u64::MAX / 2, 1), 0).is_err());
     assert!(waited_ms(0) < 10);
     // It has all bytes of the world under way.
     liar.force(&board, u64::MAX / 2, 50_000_000);

@@ -1,7 +1,7 @@
 //! A space's gate at one direction of a link: its threads' transfers by class, before it takes its turn among the others.
 //!
 //! Demand goes first, then what is fetched ahead, then whole slabs (Canvas §5.3, the horizontal dimension). Of what comes from nodes, what nobody waits for
-//! has only so much under way that it can't hold up what somebody waits for by more than 150 µs, or half of the window for slabs. A thread's page waits a second at most, all else five: after that a transfer goes whatever the
+//! has only so much under way that it can't hold up what somebody waits for by more than 50 µs while threads do wait, or half of the window for slabs. A thread's page waits a second at most, all else five: after that a transfer goes whatever the
 //! board says, so that a wrong board costs fairness and time, but never a page.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use farmem_policy::links::{Class, Rate};
 use farmem_sys::thread::now_ns;
 
-use super::seat::{Denied, Seat};
+use super::seat::{Denied, Seat, Wish};
 use super::{Board, Direction, Lines, Memory};
 
 /// So long a transfer waits at most, by class.
@@ -19,6 +19,8 @@ const PATIENCE_NS: [u64; Class::COUNT] = [1_000_000_000, 5_000_000_000, 5_000_00
 const LONGEST_LOOK_NS: u64 = 1_000_000;
 /// The shortest pause between two looks.
 const SHORTEST_LOOK_NS: u64 = 20_000;
+/// So long after a thread has waited, others may be about to: what is fetched ahead leaves the link to them.
+const DEMAND_NS: u64 = 10_000_000;
 
 /// What went through a gate, by class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -61,6 +63,8 @@ struct State {
     weight: u32,
     /// Transfers that wait for their turn, by class.
     waiting: [u32; Class::COUNT],
+    /// When a thread last wanted something.
+    demand_ns: u64,
     /// Bytes under way that nobody waits for.
     unwaited: u64,
     figures: Figures,
@@ -82,6 +86,7 @@ impl Gate {
             seat,
             weight,
             waiting: [0; Class::COUNT],
+            demand_ns: 0,
             unwaited: 0,
             figures: Figures::default(),
         };
@@ -107,12 +112,18 @@ impl Gate {
 
     /// Bytes that a transfer which nobody waits for should have at most, so as not to hold up others for long.
     pub fn ahead_bytes(&self) -> u64 {
-        lock(&self.state).seat.window().ahead_bytes()
+        lock(&self.state).ahead_bytes(now_ns())
     }
 
-    /// A transfer that wants to go.
+    /// A transfer that wants to go: from now on it waits for its turn.
     pub fn turn(self: &Arc<Self>, class: Class, bytes: u64) -> Turn {
-        Turn { gate: Arc::clone(self), class, bytes, since_ns: now_ns(), is_waiting: false }
+        let since_ns = now_ns();
+        let state = &mut *lock(&self.state);
+        state.waiting[class.nth()] += 1;
+        if class == Class::Demand {
+            state.demand_ns = since_ns;
+        }
+        Turn { gate: Arc::clone(self), class, bytes, since_ns, is_waiting: true }
     }
 
     /// Waits until a transfer may go.
@@ -143,15 +154,30 @@ impl Gate {
         board.memory().wait(at, bell, timeout_ns.min(LONGEST_LOOK_NS));
     }
 
-    fn is_held_back(&self, state: &State, class: Class, bytes: u64) -> bool {
+    fn is_held_back(&self, state: &State, class: Class, bytes: u64, now_ns: u64) -> bool {
         let is_overtaken = state.waiting[..class.nth()].iter().any(|waiting| *waiting > 0);
-        let window = state.seat.window();
         let most = match (self.direction, class) {
             (Direction::Out, _) | (_, Class::Demand) => u64::MAX,
-            (Direction::In, Class::Ahead) => window.ahead_bytes(),
-            (Direction::In, Class::Bulk) => window.bytes() / 2,
+            (Direction::In, Class::Ahead) => state.ahead_bytes(now_ns),
+            (Direction::In, Class::Bulk) => state.seat.window().bytes() / 2,
         };
         is_overtaken || state.unwaited > 0 && state.unwaited + bytes > most
+    }
+}
+
+impl State {
+    fn ahead_bytes(&self, now_ns: u64) -> u64 {
+        let window = self.seat.window();
+        match now_ns.saturating_sub(self.demand_ns) < DEMAND_NS {
+            true => window.ahead_bytes(),
+            false => window.bytes() / 2,
+        }
+    }
+
+    /// Whether a transfer waits that nothing but its turn holds back.
+    fn is_followed(&self, direction: Direction, purse: &Purse, now_ns: u64) -> bool {
+        let classes = if direction == Direction::Out { Class::COUNT } else { 1 };
+        self.waiting[..classes].iter().any(|waiting| *waiting > 0) && purse.early_ns(now_ns) == 0
     }
 }
 
@@ -174,24 +200,29 @@ impl Turn {
         let (class, bytes) = (self.class, self.bytes);
         let state = &mut *lock(&self.gate.state);
         let waited_ns = now_ns.saturating_sub(self.since_ns);
+        // What follows it is what waits besides.
+        if self.is_waiting {
+            state.waiting[class.nth()] -= 1;
+        }
         let asked = if waited_ns > PATIENCE_NS[class.nth()] {
             Ok(state.seat.force(&state.board, bytes, now_ns))
-        } else if self.gate.is_held_back(state, class, bytes) {
+        } else if self.gate.is_held_back(state, class, bytes, now_ns) {
             Err(Denied { look_again_ns: LONGEST_LOOK_NS })
         } else {
             match self.gate.purse.early_ns(now_ns) {
                 // Others shall not wait for who may not.
-                0 => state.seat.ask(&state.board, bytes, state.weight, now_ns),
+                0 => {
+                    let is_followed = state.is_followed(self.gate.direction, &self.gate.purse, now_ns);
+                    let wish = Wish { bytes, weight: state.weight, is_followed };
+                    state.seat.ask(&state.board, wish, now_ns)
+                }
                 look_again_ns => Err(Denied { look_again_ns }),
             }
         };
+        self.is_waiting = asked.is_err();
         match asked {
             Ok(under_way) => {
                 self.gate.purse.pay(now_ns, bytes);
-                if self.is_waiting {
-                    state.waiting[class.nth()] -= 1;
-                    self.is_waiting = false;
-                }
                 state.figures.transfers[class.nth()] += 1;
                 state.figures.bytes[class.nth()] += bytes;
                 state.figures.waited_ns[class.nth()] += waited_ns;
@@ -202,10 +233,7 @@ impl Turn {
                 Ok(Pass { gate, class, bytes, under_way, began_ns: now_ns, is_whole: false })
             }
             Err(Denied { look_again_ns }) => {
-                if !self.is_waiting {
-                    state.waiting[class.nth()] += 1;
-                    self.is_waiting = true;
-                }
+                state.waiting[class.nth()] += 1;
                 Err(Duration::from_nanos(look_again_ns.clamp(SHORTEST_LOOK_NS, LONGEST_LOOK_NS)))
             }
         }
@@ -383,7 +411,7 @@ mod tests {
         gate.move_to(Arc::clone(&other), other.link(7, Direction::In).unwrap(), 5);
         let beside = super::tests::gate(&other, 6, 1);
         let passes: Vec<Pass> = std::iter::from_fn(|| beside.turn(Class::Demand, SPAN).take().ok()).collect();
-        assert_eq!(passes.len(), 1, "the window has room for two");
+        assert_eq!(passes.len(), 2, "the window has room for three");
         drop(pass);
         assert_eq!(lock(&gate.state).seat.under_way(), 0);
     }

@@ -32,6 +32,18 @@ pub struct Denied {
     pub look_again_ns: u64,
 }
 
+/// A transfer that a space wants to let go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wish {
+    /// Its size.
+    pub bytes: u64,
+    /// The space's part against others.
+    pub weight: u32,
+    /// Another one of the space waits behind it, and may go when its turn comes. Without this the space would be taken to be idle until it asks again, and lose
+    /// its turn to those who ask before.
+    pub is_followed: bool,
+}
+
 /// Who waits with the smallest tag, of the others.
 #[derive(Clone, Copy)]
 struct First {
@@ -89,17 +101,12 @@ impl Seat {
         board.memory().word(self.lines.line(self.seat) + word)
     }
 
-    /// Asks to let so many bytes go, and says so to the others until it may, or withdraws. When it may: bytes under way with them, of all spaces.
+    /// Asks to let a transfer go, and says so to the others until it may, or withdraws. When it may: bytes under way with it, of all spaces.
     ///
     /// # Errors
     /// It isn't its turn.
-    pub fn ask<M: Memory>(
-        &mut self,
-        board: &Board<M>,
-        bytes: u64,
-        weight: u32,
-        now_ns: u64,
-    ) -> Result<u64, Denied> {
+    pub fn ask<M: Memory>(&mut self, board: &Board<M>, wish: Wish, now_ns: u64) -> Result<u64, Denied> {
+        let Wish { bytes, weight, is_followed } = wish;
         let clock = board.memory().word(self.lines.clock());
         let start = self.turns.next(VirtualTime(clock.get()));
         let waits = start.0.saturating_add(1);
@@ -120,11 +127,16 @@ impl Seat {
         clock.raise(start.0);
         self.turns.took(start, bytes, weight);
         self.set_under_way(board, self.under_way.saturating_add(bytes), now_ns);
-        self.own(board, WAITS).set(0);
-        if let Some(first) = others.first
-            && under_way + bytes < window
-        {
-            ring(board, self.lines, first.seat);
+        let next = if is_followed { self.turns.next(start).0.saturating_add(1) } else { 0 };
+        self.own(board, WAITS).set(next);
+        if under_way + bytes < window {
+            match others.first {
+                Some(first) if !is_followed || (first.waits, first.seat) < (next, self.seat) => {
+                    ring(board, self.lines, first.seat);
+                }
+                _ if is_followed => self.ring_own(board),
+                _ => {}
+            }
         }
         Ok(under_way + bytes)
     }

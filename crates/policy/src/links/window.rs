@@ -1,80 +1,94 @@
 //! How many bytes may be under way on a link. As many as keep it busy, and few more: what waits beyond that waits where it has no tag, and nothing overtakes it there.
 //!
-//! What was under way when a transfer began, divided by how long that took, is a rate that the link has; the best of late is its rate. The window is what goes at that
-//! rate in half a millisecond and half the time of the quickest transfer. Only half: on a busy link all transfers wait for those before them, and a window that
-//! counted all of that as distance would grow for ever; so it ends at what goes in a millisecond. Links with a round trip of up to a millisecond are filled.
+//! Rate and distance come from transfers that have ended. What was under way when they began, divided by how long they took, summed over a few
+//! milliseconds, is the rate of the link (Little's law). A single transfer says little: a link that is limited by a token bucket lets a burst through as fast as the
+//! machine, and only then shows its rate. The window is what goes at that rate in half a millisecond and half the time of the quickest transfer. Only half: on a
+//! busy link all transfers wait for those before them, and a window that counted all of that as distance would grow for ever; so it ends at what goes in a
+//! millisecond. Links with a round trip of up to a millisecond are filled.
 
-/// A slice of time; the best of this one and of the one before count.
+/// A slice of time; the quickest transfer of this one and of the one before counts.
 const SLICE_NS: u64 = 200_000_000;
+/// A group of transfers lasts for at least so long, and has at least so many; the rate is that of the last two groups.
+const GROUP_NS: u64 = 2_000_000;
+const GROUP: u32 = 8;
 /// Time that may be under way beyond the quickest transfer.
 const SLACK_NS: u64 = 500_000;
 /// Time by which what is fetched ahead may hold up what somebody waits for.
-const HOLDUP_NS: u64 = 150_000;
-/// Bounds. Two reads of 16 pages are the least with which one is on its way while the other is taken in.
-const LEAST_BYTES: u64 = 128 << 10;
+const HOLDUP_NS: u64 = 50_000;
+/// Bounds. Three reads of 16 pages are the least with which one is on its way and one behind it while the next one is asked for.
+const LEAST_BYTES: u64 = 192 << 10;
 const MOST_BYTES: u64 = 8 << 20;
 const PAGE_BYTES: u64 = 4096;
 
-/// What a slice has shown.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Best {
-    bytes_per_second: u64,
-    quickest_ns: u64,
+/// Transfers that ended one after the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Group {
+    transfers: u32,
+    /// Bytes under way when they began, and how long they took, summed.
+    under_way: u64,
+    took_ns: u64,
 }
 
-impl Best {
-    const NOTHING: Self = Self { bytes_per_second: 0, quickest_ns: u64::MAX };
-
-    fn and(self, other: Self) -> Self {
-        Self {
-            bytes_per_second: self.bytes_per_second.max(other.bytes_per_second),
-            quickest_ns: self.quickest_ns.min(other.quickest_ns),
-        }
+impl Group {
+    fn note(&mut self, under_way: u64, took_ns: u64) {
+        self.transfers = self.transfers.saturating_add(1);
+        self.under_way = self.under_way.saturating_add(under_way);
+        self.took_ns = self.took_ns.saturating_add(took_ns);
     }
 }
 
 /// What is known of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
-    now: Best,
-    before: Best,
-    began_ns: u64,
+    now: Group,
+    before: Group,
+    group_began_ns: u64,
+    quickest_ns: [u64; 2],
+    slice_began_ns: u64,
 }
 
 impl Default for Window {
     fn default() -> Self {
-        Self { now: Best::NOTHING, before: Best::NOTHING, began_ns: 0 }
+        let nothing = Group::default();
+        let quickest_ns = [u64::MAX; 2];
+        Self { now: nothing, before: nothing, group_began_ns: 0, quickest_ns, slice_began_ns: 0 }
     }
 }
 
 impl Window {
     /// A transfer has come to its end after `took_ns`; with it, `under_way` bytes were under way when it began.
     pub fn note(&mut self, now_ns: u64, under_way: u64, took_ns: u64) {
-        let passed_ns = now_ns.saturating_sub(self.began_ns);
-        if passed_ns >= SLICE_NS {
-            // After a long pause the earlier figures are still the best there are.
-            self.before = if self.now == Best::NOTHING { self.before } else { self.now };
-            (self.now, self.began_ns) = (Best::NOTHING, now_ns);
+        let [now, before] = &mut self.quickest_ns;
+        if now_ns.saturating_sub(self.slice_began_ns) >= SLICE_NS {
+            (*before, *now) = (*now, u64::MAX);
+            self.slice_began_ns = now_ns;
         }
-        let bytes_per_second = u128::from(under_way) * 1_000_000_000 / u128::from(took_ns.max(1));
-        let bytes_per_second = u64::try_from(bytes_per_second).unwrap_or(u64::MAX);
-        self.now = self.now.and(Best { bytes_per_second, quickest_ns: took_ns });
+        *now = took_ns.min(*now);
+        if self.now.transfers >= GROUP && now_ns.saturating_sub(self.group_began_ns) >= GROUP_NS {
+            (self.before, self.now) = (self.now, Group::default());
+            self.group_began_ns = now_ns;
+        }
+        self.now.note(under_way, took_ns);
+    }
+
+    fn bytes_per_second(&self) -> u64 {
+        let under_way = u128::from(self.now.under_way) + u128::from(self.before.under_way);
+        let took_ns = u128::from(self.now.took_ns) + u128::from(self.before.took_ns);
+        u64::try_from(under_way * 1_000_000_000 / took_ns.max(1)).unwrap_or(u64::MAX)
     }
 
     /// Bytes that may be under way.
     pub fn bytes(&self) -> u64 {
-        let best = self.now.and(self.before);
-        if best == Best::NOTHING {
+        let quickest_ns = self.quickest_ns[0].min(self.quickest_ns[1]);
+        if self.now.transfers == 0 {
             return LEAST_BYTES;
         }
-        at(best.bytes_per_second, SLACK_NS.saturating_add(best.quickest_ns / 2))
-            .clamp(LEAST_BYTES, MOST_BYTES)
+        at(self.bytes_per_second(), SLACK_NS.saturating_add(quickest_ns / 2)).clamp(LEAST_BYTES, MOST_BYTES)
     }
 
     /// Of them, those of one space that nobody waits for: a page at least.
     pub fn ahead_bytes(&self) -> u64 {
-        let best = self.now.and(self.before);
-        at(best.bytes_per_second, HOLDUP_NS).clamp(PAGE_BYTES, self.bytes() / 2)
+        at(self.bytes_per_second(), HOLDUP_NS).clamp(PAGE_BYTES, self.bytes() / 2)
     }
 }
 
@@ -93,7 +107,7 @@ mod tests {
         // 64 KiB over 1 Gbit/s.
         window.note(0, 64 << 10, 600_000);
         assert_eq!(window.bytes(), LEAST_BYTES);
-        assert!((4096..=20_000).contains(&window.ahead_bytes()), "{}", window.ahead_bytes());
+        assert!((4096..=7_000).contains(&window.ahead_bytes()), "{}", window.ahead_bytes());
     }
 
     /// The window that a link of 1 GB/s with this round trip comes to.
@@ -119,10 +133,22 @@ mod tests {
         let mut window = Window::default();
         window.note(0, 1 << 20, 100_000);
         let fast = window.bytes();
-        for turn in 1..=5 {
+        for turn in 1..=u64::from(3 * GROUP) {
             window.note(turn * SLICE_NS, 64 << 10, 600_000);
         }
         assert!(window.bytes() < fast && window.bytes() == LEAST_BYTES);
+    }
+
+    #[test]
+    fn a_burst_does_not_make_a_link_fast() {
+        let mut window = Window::default();
+        // 200 Mbit/s, and two transfers of every sixteen find tokens saved up.
+        for turn in 0..160_u64 {
+            let took_ns = if turn % 16 < 2 { 60_000 } else { 5_200_000 };
+            window.note(turn * 2_600_000, 128 << 10, took_ns);
+        }
+        assert_eq!(window.bytes(), LEAST_BYTES);
+        assert!(window.ahead_bytes() <= 4096, "{}", window.ahead_bytes());
     }
 
     #[test]
