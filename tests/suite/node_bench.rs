@@ -69,6 +69,31 @@ fn every_way_is_measured_beside_a_bare_connection_and_programs_have_their_far_me
 }
 
 #[test]
+fn a_link_that_is_shared_gives_everybody_a_part_and_what_is_fetched_ahead_some() {
+    if !managed_runner() {
+        return;
+    }
+    let (scratch, before) = (Scratch::new(), devices());
+
+    let output =
+        bench(&scratch).args(["--json", "--only", "shared"]).output().expect("farmem can be started");
+
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a JSON object");
+    let links = report["shared"].as_array().expect("rows");
+    let is_left_out = |left: &Value| left["rate"].as_str() == Some("1gbit");
+    assert_eq!(links.is_empty(), report["left_out"].as_array().expect("rows").iter().any(is_left_out));
+    for link in links {
+        let parts = link["bytes_per_second"].as_array().expect("rows");
+        assert!(parts.len() == 3 && parts.iter().all(|part| part.as_f64() > Some(0.0)), "{link}");
+        let figures = ["ratio", "demand_p99_us", "flooded_p99_us", "ahead_p90_us", "ahead_bytes_per_second"];
+        assert!(figures.iter().all(|key| link[key].as_f64() > Some(0.0)), "{link}");
+    }
+    assert_eq!(devices(), before);
+    assert_nothing_is_left(&scratch);
+}
+
+#[test]
 fn a_node_of_six_that_is_killed_fails_no_request_and_is_made_good() {
     if !managed_runner() {
         return;

@@ -104,7 +104,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         false => Vec::new(),
     };
     let shared = match is_wanted(Part::Shared) {
-        true => measure_shared(&runner, &routes, amount.at_most)?,
+        true => measure_shared(&runner, &routes, amount.at_most, repetitions)?,
         false => Vec::new(),
     };
     let programs = match is_wanted(Part::Programs) {
@@ -156,15 +156,23 @@ fn measure_ways(
 }
 
 /// Links with a rate are those that are worth sharing.
-fn measure_shared(runner: &Runner, routes: &[Route], time: Duration) -> anyhow::Result<Vec<SharedFigure>> {
+fn measure_shared(
+    runner: &Runner,
+    routes: &[Route],
+    time: Duration,
+    repetitions: u32,
+) -> anyhow::Result<Vec<SharedFigure>> {
     let limited = routes.iter().filter(|route| route.is_limited());
-    limited
-        .map(|route| {
-            eprintln!("farmem: {} shared by three spaces", route.name);
+    let figure = |route: &Route| -> anyhow::Result<SharedFigure> {
+        let mut samples = Vec::new();
+        for repetition in 1..=repetitions {
+            eprintln!("farmem: {repetition}/{repetitions} {} shared by three spaces", route.name);
             runner.check()?;
-            shared::measure(route, time).with_context(|| format!("{} shared", route.name))
-        })
-        .collect()
+            samples.push(shared::measure(route, time).with_context(|| format!("{} shared", route.name))?);
+        }
+        Ok(SharedFigure::median(&samples))
+    };
+    limited.map(figure).collect()
 }
 
 fn measure_programs(

@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::client::{Client, Course};
 use super::report::FLOODED;
 use super::route::Route;
+use crate::median::median;
 use crate::target::Target;
 
 /// Parts of a link that is shared, by weight, may differ by so much: a ratio of 0.97.
@@ -44,6 +45,21 @@ pub struct SharedFigure {
 }
 
 impl SharedFigure {
+    /// Of the same link, measured several times.
+    pub(super) fn median(samples: &[Self]) -> Self {
+        let of = |figure: &dyn Fn(&Self) -> f64| median(samples.iter().map(figure).collect());
+        let part = |nth: usize| of(&|sample: &Self| sample.bytes_per_second[nth]);
+        Self {
+            way: samples.first().map(|sample| sample.way.clone()).unwrap_or_default(),
+            bytes_per_second: (0..WEIGHTS.len()).map(part).collect(),
+            ratio: of(&|sample| sample.ratio),
+            demand_p99_us: of(&|sample| sample.demand_p99_us),
+            flooded_p99_us: of(&|sample| sample.flooded_p99_us),
+            ahead_p90_us: of(&|sample| sample.ahead_p90_us),
+            ahead_bytes_per_second: of(&|sample| sample.ahead_bytes_per_second),
+        }
+    }
+
     pub(super) fn targets(&self) -> [Target; 2] {
         let Self { way, .. } = self;
         [
