@@ -126,6 +126,12 @@ const REFERENCES: &[(&str, &str, &str, Reference)] = &[
     (
         "nodes",
         "",
+        "ratio of parts by weight",
+        Reference { figure: "Canvas §6.4.3", number: "0.88, weighted min-max" },
+    ),
+    (
+        "nodes",
+        "",
         "p99 of a page",
         Reference { figure: "Canvas Figure 6", number: "99 % of demand fetches within 40 µs, by RDMA" },
     ),

@@ -64,6 +64,7 @@ impl Work {
             Self::Isolation(IsolationPart::Entries) => (30, 15),
             Self::Isolation(_) => (180, 50),
             Self::Nodes(NodesPart::Ways) => (90, 30),
+            Self::Nodes(NodesPart::Shared) => (30, 6),
             Self::Nodes(NodesPart::Programs) => (240, 40),
             Self::Nodes(NodesPart::Loss) => (120, 60),
         };
@@ -125,7 +126,7 @@ mod tests {
             steps(&only, 1).unwrap().iter().map(|step| step.work.name()).collect()
         };
         assert_eq!(names(&["faults/zipf", "micro"]), ["micro", "faults/zipf"]);
-        assert_eq!(names(&["nodes"]), ["nodes/ways", "nodes/programs", "nodes/loss"]);
+        assert_eq!(names(&["nodes"]), ["nodes/ways", "nodes/shared", "nodes/programs", "nodes/loss"]);
         assert!(names(&[]).len() > 20);
     }
 

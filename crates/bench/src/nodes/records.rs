@@ -20,6 +20,16 @@ impl Report {
                 found.push(Measurement::more(case, peer, "found in the read buffer", share, "%"));
             }
         }
+        for link in &self.shared {
+            let (case, board) = (link.way.as_str(), "farmem");
+            let us = |peer, measure, value: f64| Measurement::less(case, peer, measure, value, "µs");
+            found.extend([
+                Measurement::more(case, board, "ratio of parts by weight", link.ratio, ""),
+                us("alone", "p99 of 16 pages", link.demand_p99_us),
+                us("beside what is fetched ahead", "p99 of 16 pages", link.flooded_p99_us),
+                us(board, "p90 of what is fetched ahead", link.ahead_p90_us),
+            ]);
+        }
         for loss in &self.losses {
             let redundancy = loss.redundancy.as_str();
             let less = |case, measure, value, unit| Measurement::less(case, redundancy, measure, value, unit);
