@@ -15,6 +15,8 @@ use super::{Board, Direction, Lines, Memory};
 
 /// So long a transfer waits at most, by class.
 const PATIENCE_NS: [u64; Class::COUNT] = [1_000_000_000, 5_000_000_000, 5_000_000_000];
+/// The space's own limit is not the board's, and counts for longer; but a page shall not be given up by its reader because of it.
+const LIMIT_PATIENCE_NS: u64 = 10_000_000_000;
 /// A look is due after this time at the latest, though no bell rings.
 const LONGEST_LOOK_NS: u64 = 1_000_000;
 /// The shortest pause between two looks.
@@ -123,7 +125,7 @@ impl Gate {
         if class == Class::Demand {
             state.demand_ns = since_ns;
         }
-        Turn { gate: Arc::clone(self), class, bytes, since_ns, is_waiting: true }
+        Turn { gate: Arc::clone(self), class, bytes, since_ns, may_since_ns: None, is_waiting: true }
     }
 
     /// Waits until a transfer may go.
@@ -187,6 +189,8 @@ pub struct Turn {
     class: Class,
     bytes: u64,
     since_ns: u64,
+    /// Since when it is not the space's own limit that it waits for.
+    may_since_ns: Option<u64>,
     is_waiting: bool,
 }
 
@@ -204,19 +208,24 @@ impl Turn {
         if self.is_waiting {
             state.waiting[class.nth()] -= 1;
         }
-        let asked = if waited_ns > PATIENCE_NS[class.nth()] {
-            Ok(state.seat.force(&state.board, bytes, now_ns))
-        } else if self.gate.is_held_back(state, class, bytes, now_ns) {
-            Err(Denied { look_again_ns: LONGEST_LOOK_NS })
-        } else {
-            match self.gate.purse.early_ns(now_ns) {
+        let asked = match self.gate.purse.early_ns(now_ns) {
+            early_ns if early_ns > 0 && waited_ns < LIMIT_PATIENCE_NS => {
                 // Others shall not wait for who may not.
-                0 => {
-                    let is_followed = state.is_followed(self.gate.direction, &self.gate.purse, now_ns);
-                    let wish = Wish { bytes, weight: state.weight, is_followed };
-                    state.seat.ask(&state.board, wish, now_ns)
-                }
-                look_again_ns => Err(Denied { look_again_ns }),
+                state.seat.stand_back(&state.board, now_ns);
+                Err(Denied { look_again_ns: early_ns })
+            }
+            _ if now_ns.saturating_sub(*self.may_since_ns.get_or_insert(now_ns))
+                > PATIENCE_NS[class.nth()] =>
+            {
+                Ok(state.seat.force(&state.board, bytes, now_ns))
+            }
+            _ if self.gate.is_held_back(state, class, bytes, now_ns) => {
+                Err(Denied { look_again_ns: LONGEST_LOOK_NS })
+            }
+            _ => {
+                let is_followed = state.is_followed(self.gate.direction, &self.gate.purse, now_ns);
+                let wish = Wish { bytes, weight: state.weight, is_followed };
+                state.seat.ask(&state.board, wish, now_ns)
             }
         };
         self.is_waiting = asked.is_err();
@@ -366,6 +375,44 @@ mod tests {
         let pause = turn.take().err();
         assert_eq!(pause, Some(Duration::from_nanos(LONGEST_LOOK_NS)));
         assert!(other.turn(Class::Demand, SPAN).take().is_ok());
+    }
+
+    #[test]
+    fn a_space_s_own_limit_counts_for_longer_than_the_board_does() {
+        const LIMIT: u64 = SPAN / 2;
+        let gate = gate(&board(), 0, 1);
+        gate.purse.set(LIMIT);
+        let began = std::time::Instant::now();
+        (0..2).for_each(|_| drop(gate.pass(Class::Demand, SPAN)));
+        let earned = began.elapsed().as_secs_f64() * LIMIT as f64 + LIMIT as f64 * 0.01;
+        assert!(SPAN as f64 <= earned, "the first is paid for before the second goes");
+    }
+
+    #[test]
+    fn who_waits_because_of_its_own_limit_is_not_waited_for() {
+        let board = board();
+        let (one, other) = (gate(&board, 0, 1), gate(&board, 1, 1));
+        let passes: Vec<Pass> = std::iter::from_fn(|| other.turn(Class::Demand, SPAN).take().ok()).collect();
+        let mut first = one.turn(Class::Demand, SPAN);
+        assert!(first.take().is_err(), "it says on the board that it waits");
+        one.purse.set(1);
+        one.purse.pay(now_ns(), SPAN);
+        assert!(first.take().is_err());
+        drop(passes);
+        assert!(other.turn(Class::Demand, SPAN).take().is_ok());
+    }
+
+    #[test]
+    fn what_is_said_to_come_from_the_future_is_not_believed() {
+        let board = board();
+        let (one, other) = (gate(&board, 0, 1), gate(&board, 1, 1));
+        let passes: Vec<Pass> = std::iter::from_fn(|| other.turn(Class::Demand, SPAN).take().ok()).collect();
+        assert!(one.turn(Class::Demand, SPAN).take().is_err());
+        let state = lock(&other.state);
+        state.seat.say_changed(&board, u64::MAX);
+        drop(state);
+        assert!(one.turn(Class::Demand, SPAN).take().is_ok());
+        drop(passes);
     }
 
     #[test]

@@ -160,6 +160,13 @@ impl Seat {
         self.ring_first(board, now_ns);
     }
 
+    /// Withdraws, if it has asked.
+    pub fn stand_back<M: Memory>(&mut self, board: &Board<M>, now_ns: u64) {
+        if self.own(board, WAITS).get() > 0 {
+            self.withdraw(board, now_ns);
+        }
+    }
+
     /// So many bytes are not under way any more.
     pub fn end<M: Memory>(&mut self, board: &Board<M>, bytes: u64, now_ns: u64) {
         self.set_under_way(board, self.under_way.saturating_sub(bytes), now_ns);
@@ -202,6 +209,11 @@ impl Seat {
         self.set_under_way(to, self.under_way, now_ns);
     }
 
+    #[cfg(test)]
+    pub(super) fn say_changed<M: Memory>(&self, board: &Board<M>, stamp_ns: u64) {
+        self.own(board, STAMP).set(stamp_ns);
+    }
+
     fn set_under_way<M: Memory>(&mut self, board: &Board<M>, bytes: u64, now_ns: u64) {
         self.own(board, STAMP).set(now_ns);
         self.under_way = bytes;
@@ -217,7 +229,7 @@ impl Seat {
             if waits == 0 && under_way == 0 {
                 continue;
             }
-            if under_way > 0 && now_ns.saturating_sub(word(STAMP)) < STALE_NS {
+            if under_way > 0 && now_ns.abs_diff(word(STAMP)) < STALE_NS {
                 others.under_way = others.under_way.saturating_add(under_way.min(MOST_WINDOW_BYTES));
                 others.window = others.window.max(word(WINDOW).min(MOST_WINDOW_BYTES));
             }
