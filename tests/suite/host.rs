@@ -10,11 +10,11 @@ use farmem_tests::{
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-const MEBIBYTE: u64 = 1 << 20;
+pub(crate) const MEBIBYTE: u64 = 1 << 20;
 
 /// Fills so many MiB, half of each page random, and creates `filled`. Then reads all of it again and again, until there is a file `end`. With a
 /// file `more` it first fills as much again.
-const FILLER: &str = "import mmap, os, sys, time\n\
+pub(crate) const FILLER: &str = "import mmap, os, sys, time\n\
     def fill(mib):\n\
     \x20   data = mmap.mmap(-1, mib << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
     \x20   noise = os.urandom(2048)\n\
@@ -46,13 +46,13 @@ fn create(launcher: &Launcher, name: &str) {
     std::fs::write(launcher.file(name), "").expect("a file can be written");
 }
 
-fn filled<'a>(launcher: &'a Launcher, program: Program) -> Running<'a> {
+pub(crate) fn filled<'a>(launcher: &'a Launcher, program: Program) -> Running<'a> {
     let mut running = launcher.start(program);
     running.until("a program with all its memory", || launcher.file("filled").exists().then_some(()));
     running
 }
 
-fn end(launcher: &Launcher, running: Running<'_>) {
+pub(crate) fn end(launcher: &Launcher, running: Running<'_>) {
     create(launcher, "end");
     assert_eq!(running.wait().success().text(), "same\n");
 }
@@ -62,20 +62,20 @@ fn with_disk(launcher: Launcher) -> Launcher {
     launcher.option("--disk").option("/dev/shm:256M")
 }
 
-fn name(of: &str) -> String {
+pub(crate) fn name(of: &str) -> String {
     format!("{of}-{}", std::process::id())
 }
 
-fn figures(name: &str) -> Value {
+pub(crate) fn figures(name: &str) -> Value {
     wait_for("the application's figures", || application(name))
 }
 
-fn number(name: &str, key: &str) -> u64 {
+pub(crate) fn number(name: &str, key: &str) -> u64 {
     let figures = figures(name);
     figures[key].as_u64().unwrap_or_else(|| panic!("{key} is in {figures}"))
 }
 
-fn standing(name: &str) -> String {
+pub(crate) fn standing(name: &str) -> String {
     figures(name)["host"].as_str().expect("a word").to_owned()
 }
 

@@ -9,6 +9,7 @@ mod host;
 mod isolation;
 mod jvm;
 mod limits;
+mod links;
 mod memcached;
 mod node_bench;
 mod nodes;

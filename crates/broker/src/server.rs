@@ -19,6 +19,7 @@ use farmem_wire::host::{FromBroker, HOST_PACKET_BYTES, LEASED_SLAB_BYTES, MOST_S
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{SocketFlags, accept_with};
 
+use crate::board::{Board, Direction, SEATS, Shared};
 use crate::books::{Amounts, Books, Lease, Refusal, SpaceId, Violation};
 
 /// While an application runs that an earlier broker may have leased to, nothing is leased for so long. Spaces look for a broker five
@@ -45,6 +46,10 @@ pub struct Options {
     pub local: Option<ByteCount>,
     /// Whether applications run that an earlier broker may have leased to.
     pub is_successor: bool,
+    /// What all spaces together read from nodes, in bytes per second; `None` for no limit.
+    pub bandwidth_in: Option<ByteCount>,
+    /// The same for what they write to nodes.
+    pub bandwidth_out: Option<ByteCount>,
 }
 
 /// How a broker is.
@@ -65,6 +70,7 @@ pub struct Server {
     /// Held as long as the broker is there, so that there is one at a time.
     _lock: File,
     books: Books,
+    board: Board,
     began: Instant,
     connections: Vec<Connection>,
     log: Log,
@@ -80,6 +86,8 @@ struct Connection {
     packets: (u64, u32),
     /// The latest lease, until the socket has taken it.
     unsent: Option<Lease>,
+    /// Its seat where links to nodes are shared.
+    seat: Option<usize>,
     end: Option<End>,
 }
 
@@ -155,6 +163,11 @@ impl Server {
         let listener = listen_on(&path).with_context(|| format!("cannot listen on {shown}"))?;
         std::fs::set_permissions(&options.socket, std::fs::Permissions::from_mode(0o600))
             .with_context(|| format!("cannot close {shown} to other users"))?;
+        let board = Shared::create().context("cannot make the memory by which links are shared")?;
+        let board = Board::new(board);
+        let limit = |bandwidth: Option<ByteCount>| bandwidth.map_or(0, ByteCount::get);
+        board.set_rate(Direction::In, limit(options.bandwidth_in));
+        board.set_rate(Direction::Out, limit(options.bandwidth_out));
         let slabs = (options.pool.get() / LEASED_SLAB_BYTES).min(MOST_SLABS);
         let settled_at = if options.is_successor { SETTLING } else { Duration::ZERO };
         Ok(Self {
@@ -162,6 +175,7 @@ impl Server {
             socket: options.socket.clone(),
             _lock: lock,
             books: Books::new(slabs, options.local.map(|local| local.pages().get()), settled_at),
+            board,
             began: Instant::now(),
             connections: Vec::new(),
             log: Log::default(),
@@ -235,6 +249,7 @@ impl Server {
                 came: Instant::now(),
                 packets: (0, 0),
                 unsent: None,
+                seat: None,
                 end: None,
             });
         }
@@ -262,15 +277,36 @@ impl Server {
                 connection.packets = (now.as_secs(), 0);
             }
             connection.packets.1 += 1;
-            connection.end = if connection.packets.1 > MOST_PACKETS {
-                Some(End::Flood)
-            } else {
-                match ToBroker::decode(&packet[..length]) {
-                    None => Some(End::Garbage),
-                    Some(message) => obey(&mut self.books, connection, now, message).err(),
-                }
+            let is_flood = connection.packets.1 > MOST_PACKETS;
+            let end = match ToBroker::decode(&packet[..length]) {
+                _ if is_flood => Some(End::Flood),
+                None => Some(End::Garbage),
+                Some(ToBroker::Sit) => self.seat(at).err(),
+                Some(message) => obey(&mut self.books, connection, now, message).err(),
             };
+            self.connections[at].end = end;
         }
+    }
+
+    /// Gives a space a seat at the board, if one is left.
+    fn seat(&mut self, at: usize) -> Result<(), End> {
+        let is_taken = |seat: &usize| self.connections.iter().any(|other| other.seat == Some(*seat));
+        let free = (0..SEATS).find(|seat| !is_taken(seat));
+        let connection = &mut self.connections[at];
+        if connection.space.is_none() || connection.seat.is_some() {
+            return Err(End::Untimely);
+        }
+        let Some(seat) = free else { return Ok(()) };
+        self.board.clear(seat);
+        let message = FromBroker::Seat { number: seat as u64 }.encode();
+        match connection.link.send(&message, &[self.board.memory().file()]) {
+            Ok(()) => connection.seat = Some(seat),
+            // It does not listen; it schedules its own transfers meanwhile.
+            Err(Errno::AGAIN) => {}
+            Err(Errno::PIPE | Errno::CONNRESET) => return Err(End::Gone),
+            Err(error) => return Err(End::Kernel(error)),
+        }
+        Ok(())
     }
 
     /// Ends what has waited for too long.
@@ -308,6 +344,9 @@ impl Server {
             }
             if let Some(id) = connection.space {
                 self.books.leave(id);
+            }
+            if let Some(seat) = connection.seat {
+                self.board.clear(seat);
             }
         }
     }
@@ -370,6 +409,8 @@ fn obey(books: &mut Books, connection: &mut Connection, now: Duration, message: 
         (ToBroker::Attach { .. }, Some(_)) | (ToBroker::Change { .. } | ToBroker::Report { .. }, None) => {
             Err(End::Untimely)
         }
+        // A seat is not the books' to give.
+        (ToBroker::Sit, _) => Ok(()),
     }
 }
 

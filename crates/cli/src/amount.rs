@@ -19,6 +19,9 @@ const MOST_INTERVAL: Duration = Duration::from_secs(3600);
 /// A page that takes longer than this to come has another reason than the way.
 const MOST_LATENCY: Duration = Duration::from_secs(1);
 
+/// With less a slab would take longer than is waited for a node.
+const LEAST_BANDWIDTH: ByteCount = ByteCount::new(1 << 20);
+
 /// Unless told otherwise a budget that follows the program never becomes smaller.
 pub(crate) const AUTO_LEAST: ByteCount = ByteCount::new(16 << 20);
 
@@ -187,6 +190,15 @@ pub(crate) fn parse_partition(text: &str) -> Result<ByteCount, String> {
 /// Reads the limit of a swap cache: a size, or 0 for none.
 pub(crate) fn parse_cache(text: &str) -> Result<ByteCount, String> {
     if text == "0" { Ok(ByteCount::ZERO) } else { parse_size(text) }
+}
+
+/// Reads a limit of bytes per second, with units as of sizes.
+pub(crate) fn parse_bandwidth(text: &str) -> Result<ByteCount, String> {
+    let plain = text.strip_suffix("/s").unwrap_or(text);
+    match parse_size(plain) {
+        Ok(bandwidth) if bandwidth >= LEAST_BANDWIDTH => Ok(bandwidth),
+        _ => Err("write bytes per second as `100M` or `1.5G`, at least 1M".to_owned()),
+    }
 }
 
 /// Reads a weight.
@@ -380,6 +392,8 @@ mod tests {
         assert_eq!(parse_setting("cache=8M"), Ok(Setting::Cache(ByteCount::new(8 << 20))));
         assert!(parse_cache("none").is_err());
         assert_eq!(parse_weight("7"), Ok(7));
+        assert_eq!(parse_bandwidth("100M/s"), Ok(ByteCount::new(100 << 20)));
+        assert!(parse_bandwidth("1K").is_err() && parse_bandwidth("fast").is_err());
         for text in ["0", "1001", "1.5", "-1", ""] {
             assert!(parse_weight(text).is_err(), "{text}");
         }

@@ -15,9 +15,9 @@ use farmem_supervisor::{Destination, PrefetchPolicy, Redundancy};
 use farmem_web::Address;
 
 use crate::amount::{
-    DiskAmount, LocalAmount, PoolAmount, Setting, parse_cache, parse_disk, parse_interval, parse_latency,
-    parse_local, parse_name, parse_node, parse_partition, parse_pool, parse_prefetch, parse_redundancy,
-    parse_replayed, parse_setting, parse_size, parse_stall, parse_weight,
+    DiskAmount, LocalAmount, PoolAmount, Setting, parse_bandwidth, parse_cache, parse_disk, parse_interval,
+    parse_latency, parse_local, parse_name, parse_node, parse_partition, parse_pool, parse_prefetch,
+    parse_redundancy, parse_replayed, parse_setting, parse_size, parse_stall, parse_weight,
 };
 
 /// More memory than the machine has, for unmodified programs.
@@ -120,6 +120,12 @@ pub(crate) struct RunArguments {
     pub(crate) rebuild_rate: ByteCount,
     #[command(flatten)]
     pub(crate) node_security: SecurityArguments,
+    /// Most bytes per second that are read from memory nodes, all of them together: 125M are a gigabit per second (bytes, not bits) [default: no limit]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bandwidth)]
+    pub(crate) bandwidth_in: Option<ByteCount>,
+    /// The same for what is written to them
+    #[arg(long, value_name = "SIZE", value_parser = parse_bandwidth)]
+    pub(crate) bandwidth_out: Option<ByteCount>,
     /// Limit of far memory: what is in the pool, on nodes and on disk together [default: what they may hold]
     #[arg(long, value_name = "SIZE", value_parser = parse_partition)]
     pub(crate) partition: Option<ByteCount>,
@@ -127,7 +133,7 @@ pub(crate) struct RunArguments {
     /// case
     #[arg(long, value_name = "SIZE", value_parser = parse_cache, default_value = "32M")]
     pub(crate) cache: ByteCount,
-    /// Part of the host's pool and local memory against other applications, where all want more than there is
+    /// Part of the host's pool, local memory and links to memory nodes against other applications, where all want more than there is
     #[arg(long, value_name = "WEIGHT", value_parser = parse_weight, default_value = "1")]
     pub(crate) weight: u32,
     /// Neither lend local memory that is not used to other applications of the same host, nor borrow theirs
@@ -190,6 +196,12 @@ pub(crate) struct HostArguments {
     /// Local memory of all applications together [default: the sum of their budgets]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) local: Option<ByteCount>,
+    /// Most bytes per second that all applications together read from memory nodes: 125M are a gigabit per second (bytes, not bits) [default: no limit]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bandwidth)]
+    pub(crate) bandwidth_in: Option<ByteCount>,
+    /// The same for what they write to them
+    #[arg(long, value_name = "SIZE", value_parser = parse_bandwidth)]
+    pub(crate) bandwidth_out: Option<ByteCount>,
     /// Socket to listen on [default: /run/farmem/host.socket, for other users than root farmem/host.socket in their runtime directory]
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,

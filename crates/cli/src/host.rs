@@ -13,7 +13,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use serde::Deserialize;
 
-use crate::amount::{Readable, parse_size};
+use crate::amount::{Readable, parse_bandwidth, parse_size};
 use crate::arguments::HostArguments;
 use crate::failure::Failure;
 use crate::web::Metrics;
@@ -25,6 +25,10 @@ struct Configuration {
     pool: Option<String>,
     local: Option<String>,
     socket: Option<PathBuf>,
+    #[serde(rename = "bandwidth-in")]
+    bandwidth_in: Option<String>,
+    #[serde(rename = "bandwidth-out")]
+    bandwidth_out: Option<String>,
 }
 
 /// Where the broker of this user listens unless told otherwise; `None` when there is no place for it.
@@ -120,7 +124,13 @@ fn options(arguments: HostArguments) -> Result<Options, Failure> {
     let socket = arguments.socket.or(file.socket).or_else(default_socket).ok_or_else(|| {
         Failure::Unusable("there is no runtime directory for the socket; name one with --socket".to_owned())
     })?;
-    Ok(Options { socket, pool, local, is_successor: is_any_running() })
+    let bandwidth = |name: &str, text: &Option<String>| {
+        let unusable = |reason| Failure::Unusable(format!("{name} of the configuration file: {reason}"));
+        text.as_deref().map(parse_bandwidth).transpose().map_err(unusable)
+    };
+    let bandwidth_in = arguments.bandwidth_in.or(bandwidth("bandwidth-in", &file.bandwidth_in)?);
+    let bandwidth_out = arguments.bandwidth_out.or(bandwidth("bandwidth-out", &file.bandwidth_out)?);
+    Ok(Options { socket, pool, local, is_successor: is_any_running(), bandwidth_in, bandwidth_out })
 }
 
 fn read(path: &Path) -> Result<Configuration, Failure> {
@@ -143,6 +153,8 @@ mod tests {
         HostArguments {
             pool: None,
             local: None,
+            bandwidth_in: None,
+            bandwidth_out: None,
             socket: Some("/x/host.socket".into()),
             metrics: None,
             config,
@@ -158,10 +170,13 @@ mod tests {
 
     #[test]
     fn a_file_gives_what_the_command_line_does_not() {
-        let options = options_of("pool = \"64M\"\nlocal = \"32M\"\nsocket = \"/y/s\"\n").unwrap();
+        let options =
+            options_of("pool = \"64M\"\nlocal = \"32M\"\nsocket = \"/y/s\"\nbandwidth-in = \"100M\"\n")
+                .unwrap();
         assert_eq!(options.pool, ByteCount::new(64 << 20));
         assert_eq!(options.local, Some(ByteCount::new(32 << 20)));
         assert_eq!(options.socket, Path::new("/y/s"));
+        assert_eq!((options.bandwidth_in, options.bandwidth_out), (Some(ByteCount::new(100 << 20)), None));
     }
 
     #[test]

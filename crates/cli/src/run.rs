@@ -11,8 +11,8 @@ use farmem_broker::is_listening;
 use farmem_machine::Memory;
 use farmem_page::ByteCount;
 use farmem_supervisor::{
-    Cluster, Destination, DiskOptions, HostChoice, NodesOptions, Options, PrefetchPolicy, SizingOptions,
-    supervise,
+    Bandwidth, Cluster, Destination, DiskOptions, HostChoice, NodesOptions, Options, PrefetchPolicy,
+    SizingOptions, supervise,
 };
 use farmem_transport::Security;
 use rustix::fs::{Access, access};
@@ -48,6 +48,8 @@ pub(crate) struct Plan {
     pub(crate) weight: u32,
     /// Whether local memory is lent and borrowed.
     pub(crate) borrows: bool,
+    /// What is read from and written to nodes at most.
+    pub(crate) bandwidth: Bandwidth,
     /// What that limit can be raised to later.
     pub(crate) pool_capacity: ByteCount,
     /// What decides which pages are fetched ahead.
@@ -131,6 +133,7 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
         pool_guaranteed: arguments.pool.and_then(|pool| pool.guaranteed).unwrap_or_default(),
         weight: arguments.weight,
         borrows: !arguments.no_borrow,
+        bandwidth: Bandwidth { bytes_in: arguments.bandwidth_in, bytes_out: arguments.bandwidth_out },
         partition: arguments.partition,
         cache: arguments.cache,
         host,
@@ -234,6 +237,7 @@ fn start(plan: Plan) -> Result<ExitCode, Failure> {
         host: plan.host,
         weight: plan.weight,
         borrows: plan.borrows,
+        bandwidth: plan.bandwidth,
         partition: plan.partition,
         cache: plan.cache,
         pool_capacity: plan.pool_capacity,

@@ -17,7 +17,7 @@ use farmem_sys::shared::SharedMemory;
 use farmem_sys::uffd::{FEATURES, Uffd, UffdError};
 use farmem_telemetry::{Header, LEDGER_BYTES, Ledger, MAX_PROCESSES};
 
-use crate::carrier::{self, Carrier, Reached};
+use crate::carrier::{self, Carrier, Reached, Sharing};
 use crate::injection::Injection;
 use crate::limits::to_whole_pages;
 use crate::options::{DiskOptions, Options};
@@ -83,6 +83,8 @@ impl Application {
             )?),
             None => None,
         };
+        let addresses = options.nodes.as_ref().map_or(&[][..], |nodes| &nodes.nodes);
+        let sharing = Sharing::new(addresses, options.bandwidth).map_err(to_error)?;
         let nodes = reached.as_ref().map(|reached| reached.config(disk.is_some(), options.local));
         let limit = options.pool;
         let config = PoolConfig {
@@ -99,7 +101,7 @@ impl Application {
         if let Some(partition) = options.partition {
             pool.set_partition(partition).map_err(to_error)?;
         }
-        let carrier = reached.map(|reached| leak(Carrier::new(pool, reached)));
+        let carrier = reached.map(|reached| leak(Carrier::new(pool, reached, sharing)));
         let device = device.map(leak);
         let recorder = match &options.trace {
             Some(path) => Some(leak(Recorder::begin(path, ledger, options.prefetch)?)),
@@ -208,6 +210,7 @@ impl Application {
             borrows: false,
             disk: None,
             nodes: None,
+            bandwidth: crate::Bandwidth::default(),
             name: "test".to_owned(),
             stats: None,
             trace: None,

@@ -14,6 +14,8 @@ pub enum Cause {
     Unpacking,
     /// Pages on memory nodes.
     Node,
+    /// Pages on memory nodes: their turn at a link, which is shared with other transfers of the application and of others, or limited.
+    Turn,
     /// Pages on disk.
     Disk,
     /// Other pages must leave first.
@@ -31,6 +33,7 @@ impl Cause {
             Self::Pool => "fetching pages from the pool",
             Self::Unpacking => "unpacking them",
             Self::Node => "fetching pages from memory nodes",
+            Self::Turn => "waiting for a turn at the link to a memory node",
             Self::Disk => "fetching pages from disk",
             Self::Room => "waiting until other pages had left",
             Self::NewMemory => "touching memory for the first time",
@@ -161,6 +164,11 @@ impl Explanation {
                 "The disk is slow ({} a page): a larger pool keeps more in memory.",
                 self.each(Cause::Disk)
             ))
+        } else if self.part(&[Cause::Turn]) > DOMINANT {
+            Some(
+                "Links to its memory nodes are busy: a larger weight or a higher --bandwidth-in gives it more of them."
+                    .to_owned(),
+            )
         } else if self.part(&[Cause::Node]) > DOMINANT {
             Some(format!(
                 "Its memory nodes are far ({} a page): nearer ones or a larger pool would help.",
@@ -225,12 +233,16 @@ impl Happened<'_> {
         let from_pool = self.seconds("stall_pool_ns");
         // What comes from a sample may be too much.
         let unpacking = self.seconds("unpack_ns").min(from_pool);
+        let from_nodes = self.seconds("stall_node_ns");
+        // Several pages may come by one read, for which several threads wait.
+        let turns = (self.now.link_wait_seconds - self.before.link_wait_seconds).clamp(0.0, from_nodes);
         let (nodes, disk) = (self.count("fetches_from_nodes"), self.count("fetches_from_disk"));
         let in_pool = self.count("fetches").saturating_sub(nodes + disk);
         let told = [
             (Cause::Pool, from_pool - unpacking, Some(in_pool)),
             (Cause::Unpacking, unpacking, None),
-            (Cause::Node, self.seconds("stall_node_ns"), Some(nodes)),
+            (Cause::Node, from_nodes - turns, Some(nodes)),
+            (Cause::Turn, turns, None),
             (Cause::Disk, self.seconds("stall_disk_ns"), Some(disk)),
             (Cause::Room, self.seconds("stall_room_ns"), None),
             (Cause::NewMemory, self.seconds("stall_zeros_ns"), None),
@@ -297,6 +309,16 @@ mod tests {
         assert!((sum - 9.0).abs() < 1e-9, "{explanation:?}");
         assert_eq!(explanation.causes[0], Part { cause: Cause::Pool, seconds: 3.0, pages: Some(1000) });
         assert!(explanation.text().contains("33.3%      3.000 s  fetching pages from the pool, 1000 pages"));
+    }
+
+    #[test]
+    fn waiting_for_a_turn_is_told_apart_from_reading() {
+        let nodes =
+            report(&[("stall_ns", 4 * SECOND), ("stall_node_ns", 4 * SECOND), ("fetches_from_nodes", 9)]);
+        let explanation = Explanation::since_start(&Report { link_wait_seconds: 3.0, ..nodes });
+        assert_eq!(explanation.causes[0], Part { cause: Cause::Turn, seconds: 3.0, pages: None });
+        assert_eq!(explanation.causes[1], Part { cause: Cause::Node, seconds: 1.0, pages: Some(9) });
+        assert!(explanation.advice.contains("a larger weight"), "{explanation:?}");
     }
 
     #[test]

@@ -86,6 +86,9 @@ figures! {
     total Count "node_reads_late" "Times that other nodes were asked as well because an answer was late" |report| report.node_reads_late as f64;
     total Count "node_damaged" "Answers of nodes that were not what had been written there" |report| report.node_damaged as f64;
     total Count "read_buffer_hits" "Pages that an earlier read from a node had brought along" |report| report.read_buffer_hits as f64;
+    total Seconds "link_wait" "How long reads from memory nodes that threads waited for had waited for their turn at a link" |report| report.link_wait_seconds;
+    total Bytes "link_in" "What was read from memory nodes" |report| report.link_in_bytes as f64;
+    total Bytes "link_out" "What was written to memory nodes" |report| report.link_out_bytes as f64;
     total Bytes "raised" "What came back from nodes and disk to the pool, in whole slabs" |report| report.raised_bytes as f64;
     total Count "disk_writes_failed" "Writes that the disk refused" |report| report.disk_writes_failed as f64;
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use farmem_broker::{Amounts, Books, Lease, SpaceId};
-use farmem_sys::Errno;
 use farmem_sys::link::Link;
+use farmem_sys::{Errno, OwnedFd};
 use farmem_wire::host::{FromBroker, HOST_PACKET_BYTES, Holding, RefusalReason, Terms, ToBroker};
 
 /// What comes from a landlord.
@@ -15,6 +15,8 @@ pub(crate) enum Word {
     Accepted,
     Refused(RefusalReason, u64),
     Lease(Lease),
+    /// A seat at the links' board, and its memory.
+    Seat(usize, OwnedFd),
 }
 
 /// The landlord has gone.
@@ -49,6 +51,7 @@ impl Landlord {
         terms: Terms,
         held: Held,
         name: [u8; farmem_wire::host::NAME_BYTES],
+        uses_nodes: bool,
     ) -> Result<Self, Errno> {
         let path = CString::new(socket.as_os_str().as_bytes()).map_err(|_| Errno::INVAL)?;
         let link = Link::connect_to(&path)?;
@@ -60,6 +63,9 @@ impl Landlord {
             name,
         };
         link.send(&message.encode(), &[])?;
+        if uses_nodes {
+            link.send(&ToBroker::Sit.encode(), &[])?;
+        }
         Ok(Self::Host(link))
     }
 
@@ -98,10 +104,10 @@ impl Landlord {
         match self {
             Self::Host(link) => {
                 let mut packet = [0; HOST_PACKET_BYTES + 1];
-                let length = match link.receive(&mut packet) {
+                let (length, mut descriptors) = match link.receive(&mut packet) {
                     Err(Errno::AGAIN) => return Ok(None),
                     Ok((0, _)) | Err(_) => return Err(Gone),
-                    Ok((length, _)) => length,
+                    Ok(received) => received,
                 };
                 Ok(Some(match FromBroker::decode(&packet[..length]).ok_or(Gone)? {
                     FromBroker::Accepted => Word::Accepted,
@@ -110,6 +116,9 @@ impl Landlord {
                         serial,
                         amounts: Amounts { slabs: pool_slabs, pages: local_pages },
                     }),
+                    FromBroker::Seat { number } => {
+                        Word::Seat(number as usize, descriptors[0].take().ok_or(Gone)?)
+                    }
                 }))
             }
             Self::Own { books, began, .. } => {

@@ -20,6 +20,15 @@ pub struct DiskOptions {
     pub size: Option<ByteCount>,
 }
 
+/// Limits of what goes over links to memory nodes, in bytes per second; `None` for no limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Bandwidth {
+    /// From the nodes.
+    pub bytes_in: Option<ByteCount>,
+    /// To the nodes.
+    pub bytes_out: Option<ByteCount>,
+}
+
 /// A run, every value checked.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -49,6 +58,8 @@ pub struct Options {
     pub disk: Option<DiskOptions>,
     /// The tier between pool and disk: memory of other machines.
     pub nodes: Option<NodesOptions>,
+    /// What is read from and written to nodes at most.
+    pub bandwidth: Bandwidth,
     /// The name to show.
     pub name: String,
     /// Where to write the report at exit.

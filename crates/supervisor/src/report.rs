@@ -13,7 +13,7 @@ use farmem_telemetry::{
 use farmem_wire::host::{LEASED_SLAB_BYTES, Terms};
 use serde::{Deserialize, Serialize};
 
-use crate::carrier::NodeFigures;
+use crate::carrier::{LinkFigures, NodeFigures};
 use crate::summary::summary;
 
 /// Sums over processes.
@@ -153,6 +153,12 @@ pub struct Report {
     pub node_fetches_failed: u64,
     /// Pages that an earlier read from a node had brought along.
     pub read_buffer_hits: u64,
+    /// How long reads that threads waited for had waited for their turn at a link, seconds.
+    pub link_wait_seconds: f64,
+    /// Bytes that were read from nodes.
+    pub link_in_bytes: u64,
+    /// Bytes that were written to nodes.
+    pub link_out_bytes: u64,
     /// What came back from nodes and disk to the pool, in whole slabs.
     pub raised_bytes: u64,
     /// Writes that the disk refused; what was to be written stayed in the pool.
@@ -199,6 +205,8 @@ pub(crate) struct Source<'a> {
     pub(crate) usage: PoolUsage,
     /// What is on nodes now.
     pub(crate) nodes: NodeFigures,
+    /// What went over links to nodes.
+    pub(crate) links: LinkFigures,
 }
 
 impl Report {
@@ -266,6 +274,9 @@ impl Report {
             node_fetches: usage.fetches,
             node_fetches_failed: usage.fetches_failed,
             read_buffer_hits: usage.buffer_hits,
+            link_wait_seconds: source.links.wait.as_secs_f64(),
+            link_in_bytes: source.links.in_bytes,
+            link_out_bytes: source.links.out_bytes,
             raised_bytes: usage.slabs_raised * LEASED_SLAB_BYTES,
             disk_writes_failed: usage.disk_writes_failed,
             lost_pages: ledger

@@ -341,6 +341,7 @@ impl Supervisor<'_> {
             standing,
             usage,
             nodes: self.application.carrier.map(|carrier| carrier.figures()).unwrap_or_default(),
+            links: self.application.carrier.map(|carrier| carrier.sharing().figures()).unwrap_or_default(),
         })
     }
 

@@ -8,14 +8,16 @@
 //! space then has its own again.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use farmem_broker::board::{Board, Shared};
 use farmem_broker::{Amounts, LEAST_POOL, LEAST_SLABS, Lease};
 use farmem_page::{ByteCount, PageCount};
 use farmem_store::SLAB_BYTES;
+use farmem_sys::OwnedFd;
 use farmem_telemetry::{Counter, SlotState};
 use farmem_wire::host::{Holding, LEASED_SLAB_BYTES, MOST_PAGES, RefusalReason, Terms, packed_name};
 
@@ -108,8 +110,9 @@ impl Tenancy {
             HostChoice::None => None,
             HostChoice::At(socket) => {
                 tenancy.socket = Some(socket.clone());
-                let landlord =
-                    Landlord::host(socket, terms, nothing, packed_name(name)).with_context(|| {
+                let uses_nodes = application.carrier.is_some();
+                let landlord = Landlord::host(socket, terms, nothing, packed_name(name), uses_nodes)
+                    .with_context(|| {
                         format!(
                             "no broker listens on {}; start one with `farmem host`, or give --host none",
                             socket.display()
@@ -120,6 +123,7 @@ impl Tenancy {
         };
         let capacity = application.pool.capacity().get() / LEASED_SLAB_BYTES;
         tenancy.landlord = found.or_else(|| Landlord::own(capacity, terms, nothing));
+        tenancy.weigh();
         if tenancy.landlord.is_none() {
             bail!("a pool needs at least {} MiB", LEAST_POOL.get() >> 20);
         }
@@ -183,6 +187,7 @@ impl Tenancy {
         };
         answer?;
         self.terms = terms;
+        self.weigh();
         self.is_budget_leased |= is_budget_leased;
         self.look();
         // The budget may have followed the program away from a lease that stays.
@@ -197,6 +202,7 @@ impl Tenancy {
                 Ok(Some(Word::Accepted)) => return Ok(()),
                 Ok(Some(Word::Refused(reason, most))) => return Err(refusal(reason, most)),
                 Ok(Some(Word::Lease(lease))) => self.keep_to(lease),
+                Ok(Some(Word::Seat(seat, memory))) => self.sit(seat, memory),
                 Ok(None) => std::thread::sleep(Duration::from_millis(1)),
                 Err(Gone) => {
                     self.lose();
@@ -217,6 +223,7 @@ impl Tenancy {
             match self.landlord.as_mut().map_or(Err(Gone), Landlord::hear) {
                 Ok(Some(Word::Lease(lease))) => self.keep_to(lease),
                 Ok(Some(Word::Accepted)) => {}
+                Ok(Some(Word::Seat(seat, memory))) => self.sit(seat, memory),
                 // Of a broker that came anew: it has less than the earlier one. What is held stays held.
                 Ok(Some(Word::Refused(..))) | Err(Gone) => {
                     self.lose();
@@ -231,6 +238,22 @@ impl Tenancy {
             (true, _) => ALONE,
             (_, true) => BUSY,
             (_, false) => QUIET,
+        }
+    }
+
+    /// From now on the space takes turns with the host's others at links to nodes. When the broker has gone it keeps its seat until there is another: those who had
+    /// theirs from the same one go on like that.
+    fn sit(&self, seat: usize, memory: OwnedFd) {
+        // What is no board is left alone: the space goes on by itself.
+        if let (Some(carrier), Ok(memory)) = (self.application.carrier, Shared::attach(memory)) {
+            carrier.sharing().sit(&Arc::new(Board::new(memory)), seat);
+        }
+    }
+
+    /// Tells whoever shares links how much the space weighs.
+    fn weigh(&self) {
+        if let Some(carrier) = self.application.carrier {
+            carrier.sharing().set_weight(self.terms.weight);
         }
     }
 
@@ -262,7 +285,10 @@ impl Tenancy {
                 pages: condition.budget.get(),
             };
             let held = Held { amounts, movable_slabs: condition.pool_movable };
-            if let Ok(landlord) = Landlord::host(&socket, self.terms, held, packed_name(&self.name)) {
+            let uses_nodes = self.application.carrier.is_some();
+            if let Ok(landlord) =
+                Landlord::host(&socket, self.terms, held, packed_name(&self.name), uses_nodes)
+            {
                 self.landlord = Some(landlord);
                 self.lease = Lease { serial: 0, amounts };
                 self.is_confirmed = false;

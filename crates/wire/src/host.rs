@@ -1,12 +1,12 @@
-//! What a space (the supervisor of one application) and the host's broker say to each other: packets of fixed size over a Unix socket, no
-//! descriptors. A lease is a number, since every space has its pool and its local memory to itself; only how much of them it may fill is agreed.
+//! What a space (the supervisor of one application) and the host's broker say to each other: packets of fixed size over a Unix socket, with a
+//! descriptor where a seat at the links' board is given. A lease is a number, since every space has its pool and its local memory to itself; only how much of them it may fill is agreed.
 //!
 //! Layout of a packet, little-endian: kind (4 bytes), protocol version (4), fifteen arguments (8 each).
 
 /// Bytes of a packet.
 pub const HOST_PACKET_BYTES: usize = 8 + 8 * ARGUMENTS;
 /// Both ends must speak the same version.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const ARGUMENTS: usize = 15;
 const HOLDING_WORDS: usize = 8;
 
@@ -22,6 +22,8 @@ pub const MOST_SLABS: u64 = 1 << 24;
 pub const MOST_PAGES: u64 = 1 << 35;
 /// The largest weight.
 pub const MOST_WEIGHT: u32 = 1000;
+/// Seats of the links' board.
+pub const MOST_SEATS: u64 = 256;
 /// Longest name of a space.
 pub const NAME_BYTES: usize = 64;
 const NAME_WORDS: usize = NAME_BYTES / 8;
@@ -169,6 +171,8 @@ pub enum ToBroker {
         /// Pages that it has moved between local and far memory since it began.
         moved_pages: u64,
     },
+    /// It uses memory nodes, and wants a seat where links to them are shared. Answered by [`FromBroker::Seat`], or not at all when none is left.
+    Sit,
 }
 
 /// Why a broker refuses terms.
@@ -203,6 +207,11 @@ pub enum FromBroker {
         pool_slabs: u64,
         /// Pages of local memory.
         local_pages: u64,
+    },
+    /// The space's seat at the links' board, whose memory file comes along.
+    Seat {
+        /// Which.
+        number: u64,
     },
 }
 
@@ -269,6 +278,7 @@ impl ToBroker {
                 words[2..2 + HOLDING_WORDS].copy_from_slice(&holding.words());
                 3
             }
+            Self::Sit => 4,
         };
         pack(kind, &words)
     }
@@ -294,6 +304,7 @@ impl ToBroker {
                 }
                 Self::Report { serial: words[0], moved_pages: words[1], holding }
             }
+            4 => Self::Sit,
             _ => return None,
         })
     }
@@ -313,6 +324,7 @@ impl FromBroker {
                 pack(102, &[reason, most])
             }
             Self::Lease { serial, pool_slabs, local_pages } => pack(103, &[serial, pool_slabs, local_pages]),
+            Self::Seat { number } => pack(104, &[number]),
         }
     }
 
@@ -333,6 +345,7 @@ impl FromBroker {
             103 if second <= MOST_SLABS && third <= MOST_PAGES => {
                 Self::Lease { serial: first, pool_slabs: second, local_pages: third }
             }
+            104 if first < MOST_SEATS => Self::Seat { number: first },
             _ => return None,
         })
     }
@@ -384,6 +397,7 @@ mod tests {
             },
             ToBroker::Change { terms: Terms { borrows: false, weight: MOST_WEIGHT, ..TERMS } },
             ToBroker::Report { serial: u64::MAX, holding: HOLDING, moved_pages: 11 },
+            ToBroker::Sit,
         ] {
             assert_eq!(ToBroker::decode(&message.encode()), Some(message));
         }
@@ -393,6 +407,7 @@ mod tests {
             FromBroker::Refused { reason: RefusalReason::Local, most: 0 },
             FromBroker::Refused { reason: RefusalReason::Spaces, most: u64::MAX },
             FromBroker::Lease { serial: 1, pool_slabs: MOST_SLABS, local_pages: 0 },
+            FromBroker::Seat { number: MOST_SEATS - 1 },
         ] {
             assert_eq!(FromBroker::decode(&message.encode()), Some(message));
         }
@@ -437,6 +452,7 @@ mod tests {
         assert_eq!(ToBroker::decode(&[1; HOST_PACKET_BYTES + 1]), None);
         assert_eq!(FromBroker::decode(&pack(103, &[1, MOST_SLABS + 1, 0])), None);
         assert_eq!(FromBroker::decode(&pack(102, &[9, 0])), None);
+        assert_eq!(FromBroker::decode(&pack(104, &[MOST_SEATS])), None);
         let mut other_version = FromBroker::Accepted.encode();
         other_version[4] ^= 0xff;
         assert_eq!(FromBroker::decode(&other_version), None);

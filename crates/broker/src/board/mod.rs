@@ -22,7 +22,7 @@ use farmem_sys::wait::Sleepers;
 pub use gate::{Figures, Gate, Pass, Purse, Turn};
 
 /// Seats of a board.
-pub const SEATS: usize = 256;
+pub const SEATS: usize = farmem_wire::host::MOST_SEATS as usize;
 /// Links of a board, each with two directions.
 pub const LINKS: usize = 16;
 const DIRECTIONS: usize = 2;

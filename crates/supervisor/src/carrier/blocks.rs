@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use farmem_remote::{Located, Piece, Redundancy};
 use farmem_store::SLAB_BYTES;
-use farmem_transport::{Answer, Failure, Request};
+use farmem_transport::{Answer, Failure, RemoteAddress, Request};
 
 use super::Carrier;
 use super::link::NodeLink;
 
 /// A shard that takes longer is left out.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// It is read in parts of so much, each of which takes its turn at the link: so a page that somebody waits for waits for one of them at most.
+const PART_BYTES: usize = 64 << 10;
 
 /// As many shards of a block as are enough for all of it, those of its own bytes first; each is what was written.
 pub(super) fn read_shards(
@@ -25,23 +27,47 @@ pub(super) fn read_shards(
         if shards.len() == redundancy.data() {
             break;
         }
-        let length_bytes = redundancy.order().bytes() as u32;
-        let request = Request::Read { at: address.frame.offset(), length_bytes, buffer: Vec::new() };
         let link = links.get_mut(usize::from(address.node))?;
-        match link.exchange(vec![request], PATIENCE).pop().flatten() {
-            Some((Request::Read { buffer, .. }, Ok(Answer::Read))) => {
+        match read_shard(link, address, redundancy.order().bytes()) {
+            Ok(bytes) => {
                 let whole = Piece { shard, first: 0, count: redundancy.shard_pages() };
-                if carrier.is_right(located, whole, &buffer) {
-                    shards.push((shard, buffer));
+                if carrier.is_right(located, whole, &bytes) {
+                    shards.push((shard, bytes));
                 } else if !carrier.caught(block, located, shard) {
                     return None;
                 }
             }
-            Some((_, Err(Failure::Refused(_)))) => carrier.lose_shard(block, located, shard),
-            _ => {}
+            Err(Unread::Refused) => carrier.lose_shard(block, located, shard),
+            Err(Unread::Failed) => {}
         }
     }
     (shards.len() == redundancy.data()).then_some(shards)
+}
+
+/// Why a shard could not be read.
+enum Unread {
+    /// The node hasn't got it.
+    Refused,
+    /// It may have it, and doesn't say so.
+    Failed,
+}
+
+fn read_shard(link: &mut NodeLink, address: RemoteAddress, bytes: usize) -> Result<Vec<u8>, Unread> {
+    let part = |from: usize| {
+        let at = address.frame.offset().checked_add(from as u64)?;
+        let length_bytes = PART_BYTES.min(bytes - from) as u32;
+        Some(Request::Read { at, length_bytes, buffer: Vec::new() })
+    };
+    let parts: Option<Vec<Request>> = (0..bytes).step_by(PART_BYTES).map(part).collect();
+    let mut shard = Vec::with_capacity(bytes);
+    for outcome in link.exchange(parts.ok_or(Unread::Failed)?, PATIENCE) {
+        match outcome {
+            Some((Request::Read { buffer, .. }, Ok(Answer::Read))) => shard.extend_from_slice(&buffer),
+            Some((_, Err(Failure::Refused(_)))) => return Err(Unread::Refused),
+            _ => return Err(Unread::Failed),
+        }
+    }
+    Ok(shard)
 }
 
 /// The block's bytes from those shards.

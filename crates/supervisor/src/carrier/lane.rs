@@ -6,7 +6,9 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use farmem_broker::board::{Direction, Pass, Turn};
 use farmem_page::PAGE_BYTES;
+use farmem_policy::links::Class;
 use farmem_remote::{BLOCK_PAGES, Gather, Located, Redundancy};
 use farmem_store::{Answer, Call, SLAB_BYTES, TakenCall};
 use farmem_sys::affinity::{Allowed, stay_on};
@@ -23,6 +25,8 @@ const IDLE: Duration = Duration::from_millis(100);
 const LISTEN: Duration = Duration::from_millis(1);
 /// How long it waits while all that is called for is parked.
 const PARKED: Duration = Duration::from_millis(2);
+/// How long it waits at a time for a turn at a link: it hears either the bell for its turn or new calls.
+const TURN: Duration = Duration::from_micros(250);
 /// A read that takes longer is tried elsewhere.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Buffers kept for further reads.
@@ -37,16 +41,36 @@ struct Reading {
     located: Located,
     /// The ranges that they lie in, one or two.
     gathers: Vec<Gather>,
-    /// When others are asked as well, and how long after that again; never where there are no others.
-    late: Option<(Instant, Duration)>,
+    /// When others are asked as well, and how long after that again; never where there are no others. It counts from when the latest request was sent.
+    late: Option<Late>,
+}
+
+struct Late {
+    at: Instant,
+    patience: Duration,
+}
+
+/// What a request to a node is for.
+#[derive(Clone, Copy)]
+struct Purpose {
+    reading: u64,
+    gather: usize,
+    shard: usize,
 }
 
 /// A request to a node.
 struct Asked {
-    reading: u64,
-    gather: usize,
-    shard: usize,
+    purpose: Purpose,
     since: Instant,
+    /// Its part of the link. `None` when its reading has ended without it.
+    pass: Option<Pass>,
+}
+
+/// A request that waits for its turn at the link to a node.
+struct Waiting {
+    purpose: Purpose,
+    node: usize,
+    turn: Turn,
 }
 
 pub(super) struct Lane {
@@ -56,6 +80,8 @@ pub(super) struct Lane {
     readings: HashMap<u64, Reading>,
     latest: u64,
     pending: HashMap<(usize, Ticket), Asked>,
+    /// For each node the oldest first.
+    waiting: Vec<Waiting>,
     parked: Vec<TakenCall>,
     completions: Vec<Completion>,
     buffers: Vec<Vec<u8>>,
@@ -71,6 +97,7 @@ impl Lane {
             readings: HashMap::new(),
             latest: 0,
             pending: HashMap::new(),
+            waiting: Vec::new(),
             parked: Vec::new(),
             completions: Vec::new(),
             buffers: Vec::new(),
@@ -102,9 +129,13 @@ impl Lane {
             if self.readings.is_empty() {
                 self.look_after_links();
             }
+        } else if self.pending.is_empty() && !self.waiting.is_empty() {
+            self.await_turn();
+            self.retry();
         } else {
             self.hear();
             self.go_around_late();
+            self.take_turns();
             self.retry();
         }
     }
@@ -139,7 +170,7 @@ impl Lane {
             .pieces(first, count)
             .map(|piece| Gather::new(redundancy, piece, located.shards))
             .collect();
-        let late = late.map(|patience| (Instant::now() + patience, patience));
+        let late = late.map(|patience| Late { at: Instant::now() + patience, patience });
         let pages = Call { first, count, is_retry: false, ..call };
         self.latest += 1;
         self.readings.insert(self.latest, Reading { taken, pages, located, gathers, late });
@@ -151,11 +182,11 @@ impl Lane {
         let Some(mut reading) = self.readings.remove(&number) else { return };
         for nth in 0..reading.gathers.len() {
             if !self.ask(number, &mut reading, nth) {
-                return self.give_up(reading);
+                return self.give_up(number, reading);
             }
         }
         if reading.gathers.iter().all(Gather::is_there) {
-            return self.complete(reading);
+            return self.complete(number, reading);
         }
         self.readings.insert(number, reading);
     }
@@ -163,7 +194,8 @@ impl Lane {
     /// Asks nodes for a range. False when it can't come any more.
     fn ask(&mut self, number: u64, reading: &mut Reading, nth: usize) -> bool {
         let carrier = self.carrier;
-        let gather = &mut reading.gathers[nth];
+        let Reading { gathers, late, .. } = reading;
+        let gather = &mut gathers[nth];
         loop {
             let asked = {
                 let state = carrier.state();
@@ -174,29 +206,96 @@ impl Lane {
                 return true;
             }
             for shard in shards {
-                match self.submit(gather, shard) {
-                    Some((node, ticket)) => {
-                        let asked = Asked { reading: number, gather: nth, shard, since: Instant::now() };
-                        self.pending.insert((node, ticket), asked);
+                let Some(address) = gather.address(shard) else {
+                    gather.fail(shard);
+                    continue;
+                };
+                let (node, purpose) =
+                    (usize::from(address.node), Purpose { reading: number, gather: nth, shard });
+                let bytes = (gather.piece().count * PAGE_BYTES) as u64;
+                let mut turn = carrier.sharing.gate(node, Direction::In).turn(Class::Demand, bytes);
+                // Nobody overtakes those who wait already.
+                let is_overtaking = self.waiting.iter().any(|waiting| waiting.node == node);
+                match (!is_overtaking).then(|| turn.take().ok()).flatten() {
+                    Some(pass) => {
+                        if !self.submit(gather, late, purpose, pass) {
+                            gather.fail(shard);
+                        }
                     }
-                    None => gather.fail(shard),
+                    None => self.waiting.push(Waiting { purpose, node, turn }),
                 }
             }
         }
     }
 
-    fn submit(&mut self, gather: &Gather, shard: usize) -> Option<(usize, Ticket)> {
-        let (address, piece) = (gather.address(shard)?, gather.piece());
-        let at = address.frame.offset().checked_add((piece.first * PAGE_BYTES) as u64)?;
+    /// Sends a request whose turn has come. False when it can't be sent.
+    fn submit(&mut self, gather: &Gather, late: &mut Option<Late>, purpose: Purpose, pass: Pass) -> bool {
+        let Some(address) = gather.address(purpose.shard) else { return false };
+        let (node, piece) = (usize::from(address.node), gather.piece());
+        let Some(at) = address.frame.offset().checked_add((piece.first * PAGE_BYTES) as u64) else {
+            return false;
+        };
         let buffer = self.buffers.pop().unwrap_or_default();
         let request = Request::Read { at, length_bytes: (piece.count * PAGE_BYTES) as u32, buffer };
-        let node = usize::from(address.node);
-        let ticket = self.links.get_mut(node)?.submit(request, PATIENCE)?;
-        Some((node, ticket))
+        let Some(ticket) = self.links[node].submit(request, PATIENCE) else { return false };
+        let since = Instant::now();
+        if let Some(late) = late {
+            late.at = since + late.patience;
+        }
+        self.pending.insert((node, ticket), Asked { purpose, since, pass: Some(pass) });
+        true
+    }
+
+    /// Sends what waits for its turn, as far as that has come.
+    fn take_turns(&mut self) {
+        let mut denied: Vec<usize> = Vec::new();
+        for mut waiting in std::mem::take(&mut self.waiting) {
+            let Waiting { purpose, node, .. } = waiting;
+            if denied.contains(&node) {
+                self.waiting.push(waiting);
+                continue;
+            }
+            // What others were quicker with is withdrawn.
+            let Some(mut reading) = self.readings.remove(&purpose.reading) else { continue };
+            let is_sent = match waiting.turn.take() {
+                Ok(pass) => self.submit(&reading.gathers[purpose.gather], &mut reading.late, purpose, pass),
+                Err(_) => {
+                    denied.push(node);
+                    self.waiting.push(waiting);
+                    true
+                }
+            };
+            self.readings.insert(purpose.reading, reading);
+            if !is_sent {
+                self.fail(purpose);
+            }
+        }
+    }
+
+    /// Nothing is under way, and all that is called for waits for its turn: sleeps until the bell rings, but not for long, since other gates and new calls
+    /// are not heard meanwhile.
+    fn await_turn(&mut self) {
+        let Some(first) = self.waiting.first() else { return };
+        let gate = self.carrier.sharing.gate(first.node, Direction::In);
+        let bell = gate.bell();
+        self.take_turns();
+        if self.pending.is_empty() && !self.waiting.is_empty() {
+            gate.sleep(bell, TURN);
+        }
+    }
+
+    /// A reading has ended. What of it is still under way, or waits, takes no part of links from others any more.
+    fn forget(&mut self, number: u64) {
+        self.waiting.retain(|waiting| waiting.purpose.reading != number);
+        self.pending
+            .values_mut()
+            .filter(|asked| asked.purpose.reading == number)
+            .for_each(|asked| asked.pass = None);
     }
 
     /// No node can answer at present. Another one may be back soon; what is on disk need not wait for that.
-    fn give_up(&mut self, reading: Reading) {
+    fn give_up(&mut self, number: u64, reading: Reading) {
+        self.forget(number);
         if self.carrier.pool.has_disk_copy(reading.taken.call.block) {
             self.refuse(&reading.taken);
         } else {
@@ -219,17 +318,26 @@ impl Lane {
     /// Where answers are late, asks others as well (Hydra's late binding): what comes first counts.
     fn go_around_late(&mut self) {
         let now = Instant::now();
-        let is_late = |reading: &Reading| reading.late.is_some_and(|(at, _)| at <= now);
+        let is_late = |reading: &Reading| reading.late.as_ref().is_some_and(|late| late.at <= now);
         let late: Vec<u64> =
             self.readings.iter().filter(|(_, reading)| is_late(reading)).map(|(number, _)| *number).collect();
         for number in late {
+            if self.waits_for_turn(number, now) {
+                continue;
+            }
             let Some(reading) = self.readings.get_mut(&number) else { continue };
+            // What still waits for its turn waits at a node that is late with others.
+            for Waiting { purpose, .. } in
+                self.waiting.extract_if(.., |waiting| waiting.purpose.reading == number)
+            {
+                reading.gathers[purpose.gather].fail(purpose.shard);
+            }
             let mut nodes = Vec::new();
             for gather in reading.gathers.iter_mut().filter(|gather| !gather.is_there()) {
                 let late = gather.set_late();
                 nodes.extend(late.into_iter().filter_map(|shard| gather.address(shard)).map(|at| at.node));
             }
-            if let Some((at, patience)) = &mut reading.late {
+            if let Some(Late { at, patience }) = &mut reading.late {
                 *patience *= 2;
                 *at = now + *patience;
                 let mut state = self.carrier.state();
@@ -241,15 +349,36 @@ impl Lane {
         }
     }
 
+    /// Whether a reading waits for its turn at the link to a node that is not late itself: then there is no reason to go around it, which would take more of
+    /// links that are busy.
+    fn waits_for_turn(&self, number: u64, now: Instant) -> bool {
+        let Some(late) = self.readings.get(&number).and_then(|reading| reading.late.as_ref()) else {
+            return false;
+        };
+        let owes = |node: usize| {
+            self.pending
+                .iter()
+                .any(|((other, _), asked)| *other == node && now.duration_since(asked.since) > late.patience)
+        };
+        let mut nodes = self
+            .waiting
+            .iter()
+            .filter(|waiting| waiting.purpose.reading == number)
+            .map(|waiting| waiting.node)
+            .peekable();
+        nodes.peek().is_some() && !nodes.any(owes)
+    }
+
     /// Waits for a node's answer.
     fn hear(&mut self) {
+        let listen = if self.waiting.is_empty() { LISTEN } else { TURN };
         let busy: Vec<usize> = (0..self.links.len()).filter(|&node| self.links[node].pending() > 0).collect();
         if let [node] = busy[..] {
-            self.hear_from(node, LISTEN);
+            self.hear_from(node, listen);
         } else {
             let before = self.pending.len();
             busy.iter().for_each(|&node| self.hear_from(node, Duration::ZERO));
-            if self.pending.len() == before && wait_for_any(&self.links, &busy, LISTEN) {
+            if self.pending.len() == before && wait_for_any(&self.links, &busy, listen) {
                 busy.iter().for_each(|&node| self.hear_from(node, Duration::ZERO));
             }
         }
@@ -272,67 +401,76 @@ impl Lane {
         let of_node: Vec<_> = self.pending.keys().copied().filter(|(other, _)| *other == node).collect();
         for key in of_node {
             if let Some(asked) = self.pending.remove(&key) {
-                self.fail(&asked);
+                self.fail(asked.purpose);
             }
         }
     }
 
     /// A node has not sent what it was asked for.
-    fn fail(&mut self, asked: &Asked) {
-        if let Some(reading) = self.readings.get_mut(&asked.reading) {
-            reading.gathers[asked.gather].fail(asked.shard);
-            self.pursue(asked.reading);
+    fn fail(&mut self, Purpose { reading: number, gather, shard }: Purpose) {
+        if let Some(reading) = self.readings.get_mut(&number) {
+            reading.gathers[gather].fail(shard);
+            self.pursue(number);
         }
     }
 
     fn finish(&mut self, node: usize, completion: Completion) {
         let Some(asked) = self.pending.remove(&(node, completion.ticket)) else { return };
+        let Asked { purpose, since, pass } = asked;
         let carrier = self.carrier;
         match (completion.result, completion.request) {
             (Ok(NodeAnswer::Read), Request::Read { buffer, .. }) => {
-                carrier.state().health[node].answered(asked.since.elapsed());
-                self.take(&asked, buffer);
+                pass.map(Pass::finish);
+                carrier.state().health[node].answered(since.elapsed());
+                self.take(purpose, buffer);
             }
             (Err(Failure::Refused(_)), _) => {
-                if let Some(Reading { taken, located, .. }) = self.readings.get(&asked.reading) {
-                    carrier.lose_shard(taken.call.block as u32, located, asked.shard);
+                drop(pass);
+                if let Some(Reading { taken, located, .. }) = self.readings.get(&purpose.reading) {
+                    carrier.lose_shard(taken.call.block as u32, located, purpose.shard);
                 }
-                self.fail(&asked);
+                self.fail(purpose);
             }
             (result, _) => {
+                drop(pass);
                 if result == Err(Failure::Late) {
                     self.links[node].doubt();
                 }
-                self.fail(&asked);
+                self.fail(purpose);
             }
         }
     }
 
     /// A range of a shard has come.
-    fn take(&mut self, asked: &Asked, buffer: Vec<u8>) {
-        let Some(reading) = self.readings.get_mut(&asked.reading) else {
+    fn take(&mut self, purpose: Purpose, buffer: Vec<u8>) {
+        let Purpose { reading: number, gather, shard } = purpose;
+        let Some(reading) = self.readings.get_mut(&number) else {
             // Others were quicker.
             return self.keep_buffer(buffer);
         };
-        let gather = &mut reading.gathers[asked.gather];
-        let piece = farmem_remote::Piece { shard: asked.shard, ..gather.piece() };
+        let gather = &mut reading.gathers[gather];
+        let piece = farmem_remote::Piece { shard, ..gather.piece() };
         if self.carrier.is_right(&reading.located, piece, &buffer) {
-            gather.take(asked.shard, buffer);
-            return self.pursue(asked.reading);
+            gather.take(shard, buffer);
+            return self.pursue(number);
         }
         let block = reading.taken.call.block as u32;
-        if self.carrier.caught(block, &reading.located, asked.shard) {
-            return self.fail(asked);
+        if self.carrier.caught(block, &reading.located, shard) {
+            return self.fail(purpose);
         }
         // The block was written or freed meanwhile: what it is now is looked up anew.
-        if let Some(reading) = self.readings.remove(&asked.reading) {
+        if let Some(reading) = self.readings.remove(&number) {
+            self.forget(number);
             self.begin(reading.taken);
         }
     }
 
     /// Puts what has come into the read buffer, and answers.
-    fn complete(&mut self, mut reading: Reading) {
+    fn complete(&mut self, number: u64, mut reading: Reading) {
         let carrier = self.carrier;
+        if reading.gathers.iter().any(Gather::is_awaited) {
+            self.forget(number);
+        }
         if reading.gathers.iter().any(Gather::is_made) {
             count(&carrier.counts.around);
         }

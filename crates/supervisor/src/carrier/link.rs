@@ -1,8 +1,10 @@
 //! One thread's link to one node: made when it is needed, made anew when it breaks.
 
+use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
+use farmem_broker::board::Pass;
 use farmem_transport::{
     Answer, Completion, Failure, LinkError, Request, SubmitError, Ticket, Transport, Unsubmitted,
 };
@@ -118,10 +120,10 @@ impl NodeLink {
         self.transport.as_ref()?.as_fd()
     }
 
-    /// Does all of these, in order, and waits for it: outcomes in the same order. If the link breaks and the same node answers again, what
+    /// Does all of these, in order, each when its turn at the link has come, and waits for it: outcomes in the same order. If the link breaks and the same node answers again, what
     /// was not answered is repeated.
     pub(super) fn exchange(&mut self, requests: Vec<Request>, patience: Duration) -> Vec<Outcome> {
-        let deadline = Instant::now() + patience;
+        let mut deadline = Instant::now() + patience;
         let mut outcomes: Vec<Outcome> = requests.iter().map(|_| None).collect();
         if !self.carrier.is_up(self.node) || !self.open() {
             return outcomes;
@@ -135,9 +137,26 @@ impl NodeLink {
             .collect();
         let mut completions = Vec::new();
         let mut reconnections = 0;
+        let (mut turn, mut passes) = (None, HashMap::new());
         loop {
             let Some(transport) = &mut self.transport else { return outcomes };
+            let mut pause = None;
             while let Some((ticket, request)) = waiting.pop_front() {
+                // One for which the link had no room has its pass already.
+                if !passes.contains_key(&ticket) {
+                    match self.carrier.sharing.bulk(self.node, &request, &mut turn) {
+                        Ok(pass) => {
+                            // Time that is spent waiting for a turn is not the node's.
+                            deadline = Instant::now() + patience;
+                            passes.extend(pass.map(|pass| (ticket, pass)));
+                        }
+                        Err(denied) => {
+                            waiting.push_front((ticket, request));
+                            pause = Some(denied);
+                            break;
+                        }
+                    }
+                }
                 match transport.submit(ticket, request, deadline) {
                     Ok(()) => {}
                     Err(Unsubmitted { why: SubmitError::Full, request }) => {
@@ -148,14 +167,25 @@ impl NodeLink {
                     Err(Unsubmitted { .. }) => {}
                 }
             }
-            if transport.pending() == 0 && waiting.is_empty() || Instant::now() > deadline + SLICE {
+            if transport.pending() == 0 && waiting.is_empty() {
                 return outcomes;
             }
-            let heard = transport.complete(&mut completions, SLICE);
+            // Only who has nothing under way sleeps until the bell rings: others may wait for what comes.
+            if let Some(pause) = pause.as_ref().filter(|_| transport.pending() == 0) {
+                pause.sleep();
+                continue;
+            }
+            if Instant::now() > deadline + SLICE {
+                return outcomes;
+            }
+            let heard = transport.complete(&mut completions, pause.map_or(SLICE, |pause| pause.at_most));
             for Completion { ticket, request, result } in completions.drain(..) {
                 let nth = ticket.0.checked_sub(first).and_then(|nth| usize::try_from(nth).ok());
                 if result == Err(Failure::Late) {
                     self.carrier.failed(self.node, self.life);
+                }
+                if let Some(pass) = passes.remove(&ticket).filter(|_| result.is_ok()) {
+                    Pass::finish(pass);
                 }
                 if let Some(outcome) = nth.and_then(|nth| outcomes.get_mut(nth)) {
                     *outcome = Some((request, result));
@@ -165,6 +195,9 @@ impl NodeLink {
                 continue;
             }
             let unanswered = transport.take_unanswered();
+            // Nothing of it is under way any more, and what is repeated waits for its turn anew.
+            passes.clear();
+            turn = None;
             let life = self.life;
             self.transport = None;
             self.doubt();

@@ -19,6 +19,7 @@ mod figures;
 mod lane;
 mod link;
 mod rebuilder;
+mod sharing;
 mod steward;
 mod stock;
 #[cfg(test)]
@@ -49,6 +50,7 @@ pub(crate) use figures::NodeFigures;
 use lane::Lane;
 use link::NodeLink;
 use rebuilder::Rebuilder;
+pub(crate) use sharing::{LinkFigures, Sharing};
 use steward::Steward;
 pub(crate) use writer::NodeWriter;
 
@@ -183,6 +185,7 @@ pub(crate) struct Carrier {
     rebuild_bytes_per_second: u64,
     checker: Checker,
     counts: Counts,
+    sharing: Sharing,
     began: Instant,
     state: Mutex<State>,
 }
@@ -197,7 +200,7 @@ struct State {
 }
 
 impl Carrier {
-    pub(crate) fn new(pool: &'static SharedPool, reached: Reached) -> Self {
+    pub(crate) fn new(pool: &'static SharedPool, reached: Reached, sharing: Sharing) -> Self {
         let Reached { nodes, redundancy, check_seed, rebuild_bytes_per_second, space, connect, descriptions } =
             reached;
         let count = nodes.len();
@@ -216,6 +219,7 @@ impl Carrier {
             rebuild_bytes_per_second,
             checker: Checker::new(check_seed),
             counts: Counts::default(),
+            sharing,
             began: Instant::now(),
             state: Mutex::new(state),
         };
@@ -225,6 +229,11 @@ impl Carrier {
             }
         }
         carrier
+    }
+
+    /// How its links are shared.
+    pub(crate) fn sharing(&self) -> &Sharing {
+        &self.sharing
     }
 
     /// Starts its threads.

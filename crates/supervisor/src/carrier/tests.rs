@@ -1,8 +1,12 @@
 //! The carrier over nodes that are memory of the test: cut, restarted, stalled, damaged, forgetful.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use farmem_broker::board::{Board, Direction, Gate, Memory, Pass, Shared, Turn, Word, key_of};
 use farmem_page::{PAGE_BYTES, PageBytes, Place};
+use farmem_policy::links::Class;
 use farmem_store::{
     Caller, Epoch, LoadError, Mover, NullFile, OwnerId, Pool, PoolConfig, Reader, StepOutcome, Writer,
 };
@@ -11,6 +15,7 @@ use farmem_transport::Security;
 use farmem_transport::memory::MemoryNode;
 
 use super::*;
+use crate::options::Bandwidth;
 
 const OWNER: OwnerId = OwnerId(0);
 const FRAMES: usize = 10;
@@ -61,6 +66,10 @@ struct World {
 impl World {
     /// Nodes with so many slabs each, and pages on them.
     fn filled(slabs: &[u32], redundancy: Redundancy) -> Self {
+        Self::limited(slabs, redundancy, Bandwidth::default())
+    }
+
+    fn limited(slabs: &[u32], redundancy: Redundancy, bandwidth: Bandwidth) -> Self {
         let nodes: Vec<MemoryNode> = slabs.iter().map(|slabs| MemoryNode::new(slabs * 64)).collect();
         let options = NodesOptions {
             nodes: (0..nodes.len()).map(|node| format!("unix:{node}").parse().unwrap()).collect(),
@@ -73,6 +82,7 @@ impl World {
             let number: usize = node.to_string().trim_start_matches("unix:").parse().unwrap();
             Ok(Box::new(known[number].connect(client)) as Box<dyn Transport>)
         });
+        let sharing = Sharing::new(&options.nodes, bandwidth).unwrap();
         let reached = Reached::reach(&options, 7, connector).unwrap();
         let limit = ByteCount::new((FRAMES * SLAB_BYTES) as u64);
         let config = PoolConfig {
@@ -86,7 +96,7 @@ impl World {
         let memory = SharedMemory::create(c"farmem-test", config.memory_bytes().unwrap()).unwrap();
         let memory: &'static SharedMemory = Box::leak(Box::new(memory));
         let pool: &'static SharedPool = Box::leak(Box::new(Pool::create(memory, &config).unwrap()));
-        let carrier: &'static Carrier = Box::leak(Box::new(Carrier::new(pool, reached)));
+        let carrier: &'static Carrier = Box::leak(Box::new(Carrier::new(pool, reached, sharing)));
         let mut world = Self {
             nodes,
             pool,
@@ -333,4 +343,103 @@ fn what_is_freed_goes_back_to_the_node() {
     }
     world.carrier.leave();
     assert_eq!(world.nodes[0].free_frames(), 64 * 64);
+}
+
+/// What each of two spaces has of a board: the carrier seat 0, and somebody else, of whom this is the gate from one node, seat 1.
+fn beside(world: &World, node: usize) -> (Arc<Board>, Arc<Gate>) {
+    let board = Arc::new(Board::new(Shared::create().unwrap()));
+    world.carrier.sharing().sit(&board, 0);
+    let lines = board.link(key_of(&format!("unix:{node}")), Direction::In).unwrap();
+    let other = Gate::new(Arc::clone(&board), lines, 1, Arc::default(), 1000);
+    (board, other)
+}
+
+/// All that may be under way on a link, and the turn that comes next.
+fn take_all(gate: &Arc<Gate>) -> (Vec<Pass>, Turn) {
+    let passes = std::iter::from_fn(|| gate.turn(Class::Demand, 1 << 16).take().ok()).collect();
+    let mut turn = gate.turn(Class::Demand, 1 << 16);
+    assert!(turn.take().is_err());
+    (passes, turn)
+}
+
+#[test]
+fn reads_wait_while_another_space_has_the_link_and_go_when_it_has_done() {
+    for (slabs, redundancy) in [(vec![32], Redundancy::NONE), (vec![32; 3], coded(2, 1))] {
+        let world = World::filled(&slabs, redundancy);
+        let (_board, other) = beside(&world, 0);
+        let held = take_all(&other);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                std::thread::sleep(Duration::from_millis(50));
+                drop(held);
+            });
+            assert_eq!(world.read_all(), (PAGES, 0));
+        });
+        assert!(world.carrier.sharing().figures().wait > Duration::ZERO);
+        assert!(other.turn(Class::Demand, 1).take().is_ok(), "nothing is under way any more");
+    }
+}
+
+#[test]
+fn a_space_that_was_killed_in_its_transfers_holds_up_nobody_for_long_without_a_broker() {
+    let world = World::filled(&[32, 32], Redundancy::NONE);
+    let (_board, other) = beside(&world, 0);
+    std::mem::forget(take_all(&other));
+    assert_eq!(world.read_all(), (PAGES, 0));
+}
+
+#[test]
+fn what_a_space_that_has_gone_held_is_free_as_soon_as_its_seat_is_cleared() {
+    let world = World::filled(&[32], Redundancy::NONE);
+    let (board, other) = beside(&world, 0);
+    std::mem::forget(take_all(&other));
+    board.clear(1);
+    assert_eq!(world.read_all(), (PAGES, 0));
+}
+
+#[test]
+fn nonsense_on_the_board_costs_time_and_no_page() {
+    let world = World::filled(&[32, 32], Redundancy::NONE);
+    let (board, _other) = beside(&world, 0);
+    let has_ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut state = 0x1234_5678_9abc_def1_u64;
+            for _ in 0..400 {
+                for nth in 0..farmem_broker::board::BOARD_BYTES / size_of::<u64>() {
+                    state ^= state << 13;
+                    state ^= state >> 7;
+                    state ^= state << 17;
+                    // Keys stay, or the space's lines would be somewhere else; the rest of the head is nonsense too, but for a limit of next to nothing.
+                    let value = if nth < 2 { state | 1 << 20 } else { state };
+                    if nth < 8 || (nth - 8) % (8 + 8 * 256) >= 1 {
+                        board.memory().word(nth).set(value);
+                    }
+                }
+                if has_ended.load(Ordering::Relaxed) {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        assert_eq!(world.read_all(), (PAGES, 0));
+        has_ended.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn no_more_goes_over_links_than_the_limits_let_through() {
+    const LIMIT: u64 = 8 << 20;
+    /// What goes at once after a pause, and what one transfer and its like on every lane may be ahead.
+    const AHEAD: u64 = LIMIT / 500 + (64 << 16);
+    let limit = Some(ByteCount::new(LIMIT));
+    let began = Instant::now();
+    let world = World::limited(&[32, 32], Redundancy::NONE, Bandwidth { bytes_in: limit, bytes_out: limit });
+    let most = |began: Instant| (began.elapsed().as_secs_f64() * LIMIT as f64) as u64 + AHEAD;
+    let written = world.carrier.sharing().figures().out_bytes;
+    assert!(written > 0 && written <= most(began), "{written}");
+    let began = Instant::now();
+    assert_eq!(world.read_all(), (PAGES, 0));
+    let read = world.carrier.sharing().figures().in_bytes;
+    assert!(read > 0 && read <= most(began), "{read}");
 }
