@@ -72,6 +72,43 @@ fn a_second_call_goes_on_where_the_first_stopped() {
 }
 
 #[test]
+fn a_result_compared_with_itself_is_the_same_and_a_slower_one_is_worse() {
+    let scratch = Scratch::new();
+    let line = |case: &str, repetition: u32, value: f64| {
+        format!(
+            r#"{{"bench":"faults","case":"{case}","peer":"farmem","measure":"time of an access","repetition":{repetition},"value":{value},"unit":"µs","better":"less","machine":{{"kernel":"6.18","architecture":"x86_64","processor":"one","cores":2,"is_virtual":false,"memory_bytes":1,"huge_pages":"never"}},"version":"1.0","commit":"unknown"}}"#
+        )
+    };
+    let results = |name: &str, factor: f64| {
+        let zipf = (1..=5).map(|at| line("zipf", at, f64::from(at) + 100.0) + "\n");
+        let chase = (1..=5).map(|at| line("chase", at, (f64::from(at) + 100.0) * factor) + "\n");
+        let path = scratch.file(name);
+        fs::write(&path, zipf.chain(chase).collect::<String>()).expect("the test's own folder");
+        path
+    };
+    let (before, after) = (results("before", 1.0), results("after", 1.5));
+    let compare = |second: &Path| {
+        let mut command = Command::new(farmem_binary());
+        command.args(["bench", "compare", "--json"]).arg(&before).arg(second).stdin(Stdio::null());
+        let output = command.output().expect("farmem can be started");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let comparison: Value = serde_json::from_slice(&output.stdout).expect("a JSON object");
+        let differences = comparison["differences"].as_array().expect("figures").clone();
+        let words = |one: &Value, key: &str| one[key].as_str().expect("text").to_owned();
+        differences.iter().map(|one| (words(one, "case"), words(one, "verdict"))).collect::<Vec<_>>()
+    };
+    let pair = |case: &str, verdict: &str| (case.to_owned(), verdict.to_owned());
+
+    assert_eq!(compare(&before), [pair("chase", "same"), pair("zipf", "same")]);
+    assert_eq!(compare(&after), [pair("chase", "worse"), pair("zipf", "same")]);
+
+    let nothing = scratch.file("nothing");
+    assert_refusal(2, Command::new(farmem_binary()).args(["bench", "compare"]).arg(&before).arg(&nothing));
+    fs::write(&nothing, "dear reader").expect("the test's own folder");
+    assert_refusal(2, Command::new(farmem_binary()).args(["bench", "compare"]).arg(&before).arg(&nothing));
+}
+
+#[test]
 fn what_cannot_be_measured_or_kept_is_refused() {
     let scratch = Scratch::new();
     let (out, full) = (scratch.file("results"), scratch.file("full"));

@@ -9,10 +9,12 @@
 //! - [`prefetch`] runs a program under each policy of prefetching;
 //! - [`micro`] measures what the primitives of a pager cost here;
 //! - [`all`] runs all of them, keeps each measurement as a [`record`], and makes a report;
+//! - [`compare`] says what changed between two sets of records;
 //! - [`target`] says what they are to reach.
 #![forbid(unsafe_code)]
 
 pub mod all;
+pub mod compare;
 pub mod compression;
 pub mod faults;
 mod interrupt;

@@ -432,6 +432,8 @@ pub(crate) enum BenchCommand {
     Prefetch(PrefetchArguments),
     /// Memory nodes beside bare connections, and programs whose far memory is there, in the pool or on disk
     Nodes(NodesArguments),
+    /// What changed between two results of `bench all`, beyond chance
+    Compare(CompareArguments),
     /// What system calls, page faults, moves of pages and wake-ups cost on this machine
     Micro(MicroArguments),
     /// Undo what a benchmark left behind when it was killed: swap, devices, mounts, control groups
@@ -672,6 +674,24 @@ pub(crate) struct NodesArguments {
     /// Only these parts
     #[arg(long, value_name = "PART", value_delimiter = ',', value_enum)]
     pub(crate) only: Vec<NodesPart>,
+}
+
+/// What changed between two results of `bench all`, beyond chance.
+///
+/// Compares the medians of all figures that both have, and names those that differ by more than chance (Mann-Whitney U test, 5%). Exit status 0 whatever
+/// changed; with --json each figure has its verdict.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  farmem bench compare results-before results-after")]
+pub(crate) struct CompareArguments {
+    /// The first results: a folder of `bench all`, or a file of records
+    #[arg(value_name = "FIRST")]
+    pub(crate) first: PathBuf,
+    /// The second ones
+    #[arg(value_name = "SECOND")]
+    pub(crate) second: PathBuf,
+    /// Print one JSON object with all figures
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// What system calls, page faults, moves of pages and wake-ups cost on this machine.

@@ -3,16 +3,18 @@
 use std::env;
 use std::fmt::Display;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
-use farmem_bench::{all, compression, faults, isolation, micro, nodes, prefetch, undo, workload};
+use farmem_bench::{
+    all, compare, compression, faults, isolation, micro, nodes, prefetch, record, undo, workload,
+};
 use serde::Serialize;
 
 use crate::arguments::{
-    AllArguments, BenchCommand, CleanupArguments, CompressionArguments, FaultsArguments, IsolationArguments,
-    MicroArguments, NodesArguments, PrefetchArguments, WorkloadArguments,
+    AllArguments, BenchCommand, CleanupArguments, CompareArguments, CompressionArguments, FaultsArguments,
+    IsolationArguments, MicroArguments, NodesArguments, PrefetchArguments, WorkloadArguments,
 };
 use crate::failure::Failure;
 
@@ -25,6 +27,7 @@ pub(crate) fn bench(command: BenchCommand) -> Result<ExitCode, Failure> {
         BenchCommand::Prefetch(arguments) => measure_prefetching(arguments),
         BenchCommand::Nodes(arguments) => measure_nodes(arguments),
         BenchCommand::Micro(arguments) => measure_primitives(&arguments),
+        BenchCommand::Compare(arguments) => compare_records(&arguments),
         BenchCommand::Cleanup(arguments) => cleanup(&arguments),
     }
 }
@@ -140,6 +143,13 @@ fn measure_nodes(arguments: NodesArguments) -> Result<ExitCode, Failure> {
 fn measure_primitives(arguments: &MicroArguments) -> Result<ExitCode, Failure> {
     let report = micro::run(&micro::Options { quick: arguments.quick, repeat: arguments.repeat })?;
     print(&report, arguments.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn compare_records(arguments: &CompareArguments) -> Result<ExitCode, Failure> {
+    let read = |path: &Path| record::read(path).map_err(|error| Failure::Unusable(format!("{error:#}")));
+    let comparison = compare::compare(&read(&arguments.first)?, &read(&arguments.second)?);
+    print(&comparison, arguments.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
