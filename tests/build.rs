@@ -4,11 +4,17 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Each is a directory below `programs`, with C files that make one program.
-const PROGRAMS: [(&str, &[&str]); 4] =
-    [("address_space", &[]), ("static_program", &["-static"]), ("old_kernel", &[]), ("guest", &["-static"])];
+const PROGRAMS: [(&str, &[&str]); 5] = [
+    ("address_space", &[]),
+    ("batches", &[]),
+    ("static_program", &["-static"]),
+    ("old_kernel", &[]),
+    ("guest", &["-static"]),
+];
 
 fn main() {
     let out_directory = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    println!("cargo::rerun-if-changed=../include/farmem.h");
     for (program, options) in PROGRAMS {
         let directory = PathBuf::from("programs").join(program);
         println!("cargo::rerun-if-changed={}", directory.display());

@@ -107,6 +107,17 @@ checks! {
     timer_signals
     signals_blocked_and_reset
     signal_descriptor_evicted
+    hint_prefetch
+    hint_prefetch_scattered
+    hint_pin
+    hint_pin_untouched
+    hint_pin_too_much
+    hint_pin_moves_and_ends
+    hint_pin_and_fork
+    hint_cold
+    hint_anywhere
+    hint_threads
+    hint_of_memory_that_goes
 }
 
 /// Checks that need more than a comparison of what was printed; their tests stand below, or with the command line.

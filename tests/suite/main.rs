@@ -5,6 +5,7 @@ mod bench_all;
 mod command_line;
 mod far_redis;
 mod faults;
+mod hints;
 mod host;
 mod isolation;
 mod jvm;

@@ -240,6 +240,7 @@ mod tests {
             pool_stored_pages: 1 << 16,
             pool_stored_bytes: 1 << 27,
             cache_bytes: 1 << 20,
+            kept_bytes: 0,
             cache_limit_bytes: 32 << 20,
             prefetch: "streams".to_owned(),
             fault_p50_us: 9.0,

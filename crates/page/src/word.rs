@@ -77,6 +77,7 @@ const LEVEL_BITS: u32 = 3;
 const PLACE_MASK: u64 = (1 << Place::BITS) - 1;
 const AGE_MASK: u64 = ((1 << AgeStamp::BITS) - 1) << AGE_SHIFT;
 const LEVEL_MASK: u64 = ((1 << LEVEL_BITS) - 1) << LEVEL_SHIFT;
+const KEPT: u64 = 1 << 56;
 const DISCARDED: u64 = 1 << 57;
 const FAR: u64 = 1 << 58;
 const PREFETCHED: u64 = 1 << 59;
@@ -84,8 +85,10 @@ const PINNED: u64 = 1 << 60;
 const DROPPED: u64 = 1 << 61;
 const WAITED: u64 = 1 << 62;
 const BUSY: u64 = 1 << 63;
+/// What neither a discard of the page nor its holder changes.
+const LASTING: u64 = PINNED | KEPT;
 
-const _: () = assert!(LEVEL_SHIFT + LEVEL_BITS <= 57, "fields and flags of a page word must not overlap");
+const _: () = assert!(LEVEL_SHIFT + LEVEL_BITS <= 56, "fields and flags of a page word must not overlap");
 const _: () = assert!(Level::MAX.0 as u64 == (1 << LEVEL_BITS) - 1, "every level fits its field");
 
 impl PageWord {
@@ -159,6 +162,14 @@ impl PageWord {
     pub const fn with_pinned(self, pinned: bool) -> Self {
         Self(if pinned { self.0 | PINNED } else { self.0 & !PINNED })
     }
+    /// Whether the program wants the page to stay local, as far as it may.
+    pub const fn is_kept(self) -> bool {
+        self.0 & KEPT != 0
+    }
+    /// The same word with that mark set or cleared.
+    pub const fn with_kept(self, kept: bool) -> Self {
+        Self(if kept { self.0 | KEPT } else { self.0 & !KEPT })
+    }
     /// Whether a thread holds the page.
     pub const fn is_busy(self) -> bool {
         self.0 & BUSY != 0
@@ -198,19 +209,19 @@ impl PageWord {
     /// What to swap in when the program has discarded the page: no entry, no history (invariant 4). The entry to
     /// free comes with it; while the page is held that is the holder's task, and there is none.
     pub const fn discard(self) -> (Self, Option<Place>) {
-        if self.is_busy() { (Self(self.0 | DROPPED), None) } else { (Self(self.0 & PINNED), self.place()) }
+        if self.is_busy() { (Self(self.0 | DROPPED), None) } else { (Self(self.0 & LASTING), self.place()) }
     }
 
     /// The word as a forked child must see it: who held the page in the parent doesn't exist in the child.
     pub const fn without_holder(self) -> Self {
-        if self.is_dropped() { Self(self.0 & PINNED) } else { Self(self.0 & !(BUSY | WAITED)) }
+        if self.is_dropped() { Self(self.0 & LASTING) } else { Self(self.0 & !(BUSY | WAITED)) }
     }
 
     /// What the holder swaps in to let the page go, keeping `new`'s entry, level, age and marks. The caller must
     /// wake waiters if `self` was waited for, and free `new`'s entry instead if `self` was dropped.
     pub const fn release(self, new: Self) -> Self {
-        let kept = new.0 & !(BUSY | WAITED | DROPPED | PINNED) | self.0 & PINNED;
-        if self.is_dropped() { Self(self.0 & PINNED) } else { Self(kept) }
+        let left = new.0 & !(BUSY | WAITED | DROPPED | LASTING) | self.0 & LASTING;
+        if self.is_dropped() { Self(self.0 & LASTING) } else { Self(left) }
     }
 }
 
@@ -237,11 +248,13 @@ mod tests {
             .with_level(Level::new(5))
             .with_age(AgeStamp::of(1023))
             .with_prefetched(true)
-            .with_pinned(true);
+            .with_pinned(true)
+            .with_kept(true);
         assert_eq!(word.place(), Some(PLACE));
         assert_eq!(word.level(), Level::new(5));
         assert_eq!(word.age(), AgeStamp::of(1023));
-        assert!(word.is_prefetched() && word.is_pinned() && !word.is_busy());
+        assert!(word.is_prefetched() && word.is_pinned() && word.is_kept() && !word.is_busy());
+        assert!(word.with_pinned(false).is_kept() && word.with_kept(false).is_pinned());
         assert_eq!(word.with_place(None).level(), Level::new(5));
     }
 
@@ -258,6 +271,14 @@ mod tests {
         let (held, free_now) = held.discard();
         assert_eq!(free_now, None);
         assert_eq!(held.release(held.with_place(Some(PLACE))).place(), None);
+    }
+
+    #[test]
+    fn a_page_that_is_wanted_local_while_held_is_so_when_it_is_let_go_and_discarded() {
+        let Transition::Take(held) = PageWord::default().take() else { panic!("nobody holds it") };
+        let released = held.with_kept(true).release(PageWord::default().with_place(Some(PLACE)));
+        assert!(released.is_kept() && released.discard().0.is_kept());
+        assert!(!held.release(PageWord::default().with_kept(true)).is_kept(), "the holder doesn't know");
     }
 
     #[test]

@@ -9,14 +9,17 @@ use farmem_sys::affinity::{self, Allowed};
 use farmem_sys::{Errno, thread};
 use farmem_telemetry::{Counter, SlotState, Step};
 
+use crate::bell::Reason;
 use crate::engine::Engine;
 use crate::evict::Evictor;
 use crate::gate::PARTIES;
 use crate::handler::{self, Pace};
+use crate::hints::Hinted;
 use crate::inject::Injection;
 use crate::own_memory::OwnMemory;
 use crate::release::Releaser;
 use crate::scan::Scanner;
+use crate::serve::Desk;
 use crate::swap_in::SwapIn;
 use crate::zeros::ZeroGuard;
 
@@ -30,6 +33,8 @@ const MANY_UNNOTICED_PAGES: i64 = 512;
 /// Scans of the mappings take at most one part of the time in so many, by their processor time: a scan that had to wait was
 /// not expensive.
 const SCAN_SHARE: u64 = 10;
+/// The pause while what the program has called for is brought in, a millisecond at a time: only so that others get at what this thread holds.
+const HINTED_NS: u64 = 50_000;
 /// Pages evicted in one go.
 const BATCH: usize = 64;
 /// After evicting for so long this thread looks around: meanwhile the program may fill a mapping that nobody knows.
@@ -54,6 +59,8 @@ pub(crate) struct Bookkeeper {
     zero_guard: ZeroGuard,
     /// There from when memory is managed, if there is memory for it.
     swap_in: Option<SwapIn>,
+    desk: Option<Desk>,
+    hinted: Hinted,
     is_returning: bool,
     allowed: Option<Allowed>,
     /// As the engine's word; 0 while this thread may run anywhere.
@@ -82,6 +89,8 @@ impl Bookkeeper {
             own_memory: OwnMemory::default(),
             zero_guard: ZeroGuard::default(),
             swap_in: None,
+            desk: None,
+            hinted: Hinted::new(),
             is_returning: false,
             allowed: Allowed::now(),
             processor: 0,
@@ -92,7 +101,7 @@ impl Bookkeeper {
     pub(crate) fn run(&mut self) -> ! {
         loop {
             let pause_ns = self.round();
-            self.engine.sharing.sleep(pause_ns);
+            self.engine.bell.sleep(pause_ns);
         }
     }
 
@@ -111,10 +120,12 @@ impl Bookkeeper {
             thread::now_ns(),
             thread::process_cpu_ns().saturating_sub(thread::cpu_ns()),
         );
+        let has_more_hints = self.hinted.step(engine, self.desk.as_mut());
         if self.scanner.is_none() {
             let left = gap - self.growth.margin(engine.ledger.budget());
             if left >= 0 && !engine.must_protect() {
-                return self.growth.pause_before_ns(left);
+                let pause_ns = self.growth.pause_before_ns(left);
+                return if has_more_hints { HINTED_NS } else { pause_ns };
             }
             self.begin();
         }
@@ -122,7 +133,10 @@ impl Bookkeeper {
             return pacing::SHORTEST_NS;
         }
         let far = self.manage(unnoticed);
-        self.is_returning = self.swap_in.as_mut().is_some_and(|swap_in| swap_in.step(engine));
+        self.is_returning = match (&mut self.swap_in, &mut self.desk) {
+            (Some(swap_in), Some(desk)) => swap_in.step(engine, desk),
+            _ => false,
+        };
         engine.review_protection();
         let faults = engine.slot.get(Counter::Faults);
         engine.arm(self.handlers, faults - self.last_faults);
@@ -134,6 +148,9 @@ impl Bookkeeper {
         self.last_faults = faults;
         let is_running = self.growth.is_running() || self.pace.is_delicate();
         let is_returning = self.is_returning;
+        if has_more_hints {
+            return HINTED_NS;
+        }
         Outlook { gap, excess: engine.excess(0), far, is_returning, has_moved, is_running }.pause_ns()
     }
 
@@ -192,7 +209,8 @@ impl Bookkeeper {
         engine.is_managing.store(true, Ordering::Release);
         engine.slot.set_state(SlotState::Managing);
         self.scanner = Some(Scanner::new(self.excluded));
-        self.swap_in = SwapIn::new(engine).ok();
+        self.swap_in = SwapIn::new().ok();
+        self.desk = Desk::new(engine).ok();
     }
 
     fn account(&mut self) {
@@ -208,7 +226,7 @@ impl Bookkeeper {
         let passed_ns = now_ns - self.last_scan_ns;
         let is_due = unnoticed > UNNOTICED_PAGES || passed_ns > pacing::LONGEST_NS;
         let is_affordable = passed_ns >= self.scan_took_ns * SCAN_SHARE || unnoticed > MANY_UNNOTICED_PAGES;
-        if is_due && is_affordable || engine.sharing.is_requested() {
+        if is_due && is_affordable || engine.bell.is_rung(Reason::Fork) {
             let began_ns = thread::cpu_ns();
             scanner.register_new(engine);
             scanner.pin_control_blocks(engine);

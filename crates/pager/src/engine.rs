@@ -13,10 +13,12 @@ use farmem_sys::uffd::Uffd;
 use farmem_sys::{Errno, memory, process};
 use farmem_telemetry::{Counter, Failure, Header, Ledger, ProcessSlot, Refusal, Step};
 
+use crate::bell::Bell;
 use crate::children::Children;
 use crate::evict::{Evictor, LEAST_TOLERATED_PAGES, TOLERATED_PAGES};
 use crate::fork::Fork;
 use crate::gate::{Change, Gate, PARTIES};
+use crate::hints::Hints;
 use crate::ranges::Requests;
 use crate::references::References;
 use crate::regions::Regions;
@@ -75,6 +77,8 @@ pub struct Engine {
     pub(crate) children: Children,
     pub(crate) fork: Fork,
     pub(crate) sharing: Sharing,
+    pub(crate) bell: Bell,
+    pub(crate) hints: Hints,
     pub(crate) tracing: Tracing,
     /// The process's number, for its children.
     pub(crate) number: u32,
@@ -124,7 +128,8 @@ impl Engine {
     /// # Errors
     /// No memory.
     pub(crate) fn new(parts: Parts) -> Result<&'static Engine, Errno> {
-        let engine = Self::assemble(parts, PageTable::new()?, Regions::new()?, Regions::new()?, false)?;
+        let engine =
+            Self::assemble(parts, PageTable::new()?, Regions::new()?, Regions::new()?, Hints::new()?, false)?;
         // The process's slot may have been another one's.
         engine.trace_discard(PageRange::new(PageIndex::new(0), PageIndex::new(1 << 52)));
         Ok(engine)
@@ -143,7 +148,8 @@ impl Engine {
         let table = self.table.take_over(regions.iter().chain(served));
         leave_unmapped(&regions, &table)?;
         let let_go = self.let_go.take_over();
-        let engine = Self::assemble(parts, table, regions, let_go, self.sharing.is_protected())?;
+        let hints = self.hints.begin_in_child(&table);
+        let engine = Self::assemble(parts, table, regions, let_go, hints, self.sharing.is_protected())?;
         if self.has_wiped.load(Ordering::Acquire) {
             engine.note_wiped();
             engine.wipe(&engine.table)?;
@@ -156,6 +162,7 @@ impl Engine {
         table: PageTable,
         regions: Regions,
         let_go: Regions,
+        hints: Hints,
         is_protected: bool,
     ) -> Result<&'static Engine, Errno> {
         let budget = parts.ledger.budget();
@@ -184,6 +191,8 @@ impl Engine {
             children: Children::new(),
             fork: Fork::new(parts.link),
             sharing: Sharing::new(is_protected),
+            bell: Bell::new(),
+            hints,
             tracing: Tracing::new(parts.ledger),
             number: process::own_number(),
             resident: AtomicI64::new(0),
@@ -250,6 +259,11 @@ impl Engine {
     /// Pages that have come without the pager's help since this was asked before, less those that have gone so.
     pub(crate) fn take_unnoticed(&self) -> i64 {
         self.unnoticed.swap(0, Ordering::Relaxed)
+    }
+
+    /// Pages that the process may have resident.
+    pub(crate) fn limit(&self) -> PageCount {
+        PageCount::new(self.limit.load(Ordering::Relaxed).max(0) as u64)
     }
 
     /// Pages by which the process may pass its limit before its faults wait for room.

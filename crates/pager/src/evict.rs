@@ -47,6 +47,7 @@ pub(crate) struct Evictor {
     pub(crate) held: u64,
     pub(crate) stranded: Stranded,
     hand: PageIndex,
+    detour: Option<Detour>,
     /// Pages that the next question to the kernel covers.
     reach: u64,
     /// How often the hand has come to the end, and pages that the policy has kept.
@@ -59,6 +60,14 @@ pub(crate) struct Evictor {
     pagemap: &'static Pagemap,
     writer: Writer,
     since_sync: u64,
+}
+
+/// Pages that the hand goes through out of turn.
+#[derive(Clone, Copy, Debug)]
+struct Detour {
+    end: PageIndex,
+    /// Where it goes on.
+    back: PageIndex,
 }
 
 /// What an eviction has achieved.
@@ -98,6 +107,7 @@ impl Evictor {
             held: 0,
             stranded: Stranded::new(),
             hand: nothing,
+            detour: None,
             reach: SCAN_PAGES as u64,
             laps: 0,
             kept: 0,
@@ -112,6 +122,7 @@ impl Evictor {
 
     /// The next pages that are resident, as one run; `None` when a window had none.
     fn next_resident(&mut self, engine: &Engine) -> Option<PageRange> {
+        self.turn_off(engine);
         if !self.rest.is_empty() {
             return Some(self.rest);
         }
@@ -122,12 +133,22 @@ impl Evictor {
         }
         self.next_run = 0;
         self.runs = Runs::empty();
+        self.turn_back();
         let Some(region) = engine.regions.from(self.hand) else {
-            self.hand = PageIndex::new(0);
-            self.laps += 1;
+            match self.detour.take() {
+                Some(detour) => self.hand = detour.back,
+                None => {
+                    self.hand = PageIndex::new(0);
+                    self.laps += 1;
+                }
+            }
             return None;
         };
         let start = if region.contains(self.hand) { self.hand } else { region.start };
+        if let Some(kept) = engine.hints.kept(start) {
+            self.hand = kept.end;
+            return None;
+        }
         // Windows end where a page table of the kernel's does: one that is full is one question. Where pages are few, there
         // may be so many windows without one that the hand must not go through them one by one.
         let window_end = (start.get() / SCAN_PAGES as u64) * SCAN_PAGES as u64 + self.reach;
@@ -136,6 +157,34 @@ impl Evictor {
         let is_empty = self.runs.iter().next().is_none();
         self.reach = if is_empty { (2 * self.reach).min(MOST_REACH) } else { SCAN_PAGES as u64 };
         None
+    }
+
+    /// Sends the hand to pages that the program has called cold, at once.
+    fn turn_off(&mut self, engine: &Engine) {
+        if self.detour.is_none()
+            && let Some(cold) = engine.hints.pop_cold()
+        {
+            let ahead = self.runs.iter().nth(self.next_run);
+            let back = match ahead {
+                _ if !self.rest.is_empty() => self.rest.start,
+                Some(run) => run.start,
+                None => self.hand,
+            };
+            self.detour = Some(Detour { end: cold.end, back });
+            self.hand = cold.start;
+            self.reach = SCAN_PAGES as u64;
+            self.runs = Runs::empty();
+            self.rest = PageRange::new(cold.start, cold.start);
+            self.next_run = 0;
+        }
+    }
+
+    /// Sends it back when it has been through them.
+    fn turn_back(&mut self) {
+        if let Some(detour) = self.detour.filter(|detour| self.hand >= detour.end) {
+            self.hand = detour.back;
+            self.detour = None;
+        }
     }
 
     /// Goes on behind the mapping of `page`, which the kernel won't move: it is locked, or not to be read and written alone (code
@@ -242,7 +291,7 @@ struct NoRoom(Taken);
 
 /// Whether the page may be taken in order to leave.
 fn may_leave(word: PageWord) -> bool {
-    !word.is_busy() && !word.is_pinned() && !word.is_discarded()
+    !word.is_busy() && !word.is_pinned() && !word.is_kept() && !word.is_discarded()
 }
 
 /// Looks for resident pages in `window`; how far it came.

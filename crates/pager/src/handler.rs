@@ -20,12 +20,12 @@ use farmem_sys::wait::{self, Scope, Sleepers};
 use farmem_sys::{affinity, memory, thread};
 use farmem_telemetry::{Counter, MAX_HANDLERS};
 
-use crate::engine::{BATCH_PAGES, Engine};
+use crate::bell::Reason;
+use crate::engine::Engine;
 use crate::events::Received;
 use crate::gate::PARTIES;
 use crate::inject::Injection;
 use crate::serve::{Desk, Served};
-use crate::waiting::Waiting;
 
 /// Most handlers: all parties at the gate but the bookkeeper.
 pub(crate) const MOST: u32 = PARTIES as u32 - 1;
@@ -95,11 +95,7 @@ pub(crate) fn start(engine: &'static Engine, party: u32, allowed: Allowed) -> Re
     let handler = memory::leak(Handler {
         engine,
         party,
-        desk: Desk {
-            content: memory::table_mut(BATCH_PAGES)?,
-            reader: engine.vault.reader(),
-            waiting: Waiting::new(),
-        },
+        desk: Desk::new(engine)?,
         deferred: [None; DEFERRED],
         deferred_count: 0,
         is_settling: false,
@@ -239,6 +235,9 @@ impl Handler {
             }
         }
         let change = engine.gate.change(self.party as usize);
+        if engine.bell.is_rung(Reason::Hint) {
+            engine.follow_hints(&change, &mut self.desk, Some(fault.page));
+        }
         engine.serve(&change, &mut self.desk, fault)
     }
 

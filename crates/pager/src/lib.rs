@@ -8,6 +8,10 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+extern crate std;
+
+mod bell;
 mod bookkeeper;
 mod children;
 mod engine;
@@ -16,7 +20,10 @@ mod evict;
 mod fork;
 mod gate;
 mod handler;
+mod hint_queue;
+mod hints;
 mod inject;
+mod keeping;
 mod own_memory;
 mod packed;
 mod ranges;
@@ -40,4 +47,7 @@ mod zeros;
 
 pub use engine::Engine;
 pub use farmem_telemetry::Failure;
+pub use hint_queue::Hint;
+pub use hints::HintError;
+pub use keeping::Keeping;
 pub use start::{NAME_BYTES, Start, StartError, Started};

@@ -8,11 +8,11 @@ use farmem_sys::{Errno, thread};
 use crate::engine::Engine;
 use crate::table::PageTable;
 
-/// Most ranges that wait to be unregistered at a time.
+/// Most ranges that wait for that at a time.
 const MOST: usize = 64;
 const LOOK_NS: u64 = 20_000;
 
-/// Ranges that the bookkeeper is to unregister.
+/// Ranges that somebody is to see to.
 #[derive(Debug)]
 pub(crate) struct Requests {
     ranges: [PageRange; MOST],
@@ -26,15 +26,24 @@ impl Requests {
     }
 
     /// `false` when there are too many already.
-    fn add(&mut self, range: PageRange) -> bool {
+    pub(crate) fn add(&mut self, range: PageRange) -> bool {
         let Some(place) = self.ranges.get_mut(self.count) else { return false };
         *place = range;
         self.count += 1;
         true
     }
+
+    /// The one that waits longest.
+    pub(crate) fn pop(&mut self) -> Option<PageRange> {
+        let first = self.ranges[..self.count].first().copied()?;
+        self.ranges.copy_within(1..self.count, 0);
+        self.count -= 1;
+        Some(first)
+    }
 }
 
-fn pages(start: usize, length: usize) -> PageRange {
+/// The pages that have some of these bytes.
+pub(crate) fn pages(start: usize, length: usize) -> PageRange {
     PageRange::new(
         VirtAddr::new(start as u64).page(),
         VirtAddr::new((start as u64).saturating_add(length as u64)).page_up(),

@@ -55,6 +55,16 @@ impl Regions {
         }
     }
 
+    /// The parts of `range` that are in a region, in order.
+    pub(crate) fn within(&self, range: PageRange) -> impl Iterator<Item = PageRange> + '_ {
+        let mut from = range.start;
+        core::iter::from_fn(move || {
+            let part = self.from(from)?.intersect(PageRange::new(from, range.end.max(from)));
+            from = part.end;
+            (!part.is_empty()).then_some(part)
+        })
+    }
+
     /// Every region, in order. Regions that change meanwhile may be seen as they were or as they are.
     pub(crate) fn iter(&self) -> impl Iterator<Item = PageRange> + '_ {
         let mut from = PageIndex::new(0);
@@ -74,6 +84,11 @@ impl Regions {
             ends: self.ends,
             writer: Lock::new(()),
         }
+    }
+
+    /// In a forked child: none, in the same memory, of which the child has its own copy.
+    pub(crate) fn emptied(&self) -> Self {
+        Self { count: AtomicU64::new(0), ..self.take_over() }
     }
 
     /// Pages in all regions.
@@ -197,6 +212,17 @@ mod tests {
         assert_eq!(regions.holding(PageIndex::new(14)), Some(range(10, 15)));
         assert_eq!(regions.holding(PageIndex::new(17)), None);
         assert_eq!(regions.from(PageIndex::new(17)), Some(range(20, 40)));
+    }
+
+    #[test]
+    fn what_a_range_has_of_regions_comes_in_order_and_ends_with_the_range() {
+        let regions = Regions::new().unwrap();
+        regions.insert(range(10, 20));
+        regions.insert(range(30, 40));
+        regions.insert(range(50, 60));
+        assert!(regions.within(range(15, 35)).eq([range(15, 20), range(30, 35)]));
+        assert!(regions.within(range(20, 30)).eq([]));
+        assert!(regions.within(range(61, 70)).eq([]));
     }
 
     #[test]

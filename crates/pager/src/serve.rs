@@ -4,9 +4,9 @@
 
 use farmem_page::{PageBytes, PageCount, PageIndex, PageRange, PageWord, Place};
 use farmem_policy::{Advice, Fault, Prefetcher, Run, VictimPolicy, absence};
-use farmem_sys::Errno;
 use farmem_sys::lock::Lock;
 use farmem_sys::uffd::{Progress, Uffd, UffdError, Waiters};
+use farmem_sys::{Errno, memory};
 use farmem_telemetry::{Counter, LostPage, RETURN_BUCKETS, Step, TraceKind};
 
 use crate::engine::{BATCH_PAGES, Engine};
@@ -27,6 +27,18 @@ pub(crate) struct Desk {
     pub(crate) waiting: Waiting,
 }
 
+impl Desk {
+    /// # Errors
+    /// No memory.
+    pub(crate) fn new(engine: &Engine) -> Result<Self, Errno> {
+        Ok(Self {
+            content: memory::table_mut(BATCH_PAGES)?,
+            reader: engine.vault.reader(),
+            waiting: Waiting::new(),
+        })
+    }
+}
+
 /// What became of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Served {
@@ -40,11 +52,13 @@ pub(crate) enum Served {
 
 /// Why pages come in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Cause {
+pub(crate) enum Cause {
     /// A thread waits for this page; the others are wanted soon.
     Fault(PageIndex),
     /// There is room for them.
     Room,
+    /// The program has said that it will want them.
+    Hint,
 }
 
 impl Cause {
@@ -174,7 +188,7 @@ impl Engine {
         let take = |page| {
             self.table.take_if(page, |word| match source {
                 Source::Stored => word.is_far() && Source::of(word) == source,
-                Source::Zeros => word == PageWord::default(),
+                Source::Zeros => word.with_kept(false) == PageWord::default(),
             })
         };
         if run.stride > 0 {
@@ -196,6 +210,7 @@ impl Engine {
         _change: &Change<'_>,
         desk: &mut Desk,
         pages: impl Iterator<Item = PageIndex>,
+        cause: Cause,
     ) -> usize {
         let mut batch = Batch::new();
         let take =
@@ -203,7 +218,7 @@ impl Engine {
         pages.filter_map(take).take(BATCH_PAGES).for_each(|taken| _ = batch.push(taken));
         let count = batch.count;
         // Where the address space changes, pages stay away: nobody waits for them.
-        let _ = self.bring_in(desk, batch, Cause::Room);
+        let _ = self.bring_in(desk, batch, cause);
         count
     }
 
@@ -372,6 +387,10 @@ impl Engine {
                 Cause::Room => {
                     self.trace(TraceKind::Return, page);
                     (Counter::SwappedIn, self.victims.on_return(word))
+                }
+                Cause::Hint => {
+                    self.trace(TraceKind::Prefetch, page);
+                    (Counter::Hinted, self.victims.on_hinted(word))
                 }
                 Cause::Fault(faulted) if page == faulted => (Counter::Fetches, self.victims.on_refault(word)),
                 Cause::Fault(_) => {

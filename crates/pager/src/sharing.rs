@@ -19,9 +19,9 @@ use farmem_sys::memory;
 use farmem_sys::pagemap::Runs;
 use farmem_sys::thread;
 use farmem_sys::uffd::UffdError;
-use farmem_sys::wait::{self, Scope, Sleepers};
 use farmem_telemetry::Counter;
 
+use crate::bell::Reason;
 use crate::bookkeeper::PARTY;
 use crate::engine::{Engine, WINDOW_PAGES};
 use crate::evict::{RUN_PAGES, TOLERATED_PAGES};
@@ -51,8 +51,6 @@ const FORK_PATIENCE_NS: u64 = 2_000_000_000;
 #[derive(Debug)]
 pub(crate) struct Sharing {
     is_protected: AtomicBool,
-    /// A thread that is about to fork wants the memory protected: 1 while it waits for that. The bookkeeper sleeps on it.
-    request: AtomicU32,
     /// Threads that are about to fork, until the fork is under way: meanwhile protection doesn't end.
     ahead: AtomicU32,
     /// Unmanaged forks lately, and when the last one was: their children may not have said yet what they have.
@@ -71,7 +69,6 @@ impl Sharing {
     pub(crate) fn new(is_protected: bool) -> Self {
         Self {
             is_protected: AtomicBool::new(is_protected),
-            request: AtomicU32::new(0),
             ahead: AtomicU32::new(0),
             recent: AtomicU64::new(0),
             recent_ns: AtomicU64::new(0),
@@ -88,11 +85,6 @@ impl Sharing {
 
     pub(crate) fn is_protected(&self) -> bool {
         self.is_protected.load(Ordering::Acquire)
-    }
-
-    /// The bookkeeper's sleep: ends early when a thread is about to fork.
-    pub(crate) fn sleep(&self, pause_ns: u64) {
-        wait::wait(&self.request, 0, Some(pause_ns), Scope::Process);
     }
 
     /// A fork in which the pager has no part begins.
@@ -112,14 +104,6 @@ impl Sharing {
     /// The calling thread's fork is under way.
     pub(crate) fn fork_begins(&self) {
         self.ahead.fetch_sub(1, Ordering::AcqRel);
-    }
-
-    pub(crate) fn is_requested(&self) -> bool {
-        self.request.load(Ordering::Acquire) != 0
-    }
-
-    fn answer(&self) {
-        self.request.store(0, Ordering::Release);
     }
 
     /// The program lets go of memory.
@@ -230,12 +214,10 @@ impl Engine {
         if !self.may_pass_budget(if self.is_managing() { 0 } else { unknown }) {
             return;
         }
-        let request = &self.sharing.request;
         // Two threads may be about to fork; either is content with what the other gets, if it comes after its own request.
-        request.store(1, Ordering::Release);
-        wait::wake(request, Sleepers::All, Scope::Process);
+        self.bell.ring(Reason::Fork);
         let mut patience_ns = FORK_PATIENCE_NS;
-        while request.load(Ordering::Acquire) != 0 && patience_ns > 0 {
+        while self.bell.is_rung(Reason::Fork) && patience_ns > 0 {
             thread::sleep(LOOK_NS);
             patience_ns = patience_ns.saturating_sub(LOOK_NS);
         }
@@ -250,12 +232,12 @@ impl Engine {
 
     /// On the bookkeeper, when it knows what the process has: whether a thread that is about to fork needs protection.
     pub(crate) fn must_protect(&self) -> bool {
-        if !self.sharing.is_requested() {
+        if !self.bell.is_rung(Reason::Fork) {
             return false;
         }
         let is_needed = self.may_pass_budget(0);
         if !is_needed {
-            self.sharing.answer();
+            self.bell.answer(Reason::Fork);
         }
         is_needed
     }
@@ -272,7 +254,7 @@ impl Engine {
         let has_kin = self.slot.kin() > 0;
         if self.must_protect() {
             self.protect();
-            self.sharing.answer();
+            self.bell.answer(Reason::Fork);
         } else if self.forking.load(Ordering::Acquire) + self.sharing.ahead.load(Ordering::Acquire) != 0 {
             // Whether anybody shares memory is being decided.
         } else if !self.sharing.is_protected() {

@@ -12,8 +12,7 @@ use farmem_telemetry::Counter;
 
 use crate::bookkeeper::PARTY;
 use crate::engine::{BATCH_PAGES, Engine};
-use crate::serve::Desk;
-use crate::waiting::Waiting;
+use crate::serve::{Cause, Desk};
 
 /// A step of the return ends after this time, even in the middle of a batch: meanwhile nobody watches the budget.
 const STEP_NS: u64 = 2_000_000;
@@ -36,7 +35,6 @@ enum Pass {
 
 /// What the bookkeeper needs for it.
 pub(crate) struct SwapIn {
-    desk: Desk,
     survey: &'static mut Survey,
     room: Room,
     pass: Pass,
@@ -53,13 +51,8 @@ pub(crate) struct SwapIn {
 impl SwapIn {
     /// # Errors
     /// No memory.
-    pub(crate) fn new(engine: &Engine) -> Result<Self, Errno> {
+    pub(crate) fn new() -> Result<Self, Errno> {
         Ok(Self {
-            desk: Desk {
-                content: memory::table_mut(BATCH_PAGES)?,
-                reader: engine.vault.reader(),
-                waiting: Waiting::new(),
-            },
             survey: memory::leak(Survey::new())?,
             room: Room::default(),
             pass: Pass::None,
@@ -71,7 +64,7 @@ impl SwapIn {
     }
 
     /// One step, if there is room. Whether there is more to do.
-    pub(crate) fn step(&mut self, engine: &Engine) -> bool {
+    pub(crate) fn step(&mut self, engine: &Engine, desk: &mut Desk) -> bool {
         let room = self.room.look(-engine.excess(0), engine.ledger.budget(), thread::now_ns());
         let evicted = engine.slot.get(Counter::Evicted);
         if room == PageCount::ZERO
@@ -97,7 +90,7 @@ impl SwapIn {
                 }
             }
             Pass::Return { longest } => {
-                if self.bring_back(engine, longest, room) {
+                if self.bring_back(engine, desk, longest, room) {
                     pass
                 } else {
                     Pass::None
@@ -129,7 +122,7 @@ impl SwapIn {
     }
 
     /// A step of the return. Whether it goes on.
-    fn bring_back(&mut self, engine: &Engine, longest: u64, room: PageCount) -> bool {
+    fn bring_back(&mut self, engine: &Engine, desk: &mut Desk, longest: u64, room: PageCount) -> bool {
         let began_ns = thread::now_ns();
         let mut left = room.get() as usize;
         while left > 0 {
@@ -137,7 +130,7 @@ impl SwapIn {
             // Messages are read, and forks begin, between two batches.
             let change = engine.gate.change(PARTY);
             let most = self.at_once.min(left);
-            let returned = engine.return_pages(&change, &mut self.desk, search.by_ref().take(most));
+            let returned = engine.return_pages(&change, desk, search.by_ref().take(most), Cause::Room);
             self.returned += returned;
             left -= returned.min(left);
             self.hand = search.hand;

@@ -13,3 +13,5 @@ pub(crate) use farmem_sys::wait;
 pub(crate) const SPINS: u32 = 200;
 /// Most regions: as many as a process may have mappings by default.
 pub(crate) const MOST_REGIONS: usize = 65_536;
+/// Ranges that the program has said something about and that nobody has dealt with yet. Each is 24 bytes.
+pub(crate) const QUEUED_HINTS: usize = 1024;

@@ -11,6 +11,7 @@
 //! * [`RightSizing`]: the smallest budget with which a program is hardly ever held up.
 //! * [`absence`]: what more local memory would save, by how long pages were away.
 //! * [`Starvation`]: whether a handler of the idle class gets its processor.
+//! * [`hints`]: how much of its local memory a program may decide about by itself.
 //! * [`leases`]: how much of what spaces share each of them may hold.
 //! * [`links`]: who may send when over a link to a memory node, and what comes too late.
 //! * [`swap_in`]: which absent pages come back when there is room again.
@@ -21,6 +22,7 @@
 extern crate std;
 
 pub mod absence;
+pub mod hints;
 pub mod leases;
 pub mod links;
 pub mod pacing;

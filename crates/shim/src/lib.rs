@@ -10,6 +10,7 @@ mod environment;
 mod exec;
 mod fork;
 mod global;
+mod hints;
 mod libc;
 mod memory;
 mod panic;

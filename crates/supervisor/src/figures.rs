@@ -69,6 +69,7 @@ figures! {
     gauge Bytes "partition" "Limit of far memory" |report| report.partition_bytes as f64;
     gauge Bytes "cache" "What was fetched ahead and is not known to have been used" |report| report.cache_bytes as f64;
     gauge Bytes "cache_limit" "Limit of the swap cache" |report| report.cache_limit_bytes as f64;
+    gauge Bytes "kept" "What the program has asked to keep local" |report| report.kept_bytes as f64;
     gauge Bytes "node" "What of other machines' memory is in use" |report| report.node_bytes as f64;
     gauge Bytes "node_stored" "What of other machines' memory is in use, copies and parity included" |report| report.node_stored_bytes as f64;
     gauge Bytes "node_lacking" "What copies and parity on nodes lack since nodes were lost; 0 when the redundancy is whole" |report| report.node_lacking_bytes as f64;

@@ -93,4 +93,8 @@ counters! {
     OwnPages "own_pages" Gauge,
     /// Pages that were fetched ahead and are not known to have been used.
     CachedPages "cached_pages" Gauge,
+    /// Pages brought in because the program said that it will want them.
+    Hinted "hinted" Total,
+    /// Pages that the program has asked to keep local.
+    KeptPages "kept_pages" Gauge,
 }

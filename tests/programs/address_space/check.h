@@ -70,6 +70,6 @@ struct check {
 	void (*run)(void);
 };
 
-extern const struct check mapping_checks[], process_checks[], thread_checks[], call_checks[], signal_checks[];
+extern const struct check mapping_checks[], process_checks[], thread_checks[], call_checks[], signal_checks[], hint_checks[];
 
 #endif

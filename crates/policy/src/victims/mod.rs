@@ -28,6 +28,9 @@ pub trait VictimPolicy {
     /// The word of a page that comes back, on demand or ahead of it.
     fn on_refault(&self, word: PageWord) -> PageWord;
 
+    /// The word of a page that comes back because the program has said that it will want it.
+    fn on_hinted(&self, word: PageWord) -> PageWord;
+
     /// The word of a page that comes back because there was room for it: nobody asked, so it says nothing of the page.
     fn on_return(&self, word: PageWord) -> PageWord;
 
@@ -36,6 +39,9 @@ pub trait VictimPolicy {
 
     /// The word of a page that was prefetched and turned out not to be used.
     fn on_unused(&self, word: PageWord) -> PageWord;
+
+    /// The word of a resident page that the program won't want for long: the hand is to let it go when it comes to it.
+    fn on_cold(&self, word: PageWord) -> PageWord;
 
     /// What to do with a resident page that the hand has come to.
     fn visit(&self, word: PageWord) -> Verdict;

@@ -50,9 +50,17 @@ const STAY: u64 = TICKS_PER_BUDGET * 3 / 2;
 /// that fills in a minute: each takes its entry at its first leaving, and would leave a second time.
 const HOT: Level = Level::new(2);
 
+/// A page that the program has called for counts as having come at the luckiest of so many ticks: chance leaves some pages hardly any time, and the
+/// program has yet to come to it.
+const HINTED_TICKS: u64 = 8;
+
 const TICK: u64 = 1 << TICK_SHIFT;
 /// Longest patience of any level: an age near the stamp's range could no longer be told from a small one.
 const PATIENCE_LIMIT: u64 = 14 * TICKS_PER_BUDGET;
+/// How long ago a page that the program calls cold is said to have come: longer than any patience, and for as long as half a budget of
+/// pages leaves.
+const COLD: u64 = (1 << 10) - 1 - TICKS_PER_BUDGET / 2;
+const _: () = assert!(COLD > PATIENCE_LIMIT, "a cold page leaves at the hand's next visit");
 /// Patience of level 0 at the start, and at most.
 const PATIENCE_START: u64 = TICKS_PER_BUDGET / 4 * TICK;
 const PATIENCE_MOST: u64 = 4 * TICKS_PER_BUDGET * TICK;
@@ -133,6 +141,13 @@ impl VictimPolicy for Victims {
         self.stamp(word.with_level(level))
     }
 
+    fn on_hinted(&self, word: PageWord) -> PageWord {
+        let now = self.ticks();
+        let stamps = (0..HINTED_TICKS).map(|ago| AgeStamp::of(now.wrapping_sub(ago)));
+        let patient = stamps.max_by_key(|&stamp| share(stamp)).unwrap_or_default();
+        self.on_refault(word).with_age(patient)
+    }
+
     fn on_return(&self, word: PageWord) -> PageWord {
         self.stamp(word)
     }
@@ -143,6 +158,10 @@ impl VictimPolicy for Victims {
 
     fn on_unused(&self, word: PageWord) -> PageWord {
         word.with_level(Level::new(0))
+    }
+
+    fn on_cold(&self, word: PageWord) -> PageWord {
+        word.with_level(Level::new(0)).with_age(AgeStamp::of(self.ticks().wrapping_sub(COLD)))
     }
 
     fn visit(&self, word: PageWord) -> Verdict {

@@ -15,6 +15,9 @@ impl VictimPolicy for Sweep {
     fn on_refault(&self, word: PageWord) -> PageWord {
         word
     }
+    fn on_hinted(&self, word: PageWord) -> PageWord {
+        word
+    }
     fn on_return(&self, word: PageWord) -> PageWord {
         word
     }
@@ -22,6 +25,9 @@ impl VictimPolicy for Sweep {
         0
     }
     fn on_unused(&self, word: PageWord) -> PageWord {
+        word
+    }
+    fn on_cold(&self, word: PageWord) -> PageWord {
         word
     }
     fn visit(&self, _word: PageWord) -> Verdict {

@@ -1,0 +1,53 @@
+//! What the bookkeeper sleeps on, and why somebody wakes it.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use farmem_sys::wait::{self, Scope, Sleepers};
+
+/// Why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub(crate) enum Reason {
+    /// A thread is about to fork, and waits for the memory to be protected.
+    Fork = 1,
+    /// The program has said something about its memory. Nobody waits for what comes of it.
+    Hint = 2,
+    /// A thread waits for the bookkeeper to keep memory local.
+    Order = 4,
+}
+
+/// A bit for each [`Reason`] that there is at this moment.
+#[derive(Debug)]
+pub(crate) struct Bell(AtomicU32);
+
+impl Bell {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// Wakes the bookkeeper, or keeps it from falling asleep, until it has answered. Only who is first for this reason pays for that.
+    pub(crate) fn ring(&self, reason: Reason) {
+        if self.0.fetch_or(reason as u32, Ordering::AcqRel) & reason as u32 == 0 {
+            wait::wake(&self.0, Sleepers::All, Scope::Process);
+        }
+    }
+
+    /// Leaves word for the bookkeeper's next round, or for whoever else looks before. Wakes nobody.
+    pub(crate) fn note(&self, reason: Reason) {
+        self.0.fetch_or(reason as u32, Ordering::AcqRel);
+    }
+
+    /// The bookkeeper's sleep: ends early when somebody rings.
+    pub(crate) fn sleep(&self, pause_ns: u64) {
+        let quiet = self.0.load(Ordering::Acquire) & Reason::Hint as u32;
+        wait::wait(&self.0, quiet, Some(pause_ns), Scope::Process);
+    }
+
+    pub(crate) fn is_rung(&self, reason: Reason) -> bool {
+        self.0.load(Ordering::Acquire) & reason as u32 != 0
+    }
+
+    pub(crate) fn answer(&self, reason: Reason) {
+        self.0.fetch_and(!(reason as u32), Ordering::AcqRel);
+    }
+}

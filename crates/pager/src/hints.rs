@@ -1,0 +1,386 @@
+//! What the program says about its memory, and what the bookkeeper makes of it.
+//!
+//! The program's threads only leave word (`hint_queue.rs`, `keeping.rs`): they hold nothing that a thread of the pager might wait for while
+//! they fault, and the userfaultfd is in the pager's own table of descriptors. The bookkeeper does the rest, some milliseconds at a time.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use farmem_page::{PageCount, PageIndex, PageRange, VirtAddr};
+use farmem_policy::{VictimPolicy, hints};
+use farmem_sys::lock::Lock;
+use farmem_sys::pagemap::{Runs, SCAN_PAGES};
+use farmem_sys::{Errno, thread};
+use farmem_telemetry::{Counter, SlotState};
+
+use crate::bell::Reason;
+use crate::bookkeeper::PARTY;
+use crate::engine::Engine;
+use crate::gate::Change;
+use crate::hint_queue::{Hint, HintQueue};
+use crate::keeping::{Keeping, Order};
+use crate::ranges::{Requests, pages};
+use crate::regions::Regions;
+use crate::serve::{Cause, Desk, Source};
+use crate::table::PageTable;
+
+/// A step ends after this time: meanwhile nobody watches the budget.
+const STEP_NS: u64 = 1_000_000;
+/// Pages that are brought in at once: the program may wait for the first of them already.
+const AT_ONCE: usize = 16;
+/// How often what a thread waits for may find no room: others evict at the same time.
+const PATIENCE: u32 = 100;
+/// Words that are looked at without a look at the clock, or at messages that wait.
+const LOOKED_AT: u64 = 1 << 12;
+/// Pages that come with a fault at most, and hints that are looked at for that.
+const AT_A_FAULT: u64 = 64;
+/// Addresses end here.
+const USER_END: u64 = 1 << 47;
+
+/// Why a hint came to nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HintError {
+    /// No program has such addresses.
+    Invalid,
+    /// More would be kept local than may be, or some of it isn't mapped.
+    NoMemory,
+    /// Too much is asked for at this moment.
+    Busy,
+}
+
+/// What the program has said.
+#[derive(Debug)]
+pub(crate) struct Hints {
+    queue: HintQueue,
+    pub(crate) order: Order,
+    pending: Lock<Pending>,
+    /// Memory that stays local. Changed only with a `Change` of the bookkeeper's, or a `Reading`, and so by one thread at a time.
+    pub(crate) kept: Regions,
+    /// What the hand of evictions is to go to first.
+    cold: Lock<Requests>,
+    is_any_cold: AtomicBool,
+}
+
+impl Hints {
+    /// # Errors
+    /// No memory.
+    pub(crate) fn new() -> Result<Self, Errno> {
+        Ok(Self::with(HintQueue::new()?, Regions::new()?))
+    }
+
+    fn with(queue: HintQueue, kept: Regions) -> Self {
+        Self {
+            queue,
+            order: Order::new(),
+            pending: Lock::new(Pending { task: None }),
+            kept,
+            cold: Lock::new(Requests::new()),
+            is_any_cold: AtomicBool::new(false),
+        }
+    }
+
+    /// In a forked child: nothing has been said, as of `mlock`, and the words in `table` know nothing any more.
+    pub(crate) fn begin_in_child(&self, table: &PageTable) -> Self {
+        for page in self.kept.iter().flat_map(PageRange::iter) {
+            table.update(page, |word| word.with_kept(false));
+        }
+        Self::with(self.queue.emptied(), self.kept.emptied())
+    }
+
+    /// The memory around `page` that is kept local, if it is.
+    pub(crate) fn kept(&self, page: PageIndex) -> Option<PageRange> {
+        self.kept.holding(page)
+    }
+
+    /// What is to leave first, once.
+    pub(crate) fn pop_cold(&self) -> Option<PageRange> {
+        if !self.is_any_cold.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut cold = self.cold.lock();
+        let first = cold.pop();
+        self.is_any_cold.store(first.is_some(), Ordering::Release);
+        first
+    }
+}
+
+/// The pages that have some of these bytes.
+pub(crate) fn checked(start: usize, length: usize) -> Result<PageRange, HintError> {
+    match start.checked_add(length) {
+        Some(end) if end as u64 <= USER_END => Ok(pages(start, length)),
+        _ => Err(HintError::Invalid),
+    }
+}
+
+impl Engine {
+    /// The program says something of `length` bytes from `start` on. On any thread of its, also in a handler of a signal; waits for nobody.
+    /// Only whole pages are called cold.
+    ///
+    /// # Errors
+    /// See [`HintError`].
+    pub fn hint(&self, hint: Hint, start: usize, length: usize) -> Result<(), HintError> {
+        let touched = checked(start, length)?;
+        let range = match hint {
+            Hint::Prefetch => touched,
+            Hint::Cold => {
+                let first = VirtAddr::new(start as u64).page_up();
+                PageRange::new(first, VirtAddr::new((start + length) as u64).page().max(first))
+            }
+        };
+        // As long as nothing is managed, nothing is far and nothing leaves.
+        if length == 0 || range.is_empty() || !self.is_managing() {
+            return Ok(());
+        }
+        if !self.hints.queue.push(hint, range) {
+            return Err(HintError::Busy);
+        }
+        self.bell.note(Reason::Hint);
+        Ok(())
+    }
+}
+
+/// What is being done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// Noting in the words that pages stay, or no longer do.
+    Note(Keeping),
+    /// Bringing in so many pages at most.
+    Fetch(u64),
+    /// Telling the policy that pages are cold.
+    Cold,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Task {
+    range: PageRange,
+    /// Where it goes on.
+    hand: PageIndex,
+    stage: Stage,
+}
+
+impl Task {
+    fn new(range: PageRange, stage: Stage) -> Self {
+        Self { range, hand: range.start, stage }
+    }
+}
+
+/// What is to be done with hints, by the bookkeeper in its rounds, and before that by a handler that has a fault to serve: its thread is
+/// held up already, and what it has called for is likely to be what it comes to next.
+#[derive(Debug)]
+struct Pending {
+    task: Option<Task>,
+}
+
+impl Pending {
+    /// The hint in hand, or the next one.
+    fn next(&mut self, engine: &Engine) -> Option<&mut Task> {
+        if self.task.is_none() {
+            let (hint, range) = engine.hints.queue.pop()?;
+            let stage = match hint {
+                Hint::Prefetch => Stage::Fetch(hints::most_hinted(engine.limit()).get()),
+                Hint::Cold => Stage::Cold,
+            };
+            self.task = Some(Task::new(range, stage));
+        }
+        self.task.as_mut()
+    }
+
+    /// It has been followed.
+    fn finish(&mut self, engine: &Engine) {
+        if let Some(task) = self.task.take()
+            && task.stage == Stage::Cold
+        {
+            // Where there are too many already, the hand meets these pages in its turn.
+            let _ = engine.hints.cold.lock().add(task.range);
+            engine.hints.is_any_cold.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// The bookkeeper's part.
+pub(crate) struct Hinted {
+    /// What a thread waits for.
+    order: Option<Task>,
+    /// How often it may find no room before the thread goes on all the same.
+    patience: u32,
+}
+
+impl Hinted {
+    pub(crate) const fn new() -> Self {
+        Self { order: None, patience: 0 }
+    }
+
+    /// One step. Whether there is more to do. Without a desk nothing is managed yet.
+    pub(crate) fn step(&mut self, engine: &Engine, mut desk: Option<&mut Desk>) -> bool {
+        engine.give_up_kept();
+        let deadline_ns = thread::now_ns() + STEP_NS;
+        while engine.bell.is_rung(Reason::Order) || self.order.is_some() {
+            if self.order.is_none() {
+                engine.bell.answer(Reason::Order);
+                self.order =
+                    engine.take_order().map(|(keeping, range)| Task::new(range, Stage::Note(keeping)));
+            }
+            let Some(task) = &mut self.order else { continue };
+            let change = engine.gate.change(PARTY);
+            match (advance(engine, &change, desk.as_deref_mut(), task, None), task.stage) {
+                (Progress::GoesOn, _) => {}
+                (Progress::NoRoom, _) if self.patience > 0 => {
+                    self.patience -= 1;
+                    return true;
+                }
+                (Progress::Done, Stage::Note(Keeping::Keep)) => {
+                    *task = Task::new(task.range, Stage::Fetch(u64::MAX));
+                    self.patience = PATIENCE;
+                }
+                (Progress::Done | Progress::NoRoom, _) => {
+                    self.order = None;
+                    engine.hints.order.answer(true);
+                }
+            }
+            if thread::now_ns() >= deadline_ns {
+                return true;
+            }
+        }
+        let Some(desk) = desk else { return false };
+        while engine.bell.is_rung(Reason::Hint) {
+            engine.follow_hints(&engine.gate.change(PARTY), desk, None);
+            if thread::now_ns() >= deadline_ns {
+                return engine.bell.is_rung(Reason::Hint);
+            }
+        }
+        false
+    }
+}
+
+impl Engine {
+    /// Follows some of the hints that there are, if nobody else does at this moment: those that bring in [`AT_A_FAULT`] pages. The page of
+    /// `fault` is left to who serves it.
+    pub(crate) fn follow_hints(&self, change: &Change<'_>, desk: &mut Desk, fault: Option<PageIndex>) {
+        let Some(mut pending) = self.hints.pending.try_lock() else { return };
+        self.bell.answer(Reason::Hint);
+        let before = self.slot.get(Counter::Hinted);
+        let deadline_ns = thread::now_ns() + STEP_NS;
+        for _ in 0..AT_A_FAULT {
+            let Some(task) = pending.next(self) else { return };
+            if advance(self, change, Some(desk), task, fault) != Progress::GoesOn {
+                pending.finish(self);
+            }
+            if self.slot.get(Counter::Hinted) - before >= AT_A_FAULT || thread::now_ns() >= deadline_ns {
+                break;
+            }
+        }
+        self.bell.note(Reason::Hint);
+    }
+}
+
+/// How far a task has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Progress {
+    GoesOn,
+    Done,
+    /// Nothing could be brought in at this moment.
+    NoRoom,
+}
+
+impl Progress {
+    fn done_if(is_done: bool) -> Self {
+        if is_done { Self::Done } else { Self::GoesOn }
+    }
+}
+
+/// A part of the task.
+fn advance(
+    engine: &Engine,
+    change: &Change<'_>,
+    desk: Option<&mut Desk>,
+    task: &mut Task,
+    fault: Option<PageIndex>,
+) -> Progress {
+    match (task.stage, desk) {
+        (Stage::Note(keeping), _) => {
+            task.hand =
+                engine.note_kept(change, keeping, PageRange::new(task.hand, task.range.end), LOOKED_AT);
+            Progress::done_if(task.hand >= task.range.end)
+        }
+        (Stage::Fetch(left), Some(desk)) => {
+            let mut search = Search { engine, fault, hand: task.hand, end: task.range.end, looked_at: 0 };
+            let most = left.min(AT_ONCE as u64) as usize;
+            if !engine.make_room(change, most) || engine.excess(most) > engine.tolerated() / 2 {
+                return Progress::NoRoom;
+            }
+            let brought = engine.return_pages(change, desk, search.by_ref().take(most), Cause::Hint) as u64;
+            task.hand = search.hand;
+            task.stage = Stage::Fetch(left - brought);
+            Progress::done_if(left == brought || task.hand >= task.range.end)
+        }
+        (Stage::Cold, Some(_)) => {
+            task.hand = engine.note_cold(change, PageRange::new(task.hand, task.range.end));
+            Progress::done_if(task.hand >= task.range.end)
+        }
+        (Stage::Fetch(_) | Stage::Cold, None) => Progress::Done,
+    }
+}
+
+/// The pages of a task that are in far memory.
+struct Search<'a> {
+    engine: &'a Engine,
+    /// But for this one.
+    fault: Option<PageIndex>,
+    hand: PageIndex,
+    end: PageIndex,
+    looked_at: u64,
+}
+
+impl Iterator for Search<'_> {
+    type Item = PageIndex;
+
+    fn next(&mut self) -> Option<PageIndex> {
+        while self.looked_at < LOOKED_AT && self.hand < self.end {
+            let Some(region) = self.engine.regions.from(self.hand).filter(|region| region.start < self.end)
+            else {
+                self.hand = self.end;
+                return None;
+            };
+            let page = region.start.max(self.hand);
+            self.hand = PageIndex::new(page.get() + 1);
+            self.looked_at += 1;
+            let word = self.engine.table.word(page);
+            if word.is_far()
+                && !word.is_busy()
+                && Source::of(word) == Source::Stored
+                && self.fault != Some(page)
+            {
+                return Some(page);
+            }
+        }
+        None
+    }
+}
+
+impl Engine {
+    /// Tells the policy that the resident pages at the beginning of `range` are cold; how far it came.
+    fn note_cold(&self, _change: &Change<'_>, range: PageRange) -> PageIndex {
+        let Some(region) = self.regions.from(range.start).filter(|region| region.start < range.end) else {
+            return range.end;
+        };
+        let start = region.start.max(range.start);
+        let window_end = PageIndex::new((start.get() / SCAN_PAGES as u64 + 1) * SCAN_PAGES as u64);
+        let window = PageRange::new(start, window_end.min(region.end).min(range.end));
+        let mut runs = Runs::empty();
+        if self.files.pagemap.resident(window, &mut runs).is_err() {
+            return window.end;
+        }
+        for page in runs.iter().flat_map(PageRange::iter) {
+            self.table.update(page, |word| {
+                if word.is_far() || word.is_busy() { word } else { self.victims.on_cold(word) }
+            });
+        }
+        window.end
+    }
+
+    /// Pages that all processes of the application keep local, and those that they may.
+    pub(crate) fn kept_and_most(&self) -> (PageCount, PageCount) {
+        let kept = self.ledger.slots().filter(|slot| slot.state() != SlotState::Free);
+        let kept = kept.map(|slot| slot.get(Counter::KeptPages)).sum();
+        (PageCount::new(kept), hints::most_kept(self.ledger.budget()))
+    }
+}

@@ -1,0 +1,224 @@
+//! Memory that stays local because the program wants it so (PFA §6), within what the application's budget allows.
+//!
+//! A page that is kept has a mark in its word, which the hand of evictions respects; and it is among the ranges of [`Hints::kept`](crate::hints::Hints),
+//! which follow when memory is unmapped or moved. A forked child keeps nothing. If the budget falls, so much is given up that the rest fits.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use farmem_page::{PageCount, PageIndex, PageRange};
+use farmem_policy::hints;
+use farmem_sys::thread;
+use farmem_sys::wait::{self, Scope, Sleepers};
+use farmem_telemetry::Counter;
+
+use crate::bell::Reason;
+use crate::bookkeeper::PARTY;
+use crate::engine::Engine;
+use crate::gate::{Change, Reading};
+use crate::hints::{HintError, checked};
+
+/// How long a thread waits for its turn: others may be having a great deal of memory brought in.
+const PATIENCE_NS: u64 = 10_000_000_000;
+const LOOK_NS: u64 = 50_000;
+/// A sleep of who waits for an answer ends so soon in any case.
+const NAP_NS: u64 = 1_000_000_000;
+/// Pages that are given up in one go.
+const GIVEN_UP_AT_ONCE: u64 = 1 << 12;
+
+/// What becomes of memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Keeping {
+    /// It stays local.
+    Keep,
+    /// It leaves like any other.
+    Release,
+}
+
+const NOTHING: u32 = 0;
+const ASKED: u32 = 1;
+const DONE: u32 = 2;
+const REFUSED: u32 = 3;
+
+/// What one thread asks the bookkeeper for, and waits for.
+#[derive(Debug)]
+pub(crate) struct Order {
+    /// One thread at a time.
+    is_taken: AtomicBool,
+    state: AtomicU32,
+    is_release: AtomicBool,
+    start: AtomicU64,
+    end: AtomicU64,
+}
+
+impl Order {
+    pub(crate) const fn new() -> Self {
+        Self {
+            is_taken: AtomicBool::new(false),
+            state: AtomicU32::new(NOTHING),
+            is_release: AtomicBool::new(false),
+            start: AtomicU64::new(0),
+            end: AtomicU64::new(0),
+        }
+    }
+
+    /// On the bookkeeper: lets the thread go on.
+    pub(crate) fn answer(&self, is_done: bool) {
+        self.state.store(if is_done { DONE } else { REFUSED }, Ordering::Release);
+        wait::wake(&self.state, Sleepers::All, Scope::Process);
+    }
+}
+
+impl Engine {
+    /// The program wants `length` bytes from `start` on to stay local, or no longer. On any thread of its, but not in a handler of a signal.
+    /// Returns when they are local.
+    ///
+    /// # Errors
+    /// See [`HintError`].
+    pub fn keep_local(&self, keeping: Keeping, start: usize, length: usize) -> Result<(), HintError> {
+        let range = checked(start, length)?;
+        if length == 0 {
+            return Ok(());
+        }
+        let order = &self.hints.order;
+        let mut patience_ns = PATIENCE_NS;
+        while order.is_taken.swap(true, Ordering::AcqRel) {
+            thread::sleep(LOOK_NS);
+            patience_ns = patience_ns.saturating_sub(LOOK_NS);
+            if patience_ns == 0 {
+                return Err(HintError::Busy);
+            }
+        }
+        order.is_release.store(keeping == Keeping::Release, Ordering::Relaxed);
+        order.start.store(range.start.get(), Ordering::Relaxed);
+        order.end.store(range.end.get(), Ordering::Relaxed);
+        order.state.store(ASKED, Ordering::Release);
+        self.bell.ring(Reason::Order);
+        while order.state.load(Ordering::Acquire) == ASKED {
+            wait::wait(&order.state, ASKED, Some(NAP_NS), Scope::Process);
+        }
+        let is_done = order.state.swap(NOTHING, Ordering::AcqRel) == DONE;
+        order.is_taken.store(false, Ordering::Release);
+        if is_done { Ok(()) } else { Err(HintError::NoMemory) }
+    }
+
+    /// On the bookkeeper: what a thread waits for, if it may be. What is to be kept counts from now on.
+    pub(crate) fn take_order(&self) -> Option<(Keeping, PageRange)> {
+        let order = &self.hints.order;
+        if order.state.load(Ordering::Acquire) != ASKED {
+            return None;
+        }
+        let start = PageIndex::new(order.start.load(Ordering::Relaxed));
+        let range = PageRange::new(start, PageIndex::new(order.end.load(Ordering::Relaxed)));
+        if order.is_release.load(Ordering::Relaxed) {
+            return Some((Keeping::Release, range));
+        }
+        if self.reserve_kept(&self.gate.change(PARTY), range) {
+            return Some((Keeping::Keep, range));
+        }
+        order.answer(false);
+        None
+    }
+
+    /// Adds what of `range` can be far at all. `false` when there would be too much, or there is nothing at some of its addresses.
+    fn reserve_kept(&self, _change: &Change<'_>, range: PageRange) -> bool {
+        let kept = &self.hints.kept;
+        let mut more = 0;
+        let is_mapped = self.each_anonymous(range, |part| {
+            let already: u64 = kept.within(part).map(|part| part.count().get()).sum();
+            more += part.count().get() - already;
+        });
+        if !is_mapped {
+            return false;
+        }
+        // Counted first: of two processes that ask for the rest at the same time, both may be refused, but not both be allowed.
+        let before = self.slot.get(Counter::KeptPages);
+        self.slot.set(Counter::KeptPages, before + more);
+        let (total, most) = self.kept_and_most();
+        let mut is_done = more == 0 || total <= most;
+        if is_done {
+            self.each_anonymous(range, |part| is_done &= kept.insert(part));
+        }
+        self.count_kept();
+        is_done
+    }
+
+    /// Calls `visit` for the parts of `range` that are private anonymous memory. `false` when some of it isn't mapped.
+    fn each_anonymous(&self, range: PageRange, mut visit: impl FnMut(PageRange)) -> bool {
+        let mut at = range.start;
+        while at < range.end {
+            let Ok(Some(mapping)) = self.files.maps.next(at.addr()) else { return false };
+            if mapping.range.start > at {
+                return false;
+            }
+            if mapping.anonymous {
+                visit(mapping.range.intersect(PageRange::new(at, range.end)));
+            }
+            at = mapping.range.end;
+        }
+        true
+    }
+
+    fn count_kept(&self) {
+        self.slot.set(Counter::KeptPages, self.hints.kept.pages().get());
+    }
+
+    /// Notes in the words of the first `most` pages of `range` that are kept that they stay, or that they no longer do, and are kept no
+    /// more; how far it came.
+    pub(crate) fn note_kept(
+        &self,
+        _change: &Change<'_>,
+        keeping: Keeping,
+        range: PageRange,
+        most: u64,
+    ) -> PageIndex {
+        let Some(part) = self.hints.kept.within(range).next() else { return range.end };
+        let end = part.end.min(part.start + PageCount::new(most));
+        let part = PageRange::new(part.start, end);
+        match keeping {
+            Keeping::Keep => {
+                part.iter().for_each(|page| self.table.update(page, |word| word.with_kept(true)))
+            }
+            Keeping::Release => self.release_kept(part),
+        }
+        end
+    }
+
+    fn release_kept(&self, part: PageRange) {
+        part.iter().for_each(|page| self.table.update(page, |word| word.with_kept(false)));
+        self.hints.kept.remove(part);
+        self.count_kept();
+    }
+
+    /// Memory has been unmapped: what comes to be there is other memory.
+    pub(crate) fn forget_kept(&self, _reading: &Reading<'_>, range: PageRange) {
+        while let Some(part) = self.hints.kept.within(range).next() {
+            self.release_kept(part);
+        }
+    }
+
+    /// Memory has been moved, and the words with it.
+    pub(crate) fn move_kept(&self, _reading: &Reading<'_>, from: PageRange, to: PageIndex) {
+        while let Some(part) = self.hints.kept.within(from).next() {
+            self.hints.kept.remove(part);
+            self.hints.kept.insert(PageRange::at(to + (part.start - from.start), part.count()));
+        }
+    }
+
+    /// On the bookkeeper: gives up keeping what the budget no longer allows for, the highest addresses first.
+    pub(crate) fn give_up_kept(&self) {
+        let own = PageCount::new(self.slot.get(Counter::KeptPages));
+        if own == PageCount::ZERO {
+            return;
+        }
+        let (total, most) = self.kept_and_most();
+        let mut over = hints::to_give_up(own, total, most).get().min(GIVEN_UP_AT_ONCE);
+        while over > 0 {
+            let _change = self.gate.change(PARTY);
+            let Some(last) = self.hints.kept.iter().last() else { return };
+            let count = over.min(last.count().get());
+            let start = PageIndex::new(last.end.get() - count);
+            self.release_kept(PageRange::new(start, last.end));
+            over -= count;
+        }
+    }
+}

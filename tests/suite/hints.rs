@@ -1,0 +1,63 @@
+//! What programs say about their memory (`include/farmem.h`). What becomes of that memory is looked at in `address_space`.
+
+use std::path::Path;
+
+use farmem_tests::{Launcher, Program, managed_runner};
+
+const BUDGET_BYTES: u64 = 16 << 20;
+
+/// Ways to build a program with the header in it: compiler, options, and whether Farmem can be loaded into what comes out.
+const BUILDS: [(&str, &[&str], bool); 6] = [
+    ("cc", &["-std=c99", "-pedantic", "-O0"], true),
+    ("cc", &["-std=gnu17", "-O3"], true),
+    ("cc", &["-no-pie", "-fno-pie"], true),
+    ("cc", &["-fPIE", "-pie", "-Wl,-z,now"], true),
+    ("c++", &["-x", "c++", "-std=c++17"], true),
+    ("cc", &["-static"], false),
+];
+
+#[test]
+fn the_header_is_harmless_without_farmem_and_heard_with_it_however_it_is_built() {
+    let native = Launcher::native();
+    let managed = managed_runner().then(|| Launcher::managed(BUDGET_BYTES));
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../include");
+    for (number, (compiler, options, is_loadable)) in BUILDS.into_iter().enumerate() {
+        let binary = native.file(&format!("hints.{number}"));
+        let build = Program::new(compiler)
+            .args(["-Wall", "-Wextra", "-Werror"])
+            .args(options)
+            .arg("-I")
+            .arg(&include);
+        native.helper(build.arg("-o").arg(&binary).arg(crate::program_source("hints_anywhere.c")));
+
+        assert_eq!(native.run(Program::new(&binary)).success().text(), "0 0 0 0 0 0 0\n", "{options:?}");
+        if let Some(managed) = managed.as_ref().filter(|_| is_loadable) {
+            assert_eq!(managed.run(Program::new(&binary)).success().text(), "1 0 0 0 0 1 0\n", "{options:?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_program_calls_for_comes_with_its_next_fault() {
+    let batches = |launcher: &Launcher, how| {
+        let program = Program::new(env!("PROGRAM_BATCHES")).args(["48", "100", how, "1"]);
+        launcher.run(program).success()
+    };
+    let expected = batches(&Launcher::native(), "prefetch");
+    if !managed_runner() {
+        return;
+    }
+    let launcher = Launcher::managed(BUDGET_BYTES).option("--prefetch").option("none");
+    let without = batches(&launcher, "none");
+    let with = batches(&launcher, "prefetch");
+
+    assert_eq!((without.text(), with.text()), (expected.text(), expected.text()));
+    let number = |finished: &farmem_tests::Finished, key| {
+        finished.statistics.as_ref().expect("a managed run").as_ref().expect("complete").number(key)
+    };
+    assert_eq!(number(&without, "hinted"), 0.0);
+    let (hinted, fetches) = (number(&with, "hinted"), number(&with, "fetches"));
+    // Two thirds of 6400 pages are far; most of a batch comes with its first page.
+    assert!(hinted > 3000.0, "{hinted} came as they were called for");
+    assert!(number(&without, "fetches") > fetches + 0.7 * hinted, "{fetches} were waited for");
+}
