@@ -12,8 +12,10 @@ static ENGINE: AtomicPtr<Engine> = AtomicPtr::new(core::ptr::null_mut());
 static NAME: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 static NAME_LENGTH: AtomicUsize = AtomicUsize::new(0);
 static STACK: AtomicUsize = AtomicUsize::new(0);
-/// Something in the library's own writable data, which must not be managed.
-static DATA: AtomicUsize = AtomicUsize::new(0);
+/// Something in the library's own writable data, which must not be managed. Its middle is more than a page behind the beginning of what begins
+/// as zeros: that page is the file's, and so of another mapping.
+static DATA: [AtomicUsize; 1024] = [const { AtomicUsize::new(0) }; 1024];
+const _: () = assert!(size_of_val(&DATA) >= 2 * 4096, "half of it is a page");
 
 /// Connects this process to its supervisor. A program whose supervisor has gone runs on unmanaged.
 pub(crate) fn start(own: Own, stack: usize) {
@@ -47,7 +49,7 @@ pub(crate) fn order() -> Option<Start> {
         name: [0; NAME_BYTES],
         name_length: name.len(),
         stack: STACK.load(Ordering::Acquire),
-        data: (&raw const DATA).addr(),
+        data: (&raw const DATA[DATA.len() / 2]).addr(),
     };
     order.name.get_mut(..name.len())?.copy_from_slice(name);
     Some(order)
