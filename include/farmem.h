@@ -7,6 +7,7 @@
  *
  *   EINVAL  no program can have such addresses
  *   ENOMEM  farmem_pin: more would stay local than may, or some of it isn't mapped
+ *   EBUSY   farmem_register_prefetcher: there is one already
  *   EAGAIN  too much has been asked for and not been done yet; the hint is dropped, and may be given again
  *
  * Memory that Farmem doesn't manage is local anyway: hints about it do nothing. Only what has been stored can be fetched, so hints about
@@ -15,7 +16,7 @@
  * All functions may be called by several threads at a time. farmem_prefetch and farmem_cold wait for nobody and may be called in handlers
  * of signals, once any function of this header has returned in the same file; farmem_pin and farmem_unpin may not.
  *
- * A forked child begins without pins, and without what its parent has asked for at that moment.
+ * A forked child begins without pins and without a prefetcher, and without what its parent has asked for at that moment.
  */
 #ifndef FARMEM_H
 #define FARMEM_H
@@ -26,8 +27,19 @@
 extern "C" {
 #endif
 
+/* A fault on a page that had to be fetched. */
+struct farmem_fault {
+	void *address;         /* what was touched */
+	unsigned int thread;   /* the kernel's number of the thread (gettid) */
+	unsigned int is_write; /* 1 if it was written, else 0 */
+};
+
+/* Is called with the faults since it was called last, the oldest first; see farmem_register_prefetcher. */
+typedef void farmem_prefetcher(const struct farmem_fault *faults, size_t count, void *context);
+
 typedef void farmem_any_function(void);
 typedef int farmem_range_function(const void *, size_t);
+typedef int farmem_register_function(farmem_prefetcher *, void *, unsigned int);
 
 /* The C library's dlsym. Weak: a static program has none. Under a name and a type of its own: headers declare it in different ways, and a
    pointer to data can't be made one to a function everywhere. */
@@ -39,6 +51,7 @@ enum farmem_function {
 	FARMEM_COLD,
 	FARMEM_PIN,
 	FARMEM_UNPIN,
+	FARMEM_REGISTER_PREFETCHER,
 	FARMEM_FUNCTIONS
 };
 
@@ -46,7 +59,7 @@ enum farmem_function {
 static inline farmem_any_function *farmem_find(enum farmem_function which)
 {
 	static const char *const names[FARMEM_FUNCTIONS] = {"farmem_is_present", "farmem_prefetch", "farmem_cold", "farmem_pin",
-							    "farmem_unpin"};
+							    "farmem_unpin", "farmem_register_prefetcher"};
 	static farmem_any_function *found[FARMEM_FUNCTIONS];
 	static int is_looked_for;
 	if (!__atomic_load_n(&is_looked_for, __ATOMIC_ACQUIRE)) {
@@ -98,6 +111,18 @@ static inline int farmem_pin(const void *address, size_t length)
 static inline int farmem_unpin(const void *address, size_t length)
 {
 	return farmem_call(FARMEM_UNPIN, address, length);
+}
+
+/* Has `prefetcher` called with faults as they come, from which it may tell what will be wanted, and call farmem_prefetch. It runs on a thread of
+   its own, named farmem-observer, with all signals blocked. That thread rests so that the calls take at most share_percent of a processor (0: 10).
+   Faults of that thread are left out, and so are, while it is busy, all but some thousand. It must not end its thread.
+
+   There is one prefetcher at a time: EBUSY if there is one already. NULL takes it away, and returns when it is called no more (at once, when it
+   does so itself). EINVAL for more than 100 percent; otherwise what pthread_create returns. Not for handlers of signals. */
+static inline int farmem_register_prefetcher(farmem_prefetcher *prefetcher, void *context, unsigned int share_percent)
+{
+	farmem_register_function *function = (farmem_register_function *)farmem_find(FARMEM_REGISTER_PREFETCHER);
+	return function ? function(prefetcher, context, share_percent) : 0;
 }
 
 #ifdef __cplusplus

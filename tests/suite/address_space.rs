@@ -108,6 +108,7 @@ checks! {
     signals_blocked_and_reset
     signal_descriptor_evicted
     hint_prefetch
+    hint_prefetcher
     hint_prefetch_scattered
     hint_pin
     hint_pin_untouched

@@ -19,6 +19,7 @@ use crate::evict::{Evictor, LEAST_TOLERATED_PAGES, TOLERATED_PAGES};
 use crate::fork::Fork;
 use crate::gate::{Change, Gate, PARTIES};
 use crate::hints::Hints;
+use crate::observer::Observer;
 use crate::ranges::Requests;
 use crate::references::References;
 use crate::regions::Regions;
@@ -79,6 +80,7 @@ pub struct Engine {
     pub(crate) sharing: Sharing,
     pub(crate) bell: Bell,
     pub(crate) hints: Hints,
+    pub(crate) observer: Observer,
     pub(crate) tracing: Tracing,
     /// The process's number, for its children.
     pub(crate) number: u32,
@@ -193,6 +195,7 @@ impl Engine {
             sharing: Sharing::new(is_protected),
             bell: Bell::new(),
             hints,
+            observer: Observer::new()?,
             tracing: Tracing::new(parts.ledger),
             number: process::own_number(),
             resident: AtomicI64::new(0),

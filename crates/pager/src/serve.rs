@@ -139,6 +139,9 @@ impl Engine {
         // The page may have left, or come, since the guess.
         let source = Source::of(taken.word);
         self.trace_fault(fault, source == Source::Stored);
+        if source == Source::Stored {
+            self.observer.tell(fault);
+        }
         if source == Source::Stored
             && let Some(mut pursuit) = pursuit
         {

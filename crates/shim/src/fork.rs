@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use farmem_pager::StartError;
 use farmem_sys::process;
 
-use crate::{global, program};
+use crate::{global, prefetcher, program};
 
 /// Whether the pager took part in the fork that is under way. Only one announced fork runs at a time.
 static IS_ANNOUNCED: AtomicBool = AtomicBool::new(false);
@@ -29,6 +29,7 @@ pub(crate) extern "C" fn in_parent() {
 pub(crate) extern "C" fn in_child() {
     // SAFETY: a forked child has one thread, this one.
     unsafe { global::settle_in_child() };
+    prefetcher::forget();
     let parent = program::engine();
     program::forget();
     let Some(order) = program::order() else { return };

@@ -14,6 +14,7 @@ mod hints;
 mod libc;
 mod memory;
 mod panic;
+mod prefetcher;
 mod program;
 mod real;
 mod thread;

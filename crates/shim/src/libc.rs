@@ -1,6 +1,6 @@
 //! The few functions of the C library that the shim calls or stands in for, on the program's own threads.
 
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{c_char, c_int, c_ulong, c_void};
 
 pub(crate) const RTLD_NEXT: *mut c_void = -1_isize as *mut c_void;
 
@@ -26,6 +26,7 @@ unsafe extern "C" {
         offset: i64,
     ) -> *mut c_void;
     pub(crate) fn munmap(address: *mut c_void, bytes: usize) -> c_int;
+    pub(crate) fn pthread_detach(thread: c_ulong) -> c_int;
     pub(crate) fn strlen(text: *const c_char) -> usize;
     pub(crate) fn __register_atfork(
         prepare: Option<extern "C" fn()>,

@@ -54,6 +54,16 @@ fn spawn(entry: extern "C" fn(usize) -> !, argument: usize) -> Result<u32, Errno
 type SignalSet = u64;
 const SIG_SETMASK: usize = 2;
 
+/// Calls `body` with every signal blocked, as threads that are made in it begin.
+pub fn with_signals_blocked<R>(body: impl FnOnce() -> R) -> R {
+    let before = block_signals();
+    let result = body();
+    if let Ok(before) = before {
+        restore_signals(&before);
+    }
+    result
+}
+
 /// Blocks every signal for the calling thread; what was blocked before comes back.
 fn block_signals() -> Result<SignalSet, Errno> {
     set_signals(SignalSet::MAX)

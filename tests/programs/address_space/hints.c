@@ -318,7 +318,98 @@ static void hint_of_memory_that_goes(void)
 	}
 }
 
+static struct {
+	_Atomic size_t calls, faults;
+	atomic_int ends_itself;
+} observed;
+
+/* Each page leads to another one, by a rule that no policy finds out. */
+static size_t next_page(size_t page)
+{
+	return (page * 365 + 211) % (4 * REGION / PAGE);
+}
+
+static void call_for_next(const struct farmem_fault *faults, size_t count, void *context)
+{
+	CHECK(context == &observed && count > 0);
+	sigset_t blocked;
+	CHECK(pthread_sigmask(SIG_SETMASK, NULL, &blocked) == 0);
+	CHECK(sigismember(&blocked, SIGALRM) && sigismember(&blocked, SIGTERM));
+	for (size_t each = 0; each < count; each++) {
+		CHECK(faults[each].thread != (unsigned)gettid() && faults[each].is_write <= 1);
+		size_t offset = (unsigned char *)faults[each].address - shared;
+		if ((uintptr_t)faults[each].address < (uintptr_t)shared || offset >= 4 * REGION)
+			continue;
+		/* It may fault itself. */
+		verify_from(shared + offset / PAGE * PAGE, PAGE, 60, offset / PAGE * PAGE);
+		size_t page = offset / PAGE;
+		for (int step = 0; step < 16; step++) {
+			page = next_page(page);
+			int answer = farmem_prefetch(shared + page * PAGE, PAGE);
+			CHECK(answer == 0 || answer == EAGAIN);
+		}
+		observed.faults++;
+	}
+	observed.calls++;
+	if (atomic_load(&observed.ends_itself))
+		CHECK(farmem_register_prefetcher(NULL, NULL, 0) == 0);
+}
+
+static void follow_rule(void)
+{
+	size_t page = 1;
+	for (size_t step = 0; step < 8 * REGION / PAGE; step++) {
+		verify_from(shared + page * PAGE, PAGE, 60, page * PAGE);
+		page = next_page(page);
+	}
+}
+
+static void hint_prefetcher(void)
+{
+	int is_present = farmem_is_present();
+	shared = map_filled(4 * REGION, 60);
+	CHECK(farmem_register_prefetcher(NULL, NULL, 0) == 0);
+	CHECK(farmem_register_prefetcher(call_for_next, &observed, 101) == (is_present ? EINVAL : 0));
+	for (int round = 0; round < 3; round++) {
+		observed.calls = 0;
+		CHECK(farmem_register_prefetcher(call_for_next, &observed, round * 50) == 0);
+		CHECK(farmem_register_prefetcher(call_for_next, &observed, 0) == (is_present ? EBUSY : 0));
+		for (int pass = 0; pass < 40 && (pass == 0 || (is_present && observed.calls == 0)); pass++) {
+			squeeze();
+			follow_rule();
+		}
+		CHECK((observed.calls > 0) == is_present);
+		/* A child has none, and may have one of its own. */
+		pid_t child = fork();
+		if (child == 0) {
+			verify(shared, 4 * REGION, 60);
+			CHECK(farmem_register_prefetcher(call_for_next, &observed, 0) == 0);
+			CHECK(farmem_register_prefetcher(NULL, NULL, 0) == 0);
+			_exit(9);
+		}
+		expect_exit(child, 9);
+		CHECK(farmem_register_prefetcher(NULL, NULL, 0) == 0);
+		size_t calls = observed.calls;
+		squeeze();
+		follow_rule();
+		CHECK(observed.calls == calls);
+	}
+	/* The last one takes itself away. */
+	observed.calls = 0;
+	atomic_store(&observed.ends_itself, 1);
+	CHECK(farmem_register_prefetcher(call_for_next, &observed, 100) == 0);
+	for (int pass = 0; pass < 40 && is_present && observed.calls == 0; pass++) {
+		squeeze();
+		follow_rule();
+	}
+	CHECK(farmem_register_prefetcher(NULL, NULL, 0) == 0);
+	CHECK(observed.calls == (size_t)is_present);
+	CHECK(!is_present || observed.faults > 0);
+	unmap(shared, 4 * REGION);
+}
+
 const struct check hint_checks[] = {
+	{"hint_prefetcher", hint_prefetcher},
 	{"hint_prefetch", hint_prefetch},
 	{"hint_prefetch_scattered", hint_prefetch_scattered},
 	{"hint_pin", hint_pin},
