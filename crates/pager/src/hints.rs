@@ -27,8 +27,8 @@ use crate::table::PageTable;
 const STEP_NS: u64 = 1_000_000;
 /// Pages that are brought in at once: the program may wait for the first of them already.
 const AT_ONCE: usize = 16;
-/// How often what a thread waits for may find no room: others evict at the same time.
-const PATIENCE: u32 = 100;
+/// How often a task may find no room: others evict at the same time.
+const PATIENCE: u32 = 200;
 /// Words that are looked at without a look at the clock, or at messages that wait.
 const LOOKED_AT: u64 = 1 << 12;
 /// Pages that come with a fault at most, and hints that are looked at for that.
@@ -155,11 +155,19 @@ struct Task {
     /// Where it goes on.
     hand: PageIndex,
     stage: Stage,
+    /// How often it may find no room yet.
+    patience: u32,
 }
 
 impl Task {
     fn new(range: PageRange, stage: Stage) -> Self {
-        Self { range, hand: range.start, stage }
+        Self { range, hand: range.start, stage, patience: PATIENCE }
+    }
+
+    /// Whether to try again after it found no room.
+    fn is_patient(&mut self) -> bool {
+        self.patience = self.patience.saturating_sub(1);
+        self.patience > 0
     }
 }
 
@@ -200,13 +208,11 @@ impl Pending {
 pub(crate) struct Hinted {
     /// What a thread waits for.
     order: Option<Task>,
-    /// How often it may find no room before the thread goes on all the same.
-    patience: u32,
 }
 
 impl Hinted {
     pub(crate) const fn new() -> Self {
-        Self { order: None, patience: 0 }
+        Self { order: None }
     }
 
     /// One step. Whether there is more to do. Without a desk nothing is managed yet.
@@ -223,13 +229,9 @@ impl Hinted {
             let change = engine.gate.change(PARTY);
             match (advance(engine, &change, desk.as_deref_mut(), task, None), task.stage) {
                 (Progress::GoesOn, _) => {}
-                (Progress::NoRoom, _) if self.patience > 0 => {
-                    self.patience -= 1;
-                    return true;
-                }
+                (Progress::NoRoom, _) if task.is_patient() => return true,
                 (Progress::Done, Stage::Note(Keeping::Keep)) => {
                     *task = Task::new(task.range, Stage::Fetch(u64::MAX));
-                    self.patience = PATIENCE;
                 }
                 (Progress::Done | Progress::NoRoom, _) => {
                     self.order = None;
@@ -242,8 +244,8 @@ impl Hinted {
         }
         let Some(desk) = desk else { return false };
         while engine.bell.is_rung(Reason::Hint) {
-            engine.follow_hints(&engine.gate.change(PARTY), desk, None);
-            if thread::now_ns() >= deadline_ns {
+            let goes_on = engine.follow_hints(&engine.gate.change(PARTY), desk, None);
+            if !goes_on || thread::now_ns() >= deadline_ns {
                 return engine.bell.is_rung(Reason::Hint);
             }
         }
@@ -253,22 +255,33 @@ impl Hinted {
 
 impl Engine {
     /// Follows some of the hints that there are, if nobody else does at this moment: those that bring in [`AT_A_FAULT`] pages. The page of
-    /// `fault` is left to who serves it.
-    pub(crate) fn follow_hints(&self, change: &Change<'_>, desk: &mut Desk, fault: Option<PageIndex>) {
-        let Some(mut pending) = self.hints.pending.try_lock() else { return };
+    /// `fault` is left to who serves it. `false` when there is no room at this moment.
+    pub(crate) fn follow_hints(
+        &self,
+        change: &Change<'_>,
+        desk: &mut Desk,
+        fault: Option<PageIndex>,
+    ) -> bool {
+        let Some(mut pending) = self.hints.pending.try_lock() else { return true };
         self.bell.answer(Reason::Hint);
         let before = self.slot.get(Counter::Hinted);
         let deadline_ns = thread::now_ns() + STEP_NS;
         for _ in 0..AT_A_FAULT {
-            let Some(task) = pending.next(self) else { return };
-            if advance(self, change, Some(desk), task, fault) != Progress::GoesOn {
-                pending.finish(self);
+            let Some(task) = pending.next(self) else { return true };
+            match advance(self, change, Some(desk), task, fault) {
+                Progress::GoesOn => {}
+                Progress::NoRoom if task.is_patient() => {
+                    self.bell.note(Reason::Hint);
+                    return false;
+                }
+                Progress::NoRoom | Progress::Done => pending.finish(self),
             }
             if self.slot.get(Counter::Hinted) - before >= AT_A_FAULT || thread::now_ns() >= deadline_ns {
                 break;
             }
         }
         self.bell.note(Reason::Hint);
+        true
     }
 }
 
