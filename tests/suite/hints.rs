@@ -61,3 +61,31 @@ fn what_a_program_calls_for_comes_with_its_next_fault() {
     assert!(hinted > 3000.0, "{hinted} came as they were called for");
     assert!(number(&without, "fetches") > fetches + 0.7 * hinted, "{fetches} were waited for");
 }
+
+#[test]
+fn a_program_s_own_prefetcher_is_told_of_faults_and_brings_in_what_follows() {
+    let follow = |launcher: &Launcher| launcher.run(Program::new(env!("CARGO_BIN_EXE_follow"))).success();
+    let native = follow(&Launcher::native());
+    assert!(native.text().starts_with("true "), "{native}");
+    if managed_runner() {
+        let managed = follow(&Launcher::managed(BUDGET_BYTES));
+        assert_eq!(managed.text(), native.text());
+        let statistics = managed.statistics.expect("a managed run").expect("complete statistics");
+        assert!(statistics.number("hinted") > 1000.0);
+    }
+}
+
+/// Python starts with some 20 MiB of its own, and 124 MiB of arrays.
+#[test]
+fn numpy_arrays_are_prefetched_pinned_and_let_go() {
+    let script = |launcher: &Launcher, how| {
+        let program = Program::new(crate::python()).arg(crate::program_source("hints.py")).arg(how);
+        let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python");
+        let program = program.env("PYTHONPATH", package).env("PYTHONDONTWRITEBYTECODE", "1");
+        launcher.run(program.env("OPENBLAS_NUM_THREADS", "1")).success().text().to_owned()
+    };
+    let expected = script(&Launcher::native(), "native");
+    if managed_runner() {
+        assert_eq!(script(&Launcher::managed(64 << 20), "managed"), expected);
+    }
+}
