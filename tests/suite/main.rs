@@ -9,6 +9,7 @@ mod hints;
 mod host;
 mod isolation;
 mod jvm;
+mod kernels;
 mod limits;
 mod links;
 mod memcached;

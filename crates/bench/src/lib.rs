@@ -1,6 +1,7 @@
 //! Farmem beside the kernel's own swap: one workload, one limit, one run.
 //!
 //! - [`workload`] is the program that is measured, [`compression`] one of several that are measured beside each other;
+//! - [`kernels`] are programs in the manner of COMEX's evaluation;
 //! - `peer` turns each kind of kernel swap on for the time that its turn takes;
 //! - [`undo`] makes sure that nothing of that stays, however the benchmark ends;
 //! - [`faults`] takes turns, and compares;
@@ -19,6 +20,7 @@ pub mod compression;
 pub mod faults;
 mod interrupt;
 pub mod isolation;
+pub mod kernels;
 mod median;
 pub mod micro;
 pub mod nodes;

@@ -68,24 +68,38 @@ impl Runner {
         program: &[Word],
         start: impl FnOnce(&mut Command) -> io::Result<Child>,
     ) -> anyhow::Result<Finished> {
-        let [statistics, output, errors] =
-            ["statistics.json", "output", "errors"].map(|name| self.scratch.path().join(name));
+        let statistics = self.scratch.path().join("statistics.json");
         let mut command = Command::new(&self.farmem);
         command.args(["run", "--host", "none"]).args(options).arg("--stats").arg(&statistics);
         command.arg("--").args(program);
-        command.stdin(Stdio::null()).stdout(File::create(&output)?).stderr(File::create(&errors)?);
         let before = Times::now();
-        let child = start(&mut command).context("it cannot be started")?;
-        let status = Running(child).wait(&self.interrupt)?;
+        let output = self.run_command(&mut command, start, || Ok(()))?;
         let stolen_share = Times::now().stolen_share_since(before);
+        let statistics =
+            serde_json::from_slice(&fs::read(&statistics).context("no statistics were written")?)?;
+        Ok(Finished { stolen_share, output, statistics })
+    }
+
+    /// Runs a command to its end, and returns what it wrote to standard output. `look` is called now and then.
+    ///
+    /// # Errors
+    /// As for [`Runner::run`], and when `look` fails.
+    pub(crate) fn run_command(
+        &self,
+        command: &mut Command,
+        start: impl FnOnce(&mut Command) -> io::Result<Child>,
+        look: impl FnMut() -> anyhow::Result<()>,
+    ) -> anyhow::Result<Vec<u8>> {
+        let [output, errors] = ["output", "errors"].map(|name| self.scratch.path().join(name));
+        command.stdin(Stdio::null()).stdout(File::create(&output)?).stderr(File::create(&errors)?);
+        let child = start(command).context("it cannot be started")?;
+        let status = Running(child).wait(&self.interrupt, look)?;
         if !status.success() {
             let words = fs::read_to_string(&errors).unwrap_or_default();
             let last = words.lines().next_back().unwrap_or("no word why").trim_start_matches("farmem: ");
             bail!("it ended with {status}: {last}");
         }
-        let statistics =
-            serde_json::from_slice(&fs::read(&statistics).context("no statistics were written")?)?;
-        Ok(Finished { stolen_share, output: fs::read(&output)?, statistics })
+        Ok(fs::read(&output)?)
     }
 }
 
@@ -93,12 +107,17 @@ impl Runner {
 struct Running(Child);
 
 impl Running {
-    fn wait(mut self, interrupt: &Interrupt) -> anyhow::Result<ExitStatus> {
+    fn wait(
+        mut self,
+        interrupt: &Interrupt,
+        mut look: impl FnMut() -> anyhow::Result<()>,
+    ) -> anyhow::Result<ExitStatus> {
         loop {
             if let Some(status) = self.0.try_wait()? {
                 return Ok(status);
             }
             interrupt.check()?;
+            look()?;
             thread::sleep(POLL);
         }
     }

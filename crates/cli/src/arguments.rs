@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use farmem_bench::faults::{CaseName, PeerName};
 use farmem_bench::isolation::{Part as IsolationPart, Peer as IsolationPeer};
+use farmem_bench::kernels::Kernel;
 use farmem_bench::nodes::Part as NodesPart;
 use farmem_bench::workload::{Compressibility, Pattern};
 use farmem_page::ByteCount;
@@ -64,6 +65,9 @@ pub(crate) enum Command {
     /// A program that `bench` measures beside others
     #[command(hide = true)]
     Compression(CompressionArguments),
+    /// A numerical kernel, or a problem on graphs, keys or points, that `bench` measures
+    #[command(hide = true)]
+    Kernel(KernelArguments),
     /// Write the manual pages
     #[command(hide = true)]
     Man(ManArguments),
@@ -653,7 +657,7 @@ pub(crate) struct TraceReplayArguments {
 ///
 /// Nodes are reached by loopback, plain and with TLS, by a Unix socket and by shared memory; and, as root, by links between network namespaces, which
 /// go with the benchmark, however it ends. The loss is that of one node of six while Redis runs, with parity (4+2) and with two copies. The tables go to standard
-/// output, progress to standard error.
+/// output, progress to standard error. Kernels in the manner of COMEX's evaluation run with a half, a quarter and a tenth of their data local, and as root also over swap to a file.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  sudo farmem bench nodes\n  farmem bench nodes --quick --json\n  farmem bench nodes --only loss"
@@ -671,6 +675,9 @@ pub(crate) struct NodesArguments {
     /// Repetitions, interleaved between the ways to a node [default: 3, with --quick 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) repeat: Option<u32>,
+    /// Where swap files are made, to compare with; must be on a disk
+    #[arg(long, value_name = "FOLDER", default_value = "/var/tmp")]
+    pub(crate) swap_folder: PathBuf,
     /// Only these parts
     #[arg(long, value_name = "PART", value_delimiter = ',', value_enum)]
     pub(crate) only: Vec<NodesPart>,
@@ -764,6 +771,18 @@ pub(crate) struct CompressionArguments {
     /// How often
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,
+}
+
+/// A numerical kernel, or a problem on graphs, keys or points, that `bench` measures: works on its data, and checks the result.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  farmem kernel sort --data 64M")]
+pub(crate) struct KernelArguments {
+    /// Which
+    #[arg(value_enum, value_name = "KERNEL")]
+    pub(crate) kernel: Kernel,
+    /// How much data it works on, from 1M
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
+    pub(crate) data: ByteCount,
 }
 
 /// Write the manual pages.

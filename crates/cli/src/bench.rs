@@ -8,13 +8,14 @@ use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
 use farmem_bench::{
-    all, compare, compression, faults, isolation, micro, nodes, prefetch, record, undo, workload,
+    all, compare, compression, faults, isolation, kernels, micro, nodes, prefetch, record, undo, workload,
 };
 use serde::Serialize;
 
 use crate::arguments::{
     AllArguments, BenchCommand, CleanupArguments, CompareArguments, CompressionArguments, FaultsArguments,
-    IsolationArguments, MicroArguments, NodesArguments, PrefetchArguments, WorkloadArguments,
+    IsolationArguments, KernelArguments, MicroArguments, NodesArguments, PrefetchArguments,
+    WorkloadArguments,
 };
 use crate::failure::Failure;
 
@@ -51,6 +52,14 @@ pub(crate) fn workload(arguments: &WorkloadArguments) -> Result<ExitCode, Failur
 /// Runs a program that benchmarks measure beside others.
 pub(crate) fn compression(arguments: &CompressionArguments) -> Result<ExitCode, Failure> {
     compression::run(arguments.data, arguments.rounds)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs one of the kernels that benchmarks measure.
+pub(crate) fn kernel(arguments: &KernelArguments) -> Result<ExitCode, Failure> {
+    let outcome = kernels::run(arguments.kernel, arguments.data)?;
+    let line = serde_json::to_string(&outcome).context("cannot write the outcome")?;
+    writeln!(io::stdout(), "{line}").context("cannot print the outcome")?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -133,6 +142,7 @@ fn measure_nodes(arguments: NodesArguments) -> Result<ExitCode, Failure> {
         data: arguments.data,
         quick: arguments.quick,
         repeat: arguments.repeat,
+        swap_folder: arguments.swap_folder,
         only: arguments.only,
         farmem: own_program()?,
     })?;

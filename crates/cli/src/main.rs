@@ -55,6 +55,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Bench(arguments) => bench::bench(arguments.command),
         Command::Workload(arguments) => bench::workload(&arguments),
         Command::Compression(arguments) => bench::compression(&arguments),
+        Command::Kernel(arguments) => bench::kernel(&arguments),
         Command::Man(arguments) => generate::manual(&arguments),
         Command::Completions(arguments) => generate::completions(&arguments),
     }

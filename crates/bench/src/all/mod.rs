@@ -205,7 +205,8 @@ fn measure(work: Work, options: &Options) -> anyhow::Result<Findings> {
         })?
         .findings(),
         Work::Nodes(part) => {
-            nodes::run(&nodes::Options { data, quick, repeat, only: vec![part], farmem })?.findings()
+            nodes::run(&nodes::Options { data, quick, repeat, swap_folder, only: vec![part], farmem })?
+                .findings()
         }
     })
 }

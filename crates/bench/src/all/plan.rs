@@ -66,6 +66,7 @@ impl Work {
             Self::Nodes(NodesPart::Ways) => (90, 30),
             Self::Nodes(NodesPart::Shared) => (30, 6),
             Self::Nodes(NodesPart::Programs) => (240, 40),
+            Self::Nodes(NodesPart::SpeedUp) => (900, 60),
             Self::Nodes(NodesPart::Loss) => (120, 60),
         };
         Duration::from_secs(if quick { quick_seconds } else { whole })
@@ -126,7 +127,10 @@ mod tests {
             steps(&only, 1).unwrap().iter().map(|step| step.work.name()).collect()
         };
         assert_eq!(names(&["faults/zipf", "micro"]), ["micro", "faults/zipf"]);
-        assert_eq!(names(&["nodes"]), ["nodes/ways", "nodes/shared", "nodes/programs", "nodes/loss"]);
+        assert_eq!(
+            names(&["nodes"]),
+            ["nodes/ways", "nodes/shared", "nodes/programs", "nodes/speed-up", "nodes/loss"]
+        );
         assert!(names(&[]).len() > 20);
     }
 

@@ -11,6 +11,7 @@ mod records;
 mod report;
 mod route;
 mod shared;
+mod speed_up;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,6 +29,8 @@ pub use report::Report;
 use report::{LeftOut, ProgramFigure, Side, WayFigure, judge};
 use route::Route;
 pub use shared::SharedFigure;
+use speed_up::SpeedUp;
+pub use speed_up::SpeedUpFigure;
 
 use crate::interrupt::Interrupt;
 use crate::option;
@@ -42,6 +45,8 @@ pub struct Options {
     pub quick: bool,
     /// Repetitions; `None` for 3, or 1 when quick.
     pub repeat: Option<u32>,
+    /// Where swap files are made.
+    pub swap_folder: PathBuf,
     /// Only these parts; empty for all.
     pub only: Vec<Part>,
     /// The `farmem` program, which is also the workload.
@@ -57,6 +62,8 @@ pub enum Part {
     Shared,
     /// Programs with their far memory in several places.
     Programs,
+    /// Kernels with a part of their data local, beside the kernel's swap to a file.
+    SpeedUp,
     /// A node of six that is killed while Redis runs.
     Loss,
 }
@@ -111,6 +118,19 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         true => measure_programs(&runner, options, &routes, data, repetitions)?,
         false => Vec::new(),
     };
+    let (speed_ups, swap_left_out) = match (is_wanted(Part::SpeedUp), routes.first()) {
+        (true, Some(node)) => SpeedUp {
+            runner: &runner,
+            farmem: &options.farmem,
+            node,
+            data,
+            swap_folder: options.swap_folder.clone(),
+            repetitions,
+            quick: options.quick,
+        }
+        .measure()?,
+        _ => (Vec::new(), None),
+    };
     let loss_left_out = loss::hindrance().filter(|_| is_wanted(Part::Loss));
     let losses = match is_wanted(Part::Loss) && loss_left_out.is_none() {
         true => {
@@ -129,6 +149,8 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         ways,
         shared,
         programs,
+        speed_ups,
+        swap_left_out,
         losses,
         loss_left_out,
     })

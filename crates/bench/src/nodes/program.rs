@@ -38,7 +38,8 @@ impl Far<'_> {
         }
     }
 
-    fn options(&self, data: ByteCount) -> Vec<String> {
+    /// Options of `farmem run` for it, with so much data.
+    pub(super) fn options(&self, data: ByteCount) -> Vec<String> {
         let pool = match self {
             Self::Pool => data.get(),
             Self::Disk | Self::Node(_) => (data.get() / BEYOND).max(LEAST_POOL),

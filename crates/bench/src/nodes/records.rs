@@ -30,6 +30,18 @@ impl Report {
                 us(board, "p90 of what is fetched ahead", link.ahead_p90_us),
             ]);
         }
+        for figure in &self.speed_ups {
+            let case = format!("{}, 1/{} local", figure.kernel, figure.part);
+            let places = [
+                ("native", Some(figure.native_seconds)),
+                ("swap file", figure.swap_file_seconds),
+                ("pool", Some(figure.pool_seconds)),
+                ("node", Some(figure.node_seconds)),
+            ];
+            found.extend(places.into_iter().filter_map(|(place, seconds)| {
+                Some(Measurement::less(case.as_str(), place, "time of a kernel", seconds?, "s"))
+            }));
+        }
         for loss in &self.losses {
             let redundancy = loss.redundancy.as_str();
             let less = |case, measure, value, unit| Measurement::less(case, redundancy, measure, value, unit);
@@ -48,7 +60,8 @@ impl Report {
             (format!("a link of {}", link.rate.as_deref().unwrap_or("any rate")), link.reason.clone())
         });
         let loss = self.loss_left_out.iter().map(|reason| ("the loss of a node".to_owned(), reason.clone()));
-        Findings { measurements: found, left_out: links.chain(loss).collect() }
+        let swap = self.swap_left_out.iter().map(|reason| ("swap to a file".to_owned(), reason.clone()));
+        Findings { measurements: found, left_out: links.chain(swap).chain(loss).collect() }
     }
 }
 

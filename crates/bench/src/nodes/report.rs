@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::loss::LossFigure;
 use super::program::Sample;
 use super::shared::SharedFigure;
+use super::speed_up::SpeedUpFigure;
 use crate::median::median;
 use crate::target::Target;
 
@@ -40,6 +41,10 @@ pub struct Report {
     pub programs: Vec<ProgramFigure>,
     /// Links that spaces share.
     pub shared: Vec<SharedFigure>,
+    /// Kernels with a part of their data local.
+    pub speed_ups: Vec<SpeedUpFigure>,
+    /// Why they were not measured with the kernel's swap to a file, where they could not be.
+    pub swap_left_out: Option<String>,
     /// What the loss of a node cost.
     pub losses: Vec<LossFigure>,
     /// Why that was not measured, where it could not be.
@@ -246,10 +251,14 @@ impl fmt::Display for Report {
             (self.ways.len(), ways),
             (self.shared.len(), self.shared()),
             (self.programs.len(), programs),
+            (self.speed_ups.len(), self.speed_ups()),
             (self.losses.len(), self.losses()),
         ];
         for (_, table) in parts.iter().filter(|(rows, _)| *rows > 0) {
             writeln!(f, "{table}\n")?;
+        }
+        if let Some(reason) = &self.swap_left_out {
+            writeln!(f, "left out: the kernel's swap to a file: {reason}")?;
         }
         if let Some(reason) = &self.loss_left_out {
             writeln!(f, "left out: the loss of a node: {reason}")?;
@@ -286,6 +295,24 @@ impl Report {
             ]);
         }
         shared
+    }
+
+    fn speed_ups(&self) -> Table {
+        let mut speed_ups =
+            table(&["kernel", "local", "native s", "swap file s", "pool s", "node s", "node, of swap file"]);
+        for figure in &self.speed_ups {
+            let seconds = |seconds: f64| format!("{seconds:.2}");
+            speed_ups.add_row([
+                figure.kernel.to_string(),
+                format!("1/{}", figure.part),
+                seconds(figure.native_seconds),
+                figure.swap_file_seconds.map_or_else(String::new, seconds),
+                seconds(figure.pool_seconds),
+                seconds(figure.node_seconds),
+                figure.speed_up().map_or_else(String::new, |times| format!("{times:.1} ×")),
+            ]);
+        }
+        speed_ups
     }
 
     fn losses(&self) -> Table {
