@@ -2,7 +2,7 @@
 # How each artefact is made from its sources. Each function prints the directory of its result.
 
 java_options=(-XX:+UseSerialGC -Xss16m -Xmx3g)
-units=(FrameQueue NewQueue EvictQueue WalkerHook AcceleratorCore)
+units=(FrameQueue NewQueue EvictQueue WalkerHook FetchPath AcceleratorCore)
 # The system of tests and of figures without a kernel: two harts, and queues that are soon full.
 test_system=(2 8 8 4)
 # That of Linux: one hart, queues as deep as the paper's.

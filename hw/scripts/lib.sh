@@ -18,10 +18,16 @@ fail() {
     exit 1
 }
 
+# What was asked for makes no sense, or can't be done here.
+refuse() {
+    say "$*"
+    exit 2
+}
+
 need() {
     local tool
     for tool in "$@"; do
-        command -v "$tool" >/dev/null 2>&1 || fail "$tool is missing: run 'make setup'; for what a kernel needs see hw/README.md"
+        command -v "$tool" >/dev/null 2>&1 || refuse "$tool is missing: run 'make setup'; for what a kernel needs see hw/README.md"
     done
 }
 
