@@ -35,6 +35,8 @@ class FrameQueue(depth: Int) extends Module {
   count := count + io.enqueue.fire() - io.dequeue.fire()
 
   assert(count <= depth.U, "FreeQ: more frames than places")
-  private val held = (0 until depth).map(i => i.U < count && frames(at(i.U)) === io.enqueue.bits)
+  // Each place is looked at where it is. One after the other from the head, each would be a choice among all of them: depth × depth.
+  private def taken(place: Int): Bool = if (depth == 1) count =/= 0.U else (place.U(indexBits.W) - head)(indexBits - 1, 0) < count
+  private val held = (0 until depth).map(i => taken(i) && frames(i) === io.enqueue.bits)
   assert(!(io.enqueue.fire() && held.reduce(_ || _)), "FreeQ: a frame was given twice")
 }

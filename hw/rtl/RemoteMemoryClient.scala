@@ -42,9 +42,9 @@ class RemoteMemoryClient(p: AcceleratorParameters, tags: BlockTags) extends Modu
   now := now + 1.U
   private val sequence = RegInit(0.U((Packet.tagBits - slotBits).W))
   private val busy = RegInit(VecInit(Seq.fill(slots)(false.B)))
-  private val started = Reg(Vec(slots, UInt(32.W)))
-  private val tag = Reg(Vec(slots, UInt(Packet.tagBits.W)))
-  private val frame = Reg(Vec(slots, UInt(Words.frameBits.W)))
+  private val started = Mem(slots, UInt(32.W))
+  private val tag = Mem(slots, UInt(Packet.tagBits.W))
+  private val frame = Mem(slots, UInt(Words.frameBits.W))
   private val writes = Reg(Vec(slots, Bool()))
 
   // Sending.

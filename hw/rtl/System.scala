@@ -89,6 +89,8 @@ class SystemConfig(accelerator: AcceleratorParameters) extends Config(
     case AcceleratorKey => accelerator
     case DebugModuleKey => None
     case PLICKey => Some(PLICParams())
+    // Console and settings: one request at a time is enough. The port's bookkeeping is for each identifier, and simulated in every cycle.
+    case ExtBus => up(ExtBus, site).map(_.copy(idBits = 1))
     case BroadcastKey => up(BroadcastKey, site).copy(nTrackers = 16)
     case MonitorsEnabled => false
   }) ++

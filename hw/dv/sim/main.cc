@@ -9,6 +9,7 @@
 //
 // Ends with the program's own exit status; 124 when the cycles ran out, 2 on a wrong use.
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -130,6 +131,7 @@ class Simulator {
         std::fflush(stdout);
         if (commits_) std::fclose(commits_);
         if (run_chosen_) {
+            report_cost();
             // A run that was cut off leaves no output under its name.
             if (status == 0 && std::rename((output_ + ".partial").c_str(), output_.c_str()) != 0) status = 1;
             _exit(status);
@@ -187,8 +189,17 @@ class Simulator {
         blade_.settings.cycles_per_flit = cycles_per_flit;
         for (uint64_t &argument : chips_.front()->arguments)
             if (!(arguments >> argument)) argument = 0;
+        first_cycle_ = g_cycle;
         last_cycle_ = g_cycle + options_.max_cycles;
         run_chosen_ = true;
+    }
+
+    // What a run cost is no part of its output, which is the same each time.
+    void report_cost() const {
+        rusage used{};
+        getrusage(RUSAGE_SELF, &used);
+        std::fprintf(stderr, "simulated %s %llu cycles %ld seconds\n", output_.c_str(), static_cast<unsigned long long>(g_cycle - first_cycle_),
+                     static_cast<long>(used.ru_utime.tv_sec + used.ru_stime.tv_sec));
     }
 
     const Options &options_;
@@ -198,6 +209,7 @@ class Simulator {
     std::vector<std::unique_ptr<Chip>> chips_;
     bool run_chosen_ = false;
     std::string output_;
+    uint64_t first_cycle_ = 0;
     uint64_t last_cycle_ = options_.max_cycles;
 };
 
