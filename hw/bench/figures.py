@@ -21,6 +21,8 @@ NAMES = {"bare": "bare metal", "linux": "Linux"}
 # Linux's way to its handler and back, in cycles: what touches of 32 pages took beyond the handlers. With more pages some of the program's other
 # faults evict, too, and can't be told from those of touches. It depends neither on the blade nor on the client.
 SOFTWARE_TRAP = 698
+# The accelerator's: the failed walk, the way to it, and the repeated walk.
+ACCELERATOR_TRAP = 208
 # What tells a run from others: the words of its file's name.
 SETTINGS = ("system", "benchmark", "how", "clients", "mode", "pages", "local", "latency", "accelerated", "evictions", "threshold")
 
@@ -188,9 +190,11 @@ def bookkeeping(row):
 
 
 def fetch_cycles(row, alone):
-    """What stands between a program and its page, but the trap: mean of faults that had no page to evict; or of fetches."""
+    """What stands between a program and its page: mean of faults that had no page to evict; or of fetches."""
     del alone
-    return row["fetch_cycles"] / row["fetches"] if row["accelerated"] else row["clean_cycles"] / max(row["clean_faults"], 1)
+    if row["accelerated"]:
+        return ACCELERATOR_TRAP + row["fetch_cycles"] / row["fetches"]
+    return SOFTWARE_TRAP + row["clean_cycles"] / max(row["clean_faults"], 1)
 
 
 def swept(rows, benchmark, key, title, unit, value, path):
@@ -227,7 +231,7 @@ def tails(rows, path):
 def service(rows):
     """What had to interrupt a program with pauses, for each way of serving the queues."""
     return {f"service_{row['how']}": {key: row[key] for key in ("fetches", "queue_faults", "interrupts", "kpfad_runs", "kpfad_booked")}
-            for row in rows if row["benchmark"] == "service"}
+            | {"bookkeeping": bookkeeping(row), "cycles": row["cycles"]} for row in rows if row["benchmark"] == "service"}
 
 
 def main():
@@ -244,15 +248,17 @@ def main():
         groups = programs(rows, system, latency)
         blade = f"blade of {latency / CYCLES_PER_NS:.0f} ns"
 
-        def draw(figure, title, unit, value):
+        def draw(figure, title, unit, value, only=None):
             name = f"{system}-{figure}-{latency}"
-            found = compared(groups, f"{title}, {blade}", unit, value, output / f"{name}.svg")
+            found = compared([group for group in groups if only in (None, group[0])], f"{title}, {blade}", unit, value, output / f"{name}.svg")
             return {name: found} if found else {}
 
-        summary |= draw("runtime", f"Run time, {NAMES[system]} (as Figures 9 and 14)", "times that of local memory only",
-                        lambda row, alone: row["cycles"] / alone["cycles"])
+        # One figure for each program: they differ by an order of magnitude.
+        for benchmark in ("quicksort", "gen"):
+            summary |= draw(f"{benchmark}-runtime", f"Run time of {benchmark}, {NAMES[system]} (as Figures 9 and 14)", "times that of local memory only",
+                            lambda row, alone: row["cycles"] / alone["cycles"], benchmark)
         if system == "linux":
-            summary |= draw("inside", "Fetch of a page inside of programs", "cycles without the trap", fetch_cycles)
+            summary |= draw("inside", "Fetch of a page inside of programs", "cycles, trap and all", fetch_cycles)
             summary |= draw("faults", "Faults for paging (as Figure 12)", "faults", lambda row, _: system_faults(row))
             summary |= draw("bookkeeping", "Bookkeeping of a page (as Figure 13)", "cycles", lambda row, _: bookkeeping(row))
             summary |= draw("kernel", "Handlers, reclaim and all", "thousand cycles for a page",

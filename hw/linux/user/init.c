@@ -12,7 +12,7 @@
 #include "benchmarks.h"
 #include "system.h"
 
-enum { PAGE_BYTES = 4096, SWAP_PAGES = 2048, OVERHEAD_PAGES = 16 };
+enum { PAGE_BYTES = 4096, SWAP_PAGES = 2048, OVERHEAD_PAGES = 4 };
 enum { RUN, PAGES, LIMIT, ACCELERATED, EVICTIONS, THRESHOLD, DAEMON, PAUSE, SETTINGS };
 
 // The kernel shows the simulator's registers as a file, a number on each line.
