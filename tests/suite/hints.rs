@@ -89,3 +89,35 @@ fn numpy_arrays_are_prefetched_pinned_and_let_go() {
         assert_eq!(script(&Launcher::managed(64 << 20), "managed"), expected);
     }
 }
+
+/// Who lent the memory gets it back.
+#[test]
+fn pins_that_a_lower_budget_has_no_room_for_are_given_up() {
+    const SCRIPT: &str = "
+import array, os, sys, time, farmem
+pinned = array.array('q', range(5 << 20))
+farmem.pin(pinned)
+while not os.path.exists('end'):
+    time.sleep(0.01)
+farmem.unpin(pinned)
+assert sum(pinned) == sum(range(5 << 20))
+";
+    if !managed_runner() {
+        return;
+    }
+    let name = format!("pins-{}", std::process::id());
+    let launcher = Launcher::managed(96 << 20).option("--name").option(&name);
+    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python");
+    let program = Program::new(crate::python()).args(["-c", SCRIPT]).env("PYTHONPATH", package);
+    let mut running = launcher.start(program.env("PYTHONDONTWRITEBYTECODE", "1"));
+    let kept_bytes = || farmem_tests::application(&name)?["kept_bytes"].as_u64();
+    running.until("a pin of 40 MiB", || kept_bytes().filter(|&kept| kept >= 40 << 20));
+
+    assert!(farmem_tests::set_limits(&name, &["local=40M"]).status.success());
+
+    running.until("less that is pinned", || kept_bytes().filter(|&kept| kept <= 30 << 20));
+    let kept = kept_bytes().expect("the application runs");
+    assert!(kept > 29 << 20, "no more is given up than must be: {kept}");
+    std::fs::write(launcher.file("end"), "").expect("the directory of the run can be written");
+    running.wait().assert_success();
+}
