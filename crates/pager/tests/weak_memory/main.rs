@@ -1,16 +1,20 @@
-//! Model checking of the regions' sequence number under the memory model of the language: every order in which relaxed
-//! loads and stores may be seen, for a few threads and regions. Compiled from the pager's own source file.
+//! Model checking of the regions' sequence number and of the queue of hints under the memory model of the language: every order in which
+//! relaxed loads and stores may be seen, for a few threads, regions and hints. Compiled from the pager's own source files.
 //!
 //! Has its own `main`: the checked file's unit tests must not run on the model's primitives.
 
+#[path = "../../src/hint_queue.rs"]
+#[allow(dead_code, unreachable_pub, unused, reason = "the pager uses more of it than a model needs")]
+mod hint_queue;
 #[path = "../../src/regions.rs"]
 #[allow(dead_code, unused, reason = "the pager uses more of it than a model needs")]
 mod regions;
 
-use farmem_page::{PageIndex, PageRange};
+use farmem_page::{PageCount, PageIndex, PageRange};
 use loom::sync::Arc;
 use loom::thread;
 
+use crate::hint_queue::{Hint, HintQueue};
 use crate::regions::Regions;
 
 /// The facade of the checked file.
@@ -23,6 +27,8 @@ mod sync {
     pub(crate) const SPINS: u32 = 1;
     /// Room for what the models put in, and for a split.
     pub(crate) const MOST_REGIONS: usize = 3;
+    /// Fewer than are said: some are refused, and cells are used again.
+    pub(crate) const QUEUED_HINTS: usize = 2;
 
     pub(crate) fn table<T: From<u64>>(count: usize) -> Result<&'static [T], Errno> {
         Ok(Vec::leak((0..count).map(|_| T::from(0)).collect()))
@@ -84,8 +90,47 @@ fn regions_that_move_up_are_found_where_they_are() {
     lookup_during(&[range(10, 20), range(30, 40)], 12, change, &[Some(range(10, 20)), Some(range(30, 40))]);
 }
 
+/// Two threads say something, one of them twice, while a third takes out what there is.
+fn hints_come_out_whole_and_once_in_the_order_of_each_thread() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(PREEMPTIONS);
+    model.check(|| {
+        let queue = Arc::new(HintQueue::new().unwrap());
+        let say = |queue: &HintQueue, hint, page| {
+            queue.push(hint, PageRange::at(PageIndex::new(page), PageCount::new(page)))
+        };
+        let other = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || say(&queue, Hint::Cold, 3))
+        };
+        let said_twice = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || [1, 2].map(|page| say(&queue, Hint::Prefetch, page)))
+        };
+        let mut heard = Vec::from_iter(queue.pop());
+        let is_said = [other.join().unwrap()].into_iter().chain(said_twice.join().unwrap());
+        let said = is_said.filter(|&is_said| is_said).count();
+        heard.extend(std::iter::from_fn(|| queue.pop()));
+
+        assert_eq!(heard.len(), said);
+        let expected = [3, 1, 2].map(|page| {
+            let hint = if page == 3 { Hint::Cold } else { Hint::Prefetch };
+            (hint, PageRange::at(PageIndex::new(page), PageCount::new(page)))
+        });
+        assert!(heard.iter().all(|hint| expected.contains(hint)), "{heard:?}");
+        let position = |hint| heard.iter().position(|&other| other == hint);
+        if let (Some(first), Some(second)) = (position(expected[1]), position(expected[2])) {
+            assert!(first < second, "{heard:?}");
+        }
+    });
+}
+
 fn main() {
-    let models: [(&str, fn()); 3] = [
+    let models: [(&str, fn()); 4] = [
+        (
+            "hints_come_out_whole_and_once_in_the_order_of_each_thread",
+            hints_come_out_whole_and_once_in_the_order_of_each_thread,
+        ),
         ("a_region_that_grows_is_never_seen_torn", a_region_that_grows_is_never_seen_torn),
         ("a_region_that_is_split_is_never_seen_torn", a_region_that_is_split_is_never_seen_torn),
         ("regions_that_move_up_are_found_where_they_are", regions_that_move_up_are_found_where_they_are),
