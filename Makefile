@@ -53,8 +53,9 @@ fmt: ## format everything
 bench: build ## everything, for hours, with a report in target/bench: kernel swap needs root; goes on after a stop
 	$(FARMEM) bench all --out $(TARGET)/bench
 
-bench-quick: build ## access patterns beside the kernel's own swap, within ten minutes, with a report in target/bench-quick
+bench-quick: build ## access patterns beside the kernel's own swap, within ten minutes: a table for the README, and a report in target/bench-quick
 	$(FARMEM) bench all --quick --only micro,faults --peer native,farmem,zram-lz4 --out $(TARGET)/bench-quick
+	@$(FARMEM) bench table $(TARGET)/bench-quick
 
 hw-bench: setup ## the accelerator beside software paging, cycle by cycle, bare and under Linux: figures in target/hw/bench; goes on after a stop
 	@hw/scripts/bench

@@ -11,6 +11,7 @@
 //! - [`micro`] measures what the primitives of a pager cost here;
 //! - [`all`] runs all of them, keeps each measurement as a [`record`], and makes a report;
 //! - [`compare`] says what changed between two sets of records;
+//! - [`markdown`] writes the README's table from records;
 //! - [`target`] says what they are to reach.
 #![forbid(unsafe_code)]
 
@@ -21,6 +22,7 @@ pub mod faults;
 mod interrupt;
 pub mod isolation;
 pub mod kernels;
+pub mod markdown;
 mod median;
 pub mod micro;
 pub mod nodes;

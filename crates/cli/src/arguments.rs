@@ -438,6 +438,8 @@ pub(crate) enum BenchCommand {
     Nodes(NodesArguments),
     /// What changed between two results of `bench all`, beyond chance
     Compare(CompareArguments),
+    /// The access patterns of results of `bench all` as a table in Markdown, as in the README
+    Table(TableArguments),
     /// What system calls, page faults, moves of pages and wake-ups cost on this machine
     Micro(MicroArguments),
     /// Undo what a benchmark left behind when it was killed: swap, devices, mounts, control groups
@@ -699,6 +701,15 @@ pub(crate) struct CompareArguments {
     /// Print one JSON object with all figures
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// The access patterns of results of `bench all` as a table in Markdown, as in the README.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  farmem bench table results")]
+pub(crate) struct TableArguments {
+    /// A folder of `bench all`, or a file of records
+    #[arg(value_name = "RESULTS")]
+    pub(crate) results: PathBuf,
 }
 
 /// What system calls, page faults, moves of pages and wake-ups cost on this machine.

@@ -7,14 +7,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
+use farmem_bench::record::Record;
 use farmem_bench::{
-    all, compare, compression, faults, isolation, kernels, micro, nodes, prefetch, record, undo, workload,
+    all, compare, compression, faults, isolation, kernels, markdown, micro, nodes, prefetch, record, undo,
+    workload,
 };
 use serde::Serialize;
 
 use crate::arguments::{
     AllArguments, BenchCommand, CleanupArguments, CompareArguments, CompressionArguments, FaultsArguments,
-    IsolationArguments, KernelArguments, MicroArguments, NodesArguments, PrefetchArguments,
+    IsolationArguments, KernelArguments, MicroArguments, NodesArguments, PrefetchArguments, TableArguments,
     WorkloadArguments,
 };
 use crate::failure::Failure;
@@ -29,6 +31,7 @@ pub(crate) fn bench(command: BenchCommand) -> Result<ExitCode, Failure> {
         BenchCommand::Nodes(arguments) => measure_nodes(arguments),
         BenchCommand::Micro(arguments) => measure_primitives(&arguments),
         BenchCommand::Compare(arguments) => compare_records(&arguments),
+        BenchCommand::Table(arguments) => write_table(&arguments),
         BenchCommand::Cleanup(arguments) => cleanup(&arguments),
     }
 }
@@ -157,10 +160,24 @@ fn measure_primitives(arguments: &MicroArguments) -> Result<ExitCode, Failure> {
 }
 
 fn compare_records(arguments: &CompareArguments) -> Result<ExitCode, Failure> {
-    let read = |path: &Path| record::read(path).map_err(|error| Failure::Unusable(format!("{error:#}")));
-    let comparison = compare::compare(&read(&arguments.first)?, &read(&arguments.second)?);
+    let comparison = compare::compare(&read_records(&arguments.first)?, &read_records(&arguments.second)?);
     print(&comparison, arguments.json)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn write_table(arguments: &TableArguments) -> Result<ExitCode, Failure> {
+    let table = markdown::table(&read_records(&arguments.results)?).ok_or_else(|| {
+        Failure::Unusable(format!(
+            "{} has no access patterns; `farmem bench all --only faults` measures them",
+            arguments.results.display()
+        ))
+    })?;
+    io::stdout().write_all(table.as_bytes()).context("cannot print the table")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read_records(path: &Path) -> Result<Vec<Record>, Failure> {
+    record::read(path).map_err(|error| Failure::Unusable(format!("{error:#}")))
 }
 
 fn own_program() -> anyhow::Result<PathBuf> {

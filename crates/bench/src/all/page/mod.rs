@@ -144,8 +144,8 @@ fn in_short(charts: &[Chart]) -> Markup {
         (
             figure(charts, "faults", "time of an access", "fits", "farmem")
                 .zip(figure(charts, "faults", "time of an access", "fits", "native"))
-                .map(|(ours, native)| format!("{:.1} %", (ours / native - 1.0) * 100.0)),
-            "more time where the data fits its budget",
+                .map(|(ours, native)| format!("{:+.1} %", (ours / native - 1.0) * 100.0)),
+            "of native time, where the data fits its budget",
         ),
         (
             ratio(isolation("p99 slowdown", "memcached")),
