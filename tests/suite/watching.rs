@@ -1,8 +1,10 @@
 //! What a person is told of a program that pages: while it runs, and when it has ended.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
-use farmem_tests::{Launcher, Program, farmem_binary, managed_runner};
+use farmem_tests::{Launcher, Program, assert_refusal, farmem_binary, managed_runner, wait_for};
 use serde_json::Value;
 
 use crate::redis::{connect, load, server, verify};
@@ -95,4 +97,67 @@ fn progress_is_for_terminals_unless_it_is_forced() {
 
     assert_eq!(lines("--progress"), 0);
     assert!(lines("--progress=always") >= 1);
+}
+
+/// What is asked of an address by HTTP.
+fn fetched(address: &str, path: &str) -> String {
+    let host = address.strip_prefix("http://").expect("an address");
+    let mut stream = TcpStream::connect(host).expect("it listens");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+#[test]
+fn a_run_tells_prometheus_of_itself_and_its_log_what_happens() {
+    if !managed_runner() {
+        return;
+    }
+    let mut child = Command::new(farmem_binary())
+        .args(["run", "--local", "16M", "--host", "none", "--metrics", "127.0.0.1:0", "--log", "json", "--"])
+        .args(["sh", "-c", "read line; exit 3"])
+        .env("RUST_LOG", "info")
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("farmem can be started");
+    let mut errors = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    errors.read_line(&mut line).expect("a line");
+    let first: Value = serde_json::from_str(&line).expect("an object");
+    let address = first["message"].as_str().expect("words").strip_prefix("farmem: metrics on ");
+    let address = address.expect("it says where").to_owned();
+
+    let metrics = wait_for("figures of the run", || {
+        let metrics = fetched(&address, "/metrics");
+        metrics.contains("farmem_resident_bytes{application=\"sh\"").then_some(metrics)
+    });
+    drop(child.stdin.take());
+    let status = child.wait().expect("it is a child");
+    let mut rest = String::new();
+    errors.read_to_string(&mut rest).expect("its log");
+
+    assert_eq!(status.code(), Some(3), "{rest}");
+    assert!(metrics.ends_with("# EOF\n"), "{metrics}");
+    assert!(!metrics.contains("farmem_host"), "{metrics}");
+    let events: Vec<Value> =
+        rest.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+    let [started, ended] = ["program started", "program ended"].map(|words| {
+        events.iter().find(|event| event["message"] == words).unwrap_or_else(|| panic!("{words}: {rest}"))
+    });
+    assert_eq!((&started["application"], &started["level"]), (&"sh".into(), &"INFO".into()), "{started}");
+    assert_eq!(started["local_bytes"], 16 * MEBIBYTE, "{started}");
+    assert!(ended["end"].as_str().is_some_and(|end| end.contains('3')), "{ended}");
+}
+
+#[test]
+fn a_log_that_cannot_be_chosen_from_is_refused() {
+    let run = |log: &str, filter: &str| {
+        let mut command = Command::new(farmem_binary());
+        command.args(["run", "--log", log, "--", "true"]).env("RUST_LOG", filter);
+        assert_refusal(2, &mut command)
+    };
+    assert!(run("loud", "info").contains("loud"));
+    assert!(run("text", "a=b=c").contains("RUST_LOG"));
 }

@@ -135,14 +135,23 @@ impl Log {
     fn say(&mut self, now: Duration, sentence: &str) {
         if self.second != now.as_secs() {
             if self.lines > MOST_LINES {
-                eprintln!("farmem host: {} more lines like these", self.lines - MOST_LINES);
+                say(&format!("{} more lines like these", self.lines - MOST_LINES));
             }
             *self = Self { second: now.as_secs(), lines: 0 };
         }
         self.lines += 1;
         if self.lines <= MOST_LINES {
-            eprintln!("farmem host: {sentence}");
+            say(sentence);
         }
+    }
+}
+
+/// One line; where events are logged, one of them instead.
+fn say(sentence: &str) {
+    if tracing::dispatcher::has_been_set() {
+        tracing::warn!("{sentence}");
+    } else {
+        eprintln!("farmem host: {sentence}");
     }
 }
 
@@ -343,6 +352,11 @@ impl Server {
                 self.log.say(now, &format!("process {process} {name:?} was dropped: {reason}"));
             }
             if let Some(id) = connection.space {
+                tracing::info!(
+                    application = connection.name,
+                    process = connection.process,
+                    "application left"
+                );
                 self.books.leave(id);
             }
             if let Some(seat) = connection.seat {
@@ -388,6 +402,13 @@ fn obey(books: &mut Books, connection: &mut Connection, now: Duration, message: 
             match books.attach(now, terms, held, pool_movable) {
                 Ok(id) => {
                     connection.space = Some(id);
+                    tracing::info!(
+                        application = connection.name,
+                        process = connection.process,
+                        weight = terms.weight,
+                        guaranteed_slabs = terms.pool_guaranteed,
+                        "application came"
+                    );
                     connection.send(FromBroker::Accepted).map(drop)
                 }
                 Err(refusal) => {
@@ -398,7 +419,15 @@ fn obey(books: &mut Books, connection: &mut Connection, now: Duration, message: 
         }
         (ToBroker::Change { terms }, Some(id)) => {
             let answer = match books.change(id, terms) {
-                Ok(()) => FromBroker::Accepted,
+                Ok(()) => {
+                    tracing::info!(
+                        application = connection.name,
+                        process = connection.process,
+                        weight = terms.weight,
+                        "limits changed"
+                    );
+                    FromBroker::Accepted
+                }
                 Err(refusal) => refused(refusal),
             };
             connection.send(answer).map(drop)

@@ -20,6 +20,7 @@ use crate::amount::{
     parse_latency, parse_local, parse_name, parse_node, parse_partition, parse_pool, parse_prefetch,
     parse_redundancy, parse_replayed, parse_setting, parse_size, parse_stall, parse_weight,
 };
+use crate::log::Format;
 
 /// More memory than the machine has, for unmodified programs.
 #[derive(Parser, Debug)]
@@ -155,6 +156,12 @@ pub(crate) struct RunArguments {
     /// Record what happens to pages in this file, for `farmem trace`
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
+    /// Log what happens on standard error, one event a line; `RUST_LOG` chooses what [default: no log]
+    #[arg(long, value_name = "text|json", value_enum)]
+    pub(crate) log: Option<Format>,
+    /// Tell Prometheus about this run, at /metrics of this address of this machine, until its last process has ended [default: nowhere]
+    #[arg(long, value_name = "ADDRESS:PORT|unix:PATH")]
+    pub(crate) metrics: Option<Address>,
     /// Show a line on standard error that says how it goes, if that is a terminal, or always
     #[arg(
         long,
@@ -209,6 +216,9 @@ pub(crate) struct HostArguments {
     /// Socket to listen on [default: /run/farmem/host.socket, for other users than root farmem/host.socket in their runtime directory]
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
+    /// Log what happens on standard error, one event a line; `RUST_LOG` chooses what [default: no log]
+    #[arg(long, value_name = "text|json", value_enum)]
+    pub(crate) log: Option<Format>,
     /// Tell Prometheus about the broker and all applications, at /metrics of this address of this machine [default: nowhere]
     #[arg(long, value_name = "ADDRESS:PORT|unix:PATH")]
     pub(crate) metrics: Option<Address>,
@@ -248,6 +258,9 @@ pub(crate) struct NodeArguments {
     /// At a signal, wait at most so many seconds for clients to leave
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=86400))]
     pub(crate) drain: u32,
+    /// Log what happens on standard error, one event a line; `RUST_LOG` chooses what [default: no log]
+    #[arg(long, value_name = "text|json", value_enum)]
+    pub(crate) log: Option<Format>,
     /// Tell Prometheus about the node, at /metrics of this address of this machine [default: nowhere]
     #[arg(long, value_name = "ADDRESS:PORT|unix:PATH")]
     pub(crate) metrics: Option<Address>,

@@ -16,6 +16,7 @@ use serde::Deserialize;
 use crate::amount::{Readable, parse_bandwidth, parse_size};
 use crate::arguments::HostArguments;
 use crate::failure::Failure;
+use crate::log;
 use crate::web::Metrics;
 
 /// What a configuration file may say.
@@ -42,19 +43,25 @@ pub(crate) fn default_socket() -> Option<PathBuf> {
 
 /// Runs the broker until a signal ends it.
 pub(crate) fn host(arguments: HostArguments) -> Result<ExitCode, Failure> {
-    let metrics = arguments.metrics.clone();
+    let (metrics, log) = (arguments.metrics.clone(), arguments.log);
     let options = options(arguments)?;
+    log::begin(log)?;
     let signals = signals().map_err(Failure::Failed)?;
     let mut server = Server::bind(&options).map_err(|error| Failure::Unusable(format!("{error:#}")))?;
     let local =
         options.local.map_or_else(String::new, |local| format!(", {} of local memory", Readable(local)));
-    eprintln!("farmem host: {} for pools{local}, on {}", Readable(options.pool), options.socket.display());
+    log::tell(&format!(
+        "farmem host: {} for pools{local}, on {}",
+        Readable(options.pool),
+        options.socket.display()
+    ));
     let mut metrics = metrics.map(|address| Metrics::begin(&address, true)).transpose()?;
     while !server.turn(Some(&signals)).map_err(Failure::Failed)? {
         if let Some(metrics) = &mut metrics {
             metrics.tell(|| measures(&options, &server.figures()));
         }
     }
+    tracing::info!("host ended");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -157,6 +164,7 @@ mod tests {
             bandwidth_out: None,
             socket: Some("/x/host.socket".into()),
             metrics: None,
+            log: None,
             config,
         }
     }

@@ -10,6 +10,7 @@ mod explain;
 mod failure;
 mod generate;
 mod host;
+mod log;
 mod node;
 mod program;
 mod run;

@@ -23,6 +23,7 @@ use crate::arguments::{
 use crate::certificates;
 use crate::failure::Failure;
 use crate::host::signals;
+use crate::log;
 use crate::web::Metrics;
 
 /// Less than this holds not even one chunk of the largest size.
@@ -41,19 +42,22 @@ pub(crate) fn node(arguments: &NodeArguments) -> Result<ExitCode, Failure> {
 
 fn lend(arguments: &NodeArguments) -> Result<ExitCode, Failure> {
     let options = options(arguments)?;
+    log::begin(arguments.log)?;
     let signals = signals().map_err(Failure::Failed)?;
     let mut server =
         Server::bind(&options, Some(&signals)).map_err(|error| Failure::Unusable(format!("{error:#}")))?;
     let addresses = server.addresses().map_err(Failure::Failed)?;
     let addresses: Vec<String> = addresses.iter().map(Destination::to_string).collect();
-    eprintln!("farmem node: {} on {}", Readable(options.memory), addresses.join(", "));
+    log::tell(&format!("farmem node: {} on {}", Readable(options.memory), addresses.join(", ")));
     let mut metrics = arguments.metrics.as_ref().map(|address| Metrics::begin(address, false)).transpose()?;
     while !server.turn().map_err(Failure::Failed)? {
         if let Some(metrics) = &mut metrics {
             metrics.tell(|| measures(&server.statistics()));
         }
     }
+    tracing::info!("node asked to end");
     end(&mut server, &signals, Duration::from_secs(arguments.drain.into()))?;
+    tracing::info!("node ended");
     Ok(ExitCode::SUCCESS)
 }
 

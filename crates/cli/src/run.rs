@@ -15,14 +15,17 @@ use farmem_supervisor::{
     SizingOptions, supervise,
 };
 use farmem_transport::Security;
+use farmem_web::Address;
 use rustix::fs::{Access, access};
 
 use crate::amount::{AUTO_LEAST, DiskAmount, LocalAmount};
 use crate::arguments::{Progress, RunArguments, SecurityArguments};
 use crate::failure::Failure;
 use crate::host::default_socket;
+use crate::log;
 use crate::node;
 use crate::program;
+use crate::web;
 
 /// A pool of default size is never smaller, however little the machine can spare: the program may need none of it.
 const SMALLEST_POOL: ByteCount = ByteCount::new(16 << 20);
@@ -64,6 +67,8 @@ pub(crate) struct Plan {
     pub(crate) stats: Option<PathBuf>,
     /// Where a trace is recorded.
     pub(crate) trace: Option<PathBuf>,
+    /// Where Prometheus asks for figures.
+    pub(crate) metrics: Option<Address>,
     /// Whether to show how it goes.
     pub(crate) progress: bool,
     /// Whether to print a summary at exit.
@@ -78,7 +83,10 @@ pub(crate) struct Plan {
 
 /// Runs the program; its exit status is the result.
 pub(crate) fn run(arguments: RunArguments) -> Result<ExitCode, Failure> {
-    start(plan(arguments)?)
+    let log = arguments.log;
+    let plan = plan(arguments)?;
+    log::begin(log)?;
+    start(plan)
 }
 
 /// Checks what can be checked without starting anything.
@@ -144,6 +152,7 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
         name,
         stats: arguments.stats,
         trace: arguments.trace,
+        metrics: arguments.metrics,
         progress: arguments.progress.is_some_and(is_shown),
         summary: arguments.summary,
         program,
@@ -229,6 +238,7 @@ fn writable(option: &str, path: &Path) -> Result<(), Failure> {
 
 /// Hands over to the supervisor, which returns when the program has ended.
 fn start(plan: Plan) -> Result<ExitCode, Failure> {
+    let guests = plan.metrics.iter().map(web::guest).collect::<Result<Vec<_>, _>>()?;
     let options = Options {
         local: plan.local,
         sizing: plan.sizing,
@@ -247,6 +257,7 @@ fn start(plan: Plan) -> Result<ExitCode, Failure> {
         name: plan.name,
         stats: plan.stats,
         trace: plan.trace,
+        guests,
         progress: plan.progress,
         summary: plan.summary,
         program: plan.program,

@@ -5,11 +5,13 @@ use std::process::ExitCode;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use farmem_supervisor::Guest;
 use farmem_web::{Address, Measure, Measures, Options, Site};
 
 use crate::amount::parse_setting;
 use crate::arguments::WebArguments;
 use crate::failure::Failure;
+use crate::log;
 use crate::set;
 
 /// Fewer letters can be guessed.
@@ -78,7 +80,7 @@ impl Metrics {
             measures: Arc::clone(&measures),
         };
         let site = bind(options)?;
-        eprintln!("farmem: metrics on {}", site.address()?);
+        log::tell(&format!("farmem: metrics on {}", site.address()?));
         site.serve_beside()?;
         Ok(Self { measures, due: Instant::now() })
     }
@@ -90,6 +92,20 @@ impl Metrics {
             self.due = Instant::now() + PERIOD;
         }
     }
+}
+
+/// The figures of one run, for whoever asks at that address: something that runs beside its supervisor.
+pub(crate) fn guest(listen: &Address) -> Result<Guest, Failure> {
+    let site = bind(Options {
+        listen: listen.clone(),
+        token: None,
+        change: None,
+        has_page: false,
+        shows_applications: false,
+        measures: Measures::default(),
+    })?;
+    log::tell(&format!("farmem: metrics on {}", site.address()?));
+    Ok(Guest::new(move |own| site.serve_until_ended(move || own.reports())))
 }
 
 #[cfg(test)]

@@ -16,13 +16,22 @@ impl Log {
     pub(crate) fn say(&mut self, now: Duration, sentence: &str) {
         if self.second != now.as_secs() {
             if self.lines > MOST_LINES {
-                eprintln!("farmem node: {} more lines like these", self.lines - MOST_LINES);
+                say(&format!("{} more lines like these", self.lines - MOST_LINES));
             }
             *self = Self { second: now.as_secs(), lines: 0 };
         }
         self.lines += 1;
         if self.lines <= MOST_LINES {
-            eprintln!("farmem node: {sentence}");
+            say(sentence);
         }
+    }
+}
+
+/// One line; where events are logged, one of them instead.
+fn say(sentence: &str) {
+    if tracing::dispatcher::has_been_set() {
+        tracing::warn!("{sentence}");
+    } else {
+        eprintln!("farmem node: {sentence}");
     }
 }

@@ -213,11 +213,13 @@ impl Server {
             Ok(Progress::Introduced(client)) => {
                 // Requests may have come with the introduction.
                 self.unfinished.push_back(id);
+                tracing::info!(peer = place.peer, space = format_args!("{:x}", client.space), "client came");
                 if let Some(earlier) = self.lanes.insert(client, id) {
                     self.close(earlier, &End::Replaced);
                 }
             }
             Ok(Progress::Left(client)) => {
+                tracing::info!(peer = place.peer, space = format_args!("{:x}", client.space), "client left");
                 let other =
                     |(lane, _): &(&ClientIdentity, &u64)| lane.space == client.space && **lane != client;
                 let others: Vec<u64> = self.lanes.iter().filter(other).map(|(_, id)| *id).collect();

@@ -214,6 +214,7 @@ impl Application {
             name: "test".to_owned(),
             stats: None,
             trace: None,
+            guests: Vec::new(),
             progress: false,
             summary: false,
             program: "test".into(),

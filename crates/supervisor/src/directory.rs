@@ -119,6 +119,24 @@ fn named(name: &str) -> Result<(String, Report), SetError> {
     }
 }
 
+/// The one application whose supervisor is asked.
+#[derive(Clone, Debug)]
+pub struct Own {
+    socket: String,
+}
+
+impl Own {
+    /// That whose supervisor listens at this name.
+    pub(crate) fn at(socket: &str) -> Self {
+        Self { socket: socket.to_owned() }
+    }
+
+    /// How it is at this moment; nothing while its supervisor doesn't answer.
+    pub fn reports(&self) -> Vec<Report> {
+        ask(&self.socket).into_iter().collect()
+    }
+}
+
 /// The applications of that name.
 pub fn query(name: &str) -> Vec<Report> {
     applications().into_iter().filter(|report| report.name == name).collect()

@@ -8,6 +8,7 @@
 
 mod application;
 mod background;
+mod beside;
 mod carrier;
 mod demand;
 mod directory;
@@ -39,13 +40,15 @@ mod statistics;
 mod summary;
 mod supervise;
 mod tenancy;
+mod waiting;
 mod watch;
 mod worker;
 
 pub use farmem_policy::PrefetchPolicy;
 
+pub use beside::{Ending, Guest};
 pub use carrier::{NodeAddress, NodesOptions};
-pub use directory::{SetError, applications, find, is_any_running, query, set};
+pub use directory::{Own, SetError, applications, find, is_any_running, query, set};
 pub use explanation::{Cause, Explanation, Part};
 pub use farmem_remote::{Cluster, NoRedundancy, Redundancy};
 pub use farmem_transport::Destination;

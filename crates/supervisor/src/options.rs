@@ -7,6 +7,7 @@ use farmem_page::ByteCount;
 use farmem_policy::PrefetchPolicy;
 use farmem_wire::host::{LEASED_SLAB_BYTES, MOST_SLABS, Terms};
 
+use crate::beside::Guest;
 use crate::carrier::NodesOptions;
 use crate::sizing::SizingOptions;
 use crate::tenancy::HostChoice;
@@ -68,6 +69,8 @@ pub struct Options {
     pub trace: Option<PathBuf>,
     /// Whether to show a line on standard error that says how it goes.
     pub progress: bool,
+    /// What runs beside the supervisor.
+    pub guests: Vec<Guest>,
     /// Whether to print a summary on standard error at exit.
     pub summary: bool,
     /// The program's first argument: its name as the user wrote it.

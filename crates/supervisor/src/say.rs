@@ -19,8 +19,9 @@ pub(crate) fn go_to_background() {
     IS_IN_BACKGROUND.store(true, Ordering::Relaxed);
 }
 
-/// Says one sentence.
+/// Says one sentence; where events are logged it is one of them.
 pub(crate) fn say(sentence: &str) {
+    tracing::warn!("{sentence}");
     if IS_IN_BACKGROUND.load(Ordering::Relaxed) {
         // A system without a log is none of Farmem's business.
         let packet = format!("{DAEMON_ERROR}farmem[{}]: {sentence}", std::process::id());
@@ -28,7 +29,7 @@ pub(crate) fn say(sentence: &str) {
             socket.set_nonblocking(true)?;
             socket.send_to(packet.as_bytes(), LOG)
         });
-    } else {
+    } else if !tracing::dispatcher::has_been_set() {
         clear_line();
         eprintln!("farmem: {sentence}");
     }

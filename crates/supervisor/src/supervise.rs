@@ -18,8 +18,9 @@ use rustix::process::{WaitOptions, set_child_subreaper, wait};
 
 use crate::application::Application;
 use crate::background::{Role, split};
+use crate::beside::{Ending, Guest};
 use crate::carrier;
-use crate::directory::listen;
+use crate::directory::{Own, listen};
 use crate::injection;
 use crate::launch;
 use crate::mover;
@@ -34,6 +35,7 @@ use crate::signals::Signals;
 use crate::sizing::Sizing;
 use crate::statistics::StatisticsFile;
 use crate::tenancy::{self, Tenancy};
+use crate::waiting::Waiting;
 use crate::watch::Watch;
 use crate::worker::Worker;
 
@@ -79,10 +81,21 @@ pub fn supervise(options: &Options) -> Result<u8> {
     let address = Address { name: name.as_bytes(), token: application.token }.to_string();
     let began = Instant::now();
     let child = launch::launch(options, &library, &address, signals.before())?;
+    tracing::info!(
+        application = options.name,
+        process = child.id(),
+        local_bytes = options.local.get(),
+        pool_bytes = options.pool.get(),
+        nodes = options.nodes.as_ref().map_or(0, |nodes| nodes.nodes.len()),
+        "program started"
+    );
     let workers = start_workers(application, tenancy);
     injection::start(application);
+    let own = Own::at(&name);
     let mut supervisor = Supervisor {
         options,
+        guests: begin_guests(options, &own),
+        own,
         application,
         listener,
         signals,
@@ -92,6 +105,7 @@ pub fn supervise(options: &Options) -> Result<u8> {
         workers,
         statistics: options.stats.as_deref().map(StatisticsFile::at),
         progress: options.progress.then(Progress::new),
+        waiting: Waiting::new(),
         program: Pid::from_raw(child.id() as i32),
         has_ended: false,
         began,
@@ -101,6 +115,7 @@ pub fn supervise(options: &Options) -> Result<u8> {
     supervisor.progress = None;
     supervisor.settle();
     supervisor.explain_endings(true);
+    supervisor.tell_end(end);
     let finished = supervisor.finish();
     match supervisor.processes.remain() {
         true => supervisor.hand_on(),
@@ -116,8 +131,16 @@ fn start_workers(application: Application, tenancy: &'static Mutex<Tenancy>) -> 
     of_pool.chain([tenancy::start(tenancy)]).chain(carrier::start(application)).chain(recorder).collect()
 }
 
+/// One that can't begin is named: the program goes on without it.
+fn begin_guests(options: &Options, own: &Own) -> Vec<Ending> {
+    let begin = |guest: &Guest| guest.begin(own.clone()).map_err(|error| say(&format!("{error:#}"))).ok();
+    options.guests.iter().filter_map(begin).collect()
+}
+
 struct Supervisor<'a> {
     options: &'a Options,
+    own: Own,
+    guests: Vec<Ending>,
     application: Application,
     listener: OwnedFd,
     signals: Signals,
@@ -127,6 +150,7 @@ struct Supervisor<'a> {
     workers: Vec<Worker>,
     statistics: Option<StatisticsFile>,
     progress: Option<Progress>,
+    waiting: Waiting,
     program: Pid,
     /// From then on its number may be somebody else's.
     has_ended: bool,
@@ -144,6 +168,7 @@ impl Supervisor<'_> {
             self.mind_the_program(false);
             self.explain_endings(false);
             self.show_progress();
+            self.tell_waiting();
             if let Some(end) = self.reap() {
                 // What the program's last processes had to say is in their slots already.
                 self.wait_and_hear();
@@ -163,6 +188,32 @@ impl Supervisor<'_> {
         }
     }
 
+    /// Logs when the program begins to wait for most of its time, and when it no longer does.
+    fn tell_waiting(&mut self) {
+        if tracing::dispatcher::has_been_set() && self.waiting.is_due() {
+            let now = self.report(self.application.pool.usage());
+            if let Some(change) = self.waiting.judge(now) {
+                change.tell(&self.options.name);
+            }
+        }
+    }
+
+    fn tell_end(&self, end: End) {
+        if !tracing::dispatcher::has_been_set() {
+            return;
+        }
+        let report = self.final_report();
+        tracing::info!(
+            application = self.options.name,
+            end = ?end,
+            wall_seconds = report.wall_seconds,
+            resident_peak_bytes = report.resident_peak_bytes,
+            faults = report.counter("faults"),
+            stall_seconds = report.counter("stall_ns") as f64 / 1e9,
+            "program ended"
+        );
+    }
+
     /// Lets those who are about to begin or to end do so. Who is there afterwards has been left behind.
     fn settle(&mut self) {
         let began = Instant::now();
@@ -175,11 +226,13 @@ impl Supervisor<'_> {
     /// Goes on in the background for processes that the program has left behind. Returns in the process that was called.
     fn hand_on(&mut self) {
         self.cpu_before = children_cpu();
+        self.guests.drain(..).for_each(|end| end());
         self.workers.drain(..).for_each(Worker::stop);
         match split() {
             Ok(Role::Caller) => {}
             Ok(Role::Background) => {
                 self.workers = start_workers(self.application, self.tenancy);
+                self.guests = begin_guests(self.options, &self.own);
                 self.attend();
                 self.conclude();
                 std::process::exit(0);
@@ -203,6 +256,7 @@ impl Supervisor<'_> {
 
     /// In the background: until the last process has gone.
     fn attend(&mut self) {
+        tracing::info!(application = self.options.name, "goes on in the background");
         let mut seen = Instant::now();
         while seen.elapsed() < LAST {
             self.wait_and_hear();
@@ -247,6 +301,14 @@ impl Supervisor<'_> {
                         let refused = limits.apply(&self.application, &mut self.tenancy()).err();
                         if refused.is_none() && limits.local.is_some() {
                             self.watch.leave_budget();
+                        }
+                        match &refused {
+                            None => {
+                                tracing::info!(application = self.options.name, ?limits, "limits changed")
+                            }
+                            Some(reason) => {
+                                tracing::info!(application = self.options.name, reason, "limits refused");
+                            }
                         }
                         refused
                     }

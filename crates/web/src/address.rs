@@ -77,6 +77,14 @@ pub(crate) enum Bound {
 }
 
 impl Bound {
+    /// The same socket again.
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+        Ok(match self {
+            Self::Tcp(listener) => Self::Tcp(listener.try_clone()?),
+            Self::Unix(listener, path) => Self::Unix(listener.try_clone()?, path.clone()),
+        })
+    }
+
     /// Where, with the port that it got.
     pub(crate) fn address(&self) -> Result<Address> {
         Ok(match self {

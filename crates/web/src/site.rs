@@ -1,5 +1,6 @@
 //! The HTTP server.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -112,28 +113,70 @@ impl Site {
         let Self { options, bound } = self;
         let watch = Arc::new(Watch::default());
         if options.shows_applications {
-            let watch = Arc::clone(&watch);
-            thread::Builder::new()
-                .name("farmem-watch".to_owned())
-                .spawn(move || watch.look_on(applications))
-                .context("cannot start a thread that looks at applications")?;
+            look_beside(&watch, applications, Arc::default())?;
         }
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
-            .max_blocking_threads(4)
-            .build()?;
         let routes = routes(Arc::new(Parts { options, watch }));
-        runtime.block_on(async move {
-            match bound {
-                Bound::Tcp(listener) => axum::serve(TcpListener::from_std(listener)?, routes).await?,
-                Bound::Unix(listener, _path) => {
-                    axum::serve(UnixListener::from_std(listener)?, routes).await?
-                }
-            }
-            Ok::<(), anyhow::Error>(())
-        })
+        runtime()?.block_on(answer(bound, routes))
     }
+
+    /// Serves in threads of its own until it is ended, with what `look` says instead of all applications. The threads take no signal that the caller doesn't.
+    ///
+    /// # Errors
+    /// There is no thread or descriptor to be had.
+    pub fn serve_until_ended(
+        &self,
+        look: impl Fn() -> Vec<Report> + Send + 'static,
+    ) -> Result<Box<dyn FnOnce() + Send>> {
+        let bound = self.bound.try_clone()?;
+        let watch = Arc::new(Watch::default());
+        let is_ending = Arc::new(AtomicBool::new(false));
+        let looking = look_beside(&watch, look, Arc::clone(&is_ending))?;
+        let routes = routes(Arc::new(Parts { options: self.options.clone(), watch }));
+        let (end, ended) = tokio::sync::oneshot::channel::<()>();
+        let runtime = runtime()?;
+        let answering = thread::Builder::new().name("farmem-http".to_owned()).spawn(move || {
+            runtime.spawn(answer(bound, routes));
+            // It is dropped when it is to end, and what it answers with it.
+            let _ = runtime.block_on(ended);
+        });
+        let answering = answering.context("cannot start a thread for the HTTP server")?;
+        Ok(Box::new(move || {
+            is_ending.store(true, Ordering::Release);
+            drop(end);
+            looking.thread().unpark();
+            // One that has panicked has ended as well.
+            let _ = (looking.join(), answering.join());
+        }))
+    }
+}
+
+/// A thread that looks at applications.
+fn look_beside(
+    watch: &Arc<Watch>,
+    look: impl Fn() -> Vec<Report> + Send + 'static,
+    is_ending: Arc<AtomicBool>,
+) -> Result<thread::JoinHandle<()>> {
+    let watch = Arc::clone(watch);
+    thread::Builder::new()
+        .name("farmem-watch".to_owned())
+        .spawn(move || watch.look_on(look, &is_ending))
+        .context("cannot start a thread that looks at applications")
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .max_blocking_threads(4)
+        .build()?)
+}
+
+async fn answer(bound: Bound, routes: Router) -> Result<()> {
+    match bound {
+        Bound::Tcp(listener) => axum::serve(TcpListener::from_std(listener)?, routes).await?,
+        Bound::Unix(listener, _path) => axum::serve(UnixListener::from_std(listener)?, routes).await?,
+    }
+    Ok(())
 }
 
 fn routes(parts: Arc<Parts>) -> Router {

@@ -1,6 +1,7 @@
 //! Looks at the applications from time to time, and what was seen of them: a bounded history.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -114,12 +115,13 @@ impl Watch {
         self.sight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks until the process ends. An application that doesn't answer holds up the next look, and nothing else.
-    pub(crate) fn look_on(&self, look: impl Fn() -> Vec<Report>) {
-        loop {
+    /// Looks until it is to end, or for as long as the process lives. An application that doesn't answer holds up the next look, and nothing else.
+    pub(crate) fn look_on(&self, look: impl Fn() -> Vec<Report>, is_ending: &AtomicBool) {
+        while !is_ending.load(Ordering::Acquire) {
             let reports = look();
             self.sight().update(reports);
-            std::thread::sleep(PERIOD);
+            // Who ends it wakes it.
+            std::thread::park_timeout(PERIOD);
         }
     }
 }

@@ -274,8 +274,12 @@ impl Carrier {
     fn met(&self, node: usize, description: &NodeDescription) {
         let now = self.now();
         let mut state = self.state();
+        let was_up = state.health[node].standing() == Standing::Up;
         if state.health[node].connected(now, description.incarnation) == Reunion::Other {
             self.lose(&mut state, node);
+        }
+        if !was_up && state.health[node].standing() == Standing::Up {
+            tracing::info!(node = %self.nodes[node], "node answers");
         }
         if state.health[node].standing() == Standing::Up {
             state.books.admit(node, description.frames / u64::from(self.order().frames()));
@@ -287,8 +291,12 @@ impl Carrier {
         let now = self.now();
         let mut state = self.state();
         if state.books.life(node) == life {
+            let was_up = state.health[node].standing() == Standing::Up;
             state.health[node].failed(now);
             state.books.suspend(node);
+            if was_up && state.health[node].standing() != Standing::Up {
+                tracing::warn!(node = %self.nodes[node], "node does not answer");
+            }
         }
     }
 

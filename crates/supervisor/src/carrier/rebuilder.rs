@@ -23,6 +23,7 @@ pub(super) struct Rebuilder {
     links: Vec<NodeLink>,
     stock: Stock,
     pace: Pace,
+    is_rebuilding: bool,
 }
 
 impl Rebuilder {
@@ -34,13 +35,19 @@ impl Rebuilder {
     fn new(carrier: &'static Carrier) -> Self {
         let links = NodeLink::all(carrier, REBUILD_LANE);
         let pace = Pace::new(carrier.rebuild_bytes_per_second);
-        Self { carrier, links, stock: Stock::new(carrier), pace }
+        Self { carrier, links, stock: Stock::new(carrier), pace, is_rebuilding: false }
     }
 
     /// Makes one block whole, as far as nodes have room for it. How long to pause.
     fn step(&mut self) -> Duration {
         if !self.carrier.state().books.is_bare() {
+            if std::mem::take(&mut self.is_rebuilding) {
+                tracing::info!("all that lay on lost nodes is redundant again");
+            }
             return LOOK;
+        }
+        if !std::mem::replace(&mut self.is_rebuilding, true) {
+            tracing::info!("copies and parity that were lost are made anew");
         }
         let pause = self.pace.wait(self.carrier.now());
         if !pause.is_zero() {
