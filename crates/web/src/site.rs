@@ -257,9 +257,13 @@ struct Since {
     since: u64,
 }
 
-async fn state(Shared(parts): Shared<Arc<Parts>>, Query(Since { since }): Query<Since>) -> Response {
+async fn state(
+    Shared(parts): Shared<Arc<Parts>>,
+    Query(Since { since }): Query<Since>,
+    headers: HeaderMap,
+) -> Response {
     let is_writable = parts.options.token.is_some() && parts.options.change.is_some();
-    let state = State::new(&parts.watch.sight(), since, is_writable);
+    let state = State::new(&parts.watch.sight(), since, is_writable, parts.knows_token(&headers));
     match serde_json::to_string(&state) {
         Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),

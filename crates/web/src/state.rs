@@ -30,6 +30,8 @@ pub(crate) struct State {
     period_ms: u64,
     most_samples: usize,
     is_writable: bool,
+    /// Whether who asks knows the token.
+    is_admitted: bool,
     left_out: usize,
     applications: Vec<Application>,
 }
@@ -86,7 +88,7 @@ struct History {
 
 impl State {
     /// As it is now, with what was seen after the look `since`; who is in trouble first.
-    pub(crate) fn new(sight: &Sight, since: u64, is_writable: bool) -> Self {
+    pub(crate) fn new(sight: &Sight, since: u64, is_writable: bool, is_admitted: bool) -> Self {
         let mut applications: Vec<Application> =
             sight.applications.iter().map(|seen| Application::new(seen, since)).collect();
         applications.sort_by(|one, other| {
@@ -97,6 +99,7 @@ impl State {
             period_ms: PERIOD.as_millis() as u64,
             most_samples: MOST_SAMPLES,
             is_writable,
+            is_admitted,
             left_out: sight.left_out,
             applications,
         }
@@ -197,7 +200,7 @@ mod tests {
         sight.update(vec![report(1, 1.0, 0.0), report(2, 1.0, 0.0), report(3, 1.0, 0.0)]);
         sight.update(vec![report(1, 2.0, 0.0), report(2, 2.0, 0.5), report(3, 2.0, 0.1)]);
 
-        let state = State::new(&sight, 0, false);
+        let state = State::new(&sight, 0, false, false);
 
         let levels: Vec<_> = state.applications.iter().map(|each| (each.process, each.level)).collect();
         assert_eq!(levels, [(2, Level::Short), (3, Level::Paging), (1, Level::Fine)]);
@@ -218,7 +221,7 @@ mod tests {
     fn only_what_is_new_is_sent() {
         let mut sight = Sight::default();
         (0..5).for_each(|look| sight.update(vec![report(1, f64::from(look), 0.0)]));
-        let state = State::new(&sight, 3, false);
+        let state = State::new(&sight, 3, false, false);
         assert_eq!(state.applications[0].history.look, [4, 5]);
     }
 }
