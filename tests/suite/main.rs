@@ -3,6 +3,7 @@
 mod address_space;
 mod bench_all;
 mod command_line;
+mod documents;
 mod far_redis;
 mod faults;
 mod hints;
