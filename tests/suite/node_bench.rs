@@ -94,6 +94,36 @@ fn a_link_that_is_shared_gives_everybody_a_part_and_what_is_fetched_ahead_some()
 }
 
 #[test]
+fn what_is_read_at_once_kept_and_granted_ahead_is_varied() {
+    if !managed_runner() {
+        return;
+    }
+    let scratch = Scratch::new();
+
+    let output = bench(&scratch)
+        .args(["--json", "--only", "sweeps", "--data", "8M"])
+        .output()
+        .expect("farmem can be started");
+
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a JSON object");
+    let rows = report["sweeps"].as_array().expect("rows");
+    let set: Vec<(&str, Option<u64>)> = rows
+        .iter()
+        .map(|row| (row["parameter"].as_str().expect("a letter"), row["pages"].as_u64()))
+        .collect();
+    let expected = [("T", Some(64)), ("P", Some(1)), ("P", Some(16)), ("B", Some(256))];
+    assert!(expected.iter().all(|row| set.contains(row)), "{set:?}");
+    let fetches = |pages: u64| {
+        let row = rows.iter().find(|row| row["parameter"] == "P" && row["pages"].as_u64() == Some(pages));
+        row.and_then(|row| row["node_fetches"].as_f64()).expect("a figure")
+    };
+    // A sort reads its data in order: narrow reads are many.
+    assert!(fetches(1) > fetches(16), "{report}");
+    assert_nothing_is_left(&scratch);
+}
+
+#[test]
 fn a_node_of_six_that_is_killed_fails_no_request_and_is_made_good() {
     if !managed_runner() {
         return;

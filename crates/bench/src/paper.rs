@@ -156,6 +156,15 @@ const REFERENCES: &[(&str, &str, &str, Reference)] = &[
     (
         "nodes",
         "",
+        "time for a parameter",
+        Reference {
+            figure: "COMEX Figures 10 to 12",
+            number: "best with T of 512 to 8K pages, P of 8 to 16, B of 4096",
+        },
+    ),
+    (
+        "nodes",
+        "",
         "time of an access",
         Reference {
             figure: "COMEX Figures 13 and 17",

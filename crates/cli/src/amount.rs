@@ -201,6 +201,30 @@ pub(crate) fn parse_bandwidth(text: &str) -> Result<ByteCount, String> {
     }
 }
 
+/// Reads how much a read from a node brings.
+pub(crate) fn parse_node_read(text: &str) -> Result<ByteCount, String> {
+    match parse_size(text) {
+        Ok(read) if (4 << 10..=64 << 10).contains(&read.get()) && read.get().is_power_of_two() => Ok(read),
+        _ => Err("write 4K, 8K, 16K, 32K or 64K".to_owned()),
+    }
+}
+
+/// Reads the size of the read buffer.
+pub(crate) fn parse_read_buffer(text: &str) -> Result<ByteCount, String> {
+    match parse_size(text) {
+        Ok(size) if (1 << 20..=64 << 20).contains(&size.get()) => Ok(size),
+        _ => Err("write a size from `1M` to `64M`".to_owned()),
+    }
+}
+
+/// Reads how much a node grants ahead of need.
+pub(crate) fn parse_node_reserve(text: &str) -> Result<ByteCount, String> {
+    match parse_size(text) {
+        Ok(size) if (1..=1 << 30).contains(&size.get()) => Ok(size),
+        _ => Err("write a size up to `1G`".to_owned()),
+    }
+}
+
 /// Reads a weight.
 pub(crate) fn parse_weight(text: &str) -> Result<u32, String> {
     match text.parse() {

@@ -17,8 +17,9 @@ use farmem_web::Address;
 
 use crate::amount::{
     DiskAmount, LocalAmount, PoolAmount, Setting, parse_bandwidth, parse_cache, parse_disk, parse_interval,
-    parse_latency, parse_local, parse_name, parse_node, parse_partition, parse_pool, parse_prefetch,
-    parse_redundancy, parse_replayed, parse_setting, parse_size, parse_stall, parse_weight,
+    parse_latency, parse_local, parse_name, parse_node, parse_node_read, parse_node_reserve, parse_partition,
+    parse_pool, parse_prefetch, parse_read_buffer, parse_redundancy, parse_replayed, parse_setting,
+    parse_size, parse_stall, parse_weight,
 };
 use crate::log::Format;
 
@@ -39,7 +40,7 @@ pub(crate) struct Arguments {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// Run a program within a budget of local memory
-    Run(RunArguments),
+    Run(Box<RunArguments>),
     /// Lease one pool, and local memory, to all applications of this machine
     Host(HostArguments),
     /// Lend this machine's memory to programs on other machines
@@ -131,6 +132,15 @@ pub(crate) struct RunArguments {
     /// The same for what is written to them
     #[arg(long, value_name = "SIZE", value_parser = parse_bandwidth)]
     pub(crate) bandwidth_out: Option<ByteCount>,
+    /// How much a read from a memory node brings: the page that is wanted and its neighbours, a power of two from 4K to 64K [default: follows what is used of it]
+    #[arg(long, value_name = "SIZE", value_parser = parse_node_read)]
+    pub(crate) node_read: Option<ByteCount>,
+    /// Room for pages that a read from a node brought along, beside the local memory, from 1M to 64M [default: a sixteenth of the local memory, 16M at most]
+    #[arg(long, value_name = "SIZE", value_parser = parse_read_buffer)]
+    pub(crate) read_buffer: Option<ByteCount>,
+    /// Memory that each node has granted ahead of need, up to 1G [default: follows what leaves during a round trip]
+    #[arg(long, value_name = "SIZE", value_parser = parse_node_reserve)]
+    pub(crate) node_reserve: Option<ByteCount>,
     /// Limit of far memory: what is in the pool, on nodes and on disk together [default: what they may hold]
     #[arg(long, value_name = "SIZE", value_parser = parse_partition)]
     pub(crate) partition: Option<ByteCount>,

@@ -43,7 +43,7 @@ fn main() -> ExitCode {
 
 fn dispatch(command: Command) -> Result<ExitCode, Failure> {
     match command {
-        Command::Run(arguments) => run::run(arguments),
+        Command::Run(arguments) => run::run(*arguments),
         Command::Host(arguments) => host::host(arguments),
         Command::Node(arguments) => node::node(&arguments),
         Command::Explain(arguments) => explain::explain(&arguments),

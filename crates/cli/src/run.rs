@@ -11,8 +11,8 @@ use farmem_broker::is_listening;
 use farmem_machine::Memory;
 use farmem_page::ByteCount;
 use farmem_supervisor::{
-    Bandwidth, Cluster, Destination, DiskOptions, HostChoice, NodesOptions, Options, PrefetchPolicy,
-    SizingOptions, supervise,
+    Bandwidth, Cluster, Destination, DiskOptions, HostChoice, NodeTuning, NodesOptions, Options,
+    PrefetchPolicy, SizingOptions, supervise,
 };
 use farmem_transport::Security;
 use farmem_web::Address;
@@ -118,6 +118,11 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
             redundancy: arguments.redundancy,
             rebuild_per_second: arguments.rebuild_rate,
             security,
+            tuning: NodeTuning {
+                read: arguments.node_read,
+                read_buffer: arguments.read_buffer,
+                reserve: arguments.node_reserve,
+            },
         },
     );
     let mut words = arguments.program.into_iter();

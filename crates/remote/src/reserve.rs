@@ -17,9 +17,16 @@ const WEIGHT: f64 = 0.125;
 pub struct Reserve {
     chunks_per_second: f64,
     round_trip: Duration,
+    /// The threshold, where it follows nothing.
+    fixed: Option<usize>,
 }
 
 impl Reserve {
+    /// One with this threshold; or with `None` one that follows what is measured.
+    pub fn new(fixed: Option<usize>) -> Self {
+        Self { fixed, ..Self::default() }
+    }
+
     /// So many chunks were used in that time.
     pub fn used(&mut self, chunks: usize, time: Duration) {
         if !time.is_zero() {
@@ -38,6 +45,9 @@ impl Reserve {
 
     /// Below so many chunks in hand more are asked for.
     pub fn threshold(&self) -> usize {
+        if let Some(fixed) = self.fixed {
+            return fixed.max(1);
+        }
         let meanwhile = self.chunks_per_second * self.round_trip.as_secs_f64() * MARGIN;
         // Not a number is not to be had: all terms are finite and positive.
         (meanwhile.ceil() as usize).clamp(LEAST, MOST)
@@ -82,6 +92,14 @@ mod tests {
         (0..100).for_each(|_| reserve.used(1 << 30, Duration::from_millis(1)));
         reserve.answered(Duration::from_secs(10));
         assert_eq!(reserve.threshold(), MOST);
+    }
+
+    #[test]
+    fn a_threshold_that_is_fixed_follows_nothing() {
+        let mut reserve = Reserve::new(Some(3));
+        (0..100).for_each(|_| reserve.used(1 << 30, Duration::from_millis(1)));
+        reserve.answered(Duration::from_secs(10));
+        assert_eq!((reserve.threshold(), reserve.wanted(1), reserve.wanted(3)), (3, 5, 0));
     }
 
     #[test]

@@ -23,22 +23,36 @@ pub struct Span {
     /// Which part of what was read was used, of late.
     used: f64,
     reads: u32,
+    /// Whether it stays as it is, whatever becomes of what is read.
+    is_fixed: bool,
 }
 
 impl Default for Span {
     fn default() -> Self {
-        Self { pages: WIDEST / 2, used: (WIDEN + NARROW_DOWN) / 2.0, reads: 0 }
+        Self { pages: WIDEST / 2, used: (WIDEN + NARROW_DOWN) / 2.0, reads: 0, is_fixed: false }
     }
 }
 
 impl Span {
+    /// Pages that a read can bring at most.
+    pub const WIDEST: usize = WIDEST;
+
+    /// One that stays at so many pages, a power of two; or with `None` one that follows what is used.
+    pub fn new(fixed: Option<usize>) -> Self {
+        let learning = Self::default();
+        match fixed {
+            Some(pages) => Self { pages: pages.clamp(1, WIDEST), is_fixed: true, ..learning },
+            None => learning,
+        }
+    }
+
     /// Which pages of a block to read when `count` from `first` on are wanted: the first one, and how many. They hold those, and all lie in the
     /// block.
     pub fn around(&mut self, first: usize, count: usize) -> (usize, usize) {
         let count = count.clamp(1, WIDEST);
         let first = first.min(BLOCK_PAGES - count);
         self.reads = self.reads.wrapping_add(1);
-        let is_probe = self.pages < NARROW && self.reads.is_multiple_of(PROBE_EVERY);
+        let is_probe = !self.is_fixed && self.pages < NARROW && self.reads.is_multiple_of(PROBE_EVERY);
         let pages = if is_probe { NARROW } else { self.pages }.max(count);
         // Aligned, so that neighbours read one after the other ask for the same pages; unless what is wanted lies across.
         let aligned = first - first % pages;
@@ -49,7 +63,7 @@ impl Span {
 
     /// Pages of an earlier read had to go, so many of them used.
     pub fn learn(&mut self, fetched: usize, used: usize) {
-        if fetched < 2 {
+        if self.is_fixed || fetched < 2 {
             return;
         }
         let part = used.min(fetched) as f64 / fetched as f64;
@@ -100,6 +114,13 @@ mod tests {
         assert_eq!(span.pages(), WIDEST);
         (0..100).for_each(|_| span.learn(span.pages(), 1));
         assert!(span.pages() <= 4, "{span:?}");
+    }
+
+    #[test]
+    fn a_span_that_is_fixed_learns_nothing() {
+        let mut span = Span::new(Some(2));
+        (0..100).for_each(|_| span.learn(span.pages(), span.pages()));
+        assert!((0..100).all(|_| span.around(10, 1) == (10, 2)));
     }
 
     #[test]

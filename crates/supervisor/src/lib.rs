@@ -47,7 +47,7 @@ mod worker;
 pub use farmem_policy::PrefetchPolicy;
 
 pub use beside::{Ending, Guest};
-pub use carrier::{NodeAddress, NodesOptions};
+pub use carrier::{NodeAddress, NodeTuning, NodesOptions};
 pub use directory::{Own, SetError, applications, find, is_any_running, query, set};
 pub use explanation::{Cause, Explanation, Part};
 pub use farmem_remote::{Cluster, NoRedundancy, Redundancy};

@@ -67,6 +67,7 @@ impl Work {
             Self::Nodes(NodesPart::Shared) => (30, 6),
             Self::Nodes(NodesPart::Programs) => (240, 40),
             Self::Nodes(NodesPart::SpeedUp) => (900, 60),
+            Self::Nodes(NodesPart::Sweeps) => (700, 15),
             Self::Nodes(NodesPart::Loss) => (120, 60),
         };
         Duration::from_secs(if quick { quick_seconds } else { whole })
@@ -129,7 +130,7 @@ mod tests {
         assert_eq!(names(&["faults/zipf", "micro"]), ["micro", "faults/zipf"]);
         assert_eq!(
             names(&["nodes"]),
-            ["nodes/ways", "nodes/shared", "nodes/programs", "nodes/speed-up", "nodes/loss"]
+            ["nodes/ways", "nodes/shared", "nodes/programs", "nodes/speed-up", "nodes/sweeps", "nodes/loss"]
         );
         assert!(names(&[]).len() > 20);
     }

@@ -12,6 +12,7 @@ mod report;
 mod route;
 mod shared;
 mod speed_up;
+mod sweep;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -31,6 +32,8 @@ use route::Route;
 pub use shared::SharedFigure;
 use speed_up::SpeedUp;
 pub use speed_up::SpeedUpFigure;
+pub use sweep::SweepFigure;
+use sweep::Sweeps;
 
 use crate::interrupt::Interrupt;
 use crate::option;
@@ -64,6 +67,8 @@ pub enum Part {
     Programs,
     /// Kernels with a part of their data local, beside the kernel's swap to a file.
     SpeedUp,
+    /// What is read at once, kept, and granted ahead of need, over a wide range.
+    Sweeps,
     /// A node of six that is killed while Redis runs.
     Loss,
 }
@@ -131,6 +136,13 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         .measure()?,
         _ => (Vec::new(), None),
     };
+    let sweeps = match (is_wanted(Part::Sweeps), routes.first()) {
+        (true, Some(node)) => {
+            let (runner, farmem, quick) = (&runner, options.farmem.as_path(), options.quick);
+            Sweeps { runner, farmem, node, data, repetitions, quick }.measure()?
+        }
+        _ => Vec::new(),
+    };
     let loss_left_out = loss::hindrance().filter(|_| is_wanted(Part::Loss));
     let losses = match is_wanted(Part::Loss) && loss_left_out.is_none() {
         true => {
@@ -151,6 +163,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         programs,
         speed_ups,
         swap_left_out,
+        sweeps,
         losses,
         loss_left_out,
     })

@@ -42,6 +42,11 @@ impl Report {
                 Some(Measurement::less(case.as_str(), place, "time of a kernel", seconds?, "s"))
             }));
         }
+        for figure in &self.sweeps {
+            let case = format!("{} with {}", figure.kernel, figure.parameter);
+            let pages = figure.pages.map_or_else(|| "default".to_owned(), |pages| format!("{pages} pages"));
+            found.push(Measurement::less(case, &pages, "time for a parameter", figure.seconds, "s"));
+        }
         for loss in &self.losses {
             let redundancy = loss.redundancy.as_str();
             let less = |case, measure, value, unit| Measurement::less(case, redundancy, measure, value, unit);

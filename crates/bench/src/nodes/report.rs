@@ -10,6 +10,7 @@ use super::loss::LossFigure;
 use super::program::Sample;
 use super::shared::SharedFigure;
 use super::speed_up::SpeedUpFigure;
+use super::sweep::SweepFigure;
 use crate::median::median;
 use crate::target::Target;
 
@@ -45,6 +46,8 @@ pub struct Report {
     pub speed_ups: Vec<SpeedUpFigure>,
     /// Why they were not measured with the kernel's swap to a file, where they could not be.
     pub swap_left_out: Option<String>,
+    /// Kernels with T, P and B at several values.
+    pub sweeps: Vec<SweepFigure>,
     /// What the loss of a node cost.
     pub losses: Vec<LossFigure>,
     /// Why that was not measured, where it could not be.
@@ -252,6 +255,7 @@ impl fmt::Display for Report {
             (self.shared.len(), self.shared()),
             (self.programs.len(), programs),
             (self.speed_ups.len(), self.speed_ups()),
+            (self.sweeps.len(), self.sweeps()),
             (self.losses.len(), self.losses()),
         ];
         for (_, table) in parts.iter().filter(|(rows, _)| *rows > 0) {
@@ -313,6 +317,22 @@ impl Report {
             ]);
         }
         speed_ups
+    }
+
+    fn sweeps(&self) -> Table {
+        let mut sweeps = table(&["kernel", "set", "pages", "s", "of default", "node fetches", "buffer hits"]);
+        for figure in &self.sweeps {
+            sweeps.add_row([
+                figure.kernel.to_string(),
+                figure.parameter.to_owned(),
+                figure.pages.map_or_else(|| "default".to_owned(), |pages| pages.to_string()),
+                format!("{:.2}", figure.seconds),
+                format!("{:.2}", figure.relative),
+                format!("{:.0}", figure.node_fetches),
+                format!("{:.0}", figure.read_buffer_hits),
+            ]);
+        }
+        sweeps
     }
 
     fn losses(&self) -> Table {

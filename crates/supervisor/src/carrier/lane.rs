@@ -160,7 +160,7 @@ impl Lane {
         }
         let found = {
             let mut state = self.carrier.state();
-            let span = state.spans.entry(taken.owner().0).or_default().around(call.first, call.count);
+            let span = state.span(taken.owner().0).around(call.first, call.count);
             let late = (redundancy.parity() > 0).then(|| state.late_after());
             state.books.located(call.block as u32).cloned().map(|located| (located, span, late))
         };
@@ -479,8 +479,7 @@ impl Lane {
         let filling = carrier.pool.begin_fill();
         if let Some(displaced) = filling.as_ref().and_then(|filling| filling.displaced) {
             let mut state = carrier.state();
-            let span = state.spans.entry(displaced.owner.0).or_default();
-            span.learn(displaced.fetched, displaced.used);
+            state.span(displaced.owner.0).learn(displaced.fetched, displaced.used);
         }
         let answer = match filling {
             Some(filling) => carrier.pool.fill(filling, &reading.pages, reading.taken.owner(), &content),

@@ -24,6 +24,7 @@ mod steward;
 mod stock;
 #[cfg(test)]
 mod tests;
+mod tuning;
 mod writer;
 
 use std::collections::HashMap;
@@ -36,8 +37,7 @@ use farmem_remote::{
 };
 use farmem_store::{NodesConfig, SLAB_BYTES};
 use farmem_transport::{
-    ClientIdentity, Destination, FRAME_BYTES, LinkError, NodeDescription, Order, Request, Security,
-    Transport, connect,
+    ClientIdentity, Destination, LinkError, NodeDescription, Order, Request, Security, Transport, connect,
 };
 
 use crate::application::{Application, SharedPool};
@@ -52,6 +52,7 @@ use link::NodeLink;
 use rebuilder::Rebuilder;
 pub(crate) use sharing::{LinkFigures, Sharing};
 use steward::Steward;
+pub use tuning::NodeTuning;
 pub(crate) use writer::NodeWriter;
 
 /// Lanes of the wire, by who has them: one for each of the pool's, then these.
@@ -64,11 +65,6 @@ const REBUILD_LANE: u8 = 67;
 const LATE_TIMES: u32 = 3;
 const LATE_LEAST: Duration = Duration::from_millis(2);
 const LATE_MOST: Duration = Duration::from_millis(100);
-/// Room in the read buffer: COMEX's 4096 pages, unless that were more than a sixteenth of the local budget.
-const ENTRIES_MOST: u64 = 256;
-const ENTRIES_LEAST: u64 = 16;
-const LOCAL_PART: u64 = 16;
-
 /// Making a link takes no longer; a node that needs more is away.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
 /// At the end, nodes are told so for no longer.
@@ -88,6 +84,8 @@ pub struct NodesOptions {
     pub rebuild_per_second: ByteCount,
     /// What protects the way to them.
     pub security: Security,
+    /// How much is read, kept and held ahead.
+    pub tuning: NodeTuning,
 }
 
 /// Makes a link to a node, as one of this client's lanes.
@@ -106,6 +104,7 @@ pub(crate) struct Reached {
     /// What checks of shards are taken with. Nodes must not know it.
     check_seed: u64,
     rebuild_bytes_per_second: u64,
+    tuning: NodeTuning,
     space: u128,
     connect: Connect,
     descriptions: Vec<Option<NodeDescription>>,
@@ -148,6 +147,7 @@ impl Reached {
             redundancy: options.redundancy,
             check_seed: new_space()? as u64,
             rebuild_bytes_per_second,
+            tuning: options.tuning,
             space,
             connect,
             descriptions,
@@ -163,8 +163,7 @@ impl Reached {
             (Redundancy::NONE, true) => 0,
             (redundancy, _) => lent * redundancy.data() as u64 / redundancy.shards() as u64,
         };
-        let entry_bytes = (farmem_store::ENTRY_PAGES * FRAME_BYTES) as u64;
-        let entries = (local.get() / LOCAL_PART / entry_bytes).clamp(ENTRIES_LEAST, ENTRIES_MOST);
+        let entries = self.tuning.entries(local);
         let lanes =
             std::thread::available_parallelism().map_or(1, |count| count.get().min(WRITER_LANE.into()));
         NodesConfig {
@@ -197,18 +196,29 @@ struct State {
     reserves: Vec<Reserve>,
     /// How much is read at once for each process.
     spans: HashMap<u16, Span>,
+    /// That of a process that has read nothing yet.
+    first_span: Span,
 }
 
 impl Carrier {
     pub(crate) fn new(pool: &'static SharedPool, reached: Reached, sharing: Sharing) -> Self {
-        let Reached { nodes, redundancy, check_seed, rebuild_bytes_per_second, space, connect, descriptions } =
-            reached;
+        let Reached {
+            nodes,
+            redundancy,
+            check_seed,
+            rebuild_bytes_per_second,
+            tuning,
+            space,
+            connect,
+            descriptions,
+        } = reached;
         let count = nodes.len();
         let state = State {
             books: Books::new(space as u64, redundancy, count),
             health: vec![Health::default(); count],
-            reserves: vec![Reserve::default(); count],
+            reserves: vec![tuning.reserve(); count],
             spans: HashMap::new(),
+            first_span: tuning.span(),
         };
         let carrier = Self {
             pool,
@@ -385,6 +395,11 @@ impl Carrier {
 }
 
 impl State {
+    /// What a process reads at once.
+    fn span(&mut self, owner: u16) -> &mut Span {
+        self.spans.entry(owner).or_insert(self.first_span)
+    }
+
     /// How long a node takes to answer, if it is up.
     fn answer_time(&self, node: u16) -> Option<Duration> {
         let health = self.health.get(usize::from(node))?;

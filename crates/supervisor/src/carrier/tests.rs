@@ -76,6 +76,7 @@ impl World {
             redundancy,
             rebuild_per_second: ByteCount::new(1 << 30),
             security: Security::Plain,
+            tuning: NodeTuning::default(),
         };
         let known = nodes.clone();
         let connector = Box::new(move |node: &NodeAddress, client| {

@@ -1,0 +1,147 @@
+//! What COMEX calls T, P and B, one after the other over a wide range, with the others as they are by default (§5.1.3, Figures 10 to 12).
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use farmem_page::ByteCount;
+use serde::Serialize;
+
+use super::program::Far;
+use super::route::Route;
+use crate::kernels::{Kernel, Outcome};
+use crate::median::median;
+use crate::option;
+use crate::run::Runner;
+
+/// Local memory: data divided by it.
+const PART: u64 = 4;
+const KERNELS: [Kernel; 3] = [Kernel::Sort, Kernel::BreadthFirst, Kernel::Dictionary];
+const KERNELS_QUICK: [Kernel; 1] = [Kernel::Sort];
+
+/// What is varied: an option of `farmem run`, and its values in pages.
+struct Sweep {
+    name: &'static str,
+    option: &'static str,
+    pages: &'static [u64],
+    pages_quick: &'static [u64],
+}
+
+const SWEEPS: [Sweep; 3] = [
+    Sweep {
+        name: "T",
+        option: "--node-reserve",
+        pages: &[64, 256, 1 << 10, 4 << 10, 16 << 10],
+        pages_quick: &[64],
+    },
+    Sweep { name: "P", option: "--node-read", pages: &[1, 2, 4, 8, 16], pages_quick: &[1, 16] },
+    Sweep {
+        name: "B",
+        option: "--read-buffer",
+        pages: &[256, 1 << 10, 4 << 10, 16 << 10],
+        pages_quick: &[256],
+    },
+];
+
+/// A kernel with one of these at one value.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct SweepFigure {
+    /// Which kernel.
+    pub kernel: Kernel,
+    /// What was set, by COMEX's letter.
+    pub parameter: &'static str,
+    /// To what, in pages; `None` where it follows what is measured.
+    pub pages: Option<u64>,
+    /// Time of the kernel.
+    pub seconds: f64,
+    /// The same, of the time with nothing set.
+    pub relative: f64,
+    /// Reads from the node.
+    pub node_fetches: f64,
+    /// Pages that an earlier read had brought along.
+    pub read_buffer_hits: f64,
+}
+
+/// What one run showed.
+struct Sample {
+    seconds: f64,
+    node_fetches: f64,
+    read_buffer_hits: f64,
+}
+
+/// What is measured, and with what.
+pub(super) struct Sweeps<'a> {
+    pub(super) runner: &'a Runner,
+    pub(super) farmem: &'a Path,
+    pub(super) node: &'a Route,
+    pub(super) data: ByteCount,
+    pub(super) repetitions: u32,
+    pub(super) quick: bool,
+}
+
+impl Sweeps<'_> {
+    pub(super) fn measure(&self) -> Result<Vec<SweepFigure>> {
+        let kernels = if self.quick { &KERNELS_QUICK[..] } else { &KERNELS };
+        let settings: Vec<(&Sweep, Option<u64>)> = SWEEPS
+            .iter()
+            .flat_map(|sweep| {
+                let pages = if self.quick { sweep.pages_quick } else { sweep.pages };
+                [None]
+                    .into_iter()
+                    .chain(pages.iter().map(|&pages| Some(pages)))
+                    .map(move |pages| (sweep, pages))
+            })
+            .collect();
+        let mut figures = Vec::new();
+        for &kernel in kernels {
+            // All settings take turns within each repetition.
+            let mut samples: Vec<Vec<Sample>> = settings.iter().map(|_| Vec::new()).collect();
+            for repetition in 1..=self.repetitions {
+                eprintln!(
+                    "farmem: {repetition}/{} {kernel} with T, P and B at several values",
+                    self.repetitions
+                );
+                for (&(sweep, pages), samples) in settings.iter().zip(&mut samples) {
+                    samples.push(self.run(kernel, sweep, pages)?);
+                }
+            }
+            let mut default_seconds = 0.0;
+            for (&(sweep, pages), samples) in settings.iter().zip(&samples) {
+                let of = |figure: &dyn Fn(&Sample) -> f64| median(samples.iter().map(figure).collect());
+                let seconds = of(&|sample| sample.seconds);
+                if pages.is_none() {
+                    default_seconds = seconds;
+                }
+                figures.push(SweepFigure {
+                    kernel,
+                    parameter: sweep.name,
+                    pages,
+                    seconds,
+                    relative: seconds / default_seconds,
+                    node_fetches: of(&|sample| sample.node_fetches),
+                    read_buffer_hits: of(&|sample| sample.read_buffer_hits),
+                });
+            }
+        }
+        Ok(figures)
+    }
+
+    fn run(&self, kernel: Kernel, sweep: &Sweep, pages: Option<u64>) -> Result<Sample> {
+        let mut options = vec!["--local".to_owned(), (self.data.get() / PART).to_string()];
+        options.extend(Far::Node(self.node).options(ByteCount::new(2 * self.data.get())));
+        if let Some(pages) = pages {
+            options.extend([sweep.option.to_owned(), (pages * farmem_page::PAGE_BYTES as u64).to_string()]);
+        }
+        let (name, data) = (option::name(&kernel), self.data.get().to_string());
+        let farmem = self.farmem.to_string_lossy();
+        let program = [&*farmem, "kernel", &name, "--data", &data];
+        let finished = self
+            .runner
+            .run(options, &program, Command::spawn)
+            .with_context(|| format!("{kernel} with {} of {pages:?} pages", sweep.name))?;
+        let (node_fetches, read_buffer_hits) =
+            (finished.number("node_fetches"), finished.number("read_buffer_hits"));
+        ensure!(node_fetches > 0.0, "{kernel}: nothing came from the node");
+        Ok(Sample { seconds: Outcome::of(&finished.output)?.seconds, node_fetches, read_buffer_hits })
+    }
+}
