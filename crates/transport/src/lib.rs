@@ -21,6 +21,7 @@ mod rings;
 mod security;
 pub mod stream;
 mod tls;
+pub mod trouble;
 pub mod wire;
 
 use std::os::fd::BorrowedFd;

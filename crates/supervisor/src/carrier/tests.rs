@@ -1,7 +1,7 @@
 //! The carrier over nodes that are memory of the test: cut, restarted, stalled, damaged, forgetful.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use farmem_broker::board::{Board, Direction, Gate, Memory, Pass, Shared, Turn, Word, key_of};
@@ -13,6 +13,7 @@ use farmem_store::{
 use farmem_sys::shared::SharedMemory;
 use farmem_transport::Security;
 use farmem_transport::memory::MemoryNode;
+use farmem_transport::trouble::Troubled;
 
 use super::*;
 use crate::options::Bandwidth;
@@ -70,6 +71,15 @@ impl World {
     }
 
     fn limited(slabs: &[u32], redundancy: Redundancy, bandwidth: Bandwidth) -> Self {
+        Self::made(slabs, redundancy, bandwidth, None)
+    }
+
+    /// With links that have trouble of this seed.
+    fn troubled(slabs: &[u32], redundancy: Redundancy, seed: u64) -> Self {
+        Self::made(slabs, redundancy, Bandwidth::default(), Some(seed))
+    }
+
+    fn made(slabs: &[u32], redundancy: Redundancy, bandwidth: Bandwidth, trouble: Option<u64>) -> Self {
         let nodes: Vec<MemoryNode> = slabs.iter().map(|slabs| MemoryNode::new(slabs * 64)).collect();
         let options = NodesOptions {
             nodes: (0..nodes.len()).map(|node| format!("unix:{node}").parse().unwrap()).collect(),
@@ -79,9 +89,16 @@ impl World {
             tuning: NodeTuning::default(),
         };
         let known = nodes.clone();
+        let links = AtomicU64::new(0);
         let connector = Box::new(move |node: &NodeAddress, client| {
             let number: usize = node.to_string().trim_start_matches("unix:").parse().unwrap();
-            Ok(Box::new(known[number].connect(client)) as Box<dyn Transport>)
+            let link = Box::new(known[number].connect(client)) as Box<dyn Transport>;
+            // Each link has trouble of its own.
+            let nth = links.fetch_add(1, Ordering::Relaxed);
+            Ok(match trouble {
+                Some(seed) => Box::new(Troubled::new(link, seed << 32 | nth)) as Box<dyn Transport>,
+                None => link,
+            })
         });
         let sharing = Sharing::new(&options.nodes, bandwidth).unwrap();
         let reached = Reached::reach(&options, 7, connector).unwrap();
@@ -443,4 +460,36 @@ fn no_more_goes_over_links_than_the_limits_let_through() {
     assert_eq!(world.read_all(), (PAGES, 0));
     let read = world.carrier.sharing().figures().in_bytes;
     assert!(read > 0 && read <= most(began), "{read}");
+}
+
+/// Seeds to try: a few, or the one that `FARMEM_TEST_SEED` names.
+fn seeds() -> Vec<u64> {
+    match std::env::var("FARMEM_TEST_SEED") {
+        Ok(seed) => vec![seed.parse().expect("FARMEM_TEST_SEED is a number")],
+        Err(_) => (1..=8).collect(),
+    }
+}
+
+#[test]
+fn completions_that_are_late_mixed_up_doubled_or_lost_change_no_byte() {
+    for seed in seeds() {
+        eprintln!("FARMEM_TEST_SEED={seed}");
+        let world = World::troubled(&[32], Redundancy::NONE, seed);
+        assert_eq!(world.read_all(), (PAGES, 0), "seed {seed}");
+    }
+}
+
+#[test]
+fn with_parity_and_troubled_links_nodes_may_come_back_empty_as_well() {
+    for seed in seeds() {
+        eprintln!("FARMEM_TEST_SEED={seed}");
+        let world = World::troubled(&[32; 6], coded(4, 2), seed);
+        let first = seed as usize % 6;
+        lose(&world, first);
+        assert_eq!(world.read_all(), (PAGES, 0), "seed {seed}");
+        world.wait_until_whole();
+        lose(&world, (first + 1) % 6);
+        lose(&world, (first + 3) % 6);
+        assert_eq!(world.read_all(), (PAGES, 0), "seed {seed}");
+    }
 }
