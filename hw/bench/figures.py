@@ -53,7 +53,8 @@ class Drawing:
     """A chart of bars with labels below, an axis on the left, a legend on the right."""
 
     def __init__(self, title, unit, top):
-        self.top = max(top, 1e-9)
+        # The number above the highest bar has room below the unit.
+        self.top = max(top * 1.06, 1e-9)
         self.at = 70
         self.body = [f'<text x="20" y="24" font-size="15">{escape(title)}</text>']
         step = 10 ** (len(str(int(self.top))) - 1)

@@ -39,7 +39,7 @@ object Generate {
       case "NewQueue" => () => new NewQueue(small)
       case "EvictQueue" => () => new EvictQueue(small)
       case "WalkerHook" => () => new WalkerHook(speculative = true)
-      // The smallest: a second fetch meets a full NewQ, and a third would meet an empty FreeQ, within the cycles of a proof.
+      // The smallest: a whole fetch takes nine cycles, and the next one begins within those of a proof.
       case "FetchPath" => () => new FetchPath(small.copy(freeDepth = 2, newDepth = 1, harts = 1))
       case "AcceleratorCore" => () => new AcceleratorCore(small, BlockTags())
       case other => sys.error(s"no unit $other")
