@@ -18,6 +18,7 @@ mod initial_file_system;
 mod launch;
 mod memcache;
 mod memory_file;
+mod network;
 mod node;
 mod pattern;
 mod redis;
@@ -36,6 +37,7 @@ pub use launch::{
 };
 pub use memcache::MemcacheClient;
 pub use memory_file::memory_file_bytes;
+pub use network::Network;
 pub use node::Node;
 pub use pattern::{Digest, SplitMix, value_bytes};
 pub use redis::{RedisClient, Reply};

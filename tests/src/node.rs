@@ -12,7 +12,7 @@ use crate::launch::farmem_binary;
 use crate::scratch::Scratch;
 use crate::trial::wait_for;
 
-/// `farmem node` on this machine's loopback address, for as long as the value lives.
+/// `farmem node` on this machine, for as long as the value lives.
 #[derive(Debug)]
 pub struct Node {
     scratch: Scratch,
@@ -37,7 +37,12 @@ impl Node {
     /// When it doesn't listen.
     #[must_use]
     pub fn start_with(memory: &str, options: &[&OsStr]) -> Self {
-        let (scratch, address) = (Scratch::new(), "127.0.0.1:0".to_owned());
+        Self::start_at("127.0.0.1:0", memory, options)
+    }
+
+    /// The same, at another address.
+    pub(crate) fn start_at(address: &str, memory: &str, options: &[&OsStr]) -> Self {
+        let (scratch, address) = (Scratch::new(), address.to_owned());
         let mut node = Self { scratch, address, memory: memory.to_owned(), process: None };
         node.listen(options);
         node

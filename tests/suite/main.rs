@@ -17,6 +17,7 @@ mod memcached;
 mod node_bench;
 mod nodes;
 mod numpy;
+mod partitions;
 mod postgresql;
 mod prefetch;
 mod redis;
