@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use farmem_supervisor::{Report, applications, query};
+use farmem_supervisor::{Report, applications, query, troubles};
 
 use crate::arguments::StatArguments;
 use crate::failure::Failure;
@@ -30,12 +30,12 @@ pub(crate) fn stat(arguments: &StatArguments) -> Result<ExitCode, Failure> {
 fn print_table(reports: &[Report]) {
     let mib = |bytes: u64| format!("{:.1}", bytes as f64 / f64::from(1 << 20));
     println!(
-        "{:<20} {:>8} {:>5} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
-        "NAME", "PID", "PROCS", "BUDGET", "RESIDENT", "FAR", "POOL", "DISK", "FAULTS"
+        "{:<20} {:>8} {:>5} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
+        "NAME", "PID", "PROCS", "BUDGET", "RESIDENT", "FAR", "POOL", "NODES", "DISK", "FAULTS"
     );
     for report in reports {
         println!(
-            "{:<20} {:>8} {:>5} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
+            "{:<20} {:>8} {:>5} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
             report.name,
             report.process,
             report.processes,
@@ -43,9 +43,13 @@ fn print_table(reports: &[Report]) {
             mib(report.resident_bytes),
             mib(report.far_pages << farmem_page::PAGE_SHIFT),
             mib(report.pool_bytes),
+            mib(report.node_bytes),
             mib(report.disk_bytes),
             report.counter("faults"),
         );
     }
     println!("sizes in MiB");
+    for report in reports {
+        troubles(report).iter().for_each(|trouble| println!("{}: {trouble}", report.name));
+    }
 }

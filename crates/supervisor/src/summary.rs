@@ -4,6 +4,7 @@ use std::fmt::{Arguments, Write as _};
 
 use crate::explanation::Explanation;
 use crate::report::Report;
+use crate::troubles::troubles;
 
 /// The lines that `--summary` prints. Beyond ten only what has gone wrong.
 pub(crate) fn summary(report: &Report) -> String {
@@ -60,35 +61,7 @@ pub(crate) fn summary(report: &Report) -> String {
         largest_causes(&explanation)
     ));
     line(format_args!("{}", explanation.advice));
-    if report.node_lacking_bytes > 0 {
-        line(format_args!(
-            "the redundancy of {} is not whole: {:.1} MiB of it are lacking on nodes",
-            report.redundancy,
-            mib(report.node_lacking_bytes)
-        ));
-    }
-    if report.node_damaged > 0 {
-        line(format_args!(
-            "nodes answered {} times with other bytes than were written; right ones were made from those of others",
-            report.node_damaged
-        ));
-    }
-    if report.disk_writes_failed > 0 {
-        line(format_args!(
-            "the disk refused {} writes; what was to be written stayed in the pool",
-            report.disk_writes_failed
-        ));
-    }
-    for lost in &report.lost_pages {
-        line(format_args!(
-            "page {:#x} of process {} is lost: it could not be read back; whoever touches it gets a SIGBUS",
-            lost.address, lost.process
-        ));
-    }
-    let unnamed = report.counter("lost").saturating_sub(report.lost_pages.len() as u64);
-    if unnamed > 0 {
-        line(format_args!("{unnamed} more pages are lost"));
-    }
+    troubles(report).iter().for_each(|trouble| line(format_args!("{trouble}")));
     text
 }
 
