@@ -15,7 +15,7 @@ const MARK: f64 = 5.0;
 /// Ways to draw a mark; the first is ours. Colours are by class, `peer0` on.
 const SHAPES: usize = 7;
 /// Peers that look the same in all charts. Others take what is left.
-const KNOWN: [(&str, usize); 11] = [
+const KNOWN: [(&str, usize); 12] = [
     ("farmem", 0),
     ("node", 0),
     ("two-tier", 0),
@@ -24,6 +24,7 @@ const KNOWN: [(&str, usize); 11] = [
     ("zram", 2),
     ("zswap", 3),
     ("swap-file", 4),
+    ("swap file", 4),
     ("file", 4),
     ("swap-loop", 5),
     ("loop", 5),
