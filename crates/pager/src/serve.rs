@@ -85,9 +85,6 @@ impl Source {
     }
 }
 
-/// A run of so many pages says that there is more behind it.
-const PROVEN_PAGES: u32 = 8;
-
 /// A batch of taken pages; those that follow each other stand next to each other.
 pub(crate) struct Batch {
     pages: [Option<Taken>; BATCH_PAGES],
@@ -154,38 +151,12 @@ impl Engine {
         let run = run.filter(|_| room && source == guess);
         let batch = self.gather(taken, run, source);
         match source {
-            Source::Stored => {
-                // Before the thread that waits is served: then all of it is on its way at the same time.
-                let is_said = run.is_some_and(|run| self.want_behind(desk, run));
-                let served = self.bring_in(desk, batch, Cause::Fault(fault.page));
-                if is_said {
-                    self.vault.tell_wants(&desk.reader);
-                }
-                served
-            }
+            Source::Stored => self.bring_in(desk, batch, Cause::Fault(fault.page)),
             Source::Zeros => {
                 desk.waiting.comes_from(Whence::Zeros);
                 self.touch(batch, fault)
             }
         }
-    }
-
-    /// Of the pages behind a run, as many again: what of them is on nodes is asked for, and nobody waits for it. Whether anything was said.
-    fn want_behind(&self, desk: &Desk, run: Run) -> bool {
-        if run.count < PROVEN_PAGES || !self.vault.has_nodes() {
-            return false;
-        }
-        let Some(start) = run.page(run.count) else { return false };
-        let mut last = None;
-        let places = Run { start, ..run }.pages().filter_map(|page| {
-            let word = self.table.word(page);
-            word.place().filter(|_| word.is_far())
-        });
-        let mut is_said = false;
-        for place in places {
-            is_said |= self.vault.want(&desk.reader, place, &mut last);
-        }
-        is_said
     }
 
     fn advise(&self, source: Source, fault: Fault) -> Option<Run> {

@@ -10,8 +10,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use farmem_page::{ByteCount, PageBytes, PageIndex, Place};
 use farmem_policy::Partition;
 use farmem_store::{
-    BlockError, BlockFile, Call, Caller, Epoch, FreeOutcome, LoadError, Origin, OwnerId, Packed, Packing,
-    Pool, Reader, StoreError, Update, Writer,
+    BlockError, BlockFile, Caller, Epoch, FreeOutcome, LoadError, Origin, OwnerId, Packed, Packing, Pool,
+    Reader, StoreError, Update, Writer,
 };
 use farmem_sys::disk::DiskFile;
 use farmem_sys::link::Link;
@@ -182,21 +182,6 @@ impl Vault {
     /// Hints that the page at `place` will be read soon.
     pub(crate) fn prefetch(&self, place: Place) {
         self.pool.prefetch(place);
-    }
-
-    /// Says that the page at `place` will be read soon, where that takes asking a node: see [`Reader::want`].
-    pub(crate) fn want(&self, reader: &PageReader, place: Place, last: &mut Option<Call>) -> bool {
-        reader.want(self.pool, place, last)
-    }
-
-    /// See [`Reader::tell`].
-    pub(crate) fn tell_wants(&self, reader: &PageReader) {
-        reader.tell(self.pool);
-    }
-
-    /// Whether anything can be on a node.
-    pub(crate) fn has_nodes(&self) -> bool {
-        self.pool.lanes() > 0
     }
 
     /// A glance at what is stored at `place`: see [`Reader::glance`].

@@ -61,11 +61,6 @@ impl Span {
         (start, pages)
     }
 
-    /// How many pages are read at once, where that was said.
-    pub fn fixed(&self) -> Option<usize> {
-        self.is_fixed.then_some(self.pages)
-    }
-
     /// Pages of an earlier read had to go, so many of them used.
     pub fn learn(&mut self, fetched: usize, used: usize) {
         if self.is_fixed || fetched < 2 {

@@ -79,7 +79,7 @@ impl Call {
             | (self.is_retry as u64) << RETRY_SHIFT
     }
     /// Whether all pages of `other` are among these, of the same content.
-    pub const fn covers(&self, other: &Self) -> bool {
+    pub(crate) const fn covers(&self, other: &Self) -> bool {
         self.block == other.block
             && self.version == other.version
             && self.first <= other.first
@@ -128,22 +128,20 @@ pub enum Answer {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Phase {
+enum Phase {
     Free,
     Filling,
     Asked,
     Serving,
     Answered,
-    /// Nobody waits for it: see `wants`.
-    Wanted,
 }
 
 /// The word of a call. The low half, on which readers sleep, changes with each phase.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct State {
-    pub(crate) phase: Phase,
+struct State {
+    phase: Phase,
     sequence: u32,
-    pub(crate) owner: OwnerId,
+    owner: OwnerId,
     answer: Answer,
 }
 
@@ -152,14 +150,13 @@ const SEQUENCE_BITS: u32 = 29;
 const NOWHERE: u16 = u16::MAX;
 
 impl State {
-    pub(crate) const fn decode(bits: u64) -> Option<Self> {
+    const fn decode(bits: u64) -> Option<Self> {
         let phase = match bits & 7 {
             0 => Phase::Free,
             1 => Phase::Filling,
             2 => Phase::Asked,
             3 => Phase::Serving,
             4 => Phase::Answered,
-            5 => Phase::Wanted,
             _ => return None,
         };
         let answer = (bits >> 48) as u16;
@@ -170,7 +167,7 @@ impl State {
             answer: if answer == NOWHERE { Answer::Nowhere } else { Answer::Entry(answer) },
         })
     }
-    pub(crate) const fn encode(self) -> u64 {
+    const fn encode(self) -> u64 {
         let answer = match self.answer {
             Answer::Entry(entry) => entry,
             Answer::Nowhere => NOWHERE,
@@ -178,13 +175,8 @@ impl State {
         let sequence = (self.sequence & ((1 << SEQUENCE_BITS) - 1)) as u64;
         self.phase as u64 | sequence << PHASE_BITS | (self.owner.0 as u64) << 32 | (answer as u64) << 48
     }
-    pub(crate) const fn to(self, phase: Phase) -> Self {
+    const fn to(self, phase: Phase) -> Self {
         Self { phase, ..self }
-    }
-    /// What a free call becomes when a process takes it.
-    pub(crate) const fn claimed(self, owner: OwnerId) -> Self {
-        let sequence = self.sequence.wrapping_add(1) & ((1 << SEQUENCE_BITS) - 1);
-        Self { phase: Phase::Filling, sequence, owner, answer: Answer::Nowhere }
     }
 }
 
@@ -218,7 +210,7 @@ impl<M: Memory> Pool<M> {
         Ok(self.layout.lanes_at + lane * LANE_WORDS * WORD_BYTES)
     }
 
-    pub(crate) fn call_at(&self, lane: usize, nth: usize) -> Result<usize, Damaged> {
+    fn call_at(&self, lane: usize, nth: usize) -> Result<usize, Damaged> {
         Ok(self.lane_at(lane)? + (LANE_HEAD_WORDS + nth * CALL_WORDS) * WORD_BYTES)
     }
 
@@ -249,7 +241,7 @@ impl<M: Memory> Pool<M> {
                     return Some(state.answer);
                 }
                 Phase::Asked | Phase::Serving => {}
-                Phase::Free | Phase::Filling | Phase::Wanted => return None,
+                Phase::Free | Phase::Filling => return None,
             }
             if !caller.is_patient(caller.now_ns().saturating_sub(since)) {
                 if word.compare_exchange(now, state.to(Phase::Free).encode(), AcqRel, Relaxed).is_ok() {
@@ -271,14 +263,16 @@ impl<M: Memory> Pool<M> {
                 let word = self.word(at).ok()?;
                 let bits = word.load(Relaxed);
                 let state = State::decode(bits).filter(|state| state.phase == Phase::Free)?;
-                let filling = state.claimed(caller.owner());
+                let sequence = state.sequence.wrapping_add(1) & ((1 << SEQUENCE_BITS) - 1);
+                let filling =
+                    State { phase: Phase::Filling, sequence, owner: caller.owner(), answer: Answer::Nowhere };
                 word.compare_exchange(bits, filling.encode(), AcqRel, Relaxed).ok()?;
                 Some(((lane, at), filling.to(Phase::Asked)))
             })
         })
     }
 
-    pub(crate) fn ring(&self, lane: usize) {
+    fn ring(&self, lane: usize) {
         let Ok(at) = self.lane_at(lane) else { return };
         let (Ok(bell), Ok(sleepers)) =
             (self.word(at + BELL * WORD_BYTES), self.word(at + SLEEPERS * WORD_BYTES))
@@ -327,7 +321,7 @@ impl<M: Memory> Pool<M> {
         let is_asked = |nth: usize| {
             let word = self.call_at(lane, nth).and_then(|at| self.word(at));
             let state = word.ok().and_then(|word| State::decode(word.load(SeqCst)));
-            state.is_some_and(|state| matches!(state.phase, Phase::Asked | Phase::Wanted))
+            state.is_some_and(|state| state.phase == Phase::Asked)
         };
         if !(0..LANE_CALLS).any(is_asked) {
             self.memory.wait(at + BELL * WORD_BYTES, rung as u32, timeout_ns);
@@ -373,9 +367,7 @@ mod tests {
 
     #[test]
     fn a_state_survives_its_encoding_and_garbage_is_none() {
-        for phase in
-            [Phase::Free, Phase::Filling, Phase::Asked, Phase::Serving, Phase::Answered, Phase::Wanted]
-        {
+        for phase in [Phase::Free, Phase::Filling, Phase::Asked, Phase::Serving, Phase::Answered] {
             for answer in [Answer::Nowhere, Answer::Entry(0), Answer::Entry(4095)] {
                 let state =
                     State { phase, sequence: (1 << SEQUENCE_BITS) - 1, owner: OwnerId(u16::MAX), answer };

@@ -34,7 +34,6 @@ mod release;
 mod slab;
 mod slots;
 mod usage;
-mod wants;
 mod writer;
 
 pub use calls::{Answer, Call, Caller, Nobody, TakenCall};
@@ -50,5 +49,4 @@ pub use pool::{AttachError, Epoch, FreeOutcome, LimitError, OwnerId, Pool};
 pub use read_buffer::{Displaced, ENTRY_PAGES, Filling};
 pub use reader::{LoadError, Origin, Reader};
 pub use usage::PoolUsage;
-pub use wants::Want;
 pub use writer::{StoreError, Update, Writer};

@@ -5,7 +5,7 @@
 //! takes its tag away first and sets the new one last; who reads looks at the tag before and after. Fingerprints are checked as for any other
 //! source.
 
-use crate::calls::{Answer, Call, Caller};
+use crate::calls::{Answer, Call};
 use crate::layout::{Header, WORD_BYTES};
 use crate::memory::{Atomic, Memory};
 use crate::pool::{Damaged, OwnerId, Pool};
@@ -17,8 +17,8 @@ use farmem_page::PAGE_BYTES;
 pub const ENTRY_PAGES: usize = 16;
 /// Bytes of an entry.
 pub(crate) const ENTRY_BYTES: usize = ENTRY_PAGES * PAGE_BYTES;
-/// Words of an entry: tag, what was used of it and who it was fetched for, when it was last used; if it was wanted ahead, since when, and when it was first used.
-pub(crate) const WORDS_PER_ENTRY: usize = 5;
+/// Words of an entry: tag, what was used of it and who it was fetched for, when it was last used.
+pub(crate) const WORDS_PER_ENTRY: usize = 3;
 
 const EMPTY: u64 = 0;
 /// The tag while an entry is filled. The highest bit says that a tag names pages; this has not got it.
@@ -53,10 +53,6 @@ pub struct Displaced {
     pub fetched: usize,
     /// Of them, pages that somebody read.
     pub used: usize,
-    /// Whether nobody waited for them when they were asked for.
-    pub is_ahead: bool,
-    /// If so, how long after that somebody read the first one.
-    pub used_after_ns: Option<u64>,
 }
 
 impl<M: Memory> Pool<M> {
@@ -77,15 +73,9 @@ impl<M: Memory> Pool<M> {
     }
 
     /// Copies pages out of an entry. False when it hasn't got them, or lost them meanwhile.
-    pub(crate) fn copy_buffered<C: Caller>(
-        &self,
-        caller: &C,
-        entry: u16,
-        wanted: &Call,
-        out: &mut [u8],
-    ) -> bool {
+    pub(crate) fn copy_buffered(&self, entry: u16, wanted: &Call, out: &mut [u8]) -> bool {
         let entry = usize::from(entry);
-        let Ok([tag, used, last, since, first_used]) = self.entry_words(entry) else { return false };
+        let Ok([tag, used, last]) = self.entry_words(entry) else { return false };
         let before = tag.load(Acquire);
         let Some(held) = pages_of(before).filter(|held| held.covers(wanted)) else { return false };
         let nth = wanted.first - held.first;
@@ -103,9 +93,6 @@ impl<M: Memory> Pool<M> {
         if let Ok(time) = self.header(Header::BufferTime) {
             last.store(time.load(Relaxed), Relaxed);
         }
-        if since.load(Relaxed) != 0 && first_used.load(Relaxed) == 0 {
-            first_used.store(caller.now_ns(), Relaxed);
-        }
         true
     }
 
@@ -118,39 +105,23 @@ impl<M: Memory> Pool<M> {
                 .map(|(entry, words)| (entry, words[0].load(Relaxed), words[2].load(Relaxed)))
                 .filter(|(_, tag, _)| *tag != FILLING)
                 .min_by_key(|(_, tag, last)| if *tag == EMPTY { 0 } else { *last + 1 })?;
-            let [of_tag, used, _, since, first_used] = &words[entry * WORDS_PER_ENTRY..][..WORDS_PER_ENTRY]
-            else {
-                return None;
-            };
+            let [of_tag, used, _] = &words[entry * WORDS_PER_ENTRY..][..WORDS_PER_ENTRY] else { return None };
             if of_tag.compare_exchange(tag, FILLING, AcqRel, Relaxed).is_err() {
                 continue;
             }
             let marks = used.load(Relaxed);
-            let (since_ns, first_used_ns) = (since.load(Relaxed), first_used.load(Relaxed));
             let displaced = pages_of(tag).map(|held| Displaced {
                 owner: OwnerId((marks >> OWNER_SHIFT) as u16),
                 fetched: held.count,
                 used: (marks & ((1 << held.count) - 1)).count_ones() as usize,
-                is_ahead: since_ns != 0,
-                used_after_ns: first_used_ns.checked_sub(since_ns).filter(|_| since_ns != 0),
             });
             return Some(Filling { entry, displaced });
         }
     }
 
-    /// Fills an entry with `pages`, fetched for `owner`, whose bytes are `content`; with nothing if the bytes are not as many. If nobody waited for them, they
-    /// are wanted since `since_ns`. For the carrier.
-    pub fn fill(
-        &self,
-        filling: Filling,
-        pages: &Call,
-        owner: OwnerId,
-        since_ns: Option<u64>,
-        content: &[u8],
-    ) -> Answer {
-        let Ok([tag, used, last, since, first_used]) = self.entry_words(filling.entry) else {
-            return Answer::Nowhere;
-        };
+    /// Fills an entry with `pages`, fetched for `owner`, whose bytes are `content`; with nothing if the bytes are not as many. For the carrier.
+    pub fn fill(&self, filling: Filling, pages: &Call, owner: OwnerId, content: &[u8]) -> Answer {
+        let Ok([tag, used, last]) = self.entry_words(filling.entry) else { return Answer::Nowhere };
         // The tag went before the bytes do.
         fence(Release);
         let is_whole = content.len() == pages.count * PAGE_BYTES && pages.count <= ENTRY_PAGES;
@@ -160,8 +131,6 @@ impl<M: Memory> Pool<M> {
             return Answer::Nowhere;
         }
         used.store(u64::from(owner.0) << OWNER_SHIFT, Relaxed);
-        since.store(since_ns.unwrap_or(0), Relaxed);
-        first_used.store(0, Relaxed);
         let time = self.header(Header::BufferTime).map_or(0, |time| time.fetch_add(1, Relaxed) + 1);
         last.store(time, Relaxed);
         tag.store(tag_of(pages), Release);

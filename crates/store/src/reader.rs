@@ -8,13 +8,12 @@
 //! damaged or can't be had.
 
 use crate::calls::{Answer, Call, Caller, Nobody};
-use crate::class::{SLAB_BYTES, SizeClass};
+use crate::class::SizeClass;
 use crate::copies::Copies;
 use crate::disk::{BlockFile, block_offset_bytes};
 use crate::layout::Header;
 use crate::memory::Memory;
 use crate::pool::{Damaged, Pool, Slot};
-use crate::read_buffer::ENTRY_PAGES;
 use crate::slab::{Kind, State};
 use core::ops::Range;
 use core::sync::atomic::{Ordering::Acquire, fence};
@@ -48,8 +47,6 @@ pub enum Origin {
     /// On disk.
     Disk,
 }
-
-const BLOCK_PAGES: usize = SLAB_BYTES / PAGE_BYTES;
 
 /// A slot spans two blocks of 4 KiB at most, on disk and on nodes.
 const DISK_BUFFER_BYTES: usize = 2 * PAGE_BYTES;
@@ -133,43 +130,6 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
         self.slot_buffer
             .get_mut(..known.length_bytes)
             .is_some_and(|buffer| pool.memory.copy_out(at, buffer) && decompress(buffer, page).is_ok())
-    }
-
-    /// Says that the page at `place` will be read soon: a carrier may bring it into the read buffer, with those behind it, if it lies on a node.
-    /// `last` is what was said before, so that neighbours cost little. Whether something was said, of which nobody has been [told](Self::tell) yet.
-    pub fn want<M: Memory>(&self, pool: &Pool<M>, place: Place, last: &mut Option<Call>) -> bool {
-        let Place::Slot(at) = place else { return false };
-        let Some((wanted, group)) = self.away_on_node(pool, at) else { return false };
-        // Of the same group the first is said.
-        if last.is_some_and(|last| last.covers(&group)) {
-            return false;
-        }
-        *last = Some(group);
-        pool.buffered(&wanted).is_none() && pool.want(&self.caller, group)
-    }
-
-    /// Tells the carrier that something was said.
-    pub fn tell<M: Memory>(&self, pool: &Pool<M>) {
-        pool.ring_for(&self.caller);
-    }
-
-    /// What to ask nodes for a page, and for those behind it that belong into the same entry of the read buffer.
-    fn away_on_node<M: Memory>(&self, pool: &Pool<M>, at: SlotPlace) -> Option<(Call, Call)> {
-        let (slab, slot) = (at.slab.get(), at.slot.get());
-        let state = pool.state(slab).ok()?;
-        if state.kind != Kind::Away || slot >= state.class.slots() {
-            return None;
-        }
-        let copies = pool.copies(state.location).ok().filter(|copies| copies.on_node)?;
-        let known = pool.slot(slab, state.class, slot).ok()?;
-        let range = slot_range(state.class, slot, known);
-        let (first, end) = (range.start / PAGE_BYTES, range.end.div_ceil(PAGE_BYTES));
-        let count = end.checked_sub(first).filter(|count| (1..=ENTRY_PAGES).contains(count))?;
-        let call = Call { block: state.location, version: copies.version, first, count, is_retry: false };
-        // From the page on to where an entry of the read buffer ends as a rule, so that what follows is in the same one.
-        let group_end = end.next_multiple_of(ENTRY_PAGES);
-        let first = first.max(group_end - ENTRY_PAGES);
-        (end <= BLOCK_PAGES).then_some((call, Call { first, count: group_end - first, ..call }))
     }
 
     fn load_slot<M: Memory>(
@@ -287,17 +247,13 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
         let (first, count) = (range.start / PAGE_BYTES, range.len() / PAGE_BYTES);
         let is_retry = copy == Copy::OtherNode;
         let call = Call { block, version: copies.version, first, count, is_retry };
-        if !is_retry
-            && pool
-                .buffered(&call)
-                .is_some_and(|entry| pool.copy_buffered(&self.caller, entry, &call, buffer))
-        {
+        if !is_retry && pool.buffered(&call).is_some_and(|entry| pool.copy_buffered(entry, &call, buffer)) {
             pool.count(Header::BufferHits);
             return Ok(Fetched::Page(Origin::Node));
         }
         for _ in 0..FETCH_ATTEMPTS {
             match pool.ask(&self.caller, call) {
-                Some(Answer::Entry(entry)) if pool.copy_buffered(&self.caller, entry, &call, buffer) => {
+                Some(Answer::Entry(entry)) if pool.copy_buffered(entry, &call, buffer) => {
                     return Ok(Fetched::Page(Origin::Node));
                 }
                 Some(Answer::Entry(_)) => {}

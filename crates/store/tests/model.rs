@@ -494,12 +494,9 @@ impl Carrier {
         let (world, shelf, told) = (Arc::clone(world), shelf.clone(), Arc::clone(&ends));
         let thread = thread::spawn(move || {
             while !told.load(Ordering::SeqCst) {
-                match (world.pool.take_call(0), world.pool.take_want(0)) {
-                    (None, None) => world.pool.wait_for_call(0, 1),
-                    (taken, want) => {
-                        taken.iter().for_each(|taken| shelf.serve(&world.pool, taken));
-                        want.iter().for_each(|want| shelf.bring(&world.pool, want));
-                    }
+                match world.pool.take_call(0) {
+                    Some(taken) => shelf.serve(&world.pool, &taken),
+                    None => world.pool.wait_for_call(0, 1),
                 }
             }
         });
@@ -581,91 +578,6 @@ fn a_node_lost_while_it_is_read_gives_the_right_page_or_none() {
         let carrier = Carrier::start(&world, &shelf);
         loser.join().unwrap();
         reader.join().unwrap();
-        carrier.end();
-    });
-}
-
-/// Says that pages will be wanted, as a process that will be `owner`.
-fn want(world: &World, owner: OwnerId, places: &[Place]) {
-    let reader = Box::new(Reader::with_nodes(&world.file, Asking::new(owner, 1)));
-    let mut last = None;
-    places.iter().for_each(|place| _ = reader.want(&world.pool, *place, &mut last));
-    reader.tell(&world.pool);
-}
-
-#[test]
-fn what_is_wanted_and_asked_for_meanwhile_is_right_and_leaves_no_call() {
-    explore(|| {
-        // One entry: what is brought ahead displaces what another is about to copy, and the other way round.
-        let (world, places, shelf) = on_node(1);
-        let carrier = Carrier::start(&world, &shelf);
-        let wanting = {
-            let (world, places) = (Arc::clone(&world), places.clone());
-            thread::spawn(move || {
-                want(&world, OwnerId(1), &places[20..50]);
-                match load(&world, Asking::new(OwnerId(1), 10_000), places[40]) {
-                    Ok(found) => assert!(found == page(40)),
-                    Err(error) => assert_eq!(error, LoadError::Io),
-                }
-            })
-        };
-        match load(&world, Asking::new(OwnerId(2), 10_000), places[3]) {
-            Ok(found) => assert!(found == page(3)),
-            Err(error) => assert_eq!(error, LoadError::Io),
-        }
-        wanting.join().unwrap();
-        carrier.end();
-        while world.pool.take_want(0).is_some() {}
-        assert!(world.pool.take_call(0).is_none(), "a call was left behind");
-    });
-}
-
-#[test]
-fn a_want_is_taken_once_or_goes_with_the_process_that_said_it() {
-    explore(|| {
-        let (world, places, _) = on_node(1);
-        want(&world, OwnerId(1), &places[3..4]);
-        let taker = || {
-            let world = Arc::clone(&world);
-            thread::spawn(move || {
-                let want = world.pool.take_want(0);
-                if let Some(want) = want {
-                    assert_eq!((want.call.first / 16, want.call.first + want.call.count), (0, 16));
-                }
-                usize::from(want.is_some())
-            })
-        };
-        let takers = [taker(), taker()];
-        let undertaker = {
-            let world = Arc::clone(&world);
-            thread::spawn(move || world.pool.release_owner(OwnerId(1)))
-        };
-        // Its calls are the next one's at once.
-        want(&world, OwnerId(2), &places[3..4]);
-        let taken: usize = takers.into_iter().map(|taker| taker.join().unwrap()).sum();
-        undertaker.join().unwrap();
-        let left = std::iter::from_fn(|| world.pool.take_want(0)).count();
-        assert!(taken + left <= 2, "{taken} were taken, and {left} are left");
-        assert!(world.pool.take_want(0).is_none() && world.pool.take_call(0).is_none());
-    });
-}
-
-#[test]
-fn a_process_that_is_taken_to_be_dead_while_it_says_what_it_wants_takes_nobody_elses_call() {
-    explore(|| {
-        let (world, places, shelf) = on_node(2);
-        let zombie = {
-            let (world, places) = (Arc::clone(&world), places.clone());
-            thread::spawn(move || want(&world, OwnerId(1), &places[16..24]))
-        };
-        let undertaker = {
-            let world = Arc::clone(&world);
-            thread::spawn(move || world.pool.release_owner(OwnerId(1)))
-        };
-        let carrier = Carrier::start(&world, &shelf);
-        assert!(load(&world, Asking::new(OwnerId(2), 100_000), places[40]).unwrap() == page(40));
-        zombie.join().unwrap();
-        undertaker.join().unwrap();
         carrier.end();
     });
 }

@@ -147,10 +147,6 @@ pub struct Report {
     pub node_reads_around: u64,
     /// Times that others were asked as well because an answer was late.
     pub node_reads_late: u64,
-    /// Reads that began before anybody waited for them.
-    pub node_reads_ahead: u64,
-    /// Of them, those that were dropped since they would have come too late.
-    pub node_reads_dropped: u64,
     /// Answers of nodes that were not what had been written there.
     pub node_damaged: u64,
     /// Reads from memory nodes, of up to 16 pages each.
@@ -277,8 +273,6 @@ impl Report {
             node_rebuilt_bytes: source.nodes.rebuilt_bytes,
             node_reads_around: source.nodes.reads_around,
             node_reads_late: source.nodes.reads_late,
-            node_reads_ahead: source.nodes.reads_ahead,
-            node_reads_dropped: source.nodes.reads_dropped,
             node_damaged: source.nodes.damaged,
             node_fetches: usage.fetches,
             node_fetches_failed: usage.fetches_failed,

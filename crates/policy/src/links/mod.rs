@@ -10,7 +10,7 @@ mod turns;
 mod window;
 
 pub use rate::Rate;
-pub use timeliness::{Latency, Timeliness};
+pub use timeliness::Latency;
 pub use turns::{Turns, VirtualTime};
 pub use window::Window;
 

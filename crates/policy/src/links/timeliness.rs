@@ -9,9 +9,6 @@ const TENTHS: u64 = 9;
 /// One in so many that would be dropped goes all the same: else a distribution that is wrong would never be righted.
 pub const PROBE_EVERY: u32 = 16;
 
-/// A bucket with so many uses halves all: what was long ago is forgotten.
-const MOST_COUNT: u64 = 4096;
-
 /// The bucket of a time.
 pub fn bucket_of(time_ns: u64) -> usize {
     let us = (time_ns / 1000).max(1);
@@ -77,48 +74,6 @@ pub fn is_too_late(threshold_ns: Option<u64>, age_ns: u64, latency: &Latency) ->
     threshold_ns.is_some_and(|threshold_ns| age_ns.saturating_add(latency.expected_ns()) > threshold_ns)
 }
 
-/// What one who asks ahead has learnt of when that is of use.
-#[derive(Clone, Debug)]
-pub struct Timeliness {
-    distribution: [u64; BUCKETS],
-    latency: Latency,
-    dropped: u32,
-}
-
-impl Default for Timeliness {
-    fn default() -> Self {
-        Self { distribution: [0; BUCKETS], latency: Latency::default(), dropped: 0 }
-    }
-}
-
-impl Timeliness {
-    /// Somebody wanted what was asked for so long before, whether it had come or not.
-    pub fn was_wanted_after(&mut self, age_ns: u64) {
-        let count = &mut self.distribution[bucket_of(age_ns)];
-        *count += 1;
-        if *count >= MOST_COUNT {
-            // What was long ago counts for half.
-            self.distribution.iter_mut().for_each(|count| *count /= 2);
-        }
-    }
-
-    /// A read took so long, from when it was sent.
-    pub fn took(&mut self, took_ns: u64) {
-        self.latency.note(took_ns);
-    }
-
-    /// Whether what was asked for so long ago would come too late.
-    pub fn is_late(&self, age_ns: u64) -> bool {
-        is_too_late(threshold_ns(&self.distribution), age_ns, &self.latency)
-    }
-
-    /// Whether what would come too late is dropped: all but one in [`PROBE_EVERY`].
-    pub fn drops_late(&mut self) -> bool {
-        self.dropped = self.dropped.wrapping_add(1);
-        !self.dropped.is_multiple_of(PROBE_EVERY)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,18 +111,6 @@ mod tests {
         distribution[BUCKETS - 1] = 1000;
         assert_eq!(threshold_ns(&distribution), None);
         assert_eq!(threshold_ns(&[u64::MAX; BUCKETS]).map(|_| ()), Some(()));
-    }
-
-    #[test]
-    fn what_would_come_too_late_is_dropped_but_for_one_of_sixteen_and_what_was_long_ago_is_forgotten() {
-        let mut timeliness = Timeliness::default();
-        assert!(!timeliness.is_late(u64::MAX), "nothing is known");
-        (0..1000).for_each(|_| timeliness.was_wanted_after(100_000));
-        timeliness.took(50_000);
-        assert!(!timeliness.is_late(10_000) && timeliness.is_late(10_000_000));
-        assert_eq!((0..160).filter(|_| timeliness.drops_late()).count(), 150);
-        (0..40_000).for_each(|_| timeliness.was_wanted_after(20_000_000));
-        assert!(!timeliness.is_late(10_000_000));
     }
 
     #[test]

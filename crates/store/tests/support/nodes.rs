@@ -2,7 +2,7 @@
 
 use farmem_page::PAGE_BYTES;
 use farmem_store::{
-    Answer, BlockError, Call, Caller, Memory, NodeBlock, Nodes, OwnerId, Pool, SLAB_BYTES, TakenCall, Want,
+    Answer, BlockError, Call, Caller, Memory, NodeBlock, Nodes, OwnerId, Pool, SLAB_BYTES, TakenCall,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -54,22 +54,12 @@ impl Shelf {
                     content.iter_mut().for_each(|byte| *byte ^= 1);
                 }
                 self.fetched_spans.fetch_add(1, Ordering::SeqCst);
-                pool.fill(filling, &pages, taken.owner(), None, &content)
+                pool.fill(filling, &pages, taken.owner(), &content)
             }
-            (None, Some(filling)) => pool.fill(filling, &pages, taken.owner(), None, &[]),
+            (None, Some(filling)) => pool.fill(filling, &pages, taken.owner(), &[]),
             (_, None) => Answer::Nowhere,
         };
         pool.answer(taken, answer);
-    }
-
-    /// Brings what somebody wants into the read buffer, as the carrier does.
-    pub fn bring<M: Memory>(&self, pool: &Pool<M>, want: &Want) {
-        let range = want.call.first * PAGE_BYTES..(want.call.first + want.call.count) * PAGE_BYTES;
-        let content = self.blocks.lock().unwrap().get(&want.call.block).map(|bytes| bytes[range].to_vec());
-        if let (Some(content), Some(filling)) = (content, pool.begin_fill()) {
-            self.fetched_spans.fetch_add(1, Ordering::SeqCst);
-            pool.fill(filling, &want.call, want.owner, Some(want.since_ns), &content);
-        }
     }
 
     /// Answers calls until told to end.

@@ -21,10 +21,6 @@ pub(crate) struct NodeFigures {
     pub(crate) reads_late: u64,
     /// Answers that were not what had been written.
     pub(crate) damaged: u64,
-    /// Reads that began before anybody waited for them.
-    pub(crate) reads_ahead: u64,
-    /// Of them, those that were dropped since they would have come too late.
-    pub(crate) reads_dropped: u64,
 }
 
 /// What is counted as it happens.
@@ -33,8 +29,6 @@ pub(super) struct Counts {
     pub(super) around: AtomicU64,
     pub(super) late: AtomicU64,
     pub(super) damaged: AtomicU64,
-    pub(super) ahead: AtomicU64,
-    pub(super) dropped: AtomicU64,
 }
 
 pub(super) fn count(counter: &AtomicU64) {
@@ -55,8 +49,6 @@ impl Carrier {
             reads_around: counted(&self.counts.around),
             reads_late: counted(&self.counts.late),
             damaged: counted(&self.counts.damaged),
-            reads_ahead: counted(&self.counts.ahead),
-            reads_dropped: counted(&self.counts.dropped),
         }
     }
 }

@@ -8,11 +8,10 @@ use std::time::{Duration, Instant};
 
 use farmem_broker::board::{Direction, Pass, Turn};
 use farmem_page::PAGE_BYTES;
-use farmem_policy::links::{Class, Timeliness};
+use farmem_policy::links::Class;
 use farmem_remote::{BLOCK_PAGES, Gather, Located, Redundancy};
-use farmem_store::{Answer, Call, OwnerId, SLAB_BYTES, TakenCall, Want};
+use farmem_store::{Answer, Call, SLAB_BYTES, TakenCall};
 use farmem_sys::affinity::{Allowed, stay_on};
-use farmem_sys::thread::now_ns;
 use farmem_transport::{Answer as NodeAnswer, Completion, Failure, Request, Ticket};
 
 use super::Carrier;
@@ -30,23 +29,13 @@ const PARKED: Duration = Duration::from_millis(2);
 const TURN: Duration = Duration::from_micros(250);
 /// A read that takes longer is tried elsewhere.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Pages that are read ahead at a time, at least: with fewer it is not worth a request. More only where they hold up nobody for long.
-const AHEAD_LEAST: usize = 4;
-/// Readings at a time that nobody waits for.
-const MOST_AHEAD: usize = 8;
 /// Buffers kept for further reads.
 const SPARE_BUFFERS: usize = 16;
 const _: () = assert!(BLOCK_PAGES * PAGE_BYTES == SLAB_BYTES, "a block is a slab's worth of room");
 
-/// What nodes have been asked about.
+/// A call that nodes have been asked about.
 struct Reading {
-    /// For whom.
-    owner: OwnerId,
-    /// The calls that it answers; none as long as nobody waits for it.
-    taken: Vec<TakenCall>,
-    class: Class,
-    /// If nobody waited for it when it began: since when it is wanted.
-    wanted_since_ns: Option<u64>,
+    taken: TakenCall,
     /// The pages that come.
     pages: Call,
     located: Located,
@@ -81,10 +70,7 @@ struct Asked {
 struct Waiting {
     purpose: Purpose,
     node: usize,
-    class: Class,
     turn: Turn,
-    /// Whether it goes though it is late, to see what comes of it.
-    is_probe: bool,
 }
 
 pub(super) struct Lane {
@@ -97,15 +83,14 @@ pub(super) struct Lane {
     /// For each node the oldest first.
     waiting: Vec<Waiting>,
     parked: Vec<TakenCall>,
-    timeliness: Timeliness,
     completions: Vec<Completion>,
     buffers: Vec<Vec<u8>>,
     looked_at: Instant,
 }
 
 impl Lane {
-    fn new(carrier: &'static Carrier, number: usize) -> Self {
-        Self {
+    pub(super) fn start(carrier: &'static Carrier, number: usize) -> Worker {
+        let mut lane = Self {
             carrier,
             number,
             links: NodeLink::all(carrier, number as u8),
@@ -114,15 +99,10 @@ impl Lane {
             pending: HashMap::new(),
             waiting: Vec::new(),
             parked: Vec::new(),
-            timeliness: Timeliness::default(),
             completions: Vec::new(),
             buffers: Vec::new(),
             looked_at: Instant::now(),
-        }
-    }
-
-    pub(super) fn start(carrier: &'static Carrier, number: usize) -> Worker {
-        let mut lane = Self::new(carrier, number);
+        };
         let mut is_placed = false;
         Worker::start(move || {
             if !is_placed {
@@ -140,11 +120,6 @@ impl Lane {
     fn step(&mut self) {
         while let Some(taken) = self.carrier.pool.take_call(self.number) {
             self.begin(taken);
-        }
-        while self.ahead() < MOST_AHEAD
-            && let Some(want) = self.carrier.pool.take_want(self.number)
-        {
-            self.begin_ahead(want);
         }
         if self.readings.is_empty() {
             let wait = if self.parked.is_empty() { IDLE } else { PARKED };
@@ -183,91 +158,22 @@ impl Lane {
                 return self.refuse(&taken);
             }
         }
-        let Some(taken) = self.join(taken) else { return };
         let found = {
             let mut state = self.carrier.state();
             let span = state.span(taken.owner().0).around(call.first, call.count);
-            state.books.located(call.block as u32).cloned().map(|located| (located, span))
+            let late = (redundancy.parity() > 0).then(|| state.late_after());
+            state.books.located(call.block as u32).cloned().map(|located| (located, span, late))
         };
-        let Some((located, span)) = found else { return self.refuse(&taken) };
+        let Some((located, span, late)) = found else { return self.refuse(&taken) };
         let (first, count) = within_shard(redundancy, &call, span);
-        let pages = Call { first, count, is_retry: false, ..call };
-        self.read(taken.owner(), vec![taken], pages, located, None);
-    }
-
-    /// Readings that nobody waits for.
-    fn ahead(&self) -> usize {
-        self.readings.values().filter(|reading| reading.class == Class::Ahead).count()
-    }
-
-    /// Asks nodes for what nobody waits for yet; or not, where there is reason against it.
-    fn begin_ahead(&mut self, Want { owner, call, since_ns }: Want) {
-        let is_there = self.carrier.pool.buffered(&call).is_some()
-            || self.readings.values().any(|reading| reading.pages.covers(&call));
-        if is_there || call.is_retry || call.first + call.count > BLOCK_PAGES {
-            return;
-        }
-        let (located, fixed) = {
-            let mut state = self.carrier.state();
-            (state.books.located(call.block as u32).cloned(), state.span(owner.0).fixed())
-        };
-        if let Some(located) = located {
-            let shard = call.first / self.carrier.redundancy().shard_pages();
-            let most = located.shards.get(shard).map_or(AHEAD_LEAST, |address| {
-                let gate = self.carrier.sharing.gate(usize::from(address.node), Direction::In);
-                (gate.ahead_bytes() as usize / PAGE_BYTES).max(AHEAD_LEAST)
-            });
-            let call = Call { count: call.count.min(fixed.unwrap_or(most)), ..call };
-            count(&self.carrier.counts.ahead);
-            self.read(owner, Vec::new(), call, located, Some(since_ns));
-        }
-    }
-
-    /// Lets a call wait for what was asked for ahead, which has priority from now on. `None` if it does.
-    fn join(&mut self, taken: TakenCall) -> Option<TakenCall> {
-        let call = Call { is_retry: false, ..taken.call };
-        let is_it = |reading: &Reading| reading.wanted_since_ns.is_some() && reading.pages.covers(&call);
-        let found = self.readings.iter_mut().find(|(_, reading)| !taken.call.is_retry && is_it(reading));
-        let Some((&number, reading)) = found else { return Some(taken) };
-        reading.taken.push(taken);
-        if reading.class == Class::Ahead {
-            reading.class = Class::Demand;
-            let age_ns = now_ns().saturating_sub(reading.wanted_since_ns.unwrap_or(u64::MAX));
-            self.timeliness.was_wanted_after(age_ns);
-            let patience =
-                (self.carrier.redundancy().parity() > 0).then(|| self.carrier.state().late_after());
-            reading.late = patience.map(|patience| Late { at: Instant::now() + patience, patience });
-            for waiting in self.waiting.iter_mut().filter(|waiting| waiting.purpose.reading == number) {
-                let bytes = (reading.gathers[waiting.purpose.gather].piece().count * PAGE_BYTES) as u64;
-                waiting.class = Class::Demand;
-                waiting.turn =
-                    self.carrier.sharing.gate(waiting.node, Direction::In).turn(Class::Demand, bytes);
-            }
-        }
-        None
-    }
-
-    /// Asks nodes for pages.
-    fn read(
-        &mut self,
-        owner: OwnerId,
-        taken: Vec<TakenCall>,
-        pages: Call,
-        located: Located,
-        wanted_since_ns: Option<u64>,
-    ) {
-        let redundancy = self.carrier.redundancy();
-        let class = if wanted_since_ns.is_some() { Class::Ahead } else { Class::Demand };
-        let late =
-            (redundancy.parity() > 0 && class == Class::Demand).then(|| self.carrier.state().late_after());
         let gathers = redundancy
-            .pieces(pages.first, pages.count)
+            .pieces(first, count)
             .map(|piece| Gather::new(redundancy, piece, located.shards))
             .collect();
         let late = late.map(|patience| Late { at: Instant::now() + patience, patience });
+        let pages = Call { first, count, is_retry: false, ..call };
         self.latest += 1;
-        let reading = Reading { owner, taken, class, wanted_since_ns, pages, located, gathers, late };
-        self.readings.insert(self.latest, reading);
+        self.readings.insert(self.latest, Reading { taken, pages, located, gathers, late });
         self.pursue(self.latest);
     }
 
@@ -288,7 +194,7 @@ impl Lane {
     /// Asks nodes for a range. False when it can't come any more.
     fn ask(&mut self, number: u64, reading: &mut Reading, nth: usize) -> bool {
         let carrier = self.carrier;
-        let Reading { gathers, late, class, .. } = reading;
+        let Reading { gathers, late, .. } = reading;
         let gather = &mut gathers[nth];
         loop {
             let asked = {
@@ -307,19 +213,16 @@ impl Lane {
                 let (node, purpose) =
                     (usize::from(address.node), Purpose { reading: number, gather: nth, shard });
                 let bytes = (gather.piece().count * PAGE_BYTES) as u64;
-                let mut turn = carrier.sharing.gate(node, Direction::In).turn(*class, bytes);
+                let mut turn = carrier.sharing.gate(node, Direction::In).turn(Class::Demand, bytes);
                 // Nobody overtakes those who wait already.
-                let is_overtaking =
-                    self.waiting.iter().any(|waiting| waiting.node == node && waiting.class <= *class);
+                let is_overtaking = self.waiting.iter().any(|waiting| waiting.node == node);
                 match (!is_overtaking).then(|| turn.take().ok()).flatten() {
                     Some(pass) => {
                         if !self.submit(gather, late, purpose, pass) {
                             gather.fail(shard);
                         }
                     }
-                    None => {
-                        self.waiting.push(Waiting { purpose, node, class: *class, turn, is_probe: false })
-                    }
+                    None => self.waiting.push(Waiting { purpose, node, turn }),
                 }
             }
         }
@@ -345,13 +248,10 @@ impl Lane {
 
     /// Sends what waits for its turn, as far as that has come.
     fn take_turns(&mut self) {
-        self.drop_late();
-        let mut denied: Vec<(usize, Class)> = Vec::new();
-        let mut all = std::mem::take(&mut self.waiting);
-        all.sort_by_key(|waiting| waiting.class);
-        for mut waiting in all {
-            let Waiting { purpose, node, class, .. } = waiting;
-            if denied.iter().any(|(other, before)| *other == node && *before <= class) {
+        let mut denied: Vec<usize> = Vec::new();
+        for mut waiting in std::mem::take(&mut self.waiting) {
+            let Waiting { purpose, node, .. } = waiting;
+            if denied.contains(&node) {
                 self.waiting.push(waiting);
                 continue;
             }
@@ -360,7 +260,7 @@ impl Lane {
             let is_sent = match waiting.turn.take() {
                 Ok(pass) => self.submit(&reading.gathers[purpose.gather], &mut reading.late, purpose, pass),
                 Err(_) => {
-                    denied.push((node, class));
+                    denied.push(node);
                     self.waiting.push(waiting);
                     true
                 }
@@ -368,28 +268,6 @@ impl Lane {
             self.readings.insert(purpose.reading, reading);
             if !is_sent {
                 self.fail(purpose);
-            }
-        }
-    }
-
-    /// Drops what nobody waits for and would come too late (Canvas §5.3).
-    fn drop_late(&mut self) {
-        let now_ns = now_ns();
-        let mut late = Vec::new();
-        for waiting in
-            self.waiting.iter_mut().filter(|waiting| waiting.class == Class::Ahead && !waiting.is_probe)
-        {
-            let number = waiting.purpose.reading;
-            let since_ns = self.readings.get(&number).and_then(|reading| reading.wanted_since_ns);
-            if since_ns.is_some_and(|since_ns| self.timeliness.is_late(now_ns.saturating_sub(since_ns))) {
-                waiting.is_probe = !self.timeliness.drops_late();
-                late.extend((!waiting.is_probe).then_some(number));
-            }
-        }
-        for number in late {
-            if self.readings.remove(&number).is_some() {
-                self.forget(number);
-                count(&self.carrier.counts.dropped);
             }
         }
     }
@@ -418,10 +296,10 @@ impl Lane {
     /// No node can answer at present. Another one may be back soon; what is on disk need not wait for that.
     fn give_up(&mut self, number: u64, reading: Reading) {
         self.forget(number);
-        if self.carrier.pool.has_disk_copy(reading.pages.block) {
-            reading.taken.iter().for_each(|taken| self.refuse(taken));
+        if self.carrier.pool.has_disk_copy(reading.taken.call.block) {
+            self.refuse(&reading.taken);
         } else {
-            self.parked.extend(reading.taken);
+            self.parked.push(reading.taken);
         }
     }
 
@@ -543,15 +421,13 @@ impl Lane {
         match (completion.result, completion.request) {
             (Ok(NodeAnswer::Read), Request::Read { buffer, .. }) => {
                 pass.map(Pass::finish);
-                let took = since.elapsed();
-                self.timeliness.took(took.as_nanos() as u64);
-                carrier.state().health[node].answered(took);
+                carrier.state().health[node].answered(since.elapsed());
                 self.take(purpose, buffer);
             }
             (Err(Failure::Refused(_)), _) => {
                 drop(pass);
-                if let Some(Reading { pages, located, .. }) = self.readings.get(&purpose.reading) {
-                    carrier.lose_shard(pages.block as u32, located, purpose.shard);
+                if let Some(Reading { taken, located, .. }) = self.readings.get(&purpose.reading) {
+                    carrier.lose_shard(taken.call.block as u32, located, purpose.shard);
                 }
                 self.fail(purpose);
             }
@@ -578,14 +454,14 @@ impl Lane {
             gather.take(shard, buffer);
             return self.pursue(number);
         }
-        let block = reading.pages.block as u32;
+        let block = reading.taken.call.block as u32;
         if self.carrier.caught(block, &reading.located, shard) {
             return self.fail(purpose);
         }
         // The block was written or freed meanwhile: what it is now is looked up anew.
         if let Some(reading) = self.readings.remove(&number) {
             self.forget(number);
-            reading.taken.into_iter().for_each(|taken| self.begin(taken));
+            self.begin(reading.taken);
         }
     }
 
@@ -601,22 +477,15 @@ impl Lane {
         let mut ranges: Vec<Vec<u8>> = reading.gathers.iter_mut().filter_map(Gather::bytes).collect();
         let content = if ranges.len() == 1 { ranges.swap_remove(0) } else { ranges.concat() };
         let filling = carrier.pool.begin_fill();
-        let displaced = filling.as_ref().and_then(|filling| filling.displaced);
-        if let Some(age_ns) = displaced.and_then(|displaced| displaced.used_after_ns) {
-            self.timeliness.was_wanted_after(age_ns);
-        }
-        if let Some(displaced) = displaced.filter(|displaced| !displaced.is_ahead) {
+        if let Some(displaced) = filling.as_ref().and_then(|filling| filling.displaced) {
             let mut state = carrier.state();
             state.span(displaced.owner.0).learn(displaced.fetched, displaced.used);
         }
         let answer = match filling {
-            Some(filling) => {
-                let since_ns = reading.wanted_since_ns.filter(|_| reading.class == Class::Ahead);
-                carrier.pool.fill(filling, &reading.pages, reading.owner, since_ns, &content)
-            }
+            Some(filling) => carrier.pool.fill(filling, &reading.pages, reading.taken.owner(), &content),
             None => Answer::Nowhere,
         };
-        reading.taken.iter().for_each(|taken| carrier.pool.answer(taken, answer));
+        carrier.pool.answer(&reading.taken, answer);
         self.keep_buffer(content);
     }
 
@@ -652,91 +521,7 @@ fn within_shard(redundancy: Redundancy, call: &Call, (first, count): (usize, usi
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
-
     use super::*;
-    use crate::carrier::tests::{PATIENCE as LONG, World, beside, other_gate, take_all};
-
-    /// A lane that the test turns by hand, and somebody else who has all of the link to its node.
-    fn alone(world: &mut World) -> Lane {
-        world.stop_workers();
-        Lane::new(world.carrier, 0)
-    }
-
-    /// Turns the lane until it is so.
-    fn until(lane: &mut Lane, what: &str, is_so: impl Fn(&Lane) -> bool) {
-        let began = Instant::now();
-        while !is_so(lane) {
-            assert!(began.elapsed() < LONG, "never: {what}");
-            lane.step();
-        }
-    }
-
-    #[test]
-    fn what_somebody_comes_to_wait_for_goes_first_and_is_read_once() {
-        for redundancy in [Redundancy::NONE, Redundancy::new(2, 1).unwrap()] {
-            let mut world = World::filled(&[32; 3], redundancy);
-            let mut lane = alone(&mut world);
-            let (board, _) = beside(&world, 0);
-            let held: Vec<_> = (0..3).map(|node| take_all(&other_gate(&board, node))).collect();
-            let fetches = world.pool.usage().fetches;
-            world.want(0);
-            until(&mut lane, "it waits for its turn", |lane| !lane.waiting.is_empty());
-            assert_eq!(lane.waiting[0].class, Class::Ahead);
-            std::thread::scope(|scope| {
-                let pages = world.pages();
-                let reads = scope.spawn(move || pages.read(0));
-                until(&mut lane, "it has priority", |lane| {
-                    lane.waiting.iter().all(|waiting| waiting.class == Class::Demand)
-                });
-                assert_eq!(lane.readings.len(), 1);
-                drop(held);
-                until(&mut lane, "it is read", |_| reads.is_finished());
-            });
-            assert_eq!(world.pool.usage().fetches, fetches + 1);
-            assert!(lane.readings.is_empty() && lane.waiting.is_empty() && lane.pending.is_empty());
-        }
-    }
-
-    #[test]
-    fn what_nobody_waits_for_and_would_come_too_late_is_dropped() {
-        let mut world = World::filled(&[32], Redundancy::NONE);
-        let mut lane = alone(&mut world);
-        let (_board, other) = beside(&world, 0);
-        let held = take_all(&other);
-        (0..1000).for_each(|_| lane.timeliness.was_wanted_after(1000));
-        let dropped = |lane: &Lane| lane.carrier.counts.dropped.load(Ordering::Relaxed);
-        for _ in 0..40 {
-            world.want(0);
-            lane.step();
-        }
-        assert!(dropped(&lane) > 10);
-        until(&mut lane, "one is tried all the same", |lane| {
-            lane.waiting.iter().all(|waiting| waiting.is_probe)
-        });
-        drop(held);
-        until(&mut lane, "nothing is left", |lane| lane.readings.is_empty() && lane.pending.is_empty());
-        std::thread::scope(|scope| {
-            let pages = world.pages();
-            let reads = scope.spawn(move || pages.read(0));
-            until(&mut lane, "it is read", |_| reads.is_finished());
-        });
-    }
-
-    #[test]
-    fn no_more_is_wanted_of_a_node_that_is_away_and_who_waits_is_answered_when_it_is_back() {
-        let mut world = World::filled(&[32], Redundancy::NONE);
-        let mut lane = alone(&mut world);
-        world.nodes[0].cut();
-        world.want(0);
-        lane.step();
-        until(&mut lane, "it is given up, or read", |lane| lane.readings.is_empty());
-        std::thread::scope(|scope| {
-            let pages = world.pages();
-            let reads = scope.spawn(move || pages.read(0));
-            until(&mut lane, "it is read", |_| reads.is_finished());
-        });
-    }
 
     #[test]
     fn neighbours_come_along_up_to_the_end_of_the_shard() {

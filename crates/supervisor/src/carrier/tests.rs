@@ -23,7 +23,7 @@ const FRAMES: usize = 10;
 /// Pages that no compressor shortens; the pool holds less than half of them.
 const PAGES: usize = 24 * 64;
 /// Longer than anything takes.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Waiting(Instant);
 
@@ -54,10 +54,10 @@ fn content(number: usize) -> PageBytes {
     page
 }
 
-pub(super) struct World {
-    pub(super) nodes: Vec<MemoryNode>,
-    pub(super) pool: &'static SharedPool,
-    pub(super) carrier: &'static Carrier,
+struct World {
+    nodes: Vec<MemoryNode>,
+    pool: &'static SharedPool,
+    carrier: &'static Carrier,
     writer: NodeWriter,
     mover: Mover,
     places: Vec<Place>,
@@ -66,7 +66,7 @@ pub(super) struct World {
 
 impl World {
     /// Nodes with so many slabs each, and pages on them.
-    pub(super) fn filled(slabs: &[u32], redundancy: Redundancy) -> Self {
+    fn filled(slabs: &[u32], redundancy: Redundancy) -> Self {
         Self::limited(slabs, redundancy, Bandwidth::default())
     }
 
@@ -158,21 +158,6 @@ impl World {
         (right, lost)
     }
 
-    /// Says that a page will be wanted.
-    pub(super) fn want(&self, nth: usize) {
-        self.pages().want(nth);
-    }
-
-    /// Ends the carrier's threads.
-    pub(super) fn stop_workers(&mut self) {
-        self.workers.drain(..).for_each(Worker::stop);
-    }
-
-    /// What another thread needs to read pages.
-    pub(super) fn pages(&self) -> Pages {
-        Pages { pool: self.pool, places: self.places.clone() }
-    }
-
     /// Waits until nothing is lacking on nodes. That nodes have been lost must be known.
     fn wait_until_whole(&self) {
         let began = Instant::now();
@@ -189,29 +174,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        self.stop_workers();
-    }
-}
-
-/// Where pages are.
-pub(super) struct Pages {
-    pool: &'static SharedPool,
-    places: Vec<Place>,
-}
-
-impl Pages {
-    fn want(&self, nth: usize) {
-        let reader = Box::new(Reader::with_nodes(NullFile, Waiting(Instant::now())));
-        reader.want(self.pool, self.places[nth], &mut None);
-        reader.tell(self.pool);
-    }
-
-    /// Reads a page, which must be there.
-    pub(super) fn read(&self, nth: usize) {
-        let mut reader = Box::new(Reader::with_nodes(NullFile, Waiting(Instant::now())));
-        let mut page = [0; PAGE_BYTES];
-        reader.load(self.pool, self.places[nth], &mut page).unwrap();
-        assert!(page == content(nth), "page {nth} holds something else");
+        self.workers.drain(..).for_each(Worker::stop);
     }
 }
 
@@ -401,21 +364,16 @@ fn what_is_freed_goes_back_to_the_node() {
 }
 
 /// What each of two spaces has of a board: the carrier seat 0, and somebody else, of whom this is the gate from one node, seat 1.
-pub(super) fn beside(world: &World, node: usize) -> (Arc<Board>, Arc<Gate>) {
+fn beside(world: &World, node: usize) -> (Arc<Board>, Arc<Gate>) {
     let board = Arc::new(Board::new(Shared::create().unwrap()));
     world.carrier.sharing().sit(&board, 0);
-    let other = other_gate(&board, node);
+    let lines = board.link(key_of(&format!("unix:{node}")), Direction::In).unwrap();
+    let other = Gate::new(Arc::clone(&board), lines, 1, Arc::default(), 1000);
     (board, other)
 }
 
-/// Somebody else's gate from a node.
-pub(super) fn other_gate(board: &Arc<Board>, node: usize) -> Arc<Gate> {
-    let lines = board.link(key_of(&format!("unix:{node}")), Direction::In).unwrap();
-    Gate::new(Arc::clone(board), lines, 1, Arc::default(), 1000)
-}
-
 /// All that may be under way on a link, and the turn that comes next.
-pub(super) fn take_all(gate: &Arc<Gate>) -> (Vec<Pass>, Turn) {
+fn take_all(gate: &Arc<Gate>) -> (Vec<Pass>, Turn) {
     let passes = std::iter::from_fn(|| gate.turn(Class::Demand, 1 << 16).take().ok()).collect();
     let mut turn = gate.turn(Class::Demand, 1 << 16);
     assert!(turn.take().is_err());
@@ -534,18 +492,4 @@ fn with_parity_and_troubled_links_nodes_may_come_back_empty_as_well() {
         lose(&world, (first + 3) % 6);
         assert_eq!(world.read_all(), (PAGES, 0), "seed {seed}");
     }
-}
-
-#[test]
-fn pages_that_are_wanted_ahead_and_read_meanwhile_are_right_with_nodes_away_too() {
-    let world = World::filled(&[32; 6], coded(4, 2));
-    let pages = world.pages();
-    world.nodes[1].stall(true);
-    std::thread::scope(|scope| {
-        scope.spawn(|| (0..PAGES).rev().step_by(5).for_each(|nth| pages.want(nth)));
-        assert_eq!(world.read_all(), (PAGES, 0));
-    });
-    world.nodes[4].restart();
-    assert_eq!(world.read_all(), (PAGES, 0));
-    assert!(world.carrier.figures().reads_ahead > 0);
 }
