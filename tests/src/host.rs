@@ -14,6 +14,8 @@ use crate::trial::wait_for;
 pub struct Host {
     scratch: Scratch,
     options: Vec<String>,
+    /// Whether it is in a PID namespace of its own, as in a container.
+    is_apart: bool,
     broker: Option<Child>,
 }
 
@@ -24,8 +26,21 @@ impl Host {
     /// When it doesn't.
     #[must_use]
     pub fn start(options: &[&str]) -> Self {
+        Self::start_as(options, false)
+    }
+
+    /// The same in a PID namespace of its own, as in a container: there the processes of applications have no numbers.
+    ///
+    /// # Panics
+    /// When it doesn't listen.
+    #[must_use]
+    pub fn start_apart(options: &[&str]) -> Self {
+        Self::start_as(options, true)
+    }
+
+    fn start_as(options: &[&str], is_apart: bool) -> Self {
         let options = options.iter().map(|&option| option.to_owned()).collect();
-        let mut host = Self { scratch: Scratch::new(), options, broker: None };
+        let mut host = Self { scratch: Scratch::new(), options, is_apart, broker: None };
         host.restart();
         host
     }
@@ -48,7 +63,12 @@ impl Host {
     /// When it can't be started.
     pub fn restart(&mut self) {
         let said = std::fs::File::create(self.scratch.file("said")).expect("the test's own folder");
-        let mut broker = Command::new(farmem_binary())
+        let mut command = Command::new(farmem_binary());
+        if self.is_apart {
+            command = Command::new("unshare");
+            command.args(["--pid", "--fork", "--kill-child"]).arg(farmem_binary());
+        }
+        let mut broker = command
             .args(["host", "--socket"])
             .arg(self.socket())
             .args(&self.options)
@@ -84,7 +104,10 @@ impl Host {
 impl Drop for Host {
     fn drop(&mut self) {
         let Some(mut broker) = self.broker.take() else { return };
-        if let Some(pid) = i32::try_from(broker.id()).ok().and_then(Pid::from_raw) {
+        if self.is_apart {
+            // Who made the namespace is deaf to requests, and takes the broker along when it is killed.
+            let _ = broker.kill();
+        } else if let Some(pid) = i32::try_from(broker.id()).ok().and_then(Pid::from_raw) {
             // As a person ends it; it removes its socket.
             let _ = kill_process(pid, Signal::TERM);
         }

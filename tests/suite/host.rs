@@ -469,3 +469,17 @@ fn spaces_that_come_and_go_at_random_leave_nothing_behind() {
     drop(host);
     assert_nothing_is_left();
 }
+
+#[test]
+fn a_broker_in_a_container_of_its_own_leases_to_programs_outside_of_it() {
+    if !managed_runner() {
+        return;
+    }
+    let host = Host::start_apart(&["--pool", "64M"]);
+    let name = name("outside");
+    let launcher = host.launcher(&name, 8 * MEBIBYTE);
+    let running = filled(&launcher, Program::new("python3").args(["-c", FILLER, "32", "0"]));
+    assert_eq!(standing(&name), "attached");
+    assert!(number(&name, "pool_leased_bytes") > 0, "{}", host.said());
+    end(&launcher, running);
+}

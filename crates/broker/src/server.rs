@@ -16,6 +16,8 @@ use farmem_page::{ByteCount, PageCount};
 use farmem_sys::link::{Link, listen_on};
 use farmem_sys::{Errno, OwnedFd};
 use farmem_wire::host::{FromBroker, HOST_PACKET_BYTES, LEASED_SLAB_BYTES, MOST_SLABS, NAME_BYTES, ToBroker};
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{SocketFlags, accept_with};
 
@@ -243,16 +245,17 @@ impl Server {
 
     fn accept(&mut self) {
         while let Ok(socket) = accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-            let Ok(peer) = rustix::net::sockopt::socket_peercred(&socket) else { continue };
+            // The number of a process is 0 where that process is not in the broker's PID namespace, which rustix's kind of number can't be.
+            let Ok(peer) = getsockopt(&socket, PeerCredentials) else { continue };
             // The file's mode says the same; but who has opened the folder to others may not have meant this.
-            let is_own = peer.uid.is_root() || peer.uid == rustix::process::geteuid();
+            let is_own = [0, rustix::process::geteuid().as_raw()].contains(&peer.uid());
             if !is_own || self.connections.len() >= MOST_CONNECTIONS {
-                self.log.say(self.began.elapsed(), &format!("process {} was turned away", peer.pid));
+                self.log.say(self.began.elapsed(), &format!("process {} was turned away", peer.pid()));
                 continue;
             }
             self.connections.push(Connection {
                 link: Link::from(socket),
-                process: peer.pid.as_raw_nonzero().get(),
+                process: peer.pid(),
                 space: None,
                 name: String::new(),
                 came: Instant::now(),

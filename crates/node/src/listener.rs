@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use farmem_transport::stream::Stream;
 use farmem_transport::{Destination, LinkError, Security};
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 
 /// An address that is listened at.
 pub(crate) enum Listener {
@@ -104,9 +106,10 @@ impl Drop for Listener {
 /// The process at the other end, which must be of the node's own user or root. The file's mode says the same; but who has opened it to others may
 /// not have meant this.
 fn own_process(socket: &UnixStream) -> io::Result<i32> {
-    let peer = rustix::net::sockopt::socket_peercred(socket)?;
-    if peer.uid.is_root() || peer.uid == rustix::process::geteuid() {
-        Ok(peer.pid.as_raw_nonzero().get())
+    // 0 where that process is not in the node's PID namespace, which rustix's kind of number can't be.
+    let peer = getsockopt(socket, PeerCredentials)?;
+    if [0, rustix::process::geteuid().as_raw()].contains(&peer.uid()) {
+        Ok(peer.pid())
     } else {
         Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"))
     }
