@@ -1,4 +1,5 @@
-//! A fast Fourier transform in place: the order of bits reversed, then butterflies with strides of all powers of two (Cooley and Tukey, 1965).
+//! A fast Fourier transform in place: butterflies with strides of all powers of two, the widest first (Gentleman and Sande, 1966). The spectrum is left in the order of
+//! reversed bits, as where it is only multiplied and transformed back.
 //!
 //! The signal is the sum of a few waves of known frequencies. All of its spectrum is zero but at these: so every number can be checked.
 
@@ -55,22 +56,16 @@ impl Fourier {
         Self { numbers: (0..count).map(number).collect() }
     }
 
-    fn reverse_bits(&mut self) {
-        let shift = usize::BITS - self.numbers.len().ilog2();
-        for at in 0..self.numbers.len() {
-            let other = at.reverse_bits() >> shift;
-            if at < other {
-                self.numbers.swap(at, other);
-            }
-        }
+    /// The frequency that is found at a position.
+    fn frequency(&self, at: usize) -> usize {
+        at.reverse_bits() >> (usize::BITS - self.numbers.len().ilog2())
     }
 }
 
 impl Task for Fourier {
     fn work(&mut self) {
-        self.reverse_bits();
-        let mut half = 1;
-        while half < self.numbers.len() {
+        let mut half = self.numbers.len() / 2;
+        while half > 0 {
             let angle = -PI / half as f64;
             let step = Complex::turn(angle);
             for block in self.numbers.chunks_exact_mut(2 * half) {
@@ -80,18 +75,17 @@ impl Task for Fourier {
                     // Each product loses some precision.
                     turn =
                         if nth % EXACT == 0 { Complex::turn(angle * nth as f64) } else { turn.times(step) };
-                    let turned = high.times(turn);
-                    (*low, *high) = (low.plus(turned), low.minus(turned));
+                    (*low, *high) = (low.plus(*high), low.minus(*high).times(turn));
                 }
             }
-            half *= 2;
+            half /= 2;
         }
     }
 
     fn is_right(&self) -> bool {
         let count = self.numbers.len();
         self.numbers.iter().enumerate().all(|(at, number)| {
-            let wave = WAVES.iter().find(|(frequency, _)| *frequency == at);
+            let wave = WAVES.iter().find(|(frequency, _)| *frequency == self.frequency(at));
             let height = wave.map_or(0.0, |(_, height)| height * count as f64);
             let wrong = number.minus(Complex { re: height, im: 0.0 });
             wrong.re.hypot(wrong.im) < 1e-9 * count as f64
