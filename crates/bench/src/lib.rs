@@ -33,6 +33,7 @@ pub mod prefetch;
 pub mod record;
 mod run;
 mod stolen;
+mod table;
 pub mod target;
 pub mod undo;
 pub mod workload;

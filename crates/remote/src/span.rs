@@ -34,9 +34,6 @@ impl Default for Span {
 }
 
 impl Span {
-    /// Pages that a read can bring at most.
-    pub const WIDEST: usize = WIDEST;
-
     /// One that stays at so many pages, a power of two; or with `None` one that follows what is used.
     pub fn new(fixed: Option<usize>) -> Self {
         let learning = Self::default();

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::Table;
 use farmem_machine::Description;
 use serde::Serialize;
 use serde_json::Value;
@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::case::{CaseName, PeerName};
 use super::measure::Sample;
 use crate::median::median;
+use crate::table::table;
 use crate::target::Target;
 
 /// All that was measured, and on what.
@@ -213,20 +214,21 @@ impl fmt::Display for Report {
 
 impl Report {
     fn table(&self) -> Table {
-        let mut table = Table::new();
-        table.load_preset(presets::NOTHING);
-        table.set_header([
-            "case",
-            "peer",
-            "µs/access",
-            "range",
-            "faults/access",
-            "µs cpu/access",
-            "stolen",
-            "peak MiB",
-            "of best",
-            "of zram-lz4",
-        ]);
+        let mut table = table(
+            &[
+                "case",
+                "peer",
+                "µs/access",
+                "range",
+                "faults/access",
+                "µs cpu/access",
+                "stolen",
+                "peak MiB",
+                "of best",
+                "of zram-lz4",
+            ],
+            2,
+        );
         let mut case = None;
         for figure in &self.figures {
             let first_of_case = case.replace(figure.case) != Some(figure.case);
@@ -244,9 +246,6 @@ impl Report {
                 ratio(figure.ratio_to_best_peer),
                 ratio(figure.ratio_to_zram_lz4),
             ]);
-        }
-        for column in table.column_iter_mut().skip(2) {
-            column.set_cell_alignment(CellAlignment::Right);
         }
         table
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::Table;
 use farmem_machine::Description;
 use serde::Serialize;
 
@@ -16,6 +16,7 @@ use super::swap_in::SwapIn;
 use super::victim::{Service, Turn};
 use crate::median::median;
 use crate::option;
+use crate::table::table;
 use crate::target::Target;
 
 /// A peer's p99 slowdown is to be at most so large,
@@ -181,15 +182,8 @@ impl fmt::Display for Report {
 
 impl Report {
     fn recovery_table(&self) -> Table {
-        let mut table = Table::new();
-        table.load_preset(presets::NOTHING);
-        table.set_header([
-            "peer",
-            "requests/s, all local",
-            "a quarter local",
-            "given memory again",
-            "after, s",
-        ]);
+        let mut table =
+            table(&["peer", "requests/s, all local", "a quarter local", "given memory again", "after, s"], 1);
         for (peer, turns) in &self.recovery {
             let over = |value: &dyn Fn(&Recovery) -> f64| median(turns.iter().map(value).collect());
             let seconds = over(&|turn| turn.seconds.unwrap_or(f64::INFINITY));
@@ -201,16 +195,12 @@ impl Report {
                 if seconds.is_finite() { format!("{seconds:.2}") } else { "never while watched".to_owned() },
             ]);
         }
-        for column in table.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
         table
     }
 
     fn entries_table(&self) -> Table {
-        let mut table = Table::new();
-        table.load_preset(presets::NOTHING);
-        table.set_header(["threads that swap out", "entry kept, ns of a processor", "entry allocated"]);
+        let mut table =
+            table(&["threads that swap out", "entry kept, ns of a processor", "entry allocated"], 0);
         for entries in &self.entries {
             table.add_row([
                 entries.threads.to_string(),
@@ -218,16 +208,11 @@ impl Report {
                 format!("{:.0}", entries.allocated_ns),
             ]);
         }
-        for column in table.column_iter_mut() {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
         table
     }
 
     fn co_runs_table(&self) -> Table {
-        let mut table = Table::new();
-        table.load_preset(presets::NOTHING);
-        table.set_header(["peer", "program", "mean", "minimum", "maximum", "deviation"]);
+        let mut table = table(&["peer", "program", "mean", "minimum", "maximum", "deviation"], 2);
         for (peer, co_runs) in &self.co_runs {
             let programs = co_runs.programs.iter().map(|(program, spread)| (option::name(program), spread));
             for (name, spread) in programs.chain([("all".to_owned(), &co_runs.all)]) {
@@ -236,27 +221,25 @@ impl Report {
                 table.add_row([option::name(peer), name].into_iter().chain(figures));
             }
         }
-        for column in table.column_iter_mut().skip(2) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
         table
     }
 
     fn table(&self) -> Table {
-        let mut table = Table::new();
-        table.load_preset(presets::NOTHING);
-        table.set_header([
-            "peer",
-            "p50 alone, µs",
-            "beside",
-            "slowdown",
-            "p99 alone, µs",
-            "beside",
-            "slowdown",
-            "requests/s alone",
-            "beside",
-            "ratio",
-        ]);
+        let mut table = table(
+            &[
+                "peer",
+                "p50 alone, µs",
+                "beside",
+                "slowdown",
+                "p99 alone, µs",
+                "beside",
+                "slowdown",
+                "requests/s alone",
+                "beside",
+                "ratio",
+            ],
+            1,
+        );
         for (peer, victim) in &self.victim {
             let (alone, beside) = (victim.alone, victim.beside);
             table.add_row([
@@ -271,9 +254,6 @@ impl Report {
                 format!("{:.0}", beside.requests_per_second),
                 format!("{:.2}", victim.throughput_ratio),
             ]);
-        }
-        for column in table.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
         }
         table
     }

@@ -1,4 +1,4 @@
-//! A hash table with open addresses, half full: keys are looked up and put into it at random.
+//! A hash table with open addresses, a third full: keys are looked up and put into it at random.
 
 use super::Task;
 use super::numbers::mixed;

@@ -7,12 +7,12 @@ mod wake;
 
 use std::fmt;
 
-use comfy_table::{CellAlignment, Table, presets};
 use farmem_machine::Description;
 use serde::Serialize;
 
 use crate::interrupt::Interrupt;
 use crate::median::median;
+use crate::table::table;
 
 /// The floor: no pager in user space that serves faults from another thread can be faster here, whatever it does besides.
 pub(crate) const FLOOR: &str = "fault served by a handler on the same core";
@@ -133,8 +133,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = Table::new();
-        table.load_preset(presets::NOTHING).set_header(["primitive", "µs", "range"]);
+        let mut table = table(&["primitive", "µs", "range"], 1);
         for figure in &self.figures {
             let [least, most] = figure.microseconds_range;
             table.add_row([
@@ -143,7 +142,6 @@ impl fmt::Display for Report {
                 format!("{least:.2}-{most:.2}"),
             ]);
         }
-        table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
         writeln!(f, "{table}")?;
         self.left_out.iter().try_for_each(|one| writeln!(f, "{} left out: {}", one.primitive, one.reason))
     }

@@ -4,6 +4,7 @@
 mod bare;
 mod client;
 mod end;
+mod kernel;
 mod loss;
 mod namespace;
 mod program;
@@ -24,6 +25,7 @@ use farmem_page::ByteCount;
 
 use client::CLIENT_BYTES;
 use end::{Amount, measure};
+use kernel::Kernels;
 pub use loss::LossFigure;
 use program::{Far, PATTERNS, Sample};
 pub use report::Report;
@@ -33,7 +35,6 @@ pub use shared::SharedFigure;
 use speed_up::SpeedUp;
 pub use speed_up::SpeedUpFigure;
 pub use sweep::SweepFigure;
-use sweep::Sweeps;
 
 use crate::interrupt::Interrupt;
 use crate::option;
@@ -123,24 +124,22 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         true => measure_programs(&runner, options, &routes, data, repetitions)?,
         false => Vec::new(),
     };
+    let kernels = |node| Kernels {
+        runner: &runner,
+        farmem: &options.farmem,
+        node,
+        data,
+        repetitions,
+        quick: options.quick,
+    };
     let (speed_ups, swap_left_out) = match (is_wanted(Part::SpeedUp), routes.first()) {
-        (true, Some(node)) => SpeedUp {
-            runner: &runner,
-            farmem: &options.farmem,
-            node,
-            data,
-            swap_folder: options.swap_folder.clone(),
-            repetitions,
-            quick: options.quick,
+        (true, Some(node)) => {
+            SpeedUp { kernels: kernels(node), swap_folder: options.swap_folder.clone() }.measure()?
         }
-        .measure()?,
         _ => (Vec::new(), None),
     };
     let sweeps = match (is_wanted(Part::Sweeps), routes.first()) {
-        (true, Some(node)) => {
-            let (runner, farmem, quick) = (&runner, options.farmem.as_path(), options.quick);
-            Sweeps { runner, farmem, node, data, repetitions, quick }.measure()?
-        }
+        (true, Some(node)) => sweep::measure(&kernels(node))?,
         _ => Vec::new(),
     };
     let loss_left_out = loss::hindrance().filter(|_| is_wanted(Part::Loss));

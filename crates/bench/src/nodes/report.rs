@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, Table};
 use farmem_machine::Description;
 use serde::Serialize;
 
@@ -12,6 +12,7 @@ use super::shared::SharedFigure;
 use super::speed_up::SpeedUpFigure;
 use super::sweep::SweepFigure;
 use crate::median::median;
+use crate::table::table;
 use crate::target::Target;
 
 /// A page from a node is to take at most so many times as long as a bare answer of its size,
@@ -194,21 +195,24 @@ pub(super) fn judge(ways: &[WayFigure], shared: &[SharedFigure]) -> Vec<Target> 
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut ways = table(&[
-            "way",
-            "page p50 µs",
-            "bare",
-            "p99 µs",
-            "bare",
-            "loaded p50 µs",
-            "bare",
-            "p99 µs",
-            "bare",
-            "write MB/s",
-            "bare",
-            "read MB/s",
-            "bare",
-        ]);
+        let mut ways = table(
+            &[
+                "way",
+                "page p50 µs",
+                "bare",
+                "p99 µs",
+                "bare",
+                "loaded p50 µs",
+                "bare",
+                "p99 µs",
+                "bare",
+                "write MB/s",
+                "bare",
+                "read MB/s",
+                "bare",
+            ],
+            1,
+        );
         for WayFigure { way, node, bare } in &self.ways {
             let us = |figure: &dyn Fn(&Side) -> f64| [node, bare].map(|side| format!("{:.1}", figure(side)));
             let rates =
@@ -223,17 +227,20 @@ impl fmt::Display for Report {
             ];
             ways.add_row([way.clone()].into_iter().chain(figures.into_iter().flatten()));
         }
-        let mut programs = table(&[
-            "pattern",
-            "far memory",
-            "µs/access",
-            "slowest",
-            "fault p50 µs",
-            "p99 µs",
-            "node fetches",
-            "buffer hits",
-            "stolen",
-        ]);
+        let mut programs = table(
+            &[
+                "pattern",
+                "far memory",
+                "µs/access",
+                "slowest",
+                "fault p50 µs",
+                "p99 µs",
+                "node fetches",
+                "buffer hits",
+                "stolen",
+            ],
+            1,
+        );
         for figure in &self.programs {
             programs.add_row([
                 figure.pattern.clone(),
@@ -276,15 +283,18 @@ impl fmt::Display for Report {
 
 impl Report {
     fn shared(&self) -> Table {
-        let mut shared = table(&[
-            "shared link",
-            "weights 1, 2, 4: MB/s",
-            "ratio",
-            "16 pages p99 µs",
-            "flooded p99 µs",
-            "ahead p90 µs",
-            "ahead MB/s",
-        ]);
+        let mut shared = table(
+            &[
+                "shared link",
+                "weights 1, 2, 4: MB/s",
+                "ratio",
+                "16 pages p99 µs",
+                "flooded p99 µs",
+                "ahead p90 µs",
+                "ahead MB/s",
+            ],
+            1,
+        );
         for figure in &self.shared {
             let parts: Vec<String> =
                 figure.bytes_per_second.iter().map(|rate| format!("{:.1}", rate / 1e6)).collect();
@@ -302,8 +312,10 @@ impl Report {
     }
 
     fn speed_ups(&self) -> Table {
-        let mut speed_ups =
-            table(&["kernel", "local", "native s", "swap file s", "pool s", "node s", "node, of swap file"]);
+        let mut speed_ups = table(
+            &["kernel", "local", "native s", "swap file s", "pool s", "node s", "node, of swap file"],
+            1,
+        );
         for figure in &self.speed_ups {
             let seconds = |seconds: f64| format!("{seconds:.2}");
             speed_ups.add_row([
@@ -320,7 +332,8 @@ impl Report {
     }
 
     fn sweeps(&self) -> Table {
-        let mut sweeps = table(&["kernel", "set", "pages", "s", "of default", "node fetches", "buffer hits"]);
+        let mut sweeps =
+            table(&["kernel", "set", "pages", "s", "of default", "node fetches", "buffer hits"], 1);
         for figure in &self.sweeps {
             sweeps.add_row([
                 figure.kernel.to_string(),
@@ -336,22 +349,25 @@ impl Report {
     }
 
     fn losses(&self) -> Table {
-        let mut losses = table(&[
-            "one of six nodes killed",
-            "requests",
-            "failed",
-            "before p50 µs",
-            "p99 µs",
-            "during p50 µs",
-            "p99 µs",
-            "after p50 µs",
-            "p99 µs",
-            "longest ms",
-            "away s",
-            "whole after s",
-            "rebuilt MiB",
-            "memory",
-        ]);
+        let mut losses = table(
+            &[
+                "one of six nodes killed",
+                "requests",
+                "failed",
+                "before p50 µs",
+                "p99 µs",
+                "during p50 µs",
+                "p99 µs",
+                "after p50 µs",
+                "p99 µs",
+                "longest ms",
+                "away s",
+                "whole after s",
+                "rebuilt MiB",
+                "memory",
+            ],
+            1,
+        );
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         for figure in &self.losses {
             let us = |latency: &Latency| [latency.p50_us, latency.p99_us].map(|us| format!("{us:.0}"));
@@ -370,12 +386,4 @@ impl Report {
         }
         losses
     }
-}
-
-/// A table whose columns but the first are numbers.
-fn table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(header);
-    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
 }

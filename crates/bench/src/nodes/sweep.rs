@@ -1,18 +1,12 @@
 //! What COMEX calls T, P and B, one after the other over a wide range, with the others as they are by default (§5.1.3, Figures 10 to 12).
 
-use std::path::Path;
-use std::process::Command;
-
-use anyhow::{Context, Result, ensure};
-use farmem_page::ByteCount;
+use anyhow::{Context, Result};
 use serde::Serialize;
 
+use super::kernel::{Kernels, Sample};
 use super::program::Far;
-use super::route::Route;
-use crate::kernels::{Kernel, Outcome};
+use crate::kernels::Kernel;
 use crate::median::median;
-use crate::option;
-use crate::run::Runner;
 
 /// Local memory: data divided by it.
 const PART: u64 = 4;
@@ -62,86 +56,49 @@ pub struct SweepFigure {
     pub read_buffer_hits: f64,
 }
 
-/// What one run showed.
-struct Sample {
-    seconds: f64,
-    node_fetches: f64,
-    read_buffer_hits: f64,
-}
-
-/// What is measured, and with what.
-pub(super) struct Sweeps<'a> {
-    pub(super) runner: &'a Runner,
-    pub(super) farmem: &'a Path,
-    pub(super) node: &'a Route,
-    pub(super) data: ByteCount,
-    pub(super) repetitions: u32,
-    pub(super) quick: bool,
-}
-
-impl Sweeps<'_> {
-    pub(super) fn measure(&self) -> Result<Vec<SweepFigure>> {
-        let kernels = if self.quick { &KERNELS_QUICK[..] } else { &KERNELS };
-        let settings: Vec<(&Sweep, Option<u64>)> = SWEEPS
-            .iter()
-            .flat_map(|sweep| {
-                let pages = if self.quick { sweep.pages_quick } else { sweep.pages };
-                [None]
-                    .into_iter()
-                    .chain(pages.iter().map(|&pages| Some(pages)))
-                    .map(move |pages| (sweep, pages))
-            })
-            .collect();
-        let mut figures = Vec::new();
-        for &kernel in kernels {
-            // All settings take turns within each repetition.
-            let mut samples: Vec<Vec<Sample>> = settings.iter().map(|_| Vec::new()).collect();
-            for repetition in 1..=self.repetitions {
-                eprintln!(
-                    "farmem: {repetition}/{} {kernel} with T, P and B at several values",
-                    self.repetitions
-                );
-                for (&(sweep, pages), samples) in settings.iter().zip(&mut samples) {
-                    samples.push(self.run(kernel, sweep, pages)?);
-                }
-            }
-            let mut default_seconds = 0.0;
-            for (&(sweep, pages), samples) in settings.iter().zip(&samples) {
-                let of = |figure: &dyn Fn(&Sample) -> f64| median(samples.iter().map(figure).collect());
-                let seconds = of(&|sample| sample.seconds);
-                if pages.is_none() {
-                    default_seconds = seconds;
-                }
-                figures.push(SweepFigure {
-                    kernel,
-                    parameter: sweep.name,
-                    pages,
-                    seconds,
-                    relative: seconds / default_seconds,
-                    node_fetches: of(&|sample| sample.node_fetches),
-                    read_buffer_hits: of(&|sample| sample.read_buffer_hits),
-                });
+/// Measures all of them.
+pub(super) fn measure(kernels: &Kernels<'_>) -> Result<Vec<SweepFigure>> {
+    let chosen = if kernels.quick { &KERNELS_QUICK[..] } else { &KERNELS };
+    let settings: Vec<(&Sweep, Option<u64>)> = SWEEPS
+        .iter()
+        .flat_map(|sweep| {
+            let pages = if kernels.quick { sweep.pages_quick } else { sweep.pages };
+            [None].into_iter().chain(pages.iter().map(|&pages| Some(pages))).map(move |pages| (sweep, pages))
+        })
+        .collect();
+    let mut figures = Vec::new();
+    for &kernel in chosen {
+        // All settings take turns within each repetition.
+        let mut samples: Vec<Vec<Sample>> = settings.iter().map(|_| Vec::new()).collect();
+        for repetition in 1..=kernels.repetitions {
+            eprintln!(
+                "farmem: {repetition}/{} {kernel} with T, P and B at several values",
+                kernels.repetitions
+            );
+            for (&(sweep, pages), samples) in settings.iter().zip(&mut samples) {
+                let bytes = |pages: u64| (pages * farmem_page::PAGE_BYTES as u64).to_string();
+                let setting = pages.map(|pages| [sweep.option.to_owned(), bytes(pages)]);
+                let run = kernels.run(kernel, PART, &Far::Node(kernels.node), setting);
+                samples.push(run.with_context(|| format!("{} of {pages:?} pages", sweep.name))?);
             }
         }
-        Ok(figures)
-    }
-
-    fn run(&self, kernel: Kernel, sweep: &Sweep, pages: Option<u64>) -> Result<Sample> {
-        let mut options = vec!["--local".to_owned(), (self.data.get() / PART).to_string()];
-        options.extend(Far::Node(self.node).options(ByteCount::new(2 * self.data.get())));
-        if let Some(pages) = pages {
-            options.extend([sweep.option.to_owned(), (pages * farmem_page::PAGE_BYTES as u64).to_string()]);
+        let mut default_seconds = 0.0;
+        for (&(sweep, pages), samples) in settings.iter().zip(&samples) {
+            let of = |figure: &dyn Fn(&Sample) -> f64| median(samples.iter().map(figure).collect());
+            let seconds = of(&|sample| sample.seconds);
+            if pages.is_none() {
+                default_seconds = seconds;
+            }
+            figures.push(SweepFigure {
+                kernel,
+                parameter: sweep.name,
+                pages,
+                seconds,
+                relative: seconds / default_seconds,
+                node_fetches: of(&|sample| sample.node_fetches),
+                read_buffer_hits: of(&|sample| sample.read_buffer_hits),
+            });
         }
-        let (name, data) = (option::name(&kernel), self.data.get().to_string());
-        let farmem = self.farmem.to_string_lossy();
-        let program = [&*farmem, "kernel", &name, "--data", &data];
-        let finished = self
-            .runner
-            .run(options, &program, Command::spawn)
-            .with_context(|| format!("{kernel} with {} of {pages:?} pages", sweep.name))?;
-        let (node_fetches, read_buffer_hits) =
-            (finished.number("node_fetches"), finished.number("read_buffer_hits"));
-        ensure!(node_fetches > 0.0, "{kernel}: nothing came from the node");
-        Ok(Sample { seconds: Outcome::of(&finished.output)?.seconds, node_fetches, read_buffer_hits })
     }
+    Ok(figures)
 }
