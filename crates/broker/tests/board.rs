@@ -11,7 +11,7 @@ use shuttle::{
     Config, FailurePersistence, Runner, scheduler::PctScheduler, scheduler::RandomScheduler, thread,
 };
 
-const RUNS: usize = 600;
+const RUNS: usize = 6_000;
 const KEY: u64 = 5;
 /// Half of the least window.
 const BYTES: u64 = 96 << 10;

@@ -111,6 +111,7 @@ impl Seat {
         let start = self.turns.next(VirtualTime(clock.get()));
         let waits = start.0.saturating_add(1);
         self.own(board, STAMP).set(now_ns);
+        let said = self.own(board, WAITS).get();
         // Invariant 2 of the board: first this, then a look.
         self.own(board, WAITS).set(waits);
         let others = self.look(board, now_ns);
@@ -121,6 +122,10 @@ impl Seat {
         }
         if let Some(first) = others.first.filter(|first| (first.waits, first.seat) < (waits, self.seat)) {
             self.hesitate(first, now_ns);
+            if said > 0 && (said, self.seat) < (first.waits, first.seat) {
+                // The clock has overtaken the tag that it waited with: the other one may sleep because it saw the smaller one.
+                ring(board, self.lines, first.seat);
+            }
             return Err(Denied { look_again_ns: HESITATION_NS / 4 });
         }
         self.pay(board, bytes, now_ns)?;
