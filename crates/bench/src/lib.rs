@@ -11,6 +11,7 @@
 //! - [`micro`] measures what the primitives of a pager cost here;
 //! - [`all`] runs all of them, keeps each measurement as a [`record`], and makes a report;
 //! - [`compare`] says what changed between two sets of records;
+//! - [`paper`] says which figures of the papers that answers;
 //! - [`markdown`] writes the README's table from records;
 //! - [`target`] says what they are to reach.
 #![forbid(unsafe_code)]
@@ -27,7 +28,7 @@ mod median;
 pub mod micro;
 pub mod nodes;
 mod option;
-mod paper;
+pub mod paper;
 mod peer;
 pub mod prefetch;
 pub mod record;

@@ -463,6 +463,8 @@ pub(crate) enum BenchCommand {
     Compare(CompareArguments),
     /// The access patterns of results of `bench all` as a table in Markdown, as in the README
     Table(TableArguments),
+    /// Which figures and tables of the papers are measured, and by what, as a table in Markdown
+    Papers(PapersArguments),
     /// What system calls, page faults, moves of pages and wake-ups cost on this machine
     Micro(MicroArguments),
     /// Undo what a benchmark left behind when it was killed: swap, devices, mounts, control groups
@@ -734,6 +736,13 @@ pub(crate) struct TableArguments {
     #[arg(value_name = "RESULTS")]
     pub(crate) results: PathBuf,
 }
+
+/// Which figures and tables of the papers are measured, and by what, as a table in Markdown.
+///
+/// What answers a figure is named as in `farmem bench all --only`.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  farmem bench papers")]
+pub(crate) struct PapersArguments {}
 
 /// What system calls, page faults, moves of pages and wake-ups cost on this machine.
 ///

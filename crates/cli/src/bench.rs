@@ -9,15 +9,15 @@ use std::process::ExitCode;
 use anyhow::{Context, anyhow};
 use farmem_bench::record::Record;
 use farmem_bench::{
-    all, compare, compression, faults, isolation, kernels, markdown, micro, nodes, prefetch, record, undo,
-    workload,
+    all, compare, compression, faults, isolation, kernels, markdown, micro, nodes, paper, prefetch, record,
+    undo, workload,
 };
 use serde::Serialize;
 
 use crate::arguments::{
     AllArguments, BenchCommand, CleanupArguments, CompareArguments, CompressionArguments, FaultsArguments,
-    IsolationArguments, KernelArguments, MicroArguments, NodesArguments, PrefetchArguments, TableArguments,
-    WorkloadArguments,
+    IsolationArguments, KernelArguments, MicroArguments, NodesArguments, PapersArguments, PrefetchArguments,
+    TableArguments, WorkloadArguments,
 };
 use crate::failure::Failure;
 
@@ -32,6 +32,7 @@ pub(crate) fn bench(command: BenchCommand) -> Result<ExitCode, Failure> {
         BenchCommand::Micro(arguments) => measure_primitives(&arguments),
         BenchCommand::Compare(arguments) => compare_records(&arguments),
         BenchCommand::Table(arguments) => write_table(&arguments),
+        BenchCommand::Papers(PapersArguments {}) => write_papers(),
         BenchCommand::Cleanup(arguments) => cleanup(&arguments),
     }
 }
@@ -173,6 +174,11 @@ fn write_table(arguments: &TableArguments) -> Result<ExitCode, Failure> {
         ))
     })?;
     io::stdout().write_all(table.as_bytes()).context("cannot print the table")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_papers() -> Result<ExitCode, Failure> {
+    write!(io::stdout(), "{}", paper::Answers).context("cannot print the table")?;
     Ok(ExitCode::SUCCESS)
 }
 

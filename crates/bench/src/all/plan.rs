@@ -120,6 +120,7 @@ pub(super) fn steps(only: &[String], repetitions: u32) -> Result<Vec<Step>, Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::paper::Answers;
 
     #[test]
     fn names_choose_benchmarks_and_parts_of_them() {
@@ -133,6 +134,14 @@ mod tests {
             ["nodes/ways", "nodes/shared", "nodes/programs", "nodes/speed-up", "nodes/sweeps", "nodes/loss"]
         );
         assert!(names(&[]).len() > 20);
+    }
+
+    #[test]
+    fn what_answers_a_papers_figure_is_a_step() {
+        let works = Work::all();
+        for step in Answers.all().flat_map(|answer| answer.steps) {
+            assert!(works.iter().any(|work| work.name() == step || work.bench() == step), "{step}");
+        }
     }
 
     #[test]

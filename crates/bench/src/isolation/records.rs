@@ -55,12 +55,24 @@ impl Report {
         }
         for (peer, co_runs) in &self.co_runs {
             let peer = option::name(peer);
-            found.extend(co_runs.programs.iter().map(|(program, spread)| {
-                let program = option::name(program);
-                Measurement::less(program, &peer, "slowdown beside others", spread.mean, "×")
-            }));
-            let deviation = co_runs.all.deviation;
-            found.push(Measurement::less("all programs", &peer, "spread of slowdowns", deviation, "×"));
+            let programs = co_runs.programs.iter().map(|(program, spread)| (option::name(program), spread));
+            for (program, spread) in programs.chain([("all programs".to_owned(), &co_runs.all)]) {
+                let less = |measure, value| Measurement::less(&program, &peer, measure, value, "×");
+                found.extend([
+                    less("slowdown beside others", spread.mean),
+                    less("least slowdown", spread.minimum),
+                    less("largest slowdown", spread.maximum),
+                    less("spread of slowdowns", spread.deviation),
+                ]);
+            }
+            for program in co_runs.programs.keys() {
+                let runs = || co_runs.runs.iter().filter(|run| run.program == *program);
+                let mut times = |measure, times: Vec<f64>| {
+                    found.push(Measurement::less(option::name(program), &peer, measure, median(times), "s"));
+                };
+                times("time alone", runs().map(|run| run.alone_seconds).collect());
+                times("time beside others", runs().map(|run| run.beside_seconds).collect());
+            }
         }
         let left_out = self.left_out.iter().map(|(what, reason)| (what.clone(), reason.clone()));
         Findings { measurements: found, left_out: left_out.collect() }

@@ -13,6 +13,7 @@ use axis::words;
 use series::{Chart, charts};
 
 use crate::micro::FLOOR;
+use crate::paper::Answers;
 use crate::record::{Better, LeftOut, Record};
 
 const STYLE: &str = include_str!("style.css");
@@ -72,6 +73,7 @@ pub(super) fn page(records: &[Record], left_out: &[LeftOut]) -> String {
                 (in_short(&charts))
                 nav {
                     @for (bench, title, _) in &sections { a href={ "#" (bench) } { (title) } }
+                    a href="#papers" { "The papers" }
                     a href="#how" { "How to read this" }
                 }
                 @for (bench, title, what) in &sections {
@@ -83,6 +85,7 @@ pub(super) fn page(records: &[Record], left_out: &[LeftOut]) -> String {
                     }
                     (missing(left_out, bench))
                 }
+                (papers(&charts))
                 (how(records))
             }
         }
@@ -198,7 +201,7 @@ fn drawn(chart: &Chart) -> Markup {
         Better::More => "more is better",
     };
     html! {
-        h3 { (capital(&chart.measure)) small { " · " (chart.unit) ", " (better) } }
+        h3 id=(anchor(&chart.bench, &chart.measure)) { (capital(&chart.measure)) small { " · " (chart.unit) ", " (better) } }
         @for (figure, number) in &chart.papers {
             p.papers { "Answers " b { (figure) } ": " (number) "." }
         }
@@ -208,6 +211,42 @@ fn drawn(chart: &Chart) -> Markup {
             summary { "Figures" }
             (table(chart))
         }
+    }
+}
+
+/// What a chart's heading is called in links.
+fn anchor(bench: &str, measure: &str) -> String {
+    format!("{bench}-{}", measure.replace(' ', "-"))
+}
+
+/// Which figures of the papers are answered above.
+fn papers(charts: &[Chart]) -> Markup {
+    let drawn = |(bench, measure): &(&str, &str)| {
+        charts.iter().any(|chart| chart.bench == *bench && chart.measure == *measure)
+    };
+    html! {
+        h2 id="papers" { "The papers" }
+        p.soft { "Figures and tables of the papers, what answers them here, and what doesn't." }
+        div.wide { table.words {
+            tr { th { "figure" } th { "shows" } th { "answered by" } th { "not answered" } }
+            @for answer in Answers.all() {
+                @let found: BTreeSet<_> = answer.measures().filter(drawn).collect();
+                tr {
+                    td { (answer.figure) }
+                    td { (answer.shows) }
+                    td {
+                        @for (bench, measure) in &found {
+                            a href={ "#" (anchor(bench, measure)) } { (bench) ": " (measure) }
+                            br;
+                        }
+                        @if found.is_empty() && !answer.steps.is_empty() {
+                            "not measured in this run: " (answer.steps.join(", "))
+                        }
+                    }
+                    td { (answer.missing) }
+                }
+            }
+        } }
     }
 }
 
@@ -307,6 +346,9 @@ mod tests {
         for words in ["Canvas Table 5", "4 &lt; 5", "not in this kernel", "12.0", "0.75", "version 1.2.3"] {
             assert!(page.contains(words), "{words}");
         }
+        assert!(
+            page.contains("href=\"#faults-time-of-an-access\"") && page.contains("not measured in this run")
+        );
         for outside in ["http:", "https:", "src=", "@import", "url("] {
             assert!(!page.contains(outside), "{outside}");
         }

@@ -1,0 +1,42 @@
+//! What is to be answered: the evaluations of the papers, as far as a machine without their hardware can repeat them.
+
+/// Figures and tables, and what they show.
+pub(super) const FIGURES: &[(&str, &str)] = &[
+    ("Canvas Figure 2", "slowdowns of programs beside others"),
+    ("Canvas Figure 9", "programs alone under several swap systems"),
+    ("Canvas Figure 10", "programs alone and beside others, 25 % and 50 % of their memory local"),
+    ("Canvas Table 3", "mean, least, largest and spread of slowdowns"),
+    ("Canvas Figure 11", "native programs beside a managed one, isolation alone"),
+    ("Canvas Figure 12", "programs with kept entries and without"),
+    ("Canvas Table 4", "swap-outs per second beside others"),
+    ("Canvas Figure 13", "swap-outs, and the time to find an entry, by number of cores"),
+    ("Canvas Table 5", "contribution and accuracy of prefetchers"),
+    ("Canvas Figure 14", "demand and prefetching on one link, with and without a schedule"),
+    ("COMEX Figure 10", "frames reserved ahead (T)"),
+    ("COMEX Figure 11", "pages read at once (P)"),
+    ("COMEX Figure 12", "pages kept of what was read (B)"),
+    ("COMEX Figure 13", "kernels beside disk swap, by local memory"),
+    ("COMEX Figure 14", "faults served by what was read along"),
+    ("FastSwap Table I", "a program beside Redis: speed-up over disk swap"),
+    ("FastSwap Table II", "throughput of Redis, pages in and out, space of what is swapped"),
+    ("FastSwap Table III", "run times of programs by swap system"),
+    ("FastSwap Table IV", "time to bring a page back"),
+    ("FastSwap Figure 2", "throughput of Redis over time, after it was given memory"),
+    ("FastSwap Figure 9", "throughput of Redis over time, while what is swapped outgrows its memory"),
+    ("PFA Figure 10", "where the time of a fault goes"),
+    ("PFA Figure 13", "bookkeeping for each page, in the fault and batched"),
+];
+
+/// What of them is not measured, and why.
+pub(super) const LEFT_OUT: &[(&str, &str)] = &[
+    ("Canvas Figure 10", "50 %: no benchmark yet"),
+    (
+        "Canvas Figure 12",
+        "Farmem has no mode in which programs don't keep entries; what an entry costs is in Figure 13",
+    ),
+    ("Canvas Table 4", "no benchmark yet"),
+    ("Canvas Figure 14", "contribution and accuracy without the schedule: it can't be switched off"),
+    ("FastSwap Table I", "Spark: the programs are XGBoost, Snappy and a graph in Java instead"),
+    ("FastSwap Table III", "Spark: kernels and the programs of the groups instead"),
+    ("FastSwap Figure 9", "no benchmark yet"),
+];

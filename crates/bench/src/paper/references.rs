@@ -1,0 +1,290 @@
+//! Which measures answer which figures, and what the papers say there. Their machines were others, most of all their networks: the number says what to expect in
+//! kind.
+
+use crate::record::Paper;
+
+/// A measure, and what papers say in the same matter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Reference {
+    /// The step of `farmem bench all` that finds it; of all steps of a benchmark its name.
+    pub(super) step: &'static str,
+    /// How the names of its cases begin.
+    case: &'static str,
+    pub(super) measure: &'static str,
+    /// Figures, tables and sections.
+    pub(super) figures: &'static [&'static str],
+    /// What they say.
+    number: &'static str,
+}
+
+impl Reference {
+    pub(super) fn bench(&self) -> &'static str {
+        self.step.split('/').next().unwrap_or(self.step)
+    }
+}
+
+impl From<Reference> for Paper {
+    fn from(reference: Reference) -> Self {
+        Self { figure: reference.figures.join(", "), number: reference.number.to_owned() }
+    }
+}
+
+const fn reference(
+    step: &'static str,
+    case: &'static str,
+    measure: &'static str,
+    figures: &'static [&'static str],
+    number: &'static str,
+) -> Reference {
+    Reference { step, case, measure, figures, number }
+}
+
+/// The first that fits counts.
+pub(super) const REFERENCES: &[Reference] = &[
+    reference(
+        "micro",
+        "page fault",
+        "time",
+        &["PFA Figure 10", "PFA §2.2"],
+        "the kernel's handler runs after 0.8 µs (0.1 µs on the paper's in-order core), and takes 4.5 to 13 µs (Haswell)",
+    ),
+    reference(
+        "micro",
+        "fault served",
+        "time",
+        &["PFA Figure 10"],
+        "trap, processing and network card are over half of a fetch of 4 µs in software, 8 % in hardware, which makes it 2.2 times as fast",
+    ),
+    reference(
+        "micro",
+        "wake-up",
+        "time",
+        &["PFA Figure 10"],
+        "trap, processing and network card are over half of a fetch of 4 µs in software",
+    ),
+    reference(
+        "micro",
+        "UFFDIO_MOVE",
+        "time",
+        &["PFA Figure 13"],
+        "bookkeeping takes 2.5 times less when 64 pages come at once",
+    ),
+    reference(
+        "micro",
+        "UFFDIO_COPY",
+        "time",
+        &["PFA Figure 13"],
+        "bookkeeping takes 2.5 times less when 64 pages come at once",
+    ),
+    reference(
+        "faults",
+        "",
+        "time of an access",
+        &["FastSwap Table IV"],
+        "9.56 µs for a compressed page, 5.70 µs for one that is not, 419.66 µs from disk",
+    ),
+    reference(
+        "prefetch",
+        "",
+        "contribution",
+        &["Canvas Table 5"],
+        "two-tier 45 to 79 %, the kernel's 41 to 68 %, Leap 23 to 67 %",
+    ),
+    reference(
+        "prefetch",
+        "",
+        "accuracy",
+        &["Canvas Table 5"],
+        "two-tier 87 to 95 %, the kernel's 80 to 96 %, Leap 6 to 36 %",
+    ),
+    reference(
+        "prefetch",
+        "",
+        "run time",
+        &["Canvas §6.4.2"],
+        "two tiers take 8 to 33 % off the time with the kernel's prefetcher",
+    ),
+    reference(
+        "isolation/victim",
+        "memcached",
+        "p99 slowdown",
+        &["Canvas Figure 2", "Canvas Figure 11"],
+        "native programs 3.9 times as slow beside Spark, 2.2 beside Neo4j; isolation alone makes them 2.5 times as fast, at most 5.2",
+    ),
+    reference(
+        "isolation/victim",
+        "memcached",
+        "throughput left",
+        &["Canvas Figure 11", "FastSwap Table II"],
+        "isolation alone makes memcached 3.3 times as fast; Redis beside another program 450 times as fast as with disk swap",
+    ),
+    reference(
+        "isolation/recovery",
+        "memcached",
+        "time to full throughput for each GiB given",
+        &["FastSwap Figure 2"],
+        "over 60 s after a gift of 4 GiB with disk swap",
+    ),
+    reference(
+        "isolation/swap-in",
+        "",
+        "time of a page brought back",
+        &["FastSwap Table IV"],
+        "9.56 µs, of disk swap 419.66 µs",
+    ),
+    reference(
+        "isolation/efficiency",
+        "",
+        "bytes used for a byte stored",
+        &["FastSwap Table II"],
+        "0.64 and 0.58 of what disk swap takes",
+    ),
+    reference(
+        "isolation/entries",
+        "",
+        "processor time of a swap-out",
+        &["Canvas Figure 13", "Canvas Figure 16"],
+        "swap-outs scale with the cores where entries are kept, and fall where each is allocated",
+    ),
+    reference(
+        "isolation/co-runs",
+        "",
+        "slowdown beside others",
+        &["Canvas Figure 2", "Canvas Table 3"],
+        "on average 3.2 times as slow under Linux 5.5, 3.8 under Fastswap, 1.5 and less under Canvas",
+    ),
+    reference(
+        "isolation/co-runs",
+        "",
+        "least slowdown",
+        &["Canvas Table 3"],
+        "1.0 to 1.3 under Canvas, 1.4 to 2.1 under Linux 5.5 and Fastswap",
+    ),
+    reference(
+        "isolation/co-runs",
+        "",
+        "largest slowdown",
+        &["Canvas Table 3"],
+        "1.1 to 1.9 under Canvas, 6.1 under Linux 5.5, 8.2 under Fastswap",
+    ),
+    reference(
+        "isolation/co-runs",
+        "",
+        "spread of slowdowns",
+        &["Canvas Table 3"],
+        "a seventh of Linux 5.5's",
+    ),
+    reference(
+        "isolation/co-runs",
+        "",
+        "time alone",
+        &["Canvas Figure 9", "FastSwap Table III"],
+        "Fastswap and Canvas's swap take about the same; FastSwap runs Spark's programs in 12 to 73 % of disk swap's time, where that comes to an end",
+    ),
+    reference(
+        "isolation/co-runs",
+        "",
+        "time beside others",
+        &["Canvas Figure 10", "FastSwap Table I"],
+        "3.5 times as fast as under Linux 5.5 with 25 % local, at most 6.2; 1.9 and 3.8 with 50 %; over disk swap 1.4 to 8.4 times as fast with FastSwap",
+    ),
+    reference("nodes/shared", "", "ratio of parts by weight", &["Canvas §6.4.3"], "0.88, weighted min-max"),
+    reference(
+        "nodes/shared",
+        "",
+        "p99 of 16 pages",
+        &["Canvas Figure 14"],
+        "demand takes no longer beside what is fetched ahead",
+    ),
+    reference(
+        "nodes/shared",
+        "",
+        "p90 of what is fetched ahead",
+        &["Canvas Figure 14"],
+        "5 % less with the schedule, with Leap 9 times less",
+    ),
+    reference(
+        "nodes/ways",
+        "",
+        "p99 of a page",
+        &["Canvas Figure 6"],
+        "99 % of demand fetches within 40 µs, by RDMA",
+    ),
+    reference(
+        "nodes/ways",
+        "",
+        "p50 of a page",
+        &["COMEX §3.3", "PFA Figure 10"],
+        "10.54 µs for a round trip without queues, by RDMA over 10 Gbit/s; 4 µs assumed by PFA",
+    ),
+    reference(
+        "nodes/speed-up",
+        "",
+        "time of a kernel",
+        &["COMEX Figure 13", "FastSwap Table III"],
+        "over 20 times as fast as disk swap at the least memory, 6.8 to 170",
+    ),
+    reference(
+        "nodes/sweeps",
+        "",
+        "time for a parameter",
+        &["COMEX Figure 10", "COMEX Figure 11", "COMEX Figure 12"],
+        "best with T of 512 to 8K pages, P of 8 to 16, B of 4096",
+    ),
+    reference(
+        "nodes/programs",
+        "",
+        "time of an access",
+        &["COMEX Figure 13", "COMEX Figure 17"],
+        "7 to 170 times as fast as disk swap, at a tenth local",
+    ),
+    reference("nodes/programs", "", "found in the read buffer", &["COMEX Figure 14"], "44 to 87 %"),
+];
+
+/// The steps with a measure that answers the figure, each once.
+pub(super) fn steps_of(figure: &str) -> Vec<&'static str> {
+    let mut steps = Vec::new();
+    for reference in REFERENCES.iter().filter(|reference| reference.figures.contains(&figure)) {
+        if !steps.contains(&reference.step) {
+            steps.push(reference.step);
+        }
+    }
+    steps
+}
+
+/// What papers say of this.
+pub(crate) fn of(bench: &str, case: &str, measure: &str) -> Option<Reference> {
+    let fits = |reference: &&Reference| {
+        reference.bench() == bench && reference.measure == measure && case.starts_with(reference.case)
+    };
+    REFERENCES.iter().find(fits).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RECORDS: [(&str, &str); 5] = [
+        ("micro", include_str!("../micro/records.rs")),
+        ("faults", include_str!("../faults/records.rs")),
+        ("prefetch", include_str!("../prefetch/records.rs")),
+        ("isolation", include_str!("../isolation/records.rs")),
+        ("nodes", include_str!("../nodes/records.rs")),
+    ];
+
+    #[test]
+    fn the_first_reference_that_fits_counts() {
+        assert_eq!(of("faults", "zipf", "time of an access").unwrap().figures, ["FastSwap Table IV"]);
+        let paper: Paper = of("isolation", "memcached", "p99 slowdown").unwrap().into();
+        assert_eq!(paper.figure, "Canvas Figure 2, Canvas Figure 11");
+        assert_eq!(of("faults", "zipf", "resident peak"), None);
+    }
+
+    #[test]
+    fn what_is_referred_to_is_measured() {
+        for reference in REFERENCES {
+            let (_, source) = RECORDS.iter().find(|(bench, _)| *bench == reference.bench()).unwrap();
+            assert!(source.contains(&format!("\"{}\"", reference.measure)), "{}", reference.measure);
+        }
+    }
+}
