@@ -2,8 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use farmem_tests::{Scratch, assert_refusal, farmem_binary, managed_runner};
 use serde_json::Value;
@@ -69,6 +72,31 @@ fn a_second_call_goes_on_where_the_first_stopped() {
     let after = records(&out);
     assert_eq!(after[..before.len()], before);
     assert!(after.len() > before.len());
+}
+
+#[test]
+fn a_benchmark_that_was_interrupted_keeps_what_it_has_and_goes_on() {
+    if !managed_runner() || std::thread::available_parallelism().is_ok_and(|processors| processors.get() < 2)
+    {
+        return;
+    }
+    let scratch = Scratch::new();
+    let out = scratch.file("results");
+    let only = ["--only", "micro,faults/fits,isolation/entries"];
+    let mut child = bench(&out, &only).stderr(Stdio::piped()).spawn().expect("farmem can be started");
+    let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let last = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("step 3 of 3")));
+    assert!(last.is_some(), "the benchmark doesn't begin its last step");
+    kill_process(Pid::from_child(&child), Signal::INT).expect("the test's own process");
+    let rest: Vec<String> = lines.map_while(Result::ok).collect();
+    let status = child.wait().expect("the test's own process");
+
+    assert!(!status.success() && rest.iter().any(|line| line.contains("goes on from there")), "{rest:?}");
+    let kept = records(&out).len();
+    let output = bench(&out, &only).output().expect("farmem can be started");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && errors.contains("step 1 of 1, isolation/entries"), "{errors}");
+    assert!(kept > 0 && records(&out).len() > kept);
 }
 
 #[test]

@@ -55,6 +55,7 @@ fn a_server_is_measured_alone_beside_another_program_and_given_memory() {
     assert!(recovery["starved_requests_per_second"].as_f64().is_some_and(|rate| rate > 0.0), "{report}");
     let swap_in = &report["swap_in"]["farmem"][0];
     assert!(swap_in["touched_us"].as_f64().is_some_and(|time| time > 0.0), "{report}");
+    assert!(victim["swap_outs_per_second"].as_f64().is_some_and(|rate| rate > 0.0), "{report}");
     let entries = report["entries"].as_array().expect("for each number of threads");
     assert!(
         entries.iter().all(|entry| entry["reserved_ns"].as_f64().is_some_and(|time| time > 0.0)),
@@ -62,4 +63,23 @@ fn a_server_is_measured_alone_beside_another_program_and_given_memory() {
     );
     assert_eq!(report["left_out"], serde_json::json!({}));
     assert!(application("bench-server").is_none() && application("bench-antagonist").is_none());
+}
+
+#[test]
+fn redis_is_measured_while_its_data_outgrows_its_memory_and_after_it_was_given_more() {
+    if !managed_runner() || std::thread::available_parallelism().is_ok_and(|processors| processors.get() < 2)
+    {
+        return;
+    }
+    let report = report("48M", &["--only", "growth"]);
+    assert_eq!(report["left_out"], serde_json::json!({}));
+    let growth = &report["growth"]["farmem"][0];
+    let sizes = growth["sizes"].as_array().expect("sizes");
+    assert_eq!(sizes.last().map(|size| &size["of_local"]), Some(&serde_json::json!(4.0)), "{report}");
+    let after = growth["after"].as_array().expect("windows");
+    let are_rates =
+        |rates: Vec<&Value>| rates.iter().all(|rate| rate.as_f64().is_some_and(|rate| rate > 0.0));
+    assert!(are_rates(sizes.iter().map(|size| &size["requests_per_second"]).collect()), "{report}");
+    assert!(!after.is_empty() && are_rates(after.iter().map(|window| &window[1]).collect()), "{report}");
+    assert!(application("bench-growth").is_none());
 }

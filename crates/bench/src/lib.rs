@@ -32,6 +32,7 @@ pub mod paper;
 mod peer;
 pub mod prefetch;
 pub mod record;
+mod redis;
 mod run;
 mod stolen;
 mod table;

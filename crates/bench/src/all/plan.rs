@@ -60,7 +60,7 @@ impl Work {
             Self::Faults(CaseName::Fits) => (6, 2),
             Self::Faults(_) => (70, 14),
             Self::Prefetch => (400, 80),
-            Self::Isolation(IsolationPart::CoRuns) => (900, 180),
+            Self::Isolation(IsolationPart::CoRuns | IsolationPart::CoRunsHalf) => (900, 180),
             Self::Isolation(IsolationPart::Entries) => (30, 15),
             Self::Isolation(_) => (180, 50),
             Self::Nodes(NodesPart::Ways) => (90, 30),

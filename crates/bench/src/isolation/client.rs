@@ -13,6 +13,8 @@ use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::interrupt::Interrupt;
+
 /// Bytes of a value.
 const VALUE_BYTES: usize = 1024;
 /// What the server needs for an item: its value, key and links, rounded up to a size class.
@@ -24,6 +26,7 @@ const SEED: u64 = 0x6d65_6d63;
 /// A connection to a server that holds a known set of items.
 pub(super) struct Client {
     stream: UnixStream,
+    interrupt: Interrupt,
     random: SmallRng,
     items: u64,
     received: Vec<u8>,
@@ -39,9 +42,10 @@ pub(super) struct Latencies {
 
 impl Client {
     /// Connects to a server that has just been started, as soon as it listens.
-    pub(super) fn connect(socket: &Path) -> anyhow::Result<Self> {
+    pub(super) fn connect(socket: &Path, interrupt: &Interrupt) -> anyhow::Result<Self> {
         let deadline = Instant::now() + PATIENCE;
         let stream = loop {
+            interrupt.check()?;
             match UnixStream::connect(socket) {
                 Ok(stream) => break stream,
                 Err(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(20)),
@@ -52,6 +56,7 @@ impl Client {
         stream.set_write_timeout(Some(PATIENCE))?;
         Ok(Self {
             stream,
+            interrupt: interrupt.clone(),
             random: SmallRng::seed_from_u64(SEED),
             items: 0,
             received: Vec::new(),
@@ -65,6 +70,7 @@ impl Client {
         self.items = items(data);
         let mut value = Vec::new();
         for first in (0..self.items).step_by(AT_ONCE as usize) {
+            self.interrupt.check()?;
             let end = (first + AT_ONCE).min(self.items);
             let mut request = Vec::new();
             for key in first..end {
@@ -101,6 +107,7 @@ impl Client {
     }
 
     fn ask_once(&mut self) -> anyhow::Result<()> {
+        self.interrupt.check()?;
         let key = self.random.random_range(0..self.items);
         self.stream.write_all(format!("get k{key:08}\r\n").as_bytes())?;
         while !self.take_reply(key)? {
@@ -122,6 +129,7 @@ impl Client {
         let due = |request: u64| began + Duration::from_secs_f64(request as f64 / rate);
         let mut asked = 0;
         while asked < count || !waiting.is_empty() {
+            self.interrupt.check()?;
             let now = Instant::now();
             if now > deadline {
                 bail!("the server stopped answering");

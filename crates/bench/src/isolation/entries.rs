@@ -14,6 +14,7 @@ use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 use serde::Serialize;
 
+use crate::interrupt::Interrupt;
 use crate::median::median;
 
 const THREADS: [u16; 7] = [1, 2, 4, 8, 16, 32, 64];
@@ -38,12 +39,13 @@ pub struct Entries {
 }
 
 /// Measures, for each number of threads.
-pub(super) fn measure() -> anyhow::Result<Vec<Entries>> {
+pub(super) fn measure(interrupt: &Interrupt) -> anyhow::Result<Vec<Entries>> {
     let processors = thread::available_parallelism()?.get();
     let mut found = Vec::new();
     for threads in THREADS {
         let (mut reserved, mut allocated) = (Vec::new(), Vec::new());
         for _ in 0..REPETITIONS {
+            interrupt.check()?;
             reserved.push(turn(threads, processors, Kept::Yes)?);
             allocated.push(turn(threads, processors, Kept::No)?);
         }

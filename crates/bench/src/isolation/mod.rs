@@ -4,6 +4,7 @@ mod client;
 mod co_runs;
 mod efficiency;
 mod entries;
+mod growth;
 mod records;
 mod recovery;
 mod report;
@@ -29,6 +30,7 @@ use co_runs::Programs;
 pub use co_runs::{CoRuns, Program, Run, Spread};
 pub use efficiency::Efficiency;
 pub use entries::Entries;
+pub use growth::{Growth, Size};
 pub use recovery::Recovery;
 pub use report::{Report, Victim};
 pub use setting::Peer;
@@ -50,8 +52,12 @@ pub enum Part {
     Efficiency,
     /// What it takes to find an entry for a page that leaves.
     Entries,
-    /// Programs of several kinds beside each other.
+    /// Redis while its data outgrows its memory, and after it was given more.
+    Growth,
+    /// Programs of several kinds beside each other, each with a quarter of its memory local.
     CoRuns,
+    /// The same with half of it local.
+    CoRunsHalf,
 }
 
 /// What to measure.
@@ -76,6 +82,9 @@ pub struct Options {
 }
 
 const REPETITIONS: u32 = 3;
+/// Local memory of programs beside each other: theirs divided by it.
+const QUARTER: u64 = 4;
+const HALF: u64 = 2;
 /// A tenth of what the server can answer from the pool: what counts is how long a request takes, not how many wait.
 const REQUESTS_PER_SECOND: f64 = 2000.0;
 
@@ -110,7 +119,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     let chosen = |peer: &&Peer| options.peers.is_empty() || options.peers.contains(peer);
     let mut peers: Vec<Peer> = Peer::value_variants().iter().filter(chosen).copied().collect();
     let mut attempts = Attempts { interrupt: &interrupt, left_out: BTreeMap::new() };
-    let programs = if options.wants(Part::CoRuns) {
+    let programs = if [Part::CoRuns, Part::CoRunsHalf].iter().any(|&part| options.wants(part)) {
         let (programs, missing) =
             Programs::prepare(&options.farmem, &options.python, scale.data, options.quick, &interrupt)?;
         attempts.left_out.extend(missing.iter().map(|(program, why)| (option::name(program), why.clone())));
@@ -119,16 +128,23 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         None
     };
     let mut turns: BTreeMap<Peer, Vec<Measured>> = BTreeMap::new();
-    let mut runs: BTreeMap<Peer, Vec<Run>> = BTreeMap::new();
+    let parts = [(Part::CoRuns, QUARTER), (Part::CoRunsHalf, HALF)];
+    let parts = parts.into_iter().filter(|(part, _)| options.wants(*part)).map(|(_, local)| local);
+    let parts: Vec<u64> = parts.collect();
+    let mut runs: BTreeMap<(u64, Peer), Vec<Run>> = BTreeMap::new();
     for repetition in 1..=repetitions {
         for &peer in &peers {
             let name = option::name(&peer);
             eprintln!("farmem: {repetition}/{repetitions} {name}");
-            turns.entry(peer).or_default().extend(attempts.make(&name, || turn(options, peer, scale))?);
-            if let Some(programs) = &programs {
-                let work = || programs.turn(peer, &options.farmem, &options.swap_folder, &interrupt);
-                let found = attempts.make(&format!("{name} co-runs"), work)?;
-                runs.entry(peer).or_default().extend(found.into_iter().flatten());
+            turns
+                .entry(peer)
+                .or_default()
+                .extend(attempts.make(&name, || turn(options, peer, scale, &interrupt))?);
+            for &part in &parts {
+                let Some(programs) = &programs else { continue };
+                let work = || programs.turn(peer, &options.farmem, &options.swap_folder, part, &interrupt);
+                let found = attempts.make(&format!("{name} co-runs, 1/{part} local"), work)?;
+                runs.entry((part, peer)).or_default().extend(found.into_iter().flatten());
             }
         }
         let first = 1.min(peers.len());
@@ -136,7 +152,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     }
     let entries = if options.wants(Part::Entries) {
         eprintln!("farmem: entries of the pool");
-        entries::measure()?
+        entries::measure(&interrupt)?
     } else {
         Vec::new()
     };
@@ -151,7 +167,14 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         each(&turns, |turns| some(turns.iter().filter_map(|turn| turn.swap_in).collect::<Vec<SwapIn>>()));
     // Pages are the same in all turns.
     let efficiency = each(&turns, |turns| some(turns.last()?.efficiency.clone()));
-    let co_runs: BTreeMap<Peer, CoRuns> = each(&runs, |runs| CoRuns::of(runs.to_vec()));
+    let growth = each(&turns, |turns| {
+        some(turns.iter().filter_map(|turn| turn.growth.clone()).collect::<Vec<Growth>>())
+    });
+    let co_runs_of = |part: u64| -> BTreeMap<Peer, CoRuns> {
+        let of_part = runs.iter().filter(|((local, _), _)| *local == part);
+        of_part.filter_map(|(&(_, peer), runs)| Some((peer, CoRuns::of(runs.clone())?))).collect()
+    };
+    let (co_runs, co_runs_half) = (co_runs_of(QUARTER), co_runs_of(HALF));
     let targets = report::judge(&victim, &recovery, &co_runs);
     Ok(Report {
         version: env!("CARGO_PKG_VERSION"),
@@ -163,7 +186,9 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         swap_in,
         efficiency,
         entries,
+        growth,
         co_runs,
+        co_runs_half,
         left_out: attempts.left_out,
         targets,
     })
@@ -184,6 +209,7 @@ struct Measured {
     recovery: Option<Recovery>,
     swap_in: Option<SwapIn>,
     efficiency: Vec<Efficiency>,
+    growth: Option<Growth>,
 }
 
 /// Makes turns, and knows what failed.
@@ -232,15 +258,16 @@ impl Attempts<'_> {
     }
 }
 
-fn turn(options: &Options, peer: Peer, scale: Scale) -> anyhow::Result<Measured> {
-    let mut measured = Measured { victim: None, recovery: None, swap_in: None, efficiency: Vec::new() };
-    if ![Part::Victim, Part::Recovery, Part::SwapIn, Part::Efficiency].iter().any(|&part| options.wants(part))
-    {
+fn turn(options: &Options, peer: Peer, scale: Scale, interrupt: &Interrupt) -> anyhow::Result<Measured> {
+    let mut measured =
+        Measured { victim: None, recovery: None, swap_in: None, efficiency: Vec::new(), growth: None };
+    let parts = [Part::Victim, Part::Recovery, Part::SwapIn, Part::Efficiency, Part::Growth];
+    if !parts.iter().any(|&part| options.wants(part)) {
         return Ok(measured);
     }
     // Two applications, and what else they have.
     let data = ByteCount::new(scale.data.get() * 2 + (256 << 20));
-    let setting = Setting::prepare(peer, &options.farmem, data, &options.swap_folder)?;
+    let setting = Setting::prepare(peer, &options.farmem, data, &options.swap_folder, interrupt)?;
     if options.wants(Part::Victim) {
         let folder = tempfile::tempdir()?;
         measured.victim = Some(victim::turn(&setting, &options.farmem, folder.path(), scale)?);
@@ -254,6 +281,10 @@ fn turn(options: &Options, peer: Peer, scale: Scale) -> anyhow::Result<Measured>
     }
     if options.wants(Part::Efficiency) {
         measured.efficiency = efficiency::turn(&setting, &options.farmem, scale)?;
+    }
+    if options.wants(Part::Growth) {
+        let folder = tempfile::tempdir()?;
+        measured.growth = Some(growth::turn(&setting, folder.path(), scale)?);
     }
     Ok(measured)
 }

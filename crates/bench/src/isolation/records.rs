@@ -1,6 +1,9 @@
 //! A report as records.
 
+use super::co_runs::CoRuns;
+use super::growth::{self, Phase};
 use super::report::Report;
+use super::setting::Peer;
 use crate::median::median;
 use crate::option;
 use crate::record::{Findings, Measurement};
@@ -17,6 +20,13 @@ impl Report {
                 Measurement::less(SERVER, &peer, "p99 slowdown", victim.p99_slowdown, "×"),
                 Measurement::less(SERVER, &peer, "p50 slowdown", victim.p50_slowdown, "×"),
                 Measurement::more(SERVER, &peer, "throughput left", victim.throughput_ratio * 100.0, "%"),
+                Measurement::more(
+                    "memcached beside random writes",
+                    &peer,
+                    "swap-outs per second",
+                    victim.swap_outs_per_second,
+                    "pages",
+                ),
             ]);
         }
         for (peer, turns) in &self.recovery {
@@ -53,28 +63,48 @@ impl Report {
                 Measurement::less(&case, "entry allocated", measure, entries.allocated_ns, "ns"),
             ]);
         }
-        for (peer, co_runs) in &self.co_runs {
-            let peer = option::name(peer);
-            let programs = co_runs.programs.iter().map(|(program, spread)| (option::name(program), spread));
-            for (program, spread) in programs.chain([("all programs".to_owned(), &co_runs.all)]) {
-                let less = |measure, value| Measurement::less(&program, &peer, measure, value, "×");
-                found.extend([
-                    less("slowdown beside others", spread.mean),
-                    less("least slowdown", spread.minimum),
-                    less("largest slowdown", spread.maximum),
-                    less("spread of slowdowns", spread.deviation),
-                ]);
-            }
-            for program in co_runs.programs.keys() {
-                let runs = || co_runs.runs.iter().filter(|run| run.program == *program);
-                let mut times = |measure, times: Vec<f64>| {
-                    found.push(Measurement::less(option::name(program), &peer, measure, median(times), "s"));
+        for (peer, turns) in &self.growth {
+            found.extend(growth::cases(turns).into_iter().map(|(phase, case, rate)| {
+                let measure = match phase {
+                    Phase::Grows => "requests per second of Redis as its data grows",
+                    Phase::Given => "requests per second of Redis after a gift of memory",
                 };
-                times("time alone", runs().map(|run| run.alone_seconds).collect());
-                times("time beside others", runs().map(|run| run.beside_seconds).collect());
-            }
+                Measurement::more(case, option::name(peer), measure, rate, "requests")
+            }));
+        }
+        for (peer, co_runs) in &self.co_runs {
+            found.extend(programs(*peer, co_runs, ""));
+        }
+        for (peer, co_runs) in &self.co_runs_half {
+            found.extend(programs(*peer, co_runs, ", half local"));
         }
         let left_out = self.left_out.iter().map(|(what, reason)| (what.clone(), reason.clone()));
         Findings { measurements: found, left_out: left_out.collect() }
     }
+}
+
+/// Programs beside each other; `suffix` tells their cases from others.
+fn programs(peer: Peer, co_runs: &CoRuns, suffix: &str) -> Vec<Measurement> {
+    let peer = option::name(&peer);
+    let mut found = Vec::new();
+    let spreads = co_runs.programs.iter().map(|(program, spread)| (option::name(program), spread));
+    for (program, spread) in spreads.chain([("all programs".to_owned(), &co_runs.all)]) {
+        let case = format!("{program}{suffix}");
+        let less = |measure, value| Measurement::less(&case, &peer, measure, value, "×");
+        found.extend([
+            less("slowdown beside others", spread.mean),
+            less("least slowdown", spread.minimum),
+            less("largest slowdown", spread.maximum),
+            less("spread of slowdowns", spread.deviation),
+        ]);
+    }
+    for program in co_runs.programs.keys() {
+        let case = format!("{}{suffix}", option::name(program));
+        let runs = || co_runs.runs.iter().filter(|run| run.program == *program);
+        let alone = median(runs().map(|run| run.alone_seconds).collect());
+        let beside = median(runs().map(|run| run.beside_seconds).collect());
+        found.push(Measurement::less(&case, &peer, "time alone", alone, "s"));
+        found.push(Measurement::less(&case, &peer, "time beside others", beside, "s"));
+    }
+    found
 }

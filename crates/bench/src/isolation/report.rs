@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::co_runs::CoRuns;
 use super::efficiency::Efficiency;
 use super::entries::Entries;
+use super::growth::{self, Growth};
 use super::recovery::Recovery;
 use super::setting::Peer;
 use super::swap_in::SwapIn;
@@ -49,8 +50,12 @@ pub struct Report {
     pub efficiency: BTreeMap<Peer, Vec<Efficiency>>,
     /// What it takes to find an entry for a page that leaves.
     pub entries: Vec<Entries>,
-    /// Programs of several kinds beside each other.
+    /// Redis while its data outgrew its memory, and after it was given more: each turn.
+    pub growth: BTreeMap<Peer, Vec<Growth>>,
+    /// Programs of several kinds beside each other, each with a quarter of its memory local.
     pub co_runs: BTreeMap<Peer, CoRuns>,
+    /// The same with half of it local.
+    pub co_runs_half: BTreeMap<Peer, CoRuns>,
     /// Peers and programs that took no part or failed, and why.
     pub left_out: BTreeMap<String, String>,
     /// What was to be reached.
@@ -70,6 +75,8 @@ pub struct Victim {
     pub alone: Service,
     /// And beside it.
     pub beside: Service,
+    /// Pages of both that left each second meanwhile.
+    pub swap_outs_per_second: f64,
 }
 
 impl Victim {
@@ -87,6 +94,7 @@ impl Victim {
             throughput_ratio: over(&|turn| turn.beside.requests_per_second / turn.alone.requests_per_second),
             alone: service(&|turn| turn.alone),
             beside: service(&|turn| turn.beside),
+            swap_outs_per_second: over(&|turn| turn.swap_outs_per_second),
         }
     }
 }
@@ -163,12 +171,17 @@ impl fmt::Display for Report {
         if !self.entries.is_empty() {
             writeln!(f, "\n{}\n", self.entries_table())?;
         }
-        if !self.co_runs.is_empty() {
-            writeln!(
-                f,
-                "\nprograms beside each other: how much longer they take\n{}\n",
-                self.co_runs_table()
-            )?;
+        if !self.growth.is_empty() {
+            writeln!(f, "\nRedis, requests/s while its data grows\n{}\n", self.growth_table())?;
+        }
+        for (co_runs, share) in [(&self.co_runs, "a quarter"), (&self.co_runs_half, "half")] {
+            if !co_runs.is_empty() {
+                writeln!(
+                    f,
+                    "\nprograms beside each other, {share} local: how much longer they take\n{}\n",
+                    co_runs_table(co_runs)
+                )?;
+            }
         }
         for (name, reason) in &self.left_out {
             writeln!(f, "{name} left out: {reason}")?;
@@ -211,14 +224,11 @@ impl Report {
         table
     }
 
-    fn co_runs_table(&self) -> Table {
-        let mut table = table(&["peer", "program", "mean", "minimum", "maximum", "deviation"], 2);
-        for (peer, co_runs) in &self.co_runs {
-            let programs = co_runs.programs.iter().map(|(program, spread)| (option::name(program), spread));
-            for (name, spread) in programs.chain([("all".to_owned(), &co_runs.all)]) {
-                let figures = [spread.mean, spread.minimum, spread.maximum, spread.deviation];
-                let figures = figures.map(|figure| format!("{figure:.2}"));
-                table.add_row([option::name(peer), name].into_iter().chain(figures));
+    fn growth_table(&self) -> Table {
+        let mut table = table(&["peer", "case", "requests/s"], 2);
+        for (peer, turns) in &self.growth {
+            for (_, case, rate) in growth::cases(turns) {
+                table.add_row([option::name(peer), case, format!("{rate:.0}")]);
             }
         }
         table
@@ -259,13 +269,26 @@ impl Report {
     }
 }
 
+fn co_runs_table(co_runs: &BTreeMap<Peer, CoRuns>) -> Table {
+    let mut table = table(&["peer", "program", "mean", "minimum", "maximum", "deviation"], 2);
+    for (peer, co_runs) in co_runs {
+        let programs = co_runs.programs.iter().map(|(program, spread)| (option::name(program), spread));
+        for (name, spread) in programs.chain([("all".to_owned(), &co_runs.all)]) {
+            let figures = [spread.mean, spread.minimum, spread.maximum, spread.deviation];
+            let figures = figures.map(|figure| format!("{figure:.2}"));
+            table.add_row([option::name(peer), name].into_iter().chain(figures));
+        }
+    }
+    table
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn turn(alone: f64, beside: f64) -> Turn {
         let service = |p99_us| Service { p50_us: p99_us / 4.0, p99_us, requests_per_second: 1e6 / p99_us };
-        Turn { alone: service(alone), beside: service(beside) }
+        Turn { alone: service(alone), beside: service(beside), swap_outs_per_second: 0.0 }
     }
 
     #[test]

@@ -10,13 +10,16 @@ use farmem_page::ByteCount;
 
 use super::client::{Client, items};
 use super::setting::{Application, Room, Setting, on_processor};
+use crate::interrupt::Interrupt;
 
 /// Where server and client run.
 pub(super) const PROCESSOR: usize = 0;
+/// The name of its space where it has a processor to itself.
+pub(super) const NAME: &str = "bench-server";
 
 /// The server's room where it has a processor to itself.
 pub(super) fn room(local: ByteCount) -> Room<'static> {
-    Room { name: "bench-server", local, processor: PROCESSOR, share: None }
+    Room { name: NAME, local, processor: PROCESSOR, share: None, options: &[] }
 }
 
 /// Starts the server and fills it with `data` bytes of items.
@@ -28,14 +31,19 @@ pub(super) fn start(
 ) -> anyhow::Result<(Application, Client)> {
     let socket = folder.join("memcached");
     let mut server = setting.start(room, &command(&socket, data))?;
-    let client = fill(&socket, room.processor, data)?;
+    let client = fill(&socket, room.processor, data, setting.interrupt())?;
     server.limit()?;
     Ok((server, client))
 }
 
 /// Fills a server that has just been started with `data` bytes of items.
-pub(super) fn fill(socket: &Path, processor: usize, data: ByteCount) -> anyhow::Result<Client> {
-    let mut client = Client::connect(socket)?;
+pub(super) fn fill(
+    socket: &Path,
+    processor: usize,
+    data: ByteCount,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Client> {
+    let mut client = Client::connect(socket, interrupt)?;
     on_processor(processor, || client.load(data.get()))?.context("loading the server")?;
     Ok(client)
 }

@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::Serialize;
 
+use crate::interrupt::Interrupt;
 use crate::peer::{Group, Kind, PoolUse, Swap};
 use crate::undo::Journal;
 
@@ -57,6 +58,7 @@ pub(super) struct Setting {
     swap: Option<Swap>,
     /// Without root there is none: then nothing can be changed.
     journal: Option<Rc<Journal>>,
+    interrupt: Interrupt,
 }
 
 /// What an application may have.
@@ -70,6 +72,8 @@ pub(super) struct Room<'a> {
     pub(super) processor: usize,
     /// The part of that processor's time that it has, whoever else wants it or doesn't; `None` for what it can get.
     pub(super) share: Option<f64>,
+    /// Further options of `farmem run`, where that runs it.
+    pub(super) options: &'a [String],
 }
 
 impl Setting {
@@ -82,15 +86,47 @@ impl Setting {
         farmem: &Path,
         data: ByteCount,
         swap_folder: &Path,
+        interrupt: &Interrupt,
     ) -> anyhow::Result<Self> {
-        let farmem = farmem.to_owned();
+        let (farmem, interrupt) = (farmem.to_owned(), interrupt.clone());
         let journal = rustix::process::geteuid().is_root().then(Journal::open).transpose()?;
-        let Some(kind) = peer.swap() else { return Ok(Self { farmem, swap: None, journal }) };
+        let Some(kind) = peer.swap() else {
+            return Ok(Self { farmem, swap: None, journal, interrupt });
+        };
         let journal = journal.context("kernel swap needs root")?;
         let size = ByteCount::new(data.get() + data.get() / 4);
         let mut swap = Swap::on(kind, size, swap_folder, &journal)?;
         swap.stop_readahead(&journal)?;
-        Ok(Self { farmem, swap: Some(swap), journal: Some(journal) })
+        Ok(Self { farmem, swap: Some(swap), journal: Some(journal), interrupt })
+    }
+
+    /// An error once the benchmark was asked to stop.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        self.interrupt.check()
+    }
+
+    /// What tells that the benchmark was asked to stop.
+    pub(super) fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
+    }
+
+    /// Pages that the applications of these names, the only ones that run, have swapped out so far; of those over the kernel's swap, all on this machine.
+    pub(super) fn swapped_out(&self, names: &[&str]) -> anyhow::Result<u64> {
+        if self.swap.is_some() {
+            let all = procfs::vmstat()?;
+            let of = |name: &str| all.get(name).copied().unwrap_or(0);
+            // What goes into compressed memory in front of a file doesn't count as gone to the file.
+            return Ok((of("pswpout") + of("zswpout")) as u64);
+        }
+        names.iter().map(|name| self.figure(name, "evicted")).sum()
+    }
+
+    /// A figure of the application of that name.
+    fn figure(&self, application: &str, name: &str) -> anyhow::Result<u64> {
+        let output =
+            Command::new(&self.farmem).args(["stat", application, "--json"]).stdin(Stdio::null()).output()?;
+        let applications: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+        applications[0][name].as_u64().context("farmem stat tells less than it should")
     }
 
     /// What the application of that name, the only one that runs, has in compressed memory.
@@ -98,14 +134,9 @@ impl Setting {
         if let Some(swap) = &self.swap {
             return swap.pool_use();
         }
-        let output =
-            Command::new(&self.farmem).args(["stat", name, "--json"]).stdin(Stdio::null()).output()?;
-        let applications: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-        let figure =
-            |name: &str| applications[0][name].as_u64().context("farmem stat tells less than it should");
         Ok(Some(PoolUse {
-            stored_bytes: figure("pool_stored_pages")? * farmem_page::PAGE_BYTES as u64,
-            used_bytes: figure("pool_bytes")?,
+            stored_bytes: self.figure(name, "pool_stored_pages")? * farmem_page::PAGE_BYTES as u64,
+            used_bytes: self.figure(name, "pool_bytes")?,
         }))
     }
 
@@ -120,7 +151,8 @@ impl Setting {
             }
         }
         let is_swapped = self.swap.is_some();
-        let way = Way { farmem: self.farmem.clone(), name: room.name.to_owned(), is_swapped };
+        let (farmem, name, options) = (self.farmem.clone(), room.name.to_owned(), room.options.to_vec());
+        let way = Way { farmem, name, options, is_swapped };
         let child = way.start(room.local, room.processor, group.as_ref(), command)?;
         Ok(Application { child, group, way, local: room.local, processor: room.processor })
     }
@@ -130,6 +162,7 @@ impl Setting {
 struct Way {
     farmem: PathBuf,
     name: String,
+    options: Vec<String>,
     /// By the kernel, that is, and not by Farmem.
     is_swapped: bool,
 }
@@ -143,8 +176,10 @@ impl Way {
         command: &[String],
     ) -> anyhow::Result<Child> {
         let local = local.get().to_string();
-        let run = ["run", "--name", &self.name, "--local", &local, "--"].map(OsStr::new);
-        let run = [&[self.farmem.as_os_str()][..], &run[..]].concat();
+        let mut run = vec![self.farmem.as_os_str()];
+        run.extend(["run", "--name", &self.name, "--local", &local].map(OsStr::new));
+        run.extend(self.options.iter().map(OsStr::new));
+        run.push(OsStr::new("--"));
         let before = if self.is_swapped { &[][..] } else { &run[..] };
         let words: Vec<&OsStr> = before.iter().copied().chain(command.iter().map(OsStr::new)).collect();
         let (program, arguments) = words.split_first().context("a program to start")?;

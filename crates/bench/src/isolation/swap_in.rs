@@ -59,6 +59,7 @@ pub(super) fn turn(setting: &Setting, farmem: &Path, peer: Peer, scale: Scale) -
         swapper.application.set_local(plenty)?;
         let wanted = PageCount::new(pages.get() - pages.get() / LEFT_SHARE);
         let back = loop {
+            setting.check()?;
             let now = resident(swapper.process)?;
             if now >= wanted || began.elapsed() > PATIENCE {
                 break now;

@@ -6,13 +6,18 @@ use std::process::{ChildStdin, ChildStdout};
 
 use anyhow::{Context, bail, ensure};
 use farmem_page::ByteCount;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use super::setting::{Application, Room, Setting};
+use crate::interrupt::Interrupt;
 use crate::option;
 use crate::workload::{Compressibility, Event, Outcome, Pattern};
 
 /// More rounds than anybody waits for.
 const ENDLESS: u32 = 1000;
+/// Between two looks at whether the benchmark is to stop.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// What it does.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +50,7 @@ pub(super) struct Swapper {
     /// Its own process, which may be another one's child.
     pub(super) process: u32,
     input: ChildStdin,
-    output: BufReader<ChildStdout>,
+    output: Words,
 }
 
 impl Swapper {
@@ -58,7 +63,7 @@ impl Swapper {
     /// Lets it go on, and waits until it is done.
     pub(super) fn finish(mut self) -> anyhow::Result<Outcome> {
         self.input.write_all(b"\n")?;
-        match next(&mut self.output)? {
+        match self.output.next()? {
             Event::Done(outcome) => Ok(outcome),
             other => bail!("{other:?} is not the end of the workload"),
         }
@@ -82,14 +87,14 @@ pub(super) fn start(
     if let Some(accesses) = workload.accesses {
         command.extend(["--accesses".to_owned(), accesses.to_string()]);
     }
-    let room = Room { name, local: workload.local, processor, share: None };
+    let room = Room { name, local: workload.local, processor, share: None, options: &[] };
     let mut application = setting.start(room, &command)?;
     let mut input = application.child.stdin.take().context("no standard input")?;
     let output = application.child.stdout.take().context("no standard output")?;
-    let mut output = BufReader::new(output);
+    let mut output = Words { output: BufReader::new(output), interrupt: setting.interrupt().clone() };
     let mut process = 0;
     loop {
-        match next(&mut output)? {
+        match output.next()? {
             Event::Started { process: started } => process = started,
             Event::Filled => application.limit()?,
             Event::Warm => return Ok(Swapper { application, process, input, output }),
@@ -99,8 +104,26 @@ pub(super) fn start(
     }
 }
 
-fn next(output: &mut impl BufRead) -> anyhow::Result<Event> {
-    let mut line = String::new();
-    ensure!(output.read_line(&mut line)? > 0, "the program that swaps ended early");
-    serde_json::from_str(&line).context("not a word of the workload")
+/// What the program says.
+struct Words {
+    output: BufReader<ChildStdout>,
+    interrupt: Interrupt,
+}
+
+impl Words {
+    /// The next line, unless the benchmark is asked to stop before it comes.
+    fn next(&mut self) -> anyhow::Result<Event> {
+        while self.output.buffer().is_empty() {
+            self.interrupt.check()?;
+            let mut set = [PollFd::new(self.output.get_ref(), PollFlags::IN)];
+            match poll(&mut set, Some(&LOOK)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let mut line = String::new();
+        ensure!(self.output.read_line(&mut line)? > 0, "the program that swaps ended early");
+        serde_json::from_str(&line).context("not a word of the workload")
+    }
 }

@@ -1,7 +1,7 @@
 //! A server that must answer soon, alone and beside a program that swaps as fast as it can.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use farmem_page::ByteCount;
@@ -15,6 +15,7 @@ use crate::median::median;
 
 /// The other program's processor.
 const ANTAGONIST: usize = PROCESSOR + 1;
+const ANTAGONIST_NAME: &str = "bench-antagonist";
 
 /// Spells in which the server is measured at a fixed rate.
 const SPELLS: u32 = 7;
@@ -52,6 +53,8 @@ pub struct Turn {
     pub alone: Service,
     /// Beside the other program.
     pub beside: Service,
+    /// Pages of both that left each second, beside the other program.
+    pub swap_outs_per_second: f64,
 }
 
 /// Runs one turn.
@@ -61,15 +64,19 @@ pub(super) fn turn(setting: &Setting, farmem: &Path, folder: &Path, scale: Scale
     let antagonist = swapper::start(
         setting,
         farmem,
-        "bench-antagonist",
+        ANTAGONIST_NAME,
         ANTAGONIST,
         Workload { local: scale.local(), data: scale.data, ..Workload::default() },
     )?
     .go()?;
+    let names = [server::NAME, ANTAGONIST_NAME];
+    let (before, began) = (setting.swapped_out(&names)?, Instant::now());
     let beside = serve(&mut client, scale)?;
+    let swapped_out = setting.swapped_out(&names)?.saturating_sub(before);
+    let swap_outs_per_second = swapped_out as f64 / began.elapsed().as_secs_f64();
     check(antagonist, "the program beside the server")?;
     check(server, "the server")?;
-    Ok(Turn { alone, beside })
+    Ok(Turn { alone, beside, swap_outs_per_second })
 }
 
 fn check(mut application: Application, what: &str) -> anyhow::Result<()> {

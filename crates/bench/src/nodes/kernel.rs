@@ -29,6 +29,13 @@ pub(super) struct Sample {
     pub(super) read_buffer_hits: f64,
 }
 
+impl Sample {
+    /// Of the pages from the node that a thread waited for, those that an earlier read had brought along.
+    pub(super) fn read_buffer_share(&self) -> f64 {
+        self.read_buffer_hits / (self.node_fetches + self.read_buffer_hits).max(1.0)
+    }
+}
+
 impl Kernels<'_> {
     /// The command's words after `farmem`.
     pub(super) fn words(&self, kernel: Kernel) -> [String; 4] {

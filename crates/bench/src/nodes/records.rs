@@ -41,6 +41,8 @@ impl Report {
             found.extend(places.into_iter().filter_map(|(place, seconds)| {
                 Some(Measurement::less(case.as_str(), place, "time of a kernel", seconds?, "s"))
             }));
+            let share = figure.read_buffer_share * 100.0;
+            found.push(Measurement::more(case, "node", "found in the read buffer", share, "%"));
         }
         for figure in &self.sweeps {
             let case = format!("{} with {}", figure.kernel, figure.parameter);

@@ -39,6 +39,8 @@ pub struct SpeedUpFigure {
     pub pool_seconds: f64,
     /// and on a node that is reached over TCP.
     pub node_seconds: f64,
+    /// Of the pages from the node that a thread waited for, those that an earlier read had brought along.
+    pub read_buffer_share: f64,
 }
 
 impl SpeedUpFigure {
@@ -60,7 +62,6 @@ enum Place<'a> {
     Native,
     SwapFile(&'a Rc<Journal>),
     Pool,
-    Node,
 }
 
 impl SpeedUp<'_> {
@@ -78,7 +79,7 @@ impl SpeedUp<'_> {
         let mut figures = Vec::new();
         for &kernel in chosen {
             for &part in parts {
-                let mut seconds: [Vec<f64>; 4] = Default::default();
+                let (mut seconds, mut shares): ([Vec<f64>; 4], Vec<f64>) = Default::default();
                 for repetition in 1..=kernels.repetitions {
                     eprintln!(
                         "farmem: {repetition}/{} {kernel}, 1/{part} of its data local",
@@ -97,7 +98,9 @@ impl SpeedUp<'_> {
                     }
                     seconds[0].push(self.run(kernel, part, Place::Native)?);
                     seconds[2].push(self.run(kernel, part, Place::Pool)?);
-                    seconds[3].push(self.run(kernel, part, Place::Node)?);
+                    let sample = kernels.run(kernel, part, &Far::Node(kernels.node), None)?;
+                    seconds[3].push(sample.seconds);
+                    shares.push(sample.read_buffer_share());
                 }
                 let [native, swap_file, pool, node] = seconds;
                 figures.push(SpeedUpFigure {
@@ -107,6 +110,7 @@ impl SpeedUp<'_> {
                     swap_file_seconds: (!swap_file.is_empty()).then(|| median(swap_file)),
                     pool_seconds: median(pool),
                     node_seconds: median(node),
+                    read_buffer_share: median(shares),
                 });
             }
         }
@@ -115,10 +119,9 @@ impl SpeedUp<'_> {
 
     /// Seconds that the kernel takes.
     fn run(&self, kernel: Kernel, part: u64, place: Place<'_>) -> Result<f64> {
-        let Kernels { runner, farmem, node, .. } = self.kernels;
+        let Kernels { runner, farmem, .. } = self.kernels;
         let output = match place {
             Place::Pool => return Ok(self.kernels.run(kernel, part, &Far::Pool, None)?.seconds),
-            Place::Node => return Ok(self.kernels.run(kernel, part, &Far::Node(node), None)?.seconds),
             Place::Native => {
                 let mut command = Command::new(farmem);
                 runner.run_command(command.args(self.kernels.words(kernel)), Command::spawn, || Ok(()))

@@ -29,14 +29,11 @@ pub(super) const FIGURES: &[(&str, &str)] = &[
 
 /// What of them is not measured, and why.
 pub(super) const LEFT_OUT: &[(&str, &str)] = &[
-    ("Canvas Figure 10", "50 %: no benchmark yet"),
     (
         "Canvas Figure 12",
         "Farmem has no mode in which programs don't keep entries; what an entry costs is in Figure 13",
     ),
-    ("Canvas Table 4", "no benchmark yet"),
     ("Canvas Figure 14", "contribution and accuracy without the schedule: it can't be switched off"),
     ("FastSwap Table I", "Spark: the programs are XGBoost, Snappy and a graph in Java instead"),
     ("FastSwap Table III", "Spark: kernels and the programs of the groups instead"),
-    ("FastSwap Figure 9", "no benchmark yet"),
 ];

@@ -25,28 +25,29 @@ const LIMIT: Duration = Duration::from_millis(100);
 /// Requests between two looks of memcached's client at whether it is over.
 const AT_ONCE: u64 = 200;
 
-/// Runs programs at the same time; how long each took the first time.
+/// Runs programs at the same time, each with its memory divided by `part` local; how long each took the first time.
 pub(super) fn run(
     setting: &Setting,
     kit: &Kit,
     profiles: &[&Profile],
     requests: u64,
-    interrupt: &Interrupt,
+    part: u64,
 ) -> anyhow::Result<BTreeMap<Program, Duration>> {
+    let interrupt = setting.interrupt();
     let mut client = None;
     let mut course = Course { running: Vec::new() };
     // The server has all its data before anybody else begins.
     let (servers, others): (Vec<&Profile>, Vec<&Profile>) =
         profiles.iter().partition(|profile| profile.program == Program::Memcached);
     for profile in servers {
-        let mut server = Running::start(setting, kit, profile)?;
-        client = Some(server::fill(&kit.socket(), profile.program.processor(), kit.data())?);
+        let mut server = Running::start(setting, kit, profile, part)?;
+        client = Some(server::fill(&kit.socket(), profile.program.processor(), kit.data(), interrupt)?);
         server.application.limit()?;
         course.running.push(server);
     }
     // Limited before they have anything: to take memory back from one takes seconds, in which the next one would run without a limit.
     for profile in others {
-        let mut other = Running::start(setting, kit, profile)?;
+        let mut other = Running::start(setting, kit, profile, part)?;
         other.application.limit()?;
         course.running.push(other);
     }
@@ -134,10 +135,11 @@ struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    fn start(setting: &Setting, kit: &Kit, profile: &'a Profile) -> anyhow::Result<Self> {
+    fn start(setting: &Setting, kit: &Kit, profile: &'a Profile, part: u64) -> anyhow::Result<Self> {
         let program = profile.program;
-        let local = ByteCount::new(profile.peak.get() / 4);
-        let room = Room { name: program.room(), local, processor: program.processor(), share: Some(SHARE) };
+        let local = ByteCount::new(profile.peak.get() / part);
+        let (name, processor) = (program.room(), program.processor());
+        let room = Room { name, local, processor, share: Some(SHARE), options: &[] };
         let application = setting.start(room, &kit.command(program))?;
         let now = Instant::now();
         Ok(Self { profile, application, began: now, limited: now, took: None })

@@ -1,6 +1,6 @@
 //! Programs beside each other, and how much longer each takes than alone (Canvas, §6.3 and Table 3).
 //!
-//! A group is three native programs and a managed one. Each has a quarter of what it would take local, and a part of a processor that is the same alone and
+//! A group is three native programs and a managed one. Each has a quarter or half of what it would take local, and a part of a processor that is the same alone and
 //! beside the others; what they still share is the paging.
 
 mod course;
@@ -99,7 +99,7 @@ impl Programs {
                 continue;
             }
             eprintln!("farmem: {} with all its memory", option::name(&program));
-            match Profile::take(&kit, program) {
+            match Profile::take(&kit, program, interrupt) {
                 Ok(profile) => drop(profiles.insert(program, profile)),
                 Err(error) => drop(missing.insert(program, format!("{error:#}"))),
             }
@@ -108,21 +108,22 @@ impl Programs {
         Ok((Self { kit, profiles, managed, _folder: folder }, missing))
     }
 
-    /// Runs each program alone, and then the groups.
+    /// Runs each program alone, and then the groups; of each, its memory divided by `part` is local.
     pub(super) fn turn(
         &self,
         peer: Peer,
         farmem: &Path,
         swap_folder: &Path,
+        part: u64,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Vec<Run>> {
         let data: u64 = self.profiles.values().map(|profile| profile.peak.get()).sum();
-        let setting = Setting::prepare(peer, farmem, ByteCount::new(data), swap_folder)?;
+        let setting = Setting::prepare(peer, farmem, ByteCount::new(data), swap_folder, interrupt)?;
         let requests = (self.kit.data().get() >> 20).max(1) * REQUESTS_PER_MEBIBYTE;
         let run = |profiles: &[&Profile]| {
             let names: Vec<String> = profiles.iter().map(|profile| option::name(&profile.program)).collect();
-            eprintln!("farmem: {}: {}", option::name(&peer), names.join(", "));
-            course::run(&setting, &self.kit, profiles, requests, interrupt)
+            eprintln!("farmem: {}, 1/{part} local: {}", option::name(&peer), names.join(", "));
+            course::run(&setting, &self.kit, profiles, requests, part)
         };
         let mut alone = BTreeMap::new();
         for profile in self.profiles.values() {

@@ -10,6 +10,7 @@ use farmem_page::ByteCount;
 use procfs::process::Process;
 
 use super::program::{Kit, Program};
+use crate::interrupt::Interrupt;
 use crate::isolation::server;
 use crate::isolation::setting::on_processor;
 
@@ -30,7 +31,7 @@ pub(super) struct Profile {
 
 impl Profile {
     /// Runs the program once, alone and as the kernel runs it.
-    pub(super) fn take(kit: &Kit, program: Program) -> anyhow::Result<Self> {
+    pub(super) fn take(kit: &Kit, program: Program, interrupt: &Interrupt) -> anyhow::Result<Self> {
         let command = kit.command(program);
         let mut start = Command::new(&command[0]);
         start.args(&command[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -40,7 +41,7 @@ impl Profile {
         let deadline = Instant::now() + PATIENCE;
         if program == Program::Memcached {
             // Its client goes with it: what it holds stays.
-            server::fill(&kit.socket(), program.processor(), kit.data())?;
+            server::fill(&kit.socket(), program.processor(), kit.data(), interrupt)?;
             let peak = running.anonymous()?;
             return Ok(Self { program, peak, output: String::new() });
         }
@@ -49,6 +50,7 @@ impl Profile {
             if let Some(status) = running.0.try_wait()? {
                 break status;
             }
+            interrupt.check()?;
             ensure!(Instant::now() < deadline, "it doesn't end");
             // It may end at any moment.
             peak = peak.max(running.anonymous().unwrap_or(ByteCount::ZERO));

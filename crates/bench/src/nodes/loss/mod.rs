@@ -16,8 +16,9 @@ use serde::Serialize;
 
 use super::report::Latency;
 use crate::interrupt::Interrupt;
+use crate::redis::{Client, available};
 use member::Member;
-use redis::{Client, Server};
+use redis::Server;
 
 /// Nodes, and how slabs lie on them.
 const NODES: usize = 6;
@@ -79,7 +80,7 @@ pub(super) fn measure(
 
 /// Why it can't be measured on this machine, if so.
 pub(super) fn hindrance() -> Option<String> {
-    redis::version().err().map(|error| format!("{error:#}"))
+    available().err().map(|error| format!("{error:#}"))
 }
 
 /// Moments of a measurement, from its beginning.
@@ -103,8 +104,8 @@ fn measure_one(
         (0..NODES).map(|_| Member::start(farmem, folder.path(), memory)).collect::<Result<Vec<Member>>>()?;
     let addresses: Vec<&str> = members.iter().map(Member::address).collect();
     let server = Server::start(farmem, folder.path(), data, &addresses, redundancy)?;
-    let mut client = Client::connect(&server)?;
-    client.load(data)?;
+    let mut client = Client::connect(server.socket())?;
+    client.load(data, interrupt)?;
     // Slabs leave until there is room enough.
     let (mut kept_bytes, mut settled) = (0, false);
     let began = Instant::now();
