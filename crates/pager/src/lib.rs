@@ -47,6 +47,7 @@ mod waiting;
 mod zeros;
 
 pub use engine::Engine;
+pub use farmem_policy::references::Compression;
 pub use farmem_telemetry::Failure;
 pub use hint_queue::Hint;
 pub use hints::HintError;

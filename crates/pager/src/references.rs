@@ -6,10 +6,10 @@
 //! page waits for itself.
 
 use core::array;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use farmem_page::{PageWord, Place};
-use farmem_policy::references::{Follower, MOST_PAGES, Settled};
+use farmem_policy::references::{Compression, Follower, MOST_PAGES, Settled};
 use farmem_policy::{Fault, PrefetchPolicy};
 use farmem_sys::lock::{Guard, Lock};
 use farmem_sys::{Errno, memory};
@@ -31,6 +31,9 @@ pub(crate) struct References {
     followers: Option<&'static [Lock<Follower>; FOLLOWERS]>,
     /// Pages that each of them may fetch ahead.
     most: AtomicU32,
+    /// How references of four bytes are to be understood: the base, and the shift plus one; 0 while nobody has said it.
+    base: AtomicU64,
+    shift_and_one: AtomicU32,
 }
 
 impl References {
@@ -41,7 +44,12 @@ impl References {
             PrefetchPolicy::TwoTier => Some(&*memory::leak(array::from_fn(|_| Lock::new(Follower::new())))?),
             _ => None,
         };
-        Ok(Self { followers, most: AtomicU32::new(MOST_PAGES as u32) })
+        Ok(Self {
+            followers,
+            most: AtomicU32::new(MOST_PAGES as u32),
+            base: AtomicU64::new(0),
+            shift_and_one: AtomicU32::new(0),
+        })
     }
 
     /// Who follows `thread`. `None` if nobody does, or a fault of another thread is being followed at this moment: this one teaches
@@ -49,7 +57,18 @@ impl References {
     fn of(&self, thread: u32) -> Option<Guard<'_, Follower>> {
         let mut follower = self.followers?[thread as usize % FOLLOWERS].try_lock()?;
         follower.attend(thread);
+        follower.understand(self.compression());
         Some(follower)
+    }
+
+    fn understand(&self, compression: Compression) {
+        self.base.store(compression.base(), Ordering::Relaxed);
+        self.shift_and_one.store(compression.shift() + 1, Ordering::Release);
+    }
+
+    fn compression(&self) -> Option<Compression> {
+        let shift = self.shift_and_one.load(Ordering::Acquire).checked_sub(1)?;
+        Compression::new(self.base.load(Ordering::Relaxed), shift)
     }
 
     /// Changes how many pages all together may have fetched and not know of yet.
@@ -61,6 +80,18 @@ impl References {
     pub(crate) fn unsettled_pages(&self) -> u32 {
         let followers = self.followers.into_iter().flatten();
         followers.filter_map(Lock::try_lock).map(|follower| follower.unsettled_pages()).sum()
+    }
+}
+
+impl Engine {
+    /// Whether it is of any use to know how references are written.
+    pub fn follows_references(&self) -> bool {
+        self.references.followers.is_some()
+    }
+
+    /// The program has said how references of four bytes stand for addresses.
+    pub fn understand(&self, compression: Compression) {
+        self.references.understand(compression);
     }
 }
 

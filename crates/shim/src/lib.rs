@@ -11,6 +11,7 @@ mod exec;
 mod fork;
 mod global;
 mod hints;
+mod jvm;
 mod libc;
 mod memory;
 mod panic;

@@ -2,6 +2,8 @@
 
 use core::ffi::{c_char, c_int, c_ulong, c_void};
 
+/// All that is loaded for everybody, in its order.
+pub(crate) const RTLD_DEFAULT: *mut c_void = core::ptr::null_mut();
 pub(crate) const RTLD_NEXT: *mut c_void = -1_isize as *mut c_void;
 
 /// A list of strings that ends with null: arguments or environment.

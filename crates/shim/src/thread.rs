@@ -4,8 +4,8 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use crate::program;
 use crate::real::{self, Routine};
+use crate::{jvm, program};
 
 /// Threads that can be about to begin at a time. More are started as they are; the pager's scanner finds their control
 /// blocks soon after.
@@ -60,8 +60,9 @@ pub unsafe extern "C" fn pthread_create(
 ) -> c_int {
     const EAGAIN: c_int = 11;
     let Some(next) = real::PTHREAD_CREATE.get() else { return EAGAIN };
+    let engine = program::engine().inspect(|engine| jvm::look(engine));
     let record = routine
-        .filter(|_| program::engine().is_some())
+        .filter(|_| engine.is_some())
         .and_then(|routine| Record::take(routine as *mut c_void, argument));
     let Some(record) = record else {
         // SAFETY: passed on as it came.

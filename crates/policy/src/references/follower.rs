@@ -11,7 +11,7 @@
 
 use farmem_page::{PageBytes, PageIndex, VirtAddr};
 
-use super::links::{Links, Surroundings, Way};
+use super::links::{Compression, Links, Surroundings, Way};
 use super::walk::{Branches, MOST_PAGES, Walk, Walked};
 
 /// Faults in a row at which tier 1 has fetched nothing ahead before this tier begins (Canvas §5.2).
@@ -110,6 +110,11 @@ impl Follower {
             self.lose_track();
             self.silent = 0;
         }
+    }
+
+    /// From now on references of four bytes are understood so.
+    pub fn understand(&mut self, compression: Option<Compression>) {
+        self.links.understand(compression);
     }
 
     /// The thread has faulted, and tier 1 knows what comes next.

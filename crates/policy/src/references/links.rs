@@ -10,6 +10,7 @@ const REACH_BYTES: usize = 256;
 /// How far behind a word's value the program may go on: a reference is to the start of an object, what is touched lies in it.
 const BEHIND_BYTES: u64 = 256;
 const WORD_BYTES: usize = size_of::<u64>();
+const HALF_BYTES: usize = size_of::<u32>();
 const WORDS: usize = 2 * REACH_BYTES / WORD_BYTES;
 /// Links that are known at a time.
 pub(super) const LINKS: usize = 4;
@@ -39,9 +40,55 @@ impl Way {
     }
 }
 
+/// How references of four bytes stand for addresses: `base + (reference << shift)`, 0 for none. Java VMs have such.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Compression {
+    base: u64,
+    shift: u32,
+}
+
+impl Compression {
+    /// `None` for a shift that no reference of four bytes can have.
+    pub const fn new(base: u64, shift: u32) -> Option<Self> {
+        if shift <= MOST_SHIFT { Some(Self { base, shift }) } else { None }
+    }
+
+    /// What is added to a shifted reference.
+    pub const fn base(self) -> u64 {
+        self.base
+    }
+
+    /// By how many bits a reference is shifted.
+    pub const fn shift(self) -> u32 {
+        self.shift
+    }
+
+    /// Where what can be referred to ends at the latest.
+    pub const fn end(self) -> u64 {
+        self.base.saturating_add(1 << (u32::BITS + self.shift))
+    }
+
+    fn address(self, reference: u32) -> u64 {
+        self.base.wrapping_add(u64::from(reference) << self.shift)
+    }
+}
+
+/// Objects are aligned to 256 bytes at most.
+const MOST_SHIFT: u32 = 8;
+
+/// How a reference is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Form {
+    /// As an address.
+    Whole,
+    /// In four bytes.
+    Compressed,
+}
+
 /// A word's place and what follows from its value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Link {
+    form: Form,
     /// From the touched address to the word, in bytes.
     offset: i16,
     /// From the word's value to the address that is touched next, in bytes; less than [`BEHIND_BYTES`].
@@ -50,10 +97,20 @@ pub(super) struct Link {
 
 impl Link {
     /// The address that follows `address`, whose page is `content`. `None` where the word lies on another page, or refers to nothing.
-    fn follow(self, address: VirtAddr, content: &PageBytes) -> Option<VirtAddr> {
+    fn follow(
+        self,
+        address: VirtAddr,
+        content: &PageBytes,
+        compression: Option<Compression>,
+    ) -> Option<VirtAddr> {
         let at = (address.get() as usize % PAGE_BYTES).checked_add_signed(self.offset.into())?;
-        let word = content.get(at..at + WORD_BYTES)?;
-        let value = u64::from_ne_bytes(word.try_into().ok()?);
+        let value = match self.form {
+            Form::Whole => u64::from_ne_bytes(content.get(at..at + WORD_BYTES)?.try_into().ok()?),
+            Form::Compressed => {
+                let reference = u32::from_ne_bytes(content.get(at..at + HALF_BYTES)?.try_into().ok()?);
+                if reference == 0 { 0 } else { compression?.address(reference) }
+            }
+        };
         (value != 0).then(|| value.checked_add(self.behind.into()).map(VirtAddr::new))?
     }
 }
@@ -98,21 +155,44 @@ impl Surroundings {
     }
 
     /// The links that lead from here to `address`.
-    fn links_to(&self, address: VirtAddr) -> impl Iterator<Item = Link> {
+    fn links_to(&self, address: VirtAddr, compression: Option<Compression>) -> impl Iterator<Item = Link> {
         let words = &self.words[..usize::from(self.count)];
+        let behind = move |value: u64| address.get().wrapping_sub(value);
+        let is_near = move |value: u64| behind(value) < BEHIND_BYTES;
+        let is_elsewhere = self.address != address.get();
         // Most often there is none: that is found out first, without a branch for each word.
-        let is_near = move |word: u64| address.get().wrapping_sub(word) < BEHIND_BYTES;
-        let is_any =
-            self.address != address.get() && words.iter().fold(false, |any, &word| any | is_near(word));
-        words.iter().enumerate().filter(move |&(_, &word)| is_any && is_near(word)).map(move |(at, &word)| {
-            Link { offset: self.first + (at * WORD_BYTES) as i16, behind: (address.get() - word) as u16 }
-        })
+        let is_any = is_elsewhere && words.iter().fold(false, |any, &word| any | is_near(word));
+        let link = move |form, at: usize, value| Link {
+            form,
+            offset: self.first + at as i16,
+            behind: behind(value) as u16,
+        };
+        let whole = words.iter().enumerate().filter(move |&(_, &word)| is_any && is_near(word));
+        let whole = whole.map(move |(at, &word)| link(Form::Whole, at * WORD_BYTES, word));
+        let compression = compression.filter(|_| is_elsewhere && !is_any);
+        let compressed = compression.into_iter().flat_map(move |compression| {
+            let decoded = move |half: u32| compression.address(half);
+            let is_any = words.iter().fold(false, |any, &word| {
+                any | halves(word).into_iter().fold(false, |any, half| any | is_near(decoded(half)))
+            });
+            let all = words.iter().flat_map(|&word| halves(word)).enumerate();
+            let near = all.filter(move |&(_, half)| is_any && half != 0 && is_near(decoded(half)));
+            near.map(move |(at, half)| link(Form::Compressed, at * HALF_BYTES, decoded(half)))
+        });
+        whole.chain(compressed)
     }
+}
+
+/// The halves of a word, as they lie in memory.
+fn halves(word: u64) -> [u32; 2] {
+    let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
+    [u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h])]
 }
 
 /// The links that are known, and how far they are trusted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Links {
+    compression: Option<Compression>,
     known: [Option<Link>; LINKS],
     /// By the way to where a link was taken, and by link.
     trust: [[u8; LINKS]; WAYS],
@@ -120,7 +200,14 @@ pub(super) struct Links {
 
 impl Links {
     pub(super) const fn new() -> Self {
-        Self { known: [None; LINKS], trust: [[0; LINKS]; WAYS] }
+        Self { compression: None, known: [None; LINKS], trust: [[0; LINKS]; WAYS] }
+    }
+
+    /// From now on references of four bytes are understood so. Links of such references that are known say nothing any more.
+    pub(super) fn understand(&mut self, compression: Option<Compression>) {
+        if self.compression != compression {
+            *self = Self { compression, ..Self::new() };
+        }
     }
 
     /// A fault at `address`, after those around which `history` was found, the latest first: learns how the program came, and says it.
@@ -131,7 +218,7 @@ impl Links {
     ) -> Way {
         let mut new = None;
         for from in history {
-            for link in from.links_to(address) {
+            for link in from.links_to(address, self.compression) {
                 if let Some(index) = self.known.iter().position(|&known| known == Some(link)) {
                     let trust = &mut self.trust[from.way.index()][index];
                     *trust = (*trust + 1).min(TRUST_LIMIT);
@@ -182,7 +269,9 @@ impl Links {
         for level in TRUSTED..=TRUST_LIMIT {
             // Of equal trust, what was learnt first is done first.
             for index in (0..LINKS).rev().filter(|&index| trust[index] == level) {
-                if let Some(next) = self.known[index].and_then(|link| link.follow(address, content)) {
+                if let Some(next) =
+                    self.known[index].and_then(|link| link.follow(address, content, self.compression))
+                {
                     visit(index, Way::by(index), next);
                 }
             }

@@ -17,4 +17,5 @@ mod links;
 mod walk;
 
 pub use follower::{Follower, Settled};
+pub use links::Compression;
 pub use walk::{MOST_PAGES, Walk, Walked};
