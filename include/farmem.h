@@ -6,7 +6,8 @@
  * Every function takes any address and any length. They return 0, or a number of <errno.h>, and don't change errno:
  *
  *   EINVAL  no program can have such addresses
- *   ENOMEM  farmem_pin: more would stay local than may, or some of it isn't mapped
+ *   ENOMEM  farmem_pin: more would stay local than may, some of it isn't mapped, or there is no room for it to come back to,
+ *           after which nothing of it is pinned
  *   EBUSY   farmem_register_prefetcher: there is one already
  *   EAGAIN  too much has been asked for and not been done yet; the hint is dropped, and may be given again
  *

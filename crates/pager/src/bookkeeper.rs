@@ -120,10 +120,10 @@ impl Bookkeeper {
             thread::now_ns(),
             thread::process_cpu_ns().saturating_sub(thread::cpu_ns()),
         );
-        let has_more_hints = self.hinted.step(engine, self.desk.as_mut());
+        let has_more_hints = self.hinted.step(engine, self.scanner.as_ref(), self.desk.as_mut());
         if self.scanner.is_none() {
             let left = gap - self.growth.margin(engine.ledger.budget());
-            if left >= 0 && !engine.must_protect() {
+            if left >= 0 && !engine.must_protect() && !engine.is_anything_to_be_kept() {
                 let pause_ns = self.growth.pause_before_ns(left);
                 return if has_more_hints { HINTED_NS } else { pause_ns };
             }

@@ -20,6 +20,7 @@ use crate::hint_queue::{Hint, HintQueue};
 use crate::keeping::{Keeping, Order};
 use crate::ranges::{Requests, pages};
 use crate::regions::Regions;
+use crate::scan::Scanner;
 use crate::serve::{Cause, Desk, Source};
 use crate::table::PageTable;
 
@@ -157,11 +158,22 @@ struct Task {
     stage: Stage,
     /// How often it may find no room yet.
     patience: u32,
+    /// Since its beginning it has met a page that somebody else had in hand.
+    has_passed_busy: bool,
+    /// It only undoes what could not be done.
+    is_refused: bool,
 }
 
 impl Task {
     fn new(range: PageRange, stage: Stage) -> Self {
-        Self { range, hand: range.start, stage, patience: PATIENCE }
+        Self {
+            range,
+            hand: range.start,
+            stage,
+            patience: PATIENCE,
+            has_passed_busy: false,
+            is_refused: false,
+        }
     }
 
     /// Whether to try again after it found no room.
@@ -215,12 +227,20 @@ impl Hinted {
         Self { order: None }
     }
 
-    /// One step. Whether there is more to do. Without a desk nothing is managed yet.
-    pub(crate) fn step(&mut self, engine: &Engine, mut desk: Option<&mut Desk>) -> bool {
+    /// One step. Whether there is more to do. Without a scanner and a desk nothing is managed yet.
+    pub(crate) fn step(
+        &mut self,
+        engine: &Engine,
+        scanner: Option<&Scanner>,
+        mut desk: Option<&mut Desk>,
+    ) -> bool {
         engine.give_up_kept();
         let deadline_ns = thread::now_ns() + STEP_NS;
         while engine.bell.is_rung(Reason::Order) || self.order.is_some() {
             if self.order.is_none() {
+                if !engine.manage_what_is_to_be_kept(scanner) {
+                    return true;
+                }
                 engine.bell.answer(Reason::Order);
                 self.order =
                     engine.take_order().map(|(keeping, range)| Task::new(range, Stage::Note(keeping)));
@@ -233,9 +253,19 @@ impl Hinted {
                 (Progress::Done, Stage::Note(Keeping::Keep)) => {
                     *task = Task::new(task.range, Stage::Fetch(u64::MAX));
                 }
+                // A page was on its way out when it was marked: it comes to rest in far memory.
+                (Progress::Done, Stage::Fetch(_)) if task.has_passed_busy && task.is_patient() => {
+                    *task = Task { patience: task.patience, ..Task::new(task.range, Stage::Fetch(u64::MAX)) };
+                    return true;
+                }
+                (Progress::NoRoom, Stage::Fetch(_)) => {
+                    *task = Task::new(task.range, Stage::Note(Keeping::Release));
+                    task.is_refused = true;
+                }
                 (Progress::Done | Progress::NoRoom, _) => {
+                    let is_refused = task.is_refused;
                     self.order = None;
-                    engine.hints.order.answer(true);
+                    engine.hints.order.answer(!is_refused);
                 }
             }
             if thread::now_ns() >= deadline_ns {
@@ -315,13 +345,16 @@ fn advance(
             Progress::done_if(task.hand >= task.range.end)
         }
         (Stage::Fetch(left), Some(desk)) => {
-            let mut search = Search { engine, fault, hand: task.hand, end: task.range.end, looked_at: 0 };
+            let end = task.range.end;
+            let mut search =
+                Search { engine, fault, hand: task.hand, end, looked_at: 0, has_passed_busy: false };
             let most = left.min(AT_ONCE as u64) as usize;
             if !engine.make_room(change, most) || engine.excess(most) > engine.tolerated() / 2 {
                 return Progress::NoRoom;
             }
             let brought = engine.return_pages(change, desk, search.by_ref().take(most), Cause::Hint) as u64;
             task.hand = search.hand;
+            task.has_passed_busy |= search.has_passed_busy;
             task.stage = Stage::Fetch(left - brought);
             Progress::done_if(left == brought || task.hand >= task.range.end)
         }
@@ -341,6 +374,7 @@ struct Search<'a> {
     hand: PageIndex,
     end: PageIndex,
     looked_at: u64,
+    has_passed_busy: bool,
 }
 
 impl Iterator for Search<'_> {
@@ -357,6 +391,7 @@ impl Iterator for Search<'_> {
             self.hand = PageIndex::new(page.get() + 1);
             self.looked_at += 1;
             let word = self.engine.table.word(page);
+            self.has_passed_busy |= word.is_busy();
             if word.is_far()
                 && !word.is_busy()
                 && Source::of(word) == Source::Stored

@@ -1,7 +1,8 @@
 //! Memory that stays local because the program wants it so (PFA §6), within what the application's budget allows.
 //!
 //! A page that is kept has a mark in its word, which the hand of evictions respects; and it is among the ranges of [`Hints::kept`](crate::hints::Hints),
-//! which follow when memory is unmapped or moved. A forked child keeps nothing. If the budget falls, so much is given up that the rest fits.
+//! which follow when memory is unmapped or moved: so only managed memory is kept, of which the kernel says so, and memory that is to be kept is put under
+//! management first. A forked child keeps nothing. If the budget falls, so much is given up that the rest fits.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -16,6 +17,7 @@ use crate::bookkeeper::PARTY;
 use crate::engine::Engine;
 use crate::gate::{Change, Reading};
 use crate::hints::{HintError, checked};
+use crate::scan::Scanner;
 
 /// How long a thread waits for its turn: others may be having a great deal of memory brought in.
 const PATIENCE_NS: u64 = 10_000_000_000;
@@ -61,6 +63,11 @@ impl Order {
         }
     }
 
+    fn range(&self) -> PageRange {
+        let start = PageIndex::new(self.start.load(Ordering::Relaxed));
+        PageRange::new(start, PageIndex::new(self.end.load(Ordering::Relaxed)))
+    }
+
     /// On the bookkeeper: lets the thread go on.
     pub(crate) fn answer(&self, is_done: bool) {
         self.state.store(if is_done { DONE } else { REFUSED }, Ordering::Release);
@@ -101,14 +108,33 @@ impl Engine {
         if is_done { Ok(()) } else { Err(HintError::NoMemory) }
     }
 
+    /// The memory that a thread wants to stay local, if one does.
+    fn to_be_kept(&self) -> Option<PageRange> {
+        let order = &self.hints.order;
+        if order.state.load(Ordering::Acquire) != ASKED || order.is_release.load(Ordering::Relaxed) {
+            return None;
+        }
+        Some(order.range())
+    }
+
+    /// Whether a thread wants memory to stay local: there must be somebody who manages it.
+    pub(crate) fn is_anything_to_be_kept(&self) -> bool {
+        self.to_be_kept().is_some()
+    }
+
+    /// On the bookkeeper: puts what a thread wants to stay local under management, as far as it can be. `false` when that can't be done in this round.
+    pub(crate) fn manage_what_is_to_be_kept(&self, scanner: Option<&Scanner>) -> bool {
+        let Some(range) = self.to_be_kept() else { return true };
+        scanner.is_some_and(|scanner| scanner.register_in(self, range))
+    }
+
     /// On the bookkeeper: what a thread waits for, if it may be. What is to be kept counts from now on.
     pub(crate) fn take_order(&self) -> Option<(Keeping, PageRange)> {
         let order = &self.hints.order;
         if order.state.load(Ordering::Acquire) != ASKED {
             return None;
         }
-        let start = PageIndex::new(order.start.load(Ordering::Relaxed));
-        let range = PageRange::new(start, PageIndex::new(order.end.load(Ordering::Relaxed)));
+        let range = order.range();
         if order.is_release.load(Ordering::Relaxed) {
             return Some((Keeping::Release, range));
         }
@@ -123,7 +149,7 @@ impl Engine {
     fn reserve_kept(&self, _change: &Change<'_>, range: PageRange) -> bool {
         let kept = &self.hints.kept;
         let mut more = 0;
-        let is_mapped = self.each_anonymous(range, |part| {
+        let is_mapped = self.each_managed(range, |part| {
             let already: u64 = kept.within(part).map(|part| part.count().get()).sum();
             more += part.count().get() - already;
         });
@@ -136,14 +162,14 @@ impl Engine {
         let (total, most) = self.kept_and_most();
         let mut is_done = more == 0 || total <= most;
         if is_done {
-            self.each_anonymous(range, |part| is_done &= kept.insert(part));
+            self.each_managed(range, |part| is_done &= kept.insert(part));
         }
         self.count_kept();
         is_done
     }
 
-    /// Calls `visit` for the parts of `range` that are private anonymous memory. `false` when some of it isn't mapped.
-    fn each_anonymous(&self, range: PageRange, mut visit: impl FnMut(PageRange)) -> bool {
+    /// Calls `visit` for the parts of `range` that are managed. `false` when some of it isn't mapped.
+    fn each_managed(&self, range: PageRange, mut visit: impl FnMut(PageRange)) -> bool {
         let mut at = range.start;
         while at < range.end {
             let Ok(Some(mapping)) = self.files.maps.next(at.addr()) else { return false };
@@ -151,7 +177,9 @@ impl Engine {
                 return false;
             }
             if mapping.anonymous {
-                visit(mapping.range.intersect(PageRange::new(at, range.end)));
+                self.regions
+                    .within(mapping.range.intersect(PageRange::new(at, range.end)))
+                    .for_each(&mut visit);
             }
             at = mapping.range.end;
         }

@@ -43,26 +43,45 @@ impl Scanner {
 
     /// Puts every mapping under management that can be and isn't yet.
     pub(crate) fn register_new(&self, engine: &Engine) {
-        let mut from = VirtAddr::new(0);
         let mut unmanaged = 0;
-        loop {
+        let all = PageRange::new(PageIndex::new(0), PageIndex::new(u64::MAX));
+        self.walk(engine, all, |range, registered| {
+            if registered == Registered::Refused {
+                unmanaged += range.count().get();
+            }
+        });
+        engine.slot.set(Counter::UnmanagedPages, unmanaged);
+        engine.slot.set(Counter::ManagedPages, engine.regions.pages().get());
+    }
+
+    /// Puts the mappings that have pages of `range` under management, where they can be. `false` when one of them is changing.
+    pub(crate) fn register_in(&self, engine: &Engine, range: PageRange) -> bool {
+        let mut is_settled = true;
+        self.walk(engine, range, |_, registered| is_settled &= registered != Registered::Later);
+        is_settled
+    }
+
+    /// Registers mappings from the start of `within` to its end; `visit` hears what became of each.
+    fn walk(&self, engine: &Engine, within: PageRange, mut visit: impl FnMut(PageRange, Registered)) {
+        let mut from = within.start;
+        while from < within.end {
             // One mapping at a time, so that nobody waits long; what changes between two is found in the next scan.
             let change = engine.gate.change(PARTY);
-            let Ok(Some(mapping)) = engine.files.maps.next(from) else { break };
-            from = mapping.range.end.addr();
+            let Ok(Some(mapping)) = engine.files.maps.next(from.addr()) else { break };
+            if mapping.range.start >= within.end {
+                break;
+            }
+            from = mapping.range.end;
             if !self.is_manageable(&mapping) || engine.is_let_go(mapping.range) {
                 continue;
             }
             let registered = self.register(engine, &change, mapping.range);
             drop(change);
-            match registered {
-                Registered::Now => engine.protect_zeros(mapping.range),
-                Registered::Before | Registered::Later => {}
-                Registered::Refused => unmanaged += mapping.range.count().get(),
+            if registered == Registered::Now {
+                engine.protect_zeros(mapping.range);
             }
+            visit(mapping.range, registered);
         }
-        engine.slot.set(Counter::UnmanagedPages, unmanaged);
-        engine.slot.set(Counter::ManagedPages, engine.regions.pages().get());
     }
 
     fn is_manageable(&self, mapping: &Mapping) -> bool {
