@@ -55,6 +55,9 @@ fn again(header: &Header, heard: &Heard<'_>) {
         Heard::Renew => Request::Renew,
         Heard::Statistics => Request::Statistics,
         Heard::Leave => Request::Leave,
+        Heard::Attach { endpoint } => Request::Attach { endpoint },
+        Heard::Keys { at, length_bytes } => Request::Keys { at, length_bytes },
+        Heard::Moved { read_bytes, written_bytes } => Request::Moved { read_bytes, written_bytes },
     };
     assert!(!request.is_malformed());
     let mut message = Vec::new();
@@ -65,7 +68,7 @@ fn again(header: &Header, heard: &Heard<'_>) {
 }
 
 /// Requests that an answer may belong to.
-fn asked() -> [Request; 5] {
+fn asked() -> [Request; 7] {
     let at = farmem_transport::RegionOffset::new(4096);
     [
         Request::Grant { order: Order::SLAB, count: 3 },
@@ -73,5 +76,7 @@ fn asked() -> [Request; 5] {
         Request::Write { at, data: vec![1] },
         Request::Statistics,
         Request::Leave,
+        Request::Keys { at, length_bytes: 8192 },
+        Request::Moved { read_bytes: 1, written_bytes: 2 },
     ]
 }

@@ -44,7 +44,7 @@ pub(crate) enum Command {
     /// Lease one pool, and local memory, to all applications of this machine
     Host(HostArguments),
     /// Lend this machine's memory to programs on other machines
-    Node(NodeArguments),
+    Node(Box<NodeArguments>),
     /// Tell what an application waits for, and what would help
     Explain(ExplainArguments),
     /// Show the applications that run under Farmem now
@@ -124,6 +124,13 @@ pub(crate) struct RunArguments {
     /// What goes at most in a second, read and written together, to make copies and parity anew that were lost with a node
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
     pub(crate) rebuild_rate: ByteCount,
+    /// How pages travel to and from nodes of other machines: by RDMA where both ends have it, and else over the connection (auto); always over the
+    /// connection; by RDMA or not at all. `shm` is for nodes of this machine, which are named shm:PATH
+    #[arg(long, value_name = "auto|tcp|shm|rdma", value_enum, default_value_t = TransportName::Auto)]
+    pub(crate) transport: TransportName,
+    /// The RDMA device, its port, and which of the port's addresses [default: the one with the address of the connection]
+    #[arg(long, value_name = "DEVICE[:PORT[:GID]]")]
+    pub(crate) rdma: Option<String>,
     #[command(flatten)]
     pub(crate) node_security: SecurityArguments,
     /// Most bytes per second that are read from memory nodes, all of them together: 125M are a gigabit per second (bytes, not bits) [default: no limit]
@@ -268,6 +275,10 @@ pub(crate) struct NodeArguments {
     /// At a signal, wait at most so many seconds for clients to leave
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=86400))]
     pub(crate) drain: u32,
+    /// Whether clients may reach their memory by RDMA: where there is a device with the address that they connect to; not at all; or by this
+    /// device, its port, and which of the port's addresses
+    #[arg(long, value_name = "auto|none|DEVICE[:PORT[:GID]]", default_value = "auto")]
+    pub(crate) rdma: String,
     /// Log what happens on standard error, one event a line; `RUST_LOG` chooses what [default: no log]
     #[arg(long, value_name = "text|json", value_enum)]
     pub(crate) log: Option<Format>,
@@ -276,6 +287,19 @@ pub(crate) struct NodeArguments {
     pub(crate) metrics: Option<Address>,
     #[command(flatten)]
     pub(crate) security: SecurityArguments,
+}
+
+/// How pages travel to and from memory nodes.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TransportName {
+    /// By RDMA where both ends have it.
+    Auto,
+    /// Over the connection.
+    Tcp,
+    /// By memory that both ends share.
+    Shm,
+    /// By RDMA, or not at all.
+    Rdma,
 }
 
 /// How nodes and clients know each other.

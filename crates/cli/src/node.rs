@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use farmem_machine::Memory;
-use farmem_node::{Options, Server};
+use farmem_node::{Options, Server, WantedRdma};
 use farmem_page::ByteCount;
 use farmem_transport::{
     Answer, CertificateFiles, ClientIdentity, Completion, Destination, FRAME_BYTES, Identity, NodeStatistics,
@@ -124,6 +124,11 @@ fn options(arguments: &NodeArguments) -> Result<Options, Failure> {
         security,
         memory,
         lease: Duration::from_secs(arguments.lease.into()),
+        rdma: match arguments.rdma.as_str() {
+            "auto" => WantedRdma::Auto,
+            "none" => WantedRdma::None,
+            device => WantedRdma::Device(device.to_owned()),
+        },
         fault: std::env::var("FARMEM_NODE_FAULT").ok(),
     })
 }

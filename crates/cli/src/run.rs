@@ -14,12 +14,12 @@ use farmem_supervisor::{
     Bandwidth, Cluster, Destination, DiskOptions, HostChoice, NodeTuning, NodesOptions, Options,
     PrefetchPolicy, SizingOptions, supervise,
 };
-use farmem_transport::Security;
+use farmem_transport::{Connector, Security, Travel};
 use farmem_web::Address;
 use rustix::fs::{Access, access};
 
 use crate::amount::{AUTO_LEAST, DiskAmount, LocalAmount};
-use crate::arguments::{Progress, RunArguments, SecurityArguments};
+use crate::arguments::{Progress, RunArguments, SecurityArguments, TransportName};
 use crate::failure::Failure;
 use crate::host::default_socket;
 use crate::log;
@@ -112,19 +112,24 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
     if let Some(disk) = &arguments.disk {
         writable("--disk", &disk.path)?;
     }
-    let nodes = nodes(arguments.node, arguments.cluster.as_deref(), &arguments.node_security)?.map(
-        |(nodes, security)| NodesOptions {
-            nodes,
-            redundancy: arguments.redundancy,
-            rebuild_per_second: arguments.rebuild_rate,
-            security,
-            tuning: NodeTuning {
-                read: arguments.node_read,
-                read_buffer: arguments.read_buffer,
-                reserve: arguments.node_reserve,
-            },
+    let nodes = nodes(arguments.node, arguments.cluster.as_deref(), &arguments.node_security)?;
+    let travel = match &nodes {
+        Some((nodes, security)) => travel(arguments.transport, arguments.rdma.as_deref(), nodes, security)?,
+        None => Travel::Connection,
+    };
+    let nodes = nodes.map(|(nodes, security)| NodesOptions {
+        nodes,
+        redundancy: arguments.redundancy,
+        rebuild_per_second: arguments.rebuild_rate,
+        security,
+        travel,
+        device: arguments.rdma,
+        tuning: NodeTuning {
+            read: arguments.node_read,
+            read_buffer: arguments.read_buffer,
+            reserve: arguments.node_reserve,
         },
-    );
+    });
     let mut words = arguments.program.into_iter();
     let program = words
         .next()
@@ -164,6 +169,35 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
         executable,
         arguments: words.collect(),
     })
+}
+
+/// How pages travel to these nodes. What can't be had is refused before anything begins.
+fn travel(
+    transport: TransportName,
+    device: Option<&str>,
+    nodes: &[Destination],
+    security: &Security,
+) -> Result<Travel, Failure> {
+    let is_fit = |node: &&Destination| match transport {
+        TransportName::Auto => true,
+        TransportName::Tcp | TransportName::Rdma => matches!(node, Destination::Tcp { .. }),
+        TransportName::Shm => matches!(node, Destination::Shared(_)),
+    };
+    if let Some(node) = nodes.iter().find(|node| !is_fit(node)) {
+        let wanted = if transport == TransportName::Shm { "shm:PATH" } else { "HOST:PORT" };
+        return Err(Failure::Unusable(format!(
+            "node {node} is not reached that way; with this --transport name nodes as {wanted}, or use --transport auto"
+        )));
+    }
+    let travel = match transport {
+        TransportName::Auto => Travel::Auto,
+        TransportName::Tcp | TransportName::Shm => Travel::Connection,
+        TransportName::Rdma => Travel::Rdma,
+    };
+    match Connector::new(security.clone(), travel, device) {
+        Ok(_) => Ok(travel),
+        Err(error) => Err(Failure::Unusable(error.to_string())),
+    }
 }
 
 /// The memory nodes that were named, or those of the cluster file.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use farmem_transport::stream::{Inbox, Outbox, Stream};
 use farmem_transport::wire::{
-    HEADER_BYTES, Header, INTRODUCTION_BYTES, Malformed, TurnedAway, decode_hello, decode_request,
+    HEADER_BYTES, Header, Heard, INTRODUCTION_BYTES, Malformed, TurnedAway, decode_hello, decode_request,
     encode_welcome,
 };
 use farmem_transport::{ClientIdentity, LinkError, MOST_TRANSFER_BYTES};
@@ -196,7 +196,10 @@ impl Connection {
             let header = Header::decode(header)?;
             let Some(body) = rest.get(..header.body_bytes()) else { return Ok(Progress::Done) };
             let heard = decode_request(&header, body)?;
-            let standing = service.obey(now, client, header.ticket(), &heard, self.outbox.end());
+            // Only who asks for a device's queue wants to know.
+            let is_attach = matches!(heard, Heard::Attach { .. });
+            let local = is_attach.then(|| self.stream.local_address()).flatten();
+            let standing = service.obey(now, client, header.ticket(), &heard, local, self.outbox.end());
             let consumed = HEADER_BYTES + body.len();
             self.inbox.consume(consumed);
             self.heard_at = now;

@@ -15,10 +15,15 @@ mod fault;
 mod listener;
 mod log;
 mod ranges;
+#[cfg(feature = "rdma")]
+mod rdma;
+#[cfg(not(feature = "rdma"))]
+#[path = "no_rdma.rs"]
+mod rdma;
 mod region;
 mod server;
 mod service;
 
 pub use books::{Books, Credential, NUMBERS_PER_FRAME, Outcome};
 pub use buddy::{Buddy, ORDERS, chunks};
-pub use server::{Options, Server};
+pub use server::{Options, Server, WantedRdma};

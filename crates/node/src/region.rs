@@ -1,18 +1,26 @@
 //! The memory that a node lends: a memory file that takes memory only where it was written.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use farmem_sys::shared::{SharedMemory, SharedMemoryError};
 use farmem_transport::{FRAME_BYTES, RegionOffset};
 
 /// Frames, by their numbers.
-pub(crate) struct Region(SharedMemory);
+pub(crate) struct Region(Arc<SharedMemory>);
 
 impl Region {
     /// A region with so many numbers, none of them with memory behind it.
     pub(crate) fn new(numbers: u64) -> Result<Self, SharedMemoryError> {
         let bytes = usize::try_from(numbers).ok().and_then(|numbers| numbers.checked_mul(FRAME_BYTES));
-        Ok(Self(SharedMemory::create(c"farmem-node", bytes.ok_or(SharedMemoryError::Unsuitable)?)?))
+        let memory = SharedMemory::create(c"farmem-node", bytes.ok_or(SharedMemoryError::Unsuitable)?)?;
+        Ok(Self(Arc::new(memory)))
+    }
+
+    /// The memory itself.
+    #[cfg(feature = "rdma")]
+    pub(crate) fn memory(&self) -> &Arc<SharedMemory> {
+        &self.0
     }
 
     /// Appends bytes of the region. False, and nothing appended, when they leave it.

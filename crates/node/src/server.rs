@@ -22,6 +22,7 @@ use crate::connection::{Connection, End, Progress};
 use crate::fault::{FaultPoint, Faults};
 use crate::listener::Listener;
 use crate::log::Log;
+use crate::rdma::Rdma;
 use crate::service::Service;
 
 /// Between two looks at the time.
@@ -46,8 +47,22 @@ pub struct Options {
     pub memory: ByteCount,
     /// What is granted to a client that says nothing for so long goes to others.
     pub lease: Duration,
+    /// Whether clients may reach their frames by RDMA.
+    pub rdma: WantedRdma,
     /// At which step the process kills itself, for tests; see `fault.rs`.
     pub fault: Option<String>,
+}
+
+/// Whether, and through which device, clients reach their frames by RDMA.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub enum WantedRdma {
+    /// Where there is a device with the address that a client has connected to.
+    #[default]
+    Auto,
+    /// By this device: `NAME`, `NAME:PORT` or `NAME:PORT:GID`.
+    Device(String),
+    /// Not at all.
+    None,
 }
 
 /// A node that listens.
@@ -93,7 +108,8 @@ impl Server {
             epoll::add(&poll, other, epoll::EventData::new_u64(OTHER), epoll::EventFlags::IN)?;
         }
         let faults = options.fault.as_deref().map(Faults::parse).unwrap_or_default();
-        let service = Service::new(random()?, options.memory.pages().get(), options.lease, faults)
+        let rdma = Rdma::new(&options.rdma)?;
+        let service = Service::new(random()?, options.memory.pages().get(), options.lease, rdma, faults)
             .context("cannot make the memory that is to be lent")?;
         Ok(Self {
             poll,
@@ -213,6 +229,7 @@ impl Server {
             Ok(Progress::Introduced(client)) => {
                 // Requests may have come with the introduction.
                 self.unfinished.push_back(id);
+                self.service.detach(client);
                 tracing::info!(peer = place.peer, space = format_args!("{:x}", client.space), "client came");
                 if let Some(earlier) = self.lanes.insert(client, id) {
                     self.close(earlier, &End::Replaced);
@@ -255,6 +272,7 @@ impl Server {
             && self.lanes.get(&client) == Some(&id)
         {
             self.lanes.remove(&client);
+            self.service.detach(client);
         }
         if !matches!(end, End::Gone | End::Left | End::Replaced) {
             let now = self.now();

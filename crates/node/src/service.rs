@@ -1,15 +1,18 @@
 //! What a node does when it is asked: the books decide, the region holds, and the answer goes out as bytes.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use farmem_sys::shared::SharedMemoryError;
 use farmem_transport::wire::{Heard, TurnedAway, encode_answer, encode_read_answer};
 use farmem_transport::{
-    Answer, ClientIdentity, FRAME_BYTES, NodeDescription, NodeStatistics, Refusal, RegionOffset, Ticket,
+    Answer, Chunk, ClientIdentity, FRAME_BYTES, NodeDescription, NodeStatistics, Refusal, RegionOffset,
+    Ticket,
 };
 
 use crate::books::{Books, Credential, Outcome};
 use crate::fault::{FaultPoint, Faults};
+use crate::rdma::Rdma;
 use crate::region::Region;
 
 /// Frames that are emptied at a time, between requests: 64 MiB, some milliseconds.
@@ -31,6 +34,7 @@ pub(crate) struct Service {
     books: Books,
     region: Region,
     figures: NodeStatistics,
+    rdma: Rdma,
     pub(crate) faults: Faults,
 }
 
@@ -40,11 +44,12 @@ impl Service {
         life: u128,
         lent_frames: u64,
         lease: Duration,
+        rdma: Rdma,
         faults: Faults,
     ) -> Result<Self, SharedMemoryError> {
         let books = Books::new(life, lent_frames, lease);
         let region = Region::new(books.numbers())?;
-        Ok(Self { books, region, figures: NodeStatistics::default(), faults })
+        Ok(Self { books, region, figures: NodeStatistics::default(), rdma, faults })
     }
 
     /// Lets a client in.
@@ -64,6 +69,7 @@ impl Service {
         client: ClientIdentity,
         ticket: Ticket,
         heard: &Heard<'_>,
+        local: Option<IpAddr>,
         answer: &mut Vec<u8>,
     ) -> Standing {
         if !self.books.hear(now, client.space) {
@@ -73,6 +79,15 @@ impl Service {
             Heard::Read { at, length_bytes } => self.read(client, ticket, *at, *length_bytes, answer),
             heard if heard.is_change() => Some(self.change(client, ticket, heard)),
             Heard::Statistics => Some(Ok(Answer::Statistics(self.statistics(client.space)))),
+            Heard::Attach { endpoint } => {
+                Some(self.rdma.attach(client, local, endpoint).map(Answer::Attached))
+            }
+            Heard::Keys { at, length_bytes } => Some(self.keys(client, *at, *length_bytes as usize)),
+            Heard::Moved { read_bytes, written_bytes } => {
+                self.figures.read_bytes = self.figures.read_bytes.saturating_add(*read_bytes);
+                self.figures.written_bytes = self.figures.written_bytes.saturating_add(*written_bytes);
+                Some(Ok(Answer::Counted))
+            }
             _ => Some(Ok(Answer::Renewed)),
         };
         match &outcome {
@@ -97,7 +112,24 @@ impl Service {
 
     /// Forgets clients that have said nothing for the time of a lease. How many.
     pub(crate) fn expire(&mut self, now: Duration) -> usize {
-        self.books.expire(now).len()
+        let forgotten = self.books.expire(now);
+        forgotten.iter().for_each(|space| self.rdma.forget(*space));
+        forgotten.len()
+    }
+
+    /// A connection of that lane has ended, or another one begins: what its device could reach it reaches no more.
+    pub(crate) fn detach(&mut self, client: ClientIdentity) {
+        self.rdma.detach(client);
+    }
+
+    fn keys(&mut self, client: ClientIdentity, at: RegionOffset, length: usize) -> Outcome {
+        let frames = at.frames(length).ok_or(Refusal::NotGranted)?;
+        let books = &self.books;
+        if !books.is_granted(client.space, &frames) {
+            return Err(Refusal::NotGranted);
+        }
+        let is_granted = |frame: u64| books.is_granted(client.space, &(frame..frame + 1));
+        self.rdma.keys(client.space, &self.region, frames, is_granted).map(Answer::Keys)
     }
 
     /// See [`Books::drain`].
@@ -160,9 +192,10 @@ impl Service {
                 }
                 granted.map(Answer::Granted)
             }
-            Heard::Release(chunks) => self.books.release(client.space, chunks).map(|()| Answer::Released),
+            Heard::Release(chunks) => self.release(client, chunks),
             Heard::Write { at, data } => self.write(client, *at, data),
             _ => {
+                self.rdma.forget(client.space);
                 self.books.forget(client.space);
                 Ok(Answer::Left)
             }
@@ -170,6 +203,13 @@ impl Service {
         self.books.remember(client, ticket, &outcome);
         self.faults.pass(FaultPoint::Changed);
         outcome
+    }
+
+    fn release(&mut self, client: ClientIdentity, chunks: &[Chunk]) -> Outcome {
+        self.books.release(client.space, chunks)?;
+        // Before anybody is granted them, or they are emptied.
+        chunks.iter().for_each(|chunk| self.rdma.revoke(client.space, &chunk.frames()));
+        Ok(Answer::Released)
     }
 
     fn write(&mut self, client: ClientIdentity, at: RegionOffset, data: &[u8]) -> Outcome {

@@ -350,3 +350,158 @@ conformances!(
     Shared as shared_memory,
     Sealed as tls
 );
+
+/// By RDMA, on a machine that has a device: `scripts/test-rdma` makes one. The address is that of the device's network card.
+#[cfg(feature = "rdma")]
+mod rdma {
+    use super::*;
+    use farmem_transport::rdma::{Figures, figures};
+    use farmem_transport::{Connector, Travel};
+
+    struct Remote(TestNode, Connector);
+
+    impl Way for Remote {
+        fn connect(&self, client: ClientIdentity) -> Box<dyn Transport> {
+            self.1.connect(&self.0.address, client, PATIENCE).unwrap()
+        }
+        fn start() -> Self {
+            let security = new_key();
+            let connector = Connector::new(security.clone(), Travel::Rdma, None).unwrap();
+            Self(TestNode::start(&Wanted { listen: at_device, security, ..Wanted::default() }), connector)
+        }
+    }
+
+    macro_rules! on_devices {
+        ($($test:ident),* $(,)?) => { $(
+            #[test]
+            #[ignore = "needs an RDMA device"]
+            fn $test() { super::$test::<Remote>(); }
+        )* };
+    }
+
+    on_devices!(
+        what_was_written_is_read,
+        frames_that_were_not_written_read_as_zeros,
+        a_batch_is_completed_in_order,
+        as_much_as_goes_each_way_comes_to_an_end,
+        what_was_not_granted_is_refused_and_the_link_goes_on,
+        a_full_node_says_so_until_something_is_given_back,
+        parts_of_a_chunk_can_be_given_back,
+        frames_are_empty_for_their_next_owner,
+        lanes_of_a_client_share_what_is_granted,
+        a_change_that_is_repeated_happens_once,
+        statistics_count,
+        what_waits_is_bounded,
+        what_is_no_request_is_not_taken,
+        nothing_comes_of_nothing,
+    );
+
+    fn since(before: Figures) -> Figures {
+        let now = figures();
+        Figures {
+            reads: now.reads - before.reads,
+            writes: now.writes - before.writes,
+            doorbells: now.doorbells - before.doorbells,
+            completions: now.completions - before.completions,
+            copies: now.copies - before.copies,
+            keys: now.keys - before.keys,
+            detours: now.detours - before.detours,
+        }
+    }
+
+    fn requests_done(link: &mut dyn Transport, ticket: u64) -> u64 {
+        match ask(link, ticket, Request::Statistics).result {
+            Ok(Answer::Statistics(figures)) => figures.requests,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Counts are the process's: this test runs alone.
+    #[test]
+    #[ignore = "needs an RDMA device"]
+    fn what_a_page_and_a_batch_of_writes_take_is_counted() {
+        let node = Remote::start();
+        let mut link = node.connect(client(1));
+        let chunk = slab(&mut *link, 1);
+        let at = |page: u64| chunk.first().offset().checked_add(page * FRAME_BYTES as u64).unwrap();
+        write(&mut *link, 2, at(0), &[1; FRAME_BYTES]).unwrap();
+        let heard = requests_done(&mut *link, 3);
+
+        let before = figures();
+        assert_eq!(read(&mut *link, 4, at(0), FRAME_BYTES).unwrap(), [1; FRAME_BYTES]);
+        let page = since(before);
+
+        let before = figures();
+        for nth in 0..64 {
+            let data = content(nth, FRAME_BYTES);
+            link.submit(Ticket(5 + nth), Request::Write { at: at(nth), data }, soon()).unwrap();
+        }
+        await_all(&mut *link, 64);
+        let batch = since(before);
+
+        println!("\na page: {page:?}");
+        println!("64 pages written: {batch:?}");
+        let nothing = Figures::default();
+        assert_eq!(page, Figures { reads: 1, doorbells: 1, completions: 1, copies: 1, ..nothing });
+        assert_eq!(batch, Figures { writes: 64, doorbells: 1, completions: 1, copies: 64, ..nothing });
+        // The node's processor has heard of what was moved (once) and of these statistics, and of nothing else.
+        assert_eq!(requests_done(&mut *link, 100) - heard, 2);
+        for nth in 0..64 {
+            assert_eq!(read(&mut *link, 101 + nth, at(nth), FRAME_BYTES).unwrap(), content(nth, FRAME_BYTES));
+        }
+    }
+
+    /// What the device shows is worth nothing any more, whoever shows it.
+    #[test]
+    #[ignore = "needs an RDMA device"]
+    fn a_key_of_frames_that_were_given_back_opens_nothing() {
+        let node = Remote::start();
+        let mut lane = node.connect(client(1));
+        let chunk = slab(&mut *lane, 1);
+        let at = chunk.first().offset();
+        write(&mut *lane, 2, at, b"mine").unwrap();
+        // As another process of the client would: this one's lane keeps its keys.
+        let other = Connector::new(node.0.security(), Travel::Rdma, None).unwrap();
+        let identity = ClientIdentity { space: 1, lane: 1 };
+        let mut elsewhere = other.connect(&node.0.address, identity, PATIENCE).unwrap();
+        ask(&mut *elsewhere, 1, Request::Release { chunks: vec![chunk] }).result.unwrap();
+        let mut stranger = node.connect(client(2));
+        for ticket in 1..=16 {
+            let first = grant(&mut *stranger, 2 * ticket, Order::SLAB, 1).unwrap()[0];
+            write(&mut *stranger, 2 * ticket + 1, first.offset(), b"other").unwrap();
+        }
+
+        let request = Request::Read { at, length_bytes: 5, buffer: Vec::new() };
+        lane.submit(Ticket(3), request.clone(), soon()).unwrap();
+        let mut done = Vec::new();
+        while lane.complete(&mut done, PATIENCE).is_ok() {
+            assert!(done.is_empty(), "{done:?}");
+        }
+
+        assert_eq!(lane.take_unanswered(), [(Ticket(3), request)]);
+        let mut anew = other.connect(&node.0.address, client(1), PATIENCE).unwrap();
+        assert_eq!(read(&mut *anew, 3, at, 5), Err(NOT_GRANTED));
+    }
+
+    #[test]
+    #[ignore = "needs an RDMA device"]
+    fn a_node_without_rdma_is_reached_by_tcp_unless_rdma_is_wanted() {
+        let security = new_key();
+        let wanted =
+            Wanted { listen: at_device, security: security.clone(), rdma: false, ..Wanted::default() };
+        let node = TestNode::start(&wanted);
+        let connect = |travel| {
+            Connector::new(security.clone(), travel, None).unwrap().connect(
+                &node.address,
+                client(1),
+                PATIENCE,
+            )
+        };
+        let Err(error) = connect(Travel::Rdma) else { panic!("the node has none") };
+        assert!(error.to_string().contains("the node has no RDMA"), "{error}");
+        let mut link = connect(Travel::Auto).unwrap();
+        let at = slab(&mut *link, 1).first().offset();
+        write(&mut *link, 2, at, b"hello").unwrap();
+        assert_eq!(read(&mut *link, 3, at, 5).unwrap(), b"hello");
+    }
+}

@@ -76,11 +76,7 @@ impl Application {
             None => (None, ByteCount::ZERO),
         };
         let reached = match &options.nodes {
-            Some(nodes) => Some(Reached::reach(
-                nodes,
-                carrier::new_space()?,
-                carrier::connector(nodes.security.clone()),
-            )?),
+            Some(nodes) => Some(Reached::reach(nodes, carrier::new_space()?, carrier::connector(nodes)?)?),
             None => None,
         };
         let addresses = options.nodes.as_ref().map_or(&[][..], |nodes| &nodes.nodes);

@@ -89,7 +89,8 @@ impl Link {
         })
     }
 
-    fn enqueue(&mut self, ticket: Ticket, request: Request, deadline: Instant) {
+    /// Submits a request that only this machine's side of the link knows of: with a ticket that is not counted among those of the lane.
+    pub(crate) fn enqueue(&mut self, ticket: Ticket, request: Request, deadline: Instant) {
         let now = Instant::now();
         if self.waiting.is_empty() {
             self.heard_at = now;
@@ -105,6 +106,12 @@ impl Link {
             deadline,
             is_late: false,
         });
+    }
+
+    /// This end's address in the network.
+    #[cfg(feature = "rdma")]
+    pub(crate) fn local_address(&self) -> Option<std::net::IpAddr> {
+        self.stream.local_address()
     }
 
     /// A sign of life, when there was none for a while.
@@ -177,7 +184,7 @@ impl Link {
     }
 
     /// Until when there is nothing to do unless the node says something.
-    fn next_look(&self, now: Instant, end: Instant) -> Duration {
+    pub(crate) fn next_look(&self, now: Instant, end: Instant) -> Duration {
         let deadlines = self.waiting.iter().filter(|waiting| !waiting.is_late && waiting.ticket != OWN);
         let next = deadlines.map(|waiting| waiting.deadline).min().unwrap_or(end);
         let renewal = self.asked_at + self.node.lease / 4;

@@ -179,6 +179,8 @@ impl State {
                 self.forget(space);
                 Ok(Answer::Left)
             }
+            Request::Attach { .. } | Request::Keys { .. } => Err(Refusal::NoRdma),
+            Request::Moved { .. } => Ok(Answer::Counted),
         }
     }
 

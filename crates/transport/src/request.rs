@@ -80,6 +80,55 @@ pub enum Request {
     Statistics,
     /// Gives back all that the client has been granted, by any lane. The client is forgotten, and its other lanes end.
     Leave,
+    /// Connects a queue of the client's RDMA device with one of the node's, for as long as this connection lasts.
+    Attach {
+        /// The client's.
+        endpoint: Endpoint,
+    },
+    /// Keys by which the client's device reaches frames that are granted to it.
+    Keys {
+        /// Where they begin.
+        at: RegionOffset,
+        /// How many bytes, 1 to [`MOST_TRANSFER_BYTES`].
+        length_bytes: u32,
+    },
+    /// Bytes that the client's device has moved since the last time: the node's own processor did not see them.
+    Moved {
+        /// Out of the region.
+        read_bytes: u64,
+        /// Into it.
+        written_bytes: u64,
+    },
+}
+
+/// One end of a connection between RDMA devices, as the other one needs it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Endpoint {
+    /// The port's address.
+    pub gid: [u8; 16],
+    /// Its address within an InfiniBand subnet; 0 on Ethernet.
+    pub lid: u16,
+    /// The number of the queue pair, below 2^24.
+    pub number: u32,
+    /// The number of its first packet, below 2^24.
+    pub sequence: u32,
+    /// What a packet carries: 1 is 256 bytes, each step doubles that, up to 5.
+    pub mtu: u8,
+    /// Reads that the device has under way at most, at least 1.
+    pub reads: u8,
+}
+
+/// What a device has to show to reach some frames.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RemoteKey {
+    /// The first of them.
+    pub first: Frame,
+    /// How many.
+    pub frames: u32,
+    /// Where the first one lies for the node's device.
+    pub address: u64,
+    /// The key.
+    pub key: u32,
 }
 
 impl Request {
@@ -100,7 +149,10 @@ impl Request {
             Self::Read { at, .. } | Self::Write { at, .. } => {
                 self.transfer_bytes() > MOST_TRANSFER_BYTES || at.frames(self.transfer_bytes()).is_none()
             }
-            Self::Renew | Self::Statistics | Self::Leave => false,
+            Self::Keys { at, length_bytes } => {
+                *length_bytes as usize > MOST_TRANSFER_BYTES || at.frames(*length_bytes as usize).is_none()
+            }
+            Self::Renew | Self::Statistics | Self::Leave | Self::Attach { .. } | Self::Moved { .. } => false,
         }
     }
 
@@ -109,6 +161,8 @@ impl Request {
         match self {
             Self::Grant { .. } | Self::Release { .. } | Self::Write { .. } | Self::Leave => true,
             Self::Read { .. } | Self::Renew | Self::Statistics => false,
+            // Repeated on another connection they mean something else.
+            Self::Attach { .. } | Self::Keys { .. } | Self::Moved { .. } => false,
         }
     }
 }
@@ -130,6 +184,12 @@ pub enum Answer {
     Statistics(NodeStatistics),
     /// Nothing is granted any more.
     Left,
+    /// The queues are connected; the node's.
+    Attached(Endpoint),
+    /// The keys of all frames that were asked for, in their order; they may cover more.
+    Keys(Vec<RemoteKey>),
+    /// The node has counted them.
+    Counted,
 }
 
 /// Why a node doesn't do what was asked. The link stays usable.
@@ -147,6 +207,9 @@ pub enum Refusal {
     /// It was repeated too late: the node doesn't remember what came of it.
     #[error("the node doesn't remember the request")]
     Forgotten,
+    /// It can't be had by RDMA: there is no device, or the device has no room.
+    #[error("the node has no RDMA for this")]
+    NoRdma,
 }
 
 /// Why a request wasn't carried out, or isn't known to be.
@@ -243,6 +306,9 @@ pub enum LinkError {
     /// One of the two could not prove who it is to the other.
     #[error("the other end is not trusted: {0}")]
     Untrusted(String),
+    /// Reads and writes can't go by RDMA, though that was wanted; or can't any more.
+    #[error("RDMA failed: {0}")]
+    Rdma(String),
     /// The kernel says so.
     #[error("the connection failed: {0}")]
     Kernel(#[from] std::io::Error),

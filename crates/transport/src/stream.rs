@@ -1,6 +1,7 @@
 //! A connection as bytes that come and go, whatever carries them. Nothing here waits.
 
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
@@ -78,6 +79,17 @@ impl Stream {
             Kind::Plain(_) | Kind::Rings(_) => None,
             Kind::Tls(tls) => tls.credential(),
         }
+    }
+
+    /// This end's address, where the connection goes through a network.
+    pub fn local_address(&self) -> Option<IpAddr> {
+        let socket = match &self.0 {
+            Kind::Plain(socket) => socket.as_fd(),
+            Kind::Tls(tls) => tls.as_fd(),
+            Kind::Rings(_) => return None,
+        };
+        let address = SocketAddr::try_from(rustix::net::getsockname(socket).ok()?).ok()?;
+        Some(address.ip().to_canonical())
     }
 
     /// Whether bytes were taken that have not gone yet.

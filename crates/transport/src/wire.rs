@@ -7,8 +7,9 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::request::VERSION;
 use crate::{
-    Answer, Chunk, ClientIdentity, Frame, Incarnation, MOST_CHUNKS, MOST_ORDER, MOST_TRANSFER_BYTES,
-    NodeDescription, NodeStatistics, Order, Refusal, RegionOffset, Request, Ticket,
+    Answer, Chunk, ClientIdentity, Endpoint, FRAME_BYTES, Frame, Incarnation, MOST_CHUNKS, MOST_ORDER,
+    MOST_TRANSFER_BYTES, NodeDescription, NodeStatistics, Order, Refusal, RegionOffset, RemoteKey, Request,
+    Ticket,
 };
 
 /// Bytes that a client introduces itself by, and bytes that a node answers that by.
@@ -22,6 +23,13 @@ const FRAME_NUMBER_BYTES: usize = 4;
 /// Bytes of a node's figures.
 const STATISTICS_BYTES: usize = 8 * STATISTICS_WORDS;
 const STATISTICS_WORDS: usize = 8 + MOST_ORDER as usize + 1;
+/// Bytes of one end of a connection between RDMA devices.
+const ENDPOINT_BYTES: usize = 28;
+/// Bytes of a key, and most keys in an answer: one for each slab that a transfer lies in, and as many again where slabs are granted in parts.
+const KEY_BYTES: usize = 24;
+const MOST_KEYS: usize = 1 + MOST_TRANSFER_BYTES / FRAME_BYTES;
+/// Bytes of the two counts of bytes that were moved.
+const MOVED_BYTES: usize = 16;
 /// The longest body.
 pub const MOST_BODY_BYTES: usize = MOST_TRANSFER_BYTES;
 
@@ -283,6 +291,9 @@ mod kind {
     pub(super) const RENEW: u8 = 5;
     pub(super) const STATISTICS: u8 = 6;
     pub(super) const LEAVE: u8 = 7;
+    pub(super) const ATTACH: u8 = 8;
+    pub(super) const KEYS: u8 = 9;
+    pub(super) const MOVED: u8 = 10;
 }
 
 /// A request as a node hears it: what it brings stays where it was received.
@@ -317,6 +328,25 @@ pub enum Heard<'a> {
     Statistics,
     /// See [`Request::Leave`].
     Leave,
+    /// See [`Request::Attach`].
+    Attach {
+        /// The client's end.
+        endpoint: Endpoint,
+    },
+    /// See [`Request::Keys`].
+    Keys {
+        /// Where the frames begin.
+        at: RegionOffset,
+        /// How many bytes.
+        length_bytes: u32,
+    },
+    /// See [`Request::Moved`].
+    Moved {
+        /// Out of the region.
+        read_bytes: u64,
+        /// Into it.
+        written_bytes: u64,
+    },
 }
 
 impl Heard<'_> {
@@ -351,6 +381,21 @@ pub fn encode_request(ticket: Ticket, request: &Request, to: &mut Vec<u8>) {
         Request::Renew => Header::new(kind::RENEW, ticket).append(&[], to),
         Request::Statistics => Header::new(kind::STATISTICS, ticket).append(&[], to),
         Request::Leave => Header::new(kind::LEAVE, ticket).append(&[], to),
+        Request::Attach { endpoint } => {
+            let body = endpoint_bytes(endpoint);
+            Header::new(kind::ATTACH, ticket).append(&body, to);
+            to.extend_from_slice(&body);
+        }
+        Request::Keys { at, length_bytes } => {
+            Header { at: at.get(), length: *length_bytes, ..Header::new(kind::KEYS, ticket) }.append(&[], to);
+        }
+        Request::Moved { read_bytes, written_bytes } => {
+            let mut body = [0; MOVED_BYTES];
+            put(&mut body, 0, &read_bytes.to_le_bytes());
+            put(&mut body, 8, &written_bytes.to_le_bytes());
+            Header::new(kind::MOVED, ticket).append(&body, to);
+            to.extend_from_slice(&body);
+        }
     }
 }
 
@@ -362,7 +407,8 @@ pub fn decode_request<'a>(header: &Header, body: &'a [u8]) -> Result<Heard<'a>, 
     header.verify(body)?;
     let at = RegionOffset::new(header.at);
     let is_possible = |length: usize| length <= MOST_TRANSFER_BYTES && at.frames(length).is_some();
-    if !matches!(header.kind, kind::WRITE | kind::RELEASE) && !body.is_empty() {
+    let has_body = matches!(header.kind, kind::WRITE | kind::RELEASE | kind::ATTACH | kind::MOVED);
+    if !has_body && !body.is_empty() {
         return Err(Malformed::Length);
     }
     Ok(match header.kind {
@@ -375,12 +421,87 @@ pub fn decode_request<'a>(header: &Header, body: &'a [u8]) -> Result<Heard<'a>, 
         kind::RELEASE => Heard::Release(chunks_of(body)?),
         kind::READ if is_possible(header.length as usize) => Heard::Read { at, length_bytes: header.length },
         kind::WRITE if is_possible(body.len()) => Heard::Write { at, data: body },
-        kind::READ | kind::WRITE => return Err(Malformed::Range),
+        kind::KEYS if is_possible(header.length as usize) => Heard::Keys { at, length_bytes: header.length },
+        kind::READ | kind::WRITE | kind::KEYS => return Err(Malformed::Range),
         kind::RENEW => Heard::Renew,
         kind::STATISTICS => Heard::Statistics,
         kind::LEAVE => Heard::Leave,
+        kind::ATTACH => Heard::Attach { endpoint: endpoint_of(body)? },
+        kind::MOVED => {
+            let body: &[u8; MOVED_BYTES] = body.try_into().map_err(|_| Malformed::Length)?;
+            Heard::Moved {
+                read_bytes: u64::from_le_bytes(number(body, 0)),
+                written_bytes: u64::from_le_bytes(number(body, 8)),
+            }
+        }
         _ => return Err(Malformed::Kind),
     })
+}
+
+fn endpoint_bytes(endpoint: &Endpoint) -> [u8; ENDPOINT_BYTES] {
+    let mut bytes = [0; ENDPOINT_BYTES];
+    put(&mut bytes, 0, &endpoint.gid);
+    put(&mut bytes, 16, &endpoint.number.to_le_bytes());
+    put(&mut bytes, 20, &endpoint.sequence.to_le_bytes());
+    put(&mut bytes, 24, &endpoint.lid.to_le_bytes());
+    put(&mut bytes, 26, &[endpoint.mtu, endpoint.reads]);
+    bytes
+}
+
+fn endpoint_of(body: &[u8]) -> Result<Endpoint, Malformed> {
+    let body: &[u8; ENDPOINT_BYTES] = body.try_into().map_err(|_| Malformed::Length)?;
+    let endpoint = Endpoint {
+        gid: number(body, 0),
+        number: u32::from_le_bytes(number(body, 16)),
+        sequence: u32::from_le_bytes(number(body, 20)),
+        lid: u16::from_le_bytes(number(body, 24)),
+        mtu: body[26],
+        reads: body[27],
+    };
+    let is_whole = endpoint.number < 1 << 24 && endpoint.sequence < 1 << 24;
+    if !is_whole || !(1..=5).contains(&endpoint.mtu) || endpoint.reads == 0 {
+        return Err(Malformed::Range);
+    }
+    Ok(endpoint)
+}
+
+fn keys_bytes(keys: &[RemoteKey]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(keys.len() * KEY_BYTES);
+    for key in keys {
+        bytes.extend_from_slice(&key.first.get().to_le_bytes());
+        bytes.extend_from_slice(&key.frames.to_le_bytes());
+        bytes.extend_from_slice(&key.address.to_le_bytes());
+        bytes.extend_from_slice(&key.key.to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+    }
+    bytes
+}
+
+/// Keys that cover all that was asked for, without a gap.
+fn keys_of(body: &[u8], at: RegionOffset, length_bytes: u32) -> Result<Answer, Malformed> {
+    let (parts, rest) = body.as_chunks::<KEY_BYTES>();
+    let wanted = at.frames(length_bytes as usize).ok_or(Malformed::Range)?;
+    if !rest.is_empty() || parts.len() > MOST_KEYS {
+        return Err(Malformed::Length);
+    }
+    let (mut keys, mut next) = (Vec::with_capacity(parts.len()), wanted.start);
+    for part in parts {
+        let key = RemoteKey {
+            first: Frame::new(u32::from_le_bytes(number(part, 0))),
+            frames: u32::from_le_bytes(number(part, 4)),
+            address: u64::from_le_bytes(number(part, 8)),
+            key: u32::from_le_bytes(number(part, 16)),
+        };
+        let end = u64::from(key.first.get()) + u64::from(key.frames);
+        let is_next = u64::from(key.first.get()) <= next && end > next && next < wanted.end;
+        let length = u64::from(key.frames) * FRAME_BYTES as u64;
+        if !is_next || key.address.checked_add(length).is_none() {
+            return Err(Malformed::Range);
+        }
+        next = end;
+        keys.push(key);
+    }
+    if next < wanted.end { Err(Malformed::Range) } else { Ok(Answer::Keys(keys)) }
 }
 
 fn chunks_of(body: &[u8]) -> Result<Vec<Chunk>, Malformed> {
@@ -423,6 +544,17 @@ pub fn encode_answer(ticket: Ticket, result: &Result<Answer, Refusal>, to: &mut 
             to.extend_from_slice(&body);
         }
         Ok(Answer::Left) => plain(kind::LEAVE).append(&[], to),
+        Ok(Answer::Attached(endpoint)) => {
+            let body = endpoint_bytes(endpoint);
+            plain(kind::ATTACH).append(&body, to);
+            to.extend_from_slice(&body);
+        }
+        Ok(Answer::Keys(keys)) => {
+            let body = keys_bytes(keys);
+            plain(kind::KEYS).append(&body, to);
+            to.extend_from_slice(&body);
+        }
+        Ok(Answer::Counted) => plain(kind::MOVED).append(&[], to),
         Err(refusal) => Header { order: reason_of(*refusal), ..plain(REFUSED) }.append(&[], to),
     }
 }
@@ -458,6 +590,9 @@ pub fn decode_answer(
         Request::Renew if is(kind::RENEW) => empty(Answer::Renewed)?,
         Request::Statistics if is(kind::STATISTICS) => Answer::Statistics(statistics_of(body)?),
         Request::Leave if is(kind::LEAVE) => empty(Answer::Left)?,
+        Request::Attach { .. } if is(kind::ATTACH) => Answer::Attached(endpoint_of(body)?),
+        Request::Keys { at, length_bytes } if is(kind::KEYS) => keys_of(body, *at, *length_bytes)?,
+        Request::Moved { .. } if is(kind::MOVED) => empty(Answer::Counted)?,
         _ => return Err(Malformed::Kind),
     }))
 }
@@ -479,11 +614,12 @@ fn reason_of(refusal: Refusal) -> u8 {
         Refusal::NotGranted => 2,
         Refusal::Draining => 3,
         Refusal::Forgotten => 4,
+        Refusal::NoRdma => 5,
     }
 }
 
 fn refusal_of(reason: u8) -> Option<Refusal> {
-    [Refusal::Full, Refusal::NotGranted, Refusal::Draining, Refusal::Forgotten]
+    [Refusal::Full, Refusal::NotGranted, Refusal::Draining, Refusal::Forgotten, Refusal::NoRdma]
         .into_iter()
         .find(|refusal| reason_of(*refusal) == reason)
 }
@@ -542,6 +678,9 @@ mod tests {
         lease: Duration::from_millis(30_000),
     };
 
+    const ENDPOINT: Endpoint =
+        Endpoint { gid: [7; 16], lid: 3, number: 0xff_fff0, sequence: 77, mtu: 5, reads: 16 };
+
     fn split(message: &[u8]) -> (Header, &[u8]) {
         let (header, body) = message.split_first_chunk().unwrap();
         (Header::decode(header).unwrap(), body)
@@ -558,7 +697,17 @@ mod tests {
             Request::Renew,
             Request::Statistics,
             Request::Leave,
+            Request::Attach { endpoint: ENDPOINT },
+            Request::Keys { at, length_bytes: 4096 },
+            Request::Moved { read_bytes: 1 << 40, written_bytes: 5 },
         ]
+    }
+
+    fn keys() -> Vec<RemoteKey> {
+        // Bytes 4097 to 8192 lie in the second and the third frame.
+        let key =
+            |first, frames| RemoteKey { first: Frame::new(first), frames, address: 1 << 40, key: first + 9 };
+        vec![key(0, 2), key(2, 64)]
     }
 
     fn answers() -> Vec<Answer> {
@@ -571,6 +720,9 @@ mod tests {
             Answer::Renewed,
             Answer::Statistics(figures),
             Answer::Left,
+            Answer::Attached(ENDPOINT),
+            Answer::Keys(keys()),
+            Answer::Counted,
         ]
     }
 
@@ -584,6 +736,14 @@ mod tests {
                 (at, length_bytes) == (a, l)
             }
             (Request::Write { at, data }, Heard::Write { at: a, data: d }) => at == a && data == d,
+            (Request::Attach { endpoint }, Heard::Attach { endpoint: e }) => endpoint == e,
+            (Request::Keys { at, length_bytes }, Heard::Keys { at: a, length_bytes: l }) => {
+                (at, length_bytes) == (a, l)
+            }
+            (
+                Request::Moved { read_bytes, written_bytes },
+                Heard::Moved { read_bytes: r, written_bytes: w },
+            ) => (read_bytes, written_bytes) == (r, w),
             (Request::Renew, Heard::Renew)
             | (Request::Statistics, Heard::Statistics)
             | (Request::Leave, Heard::Leave) => true,
@@ -650,8 +810,22 @@ mod tests {
     }
 
     #[test]
+    fn keys_that_leave_a_gap_are_none() {
+        let mut request = Request::Keys { at: RegionOffset::new(4097), length_bytes: 4096 };
+        let wrong: [&[RemoteKey]; 4] = [&keys()[..1], &keys()[1..], &[keys()[1], keys()[0]], &[]];
+        for keys in wrong {
+            let mut message = Vec::new();
+            encode_answer(Ticket(5), &Ok(Answer::Keys(keys.to_vec())), &mut message);
+            let (header, body) = split(&message);
+            assert_eq!(decode_answer(&header, body, &mut request), Err(Malformed::Range));
+        }
+    }
+
+    #[test]
     fn refusals_survive_their_encoding() {
-        for refusal in [Refusal::Full, Refusal::NotGranted, Refusal::Draining, Refusal::Forgotten] {
+        for refusal in
+            [Refusal::Full, Refusal::NotGranted, Refusal::Draining, Refusal::Forgotten, Refusal::NoRdma]
+        {
             let mut message = Vec::new();
             encode_answer(Ticket(5), &Err(refusal), &mut message);
             let (header, body) = split(&message);

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use farmem_node::{Options, Server};
+use farmem_node::{Options, Server, WantedRdma};
 use farmem_page::ByteCount;
 use farmem_transport::{Destination, Identity, Security, SharedKey};
 
@@ -74,8 +74,15 @@ impl Route {
         link: Option<Link>,
         memory: ByteCount,
     ) -> Result<Self> {
-        let options =
-            Options { listen: vec![listen], security: security.clone(), memory, lease: LEASE, fault: None };
+        let options = Options {
+            listen: vec![listen],
+            security: security.clone(),
+            memory,
+            lease: LEASE,
+            // What is measured are the other ways.
+            rdma: WantedRdma::None,
+            fault: None,
+        };
         let host = match &link {
             Some(link) => link.far.within(|| Host::start(&options))?,
             None => Host::start(&options)?,

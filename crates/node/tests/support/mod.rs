@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use farmem_node::{Options, Server};
+use farmem_node::{Options, Server, WantedRdma};
 use farmem_page::ByteCount;
 use farmem_transport::{
     Answer, Chunk, ClientIdentity, Completion, Destination, FRAME_BYTES, Failure, Frame, Identity, Order,
@@ -35,6 +35,14 @@ pub(crate) struct Wanted {
     pub(crate) lease: Duration,
     pub(crate) listen: fn(&TempDir) -> Destination,
     pub(crate) security: Security,
+    pub(crate) rdma: bool,
+}
+
+/// Where a machine with an RDMA device is found, by the address of that.
+pub(crate) fn at_device(_: &TempDir) -> Destination {
+    let host =
+        std::env::var("FARMEM_TEST_RDMA").expect("the address of the network card that the device is at");
+    Destination::Tcp { host, port: 0 }
 }
 
 pub(crate) fn at_loopback(_: &TempDir) -> Destination {
@@ -56,7 +64,7 @@ pub(crate) fn new_key() -> Security {
 
 impl Default for Wanted {
     fn default() -> Self {
-        Self { frames: 1024, lease: LEASE, listen: at_loopback, security: Security::Plain }
+        Self { frames: 1024, lease: LEASE, listen: at_loopback, security: Security::Plain, rdma: true }
     }
 }
 
@@ -68,6 +76,7 @@ impl TestNode {
             security: wanted.security.clone(),
             memory: ByteCount::new(wanted.frames * FRAME_BYTES as u64),
             lease: wanted.lease,
+            rdma: if wanted.rdma { WantedRdma::Auto } else { WantedRdma::None },
             fault: None,
         };
         let mut server = Server::bind(&options, None::<&std::fs::File>).unwrap();
@@ -80,6 +89,10 @@ impl TestNode {
             }
         });
         Self { address, stop, thread: Some(thread), security: wanted.security.clone(), _folder: folder }
+    }
+
+    pub(crate) fn security(&self) -> Security {
+        self.security.clone()
     }
 
     pub(crate) fn connect(&self, client: ClientIdentity) -> Box<dyn Transport> {

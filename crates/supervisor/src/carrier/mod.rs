@@ -37,7 +37,8 @@ use farmem_remote::{
 };
 use farmem_store::{NodesConfig, SLAB_BYTES};
 use farmem_transport::{
-    ClientIdentity, Destination, LinkError, NodeDescription, Order, Request, Security, Transport, connect,
+    ClientIdentity, Connector, Destination, LinkError, NodeDescription, Order, Request, Security, Transport,
+    Travel,
 };
 
 use crate::application::{Application, SharedPool};
@@ -84,6 +85,10 @@ pub struct NodesOptions {
     pub rebuild_per_second: ByteCount,
     /// What protects the way to them.
     pub security: Security,
+    /// How reads and writes travel there.
+    pub travel: Travel,
+    /// The RDMA device for that, by its name; without it the one with the address of a connection.
+    pub device: Option<String>,
     /// How much is read, kept and held ahead.
     pub tuning: NodeTuning,
 }
@@ -93,8 +98,12 @@ type Connect =
     Box<dyn Fn(&NodeAddress, ClientIdentity) -> Result<Box<dyn Transport>, LinkError> + Send + Sync>;
 
 /// Links over the network.
-pub(crate) fn connector(security: Security) -> Connect {
-    Box::new(move |node, client| connect(node, client, &security, CONNECT_PATIENCE))
+///
+/// # Errors
+/// RDMA is wanted, and can't be had on this machine.
+pub(crate) fn connector(options: &NodesOptions) -> Result<Connect> {
+    let connector = Connector::new(options.security.clone(), options.travel, options.device.as_deref())?;
+    Ok(Box::new(move |node, client| connector.connect(node, client, CONNECT_PATIENCE)))
 }
 
 /// Nodes that have been asked how much they lend, before there is a pool.

@@ -11,9 +11,9 @@ use farmem_store::{
     Caller, Epoch, LoadError, Mover, NullFile, OwnerId, Pool, PoolConfig, Reader, StepOutcome, Writer,
 };
 use farmem_sys::shared::SharedMemory;
-use farmem_transport::Security;
 use farmem_transport::memory::MemoryNode;
 use farmem_transport::trouble::Troubled;
+use farmem_transport::{Security, Travel};
 
 use super::*;
 use crate::options::Bandwidth;
@@ -86,6 +86,8 @@ impl World {
             redundancy,
             rebuild_per_second: ByteCount::new(1 << 30),
             security: Security::Plain,
+            travel: Travel::Connection,
+            device: None,
             tuning: NodeTuning::default(),
         };
         let known = nodes.clone();

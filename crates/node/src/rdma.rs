@@ -1,0 +1,187 @@
+//! What clients reach by RDMA, without a word from this process: each has a protection domain of its own, and in it the frames that are granted to it, and
+//! nothing else.
+//!
+//! Invariants:
+//! 1. A frame is registered in the domain of the client that holds it, or nowhere: registrations are made of frames that are granted, and are gone before a
+//!    frame is given back, emptied, or granted to anybody else.
+//! 2. A lane has one queue; that of an earlier connection of the lane has gone before the next one is told of its own.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::ops::Range;
+use std::sync::Arc;
+
+use anyhow::Result;
+use farmem_transport::{ClientIdentity, Endpoint, FRAME_BYTES, Frame, Order, Refusal, RemoteKey, rdma};
+use farmem_verbs::{Device, Domain, Queue, Registration, Remote, VerbsError, Wanted};
+
+use crate::region::Region;
+use crate::server::WantedRdma;
+
+/// A registration lies within an aligned piece of so many frames: a slab. With larger ones, giving one slab back would take the keys of others.
+const UNIT_FRAMES: u64 = Order::SLAB.frames() as u64;
+
+struct Client {
+    domain: Arc<Domain>,
+    queues: HashMap<u8, Queue>,
+    /// By the number of the piece: registrations, and the frames of each.
+    units: HashMap<u64, Vec<(Range<u64>, Registration)>>,
+}
+
+/// All of them.
+pub(crate) struct Rdma {
+    is_wanted: bool,
+    wanted: Option<Wanted>,
+    /// By this machine's address of the connection that asked. `None`: it was tried in vain.
+    devices: HashMap<IpAddr, Option<Arc<Device>>>,
+    clients: HashMap<u128, Client>,
+}
+
+impl Rdma {
+    /// Nobody, yet. A device that is asked for by its name has to be there.
+    pub(crate) fn new(wanted: &WantedRdma) -> Result<Self> {
+        let (is_wanted, wanted) = match wanted {
+            WantedRdma::None => (false, None),
+            WantedRdma::Auto => (true, None),
+            WantedRdma::Device(name) => (true, Some(name.parse::<Wanted>()?)),
+        };
+        if wanted.is_some() {
+            Device::open(wanted.as_ref(), None)?;
+        }
+        Ok(Self { is_wanted, wanted, devices: HashMap::new(), clients: HashMap::new() })
+    }
+
+    /// Connects a queue with that of a client's lane.
+    pub(crate) fn attach(
+        &mut self,
+        client: ClientIdentity,
+        local: Option<IpAddr>,
+        theirs: &Endpoint,
+    ) -> Result<Endpoint, Refusal> {
+        self.detach(client);
+        let device = self.device(local.ok_or(Refusal::NoRdma)?).ok_or(Refusal::NoRdma)?;
+        self.connect(client, &device, theirs).map_err(|error| {
+            tracing::warn!(space = format_args!("{:x}", client.space), %error, "a client goes without RDMA");
+            Refusal::NoRdma
+        })
+    }
+
+    fn device(&mut self, local: IpAddr) -> Option<Arc<Device>> {
+        if !self.is_wanted {
+            return None;
+        }
+        let wanted = self.wanted.as_ref();
+        let open = || match Device::open(wanted, Some(local)) {
+            Ok(device) => Some(device),
+            Err(error) => {
+                tracing::info!(address = %local, %error, "no RDMA at this address");
+                None
+            }
+        };
+        self.devices.entry(local).or_insert_with(open).clone()
+    }
+
+    fn connect(
+        &mut self,
+        client: ClientIdentity,
+        device: &Arc<Device>,
+        theirs: &Endpoint,
+    ) -> Result<Endpoint, VerbsError> {
+        let known = match self.clients.entry(client.space) {
+            std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
+            std::collections::hash_map::Entry::Vacant(new) => new.insert(Client {
+                domain: Domain::new(device)?,
+                queues: HashMap::new(),
+                units: HashMap::new(),
+            }),
+        };
+        if known.domain.device().place() != device.place() {
+            return Err(VerbsError::Unsuitable("its other lanes come by another device"));
+        }
+        let mut queue = Queue::new(&known.domain, None, 1)?;
+        queue.connect(&rdma::address(theirs))?;
+        let own = rdma::endpoint(&queue.address());
+        known.queues.insert(client.lane, queue);
+        Ok(own)
+    }
+
+    /// Keys of these frames, which are granted to the client, as are all of which `is_granted` says so.
+    pub(crate) fn keys(
+        &mut self,
+        space: u128,
+        region: &Region,
+        frames: Range<u64>,
+        is_granted: impl Fn(u64) -> bool,
+    ) -> Result<Vec<RemoteKey>, Refusal> {
+        let client = self.clients.get_mut(&space).ok_or(Refusal::NoRdma)?;
+        let (mut keys, mut next) = (Vec::new(), frames.start);
+        while next < frames.end {
+            let unit = next / UNIT_FRAMES;
+            let registered = client.units.entry(unit).or_default();
+            if !registered.iter().any(|(held, _)| held.contains(&next)) {
+                let held = around(next, unit, &is_granted);
+                let bytes = held.start as usize * FRAME_BYTES..held.end as usize * FRAME_BYTES;
+                let made = Registration::new(&client.domain, region.memory(), bytes, Remote::Peer);
+                let made = made.map_err(|error| {
+                    tracing::warn!(%error, "frames can't be reached by RDMA");
+                    Refusal::NoRdma
+                })?;
+                registered.push((held, made));
+            }
+            let (held, registration) =
+                registered.iter().find(|(held, _)| held.contains(&next)).ok_or(Refusal::NoRdma)?;
+            keys.push(RemoteKey {
+                first: Frame::new(held.start as u32),
+                frames: (held.end - held.start) as u32,
+                address: registration.remote_address(),
+                key: registration.remote_key(),
+            });
+            next = held.end;
+        }
+        Ok(keys)
+    }
+
+    /// These frames are no longer the client's: from here on no device of it reaches them.
+    pub(crate) fn revoke(&mut self, space: u128, frames: &Range<u64>) {
+        let Some(client) = self.clients.get_mut(&space) else { return };
+        for unit in frames.start / UNIT_FRAMES..frames.end.div_ceil(UNIT_FRAMES) {
+            let Some(registered) = client.units.get_mut(&unit) else { continue };
+            registered.retain(|(held, _)| held.end <= frames.start || frames.end <= held.start);
+            if registered.is_empty() {
+                client.units.remove(&unit);
+            }
+        }
+    }
+
+    /// The lane's connection has ended.
+    pub(crate) fn detach(&mut self, client: ClientIdentity) {
+        if let Some(known) = self.clients.get_mut(&client.space) {
+            known.queues.remove(&client.lane);
+        }
+    }
+
+    /// The client has gone, with all that it held.
+    pub(crate) fn forget(&mut self, space: u128) {
+        self.clients.remove(&space);
+    }
+}
+
+/// The frames around one, without a gap, that are granted and lie in the same unit.
+fn around(frame: u64, unit: u64, is_granted: &impl Fn(u64) -> bool) -> Range<u64> {
+    let (first, end) = (unit * UNIT_FRAMES, (unit + 1) * UNIT_FRAMES);
+    let before = (first..frame).rev().take_while(|other| is_granted(*other)).count() as u64;
+    let behind = (frame + 1..end).take_while(|other| is_granted(*other)).count() as u64;
+    frame - before..frame + 1 + behind
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_registration_ends_where_the_grant_or_the_unit_does() {
+        assert_eq!(around(70, 1, &|_| true), 64..128);
+        assert_eq!(around(70, 1, &|frame| frame != 68 && frame != 90), 69..90);
+        assert_eq!(around(64, 1, &|frame| frame == 64), 64..65);
+    }
+}
