@@ -1,6 +1,6 @@
 # Everything a contributor or a machine runs. `make help` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test hw-test hw-bench hw-bench-quick lint fmt bench bench-quick fuzz nightly clean
+.PHONY: help setup build demo test test-rdma hw-test hw-bench hw-bench-quick lint fmt bench bench-quick fuzz nightly clean
 
 CARGO ?= cargo
 # The library that is loaded into programs has no standard library: built together with crates that have one, it would
@@ -34,17 +34,20 @@ test: setup build ## everything that must hold, within fifteen minutes on two co
 	$(CARGO) nextest run --locked $(WORKSPACE) $(if $(CI),--profile ci)
 	@hw/scripts/test units proofs
 
+test-rdma: setup ## memory nodes by RDMA, in guests of an emulator with a device in software: some minutes
+	@scripts/test-rdma
+
 hw-test: setup ## all checks of the accelerator in hw/; `make test` has its units and proofs
 	@hw/scripts/test
 
-nightly: setup build hw-test ## the same programs with data of a real size, and all of hw/
+nightly: setup build hw-test test-rdma ## the same programs with data of a real size, and all of hw/
 	FARMEM_TEST_SCALE=large $(CARGO) nextest run --locked --profile nightly -p farmem-tests
 
 lint: setup ## formatting, clippy, scripts
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked $(WORKSPACE) --all-targets -- -D warnings
 	$(CARGO) clippy --locked -p farmem-shim -- -D warnings
-	@if command -v shellcheck >/dev/null; then shellcheck -x scripts/setup scripts/demo scripts/fuzz .ci/run hw/scripts/test hw/scripts/bench; \
+	@if command -v shellcheck >/dev/null; then shellcheck -x scripts/setup scripts/setup-rdma scripts/test-rdma scripts/demo scripts/fuzz .ci/run hw/scripts/test hw/scripts/bench; \
 	else echo "shellcheck is not installed: scripts were not checked"; fi
 
 fmt: ## format everything
