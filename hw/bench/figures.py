@@ -264,7 +264,8 @@ def main():
             summary |= draw("bookkeeping", "Bookkeeping of a page (as Figure 13)", "cycles", lambda row, _: bookkeeping(row))
             summary |= draw("kernel", "Handlers, reclaim and all", "thousand cycles for a page",
                             lambda row, _: (row["paging_cycles"] - row["load_cycles"]) / fetched(row) / 1e3)
-    for benchmark, key, of in (("depth", "accelerated", "frames in the FreeQ"), ("evictions", "evictions", "evictions at once"),
+    for benchmark, key, of in (("depth", "accelerated", "frames in the FreeQ"), ("depth_gen", "accelerated", "frames in the FreeQ, gen"),
+                               ("depth_quicksort", "accelerated", "frames in the FreeQ, quicksort"), ("evictions", "evictions", "evictions at once"),
                                ("period", "threshold", "pages in the NewQ for an interrupt")):
         summary |= swept(rows, benchmark, key, f"Run time by {of}", "million cycles", lambda row: row["cycles"] / 1e6,
                          output / f"linux-{benchmark}-runtime.svg")
