@@ -42,6 +42,20 @@ fn what_the_pool_cannot_hold_lies_on_a_node_and_comes_back_byte_for_byte() {
 }
 
 #[test]
+fn pages_that_cross_the_network_as_they_are_come_back_byte_for_byte() {
+    if !managed_runner() {
+        return;
+    }
+    let (node, name) = (Node::start("256M"), unique("raw"));
+    let launcher = launcher(&[&node], &name).option("--far").option("raw");
+    let (running, mut client) = loaded(&launcher);
+    wait_for_pages_on_nodes(&name, 8 << 20);
+    verify(&mut client, 0..KEYS, |_| 1);
+    let finished = end(client, running);
+    assert!(number(&finished, "node_fetches") > 0.0 && number(&finished, "lost") == 0.0);
+}
+
+#[test]
 fn numpy_sorts_with_its_memory_on_nodes() {
     if !managed_runner() {
         return;

@@ -106,6 +106,10 @@ pub(crate) struct RunArguments {
     /// Where pages go when the pool is full: a file or folder, and a limit [default: nowhere]
     #[arg(long, value_name = "PATH[:SIZE]", value_parser = parse_disk)]
     pub(crate) disk: Option<DiskAmount>,
+    /// How pages are kept in the pool, on nodes and on disk: compressed, where that makes them smaller, or as they are, which spares the processor where data
+    /// doesn't compress and costs room and bandwidth where it does
+    #[arg(long, value_name = "packed|raw", value_enum, default_value = "packed")]
+    pub(crate) far: Far,
     /// What decides which pages are fetched before they are asked for: several sequential and strided streams at once and, where these find
     /// nothing, the references that the program follows; streams alone; nothing; the pages next to the one that was, the kernel's readahead, or the
     /// stride of most faults (Leap)
@@ -195,6 +199,15 @@ pub(crate) struct RunArguments {
     /// The program, and its arguments
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     pub(crate) program: Vec<OsString>,
+}
+
+/// How pages are kept away from local memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum Far {
+    /// Compressed, where that makes them smaller
+    Packed,
+    /// As they are
+    Raw,
 }
 
 /// Where a run shows how it goes.

@@ -11,7 +11,7 @@ use farmem_broker::is_listening;
 use farmem_machine::Memory;
 use farmem_page::ByteCount;
 use farmem_supervisor::{
-    Bandwidth, Cluster, Destination, DiskOptions, HostChoice, NodeTuning, NodesOptions, Options,
+    Bandwidth, Cluster, Destination, DiskOptions, FarForm, HostChoice, NodeTuning, NodesOptions, Options,
     PrefetchPolicy, SizingOptions, supervise,
 };
 use farmem_transport::{Connector, Security, Travel};
@@ -19,7 +19,7 @@ use farmem_web::Address;
 use rustix::fs::{Access, access};
 
 use crate::amount::{AUTO_LEAST, DiskAmount, LocalAmount};
-use crate::arguments::{Progress, RunArguments, SecurityArguments, TransportName};
+use crate::arguments::{Far, Progress, RunArguments, SecurityArguments, TransportName};
 use crate::failure::Failure;
 use crate::host::default_socket;
 use crate::log;
@@ -57,6 +57,8 @@ pub(crate) struct Plan {
     pub(crate) pool_capacity: ByteCount,
     /// What decides which pages are fetched ahead.
     pub(crate) prefetch: PrefetchPolicy,
+    /// How pages are kept away from local memory.
+    pub(crate) far: FarForm,
     /// Where pages go when the pool is full.
     pub(crate) disk: Option<DiskAmount>,
     /// Memory nodes between the two.
@@ -157,6 +159,10 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
         host,
         pool_capacity: memory.total,
         prefetch: arguments.prefetch,
+        far: match arguments.far {
+            Far::Packed => FarForm::Packed,
+            Far::Raw => FarForm::Raw,
+        },
         disk: arguments.disk,
         nodes,
         name,
@@ -287,6 +293,7 @@ fn start(plan: Plan) -> Result<ExitCode, Failure> {
         weight: plan.weight,
         borrows: plan.borrows,
         bandwidth: plan.bandwidth,
+        far: plan.far,
         partition: plan.partition,
         cache: plan.cache,
         pool_capacity: plan.pool_capacity,

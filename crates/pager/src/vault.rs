@@ -215,6 +215,10 @@ impl Vault {
         old: Option<Place>,
         content: &PageBytes,
     ) -> Stowed {
+        if self.pool.is_raw() {
+            writer.set_packing(Packing::Never);
+            return self.write(writer, old, content);
+        }
         if !self.is_short.load(Ordering::Relaxed) && self.pool.is_packing_later(self.owner) {
             writer.set_packing(Packing::Later);
             let stowed = self.write(writer, old, content);

@@ -39,6 +39,8 @@ pub enum Packing {
     Now,
     /// Not at all: the caller asks for it afterwards, with [`Pool::ask_to_pack`].
     Later,
+    /// Not at all.
+    Never,
 }
 
 /// What came of a request.
@@ -127,6 +129,18 @@ impl<M: Memory> Pool<M> {
 
     pub(crate) fn has_packer(&self) -> bool {
         self.header_value(crate::layout::Header::Packer) != 0
+    }
+
+    /// From now on pages are to be stored as they are: those who store them ask with [`Pool::is_raw`].
+    pub fn store_raw(&self) {
+        if let Ok(word) = self.header(crate::layout::Header::Raw) {
+            word.store(1, Release);
+        }
+    }
+
+    /// Whether pages are to be stored as they are.
+    pub fn is_raw(&self) -> bool {
+        self.header_value(crate::layout::Header::Raw) != 0
     }
 
     /// Gives back the slabs that are kept empty for raw pages. For the packer, when it has had nothing to do for a while.

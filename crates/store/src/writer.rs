@@ -174,7 +174,7 @@ impl Encoder {
     ) -> Prepared<'a> {
         let encoded = match self.packing {
             Packing::Now => self.compressor.compress(page, &mut self.encoded),
-            Packing::Later => Encoded::Raw,
+            Packing::Later | Packing::Never => Encoded::Raw,
         };
         let bytes = match encoded {
             Encoded::Packed(length) => &self.encoded[..length],

@@ -49,6 +49,21 @@ fn a_raw_page_gets_a_packed_copy() {
 }
 
 #[test]
+fn a_pool_says_that_pages_stay_as_they_are() {
+    let pool = pool(4, 0);
+    assert!(!pool.is_raw());
+    pool.store_raw();
+    assert!(pool.is_raw());
+    let mut writer = Writer::new(OWNER);
+    writer.set_packing(Packing::Never);
+    let place = writer.store(&pool, &page(7, 1000), NOW).unwrap();
+    assert_eq!(content(&pool, place), page(7, 1000));
+    assert_eq!(pool.usage().stored_bytes.get(), PAGE_BYTES as u64);
+    // What repeats one word takes no room all the same.
+    assert_eq!(writer.store(&pool, &[0; PAGE_BYTES], NOW), Ok(Place::Zero));
+}
+
+#[test]
 fn what_does_not_get_smaller_stays_raw() {
     let pool = pool(4, 0);
     let raw = hurried().store(&pool, &page(1, PAGE_BYTES), NOW).unwrap();

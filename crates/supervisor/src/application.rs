@@ -20,7 +20,7 @@ use farmem_telemetry::{Header, LEDGER_BYTES, Ledger, MAX_PROCESSES};
 use crate::carrier::{self, Carrier, Reached, Sharing};
 use crate::injection::Injection;
 use crate::limits::to_whole_pages;
-use crate::options::{DiskOptions, Options};
+use crate::options::{DiskOptions, FarForm, Options};
 use crate::recorder::Recorder;
 
 /// The pool as the supervisor sees it.
@@ -96,6 +96,9 @@ impl Application {
         let pool = leak(Pool::create(pool_memory, &config).map_err(to_error)?);
         if let Some(partition) = options.partition {
             pool.set_partition(partition).map_err(to_error)?;
+        }
+        if options.far == FarForm::Raw {
+            pool.store_raw();
         }
         let carrier = reached.map(|reached| leak(Carrier::new(pool, reached, sharing)));
         let device = device.map(leak);

@@ -55,7 +55,7 @@ pub use farmem_remote::{Cluster, NoRedundancy, Redundancy};
 pub use farmem_transport::Destination;
 pub use figures::{FIGURES, Figure, FigureUnit};
 pub use limits::{Limits, PoolRange};
-pub use options::{Bandwidth, DiskOptions, Options};
+pub use options::{Bandwidth, DiskOptions, FarForm, Options};
 pub use rates::Rates;
 pub use report::Report;
 pub use sizing::SizingOptions;

@@ -21,6 +21,16 @@ pub struct DiskOptions {
     pub size: Option<ByteCount>,
 }
 
+/// How pages are kept in far memory, and so how they cross the network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FarForm {
+    /// Compressed, where they get smaller by it.
+    #[default]
+    Packed,
+    /// As they are.
+    Raw,
+}
+
 /// Limits of what goes over links to memory nodes, in bytes per second; `None` for no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Bandwidth {
@@ -55,6 +65,8 @@ pub struct Options {
     pub borrows: bool,
     /// What decides which pages are fetched before they are asked for.
     pub prefetch: PrefetchPolicy,
+    /// How pages are kept away from local memory.
+    pub far: FarForm,
     /// The tier below the pool, or below memory nodes.
     pub disk: Option<DiskOptions>,
     /// The tier between pool and disk: memory of other machines.

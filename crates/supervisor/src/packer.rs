@@ -22,9 +22,11 @@ const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(64);
 const NICENESS: i32 = 10;
 
-/// Starts the packer, unless the machine has a single processor: then it would only take turns with the program.
+/// Starts the packer, unless pages stay as they are, or the machine has a single processor: then it would only take turns with the program.
 pub(crate) fn start(application: Application) -> Option<Worker> {
-    if thread::available_parallelism().is_ok_and(|processors| processors.get() < 2) {
+    if application.pool.is_raw()
+        || thread::available_parallelism().is_ok_and(|processors| processors.get() < 2)
+    {
         return None;
     }
     application.pool.announce_packer();
