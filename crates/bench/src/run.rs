@@ -48,6 +48,11 @@ impl Runner {
         Ok(Self { farmem: farmem.to_owned(), interrupt, scratch: tempfile::tempdir()? })
     }
 
+    /// The `farmem` program.
+    pub(crate) fn farmem(&self) -> &Path {
+        &self.farmem
+    }
+
     /// Whether the benchmark was asked to stop.
     pub(crate) fn interrupt(&self) -> &Interrupt {
         &self.interrupt

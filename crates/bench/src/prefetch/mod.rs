@@ -1,5 +1,7 @@
 //! `farmem bench prefetch`: one program under each policy of prefetching, with the same budget.
 
+mod java;
+mod oracle;
 mod records;
 mod report;
 mod run;
@@ -59,8 +61,15 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     let policies =
         if options.policies.is_empty() { PrefetchPolicy::ALL.to_vec() } else { options.policies.clone() };
     let data = options.data.unwrap_or(if options.quick { DATA_QUICK_BYTES } else { DATA_BYTES });
+    let compiled = tempfile::tempdir()?;
+    let mut left_out = BTreeMap::new();
     let subjects = if options.program.is_empty() {
-        Subject::patterns(&options.farmem, data)
+        let mut subjects = Subject::patterns(&options.farmem, data);
+        match java::subjects(compiled.path(), data) {
+            Ok(java) => subjects.extend(java),
+            Err(error) => _ = left_out.insert("programs in Java".to_owned(), format!("{error:#}")),
+        }
+        subjects
     } else {
         vec![Subject::of(&options.program)]
     };
@@ -83,8 +92,10 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
                 samples.entry(at).or_default().push(sample);
             }
         }
+        eprintln!("farmem: {} traced, for who knows the future", subject.name());
+        let bound = oracle::contribution(&runner, subject, local)?;
         let of_subject =
-            samples.iter().map(|(&at, samples)| Figure::median(subject, policies[at], local, samples));
+            samples.iter().map(|(&at, samples)| Figure::median(subject, policies[at], local, samples, bound));
         figures.extend(of_subject.collect::<anyhow::Result<Vec<_>>>().context("nothing was measured")?);
     }
     let figures = report::with_ratios(figures);
@@ -94,5 +105,6 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         repetitions,
         targets: judge(&figures),
         figures,
+        left_out,
     })
 }

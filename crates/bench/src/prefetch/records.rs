@@ -8,12 +8,21 @@ impl Report {
     pub(crate) fn findings(&self) -> Findings {
         let measurements = |figure: &Figure| {
             let (case, peer) = (figure.program.as_str(), figure.policy);
-            [
+            let share = figure.share_of_oracle;
+            let mut found = vec![
                 Measurement::less(case, peer, "run time", figure.seconds, "s"),
                 Measurement::more(case, peer, "contribution", figure.contribution * 100.0, "%"),
                 Measurement::more(case, peer, "accuracy", figure.accuracy * 100.0, "%"),
-            ]
+            ];
+            found.extend(
+                share.map(|share| Measurement::more(case, peer, "share of the oracle", share * 100.0, "%")),
+            );
+            found
         };
-        Findings { measurements: self.figures.iter().flat_map(measurements).collect(), left_out: Vec::new() }
+        let left_out = self.left_out.iter().map(|(what, reason)| (what.clone(), reason.clone()));
+        Findings {
+            measurements: self.figures.iter().flat_map(measurements).collect(),
+            left_out: left_out.collect(),
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! What came out, as a table and as JSON.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use anyhow::Context;
@@ -28,6 +29,8 @@ pub struct Report {
     pub figures: Vec<Figure>,
     /// The targets; none of a user's program.
     pub targets: Vec<Target>,
+    /// What was left out, and why.
+    pub left_out: BTreeMap<String, String>,
 }
 
 /// Medians over the runs of one program under one policy.
@@ -47,6 +50,8 @@ pub struct Figure {
     pub ratio_to_none: Option<f64>,
     /// Part of the far pages wanted that were there already.
     pub contribution: f64,
+    /// That beside the contribution of one who knows the future, by a replay with the same local memory; `None` where nothing had to be fetched.
+    pub share_of_oracle: Option<f64>,
     /// Part of the prefetched pages that were used.
     pub accuracy: f64,
     /// Fetches that a thread waited for.
@@ -65,6 +70,7 @@ impl Figure {
         policy: PrefetchPolicy,
         local: ByteCount,
         samples: &[Sample],
+        oracle: Option<f64>,
     ) -> anyhow::Result<Self> {
         let times: Vec<f64> = samples.iter().map(|sample| sample.seconds).collect();
         let least = times.iter().copied().reduce(f64::min).context("no run")?;
@@ -80,6 +86,7 @@ impl Figure {
             seconds_range: [least, most],
             ratio_to_none: None,
             contribution: middle("contribution"),
+            share_of_oracle: oracle.map(|oracle| middle("contribution") / oracle),
             accuracy: middle("accuracy"),
             fetches: middle("fetches"),
             prefetched: middle("prefetched"),
@@ -144,6 +151,7 @@ impl fmt::Display for Report {
             "range",
             "of none",
             "contribution",
+            "of oracle",
             "accuracy",
             "fetches",
             "prefetched",
@@ -165,18 +173,22 @@ impl fmt::Display for Report {
                 format!("{least:.3}-{most:.3}"),
                 figure.ratio_to_none.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
                 format!("{:.2}", figure.contribution),
+                figure.share_of_oracle.map_or_else(String::new, |share| format!("{share:.2}")),
                 format!("{:.2}", figure.accuracy),
                 format!("{:.0}", figure.fetches),
                 format!("{:.0}", figure.prefetched),
                 format!("{:.0}%", figure.stolen_share * 100.0),
             ]);
         }
-        for column in [1].into_iter().chain(3..11) {
+        for column in [1].into_iter().chain(3..12) {
             if let Some(column) = table.column_mut(column) {
                 column.set_cell_alignment(CellAlignment::Right);
             }
         }
         writeln!(f, "{table}")?;
+        for (what, reason) in &self.left_out {
+            writeln!(f, "left out: {what}: {reason}")?;
+        }
         self.targets.iter().try_for_each(|target| writeln!(f, "{target}"))
     }
 }

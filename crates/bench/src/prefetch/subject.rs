@@ -50,7 +50,12 @@ impl Subject {
     /// A user's program.
     pub(super) fn of(command: &[OsString]) -> Self {
         let name = command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-        Self { name, command: command.to_vec(), is_pattern: false }
+        Self::named(&name, command)
+    }
+
+    /// A program that writes the same to standard output every time.
+    pub(super) fn named(name: &str, command: &[OsString]) -> Self {
+        Self { name: name.to_owned(), command: command.to_vec(), is_pattern: false }
     }
 
     pub(super) fn name(&self) -> &str {

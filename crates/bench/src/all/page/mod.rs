@@ -34,8 +34,8 @@ const SECTIONS: [(&str, &str, &str); 5] = [
     (
         "prefetch",
         "Prefetching",
-        "Patterns of access under each policy of prefetching, with a quarter of their memory local. Contribution: faults that found their page \
-         there already, of all that needed far data. Accuracy: pages fetched ahead that were used.",
+        "Patterns of access, and two programs in Java, under each policy of prefetching, with a quarter of their memory local. Contribution: faults that \
+         found their page there already, of all that needed far data. Accuracy: pages fetched ahead that were used. The oracle knows the future.",
     ),
     (
         "isolation",
