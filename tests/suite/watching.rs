@@ -161,3 +161,55 @@ fn a_log_that_cannot_be_chosen_from_is_refused() {
     assert!(run("loud", "info").contains("loud"));
     assert!(run("text", "a=b=c").contains("RUST_LOG"));
 }
+
+/// What `farmem stat NAME --regions --json` prints.
+fn inside(name: &str) -> Vec<Value> {
+    let output = Command::new(farmem_binary())
+        .args(["stat", name, "--regions", "--json"])
+        .stdin(Stdio::null())
+        .output()
+        .expect("farmem can be started");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("a JSON array")
+}
+
+#[test]
+fn the_regions_of_a_server_hold_what_it_has_here_and_far() {
+    if !managed_runner() {
+        return;
+    }
+    let name = format!("inside-{}", std::process::id());
+    let launcher = Launcher::managed(20 * MEBIBYTE).option("--name").option(&name);
+    let mut running = launcher.start(server("none"));
+    let mut client = connect(&mut running, &launcher.file("redis.socket"));
+    load(&mut client, 0..KEYS, 1);
+    verify(&mut client, 0..KEYS, |_| 1);
+
+    let processes = inside(&name);
+
+    let server = processes.first().expect("a process");
+    let told = &server["regions"];
+    let regions: Vec<&Value> =
+        told["regions"].as_array().expect("regions").iter().chain([&told["rest"]]).collect();
+    let sum = |key: &str| regions.iter().map(|region| number(region, key)).sum::<f64>();
+    let (resident, far) = (number(server, "resident_bytes"), number(server, "far_bytes"));
+    // What is resident in no region is small: stacks, and what libraries write.
+    assert!(sum("resident_bytes") <= resident * 1.1 && sum("resident_bytes") > resident / 2.0, "{server}");
+    assert!(far > 4e6 && (sum("far_bytes") - far).abs() < far / 10.0, "{server}");
+    for region in &regions {
+        assert!(number(region, "hot_bytes") <= number(region, "resident_bytes"), "{server}");
+        assert!(number(region, "packed_bytes") <= number(region, "stored_bytes"), "{server}");
+        let away = region["away_bytes"].as_array().expect("spans");
+        let away: f64 = away.iter().filter_map(Value::as_f64).sum();
+        assert_eq!(away, number(region, "far_bytes"), "{server}");
+    }
+    assert!(number(server, "refault_distance_bytes") > 0.0, "{server}");
+    client.shut_down("NOSAVE");
+    running.wait().assert_success();
+}
+
+#[test]
+fn regions_are_told_of_one_application_that_there_is() {
+    assert_refusal(2, Command::new(farmem_binary()).args(["stat", "--regions"]));
+    assert_refusal(2, Command::new(farmem_binary()).args(["stat", "nobody-has-this-name", "--regions"]));
+}

@@ -380,11 +380,14 @@ pub(crate) struct NodeStatArguments {
 
 /// Show the applications that run under Farmem now.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  farmem stat redis --json")]
+#[command(after_help = "Examples:\n  farmem stat redis --json\n  farmem stat redis --regions")]
 pub(crate) struct StatArguments {
     /// Only the applications of this name
     #[arg(value_name = "NAME", value_parser = parse_name)]
     pub(crate) name: Option<String>,
+    /// Its processes and their regions: what is local, what is far, how hot, how well packed. Of the one application with this name, or this process number
+    #[arg(long, requires = "name")]
+    pub(crate) regions: bool,
     /// Print one JSON array
     #[arg(long)]
     pub(crate) json: bool,

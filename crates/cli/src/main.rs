@@ -10,6 +10,7 @@ mod explain;
 mod failure;
 mod generate;
 mod host;
+mod inside;
 mod log;
 mod node;
 mod program;

@@ -6,9 +6,13 @@ use farmem_supervisor::{Report, applications, query, troubles};
 
 use crate::arguments::StatArguments;
 use crate::failure::Failure;
+use crate::inside;
 
 /// Prints the running applications, or those of one name.
 pub(crate) fn stat(arguments: &StatArguments) -> Result<ExitCode, Failure> {
+    if let (Some(name), true) = (&arguments.name, arguments.regions) {
+        return inside::print(name, arguments.json);
+    }
     let reports = match &arguments.name {
         Some(name) => query(name),
         None => applications(),

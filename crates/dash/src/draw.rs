@@ -7,6 +7,8 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row as TableRow, Table, TableState};
 
+use crate::draw_inside::draw_inside;
+use crate::inside::Level;
 use crate::screen::{Row, Screen};
 
 /// Lines below the table: a border and what is said of the selected application.
@@ -17,6 +19,9 @@ const STALL_SLOWED: f64 = 0.25;
 
 /// Puts the screen into a frame.
 pub(crate) fn draw(screen: &Screen, frame: &mut Frame<'_>) {
+    if screen.level != Level::Applications {
+        return draw_inside(screen, frame);
+    }
     let [top, middle, detail, bottom] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Min(3),
@@ -163,13 +168,13 @@ fn footer(screen: &Screen) -> Line<'static> {
         ]);
     }
     if screen.message.is_empty() {
-        Line::from("↑↓ select   l local   p pool   t partition   c cache   w weight   q quit")
+        Line::from("↑↓ select  ⏎ inside  l local  p pool  t partition  c cache  w weight  q quit")
     } else {
         Line::from(screen.message.clone())
     }
 }
 
-fn stall_style(stall: f64) -> Style {
+pub(crate) fn stall_style(stall: f64) -> Style {
     match stall {
         stall if stall > STALL_SLOWED => Style::new().fg(Color::Red),
         stall if stall > STALL_WORTH_A_LOOK => Style::new().fg(Color::Yellow),
@@ -177,7 +182,7 @@ fn stall_style(stall: f64) -> Style {
     }
 }
 
-fn right(text: String) -> Cell<'static> {
+pub(crate) fn right(text: String) -> Cell<'static> {
     Cell::from(Line::from(text).right_aligned())
 }
 
@@ -188,12 +193,12 @@ fn bar(part: u64, whole: u64) -> String {
     format!("[{:<20}] {:>4}", "#".repeat(filled), percent(part as f64 / whole.max(1) as f64))
 }
 
-fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     format!("{:.0}%", share * 100.0)
 }
 
 /// A size in at most seven letters.
-fn size(bytes: f64) -> String {
+pub(crate) fn size(bytes: f64) -> String {
     let (unit, letter) = [(40, 'T'), (30, 'G'), (20, 'M'), (10, 'K')]
         .into_iter()
         .map(|(shift, letter)| ((1_u64 << shift) as f64, letter))
@@ -202,7 +207,7 @@ fn size(bytes: f64) -> String {
     format!("{:.1}{letter}", bytes / unit)
 }
 
-fn count(number: f64) -> String {
+pub(crate) fn count(number: f64) -> String {
     if number < 100_000.0 { format!("{number:.0}") } else { format!("{:.0}k", number / 1000.0) }
 }
 

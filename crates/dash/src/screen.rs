@@ -1,5 +1,6 @@
 //! What the screen shows, and what keys do to it.
 
+use crate::inside::{Inside, Level};
 use farmem_supervisor::{Rates, Report};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -49,6 +50,8 @@ pub(crate) enum Action {
         process: u32,
         setting: String,
     },
+    /// Look again at once: the screen shows something else.
+    Look,
 }
 
 /// All that is on the screen.
@@ -61,6 +64,9 @@ pub(crate) struct Screen {
     pub(crate) entry: Option<Entry>,
     /// What became of the last change.
     pub(crate) message: String,
+    /// How deep it looks.
+    pub(crate) level: Level,
+    pub(crate) inside: Inside,
 }
 
 impl Screen {
@@ -84,6 +90,21 @@ impl Screen {
             self.selected = self.rows.first().map(|row| row.report.process);
             self.entry = None;
         }
+        // Who has ended has no inside.
+        if let Some(application) = self.application()
+            && self.rows.iter().all(|row| row.report.process != application)
+        {
+            self.level = Level::Applications;
+            self.message = "it has ended".to_owned();
+        }
+    }
+
+    /// The application whose inside is shown.
+    fn application(&self) -> Option<u32> {
+        match self.level {
+            Level::Applications => None,
+            Level::Processes { application } | Level::Regions { application, .. } => Some(application),
+        }
     }
 
     /// Which row is selected.
@@ -104,8 +125,18 @@ impl Screen {
         if self.entry.is_some() {
             return self.on_key_in_entry(key.code);
         }
+        if self.level != Level::Applications {
+            return self.on_key_inside(key.code);
+        }
         match key.code {
             KeyCode::Char('q') | KeyCode::Esc => return Some(Action::Quit),
+            KeyCode::Enter | KeyCode::Right => {
+                let application = self.selected?;
+                self.message.clear();
+                self.inside = Inside::default();
+                self.level = Level::Processes { application };
+                return Some(Action::Look);
+            }
             KeyCode::Up | KeyCode::Char('k') => self.select(-1),
             KeyCode::Down | KeyCode::Char('j') => self.select(1),
             KeyCode::Char('l') => self.begin(Limit::Local),
@@ -116,6 +147,34 @@ impl Screen {
             _ => {}
         }
         None
+    }
+
+    fn on_key_inside(&mut self, code: KeyCode) -> Option<Action> {
+        match (code, self.level) {
+            (KeyCode::Char('q'), _) => return Some(Action::Quit),
+            (KeyCode::Enter | KeyCode::Right, Level::Processes { application }) => {
+                let process = self.inside.selected_process()?;
+                self.inside.forget_regions();
+                self.level = Level::Regions { application, process };
+                return Some(Action::Look);
+            }
+            (KeyCode::Esc | KeyCode::Left | KeyCode::Backspace, Level::Regions { application, .. }) => {
+                self.level = Level::Processes { application };
+                return Some(Action::Look);
+            }
+            (KeyCode::Esc | KeyCode::Left | KeyCode::Backspace, _) => self.level = Level::Applications,
+            (KeyCode::Up | KeyCode::Char('k'), level) => self.select_inside(level, -1),
+            (KeyCode::Down | KeyCode::Char('j'), level) => self.select_inside(level, 1),
+            _ => {}
+        }
+        None
+    }
+
+    fn select_inside(&mut self, level: Level, step: isize) {
+        match level {
+            Level::Regions { .. } => self.inside.select_region(step),
+            Level::Processes { .. } | Level::Applications => self.inside.select_process(step),
+        }
     }
 
     fn on_key_in_entry(&mut self, code: KeyCode) -> Option<Action> {
@@ -154,6 +213,8 @@ impl Screen {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use farmem_supervisor::ProcessReport;
+    use std::time::Instant;
 
     fn screen(names: &[(&str, u32)]) -> Screen {
         let mut screen = Screen::default();
@@ -207,6 +268,33 @@ mod tests {
         assert_eq!(press(&mut screen, "l\n"), None);
         assert_eq!(press(&mut screen, "l512M!"), None);
         assert_eq!(press(&mut screen, "q"), Some(Action::Quit));
+    }
+
+    #[test]
+    fn enter_goes_into_an_application_and_a_process_and_escape_comes_back() {
+        let mut screen = screen(&[("alpha", 1), ("beta", 2)]);
+        assert_eq!(press(&mut screen, "j\n"), Some(Action::Look));
+        assert_eq!(screen.level, Level::Processes { application: 2 });
+        assert_eq!(press(&mut screen, "\n"), None, "no process is known yet");
+
+        let process = |process| ProcessReport { process, ..ProcessReport::default() };
+        screen.inside.update_processes(Ok(vec![process(2), process(7)]), Instant::now());
+        assert_eq!(press(&mut screen, "j\n"), Some(Action::Look));
+        assert_eq!(screen.level, Level::Regions { application: 2, process: 7 });
+
+        press(&mut screen, "!");
+        assert_eq!(screen.level, Level::Processes { application: 2 });
+        press(&mut screen, "!");
+        assert_eq!(screen.level, Level::Applications);
+        assert_eq!(press(&mut screen, "q"), Some(Action::Quit));
+    }
+
+    #[test]
+    fn the_inside_of_who_has_ended_is_left() {
+        let mut screen = screen(&[("alpha", 1), ("beta", 2)]);
+        press(&mut screen, "\n");
+        screen.update(reports(&[("beta", 2)]));
+        assert_eq!((screen.level, screen.message.as_str()), (Level::Applications, "it has ended"));
     }
 
     #[test]

@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use farmem_supervisor::{Report, applications};
+use farmem_supervisor::{Report, SetError, applications, processes, regions};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
 use crate::draw::draw;
+use crate::inside::Level;
 use crate::screen::{Action, Screen};
 
 /// How to show it.
@@ -35,7 +36,7 @@ fn run(terminal: &mut ratatui::DefaultTerminal, options: &Options<'_>) -> anyhow
     let mut due = Instant::now();
     loop {
         if Instant::now() >= due {
-            screen.update(applications());
+            look(&mut screen);
             due = Instant::now() + options.interval;
         }
         terminal.draw(|frame| draw(&screen, frame))?;
@@ -53,7 +54,24 @@ fn run(terminal: &mut ratatui::DefaultTerminal, options: &Options<'_>) -> anyhow
                 screen.message = (options.set)(process, &setting).unwrap_or_else(|reason| reason);
                 due = Instant::now();
             }
+            Some(Action::Look) => due = Instant::now(),
             None => {}
+        }
+    }
+}
+
+/// What there is at this moment, as deep as the screen looks: processes and their regions are asked for only while they are shown.
+fn look(screen: &mut Screen) {
+    screen.update(applications());
+    let words = |error: SetError| error.to_string();
+    match screen.level {
+        Level::Applications => {}
+        Level::Processes { application } => {
+            let found = processes(&application.to_string()).map_err(words);
+            screen.inside.update_processes(found, Instant::now());
+        }
+        Level::Regions { application, process } => {
+            screen.inside.update_regions(regions(&application.to_string(), process).map_err(words));
         }
     }
 }

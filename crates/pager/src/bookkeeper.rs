@@ -16,6 +16,7 @@ use crate::gate::PARTIES;
 use crate::handler::{self, Pace};
 use crate::hints::Hinted;
 use crate::inject::Injection;
+use crate::inspector::Inspector;
 use crate::own_memory::OwnMemory;
 use crate::release::Releaser;
 use crate::scan::Scanner;
@@ -33,7 +34,7 @@ const MANY_UNNOTICED_PAGES: i64 = 512;
 /// Scans of the mappings take at most one part of the time in so many, by their processor time: a scan that had to wait was
 /// not expensive.
 const SCAN_SHARE: u64 = 10;
-/// The pause while what the program has called for is brought in, a millisecond at a time: only so that others get at what this thread holds.
+/// The pause while what the program has called for is brought in, a millisecond at a time, or while somebody has asked for the regions: only so that others get at what this thread holds.
 const HINTED_NS: u64 = 50_000;
 /// Pages evicted in one go.
 const BATCH: usize = 64;
@@ -54,6 +55,7 @@ pub(crate) struct Bookkeeper {
     rounds: u64,
     cpu_ns: u64,
     pace: Pace,
+    inspector: Inspector,
     releaser: Releaser,
     own_memory: OwnMemory,
     zero_guard: ZeroGuard,
@@ -85,6 +87,7 @@ impl Bookkeeper {
             rounds: 0,
             cpu_ns: 0,
             pace: Pace::new(may_prefer),
+            inspector: Inspector::new(),
             releaser: Releaser::new(),
             own_memory: OwnMemory::default(),
             zero_guard: ZeroGuard::default(),
@@ -121,11 +124,12 @@ impl Bookkeeper {
             thread::process_cpu_ns().saturating_sub(thread::cpu_ns()),
         );
         let has_more_hints = self.hinted.step(engine, self.scanner.as_ref(), self.desk.as_mut());
+        let has_more = self.inspector.step(engine) || has_more_hints;
         if self.scanner.is_none() {
             let left = gap - self.growth.margin(engine.ledger.budget());
             if left >= 0 && !engine.must_protect() && !engine.is_anything_to_be_kept() {
                 let pause_ns = self.growth.pause_before_ns(left);
-                return if has_more_hints { HINTED_NS } else { pause_ns };
+                return if has_more { HINTED_NS } else { pause_ns };
             }
             self.begin();
         }
@@ -148,7 +152,7 @@ impl Bookkeeper {
         self.last_faults = faults;
         let is_running = self.growth.is_running() || self.pace.is_delicate();
         let is_returning = self.is_returning;
-        if has_more_hints {
+        if has_more {
             return HINTED_NS;
         }
         Outlook { gap, excess: engine.excess(0), far, is_returning, has_moved, is_running }.pause_ns()

@@ -23,6 +23,7 @@ mod handler;
 mod hint_queue;
 mod hints;
 mod inject;
+mod inspector;
 mod keeping;
 mod observer;
 mod own_memory;

@@ -179,6 +179,11 @@ impl Vault {
         Epoch(if is_heard { by_children } else { unheard.max(by_children) })
     }
 
+    /// The bytes that the page at `place` takes in the pool; `None` where it takes no room of its own.
+    pub(crate) fn stored_bytes(&self, place: Place) -> Option<u64> {
+        self.pool.stored_bytes(place)
+    }
+
     /// Hints that the page at `place` will be read soon.
     pub(crate) fn prefetch(&self, place: Place) {
         self.pool.prefetch(place);

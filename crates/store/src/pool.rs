@@ -234,6 +234,18 @@ impl<M: Memory> Pool<M> {
         }
     }
 
+    /// The bytes that the page at `place` takes, compressed; `None` where it takes no room of its own, or nothing is known of it. For figures: the entry may change at
+    /// any moment.
+    pub fn stored_bytes(&self, place: Place) -> Option<u64> {
+        let Place::Slot(at) = place else { return None };
+        let state = self.state(at.slab.get()).ok()?;
+        if at.slot.get() >= state.class.slots() {
+            return None;
+        }
+        let slot = self.slot(at.slab.get(), state.class, at.slot.get()).ok()?;
+        Some(slot.length_bytes.min(state.class.slot_bytes()) as u64)
+    }
+
     /// The memory that the pool lies in.
     pub fn memory(&self) -> &M {
         &self.memory

@@ -7,7 +7,9 @@ use farmem_sys::link::{Link, listen_at};
 use farmem_sys::{Errno, OwnedFd};
 use farmem_wire::Request;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use serde::de::DeserializeOwned;
 
+use crate::inside::{ProcessReport, RegionsReport};
 use crate::limits::Limits;
 use crate::report::Report;
 
@@ -101,6 +103,32 @@ pub fn set(name: &str, limits: Limits) -> Result<Report, SetError> {
 /// There is no such application, or more than one.
 pub fn find(name: &str) -> Result<Report, SetError> {
     named(name).map(|(_, report)| report)
+}
+
+/// The processes of the application of that name, or of that program's process number, those with most memory first.
+///
+/// # Errors
+/// There is no such application or more than one, or it is somebody else's.
+pub fn processes(name: &str) -> Result<Vec<ProcessReport>, SetError> {
+    look(name, 0)
+}
+
+/// The regions of one of its processes.
+///
+/// # Errors
+/// As for [`processes`], and when the process isn't one of them or doesn't answer.
+pub fn regions(name: &str, process: u32) -> Result<RegionsReport, SetError> {
+    look(name, process)
+}
+
+fn look<T: DeserializeOwned>(name: &str, process: u32) -> Result<T, SetError> {
+    let (socket, _) = named(name)?;
+    let gone = || SetError::Gone(name.to_owned());
+    let answer = exchange(&socket, Request::Look { process }).ok_or_else(gone)?;
+    match serde_json::from_slice::<String>(&answer) {
+        Ok(reason) => Err(SetError::Refused(name.to_owned(), reason)),
+        Err(_) => serde_json::from_slice(&answer).map_err(|_| gone()),
+    }
 }
 
 /// The same, and the socket of its supervisor.

@@ -161,7 +161,7 @@ impl Processes {
                 }
                 Ok(())
             }
-            Request::Query | Request::Set { .. } => Ok(()),
+            Request::Query | Request::Set { .. } | Request::Look { .. } => Ok(()),
         }
     }
 
@@ -481,6 +481,10 @@ impl Process {
 pub(crate) enum Question {
     /// How is the application?
     Report,
+    /// How are its processes?
+    Processes,
+    /// What do the regions of this process hold?
+    Regions(u32),
     /// Change these limits.
     Set(Limits),
 }
@@ -489,6 +493,8 @@ impl Question {
     fn of(request: Request) -> Option<Self> {
         match request {
             Request::Query => Some(Self::Report),
+            Request::Look { process: 0 } => Some(Self::Processes),
+            Request::Look { process } => Some(Self::Regions(process)),
             Request::Set { .. } => Limits::of_request(request).map(Self::Set),
             _ => None,
         }
@@ -499,11 +505,20 @@ impl Question {
 pub(crate) struct Query {
     link: Link,
     pub(crate) question: Question,
-    /// Whether the asker has the right to change limits.
+    /// Whether the asker has the right to change limits, and to know addresses.
     pub(crate) may_set: bool,
 }
 
 impl Query {
+    /// A question, and the end at which its answer comes.
+    #[cfg(test)]
+    pub(crate) fn for_test(question: Question) -> (Self, Link) {
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+        let ends = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        let (near, far) = ends.expect("two sockets");
+        (Self { link: Link::from(near), question, may_set: true }, Link::from(far))
+    }
+
     pub(crate) fn answer(&self, text: &str) {
         // Who has gone meanwhile needs no answer.
         let _ = self.link.send(text.as_bytes(), &[]);

@@ -22,6 +22,7 @@ use crate::beside::{Ending, Guest};
 use crate::carrier;
 use crate::directory::{Own, listen};
 use crate::injection;
+use crate::inside::{self, Inside};
 use crate::launch;
 use crate::mover;
 use crate::notices::Notice;
@@ -50,7 +51,7 @@ const SETTLING: Duration = Duration::from_millis(100);
 /// program is away for a moment.
 const LAST: Duration = Duration::from_secs(2);
 
-/// Why a stranger can't change limits.
+/// Why a stranger can't change limits, nor look inside.
 const NOT_YOURS: &str = "it belongs to another user; ask that user, or root";
 
 /// How a program ended.
@@ -106,6 +107,7 @@ pub fn supervise(options: &Options) -> Result<u8> {
         statistics: options.stats.as_deref().map(StatisticsFile::at),
         progress: options.progress.then(Progress::new),
         waiting: Waiting::new(),
+        inside: Inside::new(application.ledger),
         program: Pid::from_raw(child.id() as i32),
         has_ended: false,
         began,
@@ -151,6 +153,7 @@ struct Supervisor<'a> {
     statistics: Option<StatisticsFile>,
     progress: Option<Progress>,
     waiting: Waiting,
+    inside: Inside,
     program: Pid,
     /// From then on its number may be somebody else's.
     has_ended: bool,
@@ -296,6 +299,17 @@ impl Supervisor<'_> {
             if let Some(query) = self.processes.hear(key) {
                 let refused = match query.question {
                     Question::Report => None,
+                    Question::Processes | Question::Regions(_) if !query.may_set => {
+                        Some(NOT_YOURS.to_owned())
+                    }
+                    Question::Processes => {
+                        query.answer(&inside::to_json(&inside::processes(&self.application.ledger)));
+                        continue;
+                    }
+                    Question::Regions(process) => {
+                        self.inside.take(query, process);
+                        continue;
+                    }
                     Question::Set(_) if !query.may_set => Some(NOT_YOURS.to_owned()),
                     Question::Set(limits) => {
                         let refused = limits.apply(&self.application, &mut self.tenancy()).err();
@@ -320,6 +334,7 @@ impl Supervisor<'_> {
                 query.answer(&answer.unwrap_or_default());
             }
         }
+        self.inside.look();
         if has_signal {
             self.signals.pass_on((!self.has_ended).then_some(self.program));
         }

@@ -4,6 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use farmem_page::{PageCount, PageIndex};
 
+use crate::board::{BOARD_WORDS, Board};
 use crate::trace::{TRACE_WORDS, TraceRing};
 use crate::{BUCKETS, Counter, Failure, Histogram};
 
@@ -25,9 +26,10 @@ const RETURNS_AT: usize = WORK_AT + MAX_HANDLERS;
 const SLOT_WORDS: usize = (RETURNS_AT + RETURN_BUCKETS).next_multiple_of(8);
 
 /// Bytes of a ledger.
-pub const LEDGER_BYTES: usize = (TRACE_AT + TRACE_WORDS) * 8;
+pub const LEDGER_BYTES: usize = (BOARD_AT + BOARD_WORDS) * 8;
 
 const TRACE_AT: usize = HEADER_WORDS + MAX_PROCESSES * SLOT_WORDS;
+const BOARD_AT: usize = TRACE_AT + TRACE_WORDS;
 
 const _: () = assert!(crate::COUNTERS.len() <= COUNTER_WORDS, "every counter has a word");
 
@@ -163,7 +165,7 @@ pub struct ProcessSlot<'a> {
 }
 
 /// "farmem" and the layout's version.
-const MAGIC: u64 = 0x6661_726d_656d_0006;
+const MAGIC: u64 = 0x6661_726d_656d_0007;
 
 impl<'a> Ledger<'a> {
     /// A view over the words of a ledger; `None` when they are too few.
@@ -226,6 +228,11 @@ impl<'a> Ledger<'a> {
             head: self.header(Header::TraceHead),
             words: &self.words[TRACE_AT..TRACE_AT + TRACE_WORDS],
         }
+    }
+
+    /// Where one process tells of its regions.
+    pub fn board(&self) -> Board<'a> {
+        Board { words: &self.words[BOARD_AT..BOARD_AT + BOARD_WORDS] }
     }
 
     /// Names a page that could not be read back, once. May be called by several processes at once.

@@ -6,12 +6,14 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod board;
 mod counter;
 mod failure;
 mod histogram;
 mod ledger;
 mod trace;
 
+pub use board::{ABSENCE_ENDS, ABSENCE_SPANS, BOARD_REGIONS, Board, Gathered, RegionFigures};
 pub use counter::{COUNTERS, Counter, Kind};
 pub use failure::{Failure, Refusal, Step};
 pub use histogram::{BUCKETS, Histogram, bucket_ceiling_ns, bucket_of};

@@ -13,7 +13,7 @@ const ARGUMENTS: usize = 6;
 /// Bytes of a packet.
 pub const PACKET_BYTES: usize = 8 + 8 * ARGUMENTS;
 /// Both ends must speak the same version; the shim and the supervisor come from one build.
-const VERSION: u32 = 8;
+const VERSION: u32 = 9;
 
 /// A packet.
 pub type Packet = [u8; PACKET_BYTES];
@@ -91,6 +91,11 @@ pub enum Request {
         weight: u16,
         /// What may be fetched ahead and not used yet; `None` leaves it.
         cache_pages: Option<u32>,
+    },
+    /// Somebody with the right to change limits asks about processes. The answer is JSON: all processes, or the regions of one, or a sentence why not.
+    Look {
+        /// The process whose regions are wanted; 0 for a list of all.
+        process: u32,
     },
     /// A forked child whom nobody serves says so before it ends itself.
     Orphaned {
@@ -182,6 +187,7 @@ impl Request {
             Self::Forked { epoch } => pack(4, [epoch]),
             Self::Query => pack(5, []),
             Self::Orphaned { token } => pack(6, [token]),
+            Self::Look { process } => pack(8, [process.into()]),
             Self::Set {
                 budget_pages,
                 partition_slabs,
@@ -221,6 +227,7 @@ impl Request {
                 weight: fifth.try_into().ok()?,
                 cache_pages: unpack_option(sixth)?,
             },
+            8 => Self::Look { process: first.try_into().ok()? },
             _ => return None,
         })
     }
@@ -291,6 +298,8 @@ mod tests {
             Request::Forked { epoch: 9 },
             Request::Query,
             Request::Orphaned { token: 7 },
+            Request::Look { process: 0 },
+            Request::Look { process: u32::MAX },
             Request::Set {
                 budget_pages: u64::MAX,
                 partition_slabs: 1,
@@ -331,6 +340,7 @@ mod tests {
         assert_eq!(Request::decode(&pack(99, [])), None);
         assert_eq!(Request::decode(&pack(2, [u64::MAX])), None);
         assert_eq!(Request::decode(&pack(7, [0, u64::MAX])), None);
+        assert_eq!(Request::decode(&pack(8, [1 << 32])), None);
         assert_eq!(Request::decode(&pack(7, [0, 0, 0, u64::MAX])), None);
         let mut other_version = Request::Register.encode();
         other_version[4] ^= 0xff;

@@ -52,6 +52,9 @@ pub trait VictimPolicy {
     /// Whether a resident page is hot, and has been resident since before `since`: it is likely to stay for long.
     fn is_hot(&self, word: PageWord, since: AgeStamp) -> bool;
 
+    /// Whether a page came back soon after it had last left, as far as is known.
+    fn came_soon(&self, word: PageWord) -> bool;
+
     /// The word of a page that leaves now. Called for each page that leaves, also for one that was not chosen by
     /// [`VictimPolicy::visit`].
     fn on_evict(&self, word: PageWord) -> PageWord;

@@ -182,6 +182,10 @@ impl VictimPolicy for Victims {
         word.level() >= HOT && word.age().since(now) > since.since(now)
     }
 
+    fn came_soon(&self, word: PageWord) -> bool {
+        word.level() >= HOT
+    }
+
     fn on_evict(&self, word: PageWord) -> PageWord {
         self.stamp(word)
     }

@@ -39,6 +39,9 @@ impl VictimPolicy for Sweep {
     fn is_hot(&self, _word: PageWord, _since: AgeStamp) -> bool {
         false
     }
+    fn came_soon(&self, _word: PageWord) -> bool {
+        false
+    }
     fn on_evict(&self, word: PageWord) -> PageWord {
         word
     }
