@@ -127,7 +127,7 @@ impl Heap {
     /// # Safety
     /// As [`Table::field`].
     unsafe fn of(table: &Table) -> Option<Self> {
-        // SAFETY: as the caller promises; the fields are of the sizes that every VM since JDK 13 gives them. A pointer to the heap that isn't null is
+        // SAFETY: as the caller promises; the fields are of the sizes that JDK 17 gives them. A pointer to the heap that isn't null is
         // one to a heap; its bounds are set when it is known how references to it are written.
         unsafe {
             let field = |of, name| table.field(of, name);
