@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::process::Command;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use farmem_page::ByteCount;
 use serde::Serialize;
 
@@ -21,6 +22,9 @@ const PARTS_QUICK: [u64; 1] = [4];
 const KERNELS_QUICK: [Kernel; 2] = [Kernel::Sort, Kernel::Dictionary];
 /// Swap beyond the data, for what else a process has.
 const SWAP_SPARE: u64 = 64 << 20;
+/// Where next to nothing is local a kernel over swap to a file may take minutes; then it counts as left out.
+const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE_QUICK: Duration = Duration::from_secs(40);
 /// Looks between two corrections of a control group's limit.
 const CALIBRATE_EVERY: u32 = 20;
 
@@ -138,8 +142,14 @@ impl SpeedUp<'_> {
         // Gone before swap is turned off: nothing of its processes is left then.
         let group = Group::create(journal, "kernel", self.kernels.local(part))?;
         let mut command = group.command(farmem.as_os_str());
-        let mut looks = 0_u32;
+        let patience = if self.kernels.quick { PATIENCE_QUICK } else { PATIENCE };
+        let (mut looks, began) = (0_u32, Instant::now());
         runner.run_command(command.args(self.kernels.words(kernel)), Command::spawn, || {
+            ensure!(
+                began.elapsed() < patience,
+                "over swap to a file it took longer than {} s",
+                patience.as_secs()
+            );
             looks = looks.wrapping_add(1);
             if looks.is_multiple_of(CALIBRATE_EVERY) { group.calibrate().map(drop) } else { Ok(()) }
         })
