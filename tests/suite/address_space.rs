@@ -71,6 +71,7 @@ checks! {
     raw_clone_thread
     raw_clone_cleared_word
     execve_from_thread
+    huge_pages_after_exec
     end_while_faulting
     threads_fault_same_pages
     threads_write_same_pages

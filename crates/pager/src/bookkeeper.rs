@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 use farmem_page::{PageCount, PageRange};
 use farmem_policy::pacing::{self, Far, Growth, LEFT_PAGES, Outlook};
 use farmem_sys::affinity::{self, Allowed};
-use farmem_sys::{Errno, thread};
+use farmem_sys::{Errno, huge_pages, thread};
 use farmem_telemetry::{Counter, SlotState, Step};
 
 use crate::bell::Reason;
@@ -209,6 +209,8 @@ impl Bookkeeper {
         if let Err(errno) = (0..self.handlers).try_for_each(|party| handler::start(engine, party, allowed)) {
             engine.refused(Step::Thread, errno);
         }
+        // New memory is filled by the kernel alone until it is noticed, by huge pages ten times as fast; and what is to leave must be split anyway.
+        huge_pages::turn_off(true);
         *place = Some(evictor);
         engine.is_managing.store(true, Ordering::Release);
         engine.slot.set_state(SlotState::Managing);

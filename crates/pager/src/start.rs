@@ -6,6 +6,7 @@ use farmem_page::{PageCount, PageRange};
 use farmem_store::Pool;
 use farmem_sys::descriptors::{self, LowNumbers};
 use farmem_sys::disk::DiskFile;
+use farmem_sys::huge_pages;
 use farmem_sys::link::{Descriptors, Link};
 use farmem_sys::maps::Maps;
 use farmem_sys::say::say;
@@ -13,7 +14,7 @@ use farmem_sys::shared::SharedMemory;
 use farmem_sys::uffd::Uffd;
 use farmem_sys::wait::{self, Scope, Sleepers};
 use farmem_sys::{AsFd, Errno, OwnedFd, memory, thread};
-use farmem_telemetry::{LEDGER_BYTES, Ledger};
+use farmem_telemetry::{Header, LEDGER_BYTES, Ledger};
 use farmem_wire::{Address, HAS_DEVICE, HAS_DISK, PACKET_BYTES, Reply, Request};
 
 use crate::bookkeeper::Bookkeeper;
@@ -186,6 +187,10 @@ impl Task {
         }
         let words = ledger.atomics(0, LEDGER_BYTES / 8).ok_or(StartError::Refused)?;
         let ledger = Ledger::new(words).filter(Ledger::is_valid).ok_or(StartError::Refused)?;
+        if ledger.header(Header::IsWithoutHugePages).load(Ordering::Acquire) == 0 {
+            // The program that this process was before may have been managed.
+            huge_pages::turn_off(false);
+        }
         let slot = ledger.slot(slot as usize).ok_or(StartError::Refused)?;
         let pool = memory::leak(Pool::attach(pool).map_err(|_| StartError::Refused)?)?;
         let vault = Vault::new(pool, disk_tier(ledger, disk)?, memory::leak(link.duplicate()?)?, slot)?;

@@ -12,6 +12,7 @@ use farmem_page::{ByteCount, VirtAddr};
 use farmem_store::{Pool, PoolConfig, SLAB_BYTES};
 use farmem_sys::AsFd;
 use farmem_sys::disk::DiskFile;
+use farmem_sys::huge_pages;
 use farmem_sys::maps::Maps;
 use farmem_sys::shared::SharedMemory;
 use farmem_sys::uffd::{FEATURES, Uffd, UffdError};
@@ -107,6 +108,7 @@ impl Application {
             None => None,
         };
         ledger.header(Header::IsTraced).store(recorder.is_some().into(), Ordering::Release);
+        ledger.header(Header::IsWithoutHugePages).store(huge_pages::are_off().into(), Ordering::Release);
         let packing = leak(Mutex::new(()));
         let is_pool_short = leak(AtomicBool::new(true));
         Ok(Self {

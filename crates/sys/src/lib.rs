@@ -8,6 +8,7 @@ pub mod affinity;
 pub mod cache;
 pub mod descriptors;
 pub mod disk;
+pub mod huge_pages;
 pub mod link;
 pub mod lock;
 pub mod maps;

@@ -61,6 +61,8 @@ pub enum Header {
     TraceHead,
     /// Pages that may be fetched ahead and not used yet, all processes together.
     CachePages,
+    /// Whether the program was started without transparent huge pages: 1, or 0.
+    IsWithoutHugePages,
 }
 
 /// Lost pages that are named; of those beyond only their number is known.

@@ -495,6 +495,21 @@ static void execve_from_thread(void)
 	}
 }
 
+/* Memory under management has no huge pages; a program that is started from there begins with them. */
+static void huge_pages_after_exec(void)
+{
+	unsigned char *memory = map_filled(REGION, 120);
+	squeeze();
+	pid_t child = fork();
+	if (child == 0) {
+		squeeze();
+		execl("/bin/sh", "sh", "-c", "exec grep -q 'THP_enabled:.*1' /proc/self/status", (char *)NULL);
+		_exit(127);
+	}
+	expect_exit(child, 0);
+	verify(memory, REGION, 120);
+}
+
 static void *fault_forever(void *argument)
 {
 	unsigned char *memory = argument;
@@ -603,6 +618,7 @@ const struct check process_checks[] = {
 	{"raw_clone_thread", raw_clone_thread},
 	{"raw_clone_cleared_word", raw_clone_cleared_word},
 	{"execve_from_thread", execve_from_thread},
+	{"huge_pages_after_exec", huge_pages_after_exec},
 	{"end_while_faulting", end_while_faulting},
 	{"drop_privileges", drop_privileges},
 	{0},

@@ -1,0 +1,12 @@
+//! Transparent huge pages of the calling process, whatever its mappings ask for.
+
+/// Whether it gets none.
+pub fn are_off() -> bool {
+    rustix::thread::transparent_huge_pages_are_disabled().unwrap_or(false)
+}
+
+/// From now on, and in programs that it becomes and processes that it forks, touched memory comes in single pages, or in huge ones again. Where the kernel
+/// refuses, all stays as it is.
+pub fn turn_off(is_off: bool) {
+    let _ = rustix::thread::disable_transparent_huge_pages(is_off);
+}
