@@ -209,6 +209,7 @@ impl Application {
             weight: 1,
             prefetch: farmem_policy::PrefetchPolicy::default(),
             borrows: false,
+            far: FarForm::Packed,
             disk: None,
             nodes: None,
             bandwidth: crate::Bandwidth::default(),
