@@ -79,7 +79,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     for subject in &subjects {
         eprintln!("farmem: {} with all of its memory", subject.name());
         let whole = measure(&runner, subject, PrefetchPolicy::None, everything)?;
-        let quarter = ByteCount::new(whole.resident_peak.get() / OVERSUBSCRIPTION);
+        let quarter = ByteCount::new(whole.memory.get() / OVERSUBSCRIPTION);
         let local = options.local.unwrap_or(quarter).max(LEAST_LOCAL);
         let mut samples: BTreeMap<usize, Vec<Sample>> = BTreeMap::new();
         for repetition in 1..=repetitions {

@@ -16,7 +16,8 @@ pub(super) struct Sample {
     pub(super) seconds: f64,
     /// The part of the processors' time that the machine's host took.
     pub(super) stolen_share: f64,
-    pub(super) resident_peak: ByteCount,
+    /// See [`Subject::memory`].
+    pub(super) memory: ByteCount,
     /// What the program wrote to standard output.
     pub(super) output: Vec<u8>,
     /// What `farmem run --stats` wrote.
@@ -59,7 +60,8 @@ fn measure_once(
     Ok(Sample {
         seconds: subject.seconds(finished.number("wall_seconds"), &finished.output),
         stolen_share: finished.stolen_share,
-        resident_peak: ByteCount::new(finished.number("resident_peak_bytes") as u64),
+        memory: subject
+            .memory(ByteCount::new(finished.number("resident_peak_bytes") as u64), &finished.output),
         output: finished.output,
         statistics: finished.statistics,
     })

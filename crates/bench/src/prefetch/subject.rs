@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use farmem_page::ByteCount;
+use farmem_page::{ByteCount, PageCount};
 
 use crate::option;
 use crate::workload::{Outcome, Pattern};
@@ -73,6 +73,12 @@ impl Subject {
         } else {
             one == other
         }
+    }
+
+    /// What it had in memory where nothing limited it: `seen` from outside, and at least the data of a workload, which may be over before anybody has looked.
+    pub(super) fn memory(&self, seen: ByteCount, output: &[u8]) -> ByteCount {
+        let own = Outcome::last_of(output).filter(|_| self.is_pattern);
+        own.map_or(seen, |outcome| seen.max(PageCount::new(outcome.pages).bytes()))
     }
 
     /// The time that counts, in seconds: that of a workload's rounds, of any other program all of it.
