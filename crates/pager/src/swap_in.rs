@@ -14,14 +14,14 @@ use crate::bookkeeper::PARTY;
 use crate::engine::{BATCH_PAGES, Engine};
 use crate::serve::{Cause, Desk};
 
-/// A step of the return ends after this time, even in the middle of a batch: meanwhile nobody watches the budget.
+/// A step of the return ends after this time: meanwhile nobody watches the budget.
 const STEP_NS: u64 = 2_000_000;
+/// What a batch should take at most: faults that come meanwhile are not even read before it ends. From memory that is some fifty pages, from a disk two or three.
+const BATCH_NS: u64 = 250_000;
 /// Words that a step of the survey looks at.
 const SURVEYED: usize = 1 << 16;
 /// Words that are looked at for one batch.
 const LOOKED_AT: usize = 1 << 12;
-/// The smallest batch.
-const LEAST_AT_ONCE: usize = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Pass {
@@ -38,7 +38,7 @@ pub(crate) struct SwapIn {
     survey: &'static mut Survey,
     room: Room,
     pass: Pass,
-    /// Pages of a batch: fewer when they come from a disk.
+    /// Pages of a batch, as many as keep within [`BATCH_NS`].
     at_once: usize,
     /// Where the pass goes on.
     hand: PageIndex,
@@ -129,6 +129,7 @@ impl SwapIn {
             let mut search = Search { engine, hand: self.hand, longest, looked_at: 0, is_over: false };
             // Messages are read, and forks begin, between two batches.
             let change = engine.gate.change(PARTY);
+            let batch_began_ns = thread::now_ns();
             let most = self.at_once.min(left);
             let returned = engine.return_pages(&change, desk, search.by_ref().take(most), Cause::Room);
             self.returned += returned;
@@ -138,11 +139,11 @@ impl SwapIn {
                 return false;
             }
             drop(change);
-            let passed_ns = thread::now_ns() - began_ns;
-            if passed_ns > STEP_NS {
-                // Batches from a disk take longer than those from memory.
-                self.at_once = if passed_ns > 2 * STEP_NS { self.at_once / 2 } else { self.at_once + 1 };
-                self.at_once = self.at_once.clamp(LEAST_AT_ONCE, BATCH_PAGES);
+            let now_ns = thread::now_ns();
+            let is_long = now_ns - batch_began_ns > BATCH_NS;
+            let next = if is_long { self.at_once / 2 } else { self.at_once + self.at_once / 4 + 1 };
+            self.at_once = next.clamp(1, BATCH_PAGES);
+            if now_ns - began_ns > STEP_NS {
                 return true;
             }
         }
