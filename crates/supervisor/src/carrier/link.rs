@@ -63,7 +63,10 @@ impl NodeLink {
                     self.transport = Some(transport);
                     self.life = self.carrier.life(self.node);
                 }
-                Err(_) => self.carrier.failed(self.node, self.life),
+                Err(error) => {
+                    tracing::debug!(node = %self.carrier.nodes[self.node], lane = self.lane, %error, "no link");
+                    self.carrier.failed(self.node, self.life);
+                }
             }
         }
         self.transport.is_some()
@@ -103,7 +106,8 @@ impl NodeLink {
     pub(super) fn hear(&mut self, into: &mut Vec<Completion>, timeout: Duration) -> Result<(), LinkError> {
         let Some(transport) = &mut self.transport else { return Ok(()) };
         let heard = transport.complete(into, timeout);
-        if heard.is_err() {
+        if let Err(error) = &heard {
+            tracing::debug!(node = %self.carrier.nodes[self.node], lane = self.lane, %error, "link has ended");
             self.transport = None;
             self.doubt();
         }
