@@ -34,7 +34,7 @@ test: setup build ## everything that must hold, within fifteen minutes on two co
 	$(CARGO) nextest run --locked $(WORKSPACE) $(if $(CI),--profile ci)
 	@hw/scripts/test units proofs
 
-test-rdma: setup ## memory nodes by RDMA, in guests of an emulator with a device in software: some minutes
+test-rdma: setup build ## memory nodes by RDMA, in guests of an emulator with a device in software: some minutes
 	@scripts/test-rdma
 
 hw-test: setup ## all checks of the accelerator in hw/; `make test` has its units and proofs

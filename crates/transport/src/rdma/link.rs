@@ -42,7 +42,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Reads are awaited by looking for twice as long as they took lately, and at most so long; by an event after that.
 const MOST_SPIN: Duration = Duration::from_millis(1);
 /// The node is told what was moved when it is so much.
-const MOST_UNTOLD_BYTES: u64 = 64 << 20;
+const MOST_UNTOLD_BYTES: u64 = 4 << 20;
 
 const _: () =
     assert!(ARENA_BYTES >= 2 * MOST_TRANSFER_BYTES, "one transfer can be filled while another is under way");
@@ -322,7 +322,7 @@ impl RdmaLink {
         let Some(request) = request else { return true };
         match &request {
             Request::Release { chunks } => self.forget_keys(chunks),
-            Request::Statistics => self.tell(),
+            Request::Statistics | Request::Leave => self.tell(),
             Request::Read { .. } | Request::Write { .. } => add(Count::Detours, 1),
             _ => {}
         }
