@@ -43,6 +43,8 @@ fn a_node_beyond_a_link_that_is_cut_for_long_is_done_without_and_comes_back_with
     let launcher = launcher.option("--redundancy").option("mirror");
     let (running, mut client) = loaded(&launcher);
     wait_for_pages_on_nodes(&name, 8 << 20);
+    // A node that was late has its copies later: until then a block is on one node alone.
+    wait_for("two copies of everything", || (figure(&name, "node_lacking_bytes") == 0).then_some(()));
     network.cut();
     verify(&mut client, 0..KEYS, |_| 1);
     wait_for("its loss to be known", || (figure(&name, "node_lacking_bytes") > 0).then_some(()));
