@@ -196,7 +196,7 @@ fn travel(
         )));
     }
     let travel = match transport {
-        // Between two machines RDMA has not passed its test: nobody gets it who has not asked for it.
+        // RDMA has been seen on no hardware: nobody gets it who has not asked for it.
         TransportName::Auto | TransportName::Tcp | TransportName::Shm => Travel::Connection,
         TransportName::Rdma => Travel::Rdma,
     };

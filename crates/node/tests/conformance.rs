@@ -321,10 +321,11 @@ macro_rules! conformance {
     };
 }
 
-macro_rules! conformances {
-    ($($way:ident as $module:ident),*) => {
-        $(conformance!(
-            $way, $module,
+/// What every way promises: `$then` is a macro that takes the names of these tests, behind arguments of its own.
+macro_rules! every_promise {
+    ($then:ident $(, $argument:ident)*) => {
+        $then!(
+            $($argument,)*
             what_was_written_is_read,
             frames_that_were_not_written_read_as_zeros,
             a_batch_is_completed_in_order,
@@ -339,7 +340,13 @@ macro_rules! conformances {
             what_waits_is_bounded,
             what_is_no_request_is_not_taken,
             nothing_comes_of_nothing,
-        );)*
+        );
+    };
+}
+
+macro_rules! conformances {
+    ($($way:ident as $module:ident),*) => {
+        $(every_promise!(conformance, $way, $module);)*
     };
 }
 
@@ -379,22 +386,7 @@ mod rdma {
         )* };
     }
 
-    on_devices!(
-        what_was_written_is_read,
-        frames_that_were_not_written_read_as_zeros,
-        a_batch_is_completed_in_order,
-        as_much_as_goes_each_way_comes_to_an_end,
-        what_was_not_granted_is_refused_and_the_link_goes_on,
-        a_full_node_says_so_until_something_is_given_back,
-        parts_of_a_chunk_can_be_given_back,
-        frames_are_empty_for_their_next_owner,
-        lanes_of_a_client_share_what_is_granted,
-        a_change_that_is_repeated_happens_once,
-        statistics_count,
-        what_waits_is_bounded,
-        what_is_no_request_is_not_taken,
-        nothing_comes_of_nothing,
-    );
+    every_promise!(on_devices);
 
     fn since(before: Figures) -> Figures {
         let now = figures();
