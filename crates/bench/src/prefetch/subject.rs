@@ -77,19 +77,23 @@ impl Subject {
 
     /// What it had in memory where nothing limited it: `seen` from outside, and at least the data of a workload, which may be over before anybody has looked.
     pub(super) fn memory(&self, seen: ByteCount, output: &[u8]) -> ByteCount {
-        let own = Outcome::last_of(output).filter(|_| self.is_pattern);
-        own.map_or(seen, |outcome| seen.max(PageCount::new(outcome.pages).bytes()))
+        self.outcome(output).map_or(seen, |outcome| seen.max(PageCount::new(outcome.pages).bytes()))
     }
 
     /// The time that counts, in seconds: that of a workload's rounds, of any other program all of it.
     pub(super) fn seconds(&self, wall_seconds: f64, output: &[u8]) -> f64 {
-        match Outcome::last_of(output).filter(|_| self.is_pattern) {
+        match self.outcome(output) {
             Some(outcome) => {
                 let nanoseconds: f64 = outcome.rounds.iter().map(|round| round.nanoseconds_per_access).sum();
                 nanoseconds * outcome.accesses as f64 / 1e9
             }
             None => wall_seconds,
         }
+    }
+
+    /// What a workload tells of itself.
+    fn outcome(&self, output: &[u8]) -> Option<Outcome> {
+        Outcome::last_of(output).filter(|_| self.is_pattern)
     }
 }
 
