@@ -93,19 +93,42 @@ fn each_policy_is_measured_beside_none() {
     if !managed_runner() {
         return;
     }
-    let output = measure("--quick --data 16M --policy none,leap --json", &[]);
+    // One of each kind.
+    let names = "sequential,random-read,c-btree-scan,numpy-multiply,java-kmeans,redis-scan";
+    let python = crate::python();
+    let words = ["--only", names, "--python", python.to_str().expect("a path of plain letters")];
+    let output = measure("--quick --data 16M --policy none,leap --json", &words);
 
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).expect("a JSON object");
     let figures = report["figures"].as_array().expect("figures");
     let left_out = report["left_out"].as_object().expect("an object");
-    assert_eq!(figures.len(), if left_out.is_empty() { 20 } else { 16 });
+    assert_eq!(figures.len(), 2 * (names.split(',').count() - left_out.len()), "{left_out:?}");
     for figure in figures {
         let share = figure["share_of_oracle"].as_f64().unwrap_or(0.0);
         assert!((0.0..1.5).contains(&share), "{figure}");
         let is_quiet = figure["prefetched"].as_f64() == Some(0.0);
-        assert_eq!(is_quiet, figure["policy"] == "none", "{figure}");
+        assert!(is_quiet || figure["policy"] == "leap", "{figure}");
+        assert!(!is_quiet || figure["policy"] == "none" || figure["program"] != "sequential", "{figure}");
+        assert!(figure["seconds"].as_f64() > Some(0.0), "{figure}");
+        let is_pattern = figure["program"] == "sequential" || figure["program"] == "random-read";
+        assert_eq!(figure["processor_beyond_none"].is_f64(), is_pattern, "{figure}");
     }
+}
+
+#[test]
+fn what_is_not_installed_is_left_out_of_the_measurement_and_named() {
+    if !managed_runner() {
+        return;
+    }
+    let output =
+        measure("--quick --data 16M --policy none --json --only xgboost,c-list --python", &["/nowhere"]);
+
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a JSON object");
+    let reason = report["left_out"]["xgboost"].as_str().expect("a reason");
+    assert!(reason.contains("--python"), "{reason}");
+    assert_eq!(report["figures"].as_array().map(Vec::len), Some(1));
 }
 
 #[test]

@@ -31,6 +31,7 @@ mod option;
 pub mod paper;
 mod peer;
 pub mod prefetch;
+mod programs;
 pub mod record;
 mod redis;
 mod run;

@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use farmem_page::ByteCount;
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
+use rand_distr::Zipf;
 
 use crate::interrupt::Interrupt;
 
@@ -25,6 +26,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const CLOSED: &str =
     "Redis has closed the connection: it was ended, if not by this benchmark then for want of memory";
 const SEED: u64 = 0x7265_6469;
+/// Exponent of popularity, the one that key-value benchmarks use.
+const ZIPF_EXPONENT: f64 = 0.99;
+/// Multiplied by it, popular keys are scattered.
+const SCATTER: u64 = 2_654_435_761;
+/// Keys that a scan asks for at a time.
+const SCANNED_AT_ONCE: &str = "64";
 
 /// Whether the server is installed.
 ///
@@ -136,6 +143,92 @@ impl Client {
             all.push(Asked { due, took: began.elapsed().saturating_sub(due), is_right });
         }
         Ok(all)
+    }
+
+    /// Asks for so many values, popular ones often (zipf 0.99), the next one as soon as one has come.
+    ///
+    /// # Errors
+    /// Also when a value came back with other bytes than were stored.
+    pub(crate) fn ask_by_popularity(&mut self, requests: u64, interrupt: &Interrupt) -> Result<()> {
+        let ranks = Zipf::new(self.items as f64, ZIPF_EXPONENT)
+            .map_err(|_| anyhow::anyhow!("the server holds nothing"))?;
+        for _ in 0..requests {
+            interrupt.check()?;
+            let rank = self.random.sample(ranks) as u64 - 1;
+            let key = rank.wrapping_mul(SCATTER) % self.items;
+            ensure!(self.ask(key)?, "value {key} came back with other bytes than were stored");
+        }
+        Ok(())
+    }
+
+    /// Goes through all keys as the server lists them (`SCAN`), and asks for their values; how many it found.
+    ///
+    /// # Errors
+    /// Also when a value came back with other bytes than were stored.
+    pub(crate) fn scan(&mut self, interrupt: &Interrupt) -> Result<u64> {
+        let mut cursor = b"0".to_vec();
+        let mut found = 0;
+        loop {
+            interrupt.check()?;
+            self.request(&[b"SCAN", &cursor, b"COUNT", SCANNED_AT_ONCE.as_bytes()])?;
+            ensure!(self.length(b'*')? == 2, "Redis doesn't scan");
+            cursor = self.bytes()?;
+            let keys: Vec<Vec<u8>> = (0..self.length(b'*')?).map(|_| self.bytes()).collect::<Result<_>>()?;
+            if !keys.is_empty() {
+                let words: Vec<&[u8]> =
+                    [&b"MGET"[..]].into_iter().chain(keys.iter().map(Vec::as_slice)).collect();
+                self.request(&words)?;
+                ensure!(self.length(b'*')? == keys.len(), "Redis doesn't answer for all keys");
+            }
+            for name in &keys {
+                let number = name.strip_prefix(b"k").and_then(|digits| std::str::from_utf8(digits).ok());
+                let key =
+                    number.and_then(|digits| digits.parse().ok()).context("a key that wasn't stored")?;
+                ensure!(self.bytes()? == content(key), "value {key} came back with other bytes");
+                found += 1;
+            }
+            if cursor == b"0" {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// How many values it has stored.
+    pub(crate) fn items(&self) -> u64 {
+        self.items
+    }
+
+    /// Asks the server to end, which answers by closing the connection.
+    pub(crate) fn end(mut self) -> Result<()> {
+        self.request(&[b"SHUTDOWN", b"NOSAVE"])
+    }
+
+    fn request(&mut self, words: &[&[u8]]) -> Result<()> {
+        let mut request = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            write!(request, "${}\r\n", word.len())?;
+            request.extend_from_slice(word);
+            request.extend_from_slice(b"\r\n");
+        }
+        Ok(self.stream.get_mut().write_all(&request)?)
+    }
+
+    /// The number in a line of an answer that begins so.
+    fn length(&mut self, kind: u8) -> Result<usize> {
+        let mut line = String::new();
+        ensure!(self.stream.read_line(&mut line)? > 0, CLOSED);
+        let rest = line.strip_prefix(char::from(kind)).and_then(|rest| rest.trim_end().parse().ok());
+        rest.with_context(|| format!("Redis answers otherwise: {}", line.trim_end()))
+    }
+
+    /// A string of an answer. No longer than what was stored, since nobody here stores more.
+    fn bytes(&mut self) -> Result<Vec<u8>> {
+        let length = self.length(b'$')?;
+        ensure!(length <= VALUE_BYTES, "Redis answers with {length} bytes, more than were stored");
+        let mut value = vec![0; length + 2];
+        self.stream.read_exact(&mut value)?;
+        value.truncate(length);
+        Ok(value)
     }
 
     fn ask(&mut self, key: u64) -> Result<bool> {

@@ -73,12 +73,26 @@ impl Runner {
         program: &[Word],
         start: impl FnOnce(&mut Command) -> io::Result<Child>,
     ) -> anyhow::Result<Finished> {
+        self.run_looking(options, program, start, || Ok(()))
+    }
+
+    /// The same. `look` is called now and then while it runs.
+    ///
+    /// # Errors
+    /// As for [`Runner::run`], and when `look` fails.
+    pub(crate) fn run_looking<Word: AsRef<OsStr>>(
+        &self,
+        options: impl IntoIterator<Item: AsRef<OsStr>>,
+        program: &[Word],
+        start: impl FnOnce(&mut Command) -> io::Result<Child>,
+        look: impl FnMut() -> anyhow::Result<()>,
+    ) -> anyhow::Result<Finished> {
         let statistics = self.scratch.path().join("statistics.json");
         let mut command = Command::new(&self.farmem);
         command.args(["run", "--host", "none"]).args(options).arg("--stats").arg(&statistics);
         command.arg("--").args(program);
         let before = Times::now();
-        let output = self.run_command(&mut command, start, || Ok(()))?;
+        let output = self.run_command(&mut command, start, look)?;
         let stolen_share = Times::now().stolen_share_since(before);
         let statistics =
             serde_json::from_slice(&fs::read(&statistics).context("no statistics were written")?)?;

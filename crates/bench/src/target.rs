@@ -4,13 +4,24 @@ use std::fmt;
 
 use serde::Serialize;
 
+/// What a figure must not miss.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// No more than this.
+    AtMost(f64),
+    /// No less than this.
+    AtLeast(f64),
+}
+
 /// A target and what was measured.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Target {
     /// What is compared.
     pub name: String,
-    /// At most this.
-    pub at_most: f64,
+    /// The limit.
+    #[serde(flatten)]
+    pub limit: Limit,
     /// `None` when something needed for it was not measured.
     pub measured: Option<f64>,
     /// Whether it was reached; `None` when not measured.
@@ -20,14 +31,16 @@ pub struct Target {
 }
 
 impl Target {
+    /// A figure that must not be larger.
     pub(crate) fn new(name: impl Into<String>, at_most: f64, measured: Option<f64>) -> Self {
-        Self {
-            name: name.into(),
-            at_most,
-            measured,
-            passed: measured.map(|measured| measured <= at_most),
-            over_budget: false,
-        }
+        let passed = measured.map(|measured| measured <= at_most);
+        Self { name: name.into(), limit: Limit::AtMost(at_most), measured, passed, over_budget: false }
+    }
+
+    /// A figure that must not be smaller.
+    pub(crate) fn at_least(name: impl Into<String>, at_least: f64, measured: Option<f64>) -> Self {
+        let passed = measured.map(|measured| measured >= at_least);
+        Self { name: name.into(), limit: Limit::AtLeast(at_least), measured, passed, over_budget: false }
     }
 
     /// The same target, not reached if `over_budget`.
@@ -45,6 +58,10 @@ impl fmt::Display for Target {
             None => "not measured",
         };
         let measured = self.measured.map_or_else(|| "-".to_owned(), |measured| format!("{measured:.2}"));
-        write!(f, "{:<56} {measured:>6}  at most {:<5} {verdict}", self.name, self.at_most)
+        let (words, limit) = match self.limit {
+            Limit::AtMost(limit) => ("at most", limit),
+            Limit::AtLeast(limit) => ("at least", limit),
+        };
+        write!(f, "{:<56} {measured:>6}  {words} {limit:<5} {verdict}", self.name)
     }
 }

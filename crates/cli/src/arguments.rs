@@ -10,6 +10,7 @@ use farmem_bench::faults::{CaseName, PeerName};
 use farmem_bench::isolation::{Part as IsolationPart, Peer as IsolationPeer};
 use farmem_bench::kernels::Kernel;
 use farmem_bench::nodes::Part as NodesPart;
+use farmem_bench::prefetch::SubjectName;
 use farmem_bench::workload::{Compressibility, Pattern};
 use farmem_page::ByteCount;
 use farmem_supervisor::{Destination, PrefetchPolicy, Redundancy};
@@ -494,7 +495,7 @@ pub(crate) enum BenchCommand {
     Faults(FaultsArguments),
     /// Applications beside each other: Farmem and each kind of kernel swap
     Isolation(IsolationArguments),
-    /// A program, or patterns of access, under each policy of prefetching
+    /// Programs and patterns of access, or a program of one's own, under each policy of prefetching
     Prefetch(PrefetchArguments),
     /// Memory nodes beside bare connections, and programs whose far memory is there, in the pool or on disk
     Nodes(NodesArguments),
@@ -609,13 +610,13 @@ pub(crate) struct IsolationArguments {
     pub(crate) peer: Vec<IsolationPeer>,
 }
 
-/// A program, or patterns of access, under each policy of prefetching.
+/// Programs and patterns of access, or a program of one's own, under each policy of prefetching.
 ///
-/// Each runs with a quarter of the memory that it has resident when nothing limits it, and must write the same to standard output every
+/// All of them take some hours, with --quick some ten minutes; what isn't installed here is left out and named. Each runs with a quarter of the memory that it has resident when nothing limits it, and must write the same to standard output every
 /// time. The table goes to standard output, progress to standard error.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  farmem bench prefetch --quick\n  farmem bench prefetch --policy none,streams --local 256M -- python3 train.py"
+    after_help = "Examples:\n  farmem bench prefetch --quick --only xgboost,c-hash-join\n  farmem bench prefetch --policy none,streams --local 256M -- python3 train.py"
 )]
 pub(crate) struct PrefetchArguments {
     /// Print one JSON object instead of the table
@@ -624,7 +625,7 @@ pub(crate) struct PrefetchArguments {
     /// Less data and one repetition: rougher figures, sooner
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Data of the patterns [default: 256M, with --quick 64M]
+    /// Data of each program [default: 256M, with --quick 64M]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "program")]
     pub(crate) data: Option<ByteCount>,
     /// Local memory [default: a quarter of what the program has resident when nothing limits it]
@@ -636,7 +637,13 @@ pub(crate) struct PrefetchArguments {
     /// Only these policies
     #[arg(long, value_name = "POLICY", value_delimiter = ',', value_parser = parse_prefetch())]
     pub(crate) policy: Vec<PrefetchPolicy>,
-    /// The program, and its arguments [default: patterns of access]
+    /// Only these programs and patterns
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_enum, conflicts_with = "program")]
+    pub(crate) only: Vec<SubjectName>,
+    /// A Python with numpy and XGBoost
+    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+    pub(crate) python: PathBuf,
+    /// A program of one's own, and its arguments [default: some twenty programs and patterns]
     #[arg(value_name = "PROGRAM", trailing_var_arg = true)]
     pub(crate) program: Vec<OsString>,
 }

@@ -134,7 +134,9 @@ fn measure_prefetching(arguments: PrefetchArguments) -> Result<ExitCode, Failure
         repeat: arguments.repeat,
         policies: arguments.policy,
         local: arguments.local,
+        only: arguments.only,
         program: arguments.program,
+        python: arguments.python,
         farmem: own_program()?,
     })?;
     print(&report, arguments.json)?;

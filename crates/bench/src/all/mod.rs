@@ -183,13 +183,15 @@ fn measure(work: Work, options: &Options) -> anyhow::Result<Findings> {
             anyhow::ensure!(!report.has_mismatches(), "pages came back with other bytes than were written");
             report.findings()
         }
-        Work::Prefetch => prefetch::run(&prefetch::Options {
+        Work::Prefetch(subject) => prefetch::run(&prefetch::Options {
             data,
             quick,
             repeat,
             policies: Vec::new(),
             local: None,
+            only: vec![subject],
             program: Vec::new(),
+            python: options.python.clone(),
             farmem,
         })?
         .findings(),

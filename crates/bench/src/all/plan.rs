@@ -9,13 +9,14 @@ use crate::faults::CaseName;
 use crate::isolation::Part as IsolationPart;
 use crate::nodes::Part as NodesPart;
 use crate::option;
+use crate::prefetch::SubjectName;
 
 /// What a step runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Work {
     Micro,
     Faults(CaseName),
-    Prefetch,
+    Prefetch(SubjectName),
     Isolation(IsolationPart),
     Nodes(NodesPart),
 }
@@ -26,7 +27,7 @@ impl Work {
         match self {
             Self::Micro => "micro",
             Self::Faults(_) => "faults",
-            Self::Prefetch => "prefetch",
+            Self::Prefetch(_) => "prefetch",
             Self::Isolation(_) => "isolation",
             Self::Nodes(_) => "nodes",
         }
@@ -35,8 +36,9 @@ impl Work {
     /// The benchmark, and the part of it.
     pub(super) fn name(self) -> String {
         let part = match self {
-            Self::Micro | Self::Prefetch => return self.bench().to_owned(),
+            Self::Micro => return self.bench().to_owned(),
             Self::Faults(case) => option::name(&case),
+            Self::Prefetch(subject) => option::name(&subject),
             Self::Isolation(part) => option::name(&part),
             Self::Nodes(part) => option::name(&part),
         };
@@ -46,10 +48,11 @@ impl Work {
     /// Everything that there is, in the order in which it runs.
     fn all() -> Vec<Self> {
         let faults = CaseName::value_variants().iter().map(|&case| Self::Faults(case));
+        let prefetch = SubjectName::value_variants().iter().map(|&subject| Self::Prefetch(subject));
         let isolation = IsolationPart::value_variants().iter().map(|&part| Self::Isolation(part));
         let nodes = NodesPart::value_variants().iter().map(|&part| Self::Nodes(part));
         let alone = [Self::Micro].into_iter();
-        alone.chain(faults).chain([Self::Prefetch]).chain(isolation).chain(nodes).collect()
+        alone.chain(faults).chain(prefetch).chain(isolation).chain(nodes).collect()
     }
 
     /// About how long it takes, on two cores; what is measured meanwhile corrects it.
@@ -59,7 +62,8 @@ impl Work {
             Self::Faults(CaseName::Zipf) => (240, 45),
             Self::Faults(CaseName::Fits) => (6, 2),
             Self::Faults(_) => (70, 14),
-            Self::Prefetch => (400, 80),
+            Self::Prefetch(SubjectName::RandomRead) => (120, 30),
+            Self::Prefetch(_) => (50, 12),
             Self::Isolation(IsolationPart::CoRuns | IsolationPart::CoRunsHalf) => (900, 180),
             Self::Isolation(IsolationPart::Entries) => (30, 15),
             Self::Isolation(_) => (180, 50),
@@ -146,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_repetition_goes_through_everything_before_the_next() {
-        let steps = steps(&["micro".to_owned(), "prefetch".to_owned()], 2).unwrap();
+        let steps = steps(&["micro".to_owned(), "prefetch/zipf".to_owned()], 2).unwrap();
         let repetitions: Vec<u32> = steps.iter().map(|step| step.repetition).collect();
         assert_eq!(repetitions, [1, 1, 2, 2]);
     }

@@ -1,7 +1,9 @@
 //! `farmem bench prefetch`: one program under each policy of prefetching, with the same budget.
 
-mod java;
+mod conversation;
+mod name;
 mod oracle;
+mod prepare;
 mod records;
 mod report;
 mod run;
@@ -9,25 +11,29 @@ mod subject;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use clap::ValueEnum;
 use farmem_machine::{Description, Memory};
 use farmem_page::ByteCount;
 use farmem_policy::PrefetchPolicy;
 
+pub use name::SubjectName;
+use prepare::Workshop;
 pub use report::Report;
 use report::{Figure, judge};
-use run::{Sample, measure};
-use subject::Subject;
+use run::measure;
+use subject::{Ran, Subject};
 
 use crate::interrupt::Interrupt;
+use crate::option;
 use crate::run::Runner;
 
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Data of the patterns; `None` for 256 MiB, or 64 MiB when quick.
+    /// Data of each program; `None` for 256 MiB, or 64 MiB when quick.
     pub data: Option<ByteCount>,
     /// Less data and fewer repetitions.
     pub quick: bool,
@@ -37,8 +43,12 @@ pub struct Options {
     pub policies: Vec<PrefetchPolicy>,
     /// Local memory; `None` for a quarter of what the program has resident where nothing limits it.
     pub local: Option<ByteCount>,
-    /// A program to measure, and its arguments; empty for patterns of access.
+    /// What to measure; empty for all.
+    pub only: Vec<SubjectName>,
+    /// A program of one's own to measure instead, and its arguments; empty for none.
     pub program: Vec<OsString>,
+    /// A Python that has numpy and XGBoost.
+    pub python: PathBuf,
     /// The `farmem` program.
     pub farmem: PathBuf,
 }
@@ -47,6 +57,8 @@ const OVERSUBSCRIPTION: u64 = 4;
 const DATA_BYTES: ByteCount = ByteCount::new(256 << 20);
 const DATA_QUICK_BYTES: ByteCount = ByteCount::new(64 << 20);
 const REPETITIONS: u32 = 3;
+/// So many times as often is run what must be told from chance to a few parts of a hundred.
+const EXACT: u32 = 5;
 /// Less than this holds no program's start.
 const LEAST_LOCAL: ByteCount = ByteCount::new(4 << 20);
 
@@ -60,33 +72,28 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     let repetitions = options.repeat.unwrap_or(if options.quick { 1 } else { REPETITIONS });
     let policies =
         if options.policies.is_empty() { PrefetchPolicy::ALL.to_vec() } else { options.policies.clone() };
-    let data = options.data.unwrap_or(if options.quick { DATA_QUICK_BYTES } else { DATA_BYTES });
-    let compiled = tempfile::tempdir()?;
-    let mut left_out = BTreeMap::new();
-    let subjects = if options.program.is_empty() {
-        let mut subjects = Subject::patterns(&options.farmem, data);
-        match java::subjects(compiled.path(), data) {
-            Ok(java) => subjects.extend(java),
-            Err(error) => _ = left_out.insert("programs in Java".to_owned(), format!("{error:#}")),
-        }
-        subjects
-    } else {
-        vec![Subject::of(&options.program)]
-    };
+    let folder = tempfile::tempdir()?;
+    let (subjects, left_out) = subjects(options, folder.path());
     let runner = Runner::new(&options.farmem, interrupt)?;
     let everything = Memory::current()?.total;
     let mut figures = Vec::new();
     for subject in &subjects {
         eprintln!("farmem: {} with all of its memory", subject.name());
+        let exact = if subject.name() == option::name(&SubjectName::UNPREDICTABLE) { EXACT } else { 1 };
         let whole = measure(&runner, subject, PrefetchPolicy::None, everything)?;
         let quarter = ByteCount::new(whole.memory.get() / OVERSUBSCRIPTION);
         let local = options.local.unwrap_or(quarter).max(LEAST_LOCAL);
-        let mut samples: BTreeMap<usize, Vec<Sample>> = BTreeMap::new();
-        for repetition in 1..=repetitions {
+        let mut samples: BTreeMap<usize, Vec<Ran>> = BTreeMap::new();
+        for repetition in 1..=repetitions * exact {
             for (at, &policy) in policies.iter().enumerate() {
-                eprintln!("farmem: {repetition}/{repetitions} {} {}", subject.name(), policy.name());
+                eprintln!(
+                    "farmem: {repetition}/{} {} {}",
+                    repetitions * exact,
+                    subject.name(),
+                    policy.name()
+                );
                 let sample = measure(&runner, subject, policy, local)?;
-                if !subject.is_same(&whole.output, &sample.output) {
+                if whole.said != sample.said {
                     bail!("{} said something else under {}", subject.name(), policy.name());
                 }
                 samples.entry(at).or_default().push(sample);
@@ -94,11 +101,13 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         }
         eprintln!("farmem: {} traced, for who knows the future", subject.name());
         let bound = oracle::contribution(&runner, subject, local)?;
-        let of_subject =
-            samples.iter().map(|(&at, samples)| Figure::median(subject, policies[at], local, samples, bound));
-        figures.extend(of_subject.collect::<anyhow::Result<Vec<_>>>().context("nothing was measured")?);
+        let none = policies.iter().position(|&policy| policy == PrefetchPolicy::None);
+        let without = none.and_then(|at| samples.get(&at)).map(Vec::as_slice);
+        for (&at, of_policy) in &samples {
+            let figure = Figure::median(subject, policies[at], local, of_policy, without, bound);
+            figures.push(figure.context("nothing was measured")?);
+        }
     }
-    let figures = report::with_ratios(figures);
     Ok(Report {
         version: env!("CARGO_PKG_VERSION"),
         machine: Description::current(),
@@ -107,4 +116,22 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         figures,
         left_out,
     })
+}
+
+/// What is to be measured, ready to run; with it what can't be here, and why.
+fn subjects(options: &Options, folder: &Path) -> (Vec<Subject>, BTreeMap<String, String>) {
+    if !options.program.is_empty() {
+        return (vec![Subject::of(&options.program)], BTreeMap::new());
+    }
+    let data = options.data.unwrap_or(if options.quick { DATA_QUICK_BYTES } else { DATA_BYTES });
+    let workshop = Workshop { farmem: &options.farmem, python: &options.python, folder, data };
+    let names = if options.only.is_empty() { SubjectName::value_variants() } else { &options.only };
+    let (mut subjects, mut left_out) = (Vec::new(), BTreeMap::new());
+    for &name in names {
+        match workshop.prepare(name) {
+            Ok(subject) => subjects.push(subject),
+            Err(error) => _ = left_out.insert(option::name(&name), format!("{error:#}")),
+        }
+    }
+    (subjects, left_out)
 }

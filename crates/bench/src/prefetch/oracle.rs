@@ -1,5 +1,6 @@
 //! What a prefetcher that knew the future would reach: a trace without prefetching, replayed.
 
+use std::ffi::OsString;
 use std::process::{Command, Stdio};
 
 use anyhow::Context;
@@ -19,11 +20,9 @@ pub(super) fn contribution(
     let folder = tempfile::tempdir()?;
     let trace = folder.path().join("trace");
     let options = ["--local", &local.get().to_string(), "--prefetch", PrefetchPolicy::None.name(), "--trace"]
-        .map(Into::into);
+        .map(OsString::from);
     let options = options.into_iter().chain([trace.clone().into_os_string()]);
-    runner
-        .run(options, subject.command(), Command::spawn)
-        .with_context(|| format!("{} traced", subject.name()))?;
+    subject.run(runner, options).with_context(|| format!("{} traced", subject.name()))?;
     let mut replay = Command::new(runner.farmem());
     replay.args(["trace", "replay", "--json"]).arg(&trace).stdin(Stdio::null());
     let rows = runner.run_command(&mut replay, Command::spawn, || Ok(())).context("replaying a trace")?;

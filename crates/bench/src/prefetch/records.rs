@@ -14,6 +14,10 @@ impl Report {
                 Measurement::more(case, peer, "contribution", figure.contribution * 100.0, "%"),
                 Measurement::more(case, peer, "accuracy", figure.accuracy * 100.0, "%"),
             ];
+            let more = figure.processor_beyond_none;
+            found.extend(
+                more.map(|more| Measurement::less(case, peer, "processor time more", more * 100.0, "%")),
+            );
             found.extend(
                 share.map(|share| Measurement::more(case, peer, "share of the oracle", share * 100.0, "%")),
             );

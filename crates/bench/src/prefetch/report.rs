@@ -10,8 +10,8 @@ use farmem_page::ByteCount;
 use farmem_policy::PrefetchPolicy;
 use serde::Serialize;
 
-use super::run::Sample;
-use super::subject::{REFERENCES, Subject, UNPREDICTABLE};
+use super::name::SubjectName;
+use super::subject::{Ran, Subject};
 use crate::median::median;
 use crate::option;
 use crate::target::Target;
@@ -46,8 +46,11 @@ pub struct Figure {
     pub seconds: f64,
     /// The smallest and the largest of the runs' times.
     pub seconds_range: [f64; 2],
-    /// The time without prefetching is 1; `None` where that was not measured.
+    /// The time without prefetching is 1: the median over the repetitions, each beside the one of the same turn; `None` where that was not measured.
     pub ratio_to_none: Option<f64>,
+    /// Processor time of all threads of the process, those of its pager among them, beyond that without prefetching, of the time without prefetching; the
+    /// median likewise. `None` where the program doesn't tell its own processor time.
+    pub processor_beyond_none: Option<f64>,
     /// Part of the far pages wanted that were there already.
     pub contribution: f64,
     /// That beside the contribution of one who knows the future, by a replay with the same local memory; `None` where nothing had to be fetched.
@@ -69,14 +72,17 @@ impl Figure {
         subject: &Subject,
         policy: PrefetchPolicy,
         local: ByteCount,
-        samples: &[Sample],
+        samples: &[Ran],
+        without: Option<&[Ran]>,
         oracle: Option<f64>,
     ) -> anyhow::Result<Self> {
         let times: Vec<f64> = samples.iter().map(|sample| sample.seconds).collect();
         let least = times.iter().copied().reduce(f64::min).context("no run")?;
         let most = times.iter().copied().reduce(f64::max).context("no run")?;
-        let middle = |key: &str| {
-            median(samples.iter().map(|sample| sample.statistics[key].as_f64().unwrap_or(0.0)).collect())
+        let middle = |key: &str| median(samples.iter().map(|sample| sample.finished.number(key)).collect());
+        let beside = |of: fn(&Ran, &Ran) -> Option<f64>| {
+            let pairs = samples.iter().zip(without?).map(|(sample, none)| of(sample, none));
+            pairs.collect::<Option<Vec<f64>>>().map(median)
         };
         Ok(Self {
             program: subject.name().to_owned(),
@@ -84,59 +90,72 @@ impl Figure {
             local_bytes: local.get(),
             seconds: median(times),
             seconds_range: [least, most],
-            ratio_to_none: None,
+            ratio_to_none: beside(|sample, none| Some(sample.seconds / none.seconds)),
+            processor_beyond_none: beside(|sample, none| {
+                Some((sample.processor_seconds? - none.processor_seconds?) / none.seconds)
+            }),
             contribution: middle("contribution"),
             share_of_oracle: oracle.map(|oracle| middle("contribution") / oracle),
             accuracy: middle("accuracy"),
             fetches: middle("fetches"),
             prefetched: middle("prefetched"),
-            stolen_share: samples.iter().map(|sample| sample.stolen_share).fold(0.0, f64::max),
+            stolen_share: samples.iter().map(|sample| sample.finished.stolen_share).fold(0.0, f64::max),
         })
     }
 }
 
-/// Compares each with the same program without prefetching.
-pub(super) fn with_ratios(mut figures: Vec<Figure>) -> Vec<Figure> {
-    let without: Vec<_> =
-        figures.iter().filter(|figure| figure.policy == PrefetchPolicy::None.name()).cloned().collect();
-    for figure in &mut figures {
-        let of = without.iter().find(|other| other.program == figure.program);
-        figure.ratio_to_none = of.map(|other| figure.seconds / other.seconds);
-    }
-    figures
-}
+/// Canvas's Table 5, for comparable programs.
+const CONTRIBUTION_ITERATIVE: f64 = 0.75;
+const CONTRIBUTION_GRAPH: f64 = 0.45;
+const ACCURACY: f64 = 0.85;
+/// What references are to make of the time of a program that follows them.
+const SHARE_OF_BY_ADDRESS: f64 = 0.5;
+/// What prefetching may cost where there is nothing to find: of the time, and in processor time.
+const RATIO_UNPREDICTABLE: f64 = 1.03;
+const PROCESSOR_UNPREDICTABLE: f64 = 0.01;
 
-/// What prefetching may cost where there is nothing to find, and what it must find where there is.
+/// What prefetching may cost where there is nothing to find, and what it must find where there is; of what was measured.
 pub(super) fn judge(figures: &[Figure]) -> Vec<Target> {
-    let of = |program: &str| {
-        let default = PrefetchPolicy::default().name();
-        figures.iter().find(|figure| figure.program == program && figure.policy == default)
+    let of = |name: SubjectName| {
+        let (program, policy) = (option::name(&name), PrefetchPolicy::default().name());
+        figures.iter().find(|figure| figure.program == program && figure.policy == policy)
     };
-    let random = option::name(&UNPREDICTABLE);
-    if of(&random).is_none() {
-        return Vec::new();
+    let mut targets = Vec::new();
+    if let Some(random) = of(SubjectName::UNPREDICTABLE) {
+        let title = option::name(&SubjectName::UNPREDICTABLE);
+        targets.push(Target::new(
+            format!("{title}: of the time without prefetching"),
+            RATIO_UNPREDICTABLE,
+            random.ratio_to_none,
+        ));
+        targets.push(Target::new(
+            format!("{title}: processor time more, of that time"),
+            PROCESSOR_UNPREDICTABLE,
+            random.processor_beyond_none,
+        ));
     }
-    vec![
-        Target::new(
-            "random reads, of their time without prefetching",
-            1.03,
-            of(&random).and_then(|figure| figure.ratio_to_none),
-        ),
-        Target::new(
-            "a list, of its time under the best policy by address",
-            0.5,
-            of(&option::name(&REFERENCES)).zip(best_by_address(figures)).map(|(two, one)| two.seconds / one),
-        ),
-    ]
+    for name in SubjectName::REFERENCES {
+        let Some(figure) = of(name) else { continue };
+        let title = format!("{}: of the time by the best policy by address", figure.program);
+        let best = best_by_address(figures, &figure.program);
+        targets.push(Target::new(title, SHARE_OF_BY_ADDRESS, best.map(|best| figure.seconds / best)));
+    }
+    let iterative = SubjectName::ITERATIVE.map(|name| (name, CONTRIBUTION_ITERATIVE));
+    for (name, contribution) in iterative.into_iter().chain([(SubjectName::GRAPH, CONTRIBUTION_GRAPH)]) {
+        let Some(figure) = of(name) else { continue };
+        let title = |measure: &str| format!("{}: {measure}", figure.program);
+        targets.push(Target::at_least(title("contribution"), contribution, Some(figure.contribution)));
+        targets.push(Target::at_least(title("accuracy"), ACCURACY, Some(figure.accuracy)));
+    }
+    targets
 }
 
-/// The time of the list under the policy by address that takes least.
-fn best_by_address(figures: &[Figure]) -> Option<f64> {
-    let list = option::name(&REFERENCES);
+/// The time of a program under the policy by address that takes least.
+fn best_by_address(figures: &[Figure], program: &str) -> Option<f64> {
     let is_by_address =
         |figure: &&Figure| PrefetchPolicy::BY_ADDRESS.iter().any(|policy| policy.name() == figure.policy);
-    let of_list = figures.iter().filter(|figure| figure.program == list);
-    of_list.filter(is_by_address).map(|figure| figure.seconds).reduce(f64::min)
+    let of_program = figures.iter().filter(|figure| figure.program == program);
+    of_program.filter(is_by_address).map(|figure| figure.seconds).reduce(f64::min)
 }
 
 impl fmt::Display for Report {
@@ -150,6 +169,7 @@ impl fmt::Display for Report {
             "s",
             "range",
             "of none",
+            "cpu more",
             "contribution",
             "of oracle",
             "accuracy",
@@ -172,6 +192,9 @@ impl fmt::Display for Report {
                 format!("{:.3}", figure.seconds),
                 format!("{least:.3}-{most:.3}"),
                 figure.ratio_to_none.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+                figure
+                    .processor_beyond_none
+                    .map_or_else(String::new, |share| format!("{:.1}%", share * 100.0)),
                 format!("{:.2}", figure.contribution),
                 figure.share_of_oracle.map_or_else(String::new, |share| format!("{share:.2}")),
                 format!("{:.2}", figure.accuracy),
@@ -180,7 +203,7 @@ impl fmt::Display for Report {
                 format!("{:.0}%", figure.stolen_share * 100.0),
             ]);
         }
-        for column in [1].into_iter().chain(3..12) {
+        for column in [1].into_iter().chain(3..13) {
             if let Some(column) = table.column_mut(column) {
                 column.set_cell_alignment(CellAlignment::Right);
             }

@@ -1,121 +1,187 @@
 //! What is run under each policy.
 
-use std::ffi::OsString;
-use std::path::Path;
+use std::ffi::{OsStr, OsString};
+use std::process::Command;
+use std::thread;
 
+use anyhow::{Context, ensure};
 use farmem_page::{ByteCount, PageCount};
 
-use crate::option;
-use crate::workload::{Outcome, Pattern};
+use super::conversation::Conversation;
+use crate::run::{Finished, Runner};
+use crate::workload::Outcome;
 
 /// A program with its arguments.
 #[derive(Clone, Debug)]
 pub(super) struct Subject {
     name: String,
     command: Vec<OsString>,
-    /// Whether it is the workload, which measures itself.
-    is_pattern: bool,
+    clock: Clock,
 }
 
-/// Rounds of a pattern: enough that filling the data is a small part.
-const ROUNDS: u32 = 6;
-const PATTERNS: [Pattern; 8] = [
-    Pattern::Sequential,
-    Pattern::Strided,
-    Pattern::Zipf,
-    Pattern::RandomRead,
-    Pattern::Chase,
-    Pattern::List,
-    Pattern::Tree,
-    Pattern::Search,
-];
-/// The pattern in which there is nothing to find.
-pub(super) const UNPREDICTABLE: Pattern = Pattern::RandomRead;
-/// The pattern in which only references say what comes.
-pub(super) const REFERENCES: Pattern = Pattern::List;
+/// Whose time counts.
+#[derive(Clone, Debug)]
+pub(super) enum Clock {
+    /// The whole run's.
+    Whole,
+    /// That of a workload's rounds, which checks its bytes by itself.
+    Rounds,
+    /// What the program writes in its last line, `seconds N`.
+    Own,
+    /// That of what a client asks.
+    Client(Conversation),
+}
+
+/// What one run showed.
+#[derive(Clone, Debug)]
+pub(super) struct Ran {
+    /// How `farmem run` saw it.
+    pub(super) finished: Finished,
+    /// The time that counts.
+    pub(super) seconds: f64,
+    /// Processor time of the same, of all threads of the process, those of the pager among them; `None` where it isn't told.
+    pub(super) processor_seconds: Option<f64>,
+    /// What must be the same in each run.
+    pub(super) said: Vec<u8>,
+    /// What it had in memory: seen from outside, and at least the data of a workload, which may be over before anybody has looked.
+    pub(super) memory: ByteCount,
+}
 
 impl Subject {
-    /// The workload, in each of its patterns that read.
-    pub(super) fn patterns(farmem: &Path, data: ByteCount) -> Vec<Self> {
-        let workload = |pattern| {
-            let name = option::name(&pattern);
-            let words = ["workload", "--data", &data.get().to_string(), "--rounds", &ROUNDS.to_string()];
-            let command = [farmem.into()].into_iter().chain(words.map(OsString::from));
-            let command = command.chain(["--pattern".into(), OsString::from(&name)]).collect();
-            Self { name, command, is_pattern: true }
-        };
-        PATTERNS.map(workload).to_vec()
+    pub(super) fn new(name: String, command: Vec<OsString>, clock: Clock) -> Self {
+        Self { name, command, clock }
     }
 
-    /// A user's program.
+    /// A user's program, which writes the same to standard output every time.
     pub(super) fn of(command: &[OsString]) -> Self {
         let name = command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-        Self::named(&name, command)
-    }
-
-    /// A program that writes the same to standard output every time.
-    pub(super) fn named(name: &str, command: &[OsString]) -> Self {
-        Self { name: name.to_owned(), command: command.to_vec(), is_pattern: false }
+        Self::new(name, command.to_vec(), Clock::Whole)
     }
 
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    pub(super) fn command(&self) -> &[OsString] {
-        &self.command
+    /// Runs it to its end, with these options for `farmem run`.
+    ///
+    /// # Errors
+    /// When it fails, or found other bytes than it had written.
+    pub(super) fn run(
+        &self,
+        runner: &Runner,
+        options: impl IntoIterator<Item: AsRef<OsStr>>,
+    ) -> anyhow::Result<Ran> {
+        let Clock::Client(conversation) = &self.clock else {
+            let finished = runner.run(options, &self.command, Command::spawn)?;
+            return self.ran(finished);
+        };
+        thread::scope(|scope| {
+            let mut client = Some(scope.spawn(|| conversation.hold(runner.interrupt())));
+            let mut seconds = None;
+            let look = || {
+                if let Some(over) = client.take_if(|client| client.is_finished()) {
+                    seconds = Some(joined(over)?);
+                }
+                Ok(())
+            };
+            let finished = runner.run_looking(options, &self.command, Command::spawn, look)?;
+            let seconds = match client {
+                Some(client) => joined(client)?,
+                None => seconds.context("nothing was asked")?,
+            };
+            let memory = resident_peak(&finished);
+            Ok(Ran { finished, seconds, processor_seconds: None, said: Vec::new(), memory })
+        })
     }
 
-    /// Whether two runs came to the same: a workload found its bytes, any other program wrote the same to standard output.
-    pub(super) fn is_same(&self, one: &[u8], other: &[u8]) -> bool {
-        if self.is_pattern {
-            Outcome::last_of(other).is_some_and(|outcome| outcome.mismatches == 0)
-        } else {
-            one == other
-        }
-    }
-
-    /// What it had in memory where nothing limited it: `seen` from outside, and at least the data of a workload, which may be over before anybody has looked.
-    pub(super) fn memory(&self, seen: ByteCount, output: &[u8]) -> ByteCount {
-        self.outcome(output).map_or(seen, |outcome| seen.max(PageCount::new(outcome.pages).bytes()))
-    }
-
-    /// The time that counts, in seconds: that of a workload's rounds, of any other program all of it.
-    pub(super) fn seconds(&self, wall_seconds: f64, output: &[u8]) -> f64 {
-        match self.outcome(output) {
-            Some(outcome) => {
-                let nanoseconds: f64 = outcome.rounds.iter().map(|round| round.nanoseconds_per_access).sum();
-                nanoseconds * outcome.accesses as f64 / 1e9
+    fn ran(&self, finished: Finished) -> anyhow::Result<Ran> {
+        let memory = resident_peak(&finished);
+        Ok(match self.clock {
+            Clock::Whole | Clock::Client(_) => Ran {
+                seconds: finished.number("wall_seconds"),
+                processor_seconds: None,
+                said: finished.output.clone(),
+                memory,
+                finished,
+            },
+            Clock::Own => {
+                let (said, seconds) = own_time(&finished.output).context("it doesn't tell its time")?;
+                Ran { seconds, processor_seconds: None, said, memory, finished }
             }
-            None => wall_seconds,
-        }
+            Clock::Rounds => {
+                let outcome = Outcome::last_of(&finished.output).context("it doesn't tell how it went")?;
+                ensure!(
+                    outcome.mismatches == 0,
+                    "{} pages held other bytes than were written",
+                    outcome.mismatches
+                );
+                let sum = |of: fn(&crate::workload::Round) -> f64| outcome.rounds.iter().map(of).sum::<f64>();
+                Ran {
+                    seconds: sum(|round| round.nanoseconds_per_access) * outcome.accesses as f64 / 1e9,
+                    processor_seconds: Some(sum(|round| round.cpu_seconds)),
+                    said: Vec::new(),
+                    memory: memory.max(PageCount::new(outcome.pages).bytes()),
+                    finished,
+                }
+            }
+        })
     }
+}
 
-    /// What a workload tells of itself.
-    fn outcome(&self, output: &[u8]) -> Option<Outcome> {
-        Outcome::last_of(output).filter(|_| self.is_pattern)
-    }
+fn resident_peak(finished: &Finished) -> ByteCount {
+    ByteCount::new(finished.number("resident_peak_bytes") as u64)
+}
+
+fn joined<T>(thread: thread::ScopedJoinHandle<'_, anyhow::Result<T>>) -> anyhow::Result<T> {
+    thread.join().map_err(|_| anyhow::anyhow!("who asks has panicked"))?
+}
+
+/// What a program wrote before its last line, and the time in that.
+fn own_time(output: &[u8]) -> Option<(Vec<u8>, f64)> {
+    let text = output.strip_suffix(b"\n")?;
+    let at = text.iter().rposition(|&byte| byte == b'\n')? + 1;
+    let line = std::str::from_utf8(&text[at..]).ok()?;
+    Some((text[..at].to_vec(), line.strip_prefix("seconds ")?.parse().ok()?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    fn finished(output: &str) -> Finished {
+        let statistics = json!({"wall_seconds": 2.0, "resident_peak_bytes": 4096});
+        Finished { stolen_share: 0.0, output: output.into(), statistics }
+    }
 
     #[test]
-    fn a_program_must_write_the_same_and_a_workload_find_its_bytes() {
+    fn a_program_takes_all_of_its_run() {
         let program = Subject::of(&["sort".into(), "data".into()]);
-        assert!(program.is_same(b"one", b"one") && !program.is_same(b"one", b"other"));
-        assert_eq!((program.name(), program.seconds(2.0, b"one")), ("sort data", 2.0));
+        let ran = program.ran(finished("one")).unwrap();
+        assert_eq!((program.name(), ran.seconds, &ran.said[..]), ("sort data", 2.0, &b"one"[..]));
+    }
 
-        let workload = &Subject::patterns(Path::new("/farmem"), ByteCount::new(1 << 20))[0];
+    #[test]
+    fn a_program_may_tell_its_own_time_which_need_not_be_the_same() {
+        let program = Subject::new("list".to_owned(), Vec::new(), Clock::Own);
+        let ran = program.ran(finished("sum 7\nseconds 0.25\n")).unwrap();
+        assert_eq!((ran.seconds, &ran.said[..]), (0.25, &b"sum 7\n"[..]));
+        assert!(program.ran(finished("sum 7\n")).is_err());
+    }
+
+    #[test]
+    fn a_workload_takes_its_rounds_and_must_find_its_bytes() {
+        let workload = Subject::new("zipf".to_owned(), Vec::new(), Clock::Rounds);
         let said = |mismatches: u64| {
             let round =
-                r#"{"nanoseconds_per_access":500.0,"major_faults":0,"minor_faults":0,"cpu_seconds":0.0}"#;
-            format!(
+                r#"{"nanoseconds_per_access":500.0,"major_faults":0,"minor_faults":0,"cpu_seconds":0.5}"#;
+            finished(&format!(
                 r#"{{"event":"done","accesses":1000000,"pages":256,"rounds":[{round},{round}],"mismatches":{mismatches},"resident_peak_bytes":0}}"#
-            )
+            ))
         };
-        assert!(workload.is_same(b"", said(0).as_bytes()) && !workload.is_same(b"", said(1).as_bytes()));
-        assert_eq!(workload.seconds(9.0, said(0).as_bytes()), 1.0);
+        let ran = workload.ran(said(0)).unwrap();
+        assert_eq!((ran.seconds, ran.processor_seconds), (1.0, Some(1.0)));
+        assert_eq!(ran.memory, PageCount::new(256).bytes());
+        assert!(workload.ran(said(1)).is_err());
     }
 }

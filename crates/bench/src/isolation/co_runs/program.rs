@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, ensure};
 use clap::ValueEnum;
 use farmem_page::ByteCount;
 use serde::Serialize;
 
 use crate::isolation::server;
+use crate::programs::{GRAPH, TREES, TREES_ROW_BYTES, works};
 
 /// A program. It counts as one run from its start to its end, memcached from the first of a number of requests to the last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize)]
@@ -66,13 +66,8 @@ impl Program {
     }
 }
 
-/// The programs that the tests run, too.
-const TREES: &str = include_str!("../../../../../tests/programs/train_trees.py");
-const GRAPH: &str = include_str!("../../../../../tests/programs/Graph.java");
-
 /// What the programs take of memory, beside what their data is, so that all have about the same.
 const NODE_BYTES: u64 = 1300;
-const ROW_BYTES: u64 = 640;
 /// What a collector leaves to itself, beside what is in use.
 const HEAP_SHARE: f64 = 2.1;
 const ROUNDS: u32 = 8;
@@ -139,7 +134,11 @@ impl Kit {
             Program::Xgboost => words(
                 &self.python,
                 // One thread: it has a part of one processor, and several would wait for each other there.
-                &[text(&self.folder.join("train_trees.py")), (data / ROW_BYTES).to_string(), "1".to_owned()],
+                &[
+                    text(&self.folder.join("train_trees.py")),
+                    (data / TREES_ROW_BYTES).to_string(),
+                    "1".to_owned(),
+                ],
             ),
             Program::JavaG1 | Program::JavaParallel | Program::JavaSerial => {
                 let heap = (data as f64 * HEAP_SHARE) as u64 >> 20;
@@ -151,13 +150,4 @@ impl Kit {
             }
         }
     }
-}
-
-/// Runs a command that says nothing.
-fn works(command: &mut Command) -> anyhow::Result<()> {
-    let name = command.get_program().display().to_string();
-    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {name}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{name}: {}", said.trim().lines().last().unwrap_or("failed"));
-    Ok(())
 }
