@@ -273,6 +273,25 @@ fn random_reads_of_objects_that_refer_to_each_other_bring_nothing() {
 }
 
 #[test]
+fn objects_that_reach_over_the_edge_of_a_page_come_ahead_all_the_same() {
+    const BYTES: u64 = 528;
+    const COUNT: u64 = 1 << 14;
+    // Twice as many pages as are local.
+    let object = |number: u64| BASE + scattered(number % COUNT, COUNT) * BYTES;
+    let mut machine = Machine::new();
+    for number in 0..COUNT {
+        machine.write(object(number), object(number + 1));
+    }
+    for number in 0..COUNT {
+        for word in 0..BYTES / 8 {
+            machine.touch(object(number) + word * 8);
+        }
+    }
+    assert!(machine.contribution() > 0.7, "{} of {}", machine.used, machine.faults);
+    assert!(machine.useless() * 10 < machine.fetched, "{} of {}", machine.useless(), machine.fetched);
+}
+
+#[test]
 fn a_list_that_begins_late_comes_ahead() {
     let mut machine = list();
     let mut state = 1;

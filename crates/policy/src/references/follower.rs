@@ -5,11 +5,14 @@
 //! that ends where the references do (the end of a chain) can't be judged so. After a few of these the next one is *dry*: it
 //! fetches nothing, and is judged by the first page that it would have fetched.
 //!
+//! An object may reach over the edge of its page, or be larger than one. A fault on the page right behind one that the walk came through is such a rest: it says nothing of
+//! where the program goes next, and the judgement waits for the fault after it.
+//!
 //! Pages are paid from an *allowance*, as trials of [`Streams`](crate::Streams) are: pages that were of no use use it up, those that were used
 //! replenish it, and while there is none the thread costs nothing but a page in [`FAULTS_PER_PAGE`] faults. A thread whose faults no word
 //! explains rests, so that programs without references cost next to nothing.
 
-use farmem_page::{PageBytes, PageIndex, VirtAddr};
+use farmem_page::{PAGE_BYTES, PageBytes, PageIndex, VirtAddr};
 
 use super::links::{Compression, Links, Surroundings, Way};
 use super::walk::{Branches, MOST_PAGES, Walk, Walked};
@@ -29,6 +32,8 @@ const UNJUDGED_WALKS: u32 = 7;
 /// Faults in a row that nothing explains before the thread rests, and for how many.
 const FRUITLESS_FAULTS: u32 = 32;
 const REST_FAULTS: u32 = 512;
+/// Who reads on over the edge of a page touches one of these first.
+const EDGE_BYTES: u64 = 64;
 
 /// Pages that came ahead, and whether they have been used as far as known.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +76,8 @@ pub struct Follower {
     is_proven: bool,
     /// How the thread came to where it has faulted.
     way: Way,
+    /// The last fault was on the rest of an object.
+    is_rest: bool,
 }
 
 /// The last walk.
@@ -80,6 +87,23 @@ struct Past {
     taken: super::links::Taken,
     expected: Option<(PageIndex, Way)>,
     is_dry: bool,
+    /// The page that it began at.
+    start: PageIndex,
+    /// Rests of objects that may still turn up before it is judged.
+    rests_left: u32,
+}
+
+impl Past {
+    /// Whether `address` is in the rest of an object on the way: on the page right behind one that was fetched, or, as the walk may have come over local ones, at the
+    /// very beginning of any.
+    fn is_rest(&self, address: VirtAddr) -> bool {
+        let page = address.page();
+        let is_expected = self.expected.is_some_and(|(expected, _)| expected == page);
+        let mut way = [self.start].into_iter().chain(self.settled.pages().iter().copied());
+        let is_behind = way.any(|before| before.get() + 1 == page.get())
+            || address.get() % (PAGE_BYTES as u64) < EDGE_BYTES;
+        !is_expected && self.rests_left > 0 && is_behind
+    }
 }
 
 impl Follower {
@@ -100,6 +124,7 @@ impl Follower {
             unjudged_pages: 0,
             is_proven: false,
             way: Way::UNKNOWN,
+            is_rest: false,
         }
     }
 
@@ -131,6 +156,11 @@ impl Follower {
             self.allowance += 1;
         }
         self.rest = self.rest.saturating_sub(1);
+        self.is_rest = self.past.is_some_and(|past| past.is_rest(address));
+        if self.is_rest {
+            self.past = self.past.map(|past| Past { rests_left: past.rests_left - 1, ..past });
+            return None;
+        }
         let is_learning = self.is_learning();
         let past = self.past.take();
         let expected = past.and_then(|past| past.expected);
@@ -200,7 +230,7 @@ impl Follower {
 
     /// Pages that a walk from where the thread has faulted may fetch, at most. `None` for no walk: then nothing is to be told of the page either.
     pub fn reach(&self) -> Option<u32> {
-        if !self.is_learning() {
+        if !self.is_learning() || self.is_rest {
             return None;
         }
         let affordable = (self.allowance / FAULTS_PER_PAGE) as u32;
@@ -229,8 +259,14 @@ impl Follower {
             return;
         }
         let settled = Settled { pages: walked.pages, count: walked.count, is_used: false };
-        self.past =
-            Some(Past { settled, taken: walked.taken, expected: walked.expected, is_dry: walked.count == 0 });
+        self.past = Some(Past {
+            settled,
+            taken: walked.taken,
+            expected: walked.expected,
+            is_dry: walked.count == 0,
+            start: address.page(),
+            rests_left: 1 + MOST_PAGES as u32,
+        });
     }
 
     /// Pages that came ahead and are not settled.
