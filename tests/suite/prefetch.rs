@@ -94,7 +94,7 @@ fn each_policy_is_measured_beside_none() {
         return;
     }
     // One of each kind.
-    let names = "sequential,random-read,c-btree-scan,numpy-multiply,java-kmeans,redis-scan";
+    let names = "sequential,random-read,c-btree-scan,numpy-multiply,java-breadth,redis-scan";
     let python = crate::python();
     let words = ["--only", names, "--python", python.to_str().expect("a path of plain letters")];
     let output = measure("--quick --data 16M --policy none,leap --json", &words);

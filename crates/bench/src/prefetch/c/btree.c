@@ -7,10 +7,11 @@
 #include "measured.h"
 
 enum {
-	LEAF_ENTRIES = 63,
-	CHILDREN = 64,
+	/* Nodes of half a kilobyte. */
+	LEAF_ENTRIES = 31,
+	CHILDREN = 32,
 	/* Keys that come together, in order. */
-	TOGETHER = 32,
+	TOGETHER = 16,
 	DEPTH_MOST = 16,
 };
 
@@ -162,7 +163,7 @@ int main(int count, char **arguments)
 			for (unsigned each = 0; each < leaf->count; each++)
 				sum += leaf->entries[each].value;
 	} else {
-		for (uint64_t search = 0; search < groups; search++) {
+		for (uint64_t search = 0; search < groups / 2; search++) {
 			uint64_t key = scattered(search) % (groups * TOGETHER);
 			struct leaf *leaf = descend(&tree, key, NULL, NULL);
 			unsigned place = place_in(leaf, key);
