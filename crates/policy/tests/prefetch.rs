@@ -64,6 +64,17 @@ fn a_strided_walk_is_followed() {
 }
 
 #[test]
+fn threads_that_go_down_columns_of_a_matrix_are_followed() {
+    // Rows of 100 pages: each thread takes a page of each row, then its next column.
+    let column = |thread: u64, turn: u64| (0..160).map(move |row| row * 100 + thread + 4 * turn);
+    let threads: Vec<Vec<u64>> =
+        (0..4).map(|thread| (0..25).flat_map(|turn| column(thread, turn)).collect()).collect();
+    let outcome = streams(&trace::interleave(&threads, 5), 16_000);
+    assert!(outcome.contribution() > 0.8, "{outcome:?}");
+    assert!(outcome.accuracy() > 0.95, "{outcome:?}");
+}
+
+#[test]
 fn threads_that_walk_at_once_are_told_apart() {
     let part = PAGES / 16;
     let walks: Vec<_> =

@@ -52,6 +52,7 @@ impl PrefetchPolicy {
 
 /// The chosen policy's state.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there are a few of them, and the largest is the default")]
 pub enum ChosenPrefetcher {
     /// Several streams.
     Streams(Streams),

@@ -4,6 +4,7 @@ mod choice;
 mod leap;
 mod neighbour;
 mod none;
+mod paces;
 mod readahead;
 mod record;
 mod run;
@@ -30,7 +31,7 @@ pub struct Fault {
     pub page: PageIndex,
     /// Where on the page, in bytes; less than a page has. Policies of prefetching by address don't look at it.
     pub offset_bytes: u16,
-    /// The thread; to them a hint that only makes the search shorter. Any number will do.
+    /// The thread. To them a hint: it makes the search shorter, and tells wide strides of threads apart. Any number will do.
     pub thread: u32,
     /// Whether the thread is about to write.
     pub write: bool,

@@ -12,6 +12,9 @@
 //! need no allowance, since each is at most twice as long as one that was used: of what a stream fetches about half is used
 //! at worst, apart from its trial.
 //!
+//! A stride of more than [`STRIDE_LIMIT`] pages, such as that of a matrix's columns, is told by the faults of one thread alone ([`Paces`]). Between the pages
+//! of its window lie those of others, so nothing but a fault exactly on its path continues it.
+//!
 //! What all windows hold together is bounded ([`Prefetcher::set_cache`]): it is Farmem's swap cache, memory that the program
 //! isn't known to use. A window for which there is no room is shorter, and a stream that is over makes way for it; where the
 //! bound falls, the streams that were idle longest end first.
@@ -24,6 +27,7 @@
 
 use farmem_page::{PageIndex, PageRange};
 
+use super::paces::{FAR_LIMIT, Paces};
 use super::record::{Line, Record, STRIDE_LIMIT};
 use super::{Advice, Fault, MOST_WINDOWS, Prefetcher, Run};
 
@@ -83,12 +87,13 @@ struct Window {
 
 /// Follows up to sixteen forward, backward or strided streams, found from recent faults.
 ///
-/// About 600 bytes, no allocation. Not synchronised.
+/// About a kilobyte, no allocation. Not synchronised.
 #[derive(Clone, Debug)]
 pub struct Streams {
     windows: [Window; STREAMS],
     streams: [Stream; STREAMS],
     record: Record,
+    paces: Paces,
     /// Which stream the threads met last, by a few bits of the thread's number.
     hints: [u8; HINTS],
     /// Faults so far; wraps.
@@ -109,6 +114,7 @@ impl Streams {
             windows: [NO_WINDOW; STREAMS],
             streams: [NO_STREAM; STREAMS],
             record: Record::new(),
+            paces: Paces::new(),
             hints: [0; HINTS],
             faults: 0,
             allowance: ALLOWANCE_START * FAULTS_PER_PAGE,
@@ -134,7 +140,8 @@ impl Streams {
     /// Whether `page` lies on the stream's path, or close enough to it for a stream that has proved itself.
     fn continues(&self, index: usize, page: u64) -> bool {
         let stream = &self.streams[index];
-        stream.trust >= TRUSTED || stream.distance(page) % stream.stride == 0
+        let may_stray = stream.trust >= TRUSTED && stream.stride.abs() <= STRIDE_LIMIT;
+        may_stray || stream.distance(page) % stream.stride == 0
     }
 
     /// A fault on the path of stream `index`: settles its window and opens the next one.
@@ -183,8 +190,8 @@ impl Streams {
     }
 
     /// A fault that continues no stream: begins one if it is in line with others.
-    fn observe(&mut self, page: u64, bounds: PageRange, hint: usize) -> Advice {
-        let line = self.record.line_to(page);
+    fn observe(&mut self, page: u64, thread_line: Option<Line>, bounds: PageRange, hint: usize) -> Advice {
+        let line = self.record.line_to(page).or(thread_line);
         self.record.push(page);
         let Some(Line { stride, length }) = line else {
             return Advice { expired: self.expire(), ..Advice::default() };
@@ -282,12 +289,13 @@ impl Prefetcher for Streams {
         }
         let page = fault.page.get();
         let hint = fault.thread as usize % HINTS;
+        let thread_line = self.paces.line_to(fault.thread, page);
         match self.find(page, self.hints[hint] as usize % STREAMS) {
             Some(index) => {
                 self.hints[hint] = index as u8;
                 self.advance(index, page, bounds)
             }
-            None => self.observe(page, bounds, hint),
+            None => self.observe(page, thread_line, bounds, hint),
         }
     }
 
@@ -377,4 +385,5 @@ const _: () =
 const _: () =
     assert!(TRIAL_PAGES_LIMIT <= ALLOWANCE_START, "the allowance at rest pays for the longest trial");
 const _: () =
-    assert!(WINDOW_LIMIT as i64 * STRIDE_LIMIT < 1 << 20, "no window reaches around the address space");
+    assert!(WINDOW_LIMIT as i64 * FAR_LIMIT < 1 << 20, "no window reaches around the address space");
+const _: () = assert!(STRIDE_LIMIT < FAR_LIMIT, "what one thread tells reaches farther");
