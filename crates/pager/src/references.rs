@@ -5,11 +5,10 @@
 //! them, nothing else. The page itself must not be read: its program may have unmapped or discarded it, and a handler that touches a missing
 //! page waits for itself.
 
-use core::array;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use farmem_page::{PageWord, Place};
-use farmem_policy::references::{Compression, Follower, MOST_PAGES, Settled};
+use farmem_policy::references::{Compression, Follower, MOST_PAGES, Pages, Settled};
 use farmem_policy::{Fault, PrefetchPolicy};
 use farmem_sys::lock::{Guard, Lock};
 use farmem_sys::{Errno, memory};
@@ -41,7 +40,10 @@ impl References {
     /// No memory.
     pub(crate) fn new(policy: PrefetchPolicy) -> Result<Self, Errno> {
         let followers = match policy {
-            PrefetchPolicy::TwoTier => Some(&*memory::leak(array::from_fn(|_| Lock::new(Follower::new())))?),
+            PrefetchPolicy::TwoTier => {
+                let pages = memory::table_mut::<[Pages; FOLLOWERS]>(1)?.first_mut().ok_or(Errno::NOMEM)?;
+                Some(&*memory::leak(pages.each_mut().map(|pages| Lock::new(Follower::new(pages))))?)
+            }
             _ => None,
         };
         Ok(Self {
@@ -108,7 +110,7 @@ impl Engine {
     pub(crate) fn pursue(&self, fault: Fault, is_streamed: bool) -> Option<Pursuit<'_>> {
         let mut follower = self.references.of(fault.thread)?;
         if is_streamed {
-            follower.on_stream();
+            follower.on_stream(fault.page);
             return None;
         }
         if let Some(settled) = follower.on_fault(fault.address()) {
@@ -158,6 +160,12 @@ impl Engine {
             } else {
                 (None, entry_of_local(word))
             };
+            if taken.is_none() && !walk.reads_pages() {
+                if self.regions.holding(page).is_none() {
+                    walk.miss();
+                }
+                continue;
+            }
             let Some(place) = place else { continue };
             // What is stored comes near while the page before is installed.
             self.vault.prefetch(place);
@@ -180,6 +188,12 @@ impl Engine {
         }
         let walked = walk.end();
         follower.walked(address, &desk.content[0], walked);
+        if let Some(page) = follower.wanted()
+            && let Some(place) = entry_of_local(self.table.word(page))
+            && self.vault.glance(&mut desk.reader, place, &mut desk.content[SCRATCH])
+        {
+            follower.show(page, &desk.content[SCRATCH]);
+        }
         drop(follower);
         self.install_following(desk, &mut batch, installed, fault);
         self.install_faulted(desk, &mut batch, fault)

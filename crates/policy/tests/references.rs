@@ -36,7 +36,7 @@ impl Machine {
             resident: HashSet::new(),
             order: VecDeque::new(),
             ahead: HashSet::new(),
-            follower: Follower::new(),
+            follower: Follower::new(Box::leak(Box::new([[0; PAGE_BYTES]; _]))),
             faults: 0,
             fetched: 0,
             used: 0,
@@ -94,7 +94,10 @@ impl Machine {
         let mut walk = self.follower.walk(address, &self.memory[&page], most);
         while let Some(next) = walk.step() {
             let page = next.page();
-            let Some(content) = self.memory.get(&page) else { continue };
+            let Some(content) = self.memory.get(&page) else {
+                walk.miss();
+                continue;
+            };
             if !self.resident.contains(&page) && !fetched.contains(&page) {
                 if !walk.fetch(page) {
                     break;
@@ -105,6 +108,11 @@ impl Machine {
         }
         let walked = walk.end();
         self.follower.walked(address, &self.memory[&page], walked);
+        if let Some(page) = self.follower.wanted()
+            && let Some(content) = self.memory.get(&page)
+        {
+            self.follower.show(page, content);
+        }
         assert!(fetched.len() <= 1 + most as usize);
         self.fetched += fetched.len() as u64 - 1;
         self.ahead.extend(&fetched[1..]);
@@ -201,6 +209,77 @@ fn whole_references_are_followed_where_there_are_compressed_ones_too() {
 fn a_shift_that_four_bytes_cant_need_is_refused() {
     assert!(Compression::new(0, 9).is_none());
     assert_eq!(Compression::new(u64::MAX, 8).map(Compression::end), Some(u64::MAX));
+}
+
+/// Vertices of 512 bytes, as a Java VM makes them: an object, behind it an array of references to others, then bytes.
+const VERTEX_BYTES: u64 = 512;
+const VERTICES: u64 = PAGES * PAGE_BYTES as u64 / VERTEX_BYTES;
+const EDGES: u64 = 8;
+const ARRAY_AT: u64 = 32;
+const ELEMENTS_AT: u64 = ARRAY_AT + 16;
+const VISIT_AT: u64 = 12;
+
+fn vertex(number: u64) -> u64 {
+    BASE + number * VERTEX_BYTES
+}
+
+#[test]
+fn what_arrays_of_references_lead_to_comes_ahead() {
+    let mut machine = Machine::new();
+    machine.follower.understand(Some(compression()));
+    let mut state = 1;
+    let mut edges = vec![];
+    for number in 0..VERTICES {
+        machine.write(vertex(number), 1);
+        machine.write(vertex(number) + ARRAY_AT, 1);
+        machine.write(vertex(number) + ARRAY_AT + 8, EDGES << 32 | 0x0012_3456);
+        for edge in 0..EDGES {
+            let far = random(&mut state) % VERTICES;
+            let near = (number + VERTICES + far % 128 - 64) % VERTICES;
+            let to = if edge % 2 == 0 { near } else { far };
+            edges.push(to);
+            machine.write_compressed(vertex(number) + ELEMENTS_AT + 4 * edge, vertex(to));
+        }
+        machine.write(vertex(number) + ELEMENTS_AT + 4 * EDGES, 1);
+        for at in (ELEMENTS_AT + 4 * EDGES + 16..VERTEX_BYTES).step_by(8) {
+            let value = random(&mut state) << 33 | random(&mut state);
+            machine.write(vertex(number) + at, value);
+        }
+    }
+    let mut waiting = VecDeque::from([7]);
+    let mut seen = HashSet::from([7]);
+    while let Some(number) = waiting.pop_front() {
+        machine.touch(vertex(number) + VISIT_AT + 4);
+        machine.touch(vertex(number) + ELEMENTS_AT - 4);
+        for edge in 0..EDGES {
+            let to = edges[(number * EDGES + edge) as usize];
+            machine.touch(vertex(number) + ELEMENTS_AT + 4 * edge);
+            machine.touch(vertex(to) + VISIT_AT);
+            if seen.insert(to) {
+                waiting.push_back(to);
+            }
+        }
+    }
+    assert!(machine.contribution() > 0.45, "{} of {}", machine.used, machine.faults);
+    assert!(machine.useless() * 10 < machine.fetched * 2, "{} of {}", machine.useless(), machine.fetched);
+}
+
+#[test]
+fn what_a_large_array_of_references_leads_to_comes_ahead() {
+    let mut machine = Machine::new();
+    // References to half of the objects, in no order; the array takes pages beyond the objects.
+    let (first, count) = (PAGES / 2, OBJECTS / 2);
+    let element = |number: u64| BASE + first * PAGE_BYTES as u64 + number * 8;
+    let to = |number: u64| BASE + scattered(number, count) * OBJECT_BYTES;
+    for number in 0..count {
+        machine.write(element(number), to(number));
+    }
+    for number in 0..40_000 {
+        let at = machine.read(element(number));
+        machine.read(at + VALUE_AT);
+    }
+    assert!(machine.contribution() > 0.85, "{} of {}", machine.used, machine.faults);
+    assert!(machine.useless() * 20 < machine.fetched, "{} of {}", machine.useless(), machine.fetched);
 }
 
 #[test]
@@ -332,7 +411,7 @@ fn no_pages_are_fetched_while_streams_know_what_comes() {
     let mut machine = list();
     let mut at = object(0);
     for _ in 0..5_000 {
-        machine.follower.on_stream();
+        machine.follower.on_stream(VirtAddr::new(at).page());
         at = machine.read(at);
     }
     assert_eq!(machine.fetched, 0);

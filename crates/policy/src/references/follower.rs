@@ -15,6 +15,7 @@
 use farmem_page::{PAGE_BYTES, PageBytes, PageIndex, VirtAddr};
 
 use super::links::{Compression, Links, Surroundings, Way};
+use super::sweep::{Explained, Pages, Sweep};
 use super::walk::{Branches, MOST_PAGES, Walk, Walked};
 
 /// Faults in a row at which tier 1 has fetched nothing ahead before this tier begins (Canvas §5.2).
@@ -32,6 +33,10 @@ const UNJUDGED_WALKS: u32 = 7;
 /// Faults in a row that nothing explains before the thread rests, and for how many.
 const FRUITLESS_FAULTS: u32 = 32;
 const REST_FAULTS: u32 = 512;
+/// After so many of them a fault at the very beginning of a page ends a rest, for so many faults: an array's next page may have come, whose words explain what follows. The part of
+/// faults that is looked at stays the same, whatever the addresses are.
+const REST_LEAST_FAULTS: u32 = 128;
+const GLANCE_FAULTS: u32 = 8;
 /// Who reads on over the edge of a page touches one of these first.
 const EDGE_BYTES: u64 = 64;
 
@@ -51,11 +56,14 @@ impl Settled {
     }
 }
 
-/// Follows the references that one thread follows. Some two kilobytes, no allocation. Not synchronised.
+/// Follows the references that one thread follows. Some two kilobytes beside what it is given, no allocation. Not synchronised.
 #[derive(Debug)]
 pub struct Follower {
     thread: u32,
     links: Links,
+    sweep: Sweep,
+    /// Whether a word of an array explains the fault.
+    swept: Explained,
     history: [Option<Surroundings>; HISTORY],
     /// Faults in a row without a word of tier 1, up to [`SILENT_FAULTS`].
     silent: u32,
@@ -85,6 +93,7 @@ pub struct Follower {
 struct Past {
     settled: Settled,
     taken: super::links::Taken,
+    is_run: bool,
     expected: Option<(PageIndex, Way)>,
     is_dry: bool,
     /// The page that it began at.
@@ -94,7 +103,7 @@ struct Past {
 }
 
 impl Past {
-    /// Whether `address` is in the rest of an object on the way: on the page right behind one that was fetched, or, as the walk may have come over local ones, at the
+    /// Whether `address` is in the rest of an object on the way, but not through an array, which goes on there: on the page right behind one that was fetched, or, as the walk may have come over local ones, at the
     /// very beginning of any.
     fn is_rest(&self, address: VirtAddr) -> bool {
         let page = address.page();
@@ -102,16 +111,18 @@ impl Past {
         let mut way = [self.start].into_iter().chain(self.settled.pages().iter().copied());
         let is_behind = way.any(|before| before.get() + 1 == page.get())
             || address.get() % (PAGE_BYTES as u64) < EDGE_BYTES;
-        !is_expected && self.rests_left > 0 && is_behind
+        !is_expected && self.rests_left > 0 && is_behind && !self.is_run
     }
 }
 
 impl Follower {
-    /// Knows nothing yet.
-    pub const fn new() -> Self {
+    /// Knows nothing yet. `pages` is memory to keep what pages hold.
+    pub fn new(pages: &'static mut Pages) -> Self {
         Self {
             thread: 0,
             links: Links::new(),
+            sweep: Sweep::new(pages),
+            swept: Explained::Not,
             history: [None; HISTORY],
             silent: 0,
             fruitless: 0,
@@ -133,6 +144,7 @@ impl Follower {
         if self.thread != thread {
             self.thread = thread;
             self.lose_track();
+            self.sweep.lose_track();
             self.silent = 0;
         }
     }
@@ -142,10 +154,13 @@ impl Follower {
         self.links.understand(compression);
     }
 
-    /// The thread has faulted, and tier 1 knows what comes next.
-    pub fn on_stream(&mut self) {
+    /// The thread has faulted on `page`, and tier 1 knows what comes next.
+    pub fn on_stream(&mut self, page: PageIndex) {
         self.silent = 0;
         self.lose_track();
+        self.sweep.reads_on(page);
+        // What is read in order may be references, which explain the faults to come.
+        (self.rest, self.fruitless) = (0, 0);
     }
 
     /// The thread has faulted at `address`, a page that is stored, and tier 1 has fetched nothing ahead: learns from it. What is known now of
@@ -156,6 +171,11 @@ impl Follower {
             self.allowance += 1;
         }
         self.rest = self.rest.saturating_sub(1);
+        let is_edge = address.get() % (PAGE_BYTES as u64) < EDGE_BYTES;
+        if is_edge && (1..=REST_FAULTS - REST_LEAST_FAULTS).contains(&self.rest) {
+            self.rest = 0;
+            self.fruitless = FRUITLESS_FAULTS - GLANCE_FAULTS;
+        }
         self.is_rest = self.past.is_some_and(|past| past.is_rest(address));
         if self.is_rest {
             self.past = self.past.map(|past| Past { rests_left: past.rests_left - 1, ..past });
@@ -165,12 +185,16 @@ impl Follower {
         let past = self.past.take();
         let expected = past.and_then(|past| past.expected);
         let is_met = expected.filter(|&(page, _)| page == address.page());
+        let compression = self.links.compression();
+        self.swept = if is_learning { self.sweep.learn(address, compression) } else { Explained::Not };
         self.way = match is_met {
             Some((_, way)) => way,
+            // An element of an array is no link: the next one lies elsewhere.
+            None if self.swept == Explained::Onward => Way::UNKNOWN,
             None if is_learning => self.links.learn(self.history.iter().flatten(), address),
             None => Way::UNKNOWN,
         };
-        if self.way != Way::UNKNOWN || past.is_some() {
+        if self.way != Way::UNKNOWN || self.swept != Explained::Not || past.is_some() {
             self.fruitless = 0;
         } else if is_learning {
             self.fruitless += 1;
@@ -188,6 +212,8 @@ impl Follower {
 
     /// `has_led`: whether the walk led where the program went, if that can be told.
     fn judge(&mut self, past: Past, has_led: Option<bool>) -> Option<Settled> {
+        // Beside an array a program reads other things.
+        let has_led = has_led.filter(|&has_led| has_led || !past.is_run);
         let fetched = past.settled.count as i32 * FAULTS_PER_PAGE;
         let owed = self.unjudged_pages as i32 * FAULTS_PER_PAGE;
         let is_used = match has_led {
@@ -214,6 +240,9 @@ impl Follower {
             (self.unjudged, self.unjudged_pages) = (0, 0);
             self.is_proven = has_led;
             self.links.settle(past.taken, has_led);
+            if past.is_run {
+                self.sweep.settle(has_led);
+            }
         }
         let mut settled = past.settled;
         settled.is_used = is_used?;
@@ -234,15 +263,26 @@ impl Follower {
             return None;
         }
         let affordable = (self.allowance / FAULTS_PER_PAGE) as u32;
-        let is_walking = self.links.are_trusted() && !self.is_dry();
+        let is_known = self.links.are_trusted() || self.sweep.is_trusted();
+        let is_walking = is_known && !self.is_dry();
         Some(if is_walking { self.pages.min(affordable) } else { 0 })
     }
 
     /// A walk from `address`, where the thread has faulted and whose page holds `content`. It fetches up to `most` pages.
-    pub fn walk(&self, address: VirtAddr, content: &PageBytes, most: u32) -> Walk<'_> {
+    pub fn walk(&mut self, address: VirtAddr, content: &PageBytes, most: u32) -> Walk<'_> {
+        self.sweep.touched(address.page(), content);
         let mut walk = Walk::new(&self.links, address, self.way, self.branches, most as usize);
+        let compression = self.links.compression();
+        if self.swept != Explained::Not && self.sweep.is_trusted() {
+            walk.run(self.sweep.run(compression));
+            return walk;
+        }
         if self.links.are_trusted() {
             walk.arrive(content);
+        }
+        if let Some(place) = walk.first_place() {
+            // A link may lead to an array's first element.
+            walk.run(self.sweep.run_behind(place, compression));
         }
         walk
     }
@@ -250,10 +290,15 @@ impl Follower {
     /// What came of it. `address` and `content` are those with which it began.
     pub fn walked(&mut self, address: VirtAddr, content: &PageBytes, walked: Walked) {
         let start = Surroundings::new(address, self.way, content);
-        self.history = match walked.last {
-            Some(last) if walked.count > 0 => [Some(last), Some(start)],
-            _ => [Some(start), self.history[0]],
-        };
+        if self.swept != Explained::Onward {
+            self.history = match walked.last {
+                Some(last) if walked.count > 0 => [Some(last), Some(start)],
+                _ => [Some(start), self.history[0]],
+            };
+        }
+        if walked.is_run {
+            self.sweep.begin();
+        }
         self.branches = walked.branches;
         if walked.count == 0 && walked.expected.is_none() {
             return;
@@ -262,11 +307,22 @@ impl Follower {
         self.past = Some(Past {
             settled,
             taken: walked.taken,
+            is_run: walked.is_run,
             expected: walked.expected,
             is_dry: walked.count == 0,
             start: address.page(),
             rests_left: 1 + MOST_PAGES as u32,
         });
+    }
+
+    /// A page whose words it would like to know, if that costs nothing but time: [`Follower::show`].
+    pub fn wanted(&mut self) -> Option<PageIndex> {
+        self.sweep.wanted()
+    }
+
+    /// `page` holds, or held, `content`.
+    pub fn show(&mut self, page: PageIndex, content: &PageBytes) {
+        self.sweep.show(page, content);
     }
 
     /// Pages that came ahead and are not settled.
@@ -281,8 +337,8 @@ impl Follower {
     }
 }
 
-impl Default for Follower {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+const _: () = assert!(
+    GLANCE_FAULTS * (FRUITLESS_FAULTS + REST_FAULTS)
+        <= FRUITLESS_FAULTS * (GLANCE_FAULTS + REST_LEAST_FAULTS),
+    "glances are no larger a part of faults than looks"
+);

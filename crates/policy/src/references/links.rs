@@ -8,8 +8,8 @@ use farmem_page::{PAGE_BYTES, PageBytes, VirtAddr};
 /// How far a word may lie before or behind the address that was touched, in bytes: fields of one object.
 const REACH_BYTES: usize = 256;
 /// How far behind a word's value the program may go on: a reference is to the start of an object, what is touched lies in it.
-const BEHIND_BYTES: u64 = 256;
-const WORD_BYTES: usize = size_of::<u64>();
+pub(super) const BEHIND_BYTES: u64 = 256;
+pub(super) const WORD_BYTES: usize = size_of::<u64>();
 const HALF_BYTES: usize = size_of::<u32>();
 const WORDS: usize = 2 * REACH_BYTES / WORD_BYTES;
 /// Links that are known at a time.
@@ -68,7 +68,16 @@ impl Compression {
         self.base.saturating_add(1 << (u32::BITS + self.shift))
     }
 
-    fn address(self, reference: u32) -> u64 {
+    /// Whether a reference is to `address`, or to less than `bytes` before it. `None` if none can be.
+    pub(super) fn is_near(self, address: VirtAddr, bytes: u64) -> Option<impl Fn(u32) -> bool> {
+        let distance = address.get().checked_sub(self.base)?;
+        let latest = u32::try_from(distance >> self.shift).ok()?;
+        let rest = distance - (u64::from(latest) << self.shift);
+        let most = ((bytes - 1).saturating_sub(rest) >> self.shift) as u32;
+        Some(move |reference: u32| reference != 0 && latest.wrapping_sub(reference) <= most)
+    }
+
+    pub(super) fn address(self, reference: u32) -> u64 {
         self.base.wrapping_add(u64::from(reference) << self.shift)
     }
 }
@@ -78,11 +87,37 @@ const MOST_SHIFT: u32 = 8;
 
 /// How a reference is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Form {
+pub(super) enum Form {
     /// As an address.
     Whole,
     /// In four bytes.
     Compressed,
+}
+
+impl Form {
+    pub(super) const fn bytes(self) -> usize {
+        match self {
+            Self::Whole => WORD_BYTES,
+            Self::Compressed => HALF_BYTES,
+        }
+    }
+
+    /// What a word at that place of a page refers to; 0 for nothing.
+    pub(super) fn read(
+        self,
+        content: &PageBytes,
+        at: usize,
+        compression: Option<Compression>,
+    ) -> Option<u64> {
+        let bytes = content.get(at..at + self.bytes())?;
+        match self {
+            Self::Whole => Some(u64::from_ne_bytes(bytes.try_into().ok()?)),
+            Self::Compressed => {
+                let reference = u32::from_ne_bytes(bytes.try_into().ok()?);
+                if reference == 0 { Some(0) } else { Some(compression?.address(reference)) }
+            }
+        }
+    }
 }
 
 /// A word's place and what follows from its value.
@@ -104,13 +139,7 @@ impl Link {
         compression: Option<Compression>,
     ) -> Option<VirtAddr> {
         let at = (address.get() as usize % PAGE_BYTES).checked_add_signed(self.offset.into())?;
-        let value = match self.form {
-            Form::Whole => u64::from_ne_bytes(content.get(at..at + WORD_BYTES)?.try_into().ok()?),
-            Form::Compressed => {
-                let reference = u32::from_ne_bytes(content.get(at..at + HALF_BYTES)?.try_into().ok()?);
-                if reference == 0 { 0 } else { compression?.address(reference) }
-            }
-        };
+        let value = self.form.read(content, at, compression)?;
         (value != 0).then(|| value.checked_add(self.behind.into()).map(VirtAddr::new))?
     }
 }
@@ -210,6 +239,10 @@ impl Links {
         }
     }
 
+    pub(super) fn compression(&self) -> Option<Compression> {
+        self.compression
+    }
+
     /// A fault at `address`, after those around which `history` was found, the latest first: learns how the program came, and says it.
     pub(super) fn learn<'a>(
         &mut self,
@@ -276,6 +309,11 @@ impl Links {
                 }
             }
         }
+    }
+
+    /// Where in its page the word of link `index` lies, seen from `address`.
+    pub(super) fn place(&self, index: usize, address: VirtAddr) -> Option<usize> {
+        (address.get() as usize % PAGE_BYTES).checked_add_signed(self.known[index]?.offset.into())
     }
 
     /// The links that were `taken` have led where the program went, or have not.

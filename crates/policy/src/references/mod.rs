@@ -7,6 +7,7 @@
 //! those hold the words that tell what comes after them.
 //!
 //! * [`links`]: learning the links from faults alone.
+//! * [`sweep`]: arrays of references that are read in order.
 //! * [`Walk`]: which address comes next, in the order in which the program is expected to go.
 //! * [`Follower`]: of one thread: when to learn, when and how far to walk, and whether it was of any use.
 //!
@@ -14,8 +15,10 @@
 
 mod follower;
 mod links;
+mod sweep;
 mod walk;
 
 pub use follower::{Follower, Settled};
 pub use links::Compression;
+pub use sweep::Pages;
 pub use walk::{MOST_PAGES, Walk, Walked};

@@ -6,6 +6,7 @@
 use farmem_page::{PageBytes, PageIndex, VirtAddr};
 
 use super::links::{Links, Surroundings, Taken, Way};
+use super::sweep::Run;
 
 /// Pages that one walk fetches at most.
 pub const MOST_PAGES: usize = 16;
@@ -14,6 +15,8 @@ const BRANCHES: usize = 32;
 /// Addresses that a walk comes to at most, for each page that it may fetch and at least: many may lie on pages that are local.
 const VISITS_PER_PAGE: u32 = 3;
 const LEAST_VISITS: u32 = 8;
+/// Elements of an array cost less: nothing is read of their pages.
+const ELEMENTS_PER_PAGE: u32 = 8;
 
 /// An address that the program may come to.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +59,8 @@ pub struct Walk<'a> {
     most: usize,
     visits_left: u32,
     at: Branch,
+    /// The elements of an array, which are gone through instead of links.
+    run: Option<Run<'a>>,
     walked: Walked,
 }
 
@@ -64,6 +69,8 @@ pub struct Walk<'a> {
 pub struct Walked {
     pub(super) pages: [PageIndex; MOST_PAGES],
     pub(super) count: usize,
+    /// Whether it went through an array.
+    pub(super) is_run: bool,
     pub(super) taken: Taken,
     /// The page that would have been fetched next, and how the program comes there. `None` if it isn't known where the walk went on.
     pub(super) expected: Option<(PageIndex, Way)>,
@@ -85,6 +92,7 @@ impl<'a> Walk<'a> {
         let walked = Walked {
             pages: [PageIndex::new(0); MOST_PAGES],
             count: 0,
+            is_run: false,
             taken: Taken::default(),
             expected: None,
             branches,
@@ -96,14 +104,45 @@ impl<'a> Walk<'a> {
             most,
             visits_left: LEAST_VISITS.max(most as u32 * VISITS_PER_PAGE),
             at: Branch { address, way, from: None },
+            run: None,
             walked,
         }
+    }
+
+    /// Goes through an array: at once, or when no link leads on.
+    pub(super) fn run(&mut self, run: Option<Run<'a>>) {
+        self.run = run;
+        self.visits_left += (1 + self.most as u32) * ELEMENTS_PER_PAGE;
+    }
+
+    /// Where in the page at which it began the word lies that leads on first.
+    pub(super) fn first_place(&self) -> Option<usize> {
+        let branch =
+            self.walked.branches.count.checked_sub(1).and_then(|last| self.walked.branches.entries[last])?;
+        self.links.place(branch.from?.1, self.at.address)
+    }
+
+    /// Whether it matters what the pages hold to which it comes.
+    pub fn reads_pages(&self) -> bool {
+        !self.walked.is_run
+    }
+
+    /// The address isn't one of the program's memory: what looked like an element of an array was none.
+    pub fn miss(&mut self) {
+        self.run = None;
     }
 
     /// The address that the program is expected to come to next; `None` when the walk is over.
     pub fn step(&mut self) -> Option<VirtAddr> {
         self.visits_left = self.visits_left.checked_sub(1)?;
-        self.at = self.walked.branches.pop()?;
+        self.at = match self.walked.branches.pop() {
+            Some(branch) if !self.walked.is_run => branch,
+            _ => {
+                let address = self.run.as_mut()?.next()?;
+                self.walked.is_run = true;
+                Branch { address, way: Way::UNKNOWN, from: None }
+            }
+        };
         Some(self.at.address)
     }
 
@@ -123,6 +162,9 @@ impl<'a> Walk<'a> {
 
     /// The address is on a page that holds `content`: the walk may go on from there.
     pub fn arrive(&mut self, content: &PageBytes) {
+        if self.walked.is_run {
+            return;
+        }
         let Branch { address, way, .. } = self.at;
         let branches = &mut self.walked.branches;
         self.links.follow(address, way, content, |link, next_way, next| {
