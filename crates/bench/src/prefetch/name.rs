@@ -35,6 +35,12 @@ pub enum SubjectName {
     CHashJoin,
     /// PageRank as products of a sparse matrix and a vector, in C.
     CPagerank,
+    /// Four threads that each read a part of one array in order, in C.
+    CArrayParts,
+    /// Four threads that read columns of a matrix that is stored by rows, in C.
+    CArrayColumns,
+    /// Four threads that follow the references in parts of one array, in C.
+    CArrayReferences,
     /// An array sorted by numpy.
     NumpySort,
     /// Matrices multiplied by numpy.
@@ -86,6 +92,7 @@ impl SubjectName {
             Self::CList | Self::CBTreeScan | Self::CBTreeSearch | Self::CHashJoin | Self::CPagerank => {
                 Family::C
             }
+            Self::CArrayParts | Self::CArrayColumns | Self::CArrayReferences => Family::C,
             Self::NumpySort | Self::NumpyMultiply | Self::Xgboost => Family::Python,
             Self::JavaRegression | Self::JavaKmeans | Self::JavaBreadth => Family::Java,
             Self::RedisZipf | Self::RedisScan => Family::Redis,

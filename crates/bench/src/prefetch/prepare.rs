@@ -27,6 +27,8 @@ pub(super) struct Workshop<'a> {
 /// Rounds of a pattern: enough that filling the data is a small part.
 const ROUNDS: u32 = 6;
 const C_HEADER: &str = include_str!("c/measured.h");
+const BTREE: &str = include_str!("c/btree.c");
+const ARRAYS_C: &str = include_str!("c/arrays.c");
 const REGRESSION: &str = include_str!("java/Regression.java");
 const KMEANS: &str = include_str!("java/KMeans.java");
 const BREADTH: &str = include_str!("java/Breadth.java");
@@ -47,12 +49,13 @@ impl Workshop<'_> {
         let title = option::name(&name);
         match name {
             SubjectName::CList => self.compiled_c(title, "list", include_str!("c/list.c"), &[]),
-            SubjectName::CBTreeScan => self.compiled_c(title, "btree", include_str!("c/btree.c"), &["scan"]),
-            SubjectName::CBTreeSearch => {
-                self.compiled_c(title, "btree", include_str!("c/btree.c"), &["search"])
-            }
+            SubjectName::CBTreeScan => self.compiled_c(title, "btree", BTREE, &["scan"]),
+            SubjectName::CBTreeSearch => self.compiled_c(title, "btree", BTREE, &["search"]),
             SubjectName::CHashJoin => self.compiled_c(title, "hash_join", include_str!("c/hash_join.c"), &[]),
             SubjectName::CPagerank => self.compiled_c(title, "pagerank", include_str!("c/pagerank.c"), &[]),
+            SubjectName::CArrayParts => self.compiled_c(title, "arrays", ARRAYS_C, &["parts"]),
+            SubjectName::CArrayColumns => self.compiled_c(title, "arrays", ARRAYS_C, &["columns"]),
+            SubjectName::CArrayReferences => self.compiled_c(title, "arrays", ARRAYS_C, &["references"]),
             SubjectName::NumpySort => {
                 self.python(title, "arrays.py", ARRAYS, &["sort", &(data / SORTED_BYTES).to_string()])
             }
@@ -92,10 +95,10 @@ impl Workshop<'_> {
         let (text, program) = (self.folder.join(name).with_extension("c"), self.folder.join(name));
         fs::write(self.folder.join("measured.h"), C_HEADER)?;
         fs::write(&text, source)?;
-        works(Command::new("cc").arg("-O2").arg("-o").arg(&program).arg(&text))?;
+        works(Command::new("cc").args(["-O2", "-pthread", "-o"]).arg(&program).arg(&text))?;
         let data = self.data.get().to_string();
         let command = [program.into()].into_iter().chain(words.iter().map(OsString::from));
-        Ok(Subject::new(title, command.chain([data.into()]).collect(), Clock::Own))
+        Ok(Subject::new(title, command.chain([data.into()]).collect(), Clock::Own).with_data(self.data))
     }
 
     fn python(self, title: String, name: &str, source: &str, words: &[&str]) -> anyhow::Result<Subject> {

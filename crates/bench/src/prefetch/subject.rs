@@ -17,6 +17,8 @@ pub(super) struct Subject {
     name: String,
     command: Vec<OsString>,
     clock: Clock,
+    /// What it has in memory at least: a run may be over before anybody has looked.
+    least: ByteCount,
 }
 
 /// Whose time counts.
@@ -43,13 +45,18 @@ pub(super) struct Ran {
     pub(super) processor_seconds: Option<f64>,
     /// What must be the same in each run.
     pub(super) said: Vec<u8>,
-    /// What it had in memory: seen from outside, and at least the data of a workload, which may be over before anybody has looked.
+    /// What it had in memory: seen from outside, and at least what is known.
     pub(super) memory: ByteCount,
 }
 
 impl Subject {
     pub(super) fn new(name: String, command: Vec<OsString>, clock: Clock) -> Self {
-        Self { name, command, clock }
+        Self { name, command, clock, least: ByteCount::ZERO }
+    }
+
+    /// The same, known to have so much in memory.
+    pub(super) fn with_data(self, data: ByteCount) -> Self {
+        Self { least: data, ..self }
     }
 
     /// A user's program, which writes the same to standard output every time.
@@ -106,6 +113,7 @@ impl Subject {
             },
             Clock::Own => {
                 let (said, seconds) = own_time(&finished.output).context("it doesn't tell its time")?;
+                let memory = memory.max(self.least);
                 Ran { seconds, processor_seconds: None, said, memory, finished }
             }
             Clock::Rounds => {
@@ -163,9 +171,10 @@ mod tests {
 
     #[test]
     fn a_program_may_tell_its_own_time_which_need_not_be_the_same() {
-        let program = Subject::new("list".to_owned(), Vec::new(), Clock::Own);
+        let data = ByteCount::new(1 << 20);
+        let program = Subject::new("list".to_owned(), Vec::new(), Clock::Own).with_data(data);
         let ran = program.ran(finished("sum 7\nseconds 0.25\n")).unwrap();
-        assert_eq!((ran.seconds, &ran.said[..]), (0.25, &b"sum 7\n"[..]));
+        assert_eq!((ran.seconds, &ran.said[..], ran.memory), (0.25, &b"sum 7\n"[..], data));
         assert!(program.ran(finished("sum 7\n")).is_err());
     }
 
