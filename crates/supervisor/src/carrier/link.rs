@@ -187,6 +187,8 @@ impl NodeLink {
                 let nth = ticket.0.checked_sub(first).and_then(|nth| usize::try_from(nth).ok());
                 if result == Err(Failure::Late) {
                     self.carrier.failed(self.node, self.life);
+                    // Those behind it would each be waited for as long, one after the other. They have no outcome.
+                    waiting.clear();
                 }
                 if let Some(pass) = passes.remove(&ticket).filter(|_| result.is_ok()) {
                     Pass::finish(pass);

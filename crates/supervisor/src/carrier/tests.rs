@@ -13,7 +13,7 @@ use farmem_store::{
 use farmem_sys::shared::SharedMemory;
 use farmem_transport::memory::MemoryNode;
 use farmem_transport::trouble::Troubled;
-use farmem_transport::{Security, Travel};
+use farmem_transport::{Failure, RegionOffset, Request, Security, Travel};
 
 use super::*;
 use crate::options::Bandwidth;
@@ -233,6 +233,23 @@ fn who_waits_for_a_node_that_says_nothing_for_a_while_gets_its_page() {
         });
         assert_eq!(world.read_all(), (PAGES, 0));
     });
+}
+
+#[test]
+fn what_waits_behind_a_write_that_nobody_answers_is_not_tried_one_after_the_other() {
+    // Two writes a second may leave, and four have left when the first of them is late.
+    let bandwidth =
+        Bandwidth { bytes_out: Some(ByteCount::new(2 * SLAB_BYTES as u64)), ..Bandwidth::default() };
+    let world = World::limited(&[32], Redundancy::NONE, bandwidth);
+    world.nodes[0].stall(true);
+    let write = |nth: u64| Request::Write {
+        at: RegionOffset::new(nth * SLAB_BYTES as u64),
+        data: vec![7; SLAB_BYTES],
+    };
+    let outcomes = NodeLink::new(world.carrier, 0, STEWARD_LANE)
+        .exchange((0..32).map(write).collect(), Duration::from_millis(250));
+    assert!(matches!(outcomes.first(), Some(Some((_, Err(Failure::Late))))), "the first was waited for");
+    assert!(matches!(outcomes.last(), Some(None)), "the last was not even sent");
 }
 
 #[test]
