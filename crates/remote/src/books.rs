@@ -271,41 +271,55 @@ impl Books {
     /// Chunks for a block of a process: of the nodes that its stripe prefers, passing over those that have none or more than their part, or hold
     /// `most` shards already. What was kept of the block before is free. `None` when too few nodes have any.
     ///
-    /// A block gets fewer shards than it should where only so many nodes have room, as long as they are enough: it is bare then.
+    /// A block gets fewer shards than it should only where no other node could take the rest: it is bare then. A node that has merely no chunk in
+    /// hand could, once it has been asked: until then there is nothing for the block, which so stays where it is.
     pub fn allot(&mut self, block: u32, owner: u16, most: impl Fn(usize) -> u64) -> Option<Allotment> {
         self.forget(block);
+        let left = self.left.get(&owner).copied().unwrap_or(0);
+        let mut chosen = self.choose(owner, left, most);
+        let shards = self.redundancy.shards();
+        if chosen.len() < self.redundancy.data() || chosen.len() < shards && self.could_be_granted() {
+            return None;
+        }
+        self.left.insert(owner, left + 1);
+        // Parity is read only when something is lost: it takes turns.
+        let count = chosen.len();
+        chosen.rotate_left(left as usize % count);
+        Some(self.take_chunks(block, owner, chosen.into_iter().enumerate()))
+    }
+
+    /// The nodes for a block that is the `left`th of its process to leave, as many as it has shards or fewer.
+    fn choose(&self, owner: u16, left: u64, most: impl Fn(usize) -> u64) -> Vec<usize> {
         let sizes = self.sizes();
-        let left = self.left.entry(owner).or_default();
-        let chain = chain(self.identity ^ u64::from(owner), *left / STRIPE_BLOCKS, &sizes);
-        let turn = *left as usize;
-        *left += 1;
+        let chain = chain(self.identity ^ u64::from(owner), left / STRIPE_BLOCKS, &sizes);
         let total = self.nodes.iter().map(|node| node.used).sum();
         let mut chosen: Vec<usize> = Vec::new();
-        // First within the bounds, then wherever there is room: a bound evens out, it doesn't refuse.
-        for is_bounded in [true, false] {
+        let mut add = |bound: &dyn Fn(usize) -> u64| {
             for &node in &chain {
                 let books = &self.nodes[node];
-                let bound = most(node).min(if is_bounded {
-                    most_blocks(total, books.size, &sizes)
-                } else {
-                    u64::MAX
-                });
                 if chosen.len() < self.redundancy.shards()
                     && !chosen.contains(&node)
-                    && books.used < bound
+                    && books.used < bound(node)
                     && !books.free.is_empty()
                 {
                     chosen.push(node);
                 }
             }
+            chosen.len()
+        };
+        // First within the bounds, then wherever there is room: a bound evens out, it doesn't refuse.
+        add(&|node| most(node).min(most_blocks(total, self.nodes[node].size, &sizes)));
+        let count = add(&most);
+        // A block that leaves anyway is better whole than a node's load slow.
+        if count >= self.redundancy.data() {
+            add(&|_| u64::MAX);
         }
-        if chosen.len() < self.redundancy.data() {
-            return None;
-        }
-        // Parity is read only when something is lost: it takes turns.
-        let count = chosen.len();
-        chosen.rotate_left(turn % count);
-        Some(self.take_chunks(block, owner, chosen.into_iter().enumerate()))
+        chosen
+    }
+
+    /// Whether a node that has no chunk in hand may grant some.
+    fn could_be_granted(&self) -> bool {
+        self.nodes.iter().any(|node| node.is_usable && node.size > 0 && !node.is_full && node.free.is_empty())
     }
 
     /// Free chunks of nodes that have some, for the shards named.
@@ -646,11 +660,30 @@ mod tests {
     }
 
     #[test]
+    fn a_block_waits_for_a_node_that_may_grant_a_chunk_for_its_other_shards() {
+        let mut books = books(Redundancy::MIRROR, 2, 1);
+        keep(&mut books, 5);
+        books.granted(1, &[Frame::new(64)]);
+        assert_eq!(books.allot(6, 1, ANY), None, "the other node has not been asked");
+        books.set_full(0, true);
+        assert_eq!((keep(&mut books, 6).count(), books.lacking()), (1, 1));
+    }
+
+    #[test]
+    fn a_block_is_rather_whole_than_a_node_s_load_slow() {
+        let mut books = books(Redundancy::MIRROR, 2, 8);
+        let allotment = books.allot(5, 1, |node| if node == 0 { 0 } else { u64::MAX }).unwrap();
+        assert_eq!(allotment.shards.count(), 2);
+        assert_eq!(books.allot(6, 1, |_| 0), None);
+    }
+
+    #[test]
     fn room_is_what_different_nodes_have_for_each_block() {
         let mut books = Books::new(1, coded(2, 1), 4);
         for (node, chunks) in [9, 3, 2, 1].into_iter().enumerate() {
             books.admit(node, 10);
             books.granted(node, &(0..chunks).map(Frame::new).collect::<Vec<_>>());
+            books.set_full(node, true);
         }
         // Two more shards for each block than the roomiest node takes must be elsewhere: 6 of them.
         assert_eq!(books.room(0), 3);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use farmem_remote::Standing;
-use farmem_transport::{Answer, Chunk, Failure, MOST_CHUNKS, Refusal, Request};
+use farmem_transport::{Answer, Chunk, MOST_CHUNKS, Request};
 
 use super::Carrier;
 use super::link::NodeLink;
@@ -63,15 +63,15 @@ impl Stock {
                 continue;
             }
             match outcome {
-                Some((_, Ok(Answer::Granted(frames)))) => {
+                Some((_, Ok(Answer::Granted(frames)))) if !frames.is_empty() => {
                     state.reserves[node].answered(began.elapsed());
                     state.books.granted(node, &frames);
                 }
-                Some((_, Err(Failure::Refused(Refusal::Full | Refusal::Draining)))) => {
+                // For whatever reason it grants none: others don't wait for it.
+                _ => {
                     state.books.set_full(node, true);
                     self.full_since.insert(node, Instant::now());
                 }
-                _ => {}
             }
         }
     }
@@ -81,13 +81,15 @@ impl Stock {
         if state.health[node].standing() != Standing::Up {
             return 0;
         }
-        if self.full_since.get(&node).is_some_and(|since| since.elapsed() > FULL) {
-            self.full_since.remove(&node);
+        if state.books.is_full(node) {
+            // Another thread may have heard it.
+            let since = self.full_since.entry(node).or_insert_with(Instant::now);
+            if since.elapsed() < FULL {
+                return 0;
+            }
             state.books.set_full(node, false);
         }
-        if state.books.is_full(node) {
-            return 0;
-        }
+        self.full_since.remove(&node);
         let in_hand = state.books.in_hand(node);
         state.reserves[node].wanted(in_hand).max(needed.saturating_sub(in_hand))
     }

@@ -52,14 +52,25 @@ impl NodeWriter {
         }
     }
 
+    /// Places for blocks, as far as nodes have room. Others take chunks, too: what finds none in hand asks once more.
     fn allot(&mut self, blocks: &[NodeBlock]) -> Vec<Option<Allotment>> {
-        let now = self.carrier.now();
-        let mut state = self.carrier.state();
-        let most: Vec<u64> = state.health.iter().map(|health| health.most_blocks(now)).collect();
-        blocks
-            .iter()
-            .map(|block| state.books.allot(block.block as u32, block.owner.0, |node| most[node]))
-            .collect()
+        let mut allotments = vec![None; blocks.len()];
+        for _ in 0..2 {
+            let lacking = allotments.iter().filter(|allotment| allotment.is_none()).count();
+            if lacking == 0 || self.room() == 0 {
+                break;
+            }
+            self.stock.replenish(&mut self.links, lacking);
+            let now = self.carrier.now();
+            let mut state = self.carrier.state();
+            let most: Vec<u64> = state.health.iter().map(|health| health.most_blocks(now)).collect();
+            for (block, allotment) in blocks.iter().zip(&mut allotments) {
+                if allotment.is_none() {
+                    *allotment = state.books.allot(block.block as u32, block.owner.0, |node| most[node]);
+                }
+            }
+        }
+        allotments
     }
 }
 
@@ -96,7 +107,6 @@ impl Nodes for NodeWriter {
     }
 
     fn write(&mut self, blocks: &[NodeBlock], content: &[u8], kept: &mut [bool]) {
-        self.stock.replenish(&mut self.links, blocks.len());
         let shard_bytes = self.carrier.order().bytes();
         let contents: Vec<&[u8]> = content.chunks(SLAB_BYTES).collect();
         let coded: Vec<Coded> = contents.iter().map(|content| Coded::new(self.carrier, content)).collect();
