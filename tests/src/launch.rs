@@ -397,11 +397,15 @@ fn process_is_alive(child: &mut Child) -> bool {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         let Some(mut child) = self.child.take() else { return };
-        if matches!(child.try_wait(), Ok(None)) {
-            if std::thread::panicking() {
-                eprintln!("at the failure:\n{}", describe(child.id()));
-                eprintln!("stderr:\n{}", std::fs::read_to_string(&self.stderr_path).unwrap_or_default());
+        let ended = child.try_wait();
+        if std::thread::panicking() {
+            match &ended {
+                Ok(Some(status)) => eprintln!("it had ended by the failure: {status}"),
+                _ => eprintln!("at the failure:\n{}", describe(child.id())),
             }
+            eprintln!("stderr:\n{}", std::fs::read_to_string(&self.stderr_path).unwrap_or_default());
+        }
+        if matches!(ended, Ok(None)) {
             if let Some(watch) = self.watch.take() {
                 watch.finish();
             }
