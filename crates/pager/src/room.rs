@@ -8,8 +8,9 @@ use farmem_telemetry::{Counter, Failure};
 use crate::engine::Engine;
 use crate::evict::TOLERATED_PAGES;
 
-/// How long a fault waits for room in a full pool before the program is ended, nanoseconds.
-const PATIENCE_NS: u64 = 5_000_000_000;
+/// How long a fault waits for room in a full pool before the program is ended, nanoseconds. A memory node that falls silent is waited for for five seconds, and what
+/// was on its way to it is tried elsewhere only then: meanwhile a pool that is full may be so for a moment only.
+const PATIENCE_NS: u64 = 10_000_000_000;
 const RETRY_NS: u64 = 1_000_000;
 /// Once nothing could be moved, nobody tries again before so many pages more are there, which may be,
 const WORTH_PAGES: i64 = 64;
