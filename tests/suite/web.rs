@@ -48,6 +48,12 @@ fn get(address: &str, path: &str) -> String {
     answer
 }
 
+/// A number in an answer in JSON.
+fn number(answer: &str, key: &str) -> Option<u32> {
+    let (_, rest) = answer.split_once(&format!("\"{key}\":"))?;
+    rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
+}
+
 /// What the browser makes of the page: the document after its scripts have run for some seconds, or a picture.
 fn browse(scratch: &Scratch, what: &[&str], address: &str) -> String {
     let output = scratch.file("document");
@@ -76,6 +82,46 @@ fn browse(scratch: &Scratch, what: &[&str], address: &str) -> String {
     std::fs::read_to_string(output).expect("what it wrote")
 }
 
+/// A program that is short of memory where it has 8 MiB.
+fn hungry() -> Program {
+    let words = ["workload", "--data", "32M", "--pattern", "random-read", "--rounds", "1000"];
+    words.iter().fold(Program::new(farmem_binary()), |program, word| program.arg(word))
+}
+
+#[test]
+fn a_browser_shows_processes_and_regions_of_who_is_looked_into() {
+    if !managed_runner() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let launcher = Launcher::managed(8 * MEBIBYTE);
+    let mut running = launcher.start(hungry());
+    let process = wait_for("the program", || running.program_process_id());
+    let (_site, address) = site();
+    let paths = [
+        format!("/api/processes?application={process}"),
+        format!("/api/regions?application={process}&process={process}"),
+    ];
+    wait_for("a process with regions in far memory", || {
+        let regions = get(&address, &paths[1]);
+        number(&regions, "far_bytes").filter(|&far| far > 0).map(|_| ())
+    });
+    let processes = get(&address, &paths[0]);
+    assert_eq!(number(&processes, "process"), Some(process), "{processes}");
+    let regions = get(&address, &paths[1]);
+    assert!(regions.contains("\"address\":null"), "a port is everybody's: {regions}");
+
+    let document = browse(&scratch, &["--dump-dom"], &format!("{address}/#{process}/{process}"));
+
+    assert!(running.is_running());
+    assert!(document.contains("▾ processes") && document.contains("aria-label=\"processes\""), "{document}");
+    assert!(document.contains("aria-label=\"regions\"") && document.contains("packed to"), "{document}");
+    assert!(
+        document.contains(&format!("<tr aria-current=\"true\"><td class=\"word\"><a href=\"#{process}\">"))
+    );
+    assert!(document.contains("those with most pages first; addresses are told to who knows the token"));
+}
+
 #[test]
 fn a_browser_shows_who_is_short_of_memory_and_why() {
     if !managed_runner() {
@@ -84,9 +130,7 @@ fn a_browser_shows_who_is_short_of_memory_and_why() {
     let scratch = Scratch::new();
     let name = format!("starved-{}", std::process::id());
     let launcher = Launcher::managed(8 * MEBIBYTE).option("--name").option(&name);
-    let words = ["workload", "--data", "32M", "--pattern", "random-read", "--rounds", "1000"];
-    let program = words.iter().fold(Program::new(farmem_binary()), |program, word| program.arg(word));
-    let mut running = launcher.start(program);
+    let mut running = launcher.start(hungry());
     let (_site, address) = site();
     wait_for("a program that is short of memory", || {
         let state = get(&address, "/api/state");

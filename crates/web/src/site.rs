@@ -13,10 +13,11 @@ use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use farmem_supervisor::{Report, applications};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tokio::net::{TcpListener, UnixListener};
 
 use crate::address::{Address, Bound, is_local_host, is_same_secret};
+use crate::inside;
 use crate::metrics::{self, Measure};
 use crate::state::State;
 use crate::watch::Watch;
@@ -182,7 +183,11 @@ async fn answer(bound: Bound, routes: Router) -> Result<()> {
 fn routes(parts: Arc<Parts>) -> Router {
     let mut router = Router::new().route("/metrics", get(metrics_of));
     if parts.options.has_page {
-        router = router.route("/api/state", get(state)).route("/api/set", post(set));
+        router = router
+            .route("/api/state", get(state))
+            .route("/api/processes", get(processes))
+            .route("/api/regions", get(regions))
+            .route("/api/set", post(set));
     }
     // Only the page itself, which shows nothing, is for everybody.
     let mut router = router.layer(middleware::from_fn_with_state(Arc::clone(&parts), let_in));
@@ -241,6 +246,12 @@ impl Parts {
         }
     }
 
+    /// Any user of this machine reaches a port: they see how applications do, but where their memory lies only who knows the token, or may
+    /// write to the socket's file.
+    fn tells_addresses(&self, headers: &HeaderMap) -> bool {
+        matches!(self.options.listen, Address::Unix(_)) || self.knows_token(headers)
+    }
+
     fn reports(&self) -> Vec<Report> {
         self.watch.sight().applications.iter().map(|seen| seen.now.clone()).collect()
     }
@@ -264,8 +275,49 @@ async fn state(
 ) -> Response {
     let is_writable = parts.options.token.is_some() && parts.options.change.is_some();
     let state = State::new(&parts.watch.sight(), since, is_writable, parts.knows_token(&headers));
-    match serde_json::to_string(&state) {
+    as_json(&state)
+}
+
+fn as_json(answer: &impl Serialize) -> Response {
+    match serde_json::to_string(answer) {
         Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+/// The program of an application, by its number.
+#[derive(Debug, Deserialize)]
+struct Application {
+    application: u32,
+}
+
+/// One of its processes.
+#[derive(Debug, Deserialize)]
+struct Process {
+    application: u32,
+    process: u32,
+}
+
+async fn processes(Query(Application { application }): Query<Application>) -> Response {
+    looked(move || inside::processes_of(application)).await
+}
+
+async fn regions(
+    Shared(parts): Shared<Arc<Parts>>,
+    Query(Process { application, process }): Query<Process>,
+    headers: HeaderMap,
+) -> Response {
+    let with_addresses = parts.tells_addresses(&headers);
+    looked(move || inside::regions_of(application, process, with_addresses)).await
+}
+
+/// What an application answers, which may take it a second: others are answered meanwhile.
+async fn looked<T: Serialize + Send + 'static>(
+    look: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Response {
+    match tokio::task::spawn_blocking(look).await {
+        Ok(Ok(found)) => as_json(&found),
+        Ok(Err(reason)) => (StatusCode::UNPROCESSABLE_ENTITY, reason).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }

@@ -78,10 +78,28 @@ fn page_data_and_metrics_are_there() {
 }
 
 #[test]
+fn why_an_application_cannot_be_looked_into_is_a_sentence() {
+    let address = site(None, true);
+    // No process has this number.
+    let nobody = u32::MAX;
+    for request in [
+        format!("GET /api/processes?application={nobody}"),
+        format!("GET /api/regions?application={nobody}&process=1"),
+    ] {
+        let answer = ask(&address, &request, &[], "");
+        assert!(status(&answer) == 422 && answer.contains("no application named"), "{answer}");
+    }
+    assert_eq!(status(&ask(&address, "GET /api/processes", &[], "")), 400);
+    assert_eq!(status(&ask(&address, "GET /api/regions?application=1&process=x", &[], "")), 400);
+}
+
+#[test]
 fn where_there_is_no_page_there_are_metrics_alone() {
     let address = site(None, false);
     assert_eq!(status(&ask(&address, "GET /", &[], "")), 404);
-    assert_eq!(status(&ask(&address, "GET /api/state", &[], "")), 404);
+    for path in ["/api/state", "/api/processes?application=1", "/api/regions?application=1&process=1"] {
+        assert_eq!(status(&ask(&address, &format!("GET {path}"), &[], "")), 404, "{path}");
+    }
     assert_eq!(status(&ask(&address, "GET /metrics", &[], "")), 200);
 }
 
@@ -106,7 +124,7 @@ fn limits_change_for_who_knows_the_token_and_for_nobody_else() {
 #[test]
 fn what_was_meant_for_another_host_is_refused() {
     let address = site(None, true);
-    for request in ["GET /", "GET /api/state", "GET /metrics"] {
+    for request in ["GET /", "GET /api/state", "GET /api/regions?application=1&process=1", "GET /metrics"] {
         assert_eq!(status(&ask(&address, request, &["Host: example.org"], "")), 421, "{request}");
     }
 }
@@ -127,6 +145,9 @@ fn other_machines_are_let_in_by_a_token_alone() {
     site.serve_beside().unwrap();
     let address = format!("127.0.0.1:{}", address.port());
     assert_eq!(status(&ask(&address, "GET /", &[], "")), 200, "the page itself shows nothing");
+    for request in ["GET /api/processes?application=1", "GET /api/regions?application=1&process=1"] {
+        assert_eq!(status(&ask(&address, request, &[], "")), 401, "{request}");
+    }
     for request in ["GET /api/state", "GET /metrics"] {
         assert_eq!(status(&ask(&address, request, &[], "")), 401, "{request}");
         let authorization = format!("Authorization: Bearer {TOKEN}");
