@@ -257,7 +257,7 @@ fn who_leaves_gives_everything_back_at_once() {
 }
 
 #[test]
-fn an_answer_to_nothing_ends_the_link() {
+fn an_answer_to_nothing_ends_the_link_and_what_was_asked_is_handed_back() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let liar = std::thread::spawn(move || {
@@ -277,8 +277,10 @@ fn an_answer_to_nothing_ends_the_link() {
     });
     let to = Destination::Tcp { host: "127.0.0.1".to_owned(), port };
     let mut link: Box<dyn Transport> = connect(&to, client(1), &Security::Plain, PATIENCE).unwrap();
+    link.submit(Ticket(6), Request::Renew, soon()).unwrap();
     let error = link.complete(&mut Vec::new(), PATIENCE).unwrap_err();
     assert!(matches!(error, LinkError::Garbage(_)), "{error}");
+    assert_eq!(link.take_unanswered(), [(Ticket(6), Request::Renew)]);
     drop(link);
     liar.join().unwrap();
 }

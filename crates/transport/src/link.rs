@@ -147,7 +147,8 @@ impl Link {
         let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else { return Ok(None) };
         let header = Header::decode(header)?;
         let Some(body) = rest.get(..header.body_bytes()) else { return Ok(None) };
-        let Some(mut waiting) = self.waiting.pop_front().filter(|waiting| waiting.ticket == header.ticket())
+        // It waits until it has an answer: what is none leaves it to be handed back.
+        let Some(waiting) = self.waiting.front_mut().filter(|waiting| waiting.ticket == header.ticket())
         else {
             return Err(LinkError::Garbage("it answers what was not asked"));
         };
@@ -155,6 +156,7 @@ impl Link {
             waiting.request.as_mut().map(|request| decode_answer(&header, body, request)).transpose()?;
         let consumed = HEADER_BYTES + body.len();
         self.inbox.consume(consumed);
+        let Some(waiting) = self.waiting.pop_front() else { return Ok(None) };
         self.waiting_bytes -= waiting.transfer_bytes;
         self.heard_at = Instant::now();
         let (Some(request), Some(result)) = (waiting.request, result) else { return Ok(Some(None)) };
