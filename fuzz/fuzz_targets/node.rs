@@ -6,7 +6,7 @@ use farmem_transport::wire::{
     HEADER_BYTES, Header, Heard, INTRODUCTION_BYTES, decode_answer, decode_hello, decode_request, decode_welcome,
     encode_hello, encode_request,
 };
-use farmem_transport::{MOST_CHUNKS, MOST_TRANSFER_BYTES, Order, Request};
+use farmem_transport::{Endpoint, MOST_CHUNKS, MOST_TRANSFER_BYTES, Order, Request};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -57,7 +57,6 @@ fn again(header: &Header, heard: &Heard<'_>) {
         Heard::Leave => Request::Leave,
         Heard::Attach { endpoint } => Request::Attach { endpoint },
         Heard::Keys { at, length_bytes } => Request::Keys { at, length_bytes },
-        Heard::Moved { read_bytes, written_bytes } => Request::Moved { read_bytes, written_bytes },
     };
     assert!(!request.is_malformed());
     let mut message = Vec::new();
@@ -77,6 +76,6 @@ fn asked() -> [Request; 7] {
         Request::Statistics,
         Request::Leave,
         Request::Keys { at, length_bytes: 8192 },
-        Request::Moved { read_bytes: 1, written_bytes: 2 },
+        Request::Attach { endpoint: Endpoint { gid: [0; 16], lid: 0, number: 0, sequence: 0, mtu: 1, reads: 1 } },
     ]
 }

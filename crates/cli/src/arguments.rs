@@ -129,7 +129,7 @@ pub(crate) struct RunArguments {
     /// What goes at most in a second, read and written together, to make copies and parity anew that were lost with a node
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
     pub(crate) rebuild_rate: ByteCount,
-    /// How pages travel to and from nodes of other machines: over the connection (auto, tcp), or by RDMA or not at all (rdma, an experiment). `shm` is for nodes of this machine, which are named shm:PATH
+    /// How pages travel to and from nodes of other machines: by RDMA where both machines have a device, else over the connection (auto); over the connection (tcp); or by RDMA or not at all (rdma). `shm` is for nodes of this machine, which are named shm:PATH
     #[arg(long, value_name = "auto|tcp|shm|rdma", value_enum, default_value_t = TransportName::Auto)]
     pub(crate) transport: TransportName,
     /// The RDMA device, its port, and which of the port's addresses [default: the one with the address of the connection]
@@ -305,7 +305,7 @@ pub(crate) struct NodeArguments {
 /// How pages travel to and from memory nodes.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TransportName {
-    /// As the node is named; not by RDMA yet.
+    /// As the node is named; to other machines by RDMA where both have a device.
     Auto,
     /// Over the connection.
     Tcp,

@@ -196,8 +196,8 @@ fn travel(
         )));
     }
     let travel = match transport {
-        // RDMA has been seen on no hardware: nobody gets it who has not asked for it.
-        TransportName::Auto | TransportName::Tcp | TransportName::Shm => Travel::Connection,
+        TransportName::Auto => Travel::Auto,
+        TransportName::Tcp | TransportName::Shm => Travel::Connection,
         TransportName::Rdma => Travel::Rdma,
     };
     match Connector::new(security.clone(), travel, device) {

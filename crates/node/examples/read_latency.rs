@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use farmem_transport::{
     Answer, ClientIdentity, Completion, Connector, Destination, FRAME_BYTES, Identity, Order, RegionOffset,
-    Request, Security, SharedKey, Ticket, Transport, Travel,
+    Request, Security, SharedKey, Ticket, Traffic, Transport, Travel,
 };
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -29,7 +29,8 @@ fn main() -> Result<()> {
     let security = Security::Tls(Identity::with_key(&SharedKey::load(Path::new(key))?)?);
     let node: Destination = node.parse()?;
     let client = ClientIdentity { space: u128::from(std::process::id()), lane: 0 };
-    let mut link = Connector::new(security, travel, None)?.connect(&node, client, PATIENCE)?;
+    let connector = Connector::new(security, travel, None)?;
+    let mut link = connector.connect(&node, client, Traffic::Demand, PATIENCE)?;
     let at = begin(&mut *link)?;
 
     let mut times = Vec::new();

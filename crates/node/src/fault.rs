@@ -17,6 +17,12 @@ pub(crate) enum FaultPoint {
     Changed,
     /// It was answered.
     Answered,
+    /// A queue of a client's device was connected, or refused, and nothing answered.
+    Attached,
+    /// Frames can be reached by a client's device, or can't, and nothing was answered.
+    Registered,
+    /// Frames that were given back can't be reached any more.
+    Revoked,
     /// Frames are to be emptied.
     BeforeEmptying,
     /// They are empty, and not free yet.
@@ -24,13 +30,16 @@ pub(crate) enum FaultPoint {
 }
 
 impl FaultPoint {
-    const ALL: [(&'static str, Self); 8] = [
+    const ALL: [(&'static str, Self); 11] = [
         ("accepted", Self::Accepted),
         ("introduced", Self::Introduced),
         ("half-answered", Self::HalfAnswered),
         ("before-change", Self::BeforeChange),
         ("changed", Self::Changed),
         ("answered", Self::Answered),
+        ("attached", Self::Attached),
+        ("registered", Self::Registered),
+        ("revoked", Self::Revoked),
         ("before-emptying", Self::BeforeEmptying),
         ("emptied", Self::Emptied),
     ];

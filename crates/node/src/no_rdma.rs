@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 
 use anyhow::{Result, bail};
-use farmem_transport::{ClientIdentity, Endpoint, Refusal, RemoteKey};
+use farmem_transport::{ClientIdentity, Endpoint, Mailbox, Refusal, RemoteKey};
 
 use crate::region::Region;
 use crate::server::WantedRdma;
@@ -28,7 +28,7 @@ impl Rdma {
         _: ClientIdentity,
         _: Option<IpAddr>,
         _: &Endpoint,
-    ) -> Result<Endpoint, Refusal> {
+    ) -> Result<(Endpoint, Mailbox), Refusal> {
         Err(Refusal::NoRdma)
     }
 
@@ -40,6 +40,10 @@ impl Rdma {
         _: impl Fn(u64) -> bool,
     ) -> Result<Vec<RemoteKey>, Refusal> {
         Err(Refusal::NoRdma)
+    }
+
+    pub(crate) fn moved_bytes(&self) -> (u64, u64) {
+        (0, 0)
     }
 
     pub(crate) fn revoke(&mut self, _: u128, _: &Range<u64>) {}

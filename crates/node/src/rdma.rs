@@ -4,7 +4,8 @@
 //! Invariants:
 //! 1. A frame is registered in the domain of the client that holds it, or nowhere: registrations are made of frames that are granted, and are gone before a
 //!    frame is given back, emptied, or granted to anybody else.
-//! 2. A lane has one queue; that of an earlier connection of the lane has gone before the next one is told of its own.
+//! 2. What a client's devices have moved is in its mailboxes, one for each lane, or has been added up in `moved`; never in both.
+//! 3. A lane has one queue; that of an earlier connection of the lane has gone before the next one is told of its own.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,7 +13,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use anyhow::Result;
-use farmem_transport::{ClientIdentity, Endpoint, FRAME_BYTES, Frame, Order, Refusal, RemoteKey, rdma};
+use farmem_sys::shared::SharedMemory;
+use farmem_transport::{
+    ClientIdentity, Endpoint, FRAME_BYTES, Frame, MAIL_BYTES, Mailbox, Order, Refusal, RemoteKey, rdma,
+};
 use farmem_verbs::{Device, Domain, Queue, Registration, Remote, VerbsError, Wanted};
 
 use crate::region::Region;
@@ -20,10 +24,14 @@ use crate::server::WantedRdma;
 
 /// A registration lies within an aligned piece of so many frames: a slab. With larger ones, giving one slab back would take the keys of others.
 const UNIT_FRAMES: u64 = Order::SLAB.frames() as u64;
+/// Mailboxes of a client: one for each lane that there can be.
+const MAILBOXES_BYTES: usize = MAIL_BYTES << u8::BITS;
 
 struct Client {
     domain: Arc<Domain>,
     queues: HashMap<u8, Queue>,
+    mailboxes: Registration,
+    mail: Arc<SharedMemory>,
     /// By the number of the piece: registrations, and the frames of each.
     units: HashMap<u64, Vec<(Range<u64>, Registration)>>,
 }
@@ -35,6 +43,41 @@ pub(crate) struct Rdma {
     /// By this machine's address of the connection that asked. `None`: it was tried in vain.
     devices: HashMap<IpAddr, Option<Arc<Device>>>,
     clients: HashMap<u128, Client>,
+    /// Bytes that were read and written by lanes that have gone.
+    moved: [u64; 2],
+}
+
+impl Client {
+    fn new(device: &Arc<Device>) -> Result<Self, VerbsError> {
+        let domain = Domain::new(device)?;
+        let mail = SharedMemory::create(c"farmem-mail", MAILBOXES_BYTES)
+            .map_err(|_| VerbsError::Unsuitable("there is no memory for mailboxes"))?;
+        let mail = Arc::new(mail);
+        let mailboxes = Registration::new(&domain, &mail, 0..MAILBOXES_BYTES, Remote::Peer)?;
+        Ok(Self { domain, queues: HashMap::new(), mailboxes, mail, units: HashMap::new() })
+    }
+
+    fn mailbox(&self, lane: u8) -> Mailbox {
+        let address = self.mailboxes.remote_address() + (usize::from(lane) * MAIL_BYTES) as u64;
+        Mailbox { address, key: self.mailboxes.remote_key() }
+    }
+
+    /// What the client says that its devices have moved by these lanes. It may say anything: it counts, and nothing else follows from it.
+    fn moved(&self, lanes: Range<usize>) -> [u64; 2] {
+        let mut mail = [0; MAILBOXES_BYTES];
+        // Inside, for it is as large as the memory.
+        let _ = self.mail.copy_out(0, &mut mail);
+        let (words, _) = mail.as_chunks::<8>();
+        let sum = |which: usize| {
+            let counts = words[2 * lanes.start..2 * lanes.end].iter().skip(which).step_by(2);
+            counts.fold(0_u64, |sum, count| sum.wrapping_add(u64::from_le_bytes(*count)))
+        };
+        [sum(0), sum(1)]
+    }
+
+    fn empty_mailbox(&self, lane: u8) {
+        let _ = self.mail.copy_in(usize::from(lane) * MAIL_BYTES, &[0; MAIL_BYTES]);
+    }
 }
 
 impl Rdma {
@@ -46,9 +89,9 @@ impl Rdma {
             WantedRdma::Device(name) => (true, Some(name.parse::<Wanted>()?)),
         };
         if wanted.is_some() {
-            Device::open(wanted.as_ref(), None)?;
+            can_register(&Device::open(wanted.as_ref(), None)?)?;
         }
-        Ok(Self { is_wanted, wanted, devices: HashMap::new(), clients: HashMap::new() })
+        Ok(Self { is_wanted, wanted, devices: HashMap::new(), clients: HashMap::new(), moved: [0; 2] })
     }
 
     /// Connects a queue with that of a client's lane.
@@ -57,7 +100,7 @@ impl Rdma {
         client: ClientIdentity,
         local: Option<IpAddr>,
         theirs: &Endpoint,
-    ) -> Result<Endpoint, Refusal> {
+    ) -> Result<(Endpoint, Mailbox), Refusal> {
         self.detach(client);
         let device = self.device(local.ok_or(Refusal::NoRdma)?).ok_or(Refusal::NoRdma)?;
         self.connect(client, &device, theirs).map_err(|error| {
@@ -71,7 +114,9 @@ impl Rdma {
             return None;
         }
         let wanted = self.wanted.as_ref();
-        let open = || match Device::open(wanted, Some(local)) {
+        let open = || match Device::open(wanted, Some(local))
+            .and_then(|device| can_register(&device).map(|()| device))
+        {
             Ok(device) => Some(device),
             Err(error) => {
                 tracing::info!(address = %local, %error, "no RDMA at this address");
@@ -86,14 +131,10 @@ impl Rdma {
         client: ClientIdentity,
         device: &Arc<Device>,
         theirs: &Endpoint,
-    ) -> Result<Endpoint, VerbsError> {
+    ) -> Result<(Endpoint, Mailbox), VerbsError> {
         let known = match self.clients.entry(client.space) {
             std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
-            std::collections::hash_map::Entry::Vacant(new) => new.insert(Client {
-                domain: Domain::new(device)?,
-                queues: HashMap::new(),
-                units: HashMap::new(),
-            }),
+            std::collections::hash_map::Entry::Vacant(new) => new.insert(Client::new(device)?),
         };
         if known.domain.device().place() != device.place() {
             return Err(VerbsError::Unsuitable("its other lanes come by another device"));
@@ -102,7 +143,7 @@ impl Rdma {
         queue.connect(&rdma::address(theirs))?;
         let own = rdma::endpoint(&queue.address());
         known.queues.insert(client.lane, queue);
-        Ok(own)
+        Ok((own, known.mailbox(client.lane)))
     }
 
     /// Keys of these frames, which are granted to the client, as are all of which `is_granted` says so.
@@ -157,13 +198,41 @@ impl Rdma {
     pub(crate) fn detach(&mut self, client: ClientIdentity) {
         if let Some(known) = self.clients.get_mut(&client.space) {
             known.queues.remove(&client.lane);
+            let lane = usize::from(client.lane);
+            let moved = known.moved(lane..lane + 1);
+            known.empty_mailbox(client.lane);
+            self.add(moved);
         }
     }
 
     /// The client has gone, with all that it held.
     pub(crate) fn forget(&mut self, space: u128) {
-        self.clients.remove(&space);
+        if let Some(gone) = self.clients.remove(&space) {
+            self.add(gone.moved(0..1 << u8::BITS));
+        }
     }
+
+    fn add(&mut self, moved: [u64; 2]) {
+        for (sum, moved) in self.moved.iter_mut().zip(moved) {
+            *sum = sum.wrapping_add(moved);
+        }
+    }
+
+    /// Bytes that clients say to have read and written by their devices.
+    pub(crate) fn moved_bytes(&self) -> (u64, u64) {
+        let all = self.clients.values().map(|client| client.moved(0..1 << u8::BITS));
+        let [read, written] =
+            all.fold(self.moved, |sum, moved| [sum[0].wrapping_add(moved[0]), sum[1].wrapping_add(moved[1])]);
+        (read, written)
+    }
+}
+
+/// Whether what a client writes could be registered at all: as much as a slab.
+fn can_register(device: &Arc<Device>) -> Result<(), VerbsError> {
+    let memory = SharedMemory::create(c"farmem-trial", Order::SLAB.bytes())
+        .map_err(|_| VerbsError::Unsuitable("there is no memory for a slab"))?;
+    Registration::new(&Domain::new(device)?, &Arc::new(memory), 0..Order::SLAB.bytes(), Remote::Peer)
+        .map(drop)
 }
 
 /// The frames around one, without a gap, that are granted and lie in the same unit.

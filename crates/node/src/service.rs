@@ -80,13 +80,14 @@ impl Service {
             heard if heard.is_change() => Some(self.change(client, ticket, heard)),
             Heard::Statistics => Some(Ok(Answer::Statistics(self.statistics(client.space)))),
             Heard::Attach { endpoint } => {
-                Some(self.rdma.attach(client, local, endpoint).map(Answer::Attached))
+                let attached = self.rdma.attach(client, local, endpoint);
+                self.faults.pass(FaultPoint::Attached);
+                Some(attached.map(|(endpoint, mailbox)| Answer::Attached { endpoint, mailbox }))
             }
-            Heard::Keys { at, length_bytes } => Some(self.keys(client, *at, *length_bytes as usize)),
-            Heard::Moved { read_bytes, written_bytes } => {
-                self.figures.read_bytes = self.figures.read_bytes.saturating_add(*read_bytes);
-                self.figures.written_bytes = self.figures.written_bytes.saturating_add(*written_bytes);
-                Some(Ok(Answer::Counted))
+            Heard::Keys { at, length_bytes } => {
+                let keys = self.keys(client, *at, *length_bytes as usize);
+                self.faults.pass(FaultPoint::Registered);
+                Some(keys)
             }
             _ => Some(Ok(Answer::Renewed)),
         };
@@ -144,7 +145,10 @@ impl Service {
 
     /// How the node is, as one client sees it.
     pub(crate) fn statistics(&self, space: u128) -> NodeStatistics {
+        let (read_bytes, written_bytes) = self.rdma.moved_bytes();
         NodeStatistics {
+            read_bytes: self.figures.read_bytes.wrapping_add(read_bytes),
+            written_bytes: self.figures.written_bytes.wrapping_add(written_bytes),
             frames: self.books.lent_frames(),
             free_frames: self.books.free_frames(),
             free_chunks: self.books.free_chunks(),
@@ -209,6 +213,7 @@ impl Service {
         self.books.release(client.space, chunks)?;
         // Before anybody is granted them, or they are emptied.
         chunks.iter().for_each(|chunk| self.rdma.revoke(client.space, &chunk.frames()));
+        self.faults.pass(FaultPoint::Revoked);
         Ok(Answer::Released)
     }
 

@@ -363,13 +363,13 @@ conformances!(
 mod rdma {
     use super::*;
     use farmem_transport::rdma::{Figures, figures};
-    use farmem_transport::{Connector, Travel};
+    use farmem_transport::{Connector, Traffic, Travel};
 
     struct Remote(TestNode, Connector);
 
     impl Way for Remote {
         fn connect(&self, client: ClientIdentity) -> Box<dyn Transport> {
-            self.1.connect(&self.0.address, client, PATIENCE).unwrap()
+            self.1.connect(&self.0.address, client, Traffic::Demand, PATIENCE).unwrap()
         }
         fn start() -> Self {
             let security = new_key();
@@ -394,6 +394,7 @@ mod rdma {
             reads: now.reads - before.reads,
             writes: now.writes - before.writes,
             doorbells: now.doorbells - before.doorbells,
+            letters: now.letters - before.letters,
             completions: now.completions - before.completions,
             copies: now.copies - before.copies,
             keys: now.keys - before.keys,
@@ -436,8 +437,10 @@ mod rdma {
         let nothing = Figures::default();
         assert_eq!(page, Figures { reads: 1, doorbells: 1, completions: 1, copies: 1, ..nothing });
         assert_eq!(batch, Figures { writes: 64, doorbells: 1, completions: 1, copies: 64, ..nothing });
-        // The node's processor has heard of what was moved (once) and of these statistics, and of nothing else.
-        assert_eq!(requests_done(&mut *link, 100) - heard, 2);
+        // The node's processor has heard of these statistics, and of nothing else. A letter has told it what was moved.
+        let before = figures();
+        assert_eq!(requests_done(&mut *link, 100) - heard, 1);
+        assert_eq!(since(before), Figures { letters: 1, ..nothing });
         for nth in 0..64 {
             assert_eq!(read(&mut *link, 101 + nth, at(nth), FRAME_BYTES).unwrap(), content(nth, FRAME_BYTES));
         }
@@ -455,7 +458,7 @@ mod rdma {
         // As another process of the client would: this one's lane keeps its keys.
         let other = Connector::new(node.0.security(), Travel::Rdma, None).unwrap();
         let identity = ClientIdentity { space: 1, lane: 1 };
-        let mut elsewhere = other.connect(&node.0.address, identity, PATIENCE).unwrap();
+        let mut elsewhere = other.connect(&node.0.address, identity, Traffic::Demand, PATIENCE).unwrap();
         ask(&mut *elsewhere, 1, Request::Release { chunks: vec![chunk] }).result.unwrap();
         let mut stranger = node.connect(client(2));
         for ticket in 1..=16 {
@@ -471,7 +474,7 @@ mod rdma {
         }
 
         assert_eq!(lane.take_unanswered(), [(Ticket(3), request)]);
-        let mut anew = other.connect(&node.0.address, client(1), PATIENCE).unwrap();
+        let mut anew = other.connect(&node.0.address, client(1), Traffic::Background, PATIENCE).unwrap();
         assert_eq!(read(&mut *anew, 3, at, 5), Err(NOT_GRANTED));
     }
 
@@ -486,6 +489,7 @@ mod rdma {
             Connector::new(security.clone(), travel, None).unwrap().connect(
                 &node.address,
                 client(1),
+                Traffic::Demand,
                 PATIENCE,
             )
         };

@@ -1,7 +1,7 @@
 //! From the address of a node to a link.
 
 #[cfg(feature = "rdma")]
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 #[cfg(feature = "rdma")]
@@ -9,8 +9,28 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::link::Link;
+#[cfg(feature = "rdma")]
+use crate::rdma::NoRdma;
 use crate::stream::Stream;
 use crate::{ClientIdentity, Destination, LinkError, Security, Transport};
+
+/// Connecting devices takes no longer. A node that has answered on the connection gets more time than one of which nobody knows whether it is there.
+#[cfg(feature = "rdma")]
+const ATTACH_PATIENCE: Duration = Duration::from_secs(5);
+/// Where nothing came through between devices, it is not tried again for so long.
+#[cfg(feature = "rdma")]
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// What a link is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Traffic {
+    /// Requests that move no content. They go over the connection.
+    Control,
+    /// Pages that threads wait for: a device is looked at until they are there, for a while.
+    Demand,
+    /// Content that nobody waits for: a device tells when it is there.
+    Background,
+}
 
 /// How reads and writes travel to nodes that are reached through a network.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -32,9 +52,17 @@ pub struct Connector {
     device: Option<farmem_verbs::Wanted>,
     #[cfg(feature = "rdma")]
     spaces: crate::rdma::Spaces,
-    /// Nodes of which it was said that they are not reached by RDMA.
     #[cfg(feature = "rdma")]
-    said: Mutex<HashSet<Destination>>,
+    ways: Mutex<HashMap<Destination, Way>>,
+}
+
+/// How a node was reached last.
+#[cfg(feature = "rdma")]
+#[derive(Default)]
+struct Way {
+    is_by_device: Option<bool>,
+    /// When devices are tried again.
+    again_at: Option<Instant>,
 }
 
 impl Connector {
@@ -51,7 +79,7 @@ impl Connector {
             if travel == Travel::Rdma {
                 crate::rdma::probe(device.as_ref()).map_err(|error| LinkError::Rdma(error.to_string()))?;
             }
-            Ok(Self { security, travel, device, spaces: Default::default(), said: Mutex::default() })
+            Ok(Self { security, travel, device, spaces: Default::default(), ways: Mutex::default() })
         }
         #[cfg(not(feature = "rdma"))]
         {
@@ -63,7 +91,8 @@ impl Connector {
         }
     }
 
-    /// Connects to a node and introduces a client to it, all within `patience` (the look-up of a host's name aside).
+    /// Connects to a node and introduces a client to it, all within `patience` (the look-up of a host's name aside); connecting devices may take some seconds
+    /// more.
     ///
     /// # Errors
     /// Nobody is there, or who is there doesn't let the client in.
@@ -71,16 +100,14 @@ impl Connector {
         &self,
         to: &Destination,
         client: ClientIdentity,
+        traffic: Traffic,
         patience: Duration,
     ) -> Result<Box<dyn Transport>, LinkError> {
-        let deadline = Instant::now() + patience;
-        let link = introduce(to, client, &self.security, deadline)?;
-        match to {
-            Destination::Tcp { .. } if self.travel != Travel::Connection => {
-                self.attach(link, to, client, deadline)
-            }
-            _ => Ok(Box::new(link)),
-        }
+        let link = introduce(to, client, &self.security, Instant::now() + patience)?;
+        let is_by_device = matches!(to, Destination::Tcp { .. })
+            && traffic != Traffic::Control
+            && self.travel != Travel::Connection;
+        if is_by_device { self.attach(link, to, client, traffic) } else { Ok(Box::new(link)) }
     }
 
     #[cfg(feature = "rdma")]
@@ -89,20 +116,36 @@ impl Connector {
         link: Link,
         to: &Destination,
         client: ClientIdentity,
-        deadline: Instant,
+        traffic: Traffic,
     ) -> Result<Box<dyn Transport>, LinkError> {
-        match crate::rdma::attach(link, client, self.device.as_ref(), &self.spaces, deadline) {
-            Ok(link) => Ok(link),
-            Err((_, crate::rdma::NoRdma::Link(error))) => Err(error),
-            Err((link, why)) if self.travel == Travel::Auto => {
-                let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-                if said.insert(to.clone()) {
-                    tracing::info!(node = %to, %why, "goes by TCP, not by RDMA");
-                }
-                Ok(link)
-            }
-            Err((_, why)) => Err(LinkError::Rdma(why.to_string())),
+        let ways = || self.ways.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_auto = self.travel == Travel::Auto;
+        let again_at = ways().get(to).and_then(|way| way.again_at);
+        if is_auto && again_at.is_some_and(|at| Instant::now() < at) {
+            return Ok(Box::new(link));
         }
+        let deadline = Instant::now() + ATTACH_PATIENCE;
+        let is_awaited = traffic == Traffic::Demand;
+        let attached =
+            crate::rdma::attach(link, client, self.device.as_ref(), &self.spaces, is_awaited, deadline);
+        let (link, why) = match attached {
+            Ok(link) => (link, None),
+            Err((_, NoRdma::Link(error))) => return Err(error),
+            Err((link, why)) if is_auto => (link, Some(why)),
+            Err((_, why)) => return Err(LinkError::Rdma(why.to_string())),
+        };
+        let mut ways = ways();
+        let way = ways.entry(to.clone()).or_default();
+        way.again_at = matches!(why, Some(NoRdma::Silent)).then(|| Instant::now() + SILENCE);
+        let before = way.is_by_device.replace(why.is_none());
+        match why {
+            Some(why) if before != Some(false) => {
+                tracing::info!(node = %to, %why, "pages go by TCP, not by RDMA");
+            }
+            None if before != Some(true) => tracing::info!(node = %to, "pages go by RDMA"),
+            _ => {}
+        }
+        Ok(link)
     }
 
     #[cfg(not(feature = "rdma"))]
@@ -111,7 +154,7 @@ impl Connector {
         link: Link,
         _: &Destination,
         _: ClientIdentity,
-        _: Instant,
+        _: Traffic,
     ) -> Result<Box<dyn Transport>, LinkError> {
         Ok(Box::new(link))
     }

@@ -30,12 +30,12 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 pub use address::{Chunk, FRAME_BYTES, Frame, MOST_ORDER, Order, RegionOffset, RemoteAddress};
-pub use connect::{Connector, Travel, connect};
+pub use connect::{Connector, Traffic, Travel, connect};
 pub use destination::{Destination, NoDestination};
 pub use request::{
-    Answer, ClientIdentity, Completion, Endpoint, Failure, Incarnation, LinkError, MOST_BYTES, MOST_CHUNKS,
-    MOST_REQUESTS, MOST_TRANSFER_BYTES, NodeDescription, NodeStatistics, Refusal, RemoteKey, Request,
-    SubmitError, Ticket, Unsubmitted, VERSION,
+    Answer, ClientIdentity, Completion, Endpoint, Failure, Incarnation, LinkError, MAIL_BYTES, MOST_BYTES,
+    MOST_CHUNKS, MOST_REQUESTS, MOST_TRANSFER_BYTES, Mailbox, NodeDescription, NodeStatistics, Refusal,
+    RemoteKey, Request, SubmitError, Ticket, Unsubmitted, VERSION,
 };
 
 pub use security::{CertificateFiles, Security, SecurityError, SharedKey, save_secret};

@@ -180,7 +180,6 @@ impl State {
                 Ok(Answer::Left)
             }
             Request::Attach { .. } | Request::Keys { .. } => Err(Refusal::NoRdma),
-            Request::Moved { .. } => Ok(Answer::Counted),
         }
     }
 

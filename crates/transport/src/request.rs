@@ -92,13 +92,6 @@ pub enum Request {
         /// How many bytes, 1 to [`MOST_TRANSFER_BYTES`].
         length_bytes: u32,
     },
-    /// Bytes that the client's device has moved since the last time: the node's own processor did not see them.
-    Moved {
-        /// Out of the region.
-        read_bytes: u64,
-        /// Into it.
-        written_bytes: u64,
-    },
 }
 
 /// One end of a connection between RDMA devices, as the other one needs it.
@@ -116,6 +109,19 @@ pub struct Endpoint {
     pub mtu: u8,
     /// Reads that the device has under way at most, at least 1.
     pub reads: u8,
+}
+
+/// Bytes of a mailbox.
+pub const MAIL_BYTES: usize = 16;
+
+/// Where a lane's device tells the node what it has moved, by a write: two words of 8 bytes, least byte first, of bytes that were read and written since the
+/// queues were connected. The node's own processor sees neither.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mailbox {
+    /// Where it lies for the node's device.
+    pub address: u64,
+    /// The key that opens it.
+    pub key: u32,
 }
 
 /// What a device has to show to reach some frames.
@@ -152,7 +158,7 @@ impl Request {
             Self::Keys { at, length_bytes } => {
                 *length_bytes as usize > MOST_TRANSFER_BYTES || at.frames(*length_bytes as usize).is_none()
             }
-            Self::Renew | Self::Statistics | Self::Leave | Self::Attach { .. } | Self::Moved { .. } => false,
+            Self::Renew | Self::Statistics | Self::Leave | Self::Attach { .. } => false,
         }
     }
 
@@ -162,7 +168,7 @@ impl Request {
             Self::Grant { .. } | Self::Release { .. } | Self::Write { .. } | Self::Leave => true,
             Self::Read { .. } | Self::Renew | Self::Statistics => false,
             // Repeated on another connection they mean something else.
-            Self::Attach { .. } | Self::Keys { .. } | Self::Moved { .. } => false,
+            Self::Attach { .. } | Self::Keys { .. } => false,
         }
     }
 }
@@ -184,12 +190,15 @@ pub enum Answer {
     Statistics(NodeStatistics),
     /// Nothing is granted any more.
     Left,
-    /// The queues are connected; the node's.
-    Attached(Endpoint),
+    /// The queues are connected.
+    Attached {
+        /// The node's.
+        endpoint: Endpoint,
+        /// The lane's.
+        mailbox: Mailbox,
+    },
     /// The keys of all frames that were asked for, in their order; they may cover more.
     Keys(Vec<RemoteKey>),
-    /// The node has counted them.
-    Counted,
 }
 
 /// Why a node doesn't do what was asked. The link stays usable.

@@ -7,9 +7,9 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::request::VERSION;
 use crate::{
-    Answer, Chunk, ClientIdentity, Endpoint, FRAME_BYTES, Frame, Incarnation, MOST_CHUNKS, MOST_ORDER,
-    MOST_TRANSFER_BYTES, NodeDescription, NodeStatistics, Order, Refusal, RegionOffset, RemoteKey, Request,
-    Ticket,
+    Answer, Chunk, ClientIdentity, Endpoint, FRAME_BYTES, Frame, Incarnation, MAIL_BYTES, MOST_CHUNKS,
+    MOST_ORDER, MOST_TRANSFER_BYTES, Mailbox, NodeDescription, NodeStatistics, Order, Refusal, RegionOffset,
+    RemoteKey, Request, Ticket,
 };
 
 /// Bytes that a client introduces itself by, and bytes that a node answers that by.
@@ -25,11 +25,11 @@ const STATISTICS_BYTES: usize = 8 * STATISTICS_WORDS;
 const STATISTICS_WORDS: usize = 8 + MOST_ORDER as usize + 1;
 /// Bytes of one end of a connection between RDMA devices.
 const ENDPOINT_BYTES: usize = 28;
+/// The same, and where a lane's mailbox is.
+const ATTACHED_BYTES: usize = ENDPOINT_BYTES + 12;
 /// Bytes of a key, and most keys in an answer: one for each slab that a transfer lies in, and as many again where slabs are granted in parts.
 const KEY_BYTES: usize = 24;
 const MOST_KEYS: usize = 1 + MOST_TRANSFER_BYTES / FRAME_BYTES;
-/// Bytes of the two counts of bytes that were moved.
-const MOVED_BYTES: usize = 16;
 /// The longest body.
 pub const MOST_BODY_BYTES: usize = MOST_TRANSFER_BYTES;
 
@@ -293,7 +293,6 @@ mod kind {
     pub(super) const LEAVE: u8 = 7;
     pub(super) const ATTACH: u8 = 8;
     pub(super) const KEYS: u8 = 9;
-    pub(super) const MOVED: u8 = 10;
 }
 
 /// A request as a node hears it: what it brings stays where it was received.
@@ -340,13 +339,6 @@ pub enum Heard<'a> {
         /// How many bytes.
         length_bytes: u32,
     },
-    /// See [`Request::Moved`].
-    Moved {
-        /// Out of the region.
-        read_bytes: u64,
-        /// Into it.
-        written_bytes: u64,
-    },
 }
 
 impl Heard<'_> {
@@ -389,13 +381,6 @@ pub fn encode_request(ticket: Ticket, request: &Request, to: &mut Vec<u8>) {
         Request::Keys { at, length_bytes } => {
             Header { at: at.get(), length: *length_bytes, ..Header::new(kind::KEYS, ticket) }.append(&[], to);
         }
-        Request::Moved { read_bytes, written_bytes } => {
-            let mut body = [0; MOVED_BYTES];
-            put(&mut body, 0, &read_bytes.to_le_bytes());
-            put(&mut body, 8, &written_bytes.to_le_bytes());
-            Header::new(kind::MOVED, ticket).append(&body, to);
-            to.extend_from_slice(&body);
-        }
     }
 }
 
@@ -407,7 +392,7 @@ pub fn decode_request<'a>(header: &Header, body: &'a [u8]) -> Result<Heard<'a>, 
     header.verify(body)?;
     let at = RegionOffset::new(header.at);
     let is_possible = |length: usize| length <= MOST_TRANSFER_BYTES && at.frames(length).is_some();
-    let has_body = matches!(header.kind, kind::WRITE | kind::RELEASE | kind::ATTACH | kind::MOVED);
+    let has_body = matches!(header.kind, kind::WRITE | kind::RELEASE | kind::ATTACH);
     if !has_body && !body.is_empty() {
         return Err(Malformed::Length);
     }
@@ -427,13 +412,6 @@ pub fn decode_request<'a>(header: &Header, body: &'a [u8]) -> Result<Heard<'a>, 
         kind::STATISTICS => Heard::Statistics,
         kind::LEAVE => Heard::Leave,
         kind::ATTACH => Heard::Attach { endpoint: endpoint_of(body)? },
-        kind::MOVED => {
-            let body: &[u8; MOVED_BYTES] = body.try_into().map_err(|_| Malformed::Length)?;
-            Heard::Moved {
-                read_bytes: u64::from_le_bytes(number(body, 0)),
-                written_bytes: u64::from_le_bytes(number(body, 8)),
-            }
-        }
         _ => return Err(Malformed::Kind),
     })
 }
@@ -463,6 +441,18 @@ fn endpoint_of(body: &[u8]) -> Result<Endpoint, Malformed> {
         return Err(Malformed::Range);
     }
     Ok(endpoint)
+}
+
+fn attached(body: &[u8]) -> Result<Answer, Malformed> {
+    let body: &[u8; ATTACHED_BYTES] = body.try_into().map_err(|_| Malformed::Length)?;
+    let mailbox = Mailbox {
+        key: u32::from_le_bytes(number(body, ENDPOINT_BYTES)),
+        address: u64::from_le_bytes(number(body, ENDPOINT_BYTES + 4)),
+    };
+    if mailbox.address.checked_add(MAIL_BYTES as u64).is_none() {
+        return Err(Malformed::Range);
+    }
+    Ok(Answer::Attached { endpoint: endpoint_of(&body[..ENDPOINT_BYTES])?, mailbox })
 }
 
 fn keys_bytes(keys: &[RemoteKey]) -> Vec<u8> {
@@ -544,8 +534,11 @@ pub fn encode_answer(ticket: Ticket, result: &Result<Answer, Refusal>, to: &mut 
             to.extend_from_slice(&body);
         }
         Ok(Answer::Left) => plain(kind::LEAVE).append(&[], to),
-        Ok(Answer::Attached(endpoint)) => {
-            let body = endpoint_bytes(endpoint);
+        Ok(Answer::Attached { endpoint, mailbox }) => {
+            let mut body = [0; ATTACHED_BYTES];
+            put(&mut body, 0, &endpoint_bytes(endpoint));
+            put(&mut body, ENDPOINT_BYTES, &mailbox.key.to_le_bytes());
+            put(&mut body, ENDPOINT_BYTES + 4, &mailbox.address.to_le_bytes());
             plain(kind::ATTACH).append(&body, to);
             to.extend_from_slice(&body);
         }
@@ -554,7 +547,6 @@ pub fn encode_answer(ticket: Ticket, result: &Result<Answer, Refusal>, to: &mut 
             plain(kind::KEYS).append(&body, to);
             to.extend_from_slice(&body);
         }
-        Ok(Answer::Counted) => plain(kind::MOVED).append(&[], to),
         Err(refusal) => Header { order: reason_of(*refusal), ..plain(REFUSED) }.append(&[], to),
     }
 }
@@ -590,9 +582,8 @@ pub fn decode_answer(
         Request::Renew if is(kind::RENEW) => empty(Answer::Renewed)?,
         Request::Statistics if is(kind::STATISTICS) => Answer::Statistics(statistics_of(body)?),
         Request::Leave if is(kind::LEAVE) => empty(Answer::Left)?,
-        Request::Attach { .. } if is(kind::ATTACH) => Answer::Attached(endpoint_of(body)?),
+        Request::Attach { .. } if is(kind::ATTACH) => attached(body)?,
         Request::Keys { at, length_bytes } if is(kind::KEYS) => keys_of(body, *at, *length_bytes)?,
-        Request::Moved { .. } if is(kind::MOVED) => empty(Answer::Counted)?,
         _ => return Err(Malformed::Kind),
     }))
 }
@@ -699,7 +690,6 @@ mod tests {
             Request::Leave,
             Request::Attach { endpoint: ENDPOINT },
             Request::Keys { at, length_bytes: 4096 },
-            Request::Moved { read_bytes: 1 << 40, written_bytes: 5 },
         ]
     }
 
@@ -720,9 +710,8 @@ mod tests {
             Answer::Renewed,
             Answer::Statistics(figures),
             Answer::Left,
-            Answer::Attached(ENDPOINT),
+            Answer::Attached { endpoint: ENDPOINT, mailbox: Mailbox { address: 1 << 40, key: 7 } },
             Answer::Keys(keys()),
-            Answer::Counted,
         ]
     }
 
@@ -740,10 +729,6 @@ mod tests {
             (Request::Keys { at, length_bytes }, Heard::Keys { at: a, length_bytes: l }) => {
                 (at, length_bytes) == (a, l)
             }
-            (
-                Request::Moved { read_bytes, written_bytes },
-                Heard::Moved { read_bytes: r, written_bytes: w },
-            ) => (read_bytes, written_bytes) == (r, w),
             (Request::Renew, Heard::Renew)
             | (Request::Statistics, Heard::Statistics)
             | (Request::Leave, Heard::Leave) => true,

@@ -20,7 +20,7 @@ mod raw;
 pub use device::{Device, Place};
 pub use domain::{Domain, Registration, Remote};
 pub use names::{NoName, Wanted};
-pub use queue::{Address, Done, Queue, Transfer, Way};
+pub use queue::{Address, Done, MESSAGE_BYTES, Queue, Transfer, Way};
 
 /// RDMA can't be used.
 #[derive(Debug, thiserror::Error)]

@@ -18,6 +18,8 @@ const TIMEOUT: u8 = 14;
 const RETRIES: u8 = 7;
 /// Completions that are taken at a time.
 const PORTION: usize = 32;
+/// What [`Queue::post_message`] takes at most: every driver takes so much.
+pub const MESSAGE_BYTES: usize = 32;
 
 /// What a peer has to know of a queue to connect its own one with it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -128,7 +130,7 @@ impl Queue {
                     receive_works: 1,
                     send_pieces: 1,
                     receive_pieces: 1,
-                    inline_bytes: 0,
+                    inline_bytes: if own.is_some() { MESSAGE_BYTES as u32 } else { 0 },
                 },
                 kind: RELIABLE_CONNECTION,
                 signals_all: 0,
@@ -317,6 +319,51 @@ impl Queue {
             }
         };
         VerbsError::check("giving transfers to the card", posted)
+    }
+
+    /// Writes a few bytes into the peer's memory; the card takes them along with what it is told to do (inline), so that they need no registered memory and
+    /// may be forgotten at once. It is told when that is done.
+    ///
+    /// # Errors
+    /// They are none, or more than [`MESSAGE_BYTES`]; or the card refuses.
+    pub fn post_message(
+        &mut self,
+        id: u64,
+        message: &[u8],
+        remote_address: u64,
+        remote_key: u32,
+    ) -> Result<(), VerbsError> {
+        if self.own.is_none() || message.is_empty() || message.len() > MESSAGE_BYTES {
+            return Err(VerbsError::Unsuitable("what is no message"));
+        }
+        let mut piece = Piece {
+            address: message.as_ptr().expose_provenance() as u64,
+            length: message.len() as u32,
+            local_key: 0,
+        };
+        let mut work = Work {
+            id,
+            next: core::ptr::null_mut(),
+            pieces: &raw mut piece,
+            piece_count: 1,
+            operation: operation::WRITE,
+            flags: flag::SIGNALED | flag::INLINE,
+            immediate: 0,
+            remote_address,
+            remote_key,
+            padding: 0,
+            others: [0; 9],
+        };
+        let mut bad = core::ptr::null_mut();
+        // SAFETY: work, piece and message are there until the call returns, and an inline message is copied before that; its length is within what the
+        // queue was made for. The context's table was filled by the library.
+        let posted = unsafe {
+            match (*self.domain.device.context.as_ptr()).operations.post {
+                Some(post) => post(self.pair.as_ptr(), &raw mut work, &raw mut bad),
+                None => return Err(VerbsError::Unsuitable("a driver that can't post")),
+            }
+        };
+        VerbsError::check("giving a message to the card", posted)
     }
 
     /// Appends what is done. How much.

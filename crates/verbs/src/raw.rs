@@ -203,6 +203,7 @@ pub(crate) mod operation {
 pub(crate) mod flag {
     pub(crate) const FENCE: u32 = 1;
     pub(crate) const SIGNALED: u32 = 1 << 1;
+    pub(crate) const INLINE: u32 = 1 << 3;
 }
 
 #[repr(C)]

@@ -37,8 +37,8 @@ use farmem_remote::{
 };
 use farmem_store::{NodesConfig, SLAB_BYTES};
 use farmem_transport::{
-    ClientIdentity, Connector, Destination, LinkError, NodeDescription, Order, Request, Security, Transport,
-    Travel,
+    ClientIdentity, Connector, Destination, LinkError, NodeDescription, Order, Request, Security, Traffic,
+    Transport, Travel,
 };
 
 use crate::application::{Application, SharedPool};
@@ -66,7 +66,7 @@ const REBUILD_LANE: u8 = 67;
 const LATE_TIMES: u32 = 3;
 const LATE_LEAST: Duration = Duration::from_millis(2);
 const LATE_MOST: Duration = Duration::from_millis(100);
-/// Making a link takes no longer; a node that needs more is away.
+/// Making a connection takes no longer; a node that needs more is away.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
 /// At the end, nodes are told so for no longer.
 const LEAVE_PATIENCE: Duration = Duration::from_millis(300);
@@ -95,7 +95,7 @@ pub struct NodesOptions {
 
 /// Makes a link to a node, as one of this client's lanes.
 type Connect =
-    Box<dyn Fn(&NodeAddress, ClientIdentity) -> Result<Box<dyn Transport>, LinkError> + Send + Sync>;
+    Box<dyn Fn(&NodeAddress, ClientIdentity, Traffic) -> Result<Box<dyn Transport>, LinkError> + Send + Sync>;
 
 /// Links over the network.
 ///
@@ -103,7 +103,16 @@ type Connect =
 /// RDMA is wanted, and can't be had on this machine.
 pub(crate) fn connector(options: &NodesOptions) -> Result<Connect> {
     let connector = Connector::new(options.security.clone(), options.travel, options.device.as_deref())?;
-    Ok(Box::new(move |node, client| connector.connect(node, client, CONNECT_PATIENCE)))
+    Ok(Box::new(move |node, client, traffic| connector.connect(node, client, traffic, CONNECT_PATIENCE)))
+}
+
+/// What a lane is for.
+fn traffic_of(lane: u8) -> Traffic {
+    match lane {
+        STEWARD_LANE | LEAVING_LANE => Traffic::Control,
+        WRITER_LANE | REBUILD_LANE => Traffic::Background,
+        _ => Traffic::Demand,
+    }
 }
 
 /// Nodes that have been asked how much they lend, before there is a pool.
@@ -135,13 +144,17 @@ impl Reached {
         let mut descriptions = Vec::new();
         let mut refusals = Vec::new();
         for node in &options.nodes {
-            let reached = connect(node, ClientIdentity { space, lane: STEWARD_LANE });
+            // As pages will travel: a way that can't be had shows now.
+            let reached = connect(node, ClientIdentity { space, lane: STEWARD_LANE }, Traffic::Background);
             descriptions.push(reached.as_ref().ok().map(|link| link.node()));
             refusals.extend(reached.err().map(|error| (node, error)));
         }
         if refusals.len() == options.nodes.len()
             && let Some((node, error)) = refusals.pop()
         {
+            if let LinkError::Rdma(_) = error {
+                return Err(error).with_context(|| format!("cannot use node {node}"));
+            }
             return Err(error).with_context(|| {
                 format!("cannot use node {node}; start `farmem node` there, or name another one")
             });
@@ -284,7 +297,7 @@ impl Carrier {
     /// A link to a node, if the node is there.
     fn link(&self, node: usize, lane: u8) -> Result<Box<dyn Transport>, LinkError> {
         let client = ClientIdentity { space: self.space, lane };
-        let link = (self.connect)(&self.nodes[node], client)?;
+        let link = (self.connect)(&self.nodes[node], client, traffic_of(lane))?;
         self.met(node, &link.node());
         Ok(link)
     }

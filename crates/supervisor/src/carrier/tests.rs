@@ -92,7 +92,7 @@ impl World {
         };
         let known = nodes.clone();
         let links = AtomicU64::new(0);
-        let connector = Box::new(move |node: &NodeAddress, client| {
+        let connector = Box::new(move |node: &NodeAddress, client, _| {
             let number: usize = node.to_string().trim_start_matches("unix:").parse().unwrap();
             let link = Box::new(known[number].connect(client)) as Box<dyn Transport>;
             // Each link has trouble of its own.

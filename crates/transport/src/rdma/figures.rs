@@ -11,6 +11,8 @@ pub struct Figures {
     pub writes: u64,
     /// How often a device was told that there is something to do.
     pub doorbells: u64,
+    /// Letters to nodes, of what was moved: each a posted write, a doorbell and a completion that the other counts leave out.
+    pub letters: u64,
     /// Completions that were taken.
     pub completions: u64,
     /// Copies of content between a request's buffer and the memory that devices reach.
@@ -21,7 +23,7 @@ pub struct Figures {
     pub detours: u64,
 }
 
-static COUNTS: [AtomicU64; 7] = [const { AtomicU64::new(0) }; 7];
+static COUNTS: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
 
 /// Which count.
 #[derive(Clone, Copy)]
@@ -29,6 +31,7 @@ pub(super) enum Count {
     Reads,
     Writes,
     Doorbells,
+    Letters,
     Completions,
     Copies,
     Keys,
@@ -46,6 +49,7 @@ pub fn figures() -> Figures {
         reads: get(Count::Reads),
         writes: get(Count::Writes),
         doorbells: get(Count::Doorbells),
+        letters: get(Count::Letters),
         completions: get(Count::Completions),
         copies: get(Count::Copies),
         keys: get(Count::Keys),

@@ -6,6 +6,7 @@
 //!    of both kinds take effect in the order of their tickets. Writes wait for reads before them (a fence); a device does all else in order.
 //! 3. The last transfer of each batch is signaled, so whatever is posted is heard of.
 //! 4. A place in the ring is given back when the device is done with it, late or not.
+//! 5. At most one letter (what was moved, for the node's figures) is under way. It has no order with requests but those for figures, and the last one: these wait for it.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,7 +14,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use farmem_sys::shared::SharedMemory;
-use farmem_verbs::{Device, Domain, Done, Queue, Registration, Remote, Transfer, VerbsError, Wanted, Way};
+use farmem_verbs::{
+    Device, Domain, Done, MESSAGE_BYTES, Queue, Registration, Remote, Transfer, VerbsError, Wanted, Way,
+};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -24,8 +27,8 @@ use super::ring::{Place, Ring};
 use super::{NoRdma, address, endpoint};
 use crate::link::Link;
 use crate::{
-    Answer, Chunk, ClientIdentity, Completion, Failure, LinkError, MOST_BYTES, MOST_REQUESTS,
-    MOST_TRANSFER_BYTES, NodeDescription, Order, Refusal, Request, SubmitError, Ticket, Transport,
+    Answer, Chunk, ClientIdentity, Completion, Failure, LinkError, MAIL_BYTES, MOST_BYTES, MOST_REQUESTS,
+    MOST_TRANSFER_BYTES, Mailbox, NodeDescription, Order, Refusal, Request, SubmitError, Ticket, Transport,
     Unsubmitted,
 };
 
@@ -39,15 +42,22 @@ const OWN: u64 = 1 << 63;
 const NEVER: Duration = Duration::from_secs(1 << 30);
 /// Between two looks at the connection while the device has work.
 const LOOK: Duration = Duration::from_millis(10);
-/// Reads are awaited by looking for twice as long as they took lately, and at most so long; by an event after that.
+/// Reads that threads wait for are awaited by looking for twice as long as they took lately, and at most so long; by an event after that, as all else.
 const MOST_SPIN: Duration = Duration::from_millis(1);
 /// The node is told what was moved when it is so much.
 const MOST_UNTOLD_BYTES: u64 = 4 << 20;
+/// A letter's mark. No request has this ticket.
+const LETTER: u64 = 0;
+/// The first letter tries out whether anything comes through. A device gives up by itself some seconds after the first packet.
+const TRIAL: Duration = Duration::from_secs(3);
+const TRIAL_PAUSE: Duration = Duration::from_micros(200);
 
 const _: () =
     assert!(ARENA_BYTES >= 2 * MOST_TRANSFER_BYTES, "one transfer can be filled while another is under way");
+const _: () =
+    assert!(MAIL_BYTES <= MESSAGE_BYTES, "a letter is as small as what goes without registered memory");
 const _: () = assert!(
-    DEPTH > 1 + MOST_TRANSFER_BYTES / crate::FRAME_BYTES,
+    DEPTH > 2 + MOST_TRANSFER_BYTES / crate::FRAME_BYTES,
     "the longest transfer fits, whatever its parts"
 );
 
@@ -104,7 +114,13 @@ pub(super) struct RdmaLink {
     usual: Duration,
     is_armed: bool,
     looked_at: Instant,
-    untold: [u64; 2],
+    mailbox: Mailbox,
+    /// Bytes that were read and written, and those of them that the node knows of.
+    moved: [u64; 2],
+    told: [u64; 2],
+    is_letter_posted: bool,
+    /// Whether threads wait for reads.
+    is_awaited: bool,
     done: Vec<Done>,
     answers: Vec<Completion>,
     poll: OwnedFd,
@@ -118,12 +134,13 @@ impl RdmaLink {
         client: ClientIdentity,
         wanted: Option<&Wanted>,
         spaces: &Spaces,
+        is_awaited: bool,
         deadline: Instant,
     ) -> Result<Self, (Box<dyn Transport>, NoRdma)> {
         let made = Self::prepare(&control, wanted)
             .map_err(NoRdma::from)
             .and_then(|made| Self::connect(&mut control, made, deadline));
-        let (queue, memory) = match made {
+        let (queue, memory, mailbox) = match made {
             Ok(made) => made,
             Err(why) => return Err((Box::new(control), why)),
         };
@@ -153,7 +170,11 @@ impl RdmaLink {
             usual: MOST_SPIN / 8,
             is_armed: false,
             looked_at: Instant::now(),
-            untold: [0; 2],
+            mailbox,
+            moved: [0; 2],
+            told: [0; 2],
+            is_letter_posted: false,
+            is_awaited,
             done: Vec::new(),
             answers: Vec::new(),
             poll,
@@ -176,7 +197,7 @@ impl RdmaLink {
         control: &mut Link,
         (mut queue, memory): (Queue, Arc<SharedMemory>),
         deadline: Instant,
-    ) -> Result<(Queue, Arc<SharedMemory>), NoRdma> {
+    ) -> Result<(Queue, Arc<SharedMemory>, Mailbox), NoRdma> {
         let request = Request::Attach { endpoint: endpoint(&queue.address()) };
         control.enqueue(Ticket(OWN), request, deadline);
         let mut answers = Vec::new();
@@ -184,13 +205,27 @@ impl RdmaLink {
             control.complete(&mut answers, deadline.saturating_duration_since(Instant::now()))?;
         }
         match answers.swap_remove(0).result {
-            Ok(Answer::Attached(theirs)) => {
-                queue.connect(&address(&theirs))?;
-                Ok((queue, memory))
+            Ok(Answer::Attached { endpoint, mailbox }) => {
+                queue.connect(&address(&endpoint))?;
+                Self::try_out(&mut queue, mailbox)?;
+                Ok((queue, memory, mailbox))
             }
             Err(Failure::Late) => Err(NoRdma::Link(LinkError::Silent)),
             _ => Err(NoRdma::There),
         }
+    }
+
+    /// Whether anything comes through: connecting two queues sends nothing.
+    fn try_out(queue: &mut Queue, mailbox: Mailbox) -> Result<(), NoRdma> {
+        queue.post_message(LETTER, &[0; MAIL_BYTES], mailbox.address, mailbox.key)?;
+        let (mut done, end) = (Vec::new(), Instant::now() + TRIAL);
+        while queue.poll(&mut done)? == 0 {
+            if Instant::now() > end {
+                return Err(NoRdma::Silent);
+            }
+            std::thread::sleep(TRIAL_PAUSE);
+        }
+        if done.iter().all(|done| done.status == 0) { Ok(()) } else { Err(NoRdma::Silent) }
     }
 
     fn watch(control: &Link, queue: &Queue) -> Result<OwnedFd, Errno> {
@@ -224,7 +259,7 @@ impl RdmaLink {
                     self.begun += 1;
                     true
                 }
-                _ => self.hand_on(),
+                _ => self.hand_on()?,
             };
             if !is_begun {
                 break;
@@ -263,7 +298,8 @@ impl RdmaLink {
                 return false;
             }
         }
-        if self.posted + self.batch.len() + self.parts.len() > DEPTH {
+        // One more is left for a letter.
+        if self.posted + self.batch.len() + self.parts.len() >= DEPTH {
             return false;
         }
         let Some(place) = self.ring.take(length) else { return false };
@@ -310,24 +346,28 @@ impl RdmaLink {
     }
 
     /// Hands the next request to the connection. False: something has to come first.
-    fn hand_on(&mut self) -> bool {
+    fn hand_on(&mut self) -> Result<bool, LinkError> {
         if self.posted > 0 || !self.batch.is_empty() || self.begun > 0 {
-            return false;
+            return Ok(false);
+        }
+        let is_last_word =
+            |entry: &Entry| matches!(entry.request, Some(Request::Statistics | Request::Leave));
+        if self.entries.front().is_some_and(is_last_word) && self.tell()? {
+            return Ok(false);
         }
         let Some(Entry { ticket, request, transfer_bytes, deadline, state }) = self.entries.pop_front()
         else {
-            return false;
+            return Ok(false);
         };
         self.bytes -= transfer_bytes;
-        let Some(request) = request else { return true };
+        let Some(request) = request else { return Ok(true) };
         match &request {
             Request::Release { chunks } => self.forget_keys(chunks),
-            Request::Statistics | Request::Leave => self.tell(),
             Request::Read { .. } | Request::Write { .. } => add(Count::Detours, 1),
             _ => {}
         }
         match self.control.submit(ticket, request, deadline) {
-            Ok(()) => true,
+            Ok(()) => Ok(true),
             // There is room when answers have come.
             Err(Unsubmitted { request, .. }) => {
                 self.bytes += transfer_bytes;
@@ -338,17 +378,30 @@ impl RdmaLink {
                     deadline,
                     state,
                 });
-                false
+                Ok(false)
             }
         }
     }
 
-    /// Tells the node what was moved, which it didn't see.
-    fn tell(&mut self) {
-        let [read_bytes, written_bytes] = std::mem::take(&mut self.untold);
-        if read_bytes + written_bytes > 0 {
-            self.ask(Request::Moved { read_bytes, written_bytes });
+    /// Tells the node what was moved, which it didn't see: by a few bytes into the lane's mailbox there. Whether that is under way now.
+    fn tell(&mut self) -> Result<bool, LinkError> {
+        if self.is_letter_posted || self.moved == self.told {
+            return Ok(self.is_letter_posted);
         }
+        let mut letter = [0; MAIL_BYTES];
+        for (bytes, count) in letter.chunks_exact_mut(size_of::<u64>()).zip(self.moved) {
+            bytes.copy_from_slice(&count.to_le_bytes());
+        }
+        self.queue.post_message(LETTER, &letter, self.mailbox.address, self.mailbox.key).map_err(broken)?;
+        add(Count::Letters, 1);
+        self.told = self.moved;
+        self.is_letter_posted = true;
+        self.posted += 1;
+        Ok(true)
+    }
+
+    fn untold_bytes(&self) -> u64 {
+        self.moved.iter().zip(self.told).map(|(moved, told)| moved - told).sum()
     }
 
     fn forget_keys(&self, chunks: &[Chunk]) {
@@ -359,8 +412,8 @@ impl RdmaLink {
     /// Hears what the node has answered.
     fn pump(&mut self, into: &mut Vec<Completion>) -> Result<(), LinkError> {
         self.looked_at = Instant::now();
-        if self.untold.iter().sum::<u64>() > MOST_UNTOLD_BYTES {
-            self.tell();
+        if self.untold_bytes() > MOST_UNTOLD_BYTES && !self.is_handing_on() {
+            self.tell()?;
         }
         let mut answers = std::mem::take(&mut self.answers);
         let heard = self.control.complete(&mut answers, Duration::ZERO);
@@ -415,10 +468,15 @@ impl RdmaLink {
         let mut done = std::mem::take(&mut self.done);
         done.clear();
         let count = if self.posted > 0 { self.queue.poll(&mut done).map_err(broken)? } else { 0 };
-        add(Count::Completions, count);
+        add(Count::Completions, done.iter().filter(|done| done.id != LETTER).count());
         for Done { id, status } in &done {
             if *status != 0 {
                 return Err(LinkError::Rdma(format!("a transfer failed with status {status}")));
+            }
+            if *id == LETTER {
+                self.posted -= 1;
+                self.is_letter_posted = false;
+                continue;
             }
             while let Some(Entry { ticket, state: State::Posted { .. }, .. }) = self.entries.front()
                 && ticket.0 <= *id
@@ -447,10 +505,10 @@ impl RdmaLink {
                 self.ring.free(place);
                 if way == Way::Read {
                     self.posted_reads -= 1;
-                    self.untold[0] += transfer_bytes as u64;
+                    self.moved[0] += transfer_bytes as u64;
                     self.usual = (self.usual * 7 + at.elapsed().min(MOST_SPIN)) / 8;
                 } else {
-                    self.untold[1] += transfer_bytes as u64;
+                    self.moved[1] += transfer_bytes as u64;
                     self.space.lock().remember(self.lane, ticket, &result);
                 }
                 result
@@ -555,7 +613,7 @@ impl RdmaLink {
                 self.advance()?;
             }
             self.expire(now, into);
-            if into.len() == before && self.posted_reads > 0 && now < end {
+            if self.is_awaited && into.len() == before && self.posted_reads > 0 && now < end {
                 self.look(into, end.min(now + 2 * self.usual))?;
             }
             if into.len() > before || Instant::now() >= end {

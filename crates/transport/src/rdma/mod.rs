@@ -26,6 +26,11 @@ pub enum NoRdma {
     /// The node can't, or doesn't want to.
     #[error("the node has no RDMA device that it could use; its log tells why")]
     There,
+    /// Both ends can, and nothing comes through.
+    #[error(
+        "nothing comes through between the RDMA devices of both machines; `ibv_rc_pingpong -g INDEX` tries them, and RoCE needs UDP port 4791 between them"
+    )]
+    Silent,
     /// The node didn't answer at all.
     #[error(transparent)]
     Link(#[from] LinkError),
@@ -37,9 +42,10 @@ pub(crate) fn attach(
     client: ClientIdentity,
     wanted: Option<&Wanted>,
     spaces: &Spaces,
+    is_awaited: bool,
     deadline: Instant,
 ) -> Result<Box<dyn Transport>, (Box<dyn Transport>, NoRdma)> {
-    match link::RdmaLink::attach(link, client, wanted, spaces, deadline) {
+    match link::RdmaLink::attach(link, client, wanted, spaces, is_awaited, deadline) {
         Ok(link) => Ok(Box::new(link)),
         Err((link, why)) => Err((link, why)),
     }
