@@ -14,8 +14,8 @@ use farmem_transport::{
 };
 use tempfile::TempDir;
 
-/// Longer than anything takes that works.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than anything takes that works, also in a guest of an emulator on a machine that has other work.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// So that no test waits for a lease that it doesn't mean to end.
 pub(crate) const LEASE: Duration = Duration::from_secs(60);
 
