@@ -111,6 +111,9 @@ pub(crate) struct RunArguments {
     /// doesn't compress and costs room and bandwidth where it does
     #[arg(long, value_name = "packed|raw", value_enum, default_value = "packed")]
     pub(crate) far: Far,
+    /// Whether pages that were fetched keep their entries, for benchmarks that compare
+    #[arg(long, value_name = "kept|new", value_enum, default_value = "kept", hide = true)]
+    pub(crate) entries: Entries,
     /// What decides which pages are fetched before they are asked for: several sequential and strided streams at once and, where these find
     /// nothing, the references that the program follows; streams alone; nothing; the pages next to the one that was, the kernel's readahead, or the
     /// stride of most faults (Leap)
@@ -208,6 +211,15 @@ pub(crate) enum Far {
     Packed,
     /// As they are
     Raw,
+}
+
+/// What becomes of a page's entry in far memory when the page is fetched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum Entries {
+    /// The page leaves into it again
+    Kept,
+    /// The page gets another one each time that it leaves
+    New,
 }
 
 /// Where a run shows how it goes.

@@ -19,7 +19,7 @@ use farmem_web::Address;
 use rustix::fs::{Access, access};
 
 use crate::amount::{AUTO_LEAST, DiskAmount, LocalAmount};
-use crate::arguments::{Far, Progress, RunArguments, SecurityArguments, TransportName};
+use crate::arguments::{Entries, Far, Progress, RunArguments, SecurityArguments, TransportName};
 use crate::failure::Failure;
 use crate::host::default_socket;
 use crate::log;
@@ -59,6 +59,8 @@ pub(crate) struct Plan {
     pub(crate) prefetch: PrefetchPolicy,
     /// How pages are kept away from local memory.
     pub(crate) far: FarForm,
+    /// Whether a page that was fetched keeps its entry.
+    pub(crate) keeps_entries: bool,
     /// Where pages go when the pool is full.
     pub(crate) disk: Option<DiskAmount>,
     /// Memory nodes between the two.
@@ -163,6 +165,7 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
             Far::Packed => FarForm::Packed,
             Far::Raw => FarForm::Raw,
         },
+        keeps_entries: arguments.entries == Entries::Kept,
         disk: arguments.disk,
         nodes,
         name,
@@ -294,6 +297,7 @@ fn start(plan: Plan) -> Result<ExitCode, Failure> {
         borrows: plan.borrows,
         bandwidth: plan.bandwidth,
         far: plan.far,
+        keeps_entries: plan.keeps_entries,
         partition: plan.partition,
         cache: plan.cache,
         pool_capacity: plan.pool_capacity,

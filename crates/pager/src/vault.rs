@@ -242,7 +242,9 @@ impl Vault {
 
     fn write(&self, writer: &mut Writer, old: Option<Place>, page: &PageBytes) -> Stowed {
         let epoch = Epoch(self.epoch.load(Ordering::Acquire));
-        let result = match old {
+        // Otherwise what it had is given up once it has another one.
+        let kept = old.filter(|_| !self.pool.is_renewing());
+        let result = match kept {
             Some(old) => writer.update(self.pool, old, page, epoch, self.frozen()),
             None => writer.store(self.pool, page, epoch).map(|new| Update::Moved { new }),
         };

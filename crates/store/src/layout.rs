@@ -149,6 +149,8 @@ pub(crate) enum Header {
     Packer = 56,
     /// Whether pages are stored as they are.
     Raw = 57,
+    /// Whether a page that leaves gets another entry than it had.
+    Renewing = 58,
 }
 
 /// How large a pool is.

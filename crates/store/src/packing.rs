@@ -143,6 +143,19 @@ impl<M: Memory> Pool<M> {
         self.header_value(crate::layout::Header::Raw) != 0
     }
 
+    /// From now on a page that leaves is to get a new entry, as one that the kernel swaps does, though it has kept the old one: those who store
+    /// ask with [`Pool::is_renewing`]. To compare with.
+    pub fn renew_entries(&self) {
+        if let Ok(word) = self.header(crate::layout::Header::Renewing) {
+            word.store(1, Release);
+        }
+    }
+
+    /// Whether pages are to get new entries.
+    pub fn is_renewing(&self) -> bool {
+        self.header_value(crate::layout::Header::Renewing) != 0
+    }
+
     /// Gives back the slabs that are kept empty for raw pages. For the packer, when it has had nothing to do for a while.
     pub fn give_back_spare(&self) {
         for slab in 0..self.slabs_used() {

@@ -101,6 +101,9 @@ impl Application {
         if options.far == FarForm::Raw {
             pool.store_raw();
         }
+        if !options.keeps_entries {
+            pool.renew_entries();
+        }
         let carrier = reached.map(|reached| leak(Carrier::new(pool, reached, sharing)));
         let device = device.map(leak);
         let recorder = match &options.trace {
@@ -210,6 +213,7 @@ impl Application {
             prefetch: farmem_policy::PrefetchPolicy::default(),
             borrows: false,
             far: FarForm::Packed,
+            keeps_entries: true,
             disk: None,
             nodes: None,
             bandwidth: crate::Bandwidth::default(),

@@ -67,6 +67,8 @@ pub struct Options {
     pub prefetch: PrefetchPolicy,
     /// How pages are kept away from local memory.
     pub far: FarForm,
+    /// Whether a page that was fetched keeps its entry, to leave into it again. If not, each that leaves gets a new one.
+    pub keeps_entries: bool,
     /// The tier below the pool, or below memory nodes.
     pub disk: Option<DiskOptions>,
     /// The tier between pool and disk: memory of other machines.

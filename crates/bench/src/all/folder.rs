@@ -4,6 +4,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
 use farmem_machine::Description;
@@ -116,7 +117,14 @@ impl Folder {
     }
 
     pub(super) fn is_done(&self, step: &StepName) -> bool {
-        self.state.done.iter().any(|done| done.step == *step)
+        self.time_of(step).is_some()
+    }
+
+    /// What a step took that is done.
+    pub(super) fn time_of(&self, step: &StepName) -> Option<Duration> {
+        let done = self.state.done.iter().find(|done| done.step == *step)?;
+        // The file may say anything.
+        Some(Duration::try_from_secs_f64(done.seconds).unwrap_or_default())
     }
 
     pub(super) fn records(&self) -> &[Record] {
@@ -131,11 +139,13 @@ impl Folder {
         self.path.join(name)
     }
 
-    /// Notes what was left out.
+    /// Notes what was left out; of reasons for the same, the last: words of the kernel may name a process.
     pub(super) fn leave_out(&mut self, left_out: impl IntoIterator<Item = LeftOut>) {
-        self.state.left_out.extend(left_out);
+        for new in left_out {
+            self.state.left_out.retain(|one| (&one.bench, &one.what) != (&new.bench, &new.what));
+            self.state.left_out.push(new);
+        }
         self.state.left_out.sort();
-        self.state.left_out.dedup();
     }
 
     /// Keeps what a step found.
@@ -214,6 +224,7 @@ mod tests {
         let folder = Folder::open(scratch.path(), setup(true)).unwrap();
 
         assert!(folder.is_done(&step(1)) && !folder.is_done(&step(2)));
+        assert_eq!(folder.time_of(&step(1)), Some(Duration::from_secs(1)));
         assert_eq!(folder.records(), [record("zipf", "farmem", 1, 3.0)]);
         assert_eq!(record::read(scratch.path()).unwrap().len(), 1);
     }
@@ -229,6 +240,16 @@ mod tests {
         let folder = Folder::open(scratch.path(), setup(true)).unwrap();
 
         assert_eq!(folder.records().len(), 1);
+    }
+
+    #[test]
+    fn what_is_left_out_again_and_again_is_named_once() {
+        let scratch = tempfile::tempdir().unwrap();
+        let mut folder = Folder::open(scratch.path(), setup(true)).unwrap();
+        let one =
+            |reason: &str| LeftOut { bench: "faults".into(), what: "zswap".into(), reason: reason.into() };
+        folder.leave_out([one("process 1"), one("process 2")]);
+        assert_eq!(folder.left_out(), [one("process 2")]);
     }
 
     #[test]

@@ -92,11 +92,16 @@ pub fn run(options: &Options) -> Result<Outcome, Error> {
     };
     let mut folder = Folder::open(&options.out, setup).map_err(Error::Unusable)?;
     let interrupt = Interrupt::listen()?;
-    let remaining: Vec<Step> = steps.into_iter().filter(|step| !folder.is_done(&step.name())).collect();
     let mut estimate = Estimate::default();
+    for step in &steps {
+        if let Some(took) = folder.time_of(&step.name()) {
+            estimate.learn(step.work, options.quick, took);
+        }
+    }
+    let remaining: Vec<Step> = steps.into_iter().filter(|step| !folder.is_done(&step.name())).collect();
     let mut failed = Vec::new();
     for (at, step) in remaining.iter().enumerate() {
-        let rest = estimate.of(remaining[at..].iter().map(|step| step.work.guess(options.quick)));
+        let rest = estimate.of(remaining[at..].iter().map(|step| step.work), options.quick);
         eprintln!(
             "farmem: step {} of {}, {}, repetition {}; {} left",
             at + 1,
@@ -110,7 +115,7 @@ pub fn run(options: &Options) -> Result<Outcome, Error> {
         if interrupt.check().is_err() {
             return Err(Error::Interrupted);
         }
-        estimate.learn(step.work.guess(options.quick), began.elapsed());
+        estimate.learn(step.work, options.quick, began.elapsed());
         let left_out = |(what, reason)| LeftOut { bench: step.work.bench().to_owned(), what, reason };
         match findings {
             Ok(findings) => {

@@ -65,7 +65,7 @@ impl Work {
             Self::Prefetch(SubjectName::RandomRead) => (200, 50),
             Self::Prefetch(_) => (100, 25),
             Self::Isolation(IsolationPart::CoRuns | IsolationPart::CoRunsHalf) => (900, 180),
-            Self::Isolation(IsolationPart::Entries) => (30, 15),
+            Self::Isolation(IsolationPart::Entries) => (60, 25),
             Self::Isolation(_) => (180, 50),
             Self::Nodes(NodesPart::Ways) => (90, 30),
             Self::Nodes(NodesPart::Shared) => (30, 6),

@@ -5,6 +5,7 @@ mod co_runs;
 mod efficiency;
 mod entries;
 mod growth;
+mod kept;
 mod records;
 mod recovery;
 mod report;
@@ -31,6 +32,7 @@ pub use co_runs::{CoRuns, Program, Run, Spread};
 pub use efficiency::Efficiency;
 pub use entries::Entries;
 pub use growth::{Growth, Size};
+pub use kept::Kept;
 pub use recovery::Recovery;
 pub use report::{Report, Victim};
 pub use setting::Peer;
@@ -50,7 +52,7 @@ pub enum Part {
     SwapIn,
     /// What stored pages take of memory.
     Efficiency,
-    /// What it takes to find an entry for a page that leaves.
+    /// What it takes to find an entry for a page that leaves, and what programs have of keeping it.
     Entries,
     /// Redis while its data outgrows its memory, and after it was given more.
     Growth,
@@ -156,6 +158,13 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     } else {
         Vec::new()
     };
+    let kept = if options.wants(Part::Entries) {
+        eprintln!("farmem: programs whose pages keep their entries, and not");
+        let work = || kept::measure(&options.farmem, &options.swap_folder, scale, &interrupt);
+        attempts.make("programs without kept entries", work)?
+    } else {
+        None
+    };
     let victim: BTreeMap<Peer, Victim> = each(&turns, |turns| {
         let victims: Vec<Turn> = turns.iter().filter_map(|turn| turn.victim).collect();
         (!victims.is_empty()).then(|| Victim::of(victims.into_iter()))
@@ -186,6 +195,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         swap_in,
         efficiency,
         entries,
+        kept,
         growth,
         co_runs,
         co_runs_half,

@@ -63,6 +63,13 @@ impl Report {
                 Measurement::less(&case, "entry allocated", measure, entries.allocated_ns, "ns"),
             ]);
         }
+        if let Some(kept) = self.kept {
+            let (case, measure) = ("two programs that write", "time of an access beside the other");
+            found.extend([
+                Measurement::less(case, "entry kept", measure, kept.kept_us, "µs"),
+                Measurement::less(case, "entry allocated", measure, kept.new_us, "µs"),
+            ]);
+        }
         for (peer, turns) in &self.growth {
             found.extend(growth::cases(turns).into_iter().map(|(phase, case, rate)| {
                 let measure = match phase {

@@ -11,6 +11,7 @@ use super::co_runs::CoRuns;
 use super::efficiency::Efficiency;
 use super::entries::Entries;
 use super::growth::{self, Growth};
+use super::kept::Kept;
 use super::recovery::Recovery;
 use super::setting::Peer;
 use super::swap_in::SwapIn;
@@ -50,6 +51,8 @@ pub struct Report {
     pub efficiency: BTreeMap<Peer, Vec<Efficiency>>,
     /// What it takes to find an entry for a page that leaves.
     pub entries: Vec<Entries>,
+    /// Programs whose pages keep their entries, and not.
+    pub kept: Option<Kept>,
     /// Redis while its data outgrew its memory, and after it was given more: each turn.
     pub growth: BTreeMap<Peer, Vec<Growth>>,
     /// Programs of several kinds beside each other, each with a quarter of its memory local.
@@ -170,6 +173,12 @@ impl fmt::Display for Report {
         }
         if !self.entries.is_empty() {
             writeln!(f, "\n{}\n", self.entries_table())?;
+        }
+        if let Some(Kept { kept_us, new_us }) = self.kept {
+            writeln!(
+                f,
+                "two programs that write: {kept_us:.1} µs for an access where pages keep their entries, {new_us:.1} µs where they don't"
+            )?;
         }
         if !self.growth.is_empty() {
             writeln!(f, "\nRedis, requests/s while its data grows\n{}\n", self.growth_table())?;

@@ -29,6 +29,8 @@ pub(super) struct Workload {
     pub(super) rounds: u32,
     /// Accesses of a round, unless it is to be the pattern's own number.
     pub(super) accesses: Option<u64>,
+    /// Whether Farmem lets pages keep their entries.
+    pub(super) keeps_entries: bool,
 }
 
 impl Default for Workload {
@@ -40,6 +42,7 @@ impl Default for Workload {
             compressibility: Compressibility::Half,
             rounds: ENDLESS,
             accesses: None,
+            keeps_entries: true,
         }
     }
 }
@@ -62,7 +65,17 @@ impl Swapper {
 
     /// Lets it go on, and waits until it is done.
     pub(super) fn finish(mut self) -> anyhow::Result<Outcome> {
-        self.input.write_all(b"\n")?;
+        self.begin()?;
+        self.outcome()
+    }
+
+    /// Lets it go on.
+    pub(super) fn begin(&mut self) -> anyhow::Result<()> {
+        Ok(self.input.write_all(b"\n")?)
+    }
+
+    /// Waits until it is done.
+    pub(super) fn outcome(&mut self) -> anyhow::Result<Outcome> {
         match self.output.next()? {
             Event::Done(outcome) => Ok(outcome),
             other => bail!("{other:?} is not the end of the workload"),
@@ -87,7 +100,9 @@ pub(super) fn start(
     if let Some(accesses) = workload.accesses {
         command.extend(["--accesses".to_owned(), accesses.to_string()]);
     }
-    let room = Room { name, local: workload.local, processor, share: None, options: &[] };
+    let options: &[String] =
+        if workload.keeps_entries { &[] } else { &["--entries".to_owned(), "new".to_owned()] };
+    let room = Room { name, local: workload.local, processor, share: None, options };
     let mut application = setting.start(room, &command)?;
     let mut input = application.child.stdin.take().context("no standard input")?;
     let output = application.child.stdout.take().context("no standard output")?;

@@ -27,7 +27,9 @@ impl Report {
                 Measurement::more(case, board, "ratio of parts by weight", link.ratio, ""),
                 us("alone", "p99 of 16 pages", link.demand_p99_us),
                 us("beside what is fetched ahead", "p99 of 16 pages", link.flooded_p99_us),
+                us("beside it, in one class", "p99 of 16 pages", link.one_class_p99_us),
                 us(board, "p90 of what is fetched ahead", link.ahead_p90_us),
+                us("in one class", "p90 of what is fetched ahead", link.one_class_p90_us),
             ]);
         }
         for figure in &self.speed_ups {
@@ -46,7 +48,7 @@ impl Report {
         }
         for figure in &self.sweeps {
             let case = format!("{} with {}", figure.kernel, figure.parameter);
-            let pages = figure.pages.map_or_else(|| "default".to_owned(), |pages| format!("{pages} pages"));
+            let pages = figure.pages.map_or_else(|| "default".to_owned(), words_of);
             found.push(Measurement::less(case, &pages, "time for a parameter", figure.seconds, "s"));
         }
         for loss in &self.losses {
@@ -70,6 +72,10 @@ impl Report {
         let swap = self.swap_left_out.iter().map(|reason| ("swap to a file".to_owned(), reason.clone()));
         Findings { measurements: found, left_out: links.chain(swap).chain(loss).collect() }
     }
+}
+
+fn words_of(pages: u64) -> String {
+    if pages == 1 { "1 page".to_owned() } else { format!("{pages} pages") }
 }
 
 fn side(way: &str, peer: &str, side: &Side) -> [Measurement; 5] {

@@ -292,6 +292,8 @@ impl Report {
                 "flooded p99 µs",
                 "ahead p90 µs",
                 "ahead MB/s",
+                "in one class: p99 µs",
+                "ahead p90 µs",
             ],
             1,
         );
@@ -306,6 +308,8 @@ impl Report {
                 format!("{:.1}", figure.flooded_p99_us),
                 format!("{:.1}", figure.ahead_p90_us),
                 format!("{:.1}", figure.ahead_bytes_per_second / 1e6),
+                format!("{:.1}", figure.one_class_p99_us),
+                format!("{:.1}", figure.one_class_p90_us),
             ]);
         }
         shared

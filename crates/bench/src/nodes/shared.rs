@@ -42,6 +42,10 @@ pub struct SharedFigure {
     pub ahead_p90_us: f64,
     /// and so much of it came.
     pub ahead_bytes_per_second: f64,
+    /// Both again, where what is fetched ahead is not told from what a thread waits for: the p99 of what somebody waits for,
+    pub one_class_p99_us: f64,
+    /// and all but a tenth of the others.
+    pub one_class_p90_us: f64,
 }
 
 impl SharedFigure {
@@ -57,6 +61,8 @@ impl SharedFigure {
             flooded_p99_us: of(&|sample| sample.flooded_p99_us),
             ahead_p90_us: of(&|sample| sample.ahead_p90_us),
             ahead_bytes_per_second: of(&|sample| sample.ahead_bytes_per_second),
+            one_class_p99_us: of(&|sample| sample.one_class_p99_us),
+            one_class_p90_us: of(&|sample| sample.one_class_p90_us),
         }
     }
 
@@ -102,11 +108,15 @@ pub(super) fn measure(route: &Route, time: Duration) -> Result<SharedFigure> {
     let gate = &self::gates(&Arc::new(Board::new(Shared::create()?)), &[1])?[0];
     let demand = course(Class::Demand, SPAN_PAGES, 1);
     let alone = waited.read_by(gate, demand)?;
-    let (flooded, flood) = thread::scope(|scope| -> Result<_> {
-        let flood = scope.spawn(|| ahead.read_by(gate, course(Class::Ahead, SPAN_PAGES, WANTED)));
-        let flooded = waited.read_by(gate, demand)?;
-        Ok((flooded, flood.join().map_err(|_| anyhow!("the flood has panicked"))??))
-    })?;
+    let mut flooded_by = |class| {
+        thread::scope(|scope| -> Result<_> {
+            let flood = scope.spawn(|| ahead.read_by(gate, course(class, SPAN_PAGES, WANTED)));
+            let flooded = waited.read_by(gate, demand)?;
+            Ok((flooded, flood.join().map_err(|_| anyhow!("the flood has panicked"))??))
+        })
+    };
+    let (flooded, flood) = flooded_by(Class::Ahead)?;
+    let (beside_alike, alike) = flooded_by(Class::Demand)?;
     let us = |nanoseconds: u64| nanoseconds as f64 / 1e3;
     let parts: Vec<f64> =
         bytes.iter().zip(WEIGHTS).map(|(bytes, weight)| *bytes as f64 / f64::from(weight)).collect();
@@ -120,6 +130,8 @@ pub(super) fn measure(route: &Route, time: Duration) -> Result<SharedFigure> {
         flooded_p99_us: us(flooded.nanoseconds.value_at_quantile(0.99)),
         ahead_p90_us: us(flood.nanoseconds.value_at_quantile(0.9)),
         ahead_bytes_per_second: flood.bytes as f64 / time.as_secs_f64(),
+        one_class_p99_us: us(beside_alike.nanoseconds.value_at_quantile(0.99)),
+        one_class_p90_us: us(alike.nanoseconds.value_at_quantile(0.9)),
     })
 }
 

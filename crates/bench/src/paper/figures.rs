@@ -31,9 +31,12 @@ pub(super) const FIGURES: &[(&str, &str)] = &[
 pub(super) const LEFT_OUT: &[(&str, &str)] = &[
     (
         "Canvas Figure 12",
-        "Farmem has no mode in which programs don't keep entries; what an entry costs is in Figure 13",
+        "managed programs, and cores by the dozen: two programs that write instead, on two cores",
     ),
-    ("Canvas Figure 14", "contribution and accuracy without the schedule: it can't be switched off"),
+    (
+        "Canvas Figure 14",
+        "(b), contribution and accuracy: what is fetched ahead travels with the page that is waited for, so no schedule changes them",
+    ),
     ("FastSwap Table I", "Spark: the programs are XGBoost, Snappy and a graph in Java instead"),
     ("FastSwap Table III", "Spark: kernels and the programs of the groups instead"),
 ];

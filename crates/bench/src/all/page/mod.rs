@@ -34,7 +34,7 @@ const SECTIONS: [(&str, &str, &str); 5] = [
     (
         "prefetch",
         "Prefetching",
-        "Patterns of access, and two programs in Java, under each policy of prefetching, with a quarter of their memory local. Contribution: faults that \
+        "Patterns of access, programs in C, Python and Java, and Redis, under each policy of prefetching, with a quarter of their memory local. Contribution: faults that \
          found their page there already, of all that needed far data. Accuracy: pages fetched ahead that were used. The oracle knows the future.",
     ),
     (
@@ -148,7 +148,7 @@ fn in_short(charts: &[Chart]) -> Markup {
             figure(charts, "faults", "time of an access", "fits", "farmem")
                 .zip(figure(charts, "faults", "time of an access", "fits", "native"))
                 .map(|(ours, native)| format!("{:+.1} %", (ours / native - 1.0) * 100.0)),
-            "of native time, where the data fits its budget",
+            "of time beside native, where the data fits its budget",
         ),
         (
             ratio(isolation("p99 slowdown", "memcached")),

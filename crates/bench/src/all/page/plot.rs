@@ -32,12 +32,19 @@ const KNOWN: [(&str, usize); 12] = [
 /// Whose figures are not to be compared with, but to be known.
 const BESIDE: &str = "native";
 
+/// Who has no peers: what it is, is said by the row.
+const ALONE: &str = "machine";
+
 /// The number by which a peer is drawn.
 fn style(chart: &Chart, peer: &str) -> usize {
     let known = |peer: &str| KNOWN.iter().find(|(name, _)| *name == peer).map(|(_, number)| *number);
     known(peer).unwrap_or_else(|| {
+        let taken: Vec<usize> = chart.peers.iter().filter_map(|peer| known(peer)).collect();
+        let free: Vec<usize> = (1..SHAPES).filter(|number| !taken.contains(number)).collect();
         let mut others = chart.peers.iter().filter(|other| known(other).is_none());
-        1 + others.position(|other| other == peer).unwrap_or(0) % (SHAPES - 1)
+        let at = others.position(|other| other == peer).unwrap_or(0);
+        // With more peers than marks some share one.
+        free.get(at % free.len().max(1)).copied().unwrap_or(1)
     })
 }
 
@@ -86,7 +93,7 @@ pub(super) fn plot(chart: &Chart) -> Markup {
 /// What the marks mean.
 pub(super) fn legend(chart: &Chart) -> Markup {
     html! {
-        @if chart.peers.len() > 1 {
+        @if chart.peers != [ALONE] {
             p.legend {
                 @for peer in &chart.peers {
                     @let number = style(chart, peer);
@@ -121,4 +128,32 @@ fn mark(number: usize, x: f64, y: f64) -> PreEscaped<String> {
 
 fn round(place: f64) -> f64 {
     (place * 10.0).round() / 10.0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::series::charts;
+    use super::*;
+    use crate::record::tests::record;
+
+    #[test]
+    fn peers_of_a_chart_do_not_look_alike() {
+        for peers in
+            [["native", "swap file", "pool", "node"], ["a", "b", "native", "zram"], ["farmem", "a", "b", "c"]]
+        {
+            let records: Vec<_> = peers.iter().map(|peer| record("sort", peer, 1, 1.0)).collect();
+            let chart = &charts(&records)[0];
+            let styles: BTreeSet<usize> = peers.iter().map(|peer| style(chart, peer)).collect();
+            assert_eq!(styles.len(), peers.len(), "{peers:?}");
+        }
+    }
+
+    #[test]
+    fn who_was_measured_alone_is_named_and_the_machine_is_not() {
+        let legend_of = |peer| legend(&charts(&[record("sort", peer, 1, 1.0)])[0]).into_string();
+        assert!(legend_of("farmem").contains("farmem"));
+        assert!(legend_of("machine").is_empty());
+    }
 }
