@@ -13,11 +13,14 @@ const SIGBUS: i32 = 7;
 /// Applications that keep next to nothing in their pool, so that it goes to these nodes.
 pub(crate) fn launcher(nodes: &[&Node], name: &str) -> Launcher {
     let addresses: Vec<&str> = nodes.iter().map(|node| node.address()).collect();
+    small_pool(name).option("--node").option(addresses.join(","))
+}
+
+/// The same without any nodes.
+pub(crate) fn small_pool(name: &str) -> Launcher {
     Launcher::managed(BUDGET_BYTES)
         .option("--pool")
         .option("6M")
-        .option("--node")
-        .option(addresses.join(","))
         .option("--name")
         .option(name)
         .option("--summary")

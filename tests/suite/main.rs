@@ -13,6 +13,7 @@ mod jvm;
 mod kernels;
 mod limits;
 mod links;
+mod membership;
 mod memcached;
 mod node_bench;
 mod nodes;

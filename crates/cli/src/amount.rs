@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use farmem_broker::{LEAST_POOL, MOST_WEIGHT};
 use farmem_page::ByteCount;
-use farmem_supervisor::{Destination, NoRedundancy, PrefetchPolicy, Redundancy};
+use farmem_supervisor::{ClusterSource, Destination, NoRedundancy, PrefetchPolicy, Redundancy};
 use parse_size::Config;
 
 /// Less than this holds no program's start: its loader, its libraries' data and its first stack need more.
@@ -253,6 +253,11 @@ fn one_of<const COUNT: usize>(
 /// Reads the address of a memory node.
 pub(crate) fn parse_node(text: &str) -> Result<Destination, String> {
     text.parse().map_err(|error| format!("{error}; write where `farmem node` listens, such as memory-3:7431"))
+}
+
+/// Reads where it is said which nodes there are.
+pub(crate) fn parse_cluster(text: &str) -> Result<ClusterSource, String> {
+    text.parse()
 }
 
 /// Reads how slabs lie on memory nodes.

@@ -13,14 +13,14 @@ use farmem_bench::nodes::Part as NodesPart;
 use farmem_bench::prefetch::SubjectName;
 use farmem_bench::workload::{Compressibility, Pattern};
 use farmem_page::ByteCount;
-use farmem_supervisor::{Destination, PrefetchPolicy, Redundancy};
+use farmem_supervisor::{ClusterSource, Destination, PrefetchPolicy, Redundancy};
 use farmem_web::Address;
 
 use crate::amount::{
-    DiskAmount, LocalAmount, PoolAmount, Setting, parse_bandwidth, parse_cache, parse_disk, parse_interval,
-    parse_latency, parse_local, parse_name, parse_node, parse_node_read, parse_node_reserve, parse_partition,
-    parse_pool, parse_prefetch, parse_read_buffer, parse_redundancy, parse_replayed, parse_setting,
-    parse_size, parse_stall, parse_weight,
+    DiskAmount, LocalAmount, PoolAmount, Setting, parse_bandwidth, parse_cache, parse_cluster, parse_disk,
+    parse_interval, parse_latency, parse_local, parse_name, parse_node, parse_node_read, parse_node_reserve,
+    parse_partition, parse_pool, parse_prefetch, parse_read_buffer, parse_redundancy, parse_replayed,
+    parse_setting, parse_size, parse_stall, parse_weight,
 };
 use crate::log::Format;
 
@@ -122,14 +122,14 @@ pub(crate) struct RunArguments {
     /// Memory nodes to use between pool and disk, where `farmem node` runs
     #[arg(long, value_name = "HOST:PORT[,…]", value_delimiter = ',', value_parser = parse_node, conflicts_with = "cluster")]
     pub(crate) node: Vec<Destination>,
-    /// Use the memory nodes that this file names
-    #[arg(long, value_name = "FILE")]
-    pub(crate) cluster: Option<PathBuf>,
+    /// Use the memory nodes that this file names. It is followed: nodes join, are emptied (`state = "drain"`) and leave while the program runs
+    #[arg(long, value_name = "FILE", value_parser = parse_cluster)]
+    pub(crate) cluster: Option<ClusterSource>,
     /// How slabs lie on memory nodes: one copy, and with a disk a second one there; two copies on different nodes; or cut into K parts (1, 2, 4 or 8)
     /// with M of parity (1 to 4), on K+M nodes, of which any M may be lost, such as 4+2
     #[arg(long, value_name = "none|mirror|K+M", value_parser = parse_redundancy, default_value = "none")]
     pub(crate) redundancy: Redundancy,
-    /// What goes at most in a second, read and written together, to make copies and parity anew that were lost with a node
+    /// What goes at most in a second, read and written together, to make copies and parity anew that were lost with a node, and to empty nodes
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
     pub(crate) rebuild_rate: ByteCount,
     /// How pages travel to and from nodes of other machines: by RDMA where both machines have a device, else over the connection (auto); over the connection (tcp); or by RDMA or not at all (rdma). `shm` is for nodes of this machine, which are named shm:PATH

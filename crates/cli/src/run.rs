@@ -6,13 +6,14 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use farmem_broker::is_listening;
 use farmem_machine::Memory;
 use farmem_page::ByteCount;
 use farmem_supervisor::{
-    Bandwidth, Cluster, Destination, DiskOptions, FarForm, HostChoice, NodeTuning, NodesOptions, Options,
-    PrefetchPolicy, SizingOptions, supervise,
+    Bandwidth, ClusterSource, Destination, DiskOptions, FarForm, HostChoice, MembershipOptions, NodeTuning,
+    NodesOptions, Options, PrefetchPolicy, Roster, SizingOptions, supervise,
 };
 use farmem_transport::{Connector, Security, Travel};
 use farmem_web::Address;
@@ -116,13 +117,28 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
     if let Some(disk) = &arguments.disk {
         writable("--disk", &disk.path)?;
     }
-    let nodes = nodes(arguments.node, arguments.cluster.as_deref(), &arguments.node_security)?;
+    let nodes = nodes(arguments.node, arguments.cluster.as_ref(), &arguments.node_security)?;
     let travel = match &nodes {
         Some((nodes, security)) => travel(arguments.transport, arguments.rdma.as_deref(), nodes, security)?,
         None => Travel::Connection,
     };
+    let membership = arguments.cluster.map(|source| {
+        let (transport, is_plain) = (arguments.transport, arguments.node_security.plain);
+        let is_bare = matches!(nodes, Some((_, Security::Plain))) && !is_plain;
+        let unfit = move |node: &Destination| {
+            if is_bare && !node.is_local() {
+                return Some(format!(
+                    "{node} is not on this machine alone, and this run has neither --key nor --plain"
+                ));
+            }
+            (!is_fit(transport, node))
+                .then(|| format!("node {node} is not reached by this run's --transport"))
+        };
+        MembershipOptions { source, unfit: Arc::new(unfit) }
+    });
     let nodes = nodes.map(|(nodes, security)| NodesOptions {
         nodes,
+        membership,
         redundancy: arguments.redundancy,
         rebuild_per_second: arguments.rebuild_rate,
         security,
@@ -187,12 +203,7 @@ fn travel(
     nodes: &[Destination],
     security: &Security,
 ) -> Result<Travel, Failure> {
-    let is_fit = |node: &&Destination| match transport {
-        TransportName::Auto => true,
-        TransportName::Tcp | TransportName::Rdma => matches!(node, Destination::Tcp { .. }),
-        TransportName::Shm => matches!(node, Destination::Shared(_)),
-    };
-    if let Some(node) = nodes.iter().find(|node| !is_fit(node)) {
+    if let Some(node) = nodes.iter().find(|node| !is_fit(transport, node)) {
         let wanted = if transport == TransportName::Shm { "shm:PATH" } else { "HOST:PORT" };
         return Err(Failure::Unusable(format!(
             "node {node} is not reached that way; with this --transport name nodes as {wanted}, or use --transport auto"
@@ -209,14 +220,23 @@ fn travel(
     }
 }
 
-/// The memory nodes that were named, or those of the cluster file.
+/// Whether pages can travel so to a node at such an address.
+fn is_fit(transport: TransportName, node: &Destination) -> bool {
+    match transport {
+        TransportName::Auto => true,
+        TransportName::Tcp | TransportName::Rdma => matches!(node, Destination::Tcp { .. }),
+        TransportName::Shm => matches!(node, Destination::Shared(_)),
+    }
+}
+
+/// The memory nodes that were named, or those of the cluster.
 fn nodes(
     named: Vec<Destination>,
-    cluster: Option<&Path>,
+    cluster: Option<&ClusterSource>,
     security: &SecurityArguments,
 ) -> Result<Option<(Vec<Destination>, Security)>, Failure> {
     let nodes = match cluster {
-        Some(path) => in_cluster(path)?,
+        Some(source) => in_cluster(source)?,
         None => named,
     };
     if nodes.is_empty() {
@@ -231,14 +251,15 @@ fn nodes(
     Ok(Some((nodes, security)))
 }
 
-fn in_cluster(path: &Path) -> Result<Vec<Destination>, Failure> {
-    let unusable =
-        |reason: String| Failure::Unusable(format!("cannot use --cluster {}: {reason}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| unusable(error.to_string()))?;
-    let cluster = Cluster::parse(&text).map_err(|error| unusable(error.to_string()))?;
-    let parse =
-        |(_, address): (u16, &str)| address.parse().map_err(|error| unusable(format!("{address}: {error}")));
-    cluster.lenders().map(parse).collect()
+fn in_cluster(source: &ClusterSource) -> Result<Vec<Destination>, Failure> {
+    let unusable = |reason: String| Failure::Unusable(format!("cannot use --cluster {source}: {reason}"));
+    let text = source.read().map_err(unusable)?;
+    let roster = Roster::parse(&text).map_err(|error| unusable(error.to_string()))?;
+    let nodes: Vec<Destination> = roster.active().cloned().collect();
+    if nodes.is_empty() {
+        return Err(unusable("every node of it is to be emptied; leave one of them active".to_owned()));
+    }
+    Ok(nodes)
 }
 
 /// The broker that was named, or the one that runs.

@@ -98,6 +98,8 @@ struct NodeBooks {
     /// Chunks that it lends to all its clients; zero while it can't be used.
     size: u64,
     is_usable: bool,
+    /// Whether it gets nothing more, and what is on it goes elsewhere.
+    is_leaving: bool,
     /// Whether its latest answer was that nothing is left.
     is_full: bool,
     life: u32,
@@ -105,6 +107,13 @@ struct NodeBooks {
     spoiled: Vec<Frame>,
     /// Shards kept there, and being written.
     used: u64,
+}
+
+impl NodeBooks {
+    /// Whether it can be given something.
+    fn takes_part(&self) -> bool {
+        self.is_usable && !self.is_leaving
+    }
 }
 
 /// A client's books.
@@ -120,6 +129,12 @@ pub struct Books {
     bare: BTreeSet<u32>,
     /// The bare block that was looked at last.
     looked_at: u32,
+    /// Blocks with a shard on a node that is leaving, and perhaps some that had one.
+    leaving: BTreeSet<u32>,
+    /// The one of them that was looked at last.
+    left_at: u32,
+    /// Whether nodes that are leaving take what no other has room for: it has no other place.
+    is_last_resort: bool,
     serial: u64,
     rebuilt: u64,
 }
@@ -135,9 +150,62 @@ impl Books {
             left: HashMap::new(),
             bare: BTreeSet::new(),
             looked_at: 0,
+            leaving: BTreeSet::new(),
+            left_at: 0,
+            is_last_resort: false,
             serial: 0,
             rebuilt: 0,
         }
+    }
+
+    /// One more node, with the next number.
+    pub fn add_node(&mut self) {
+        self.nodes.push(NodeBooks::default());
+    }
+
+    /// From now on a node gets nothing more, and its shards are for [`Books::next_leaving`]; or it takes part again.
+    pub fn set_leaving(&mut self, node: usize, is_leaving: bool) {
+        let Some(books) = self.nodes.get_mut(node) else { return };
+        books.is_leaving = is_leaving;
+        if is_leaving {
+            let on_node = |kept: &Kept| kept.located.shards.on(node).is_some();
+            self.leaving
+                .extend(self.blocks.iter().filter(|(_, kept)| on_node(kept)).map(|(block, _)| *block));
+        }
+    }
+
+    /// Whether a node gets nothing more.
+    pub fn is_leaving(&self, node: usize) -> bool {
+        self.nodes.get(node).is_some_and(|books| books.is_leaving)
+    }
+
+    /// Shards on a node, and being written there.
+    pub fn used_on(&self, node: usize) -> u64 {
+        self.nodes.get(node).map_or(0, |books| books.used)
+    }
+
+    /// Chunks that nodes lend to all their clients.
+    pub fn lent(&self) -> u64 {
+        self.nodes.iter().map(|books| books.size).sum()
+    }
+
+    /// Nothing is expected of a node any more. What is still there is lost.
+    pub fn retire(&mut self, node: usize) -> Vec<u32> {
+        let gone = self.lose(node);
+        if let Some(books) = self.nodes.get_mut(node) {
+            books.size = 0;
+        }
+        gone
+    }
+
+    /// Whether there is nowhere else to go than nodes: then those that are leaving take what the others have no room for.
+    pub fn set_last_resort(&mut self, is_last_resort: bool) {
+        self.is_last_resort = is_last_resort;
+    }
+
+    /// Whether nodes that are leaving have to take something.
+    pub fn needs_leaving(&self) -> bool {
+        self.is_last_resort && self.room_on(NodeBooks::takes_part, 1) == 0
     }
 
     /// How blocks lie on nodes.
@@ -250,7 +318,14 @@ impl Books {
 
     /// How many blocks could be placed now. A node that has not refused yet is taken to have `unknown` more than is in hand.
     pub fn room(&self, unknown: usize) -> usize {
-        let of_node = |books: &NodeBooks| match (books.is_usable, books.is_full) {
+        match self.room_on(NodeBooks::takes_part, unknown) {
+            0 if self.is_last_resort => self.room_on(|books| books.is_usable, unknown),
+            room => room,
+        }
+    }
+
+    fn room_on(&self, is_among: impl Fn(&NodeBooks) -> bool, unknown: usize) -> usize {
+        let of_node = |books: &NodeBooks| match (is_among(books), books.is_full) {
             (false, _) => 0,
             (true, true) => books.free.len(),
             (true, false) => books.free.len() + unknown,
@@ -276,9 +351,16 @@ impl Books {
     pub fn allot(&mut self, block: u32, owner: u16, most: impl Fn(usize) -> u64) -> Option<Allotment> {
         self.forget(block);
         let left = self.left.get(&owner).copied().unwrap_or(0);
-        let mut chosen = self.choose(owner, left, most);
+        let mut chosen = self.choose(owner, left, &self.sizes(), &most);
+        let mut could_be_more = self.could_be_granted(NodeBooks::takes_part);
+        if chosen.len() < self.redundancy.data() && !could_be_more && self.is_last_resort {
+            let sizes: Vec<u64> =
+                self.nodes.iter().map(|node| if node.is_usable { node.size } else { 0 }).collect();
+            chosen = self.choose(owner, left, &sizes, &most);
+            could_be_more = self.could_be_granted(|node| node.is_usable);
+        }
         let shards = self.redundancy.shards();
-        if chosen.len() < self.redundancy.data() || chosen.len() < shards && self.could_be_granted() {
+        if chosen.len() < self.redundancy.data() || chosen.len() < shards && could_be_more {
             return None;
         }
         self.left.insert(owner, left + 1);
@@ -288,10 +370,9 @@ impl Books {
         Some(self.take_chunks(block, owner, chosen.into_iter().enumerate()))
     }
 
-    /// The nodes for a block that is the `left`th of its process to leave, as many as it has shards or fewer.
-    fn choose(&self, owner: u16, left: u64, most: impl Fn(usize) -> u64) -> Vec<usize> {
-        let sizes = self.sizes();
-        let chain = chain(self.identity ^ u64::from(owner), left / STRIPE_BLOCKS, &sizes);
+    /// The nodes for a block that is the `left`th of its process to leave, as many as it has shards or fewer, among nodes of these sizes.
+    fn choose(&self, owner: u16, left: u64, sizes: &[u64], most: impl Fn(usize) -> u64) -> Vec<usize> {
+        let chain = chain(self.identity ^ u64::from(owner), left / STRIPE_BLOCKS, sizes);
         let total = self.nodes.iter().map(|node| node.used).sum();
         let mut chosen: Vec<usize> = Vec::new();
         let mut add = |bound: &dyn Fn(usize) -> u64| {
@@ -308,7 +389,7 @@ impl Books {
             chosen.len()
         };
         // First within the bounds, then wherever there is room: a bound evens out, it doesn't refuse.
-        add(&|node| most(node).min(most_blocks(total, self.nodes[node].size, &sizes)));
+        add(&|node| most(node).min(most_blocks(total, self.nodes[node].size, sizes)));
         let count = add(&most);
         // A block that leaves anyway is better whole than a node's load slow.
         if count >= self.redundancy.data() {
@@ -318,8 +399,8 @@ impl Books {
     }
 
     /// Whether a node that has no chunk in hand may grant some.
-    fn could_be_granted(&self) -> bool {
-        self.nodes.iter().any(|node| node.is_usable && node.size > 0 && !node.is_full && node.free.is_empty())
+    fn could_be_granted(&self, is_among: impl Fn(&NodeBooks) -> bool) -> bool {
+        self.nodes.iter().any(|node| is_among(node) && node.size > 0 && !node.is_full && node.free.is_empty())
     }
 
     /// Free chunks of nodes that have some, for the shards named.
@@ -360,6 +441,8 @@ impl Books {
         self.serial += 1;
         let located = Located { shards: kept, checks, serial: self.serial };
         self.blocks.insert(allotment.block, Kept { owner: allotment.owner, located });
+        // A node may have begun to leave while it was written to.
+        self.note_leaving(allotment.block);
         true
     }
 
@@ -391,6 +474,11 @@ impl Books {
         self.blocks.get(&block).is_some_and(|kept| kept.located.serial == located.serial)
     }
 
+    /// Whether a block is still what it was then, and where it was.
+    pub fn is_there(&self, block: u32, located: &Located) -> bool {
+        self.located(block).is_some_and(|now| now.serial == located.serial && now.shards == located.shards)
+    }
+
     /// Frees the chunks of blocks that belong to no slab any more. How many blocks.
     pub fn sweep(&mut self, is_claimed: impl Fn(u32) -> bool) -> usize {
         let unclaimed: Vec<u32> = self.blocks.keys().copied().filter(|block| !is_claimed(*block)).collect();
@@ -403,30 +491,80 @@ impl Books {
         let after = (Bound::Excluded(self.looked_at), Bound::Unbounded);
         let turns: Vec<u32> =
             self.bare.range(after).chain(self.bare.range(..=self.looked_at)).copied().take(TRIES).collect();
-        let sizes = self.sizes();
         for block in turns {
             self.looked_at = block;
             let Some(Kept { owner, located }) = self.blocks.get(&block).cloned() else {
                 self.bare.remove(&block);
                 continue;
             };
-            let lacking: Vec<usize> =
+            let lacking =
                 (0..self.redundancy.shards()).filter(|shard| located.shards.get(*shard).is_none()).collect();
-            let chain = chain(self.identity ^ u64::from(owner), u64::from(block) / STRIPE_BLOCKS, &sizes);
-            let fits = |node: &usize| {
-                let books = &self.nodes[*node];
-                located.shards.on(*node).is_none() && !books.free.is_empty() && books.used < most(*node)
-            };
-            let places: Vec<(usize, usize)> =
-                lacking.into_iter().zip(chain.into_iter().filter(fits)).collect();
-            if !places.is_empty() {
-                return Some((located, self.take_chunks(block, owner, places.into_iter())));
+            if let Some(allotment) = self.elsewhere(block, owner, located.shards, lacking, &most) {
+                return Some((located, allotment));
             }
         }
         None
     }
 
-    /// Shards were added to a block, or not. Not, either, when the block was written or freed meanwhile. How many were.
+    /// A block with shards on nodes that are leaving, and chunks for some of these shards, on nodes that have none of its.
+    pub fn next_leaving(&mut self, most: impl Fn(usize) -> u64) -> Option<(Located, Allotment)> {
+        let after = (Bound::Excluded(self.left_at), Bound::Unbounded);
+        let turns: Vec<u32> = self
+            .leaving
+            .range(after)
+            .chain(self.leaving.range(..=self.left_at))
+            .copied()
+            .take(TRIES)
+            .collect();
+        for block in turns {
+            self.left_at = block;
+            let Some(Kept { owner, located }) = self.blocks.get(&block).cloned() else {
+                self.leaving.remove(&block);
+                continue;
+            };
+            let shards: Vec<usize> = self.shards_leaving(located.shards).collect();
+            if shards.is_empty() {
+                self.leaving.remove(&block);
+            } else if let Some(allotment) = self.elsewhere(block, owner, located.shards, shards, &most) {
+                return Some((located, allotment));
+            }
+        }
+        None
+    }
+
+    /// Chunks for shards of a block, on nodes that have none of its; `None` when no node has any.
+    fn elsewhere(
+        &mut self,
+        block: u32,
+        owner: u16,
+        known: Shards,
+        wanted: Vec<usize>,
+        most: impl Fn(usize) -> u64,
+    ) -> Option<Allotment> {
+        let sizes = self.sizes();
+        let chain = chain(self.identity ^ u64::from(owner), u64::from(block) / STRIPE_BLOCKS, &sizes);
+        let fits = |node: &usize| {
+            let books = &self.nodes[*node];
+            known.on(*node).is_none() && !books.free.is_empty() && books.used < most(*node)
+        };
+        let places: Vec<(usize, usize)> = wanted.into_iter().zip(chain.into_iter().filter(fits)).collect();
+        (!places.is_empty()).then(|| self.take_chunks(block, owner, places.into_iter()))
+    }
+
+    /// Frees the blocks with shards on nodes that are leaving which are somewhere else as well. Those blocks.
+    pub fn drop_leaving(&mut self, is_elsewhere: impl Fn(u32) -> bool) -> Vec<u32> {
+        let dropped: Vec<u32> = self.leaving.iter().copied().filter(|block| is_elsewhere(*block)).collect();
+        dropped.iter().for_each(|block| self.forget(*block));
+        dropped
+    }
+
+    /// Whether blocks have shards on nodes that are leaving.
+    pub fn is_any_leaving(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
+    /// Shards were added to a block, or have come from nodes that are leaving; or not. Not, either, when the block was written or freed meanwhile. How
+    /// many were.
     pub fn settle_rebuilt(
         &mut self,
         located: &Located,
@@ -434,19 +572,32 @@ impl Books {
         is_written: impl Fn(usize) -> bool,
     ) -> usize {
         let written = self.written(allotment, is_written);
-        let mut added = 0;
+        let (mut added, mut moved) = (0, 0);
         let mut unused = Shards::default();
+        let is_leaving: Vec<bool> = self.nodes.iter().map(|books| books.is_leaving).collect();
         let kept = self.blocks.get_mut(&allotment.block).filter(|kept| kept.located.serial == located.serial);
         match kept {
             None => unused = written,
             Some(kept) => {
                 let shards = &mut kept.located.shards;
                 for (shard, address) in written.iter() {
-                    if shards.get(shard).is_none() && shards.on(address.node.into()).is_none() {
-                        shards.set(shard, address);
-                        added += 1;
-                    } else {
-                        unused.set(shard, address);
+                    let before = shards.get(shard);
+                    match before {
+                        _ if shards.on(address.node.into()).is_some() => unused.set(shard, address),
+                        None => {
+                            shards.set(shard, address);
+                            added += 1;
+                        }
+                        // What nobody reads by that address any more goes back to the node.
+                        Some(before) if is_leaving.get(usize::from(before.node)) == Some(&true) => {
+                            shards.set(shard, address);
+                            moved += 1;
+                            if let Some(books) = self.nodes.get_mut(usize::from(before.node)) {
+                                books.used = books.used.saturating_sub(1);
+                                books.spoiled.push(before.frame);
+                            }
+                        }
+                        Some(_) => unused.set(shard, address),
                     }
                 }
                 if shards.count() == self.redundancy.shards() {
@@ -454,9 +605,10 @@ impl Books {
                 }
             }
         }
+        self.note_leaving(allotment.block);
         self.free_all(unused);
         self.rebuilt += added as u64;
-        added
+        added + moved
     }
 
     /// Nothing was written to what was allotted.
@@ -487,11 +639,28 @@ impl Books {
     }
 
     fn sizes(&self) -> Vec<u64> {
-        self.nodes.iter().map(|node| if node.is_usable { node.size } else { 0 }).collect()
+        self.nodes.iter().map(|node| if node.takes_part() { node.size } else { 0 }).collect()
+    }
+
+    /// A block's shards that are on nodes which are leaving.
+    fn shards_leaving(&self, shards: Shards) -> impl Iterator<Item = usize> {
+        shards.iter().filter(|(_, address)| self.is_leaving(address.node.into())).map(|(shard, _)| shard)
+    }
+
+    /// Notes whether a block has shards on nodes that are leaving.
+    fn note_leaving(&mut self, block: u32) {
+        let is_leaving =
+            self.located(block).is_some_and(|located| self.shards_leaving(located.shards).next().is_some());
+        if is_leaving {
+            self.leaving.insert(block);
+        } else {
+            self.leaving.remove(&block);
+        }
     }
 
     fn forget(&mut self, block: u32) {
         self.bare.remove(&block);
+        self.leaving.remove(&block);
         if let Some(kept) = self.blocks.remove(&block) {
             self.free_all(kept.located.shards);
         }
@@ -607,6 +776,88 @@ mod tests {
         assert!(!books.is_current(5, &located));
         assert_eq!(books.settle_rebuilt(&located, &allotment, ALL), 0);
         assert_eq!((count(&books, 5), books.used().sum::<u64>()), (3, 3));
+    }
+
+    #[test]
+    fn a_node_that_leaves_gets_nothing_more_and_its_shards_go_where_the_block_has_none() {
+        for redundancy in [Redundancy::NONE, Redundancy::MIRROR, coded(2, 1)] {
+            let mut books = books(redundancy, redundancy.shards() + 1, 32);
+            for block in 0..16 {
+                keep(&mut books, block);
+            }
+            let node = usize::from(books.located(0).unwrap().shards.get(0).unwrap().node);
+            let under_way = books.allot(16, 1, ANY).unwrap();
+            assert!(!books.is_any_leaving());
+            books.set_leaving(node, true);
+            assert!(books.settle(&under_way, ALL, no_checks()));
+            while let Some((located, allotment)) = books.next_leaving(ANY) {
+                assert_eq!(books.settle_rebuilt(&located, &allotment, ALL), 1);
+                let shards = books.located(allotment.block).unwrap().shards;
+                assert_eq!(shards.count(), redundancy.shards());
+            }
+            assert_eq!((books.used_on(node), books.is_any_leaving(), books.rebuilt()), (0, false, 0));
+            assert_eq!(books.used().sum::<u64>(), 17 * redundancy.shards() as u64);
+            assert_eq!(books.give_back(node, usize::MAX).len(), 32, "all of it goes back");
+            keep(&mut books, 17);
+            assert_eq!(books.used_on(node), 0);
+            assert_eq!(books.retire(node), []);
+            assert_eq!(books.lent(), 32 * redundancy.shards() as u64);
+        }
+    }
+
+    #[test]
+    fn where_no_other_node_has_room_a_shard_stays() {
+        let mut books = books(Redundancy::MIRROR, 2, 8);
+        keep(&mut books, 5);
+        books.set_leaving(1, true);
+        assert!(books.next_leaving(ANY).is_none());
+        assert_eq!((books.used_on(1), count(&books, 5), books.is_any_leaving()), (1, 2, true));
+        books.set_leaving(1, false);
+        assert!(books.next_leaving(ANY).is_none());
+        assert!(!books.is_any_leaving());
+        books.set_leaving(1, true);
+        assert_eq!(books.drop_leaving(|block| block == 5), [5]);
+        assert_eq!(books.used().sum::<u64>(), 0);
+    }
+
+    #[test]
+    fn a_node_that_is_leaving_takes_what_has_no_other_place_at_all() {
+        let mut books = books(Redundancy::NONE, 2, 2);
+        books.set_leaving(1, true);
+        books.set_full(0, true);
+        books.set_last_resort(true);
+        let nodes: Vec<u16> = (0..2).map(|block| keep(&mut books, block).get(0).unwrap().node).collect();
+        assert_eq!((nodes, books.room(0), books.needs_leaving()), (vec![0, 0], 2, true));
+        assert_eq!(keep(&mut books, 2).get(0).unwrap().node, 1);
+        books.set_last_resort(false);
+        assert_eq!((books.allot(3, 1, ANY), books.room(0), books.needs_leaving()), (None, 0, false));
+        // It goes from there as soon as there is room.
+        books.granted(0, &[Frame::new(640)]);
+        assert_eq!(books.next_leaving(ANY).unwrap().1.block, 2);
+    }
+
+    #[test]
+    fn what_was_moved_for_a_node_that_was_lost_meanwhile_takes_its_place() {
+        let mut books = books(Redundancy::MIRROR, 3, 8);
+        let shards = keep(&mut books, 5);
+        let node = usize::from(shards.get(0).unwrap().node);
+        books.set_leaving(node, true);
+        let (located, allotment) = books.next_leaving(ANY).unwrap();
+        books.lose(node);
+        assert_eq!(books.settle_rebuilt(&located, &allotment, ALL), 1);
+        assert_eq!((books.lacking(), count(&books, 5), books.used_on(node)), (0, 2, 0));
+    }
+
+    #[test]
+    fn a_shard_that_was_moved_for_a_node_that_stays_after_all_is_dropped() {
+        let mut books = books(Redundancy::NONE, 2, 8);
+        let shards = keep(&mut books, 5);
+        let node = usize::from(shards.get(0).unwrap().node);
+        books.set_leaving(node, true);
+        let (located, allotment) = books.next_leaving(ANY).unwrap();
+        books.set_leaving(node, false);
+        assert_eq!(books.settle_rebuilt(&located, &allotment, ALL), 0);
+        assert_eq!((books.located(5).unwrap().shards, books.used().sum::<u64>()), (shards, 1));
     }
 
     #[test]

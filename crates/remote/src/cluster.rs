@@ -6,11 +6,15 @@
 //! address = "10.0.1.3:7411"
 //! role = "memory"        # compute, memory or general
 //! size = "64G"           # what it lends; not for compute nodes
+//! state = "drain"        # it is to be emptied; left out, it is used
 //! ```
 
 use std::collections::BTreeSet;
 
+use farmem_transport::Destination;
 use serde::Deserialize;
+
+use crate::membership::Roster;
 
 /// Numbers of nodes have 16 bits.
 const MOST_NODES: usize = 1 << 16;
@@ -34,6 +38,17 @@ impl Role {
     }
 }
 
+/// What is to be done with a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeState {
+    /// It is used.
+    #[default]
+    Active,
+    /// It gets nothing new, and what it holds goes to others.
+    Drain,
+}
+
 /// A machine.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -48,9 +63,12 @@ pub struct ClusterNode {
     /// What it lends, as it is written there.
     #[serde(default)]
     pub size: Option<String>,
+    /// What is to be done with it.
+    #[serde(default)]
+    pub state: NodeState,
 }
 
-/// All machines, in the order of the file: that is their numbers.
+/// All machines, in the order of the file.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cluster {
@@ -71,6 +89,14 @@ pub enum ClusterError {
     /// A machine that lends memory has no address.
     #[error("{0} lends memory and so needs an address, as HOST:PORT")]
     NoAddress(String),
+    /// An address is none.
+    #[error("{address} is no address of a node: {reason}")]
+    Address {
+        /// As it is written.
+        address: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// There are more than can be numbered.
     #[error("there are more than {MOST_NODES} nodes")]
     TooMany,
@@ -107,10 +133,28 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Those that lend memory: number and address.
-    pub fn lenders(&self) -> impl Iterator<Item = (u16, &str)> {
-        let numbered = self.nodes.iter().enumerate().filter(|(_, node)| node.role.lends());
-        numbered.filter_map(|(number, node)| Some((number as u16, node.address.as_deref()?)))
+    /// Those that lend memory, and their addresses.
+    pub fn lenders(&self) -> impl Iterator<Item = (&ClusterNode, &str)> {
+        let lenders = self.nodes.iter().filter(|node| node.role.lends());
+        lenders.filter_map(|node| Some((node, node.address.as_deref()?)))
+    }
+
+    /// Those that lend memory, as they are to be used.
+    ///
+    /// # Errors
+    /// One has no proper address, or two have the same.
+    pub fn roster(&self) -> Result<Roster, ClusterError> {
+        let mut nodes: Vec<(Destination, bool)> = Vec::new();
+        for (node, address) in self.lenders() {
+            let parsed: Destination = address.parse().map_err(|error: farmem_transport::NoDestination| {
+                ClusterError::Address { address: address.to_owned(), reason: error.to_string() }
+            })?;
+            if nodes.iter().any(|(known, _)| *known == parsed) {
+                return Err(ClusterError::Twice(address.to_owned()));
+            }
+            nodes.push((parsed, node.state == NodeState::Drain));
+        }
+        Ok(Roster::new(nodes))
     }
 }
 
@@ -134,10 +178,15 @@ mod tests {
     "#;
 
     #[test]
-    fn nodes_that_lend_keep_their_numbers() {
+    fn nodes_that_lend_are_used_unless_they_are_to_be_emptied() {
         let cluster = Cluster::parse(TEXT).unwrap();
-        assert_eq!(cluster.lenders().collect::<Vec<_>>(), [(1, "10.0.0.2:7411"), (2, "10.0.0.3:7411")]);
+        let lenders: Vec<&str> = cluster.lenders().map(|(_, address)| address).collect();
+        assert_eq!(lenders, ["10.0.0.2:7411", "10.0.0.3:7411"]);
         assert_eq!(cluster.nodes[1].size.as_deref(), Some("64G"));
+        let drained = TEXT.replace("size =", "state = \"drain\"\n size =");
+        let roster = Cluster::parse(&drained).unwrap().roster().unwrap();
+        let active: Vec<String> = roster.active().map(Destination::to_string).collect();
+        assert_eq!((roster.all().count(), active), (2, vec!["10.0.0.3:7411".to_owned()]));
     }
 
     #[test]
@@ -147,6 +196,9 @@ mod tests {
         let nowhere = "[[node]]\nname = \"a\"\nrole = \"memory\"";
         assert_eq!(Cluster::parse(nowhere), Err(ClusterError::NoAddress("a".to_owned())));
         assert_eq!(Cluster::parse("[[node]]\nname = \"a\"\nrole = \"compute\""), Err(ClusterError::Empty));
+        let odd = Cluster::parse(&TEXT.replace("10.0.0.2:7411", "here")).unwrap();
+        assert!(matches!(odd.roster(), Err(ClusterError::Address { .. })));
+        assert!(matches!(Cluster::parse(&TEXT.replace("size", "state")), Err(ClusterError::Syntax(_))));
         assert!(matches!(Cluster::parse("node = 3"), Err(ClusterError::Syntax(_))));
         assert!(matches!(Cluster::parse(&TEXT.replace("size", "sise")), Err(ClusterError::Syntax(_))));
     }

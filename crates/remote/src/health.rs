@@ -16,7 +16,7 @@ const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_MOST: Duration = Duration::from_secs(2);
 /// What the latest answer counts for, against all before it: an eighth.
 const WEIGHT: f64 = 0.125;
-/// A node that comes back empty gets so many slabs in its first second, and twice as many in each that follows.
+/// A node that comes back empty, or joins, gets so many slabs in its first second, and twice as many in each that follows.
 const FIRST_LOAD: u64 = 64;
 const FULL_LOAD_AFTER: Duration = Duration::from_secs(10);
 
@@ -49,8 +49,10 @@ pub struct Health {
     since: Duration,
     retry_at: Duration,
     retry_after: Duration,
-    /// When a node came that replaces one that was lost.
+    /// When a node came that replaces one that was lost, or joined.
     replaced_at: Option<Duration>,
+    /// Whether it joined while others were in use.
+    has_joined: bool,
     answer_time: Duration,
     /// How far answers are from that, on average.
     deviation: Duration,
@@ -67,6 +69,7 @@ impl Default for Health {
             retry_at: Duration::ZERO,
             retry_after: RETRY_FIRST,
             replaced_at: None,
+            has_joined: false,
             answer_time: Duration::ZERO,
             deviation: Duration::ZERO,
             lies: 0,
@@ -75,9 +78,24 @@ impl Default for Health {
 }
 
 impl Health {
+    /// A node that joins those that are in use: it gets its load slowly.
+    pub fn joining() -> Self {
+        Self { has_joined: true, ..Self::default() }
+    }
+
+    /// A node that has left: it is not tried again.
+    pub fn gone() -> Self {
+        Self { retry_at: Duration::MAX, ..Self::default() }
+    }
+
     /// Where it stands.
     pub fn standing(&self) -> Standing {
         self.standing
+    }
+
+    /// Whether it has joined and could not be reached so far, though that was tried.
+    pub fn is_awaited(&self) -> bool {
+        self.has_joined && self.incarnation.is_none() && self.retry_at > Duration::ZERO
     }
 
     /// A link to it has been made. One that is not trusted stays lost, until another life of it answers.
@@ -90,7 +108,7 @@ impl Health {
         if !is_same {
             self.lies = 0;
         }
-        if !is_same && self.incarnation.is_some() {
+        if !is_same && (self.incarnation.is_some() || self.has_joined) {
             self.replaced_at = Some(now);
         }
         if self.standing != Standing::Up {
@@ -157,7 +175,7 @@ impl Health {
         self.answer_time
     }
 
-    /// How many blocks it may hold at this moment: no bound, unless it has come back empty a short while ago.
+    /// How many blocks it may hold at this moment: no bound, unless it has joined, or come back empty, a short while ago.
     pub fn most_blocks(&self, now: Duration) -> u64 {
         match self.replaced_at.map(|at| now.saturating_sub(at)) {
             Some(time) if time < FULL_LOAD_AFTER => FIRST_LOAD << time.as_secs(),
@@ -215,6 +233,15 @@ mod tests {
         assert_eq!(health.most_blocks(START), FIRST_LOAD);
         assert_eq!(health.most_blocks(START + Duration::from_secs(2)), FIRST_LOAD * 4);
         assert_eq!(health.most_blocks(START + FULL_LOAD_AFTER), u64::MAX);
+    }
+
+    #[test]
+    fn a_node_that_joins_gets_its_load_slowly_and_one_that_has_left_is_not_tried() {
+        let mut health = Health::joining();
+        assert!(health.is_retry_due(START));
+        health.connected(START, ONE);
+        assert_eq!(health.most_blocks(START), FIRST_LOAD);
+        assert!(!Health::gone().is_retry_due(START * 1000));
     }
 
     #[test]

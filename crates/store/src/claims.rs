@@ -89,9 +89,14 @@ impl<M: Memory> Pool<M> {
         from.iter().chain(before).any(|word| word.load(Relaxed) == 0)
     }
 
+    /// Whether the disk has room for a slab.
+    pub fn is_disk_block_free(&self) -> bool {
+        self.claims(Claimable::Block).iter().take(self.layout.disk_blocks).any(|word| word.load(Relaxed) == 0)
+    }
+
     /// Claims a block for a slab: one for the nodes while they have room, else one on disk.
     pub(crate) fn claim_block(&self, slab: usize, nodes_have_room: bool) -> Option<usize> {
-        let (disk_blocks, blocks) = (self.layout.disk_blocks, self.layout.blocks);
+        let (disk_blocks, blocks) = (self.layout.disk_blocks, self.block_limit());
         let for_nodes =
             nodes_have_room.then(|| self.claim_among(Claimable::Block, slab, disk_blocks..blocks));
         for_nodes.flatten().or_else(|| self.claim_among(Claimable::Block, slab, 0..disk_blocks))

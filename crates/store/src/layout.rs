@@ -11,7 +11,7 @@ use farmem_page::{ByteCount, PAGE_BYTES, SlabIndex};
 /// "FARMPOOL", as the bytes lie in memory.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"FARMPOOL");
 /// Version of the layout.
-pub(crate) const VERSION: u64 = 7;
+pub(crate) const VERSION: u64 = 8;
 
 pub(crate) const WORD_BYTES: usize = size_of::<u64>();
 /// Slots that share a chunk of metadata, because they share one word of the bitmap.
@@ -105,6 +105,8 @@ pub(crate) enum Header {
     Lanes = 11,
     /// Entries of the read buffer.
     Entries = 12,
+    /// Blocks beyond those of the disk that may be in use: what nodes lend at present, of all that they may lend.
+    NodeBlocks = 13,
     /// The next sequence number.
     Sequence = 16,
     /// One more than the largest slab number ever leased.
@@ -175,6 +177,9 @@ pub struct PoolConfig {
 pub struct NodesConfig {
     /// Limit of what lies on nodes without a copy on disk; rounded down to whole slabs. What has a copy on disk is within the disk's limit.
     pub alone: ByteCount,
+    /// What that limit can be raised to beyond it, where nodes may join; as much of it as can be numbered. See
+    /// [`Pool::set_node_limit`](crate::Pool::set_node_limit).
+    pub spare: ByteCount,
     /// Lanes in which readers ask for what is on nodes, at most 64; none when there are no nodes.
     pub lanes: u16,
     /// Entries of the read buffer, of 16 pages each, at most 4096.
@@ -262,10 +267,12 @@ impl Layout {
             return Err(PoolConfigError::TooSmall);
         }
         let frames = slabs_in(config.limit.max(config.capacity));
+        let blocks = slabs_in(config.disk).saturating_add(slabs_in(config.nodes.alone));
+        let unnumbered = LOCATION_LIMIT.saturating_sub(frames.saturating_add(blocks));
         Self::of(&Counts {
             frames,
             disk_blocks: slabs_in(config.disk),
-            blocks: slabs_in(config.disk).saturating_add(slabs_in(config.nodes.alone)),
+            blocks: blocks.saturating_add(slabs_in(config.nodes.spare).min(unnumbered)),
             owners: usize::from(config.owners),
             lanes: usize::from(config.nodes.lanes),
             entries: usize::from(config.nodes.entries),

@@ -109,6 +109,7 @@ impl<M: Memory> Pool<M> {
             (Header::DiskBlocks, layout.disk_blocks as u64),
             (Header::Lanes, layout.lanes as u64),
             (Header::Entries, layout.entries as u64),
+            (Header::NodeBlocks, slabs_in(config.nodes.alone) as u64),
             (Header::Seed, config.seed),
             (Header::Classes, CLASS_COUNT as u64),
             (Header::Length, layout.length_bytes as u64),
@@ -187,9 +188,22 @@ impl<M: Memory> Pool<M> {
         Ok(())
     }
 
+    /// Changes what may lie on nodes without a copy on disk, rounded down to whole slabs; more than the pool was made for means all of that. What
+    /// lies there above a lower limit stays until it is freed.
+    pub fn set_node_limit(&self, limit: ByteCount) {
+        if let Ok(word) = self.header(Header::NodeBlocks) {
+            word.store(slabs_in(limit).min(self.layout.blocks - self.layout.disk_blocks) as u64, SeqCst);
+        }
+    }
+
+    /// Blocks that may be in use, those of the disk among them.
+    pub(crate) fn block_limit(&self) -> usize {
+        self.header_value(Header::NodeBlocks).saturating_add(self.layout.disk_blocks).min(self.layout.blocks)
+    }
+
     /// Slabs that may be in use.
     pub(crate) fn slab_limit(&self) -> usize {
-        self.header_value(Header::SlabLimit).min(self.layout.slabs)
+        self.header_value(Header::SlabLimit).min(self.layout.frames + self.block_limit())
     }
 
     /// Whether so many slabs are in use as may be. Below the limit the numbers of slabs see to that; they are counted only after it was lowered.
@@ -212,7 +226,7 @@ impl<M: Memory> Pool<M> {
     /// Slabs that are away, and how many more could be. Takes about a microsecond for every thousand that were ever away at a time.
     pub fn away_slabs(&self) -> (usize, usize) {
         let used = self.claimed(Claimable::Block);
-        (used, self.layout.blocks.saturating_sub(used))
+        (used, self.block_limit().saturating_sub(used))
     }
 
     /// Frames that may be in use.

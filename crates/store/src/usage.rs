@@ -97,7 +97,7 @@ impl<M: Memory> Pool<M> {
             disk_limit: bytes(self.layout.disk_blocks),
             disk_bytes: bytes(disk_slabs),
             node_pages: PageCount::new(node_pages as u64),
-            node_limit: bytes(self.layout.blocks - self.layout.disk_blocks),
+            node_limit: bytes(self.block_limit() - self.layout.disk_blocks),
             node_bytes: bytes(node_slabs),
             lost_slabs,
             away_reads: self.away_reads(),

@@ -474,7 +474,8 @@ impl Caller for Asking {
 
 /// Two slabs, the first of them on a node; its pages, and what the node holds.
 fn on_node(entries: u16) -> (Arc<World>, Vec<Place>, Shelf) {
-    let world = World::with(2, 2, 0, NodesConfig { alone: bytes(3), lanes: 1, entries });
+    let world =
+        World::with(2, 2, 0, NodesConfig { alone: bytes(3), lanes: 1, entries, ..NodesConfig::default() });
     let places: Vec<Place> = (0..66).map(|number| world.store(number)).collect();
     let mut shelf = Shelf::new(3);
     let moved = Mover::new(&world.pool).step(&world.pool, &world.file, &mut shelf);

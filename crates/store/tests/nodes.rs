@@ -20,7 +20,10 @@ const PATIENT_NS: u64 = 60_000_000_000;
 
 fn pool(disk: usize, alone: usize) -> Pool<SharedMemory> {
     let alone = ByteCount::new((alone * SLAB_BYTES) as u64);
-    let config = PoolConfig { nodes: NodesConfig { alone, lanes: 2, entries: 4 }, ..config(FRAMES, disk) };
+    let config = PoolConfig {
+        nodes: NodesConfig { alone, lanes: 2, entries: 4, ..NodesConfig::default() },
+        ..config(FRAMES, disk)
+    };
     let memory = SharedMemory::create(c"farmem-test-pool", config.memory_bytes().unwrap()).unwrap();
     Pool::create(memory, &config).unwrap()
 }

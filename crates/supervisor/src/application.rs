@@ -81,7 +81,8 @@ impl Application {
             None => None,
         };
         let addresses = options.nodes.as_ref().map_or(&[][..], |nodes| &nodes.nodes);
-        let sharing = Sharing::new(addresses, options.bandwidth).map_err(to_error)?;
+        let joins = options.nodes.as_ref().map_or(0, |nodes| nodes.joins());
+        let sharing = Sharing::new(addresses, joins, options.bandwidth).map_err(to_error)?;
         let nodes = reached.as_ref().map(|reached| reached.config(disk.is_some(), options.local));
         let limit = options.pool;
         let config = PoolConfig {

@@ -72,6 +72,7 @@ figures! {
     gauge Bytes "kept" "What the program has asked to keep local" |report| report.kept_bytes as f64;
     gauge Bytes "node" "What of other machines' memory is in use" |report| report.node_bytes as f64;
     gauge Bytes "node_stored" "What of other machines' memory is in use, copies and parity included" |report| report.node_stored_bytes as f64;
+    gauge Bytes "node_leaving" "Of that, what is on nodes that are to be emptied; 0 when they may be stopped" |report| report.node_leaving_bytes as f64;
     gauge Bytes "node_lacking" "What copies and parity on nodes lack since nodes were lost; 0 when the redundancy is whole" |report| report.node_lacking_bytes as f64;
     total Bytes "node_rebuilt" "What of copies and parity was made anew" |report| report.node_rebuilt_bytes as f64;
     gauge Bytes "disk" "Disk space in use" |report| report.disk_bytes as f64;

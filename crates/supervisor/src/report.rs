@@ -139,6 +139,10 @@ pub struct Report {
     pub redundancy: String,
     /// Memory of nodes that is in use, copies and parity included.
     pub node_stored_bytes: u64,
+    /// Nodes that take part: those that are to be emptied, or have left, don't.
+    pub nodes: u64,
+    /// Of what is stored, what is on nodes that are to be emptied; zero when they may be stopped.
+    pub node_leaving_bytes: u64,
     /// What copies and parity lack since nodes were lost; zero when the redundancy is whole.
     pub node_lacking_bytes: u64,
     /// What of them was made anew since the start.
@@ -269,6 +273,8 @@ impl Report {
             node_bytes: usage.node_bytes.get(),
             redundancy: source.nodes.redundancy.clone(),
             node_stored_bytes: source.nodes.stored_bytes,
+            nodes: source.nodes.members,
+            node_leaving_bytes: source.nodes.leaving_bytes,
             node_lacking_bytes: source.nodes.lacking_bytes,
             node_rebuilt_bytes: source.nodes.rebuilt_bytes,
             node_reads_around: source.nodes.reads_around,

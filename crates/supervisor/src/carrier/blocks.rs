@@ -8,6 +8,7 @@ use farmem_transport::{Answer, Failure, RemoteAddress, Request};
 
 use super::Carrier;
 use super::link::NodeLink;
+use super::links::Links;
 
 /// A shard that takes longer is left out.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -17,7 +18,7 @@ const PART_BYTES: usize = 64 << 10;
 /// As many shards of a block as are enough for all of it, those of its own bytes first; each is what was written.
 pub(super) fn read_shards(
     carrier: &Carrier,
-    links: &mut [NodeLink],
+    links: &mut Links,
     block: u32,
     located: &Located,
 ) -> Option<Vec<(usize, Vec<u8>)>> {
@@ -27,25 +28,47 @@ pub(super) fn read_shards(
         if shards.len() == redundancy.data() {
             break;
         }
-        let link = links.get_mut(usize::from(address.node))?;
-        match read_shard(link, address, redundancy.order().bytes()) {
-            Ok(bytes) => {
-                let whole = Piece { shard, first: 0, count: redundancy.shard_pages() };
-                if carrier.is_right(located, whole, &bytes) {
-                    shards.push((shard, bytes));
-                } else if !carrier.caught(block, located, shard) {
-                    return None;
-                }
-            }
-            Err(Unread::Refused) => carrier.lose_shard(block, located, shard),
-            Err(Unread::Failed) => {}
+        match read_right(carrier, &mut links[usize::from(address.node)], block, located, (shard, address)) {
+            Ok(bytes) => shards.push((shard, bytes)),
+            Err(Unread::Changed) => return None,
+            Err(Unread::Refused | Unread::Failed) => {}
         }
     }
     (shards.len() == redundancy.data()).then_some(shards)
 }
 
+/// One shard, if its node sends it, and it is what was written. What is wrong with it is noted.
+pub(super) fn read_right(
+    carrier: &Carrier,
+    link: &mut NodeLink,
+    block: u32,
+    located: &Located,
+    (shard, address): (usize, RemoteAddress),
+) -> Result<Vec<u8>, Unread> {
+    let redundancy = carrier.redundancy();
+    match read_shard(link, address, redundancy.order().bytes()) {
+        Ok(bytes) => {
+            let whole = Piece { shard, first: 0, count: redundancy.shard_pages() };
+            if carrier.is_right(block, located, whole, &bytes) {
+                Ok(bytes)
+            } else if carrier.caught(block, located, shard) {
+                Err(Unread::Failed)
+            } else {
+                Err(Unread::Changed)
+            }
+        }
+        Err(Unread::Refused) => {
+            carrier.lose_shard(block, located, shard);
+            Err(Unread::Refused)
+        }
+        Err(unread) => Err(unread),
+    }
+}
+
 /// Why a shard could not be read.
-enum Unread {
+pub(super) enum Unread {
+    /// The block was written, moved or freed meanwhile.
+    Changed,
     /// The node hasn't got it.
     Refused,
     /// It may have it, and doesn't say so.

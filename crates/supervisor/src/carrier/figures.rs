@@ -11,6 +11,10 @@ pub(crate) struct NodeFigures {
     pub(crate) redundancy: String,
     /// Memory of nodes that is in use, copies and parity included.
     pub(crate) stored_bytes: u64,
+    /// Nodes that take part: neither emptied nor gone.
+    pub(crate) members: u64,
+    /// Of what is stored, what is on nodes that are to be emptied.
+    pub(crate) leaving_bytes: u64,
     /// What copies and parity are lacking.
     pub(crate) lacking_bytes: u64,
     /// What of them was made anew since the start.
@@ -44,6 +48,14 @@ impl Carrier {
         NodeFigures {
             redundancy: self.redundancy.to_string(),
             stored_bytes: state.books.used().sum::<u64>() * shard_bytes,
+            members: state.members.iter().filter(|member| !member.is_leaving()).count() as u64,
+            leaving_bytes: state
+                .books
+                .used()
+                .zip(&state.members)
+                .filter(|(_, member)| member.is_leaving())
+                .map(|(used, _)| used * shard_bytes)
+                .sum(),
             lacking_bytes: state.books.lacking() * shard_bytes,
             rebuilt_bytes: state.books.rebuilt() * shard_bytes,
             reads_around: counted(&self.counts.around),

@@ -17,6 +17,7 @@ use farmem_transport::{Answer as NodeAnswer, Completion, Failure, Request, Ticke
 use super::Carrier;
 use super::figures::count;
 use super::link::{NodeLink, wait_for_any};
+use super::links::Links;
 use crate::worker::Worker;
 
 /// How long a lane sleeps when nobody calls. Then it sees that it should end, and that its links live.
@@ -76,7 +77,7 @@ struct Waiting {
 pub(super) struct Lane {
     carrier: &'static Carrier,
     number: usize,
-    links: Vec<NodeLink>,
+    links: Links,
     readings: HashMap<u64, Reading>,
     latest: u64,
     pending: HashMap<(usize, Ticket), Asked>,
@@ -93,7 +94,7 @@ impl Lane {
         let mut lane = Self {
             carrier,
             number,
-            links: NodeLink::all(carrier, number as u8),
+            links: Links::new(carrier, number as u8),
             readings: HashMap::new(),
             latest: 0,
             pending: HashMap::new(),
@@ -372,17 +373,19 @@ impl Lane {
     /// Waits for a node's answer.
     fn hear(&mut self) {
         let listen = if self.waiting.is_empty() { LISTEN } else { TURN };
-        let busy: Vec<usize> = (0..self.links.len()).filter(|&node| self.links[node].pending() > 0).collect();
+        let busy: Vec<usize> =
+            self.links.known().iter().filter(|link| link.pending() > 0).map(NodeLink::node).collect();
         if let [node] = busy[..] {
             self.hear_from(node, listen);
         } else {
             let before = self.pending.len();
             busy.iter().for_each(|&node| self.hear_from(node, Duration::ZERO));
-            if self.pending.len() == before && wait_for_any(&self.links, &busy, listen) {
+            if self.pending.len() == before && wait_for_any(self.links.known(), &busy, listen) {
                 busy.iter().for_each(|&node| self.hear_from(node, Duration::ZERO));
             }
         }
-        let gone: Vec<usize> = self.links.iter().filter(|link| !link.is_open()).map(NodeLink::node).collect();
+        let is_gone = |node: &usize| !self.links[*node].is_open();
+        let gone: Vec<usize> = self.pending.keys().map(|(node, _)| *node).filter(is_gone).collect();
         gone.into_iter().for_each(|node| self.abandon(node));
     }
 
@@ -450,15 +453,15 @@ impl Lane {
         };
         let gather = &mut reading.gathers[gather];
         let piece = farmem_remote::Piece { shard, ..gather.piece() };
-        if self.carrier.is_right(&reading.located, piece, &buffer) {
+        let block = reading.taken.call.block as u32;
+        if self.carrier.is_right(block, &reading.located, piece, &buffer) {
             gather.take(shard, buffer);
             return self.pursue(number);
         }
-        let block = reading.taken.call.block as u32;
         if self.carrier.caught(block, &reading.located, shard) {
             return self.fail(purpose);
         }
-        // The block was written or freed meanwhile: what it is now is looked up anew.
+        // The block was written, moved or freed meanwhile: where it is now is looked up anew.
         if let Some(reading) = self.readings.remove(&number) {
             self.forget(number);
             self.begin(reading.taken);
@@ -501,9 +504,13 @@ impl Lane {
             return;
         }
         self.looked_at = Instant::now();
-        for node in 0..self.links.len() {
+        for node in 0..self.links.known().len() {
+            self.links[node].close_if_left();
             // One that has ended is made anew when it is needed. What comes late teaches how long the node takes.
             self.hear_from(node, Duration::ZERO);
+            if !self.links[node].is_open() {
+                self.abandon(node);
+            }
         }
     }
 }

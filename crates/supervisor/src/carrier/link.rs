@@ -41,11 +41,6 @@ impl NodeLink {
         Self { carrier, node, lane, transport: None, life: 0, ticket }
     }
 
-    /// The links of one thread, one to each node.
-    pub(super) fn all(carrier: &'static Carrier, lane: u8) -> Vec<Self> {
-        (0..carrier.nodes.len()).map(|node| Self::new(carrier, node, lane)).collect()
-    }
-
     pub(super) fn node(&self) -> usize {
         self.node
     }
@@ -64,7 +59,7 @@ impl NodeLink {
                     self.life = self.carrier.life(self.node);
                 }
                 Err(error) => {
-                    tracing::debug!(node = %self.carrier.nodes[self.node], lane = self.lane, %error, "no link");
+                    tracing::debug!(node = %self.carrier.nodes[self.node].address, lane = self.lane, %error, "no link");
                     self.carrier.failed(self.node, self.life);
                 }
             }
@@ -99,6 +94,13 @@ impl NodeLink {
         }
     }
 
+    /// Closes the link if its node has left. Nothing that is kept is there any more.
+    pub(super) fn close_if_left(&mut self) {
+        if self.transport.is_some() && self.carrier.nodes[self.node].has_left() {
+            self.transport = None;
+        }
+    }
+
     /// Hears what has been completed, waiting at most so long.
     ///
     /// # Errors
@@ -107,7 +109,7 @@ impl NodeLink {
         let Some(transport) = &mut self.transport else { return Ok(()) };
         let heard = transport.complete(into, timeout);
         if let Err(error) = &heard {
-            tracing::debug!(node = %self.carrier.nodes[self.node], lane = self.lane, %error, "link has ended");
+            tracing::debug!(node = %self.carrier.nodes[self.node].address, lane = self.lane, %error, "link has ended");
             self.transport = None;
             self.doubt();
         }

@@ -10,6 +10,9 @@
 //! look something up: which chunk holds what (the books), and which node is up. Where a block lies is known here alone: no program can name an
 //! address on a node.
 //!
+//! Nodes join, are emptied and leave while all of this runs ([`membership`]): a node is a number, numbers grow, and what becomes of a node is a state
+//! of its number.
+//!
 //! A node that fails is *away* first: its links are made anew, and if the same life of it answers, all is well. After five seconds, or when another
 //! life answers, what it held is lost: blocks of which too little is left are marked so, and their pages become a SIGBUS for whoever touches them. The
 //! others are made whole again on nodes that are left.
@@ -18,8 +21,11 @@ mod blocks;
 mod figures;
 mod lane;
 mod link;
+mod links;
+mod membership;
 mod rebuilder;
 mod sharing;
+mod slots;
 mod steward;
 mod stock;
 #[cfg(test)]
@@ -33,7 +39,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use farmem_remote::{
-    Books, Checker, Health, Located, LostChunk, Piece, Redundancy, Reserve, Reunion, Span, Standing,
+    Books, Checker, Health, Located, LostChunk, Member, Piece, Redundancy, Reserve, Reunion, Span, Standing,
 };
 use farmem_store::{NodesConfig, SLAB_BYTES};
 use farmem_transport::{
@@ -49,9 +55,12 @@ use farmem_page::ByteCount;
 use figures::Counts;
 pub(crate) use figures::NodeFigures;
 use lane::Lane;
-use link::NodeLink;
+use links::Links;
+pub use membership::MembershipOptions;
+use membership::NodeSlot;
 use rebuilder::Rebuilder;
 pub(crate) use sharing::{LinkFigures, Sharing};
+use slots::{JOINS, Slots};
 use steward::Steward;
 pub use tuning::NodeTuning;
 pub(crate) use writer::NodeWriter;
@@ -68,6 +77,9 @@ const LATE_LEAST: Duration = Duration::from_millis(2);
 const LATE_MOST: Duration = Duration::from_millis(100);
 /// Making a connection takes no longer; a node that needs more is away.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
+/// What nodes lend that join while a run goes on can be used up to so many times what there was at its start, and up to this in any case.
+const GROWTH_TIMES: u64 = 4;
+const GROWTH_LEAST: u64 = 64 << 30;
 /// At the end, nodes are told so for no longer.
 const LEAVE_PATIENCE: Duration = Duration::from_millis(300);
 
@@ -91,6 +103,15 @@ pub struct NodesOptions {
     pub device: Option<String>,
     /// How much is read, kept and held ahead.
     pub tuning: NodeTuning,
+    /// Where it is said which nodes there are, if that may change.
+    pub membership: Option<MembershipOptions>,
+}
+
+impl NodesOptions {
+    /// How many nodes may join.
+    pub(crate) fn joins(&self) -> usize {
+        if self.membership.is_some() { JOINS } else { 0 }
+    }
 }
 
 /// Makes a link to a node, as one of this client's lanes.
@@ -123,6 +144,7 @@ pub(crate) struct Reached {
     check_seed: u64,
     rebuild_bytes_per_second: u64,
     tuning: NodeTuning,
+    membership: Option<MembershipOptions>,
     space: u128,
     connect: Connect,
     descriptions: Vec<Option<NodeDescription>>,
@@ -170,6 +192,7 @@ impl Reached {
             check_seed: new_space()? as u64,
             rebuild_bytes_per_second,
             tuning: options.tuning,
+            membership: options.membership.clone(),
             space,
             connect,
             descriptions,
@@ -185,11 +208,15 @@ impl Reached {
             (Redundancy::NONE, true) => 0,
             (redundancy, _) => lent * redundancy.data() as u64 / redundancy.shards() as u64,
         };
+        let is_fixed = self.membership.is_none() || (self.redundancy, has_disk) == (Redundancy::NONE, true);
+        let alone_bytes = alone * SLAB_BYTES as u64;
+        let most = if is_fixed { alone_bytes } else { (alone_bytes * GROWTH_TIMES).max(GROWTH_LEAST) };
         let entries = self.tuning.entries(local);
         let lanes =
             std::thread::available_parallelism().map_or(1, |count| count.get().min(WRITER_LANE.into()));
         NodesConfig {
-            alone: ByteCount::new(alone * SLAB_BYTES as u64),
+            alone: ByteCount::new(alone_bytes),
+            spare: ByteCount::new(most.saturating_sub(alone_bytes)),
             lanes: lanes as u16,
             entries: entries as u16,
         }
@@ -199,11 +226,13 @@ impl Reached {
 /// See the module's text.
 pub(crate) struct Carrier {
     pool: &'static SharedPool,
-    nodes: Vec<NodeAddress>,
+    nodes: Slots<NodeSlot>,
+    membership: Option<MembershipOptions>,
     space: u128,
     connect: Connect,
     redundancy: Redundancy,
     rebuild_bytes_per_second: u64,
+    tuning: NodeTuning,
     checker: Checker,
     counts: Counts,
     sharing: Sharing,
@@ -214,6 +243,9 @@ pub(crate) struct Carrier {
 /// What the carrier's threads share.
 struct State {
     books: Books,
+    members: Vec<Member>,
+    /// Whether nodes that are leaving hold what no other has room for.
+    is_stuck: bool,
     health: Vec<Health>,
     reserves: Vec<Reserve>,
     /// How much is read at once for each process.
@@ -230,13 +262,17 @@ impl Carrier {
             check_seed,
             rebuild_bytes_per_second,
             tuning,
+            membership,
             space,
             connect,
             descriptions,
         } = reached;
         let count = nodes.len();
+        let joins = if membership.is_some() { JOINS } else { 0 };
         let state = State {
             books: Books::new(space as u64, redundancy, count),
+            members: vec![Member::Active; count],
+            is_stuck: false,
             health: vec![Health::default(); count],
             reserves: vec![tuning.reserve(); count],
             spans: HashMap::new(),
@@ -244,11 +280,13 @@ impl Carrier {
         };
         let carrier = Self {
             pool,
-            nodes,
+            nodes: Slots::new(nodes.into_iter().map(NodeSlot::new).collect(), joins),
+            membership,
             space,
             connect,
             redundancy,
             rebuild_bytes_per_second,
+            tuning,
             checker: Checker::new(check_seed),
             counts: Counts::default(),
             sharing,
@@ -272,13 +310,15 @@ impl Carrier {
     pub(crate) fn start(&'static self) -> Vec<Worker> {
         self.pool.clear_buffer();
         let lanes = (0..self.pool.lanes()).map(|number| Lane::start(self, number));
-        let rebuilder = (self.redundancy.parity() > 0).then(|| Rebuilder::start(self));
-        lanes.chain([Steward::start(self)]).chain(rebuilder).collect()
+        let is_rebuilding = self.redundancy.parity() > 0 || self.membership.is_some();
+        let rebuilder = is_rebuilding.then(|| Rebuilder::start(self));
+        let watch = self.membership.as_ref().map(|options| membership::start(self, options));
+        lanes.chain([Steward::start(self)]).chain(rebuilder).chain(watch).collect()
     }
 
     /// Gives everything back: nobody needs it any more. Nodes that don't hear of it find out when the lease ends.
     pub(crate) fn leave(&'static self) {
-        for mut link in NodeLink::all(self, LEAVING_LANE) {
+        for link in &mut Links::new(self, LEAVING_LANE) {
             if self.is_up(link.node()) {
                 link.exchange(vec![Request::Leave], LEAVE_PATIENCE);
             }
@@ -297,7 +337,7 @@ impl Carrier {
     /// A link to a node, if the node is there.
     fn link(&self, node: usize, lane: u8) -> Result<Box<dyn Transport>, LinkError> {
         let client = ClientIdentity { space: self.space, lane };
-        let link = (self.connect)(&self.nodes[node], client, traffic_of(lane))?;
+        let link = (self.connect)(&self.nodes[node].address, client, traffic_of(lane))?;
         self.met(node, &link.node());
         Ok(link)
     }
@@ -311,10 +351,11 @@ impl Carrier {
             self.lose(&mut state, node);
         }
         if !was_up && state.health[node].standing() == Standing::Up {
-            tracing::info!(node = %self.nodes[node], "node answers");
+            tracing::info!(node = %self.nodes[node].address, "node answers");
         }
         if state.health[node].standing() == Standing::Up {
             state.books.admit(node, description.frames / u64::from(self.order().frames()));
+            self.fit_pool(&state);
         }
     }
 
@@ -327,7 +368,7 @@ impl Carrier {
             state.health[node].failed(now);
             state.books.suspend(node);
             if was_up && state.health[node].standing() != Standing::Up {
-                tracing::warn!(node = %self.nodes[node], "node does not answer");
+                tracing::warn!(node = %self.nodes[node].address, "node does not answer");
             }
         }
     }
@@ -345,7 +386,7 @@ impl Carrier {
             let backed = gone.iter().filter(|&&block| self.pool.has_disk_copy(block as usize)).count();
             say(&format!(
                 "node {} is lost, and with it {:.1} MiB; {:.1} MiB of these are on disk as well",
-                self.nodes[node],
+                self.nodes[node].address,
                 mebibytes(gone.len()),
                 mebibytes(backed)
             ));
@@ -359,10 +400,11 @@ impl Carrier {
         }
     }
 
-    /// Whether bytes are what was written to that range; where there is but one copy, whoever uses them finds out.
-    fn is_right(&self, located: &Located, piece: Piece, content: &[u8]) -> bool {
+    /// Whether bytes are what was written to that range. Where there is but one copy, whoever uses them finds out; but they are not that copy's if it
+    /// was moved elsewhere meanwhile, and its chunk is somebody else's.
+    fn is_right(&self, block: u32, located: &Located, piece: Piece, content: &[u8]) -> bool {
         if self.redundancy.parity() == 0 {
-            return true;
+            return self.state().books.is_there(block, located);
         }
         let first = piece.shard * self.redundancy.shard_pages() + piece.first;
         located
@@ -381,7 +423,7 @@ impl Carrier {
         }
         let known = |located: &Located| located.shards.get(shard);
         if state.books.located(block).and_then(known) != known(located) {
-            // The shard was lost while it was on its way: what came is of the node's next life.
+            // The shard was lost or moved while it was on its way: what came is of the node's next life, or somebody else's.
             return true;
         }
         figures::count(&self.counts.damaged);
@@ -394,7 +436,7 @@ impl Carrier {
         {
             say(&format!(
                 "node {} sends other bytes than were written; nothing of it is used any more until it starts anew",
-                self.nodes[node]
+                self.nodes[node].address
             ));
             self.lose(&mut state, node);
         }

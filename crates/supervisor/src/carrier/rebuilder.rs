@@ -1,12 +1,13 @@
-//! The rebuilder: makes shards anew that were lost with a node, from those that are left, at a bounded rate.
+//! The rebuilder: makes shards anew that were lost with a node, from those that are left, and moves those away that are on nodes which are to be
+//! emptied; at a bounded rate.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use farmem_remote::{Allotment, Located, Pace};
 use farmem_transport::{Answer, Request};
 
-use super::blocks::{read_shards, restore};
-use super::link::NodeLink;
+use super::blocks::{read_right, read_shards, restore};
+use super::links::Links;
 use super::stock::Stock;
 use super::{Carrier, REBUILD_LANE};
 use crate::worker::Worker;
@@ -17,13 +18,18 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(50);
 /// Chunks of each node that are asked for while something is lacking.
 const CHUNKS: usize = 8;
+/// When for so long no node had room for what is to leave another one, that is said. Longer than a node that is full is not asked again, and than one
+/// that has joined gets next to nothing.
+const STUCK: Duration = Duration::from_secs(3);
 
 pub(super) struct Rebuilder {
     carrier: &'static Carrier,
-    links: Vec<NodeLink>,
+    links: Links,
     stock: Stock,
     pace: Pace,
     is_rebuilding: bool,
+    /// When there was room for what is to leave a node, or nothing to leave, the last time.
+    had_room_at: Instant,
 }
 
 impl Rebuilder {
@@ -33,21 +39,30 @@ impl Rebuilder {
     }
 
     fn new(carrier: &'static Carrier) -> Self {
-        let links = NodeLink::all(carrier, REBUILD_LANE);
+        let links = Links::new(carrier, REBUILD_LANE);
         let pace = Pace::new(carrier.rebuild_bytes_per_second);
-        Self { carrier, links, stock: Stock::new(carrier), pace, is_rebuilding: false }
+        let had_room_at = Instant::now();
+        Self { carrier, links, stock: Stock::new(carrier), pace, is_rebuilding: false, had_room_at }
     }
 
-    /// Makes one block whole, as far as nodes have room for it. How long to pause.
+    /// Makes one block whole, or moves its shards from nodes that are leaving, as far as others have room for it. How long to pause.
     fn step(&mut self) -> Duration {
-        if !self.carrier.state().books.is_bare() {
-            if std::mem::take(&mut self.is_rebuilding) {
-                tracing::info!("all that lay on lost nodes is redundant again");
+        let (is_bare, is_leaving) = {
+            let state = self.carrier.state();
+            (state.books.is_bare(), state.books.is_any_leaving())
+        };
+        if is_bare != std::mem::replace(&mut self.is_rebuilding, is_bare) {
+            match is_bare {
+                true => tracing::info!("copies and parity that were lost are made anew"),
+                false => tracing::info!("all that lay on lost nodes is redundant again"),
             }
-            return LOOK;
         }
-        if !std::mem::replace(&mut self.is_rebuilding, true) {
-            tracing::info!("copies and parity that were lost are made anew");
+        if !is_leaving {
+            self.note_room(true);
+        }
+        if !is_bare && !is_leaving {
+            (&mut self.links).into_iter().for_each(|link| link.close_if_left());
+            return LOOK;
         }
         let pause = self.pace.wait(self.carrier.now());
         if !pause.is_zero() {
@@ -55,15 +70,34 @@ impl Rebuilder {
         }
         self.stock.replenish(&mut self.links, CHUNKS);
         let now = self.carrier.now();
-        let found = {
+        let (bare, leaving) = {
             let mut state = self.carrier.state();
             let most: Vec<u64> = state.health.iter().map(|health| health.most_blocks(now)).collect();
-            state.books.next_bare(|node| most[node])
+            let bare = state.books.next_bare(|node| most[node]);
+            // What is lacking comes first.
+            let leaving = if bare.is_none() { state.books.next_leaving(|node| most[node]) } else { None };
+            (bare, leaving)
         };
-        match found {
-            Some((located, allotment)) if self.rebuild(&located, &allotment) => Duration::ZERO,
-            _ => LOOK,
+        let is_done = match (bare, leaving) {
+            (Some((located, allotment)), _) => self.rebuild(&located, &allotment),
+            (None, Some((located, allotment))) => {
+                self.note_room(true);
+                self.relocate(&located, &allotment)
+            }
+            (None, None) => {
+                self.note_room(!is_leaving);
+                false
+            }
+        };
+        if is_done { Duration::ZERO } else { LOOK }
+    }
+
+    /// Whether nodes have room for what is to leave others.
+    fn note_room(&mut self, has_room: bool) {
+        if has_room {
+            self.had_room_at = Instant::now();
         }
+        self.carrier.state().is_stuck = self.had_room_at.elapsed() > STUCK;
     }
 
     fn rebuild(&mut self, located: &Located, allotment: &Allotment) -> bool {
@@ -72,17 +106,52 @@ impl Rebuilder {
             return false;
         };
         let redundancy = self.carrier.redundancy();
+        let made = allotment
+            .shards
+            .iter()
+            .filter_map(|(shard, _)| Some((shard, restore(redundancy, &shards, shard)?)));
+        self.write(located, allotment, made.collect(), shards.len())
+    }
+
+    /// Copies shards from nodes that are leaving. What can't be had from there is made from the others.
+    fn relocate(&mut self, located: &Located, allotment: &Allotment) -> bool {
+        let mut copied = Vec::new();
+        for (shard, _) in allotment.shards.iter() {
+            let Some(address) = located.shards.get(shard) else { continue };
+            let link = &mut self.links[usize::from(address.node)];
+            if let Ok(bytes) = read_right(self.carrier, link, allotment.block, located, (shard, address)) {
+                copied.push((shard, bytes));
+            }
+        }
+        match copied.len() {
+            0 if self.carrier.redundancy().parity() > 0 => self.rebuild(located, allotment),
+            0 => {
+                self.carrier.state().books.cancel(allotment);
+                false
+            }
+            read => self.write(located, allotment, copied, read),
+        }
+    }
+
+    /// Writes shards to where they were allotted. So many were read for that.
+    fn write(
+        &mut self,
+        located: &Located,
+        allotment: &Allotment,
+        shards: Vec<(usize, Vec<u8>)>,
+        read: usize,
+    ) -> bool {
+        let moved = read + shards.len();
         let mut written = Vec::new();
-        for (shard, address) in allotment.shards.iter() {
-            let Some(data) = restore(redundancy, &shards, shard) else { continue };
+        for (shard, data) in shards {
+            let Some(address) = allotment.shards.get(shard) else { continue };
             let request = Request::Write { at: address.frame.offset(), data };
             let link = &mut self.links[usize::from(address.node)];
             if let Some((_, Ok(Answer::Written))) = link.exchange(vec![request], PATIENCE).pop().flatten() {
                 written.push(shard);
             }
         }
-        let moved = shards.len() + allotment.shards.count();
-        self.pace.went((moved * redundancy.order().bytes()) as u64);
+        self.pace.went((moved * self.carrier.redundancy().order().bytes()) as u64);
         let mut state = self.carrier.state();
         state.books.settle_rebuilt(located, allotment, |shard| written.contains(&shard)) > 0
     }

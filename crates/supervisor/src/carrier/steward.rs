@@ -1,8 +1,11 @@
-//! The steward: tries to reach nodes that are away, and decides that they are lost.
+//! The steward: tries to reach nodes that are away or have joined, decides that they are lost, and parts with those that have been emptied.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::link::NodeLink;
+use farmem_remote::Member;
+
+use super::links::Links;
 use super::{Carrier, STEWARD_LANE};
 use crate::worker::Worker;
 
@@ -10,12 +13,15 @@ const LOOK: Duration = Duration::from_millis(50);
 
 pub(super) struct Steward {
     carrier: &'static Carrier,
-    links: Vec<NodeLink>,
+    links: Links,
+    /// Nodes that are to be emptied, and are.
+    emptied: BTreeSet<usize>,
 }
 
 impl Steward {
     pub(super) fn start(carrier: &'static Carrier) -> Worker {
-        let mut steward = Self { carrier, links: NodeLink::all(carrier, STEWARD_LANE) };
+        let mut steward =
+            Self { carrier, links: Links::new(carrier, STEWARD_LANE), emptied: BTreeSet::new() };
         Worker::start(move || {
             steward.look();
             LOOK
@@ -26,6 +32,17 @@ impl Steward {
         let mut completions = Vec::new();
         for link in &mut self.links {
             let node = link.node();
+            let (member, is_empty) = self.carrier.member(node);
+            match member {
+                Member::Leaving if is_empty => self.carrier.part(link),
+                Member::Draining if is_empty => {
+                    if self.emptied.insert(node) {
+                        tracing::info!(node = %self.carrier.nodes[node].address, "nothing is left on the node");
+                    }
+                }
+                _ => drop(self.emptied.remove(&node)),
+            }
+            link.close_if_left();
             let now = self.carrier.now();
             let (is_due, is_up) = {
                 let state = self.carrier.state();

@@ -8,6 +8,7 @@ use farmem_transport::{Answer, Chunk, MOST_CHUNKS, Request};
 
 use super::Carrier;
 use super::link::NodeLink;
+use super::links::Links;
 
 /// Longer than this an answer is not waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -33,7 +34,11 @@ impl Stock {
             if state.health[node].standing() != Standing::Up {
                 return;
             }
-            let surplus = state.reserves[node].surplus(state.books.in_hand(node));
+            let in_hand = state.books.in_hand(node);
+            let surplus = match state.books.is_leaving(node) && !state.books.needs_leaving() {
+                true => in_hand,
+                false => state.reserves[node].surplus(in_hand),
+            };
             state.books.give_back(node, surplus)
         };
         let chunks: Vec<Chunk> = frames.iter().filter_map(|&frame| Chunk::new(frame, order)).collect();
@@ -46,7 +51,7 @@ impl Stock {
     }
 
     /// Asks nodes for chunks where fewer are in hand than will be needed (COMEX §3.3.3).
-    pub(super) fn replenish(&mut self, links: &mut [NodeLink], needed: usize) {
+    pub(super) fn replenish(&mut self, links: &mut Links, needed: usize) {
         let order = self.carrier.order();
         for link in links {
             let node = link.node();
@@ -79,6 +84,9 @@ impl Stock {
     fn wanted(&mut self, node: usize, needed: usize) -> usize {
         let mut state = self.carrier.state();
         if state.health[node].standing() != Standing::Up {
+            return 0;
+        }
+        if state.books.is_leaving(node) && !state.books.needs_leaving() {
             return 0;
         }
         if state.books.is_full(node) {

@@ -7,6 +7,7 @@ use std::time::Instant;
 use farmem_broker::board::{Board, Direction, Gate, Memory, Pass, Shared, Turn, Word, key_of};
 use farmem_page::{PAGE_BYTES, PageBytes, Place};
 use farmem_policy::links::Class;
+use farmem_remote::Roster;
 use farmem_store::{
     Caller, Epoch, LoadError, Mover, NullFile, OwnerId, Pool, PoolConfig, Reader, StepOutcome, Writer,
 };
@@ -15,7 +16,9 @@ use farmem_transport::memory::MemoryNode;
 use farmem_transport::trouble::Troubled;
 use farmem_transport::{Failure, RegionOffset, Request, Security, Travel};
 
+use super::link::NodeLink;
 use super::*;
+use crate::cluster::ClusterSource;
 use crate::options::Bandwidth;
 
 const OWNER: OwnerId = OwnerId(0);
@@ -54,6 +57,10 @@ fn content(number: usize) -> PageBytes {
     page
 }
 
+fn address(node: usize) -> NodeAddress {
+    format!("unix:{node}").parse().unwrap()
+}
+
 struct World {
     nodes: Vec<MemoryNode>,
     pool: &'static SharedPool,
@@ -71,24 +78,40 @@ impl World {
     }
 
     fn limited(slabs: &[u32], redundancy: Redundancy, bandwidth: Bandwidth) -> Self {
-        Self::made(slabs, redundancy, bandwidth, None)
+        Self::made(slabs, slabs.len(), redundancy, bandwidth, None)
+    }
+
+    /// Of which only the first few take part to begin with.
+    fn growing(slabs: &[u32], named: usize, redundancy: Redundancy) -> Self {
+        Self::made(slabs, named, redundancy, Bandwidth::default(), None)
     }
 
     /// With links that have trouble of this seed.
     fn troubled(slabs: &[u32], redundancy: Redundancy, seed: u64) -> Self {
-        Self::made(slabs, redundancy, Bandwidth::default(), Some(seed))
+        Self::made(slabs, slabs.len(), redundancy, Bandwidth::default(), Some(seed))
     }
 
-    fn made(slabs: &[u32], redundancy: Redundancy, bandwidth: Bandwidth, trouble: Option<u64>) -> Self {
+    fn made(
+        slabs: &[u32],
+        named: usize,
+        redundancy: Redundancy,
+        bandwidth: Bandwidth,
+        trouble: Option<u64>,
+    ) -> Self {
         let nodes: Vec<MemoryNode> = slabs.iter().map(|slabs| MemoryNode::new(slabs * 64)).collect();
         let options = NodesOptions {
-            nodes: (0..nodes.len()).map(|node| format!("unix:{node}").parse().unwrap()).collect(),
+            nodes: (0..named).map(address).collect(),
             redundancy,
             rebuild_per_second: ByteCount::new(1 << 30),
             security: Security::Plain,
             travel: Travel::Connection,
             device: None,
             tuning: NodeTuning::default(),
+            // Tests say themselves what is to be.
+            membership: Some(MembershipOptions {
+                source: ClusterSource::File("/nonexistent".into()),
+                unfit: Arc::new(|_| None),
+            }),
         };
         let known = nodes.clone();
         let links = AtomicU64::new(0);
@@ -102,7 +125,7 @@ impl World {
                 None => link,
             })
         });
-        let sharing = Sharing::new(&options.nodes, bandwidth).unwrap();
+        let sharing = Sharing::new(&options.nodes, options.joins(), bandwidth).unwrap();
         let reached = Reached::reach(&options, 7, connector).unwrap();
         let limit = ByteCount::new((FRAMES * SLAB_BYTES) as u64);
         let config = PoolConfig {
@@ -167,6 +190,43 @@ impl World {
             assert!(began.elapsed() < PATIENCE, "shards are lacking still");
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// Stores some pages anew, so that slabs leave memory.
+    fn store_again(&mut self, pages: std::ops::Range<usize>) {
+        let mut writer = Box::new(Writer::new(OWNER));
+        for number in pages {
+            self.pool.free(self.places[number], OWNER, Epoch::NONE);
+            let began = Instant::now();
+            self.places[number] = loop {
+                match writer.store(self.pool, &content(number), Epoch::FIRST) {
+                    Ok(place) => break place,
+                    Err(_) => drop(self.step()),
+                }
+                assert!(began.elapsed() < PATIENCE, "nothing leaves any more");
+                self.writer.tidy();
+            };
+        }
+    }
+
+    /// Says which nodes there are, and which of them are to be emptied. What stands against it.
+    fn follow(&self, nodes: &[usize], drained: &[usize]) -> Vec<String> {
+        let of = |node: &usize| (address(*node), drained.contains(node));
+        self.carrier.follow(&Roster::new(nodes.iter().map(of).collect())).into_iter().collect()
+    }
+
+    fn wait_until(&mut self, what: &str, mut is_so: impl FnMut(&Self) -> bool) {
+        let began = Instant::now();
+        while !is_so(self) {
+            assert!(began.elapsed() < PATIENCE, "still not so: {what}");
+            std::thread::sleep(Duration::from_millis(5));
+            self.writer.tidy();
+        }
+    }
+
+    /// Waits until a node holds nothing that counts.
+    fn wait_until_empty(&mut self, node: usize) {
+        self.wait_until("a node is empty", |world| world.carrier.member(node).1);
     }
 
     fn on_nodes(&self) -> usize {
@@ -511,4 +571,133 @@ fn with_parity_and_troubled_links_nodes_may_come_back_empty_as_well() {
         lose(&world, (first + 3) % 6);
         assert_eq!(world.read_all(), (PAGES, 0), "seed {seed}");
     }
+}
+
+#[test]
+fn what_a_drained_node_held_goes_to_the_others_while_it_is_read() {
+    for redundancy in [Redundancy::NONE, Redundancy::MIRROR, coded(2, 1)] {
+        let count = redundancy.shards() + 1;
+        let mut world = World::filled(&vec![64; count], redundancy);
+        // The one that surely holds something.
+        let node = world.carrier.state().books.used().enumerate().max_by_key(|(_, used)| *used).unwrap().0;
+        let all: Vec<usize> = (0..count).collect();
+        assert_eq!(world.follow(&all, &[node]), [""; 0]);
+        assert_eq!(world.read_all(), (PAGES, 0), "{redundancy}");
+        world.wait_until_empty(node);
+        assert_eq!(world.carrier.figures().lacking_bytes, 0);
+        world.nodes[node].restart();
+        world.store_again(0..PAGES / 2);
+        assert_eq!(world.read_all(), (PAGES, 0), "{redundancy}");
+        assert!(world.carrier.member(node).1, "it gets nothing new");
+        // The same again, and then it takes part again.
+        assert_eq!(world.follow(&all, &[node]), [""; 0]);
+        assert_eq!(world.follow(&all, &[]), [""; 0]);
+        // Which node a stripe goes to is a matter of hashes.
+        let began = Instant::now();
+        while world.carrier.member(node).1 {
+            assert!(began.elapsed() < PATIENCE, "the node is not used again");
+            world.store_again(0..PAGES);
+        }
+        assert_eq!(world.read_all(), (PAGES, 0), "{redundancy}");
+    }
+}
+
+#[test]
+fn a_node_that_is_no_longer_named_gets_all_of_its_memory_back_and_may_come_again() {
+    let mut world = World::filled(&[64, 64], Redundancy::NONE);
+    for node in [0, 1, 0, 1] {
+        let other = 1 - node;
+        assert_eq!(world.follow(&[other], &[]), [""; 0]);
+        world.wait_until("it has left", |world| world.carrier.member(node).0 == Member::Left);
+        world.wait_until("nothing is granted there", |world| world.nodes[node].free_frames() == 64 * 64);
+        assert_eq!(world.read_all(), (PAGES, 0));
+        world.store_again(0..PAGES / 4);
+        assert_eq!(world.nodes[node].free_frames(), 64 * 64, "nobody asks it for anything");
+        assert_eq!(world.follow(&[node, other], &[]), [""; 0]);
+        assert_eq!(world.carrier.member(node).0, Member::Active);
+    }
+}
+
+#[test]
+fn a_node_that_joins_is_used_and_makes_room_for_what_another_is_to_give_up() {
+    let mut world = World::growing(&[20, 64], 1, Redundancy::NONE);
+    let before = world.pool.usage().node_limit;
+    assert_eq!(world.follow(&[0], &[0]), [""; 0]);
+    world.wait_until("it is said that no node has room", |world| {
+        let said = world.follow(&[0], &[0]);
+        said.iter().any(|trouble| trouble.contains("unix:0 can't be emptied"))
+    });
+    assert_eq!(world.read_all(), (PAGES, 0));
+    assert!(!world.carrier.member(0).1, "what has no other place stays");
+    assert_eq!(world.follow(&[1], &[]), world.follow(&[1], &[]));
+    world.wait_until("the first has left", |world| world.carrier.member(0).0 == Member::Left);
+    assert_eq!(world.follow(&[1], &[]), [""; 0]);
+    assert_eq!(world.nodes[0].free_frames(), 20 * 64);
+    world.nodes[0].restart();
+    assert!(world.pool.usage().node_limit > before);
+    world.store_again(0..PAGES);
+    assert_eq!(world.read_all(), (PAGES, 0));
+}
+
+#[test]
+fn blocks_that_lacked_a_place_get_it_on_a_node_that_joins() {
+    let world = World::growing(&[64; 4], 3, coded(2, 1));
+    assert_eq!(world.follow(&[0, 1], &[]), [""; 0]);
+    lose(&world, 2);
+    assert!(world.carrier.figures().lacking_bytes > 0);
+    assert_eq!(world.read_all(), (PAGES, 0));
+    assert_eq!(world.follow(&[0, 1, 3], &[]), [""; 0]);
+    world.wait_until_whole();
+    world.nodes[0].restart();
+    assert_eq!(world.read_all(), (PAGES, 0));
+}
+
+#[test]
+fn a_node_that_is_killed_while_it_is_emptied_costs_what_was_still_there_alone() {
+    for redundancy in [Redundancy::NONE, Redundancy::MIRROR, coded(4, 2)] {
+        let count = redundancy.shards() + 1;
+        let world = World::filled(&vec![64; count], redundancy);
+        let all: Vec<usize> = (0..count).collect();
+        let used = world.carrier.state().books.used().next().unwrap();
+        world.follow(&all, &[0]);
+        while world.carrier.state().books.used_on(0) > used / 2 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        world.nodes[0].restart();
+        let (right, lost) = world.read_all();
+        assert_eq!(right + lost, PAGES);
+        assert!(lost == 0 || redundancy == Redundancy::NONE && lost <= used as usize * 64, "{lost} are lost");
+        world.wait_until_whole();
+    }
+}
+
+#[test]
+fn changes_that_follow_each_other_quickly_end_in_the_last_one() {
+    let mut world = World::growing(&[64; 4], 2, Redundancy::MIRROR);
+    let mut state = 99_u64;
+    for turn in 0..60 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let bits = (state >> 33) as usize;
+        // Two take part at any time.
+        let stays = |node: usize| (node + turn) % 4 < 2;
+        let named: Vec<usize> = (0..4).filter(|&node| stays(node) || bits >> node & 1 == 1).collect();
+        let drained: Vec<usize> =
+            (0..4).filter(|&node| !stays(node) && bits >> (node + 4) & 3 == 0).collect();
+        world.follow(&named, &drained);
+        if turn % 4 == 0 {
+            world.store_again(turn * 8..turn * 8 + 64);
+        }
+        if turn % 20 == 19 {
+            world.follow(&[0, 1, 2, 3], &[]);
+            assert_eq!(world.read_all(), (PAGES, 0));
+        }
+    }
+    // One that was parting at that moment is asked again when it has left.
+    world.wait_until("all take part", |world| {
+        world.follow(&[0, 1, 2, 3], &[]);
+        (0..4).all(|node| world.carrier.member(node).0 == Member::Active)
+    });
+    world.wait_until_whole();
+    world.nodes[1].restart();
+    assert_eq!(world.read_all(), (PAGES, 0));
 }

@@ -7,7 +7,8 @@ use farmem_store::{BlockError, NodeBlock, Nodes, SLAB_BYTES};
 use farmem_transport::{Answer, Frame, Request};
 
 use super::blocks::{assemble, read_shards};
-use super::link::{NodeLink, Outcome};
+use super::link::Outcome;
+use super::links::Links;
 use super::stock::Stock;
 use super::{Carrier, WRITER_LANE};
 
@@ -21,7 +22,7 @@ const UNKNOWN_CHUNKS: usize = 8;
 /// Writes for the mover. Its links are its own.
 pub(crate) struct NodeWriter {
     carrier: &'static Carrier,
-    links: Vec<NodeLink>,
+    links: Links,
     stock: Stock,
     swept_at: Instant,
     wrote_at: Instant,
@@ -32,7 +33,7 @@ impl NodeWriter {
         let now = Instant::now();
         Self {
             carrier,
-            links: NodeLink::all(carrier, WRITER_LANE),
+            links: Links::new(carrier, WRITER_LANE),
             stock: Stock::new(carrier),
             swept_at: now,
             wrote_at: now,
@@ -47,8 +48,10 @@ impl NodeWriter {
         self.swept_at = Instant::now();
         let pool = self.carrier.pool;
         self.carrier.state().books.sweep(|block| pool.is_block_claimed(block as usize));
+        self.carrier.leave_to_disk();
         for link in &mut self.links {
             self.stock.give_back(link);
+            link.close_if_left();
         }
     }
 
@@ -103,7 +106,7 @@ impl Coded {
 
 impl Nodes for NodeWriter {
     fn room(&self) -> usize {
-        self.carrier.state().books.room(UNKNOWN_CHUNKS)
+        self.carrier.room(UNKNOWN_CHUNKS)
     }
 
     fn write(&mut self, blocks: &[NodeBlock], content: &[u8], kept: &mut [bool]) {
@@ -112,7 +115,7 @@ impl Nodes for NodeWriter {
         let coded: Vec<Coded> = contents.iter().map(|content| Coded::new(self.carrier, content)).collect();
         let allotments = self.allot(blocks);
         // For each node: which shard of which block.
-        let mut writes: Vec<Vec<(usize, usize, Frame)>> = vec![Vec::new(); self.links.len()];
+        let mut writes: Vec<Vec<(usize, usize, Frame)>> = vec![Vec::new(); self.carrier.nodes.len()];
         for (nth, allotment) in allotments.iter().enumerate() {
             for (shard, address) in allotment.iter().flat_map(|allotment| allotment.shards.iter()) {
                 writes[usize::from(address.node)].push((nth, shard, address.frame));

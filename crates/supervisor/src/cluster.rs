@@ -1,0 +1,134 @@
+//! Where it is said which nodes there are, and how changes of that are noticed.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// A description of a cluster is no longer: a machine takes a hundred bytes.
+const MOST_BYTES: u64 = 4 << 20;
+
+/// Where it is said.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ClusterSource {
+    /// In a file.
+    File(PathBuf),
+}
+
+impl FromStr for ClusterSource {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.is_empty() { Err("name a file".to_owned()) } else { Ok(Self::File(text.into())) }
+    }
+}
+
+impl fmt::Display for ClusterSource {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(formatter),
+        }
+    }
+}
+
+impl ClusterSource {
+    /// What it says now.
+    ///
+    /// # Errors
+    /// Why it can't be read, in a few words.
+    pub fn read(&self) -> Result<String, String> {
+        match self {
+            Self::File(path) => read_file(path),
+        }
+    }
+
+    /// Begins to follow it.
+    pub(crate) fn open(&self) -> Box<dyn Source> {
+        Box::new(Steady::new(self.clone()))
+    }
+}
+
+fn read_file(path: &Path) -> Result<String, String> {
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    let mut text = String::new();
+    // Not more, whatever it is: some files have no end.
+    file.take(MOST_BYTES + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err(format!("it is larger than {} MiB", MOST_BYTES >> 20));
+    }
+    Ok(text)
+}
+
+/// What can be looked at for changes.
+pub(crate) trait Source: Send {
+    /// What it says by now, or why it can't be read; `None` when nothing has changed. Doesn't wait.
+    fn look(&mut self) -> Option<Result<String, String>>;
+}
+
+/// A source that is read at each look. A change counts when it is seen twice: an editor may be in the middle of writing.
+///
+/// Not by inotify: what a file is replaced by, renamed to, or linked to (as in mounted configurations) then needs a watch each, and network file systems have
+/// none at all. Reading a few kilobytes twice a second costs nothing.
+struct Steady {
+    source: ClusterSource,
+    seen: Option<Result<String, String>>,
+    told: Option<Result<String, String>>,
+}
+
+impl Steady {
+    const fn new(source: ClusterSource) -> Self {
+        Self { source, seen: None, told: None }
+    }
+}
+
+impl Source for Steady {
+    fn look(&mut self) -> Option<Result<String, String>> {
+        let now = Some(self.source.read());
+        if now != self.seen {
+            self.seen = now;
+            return None;
+        }
+        if now == self.told {
+            return None;
+        }
+        self.told.clone_from(&now);
+        now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn what_has_no_end_is_not_read_to_it() {
+        let read = |path: &str| ClusterSource::File(path.into()).read();
+        assert!(read("/dev/zero").unwrap_err().contains("larger than"));
+    }
+
+    #[test]
+    fn a_change_of_a_file_is_told_once_when_it_has_been_seen_twice() {
+        let path = std::env::temp_dir().join(format!("farmem-cluster-{}", std::process::id()));
+        let mut source = Steady::new(ClusterSource::File(path.clone()));
+        assert_eq!(source.look(), None);
+        assert!(matches!(source.look(), Some(Err(_))), "there is no file yet");
+        assert_eq!(source.look(), None, "that is known");
+        for text in ["one", "two", "one"] {
+            // As editors do it: another file takes its name.
+            let other = path.with_extension("new");
+            fs::write(&other, text).unwrap();
+            fs::rename(&other, &path).unwrap();
+            assert_eq!(source.look(), None, "{text} may not be whole yet");
+            assert_eq!(source.look(), Some(Ok(text.to_owned())));
+            assert_eq!(source.look(), None);
+        }
+        fs::write(&path, "half").unwrap();
+        assert_eq!(source.look(), None);
+        fs::write(&path, "one").unwrap();
+        assert_eq!((source.look(), source.look()), (None, None), "it is what it was");
+        fs::remove_file(&path).unwrap();
+    }
+}
