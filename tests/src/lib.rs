@@ -12,6 +12,7 @@
 //! - `FARMEM_TEST_KEEP`: keeps the directories of the tests, for a look at what was left there.
 
 mod application;
+mod etcd;
 mod guest;
 mod host;
 mod initial_file_system;
@@ -30,6 +31,7 @@ mod trial;
 mod watch;
 
 pub use application::{application, set_limits};
+pub use etcd::Etcd;
 pub use guest::start_guest;
 pub use host::Host;
 pub use launch::{

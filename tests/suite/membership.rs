@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use farmem_tests::{
-    Launcher, Node, Scratch, application, assert_refusal, farmem_binary, managed_runner, wait_for,
+    Etcd, Launcher, Node, Scratch, application, assert_refusal, farmem_binary, managed_runner, wait_for,
 };
 
 use crate::far_redis::{KEYS, end, figure, loaded, number, small_pool, unique, wait_for_pages_on_nodes};
@@ -237,4 +237,73 @@ fn a_cluster_that_makes_no_sense_is_refused_at_the_start() {
         let refusal = refused(&file.path);
         assert!(refusal.contains(reason), "{refusal}");
     }
+}
+
+const KEY: &str = "farmem/cluster";
+
+fn source(etcd: &Etcd) -> String {
+    // The first of them is nobody.
+    format!("etcd://127.0.0.1:1,{}/{KEY}", etcd.endpoint())
+}
+
+#[test]
+fn nodes_join_are_emptied_and_leave_by_what_etcd_says_and_its_death_changes_nothing() {
+    if !managed_runner() {
+        return;
+    }
+    let (mut etcd, name) = (Etcd::start(), unique("etcd"));
+    let mut nodes = [Node::start("128M"), Node::start("128M"), Node::start("128M")];
+    etcd.put(KEY, &cluster(&[&nodes[0], &nodes[1]], &[]));
+    let launcher = small_pool(&name).option("--cluster").option(source(&etcd));
+    let (running, mut client) = loaded(&launcher);
+    wait_for_pages_on_nodes(&name, 8 << 20);
+
+    etcd.put(KEY, &cluster(&[&nodes[0], &nodes[1], &nodes[2]], &[]));
+    wait_for_nodes(&name, 3);
+    etcd.put(KEY, &cluster(&[&nodes[1], &nodes[2]], &[&nodes[0]]));
+    verify(&mut client, 0..KEYS, |_| 1);
+    wait_for_nodes(&name, 2);
+    nodes[0].kill();
+    verify(&mut client, 0..KEYS, |_| 1);
+
+    // Nonsense, nothing, and nobody: the nodes stay as they are.
+    etcd.put(KEY, "[[node");
+    load(&mut client, 0..KEYS / 3, 2);
+    etcd.remove(KEY);
+    verify(&mut client, 0..KEYS, version);
+    assert_eq!(figure(&name, "nodes"), 2);
+    etcd.kill();
+    verify(&mut client, (0..KEYS).rev(), version);
+    assert_eq!(figure(&name, "nodes"), 2);
+
+    // It is asked again by itself when it is back.
+    etcd.start_again();
+    etcd.put(KEY, &cluster(&[&nodes[2]], &[]));
+    verify(&mut client, 0..KEYS, version);
+    wait_for_nodes(&name, 1);
+    nodes[1].kill();
+    verify(&mut client, 0..KEYS, version);
+    let finished = end(client, running);
+    assert_eq!(number(&finished, "lost"), 0.0);
+    let said = String::from_utf8_lossy(&finished.stderr);
+    assert!(said.contains("the nodes stay as they are"), "{said}");
+}
+
+#[test]
+fn an_etcd_that_says_nothing_of_use_is_refused_at_the_start() {
+    if !managed_runner() {
+        return;
+    }
+    let mut etcd = Etcd::start();
+    let refused = |source: &str| {
+        let mut command = Command::new(farmem_binary());
+        assert_refusal(2, command.args(["run", "--cluster", source, "--", "true"]))
+    };
+    let source = source(&etcd);
+    assert!(refused(&source).contains("there is no key farmem/cluster"));
+    etcd.put(KEY, "node = 3");
+    assert!(refused(&source).contains("cannot use --cluster etcd://"));
+    etcd.kill();
+    assert!(refused(&source).contains("etcd doesn't answer"));
+    assert!(refused("etcd://127.0.0.1/key").contains("HOST:PORT[,…]/KEY"));
 }

@@ -122,8 +122,8 @@ pub(crate) struct RunArguments {
     /// Memory nodes to use between pool and disk, where `farmem node` runs
     #[arg(long, value_name = "HOST:PORT[,…]", value_delimiter = ',', value_parser = parse_node, conflicts_with = "cluster")]
     pub(crate) node: Vec<Destination>,
-    /// Use the memory nodes that this file names. It is followed: nodes join, are emptied (`state = "drain"`) and leave while the program runs
-    #[arg(long, value_name = "FILE", value_parser = parse_cluster)]
+    /// Use the memory nodes that this file names, or what is under a key of etcd. It is followed: nodes join, are emptied (`state = "drain"`) and leave while the program runs
+    #[arg(long, value_name = "FILE|etcd://HOST:PORT[,…]/KEY", value_parser = parse_cluster)]
     pub(crate) cluster: Option<ClusterSource>,
     /// How slabs lie on memory nodes: one copy, and with a disk a second one there; two copies on different nodes; or cut into K parts (1, 2, 4 or 8)
     /// with M of parity (1 to 4), on K+M nodes, of which any M may be lost, such as 4+2

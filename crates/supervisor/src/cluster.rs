@@ -6,21 +6,41 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use crate::etcd::EtcdKey;
+
 /// A description of a cluster is no longer: a machine takes a hundred bytes.
-const MOST_BYTES: u64 = 4 << 20;
+pub(crate) const MOST_BYTES: u64 = 4 << 20;
 
 /// Where it is said.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ClusterSource {
     /// In a file.
     File(PathBuf),
+    /// Under a key of etcd.
+    Etcd(EtcdKey),
 }
+
+const ETCD: &str = "etcd://";
 
 impl FromStr for ClusterSource {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text.is_empty() { Err("name a file".to_owned()) } else { Ok(Self::File(text.into())) }
+        let Some(rest) = text.strip_prefix(ETCD) else {
+            return if text.is_empty() { Err("name a file".to_owned()) } else { Ok(Self::File(text.into())) };
+        };
+        let wanted = || format!("write {ETCD}HOST:PORT[,…]/KEY");
+        let (endpoints, key) = rest.split_once('/').ok_or_else(wanted)?;
+        let is_endpoint = |endpoint: &str| {
+            endpoint
+                .rsplit_once(':')
+                .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+        };
+        if key.is_empty() || !endpoints.split(',').all(is_endpoint) {
+            return Err(wanted());
+        }
+        let endpoints = endpoints.split(',').map(str::to_owned).collect();
+        Ok(Self::Etcd(EtcdKey { endpoints, key: key.to_owned() }))
     }
 }
 
@@ -28,6 +48,9 @@ impl fmt::Display for ClusterSource {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(formatter),
+            Self::Etcd(EtcdKey { endpoints, key }) => {
+                write!(formatter, "{ETCD}{}/{key}", endpoints.join(","))
+            }
         }
     }
 }
@@ -40,12 +63,16 @@ impl ClusterSource {
     pub fn read(&self) -> Result<String, String> {
         match self {
             Self::File(path) => read_file(path),
+            Self::Etcd(key) => key.read(),
         }
     }
 
     /// Begins to follow it.
     pub(crate) fn open(&self) -> Box<dyn Source> {
-        Box::new(Steady::new(self.clone()))
+        match self {
+            Self::File(_) => Box::new(Steady::new(self.clone())),
+            Self::Etcd(key) => Box::new(key.clone().follow()),
+        }
     }
 }
 
@@ -102,6 +129,17 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test]
+    fn a_source_is_written_as_it_is_read() {
+        for text in ["cluster.toml", "etcd://one:2379,[::1]:2379/farmem/cluster"] {
+            assert_eq!(text.parse::<ClusterSource>().map(|source| source.to_string()).as_deref(), Ok(text));
+        }
+        for text in ["", "etcd://", "etcd://one:2379", "etcd://one:2379/", "etcd://one/key", "etcd://:1/key"]
+        {
+            assert!(text.parse::<ClusterSource>().is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn what_has_no_end_is_not_read_to_it() {

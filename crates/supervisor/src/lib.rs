@@ -14,6 +14,7 @@ mod cluster;
 mod demand;
 mod directory;
 mod endings;
+mod etcd;
 mod explanation;
 mod figures;
 mod injection;
