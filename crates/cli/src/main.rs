@@ -9,6 +9,8 @@ mod doctor;
 mod explain;
 mod failure;
 mod generate;
+#[cfg(test)]
+mod guide;
 mod host;
 mod inside;
 mod log;

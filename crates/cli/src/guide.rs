@@ -1,0 +1,107 @@
+//! What people are told to type, as far as no test runs it: units of systemd, manifests, commands for other machines. The command line must take all of it. Beside it:
+//! each command says how it is used.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::{CommandFactory, Parser};
+
+use crate::arguments::Arguments;
+
+/// Words of a line, as a shell would make them of a simple command.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
+    for letter in line.chars() {
+        match quote {
+            Some(open) if letter == open => quote = None,
+            Some(_) => word.push(letter),
+            None if letter == '"' || letter == '\'' => quote = Some(letter),
+            None if letter.is_whitespace() => {
+                words.extend(Some(std::mem::take(&mut word)).filter(|word| !word.is_empty()))
+            }
+            None => word.push(letter),
+        }
+    }
+    words.extend(Some(word).filter(|word| !word.is_empty()));
+    words
+}
+
+/// What a line calls `farmem` with, each time that it does.
+fn calls(line: &str) -> Vec<Vec<String>> {
+    let words = match line.trim().strip_prefix("command: ") {
+        Some(list) => serde_json::from_str(list).expect("a list of words"),
+        None => words(line.trim().strip_prefix("ExecStart=").unwrap_or(line)),
+    };
+    let ends = ["|", "||", "&&", "&", ">", "#", ";"];
+    let simple = words.split(|word| ends.contains(&word.as_str()));
+    let is_farmem = |word: &String| word == "farmem" || word.ends_with("/farmem");
+    let calls = simple.filter_map(|words| Some(words[words.iter().position(is_farmem)?..].to_vec()));
+    // A program that is copied somewhere isn't called, and a directory of that name in a manifest neither.
+    calls.filter(|words| words.get(1).is_some_and(|word| !word.starts_with(['/', '}']))).collect()
+}
+
+/// Why the command line doesn't take a call.
+fn refusal(call: &[String]) -> Option<String> {
+    let error = Arguments::try_parse_from(call).err()?;
+    // A help text is no refusal.
+    error.use_stderr().then(|| error.to_string())
+}
+
+/// The lines of fenced blocks, those that go on in the next joined.
+fn lines(text: &str) -> Vec<String> {
+    let (mut lines, mut is_inside) = (Vec::new(), false);
+    for line in text.replace("\\\n", " ").lines() {
+        match line.strip_prefix("```") {
+            Some(language) => is_inside = !is_inside && ["sh", "ini", "yaml"].contains(&language),
+            None if is_inside => lines.push(line.to_owned()),
+            None => {}
+        }
+    }
+    lines
+}
+
+fn documents() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let guide = fs::read_dir(root.join("docs/guide")).expect("the guide");
+    let guide = guide.map(|page| page.expect("a page").path());
+    [root.join("README.md"), root.join("docs/results/README.md")].into_iter().chain(guide).collect()
+}
+
+#[test]
+fn what_the_documents_say_to_type_the_command_line_takes() {
+    let mut taken = 0;
+    for document in documents() {
+        for line in lines(&fs::read_to_string(&document).expect("text")) {
+            for call in calls(&line) {
+                let call: Vec<String> = call.into_iter().filter(|word| word != "…").collect();
+                assert_eq!(refusal(&call), None, "{}: {line}", document.display());
+                taken += 1;
+            }
+        }
+    }
+    assert!(taken > 50, "{taken} commands");
+}
+
+#[test]
+fn each_command_says_how_it_is_used_with_an_example() {
+    let mut commands = vec![Arguments::command()];
+    while let Some(command) = commands.pop() {
+        let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        assert!(after.starts_with("Example"), "{} has no example", command.get_name());
+        // An example is one of this command, and the command line takes it.
+        for call in after.lines().filter(|line| line.starts_with("  ")).flat_map(calls) {
+            assert_eq!(refusal(&call), None, "{call:?}");
+        }
+        commands.extend(command.get_subcommands().cloned());
+    }
+}
+
+#[test]
+fn words_and_calls_are_those_of_a_shell() {
+    assert_eq!(words("a 'b c'  \"d\""), ["a", "b c", "d"]);
+    assert_eq!(
+        calls("sudo farmem host --pool 8G & farmem stat"),
+        [vec!["farmem", "host", "--pool", "8G"], vec!["farmem", "stat"]]
+    );
+    assert_eq!(calls("install target/release/farmem /usr/local/bin"), Vec::<Vec<String>>::new());
+}
