@@ -116,6 +116,12 @@ impl NodeBooks {
     }
 }
 
+/// Those of these blocks that are looked at next, after the one that was last.
+fn turns(blocks: &BTreeSet<u32>, last: u32) -> Vec<u32> {
+    let after = (Bound::Excluded(last), Bound::Unbounded);
+    blocks.range(after).chain(blocks.range(..=last)).copied().take(TRIES).collect()
+}
+
 /// A client's books.
 #[derive(Clone, Debug)]
 pub struct Books {
@@ -351,13 +357,9 @@ impl Books {
     pub fn allot(&mut self, block: u32, owner: u16, most: impl Fn(usize) -> u64) -> Option<Allotment> {
         self.forget(block);
         let left = self.left.get(&owner).copied().unwrap_or(0);
-        let mut chosen = self.choose(owner, left, &self.sizes(), &most);
-        let mut could_be_more = self.could_be_granted(NodeBooks::takes_part);
+        let (mut chosen, mut could_be_more) = self.choose(owner, left, NodeBooks::takes_part, &most);
         if chosen.len() < self.redundancy.data() && !could_be_more && self.is_last_resort {
-            let sizes: Vec<u64> =
-                self.nodes.iter().map(|node| if node.is_usable { node.size } else { 0 }).collect();
-            chosen = self.choose(owner, left, &sizes, &most);
-            could_be_more = self.could_be_granted(|node| node.is_usable);
+            (chosen, could_be_more) = self.choose(owner, left, |node| node.is_usable, &most);
         }
         let shards = self.redundancy.shards();
         if chosen.len() < self.redundancy.data() || chosen.len() < shards && could_be_more {
@@ -370,9 +372,17 @@ impl Books {
         Some(self.take_chunks(block, owner, chosen.into_iter().enumerate()))
     }
 
-    /// The nodes for a block that is the `left`th of its process to leave, as many as it has shards or fewer, among nodes of these sizes.
-    fn choose(&self, owner: u16, left: u64, sizes: &[u64], most: impl Fn(usize) -> u64) -> Vec<usize> {
-        let chain = chain(self.identity ^ u64::from(owner), left / STRIPE_BLOCKS, sizes);
+    /// The nodes among some for a block that is the `left`th of its process to leave, as many as it has shards or fewer; and whether one of these nodes
+    /// that has no chunk in hand may grant some.
+    fn choose(
+        &self,
+        owner: u16,
+        left: u64,
+        is_among: fn(&NodeBooks) -> bool,
+        most: impl Fn(usize) -> u64,
+    ) -> (Vec<usize>, bool) {
+        let sizes = self.sizes(is_among);
+        let chain = chain(self.identity ^ u64::from(owner), left / STRIPE_BLOCKS, &sizes);
         let total = self.nodes.iter().map(|node| node.used).sum();
         let mut chosen: Vec<usize> = Vec::new();
         let mut add = |bound: &dyn Fn(usize) -> u64| {
@@ -389,18 +399,15 @@ impl Books {
             chosen.len()
         };
         // First within the bounds, then wherever there is room: a bound evens out, it doesn't refuse.
-        add(&|node| most(node).min(most_blocks(total, self.nodes[node].size, sizes)));
+        add(&|node| most(node).min(most_blocks(total, self.nodes[node].size, &sizes)));
         let count = add(&most);
         // A block that leaves anyway is better whole than a node's load slow.
         if count >= self.redundancy.data() {
             add(&|_| u64::MAX);
         }
-        chosen
-    }
-
-    /// Whether a node that has no chunk in hand may grant some.
-    fn could_be_granted(&self, is_among: impl Fn(&NodeBooks) -> bool) -> bool {
-        self.nodes.iter().any(|node| is_among(node) && node.size > 0 && !node.is_full && node.free.is_empty())
+        let may_grant =
+            |node: &NodeBooks| is_among(node) && node.size > 0 && !node.is_full && node.free.is_empty();
+        (chosen, self.nodes.iter().any(may_grant))
     }
 
     /// Free chunks of nodes that have some, for the shards named.
@@ -488,10 +495,7 @@ impl Books {
 
     /// A block that lacks shards, and chunks for some of them, on nodes that have none of its.
     pub fn next_bare(&mut self, most: impl Fn(usize) -> u64) -> Option<(Located, Allotment)> {
-        let after = (Bound::Excluded(self.looked_at), Bound::Unbounded);
-        let turns: Vec<u32> =
-            self.bare.range(after).chain(self.bare.range(..=self.looked_at)).copied().take(TRIES).collect();
-        for block in turns {
+        for block in turns(&self.bare, self.looked_at) {
             self.looked_at = block;
             let Some(Kept { owner, located }) = self.blocks.get(&block).cloned() else {
                 self.bare.remove(&block);
@@ -508,15 +512,7 @@ impl Books {
 
     /// A block with shards on nodes that are leaving, and chunks for some of these shards, on nodes that have none of its.
     pub fn next_leaving(&mut self, most: impl Fn(usize) -> u64) -> Option<(Located, Allotment)> {
-        let after = (Bound::Excluded(self.left_at), Bound::Unbounded);
-        let turns: Vec<u32> = self
-            .leaving
-            .range(after)
-            .chain(self.leaving.range(..=self.left_at))
-            .copied()
-            .take(TRIES)
-            .collect();
-        for block in turns {
+        for block in turns(&self.leaving, self.left_at) {
             self.left_at = block;
             let Some(Kept { owner, located }) = self.blocks.get(&block).cloned() else {
                 self.leaving.remove(&block);
@@ -541,7 +537,7 @@ impl Books {
         wanted: Vec<usize>,
         most: impl Fn(usize) -> u64,
     ) -> Option<Allotment> {
-        let sizes = self.sizes();
+        let sizes = self.sizes(NodeBooks::takes_part);
         let chain = chain(self.identity ^ u64::from(owner), u64::from(block) / STRIPE_BLOCKS, &sizes);
         let fits = |node: &usize| {
             let books = &self.nodes[*node];
@@ -638,8 +634,9 @@ impl Books {
         self.nodes.iter().map(|node| node.used)
     }
 
-    fn sizes(&self) -> Vec<u64> {
-        self.nodes.iter().map(|node| if node.takes_part() { node.size } else { 0 }).collect()
+    /// What nodes lend; nothing, those that are not among these.
+    fn sizes(&self, is_among: fn(&NodeBooks) -> bool) -> Vec<u64> {
+        self.nodes.iter().map(|node| if is_among(node) { node.size } else { 0 }).collect()
     }
 
     /// A block's shards that are on nodes which are leaving.
