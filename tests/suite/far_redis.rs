@@ -43,6 +43,11 @@ pub(crate) fn wait_for_pages_on_nodes(name: &str, bytes: u64) {
     wait_for("pages on the nodes", || (figure(name, "node_bytes") > bytes).then_some(()));
 }
 
+/// Waits until everything lies on as many nodes as it should.
+pub(crate) fn wait_for_two_copies(name: &str) {
+    wait_for("two copies of everything", || (figure(name, "node_lacking_bytes") == 0).then_some(()));
+}
+
 /// A figure of an application that runs.
 pub(crate) fn figure(name: &str, key: &str) -> u64 {
     let figures = application(name).expect("farmem stat lists it");
@@ -60,6 +65,12 @@ pub(crate) fn end(client: RedisClient, running: Running<'_>) -> Finished {
     let finished = running.wait();
     finished.assert_success();
     finished
+}
+
+/// Ends it. No page of it was lost.
+pub(crate) fn end_with_nothing_lost(client: RedisClient, running: Running<'_>) {
+    let finished = end(client, running);
+    assert_eq!(number(&finished, "lost"), 0.0);
 }
 
 /// Asks for all keys, and hears at most some.

@@ -8,7 +8,10 @@ use farmem_tests::{
     Etcd, Launcher, Node, Scratch, application, assert_refusal, farmem_binary, managed_runner, wait_for,
 };
 
-use crate::far_redis::{KEYS, end, figure, loaded, number, small_pool, unique, wait_for_pages_on_nodes};
+use crate::far_redis::{
+    KEYS, end, end_with_nothing_lost, figure, loaded, number, small_pool, unique, wait_for_pages_on_nodes,
+    wait_for_two_copies,
+};
 use crate::redis::{load, verify};
 
 /// A cluster file of the test's own.
@@ -102,8 +105,7 @@ fn nodes_join_are_emptied_and_leave_and_are_killed_then_and_no_byte_is_wrong() {
     wait_for_nodes(&name, 1);
     nodes[2].kill();
     verify(&mut client, 0..KEYS, version);
-    let finished = end(client, running);
-    assert_eq!(number(&finished, "lost"), 0.0);
+    end_with_nothing_lost(client, running);
 }
 
 #[test]
@@ -119,7 +121,7 @@ fn a_node_that_is_killed_while_it_is_emptied_costs_nothing_where_there_are_two_c
         file.launcher(&name).option("--redundancy").option("mirror").option("--rebuild-rate").option("1M");
     let (running, mut client) = loaded(&launcher);
     wait_for_pages_on_nodes(&name, 8 << 20);
-    wait_for("two copies of everything", || (figure(&name, "node_lacking_bytes") == 0).then_some(()));
+    wait_for_two_copies(&name);
     // Two of them hold everything; which ones is a matter of hashes.
     let is_used = |drained: usize, others: [&Node; 2]| {
         file.say(&others, &[&nodes[drained]]);
@@ -137,8 +139,7 @@ fn a_node_that_is_killed_while_it_is_emptied_costs_nothing_where_there_are_two_c
     verify(&mut client, 0..KEYS, |_| 1);
     load(&mut client, 0..KEYS / 3, 2);
     verify(&mut client, 0..KEYS, version);
-    let finished = end(client, running);
-    assert_eq!(number(&finished, "lost"), 0.0);
+    end_with_nothing_lost(client, running);
 }
 
 #[test]
@@ -187,8 +188,7 @@ fn where_everything_is_on_disk_as_well_the_last_node_can_be_emptied() {
     wait_for_nodes(&name, 0);
     node.kill();
     verify(&mut client, 0..KEYS, |_| 1);
-    let finished = end(client, running);
-    assert_eq!(number(&finished, "lost"), 0.0);
+    end_with_nothing_lost(client, running);
 }
 
 #[test]

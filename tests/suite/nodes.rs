@@ -13,8 +13,8 @@ use farmem_tests::{
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::far_redis::{
-    KEYS, assert_ended_by_a_lost_page, end, launcher, loaded, number, touch_all, unique,
-    wait_for_pages_on_nodes,
+    KEYS, assert_ended_by_a_lost_page, end, end_with_nothing_lost, launcher, loaded, number, touch_all,
+    unique, wait_for_pages_on_nodes,
 };
 use crate::redis::{connect, load, server, verify};
 
@@ -95,8 +95,7 @@ fn a_node_that_is_killed_costs_nothing_where_the_disk_has_a_copy() {
     verify(&mut client, 0..KEYS, |_| 1);
     load(&mut client, 0..KEYS / 3, 2);
     verify(&mut client, 0..KEYS, |key| if key < KEYS / 3 { 2 } else { 1 });
-    let finished = end(client, running);
-    assert_eq!(number(&finished, "lost"), 0.0);
+    end_with_nothing_lost(client, running);
 }
 
 #[test]
@@ -128,8 +127,7 @@ fn two_copies_survive_the_loss_of_either_node() {
     verify(&mut client, 0..KEYS, |_| 1);
     load(&mut client, 0..KEYS / 3, 2);
     verify(&mut client, 0..KEYS, |key| if key < KEYS / 3 { 2 } else { 1 });
-    let finished = end(client, running);
-    assert_eq!(number(&finished, "lost"), 0.0);
+    end_with_nothing_lost(client, running);
 }
 
 #[test]
@@ -143,8 +141,7 @@ fn what_a_full_node_does_not_take_goes_to_the_other_one() {
     let (running, mut client) = loaded(&launcher);
     wait_for_pages_on_nodes(&name, 8 << 20);
     verify(&mut client, 0..KEYS, |_| 1);
-    let finished = end(client, running);
-    assert_eq!(number(&finished, "lost"), 0.0);
+    end_with_nothing_lost(client, running);
 }
 
 #[test]
@@ -164,8 +161,7 @@ fn a_node_that_says_nothing_for_a_while_is_waited_for() {
         });
         verify(&mut client, 0..KEYS, |_| 1);
     });
-    let finished = end(client, running);
-    assert_eq!(number(&finished, "lost"), 0.0);
+    end_with_nothing_lost(client, running);
 }
 
 #[test]

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use farmem_tests::{Network, Node, managed_runner, wait_for};
 
-use crate::far_redis::{KEYS, end, figure, launcher, loaded, number, unique, wait_for_pages_on_nodes};
+use crate::far_redis::{
+    KEYS, end_with_nothing_lost, figure, launcher, loaded, unique, wait_for_pages_on_nodes,
+    wait_for_two_copies,
+};
 use crate::redis::{load, verify};
 
 #[test]
@@ -28,8 +31,7 @@ fn pages_beyond_a_link_that_is_cut_for_a_moment_are_waited_for() {
             verify(&mut client, 0..KEYS, |_| 1);
         });
     }
-    let finished = end(client, running);
-    assert_eq!(number(&finished, "lost"), 0.0);
+    end_with_nothing_lost(client, running);
 }
 
 #[test]
@@ -44,7 +46,7 @@ fn a_node_beyond_a_link_that_is_cut_for_long_is_done_without_and_comes_back_with
     let (running, mut client) = loaded(&launcher);
     wait_for_pages_on_nodes(&name, 8 << 20);
     // A node that was late has its copies later: until then a block is on one node alone.
-    wait_for("two copies of everything", || (figure(&name, "node_lacking_bytes") == 0).then_some(()));
+    wait_for_two_copies(&name);
     network.cut();
     verify(&mut client, 0..KEYS, |_| 1);
     wait_for("its loss to be known", || (figure(&name, "node_lacking_bytes") > 0).then_some(()));
@@ -53,10 +55,9 @@ fn a_node_beyond_a_link_that_is_cut_for_long_is_done_without_and_comes_back_with
     let version = |key: u64| if key < KEYS / 3 { 2 } else { 1 };
     verify(&mut client, 0..KEYS, version);
     network.mend();
-    wait_for("two copies of everything", || (figure(&name, "node_lacking_bytes") == 0).then_some(()));
+    wait_for_two_copies(&name);
     // Now the other one alone is enough.
     beside.kill();
     verify(&mut client, 0..KEYS, version);
-    let finished = end(client, running);
-    assert_eq!(number(&finished, "lost"), 0.0);
+    end_with_nothing_lost(client, running);
 }
