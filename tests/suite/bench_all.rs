@@ -82,7 +82,7 @@ fn a_benchmark_that_was_interrupted_keeps_what_it_has_and_goes_on() {
     }
     let scratch = Scratch::new();
     let out = scratch.file("results");
-    let only = ["--only", "micro,faults/fits,isolation/entries"];
+    let only = ["--only", "micro,faults/fits,prefetch/c-btree-scan"];
     let mut child = bench(&out, &only).stderr(Stdio::piped()).spawn().expect("farmem can be started");
     let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
     let last = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("step 3 of 3")));
@@ -95,7 +95,7 @@ fn a_benchmark_that_was_interrupted_keeps_what_it_has_and_goes_on() {
     let kept = records(&out).len();
     let output = bench(&out, &only).output().expect("farmem can be started");
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && errors.contains("step 1 of 1, isolation/entries"), "{errors}");
+    assert!(output.status.success() && errors.contains("step 1 of 1, prefetch/c-btree-scan"), "{errors}");
     assert!(kept > 0 && records(&out).len() > kept);
 }
 

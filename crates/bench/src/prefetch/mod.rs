@@ -79,7 +79,9 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     let mut figures = Vec::new();
     for subject in &subjects {
         eprintln!("farmem: {} with all of its memory", subject.name());
-        let exact = if subject.name() == option::name(&SubjectName::UNPREDICTABLE) { EXACT } else { 1 };
+        let is_exact =
+            options.repeat.is_none() && subject.name() == option::name(&SubjectName::UNPREDICTABLE);
+        let exact = if is_exact { EXACT } else { 1 };
         let whole = measure(&runner, subject, PrefetchPolicy::None, everything)?;
         let quarter = ByteCount::new(whole.memory.get() / OVERSUBSCRIPTION);
         let local = options.local.unwrap_or(quarter).max(LEAST_LOCAL);
