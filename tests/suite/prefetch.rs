@@ -126,13 +126,17 @@ fn what_is_not_installed_is_left_out_of_the_measurement_and_named() {
     if !managed_runner() {
         return;
     }
-    let output =
-        measure("--quick --data 16M --policy none --json --only xgboost,c-list --python", &["/nowhere"]);
+    let output = measure(
+        "--quick --data 16M --policy none --json --only xgboost,spark-kmeans,c-list --python",
+        &["/nowhere"],
+    );
 
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).expect("a JSON object");
     let reason = report["left_out"]["xgboost"].as_str().expect("a reason");
     assert!(reason.contains("--python"), "{reason}");
+    let spark = report["left_out"]["spark-kmeans"].as_str().expect("a reason");
+    assert!(spark.contains("java-kmeans stands for it"), "{spark}");
     assert_eq!(report["figures"].as_array().map(Vec::len), Some(1));
 }
 

@@ -53,6 +53,10 @@ pub enum SubjectName {
     JavaKmeans,
     /// A visit in breadth of a graph of objects, in Java.
     JavaBreadth,
+    /// A regression in Spark. Not installed by `scripts/setup`: named among what was left out, and `java-regression` stands for it.
+    SparkRegression,
+    /// The middles of clusters in Spark; as for the regression, `java-kmeans` stands for it.
+    SparkKmeans,
     /// Redis, asked for popular values often.
     RedisZipf,
     /// Redis, asked for all of its keys and their values.
@@ -66,6 +70,7 @@ pub(super) enum Family {
     C,
     Python,
     Java,
+    Spark,
     Redis,
 }
 
@@ -95,6 +100,7 @@ impl SubjectName {
             Self::CArrayParts | Self::CArrayColumns | Self::CArrayReferences => Family::C,
             Self::NumpySort | Self::NumpyMultiply | Self::Xgboost => Family::Python,
             Self::JavaRegression | Self::JavaKmeans | Self::JavaBreadth => Family::Java,
+            Self::SparkRegression | Self::SparkKmeans => Family::Spark,
             Self::RedisZipf | Self::RedisScan => Family::Redis,
         }
     }

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use anyhow::bail;
 use farmem_page::ByteCount;
 
 use super::conversation::Conversation;
@@ -32,6 +33,8 @@ const ARRAYS_C: &str = include_str!("c/arrays.c");
 const REGRESSION: &str = include_str!("java/Regression.java");
 const KMEANS: &str = include_str!("java/KMeans.java");
 const BREADTH: &str = include_str!("java/Breadth.java");
+/// Why programs in Spark aren't measured.
+const SPARK_LEFT_OUT: &str = "Spark isn't run: it is no part of scripts/setup, being 300 MB to download";
 /// How often the Java programs go over their data.
 const PASSES: u32 = 20;
 /// What numpy takes to sort an element: it, its place, and room to work.
@@ -69,6 +72,8 @@ impl Workshop<'_> {
             SubjectName::JavaRegression => self.compiled_java(title, "Regression", REGRESSION, PASSES),
             SubjectName::JavaKmeans => self.compiled_java(title, "KMeans", KMEANS, PASSES),
             SubjectName::JavaBreadth => self.compiled_java(title, "Breadth", BREADTH, 1),
+            SubjectName::SparkRegression => bail!("{SPARK_LEFT_OUT}; java-regression stands for it"),
+            SubjectName::SparkKmeans => bail!("{SPARK_LEFT_OUT}; java-kmeans stands for it"),
             SubjectName::RedisZipf | SubjectName::RedisScan => {
                 redis::available()?;
                 let socket = self.folder.join(&title);
