@@ -264,6 +264,54 @@ fn what_arrays_of_references_lead_to_comes_ahead() {
     assert!(machine.useless() * 10 < machine.fetched * 2, "{} of {}", machine.useless(), machine.fetched);
 }
 
+/// A visit in breadth of a graph as a Java VM has it: a queue of references, and in each vertex an array of eight; half of them lead nearby. Vertices are
+/// taken from the queue by one of their fields, and looked at from elsewhere by another.
+#[test]
+fn a_queue_of_objects_and_the_arrays_in_them_are_followed_in_turn() {
+    const VERTEX_BYTES: u64 = 600;
+    const EDGES: u64 = 8;
+    const DEPTH_AT: u64 = 16;
+    const VISIT_AT: u64 = 12;
+    const ARRAY_AT: u64 = 32 + 16;
+    let mut machine = Machine::new();
+    machine.follower.understand(Some(compression()));
+    let queue = BASE;
+    let vertices = (PAGES - 64) * PAGE_BYTES as u64 / VERTEX_BYTES;
+    let vertex = |number: u64| BASE + 64 * PAGE_BYTES as u64 + number * VERTEX_BYTES;
+    let mut state = 3;
+    let mut edges = Vec::new();
+    for number in 0..vertices {
+        for edge in 0..EDGES {
+            let near = (number + vertices + random(&mut state) % 128 - 64) % vertices;
+            let to = if edge % 2 == 0 { near } else { random(&mut state) % vertices };
+            machine.write_compressed(vertex(number) + ARRAY_AT + 4 * edge, vertex(to));
+            edges.push(to);
+        }
+    }
+    let (mut waiting, mut last) = (VecDeque::from([(0, queue)]), queue);
+    let mut seen = vec![false; vertices as usize];
+    seen[0] = true;
+    machine.write_compressed(queue, vertex(0));
+    while let Some((number, place)) = waiting.pop_front() {
+        machine.touch(place);
+        machine.touch(vertex(number) + DEPTH_AT);
+        for edge in 0..EDGES {
+            machine.touch(vertex(number) + ARRAY_AT + 4 * edge);
+            let to = edges[(number * EDGES + edge) as usize];
+            machine.touch(vertex(to) + VISIT_AT);
+            if !std::mem::replace(&mut seen[to as usize], true) {
+                last += 4;
+                machine.write_compressed(last, vertex(to));
+                machine.touch(last);
+                waiting.push_back((to, last));
+            }
+        }
+    }
+    eprintln!("faults {} fetched {} used {} contribution {} said used {} unused {}", machine.faults, machine.fetched, machine.used, machine.contribution(), machine.said_used, machine.said_unused);
+    assert!(machine.contribution() > 0.45, "{}", machine.contribution());
+    assert!(machine.used * 100 > machine.fetched * 85, "{} of {}", machine.used, machine.fetched);
+}
+
 #[test]
 fn what_a_large_array_of_references_leads_to_comes_ahead() {
     let mut machine = Machine::new();

@@ -9,8 +9,8 @@ use farmem_page::{PAGE_BYTES, PageBytes, VirtAddr};
 const REACH_BYTES: usize = 256;
 /// How far behind a word's value the program may go on: a reference is to the start of an object, what is touched lies in it.
 pub(super) const BEHIND_BYTES: u64 = 256;
-pub(super) const WORD_BYTES: usize = size_of::<u64>();
-const HALF_BYTES: usize = size_of::<u32>();
+const WORD_BYTES: usize = size_of::<u64>();
+pub(super) const HALF_BYTES: usize = size_of::<u32>();
 const WORDS: usize = 2 * REACH_BYTES / WORD_BYTES;
 /// Links that are known at a time.
 pub(super) const LINKS: usize = 4;

@@ -6,7 +6,7 @@
 
 use farmem_page::{PAGE_BYTES, PageBytes, PageIndex, VirtAddr};
 
-use super::links::{BEHIND_BYTES, Compression, Form, WORD_BYTES};
+use super::links::{BEHIND_BYTES, Compression, Form, HALF_BYTES};
 
 /// How far behind the last word that explained a fault the next one may be, in bytes: those between may refer to pages that are local.
 const LOOK_BYTES: usize = 1024;
@@ -17,6 +17,8 @@ const TRUST_LIMIT: u8 = 7;
 const LOSS: u8 = 2;
 /// Pages of the last faults that are remembered: between an array and what it refers to a program may read something else.
 const RECENT: usize = 3;
+/// Kinds of elements that are known at a time. Who goes through a queue of objects and through an array in each of them reads two in turn.
+const ELEMENTS: usize = 2;
 /// Null references that a run may pass.
 const NULLS: usize = 16;
 
@@ -49,7 +51,8 @@ impl Origin {
         compression: Option<Compression>,
     ) -> Option<(Element, usize)> {
         self.page.filter(|&page| page != address.page())?;
-        let start = start.next_multiple_of(WORD_BYTES);
+        let form = if compression.is_some() { Form::Compressed } else { Form::Whole };
+        let start = start.next_multiple_of(form.bytes());
         let content = self.content.get(start..end.min(PAGE_BYTES))?;
         let (form, at) = match compression {
             Some(compression) => {
@@ -88,6 +91,27 @@ struct Element {
     behind: u16,
 }
 
+/// A kind of element, and how often such have followed each other.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    element: Element,
+    trust: u8,
+}
+
+impl Known {
+    fn is_trusted(self) -> bool {
+        self.trust >= TRUSTED
+    }
+
+    fn gain(&mut self) {
+        self.trust = (self.trust + 1).min(TRUST_LIMIT);
+    }
+
+    fn lose(&mut self, trust: u8) {
+        self.trust = self.trust.saturating_sub(trust);
+    }
+}
+
 /// Whether a word explains a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Explained {
@@ -101,8 +125,11 @@ pub(super) enum Explained {
 /// What is known of arrays that one thread reads.
 #[derive(Debug)]
 pub(super) struct Sweep {
-    element: Element,
-    trust: u8,
+    known: [Known; ELEMENTS],
+    /// Which of them explains the last fault.
+    active: Option<usize>,
+    /// Which of them the last run went by.
+    running: Option<usize>,
     /// The page that is being read, and where its last word was that explained a fault.
     current: Origin,
     cursor: Option<usize>,
@@ -119,8 +146,9 @@ impl Sweep {
     pub(super) fn new(pages: &'static mut Pages) -> Self {
         let [current, ahead, recent @ ..] = pages.each_mut();
         Self {
-            element: Element { form: Form::Whole, behind: 0 },
-            trust: 0,
+            known: [Known { element: Element { form: Form::Whole, behind: 0 }, trust: 0 }; ELEMENTS],
+            active: None,
+            running: None,
             current: Origin::new(current),
             cursor: None,
             is_confirmed: false,
@@ -133,15 +161,15 @@ impl Sweep {
     /// A fault at `address`: learns whether a word explains it.
     pub(super) fn learn(&mut self, address: VirtAddr, compression: Option<Compression>) -> Explained {
         if let Some(cursor) = self.cursor {
-            let start = cursor + self.element.form.bytes();
+            let start = cursor + HALF_BYTES;
             let found = self.current.find(start, start + LOOK_BYTES, address, compression);
             if let Some((element, at)) = found.filter(|&(_, at)| at > cursor) {
                 self.is_confirmed = true;
                 self.move_to(at);
-                if element == self.element {
-                    self.trust = (self.trust + 1).min(TRUST_LIMIT);
-                } else {
-                    self.doubt(element);
+                let before = self.active;
+                self.recognise(element);
+                if let Some(active) = self.active.filter(|_| self.active == before) {
+                    self.known[active].gain();
                 }
                 return Explained::Onward;
             }
@@ -152,21 +180,27 @@ impl Sweep {
             Some(found)
         });
         let Some((element, at)) = found else { return Explained::Not };
-        if self.cursor.is_some() && !self.is_confirmed {
-            self.trust = self.trust.saturating_sub(1);
+        if let Some(active) = self.active.filter(|_| self.cursor.is_some() && !self.is_confirmed) {
+            self.known[active].lose(1);
         }
-        if element != self.element {
-            self.doubt(element);
-        }
+        self.recognise(element);
         self.is_confirmed = false;
         self.move_to(at);
         Explained::Elsewhere
     }
 
-    fn doubt(&mut self, element: Element) {
-        self.trust = self.trust.saturating_sub(1);
-        if self.trust == 0 {
-            self.element = element;
+    /// An element of that kind explains a fault. One that isn't known takes the place of the one that is trusted least, once that is trusted no more.
+    fn recognise(&mut self, element: Element) {
+        self.active = self.known.iter().position(|known| known.element == element);
+        if self.active.is_none()
+            && let Some((index, weakest)) =
+                self.known.iter_mut().enumerate().min_by_key(|(_, known)| known.trust)
+        {
+            weakest.lose(1);
+            if weakest.trust == 0 {
+                weakest.element = element;
+                self.active = Some(index);
+            }
         }
     }
 
@@ -200,22 +234,26 @@ impl Sweep {
 
     /// Whether runs are to be followed at all.
     pub(super) fn is_trusted(&self) -> bool {
-        self.trust >= TRUSTED
+        self.known.iter().any(|known| known.is_trusted())
     }
 
     /// The elements behind the one that explains the last fault.
-    pub(super) fn run(&self, compression: Option<Compression>) -> Option<Run<'_>> {
+    pub(super) fn run(&mut self, compression: Option<Compression>) -> Option<Run<'_>> {
+        self.running = self.active.filter(|&active| self.known[active].is_trusted());
         self.run_in(&self.current, self.cursor?, compression)
     }
 
     /// Those behind the word at byte `at` of the page of the last fault.
-    pub(super) fn run_behind(&self, at: usize, compression: Option<Compression>) -> Option<Run<'_>> {
+    pub(super) fn run_behind(&mut self, at: usize, compression: Option<Compression>) -> Option<Run<'_>> {
+        let best = self.known.iter().enumerate().max_by_key(|(_, known)| known.trust);
+        self.running = best.filter(|(_, known)| known.is_trusted()).map(|(index, _)| index);
         self.run_in(&self.recent[0], at, compression)
     }
 
     fn run_in<'a>(&self, origin: &'a Origin, at: usize, compression: Option<Compression>) -> Option<Run<'a>> {
-        let (content, at) = (&*origin.content, at + self.element.form.bytes());
-        self.is_trusted().then_some(Run { content, at, nulls: NULLS, element: self.element, compression })
+        let element = self.known[self.running?].element;
+        let (content, at) = (&*origin.content, at + element.form.bytes());
+        Some(Run { content, at, nulls: NULLS, element, compression })
     }
 
     /// A run has begun at the cursor.
@@ -225,8 +263,12 @@ impl Sweep {
 
     /// A run has led where the program went, or has not.
     pub(super) fn settle(&mut self, has_led: bool) {
-        self.trust =
-            if has_led { (self.trust + 1).min(TRUST_LIMIT) } else { self.trust.saturating_sub(LOSS) };
+        let Some(running) = self.running else { return };
+        if has_led {
+            self.known[running].gain();
+        } else {
+            self.known[running].lose(LOSS);
+        }
     }
 
     /// Nothing is known of where the thread is.
