@@ -1,7 +1,11 @@
 //! Java programs: one builds, walks and changes a graph of objects, under two collectors; one reads arrays while garbage is collected; one
 //! follows a list.
 
-use farmem_tests::{Launcher, Program, Statistics, is_large, managed_runner, scaled};
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use farmem_tests::{Launcher, Program, Statistics, farmem_binary, is_large, managed_runner, scaled};
+use serde_json::Value;
 
 crate::at_both_shares!(g1, |launcher| super::graph(launcher, "-XX:+UseG1GC"));
 crate::at_both_shares!(parallel, |launcher| super::graph(launcher, "-XX:+UseParallelGC"));
@@ -50,4 +54,77 @@ fn what_a_list_of_objects_refers_to_comes_ahead_however_references_are_written()
         assert!(used > without + 150_000.0, "{options:?}: {used} used, {without} without references");
         assert!(accuracy > 0.85, "{options:?}: {accuracy}");
     }
+}
+
+/// Faults on stored pages, and pages that came ahead with them, of one kind of threads.
+#[derive(Clone, Copy, Default, Debug)]
+struct Fetched {
+    faults: u32,
+    ahead: u32,
+}
+
+impl Fetched {
+    fn contribution(self) -> f64 {
+        f64::from(self.ahead) / f64::from(self.ahead + self.faults)
+    }
+}
+
+/// Follows a list three times in a quarter of its memory, with so many collections after each time: what the follower fetched, and what the threads of the
+/// collector did.
+fn follows_between_collections(collections: u32) -> (Fetched, Fetched) {
+    let launcher = Launcher::managed(12 << 20).option("--trace");
+    let trace = launcher.file("trace");
+    let launcher = launcher.option(&trace);
+    launcher.helper(Program::new("javac").args(["-d", "."]).arg(crate::program_source("Collected.java")));
+    let collector = ["-XX:+UseParallelGC", "-XX:ParallelGCThreads=2"];
+    let options = ["-Xms64m", "-Xmx64m", "-XX:TieredStopAtLevel=1"];
+    let words = ["Collected", "12000", "3"].map(str::to_owned).into_iter().chain([collections.to_string()]);
+    let program = Program::new("java").args(collector).args(options).args(words);
+    let finished = launcher.run(program).success();
+    let threads: BTreeMap<u64, &str> = finished
+        .text()
+        .lines()
+        .filter_map(|line| line.strip_prefix("thread ")?.split_once(' '))
+        .map(|(number, name)| (number.parse().expect("a number"), name))
+        .collect();
+    let shown = Command::new(farmem_binary())
+        .args(["trace", "show", "--records", "--json"])
+        .arg(&trace)
+        .output()
+        .expect("farmem runs");
+    let (mut follower, mut collector) = (Fetched::default(), Fetched::default());
+    // What comes ahead is recorded with the fault that it came with, after it.
+    let mut faulting = 0;
+    for line in shown.stdout.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
+        let record: Value = serde_json::from_slice(line).expect("a JSON object");
+        let kind = record["kind"].as_str().expect("a name");
+        let is_fault = kind == "fault" || kind == "write-fault";
+        if is_fault {
+            faulting = record["detail"].as_u64().expect("a number");
+        } else if kind != "prefetch" {
+            continue;
+        }
+        let fetched = match threads.get(&faulting) {
+            Some(&"follower") => &mut follower,
+            Some(name) if name.starts_with("GC Thread") => &mut collector,
+            _ => continue,
+        };
+        *(if is_fault { &mut fetched.faults } else { &mut fetched.ahead }) += 1;
+    }
+    (follower, collector)
+}
+
+#[test]
+fn what_was_learnt_of_a_program_remains_through_collections_of_garbage() {
+    if !managed_runner() {
+        return;
+    }
+    let (undisturbed, before) = follows_between_collections(0);
+    let (disturbed, collecting) = follows_between_collections(1);
+    let told = format!("{undisturbed:?}, with collections {disturbed:?}, the collector {before:?}, {collecting:?}");
+    // Collections went over what was far.
+    assert!(collecting.faults > before.faults + 10_000, "{told}");
+    assert!(undisturbed.contribution() > 0.4, "{told}");
+    assert!(disturbed.contribution() > undisturbed.contribution() - 0.2, "{told}");
+    assert!(disturbed.faults < undisturbed.faults * 2, "{told}");
 }

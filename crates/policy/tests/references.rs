@@ -307,7 +307,6 @@ fn a_queue_of_objects_and_the_arrays_in_them_are_followed_in_turn() {
             }
         }
     }
-    eprintln!("faults {} fetched {} used {} contribution {} said used {} unused {}", machine.faults, machine.fetched, machine.used, machine.contribution(), machine.said_used, machine.said_unused);
     assert!(machine.contribution() > 0.45, "{}", machine.contribution());
     assert!(machine.used * 100 > machine.fetched * 85, "{} of {}", machine.used, machine.fetched);
 }
