@@ -121,7 +121,8 @@ fn what_was_learnt_of_a_program_remains_through_collections_of_garbage() {
     }
     let (undisturbed, before) = follows_between_collections(0);
     let (disturbed, collecting) = follows_between_collections(1);
-    let told = format!("{undisturbed:?}, with collections {disturbed:?}, the collector {before:?}, {collecting:?}");
+    let told =
+        format!("{undisturbed:?}, with collections {disturbed:?}, the collector {before:?}, {collecting:?}");
     // Collections went over what was far.
     assert!(collecting.faults > before.faults + 10_000, "{told}");
     assert!(undisturbed.contribution() > 0.4, "{told}");

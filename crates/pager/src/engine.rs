@@ -3,7 +3,9 @@
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use farmem_page::{PageBytes, PageCount, PageIndex, PageRange};
-use farmem_policy::{ChosenPrefetcher, PrefetchPolicy, Prefetcher, Run, Streams, VictimPolicy, Victims};
+use farmem_policy::{
+    ChosenPrefetcher, Found, PrefetchPolicy, Prefetcher, Probes, Run, Streams, VictimPolicy, Victims,
+};
 use farmem_sys::link::Link;
 use farmem_sys::lock::Lock;
 use farmem_sys::maps::{Flags, Maps};
@@ -67,6 +69,8 @@ pub struct Engine {
     pub(crate) victims: Victims,
     /// Which stored pages will be wanted, by the policy that the application was started with.
     pub(crate) fetch_ahead: Lock<ChosenPrefetcher>,
+    /// A sample of the pages that it fetches, which stay behind.
+    pub(crate) probes: Lock<Probes>,
     /// Which stored pages words refer to.
     pub(crate) references: References,
     /// Which pages will be touched for the first time.
@@ -180,6 +184,7 @@ impl Engine {
             vault: parts.vault,
             victims: Victims::new(budget),
             fetch_ahead: Lock::new(ChosenPrefetcher::new(policy, WINDOW_PAGES)),
+            probes: Lock::new(Probes::new()),
             references: References::new(policy)?,
             touch_ahead: Lock::new(Streams::new(WINDOW_PAGES)),
             evictor: Lock::new(None),
@@ -285,14 +290,29 @@ impl Engine {
     /// Counts the pages of a settled piece of advice. At any time, with or without a `Change`: a word that somebody changes meanwhile
     /// stays as they left it.
     pub(crate) fn settle(&self, run: Option<Run>, is_used: bool) {
-        run.into_iter().flat_map(Run::pages).for_each(|page| self.settle_page(page, is_used));
+        let Some(run) = run else { return };
+        let settled = run.pages().filter(|&page| self.settle_page(page, is_used)).count() as u64;
+        if !is_used {
+            self.slot.add(Counter::PrefetchDoubtful, settled);
+        }
+        if let Some(mut probes) = self.probes.try_lock() {
+            self.count_probes(probes.settle(run, is_used));
+        }
     }
 
-    /// [`Engine::settle`] of one page.
-    pub(crate) fn settle_page(&self, page: PageIndex, is_used: bool) {
+    /// What has become known of pages that were left behind.
+    pub(crate) fn count_probes(&self, found: Found) {
+        if found != Found::default() {
+            self.slot.add(Counter::PrefetchProbes, found.probes.into());
+            self.slot.add(Counter::PrefetchProbesUsed, found.used.into());
+        }
+    }
+
+    /// [`Engine::settle`] of one page; whether it was one that came ahead and of which nothing was known.
+    pub(crate) fn settle_page(&self, page: PageIndex, is_used: bool) -> bool {
         let word = self.table.word(page);
         if !word.is_prefetched() || word.is_busy() {
-            return;
+            return false;
         }
         let settled = word.with_prefetched(false);
         let settled = if is_used { settled } else { self.victims.on_unused(settled) };
@@ -300,11 +320,13 @@ impl Engine {
         if is_used {
             self.slot.add(Counter::PrefetchUsed, 1);
         }
+        true
     }
 
     /// Advice about pages that are gone is settled neither way.
     pub(crate) fn forget_advice(&self, range: PageRange) {
         self.fetch_ahead.lock().forget(range);
+        self.probes.lock().forget(range);
         self.touch_ahead.lock().forget(range);
         self.sharing.forget(range);
     }

@@ -542,7 +542,7 @@ impl Engine {
     }
 
     /// A page that stays, as it was.
-    fn give_back(&self, page: Taken) {
+    pub(crate) fn give_back(&self, page: Taken) {
         let number = page.page;
         if page.put_back().is_waited {
             self.wake_page(number);

@@ -8,10 +8,11 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use farmem_page::{PageWord, Place};
-use farmem_policy::references::{Compression, Follower, MOST_PAGES, Pages, Settled};
+use farmem_policy::references::{Allotment, Compression, Follower, MOST_PAGES, Pages, Settled};
 use farmem_policy::{Fault, PrefetchPolicy};
 use farmem_sys::lock::{Guard, Lock};
-use farmem_sys::{Errno, memory};
+use farmem_sys::{Errno, memory, thread};
+use farmem_telemetry::Counter;
 
 use crate::engine::{BATCH_PAGES, Engine};
 use crate::serve::{Batch, Desk, Served, Source};
@@ -33,6 +34,8 @@ pub(crate) struct References {
     /// How references of four bytes are to be understood: the base, and the shift plus one; 0 while nobody has said it.
     base: AtomicU64,
     shift_and_one: AtomicU32,
+    /// The time that all of them may take together.
+    allotment: Lock<Allotment>,
 }
 
 impl References {
@@ -51,6 +54,7 @@ impl References {
             most: AtomicU32::new(MOST_PAGES as u32),
             base: AtomicU64::new(0),
             shift_and_one: AtomicU32::new(0),
+            allotment: Lock::new(Allotment::new()),
         })
     }
 
@@ -71,6 +75,11 @@ impl References {
     fn compression(&self) -> Option<Compression> {
         let shift = self.shift_and_one.load(Ordering::Acquire).checked_sub(1)?;
         Compression::new(self.base.load(Ordering::Relaxed), shift)
+    }
+
+    /// Whether there is time at `now_ns` for looking at a fault. Where another handler is asking at this moment, there isn't.
+    fn has_time(&self, now_ns: u64) -> bool {
+        self.allotment.try_lock().is_some_and(|mut allotment| allotment.is_any_left(now_ns))
     }
 
     /// Changes how many pages all together may have fetched and not know of yet.
@@ -102,26 +111,51 @@ pub(crate) struct Pursuit<'a> {
     follower: Guard<'a, Follower>,
     /// Pages that may come with the faulted one.
     pub(crate) most: u32,
+    /// What it took to look at the fault.
+    looked_ns: u64,
 }
 
 impl Engine {
     /// Tells the second tier of a fault on a stored page, and whether the first one knew what comes next. `None` unless
-    /// the words of the page are of interest.
-    pub(crate) fn pursue(&self, fault: Fault, is_streamed: bool) -> Option<Pursuit<'_>> {
-        let mut follower = self.references.of(fault.thread)?;
+    /// the words of the page are of interest. With it the time that it took, as far as that was taken down.
+    pub(crate) fn pursue(&self, fault: Fault, is_streamed: bool) -> (Option<Pursuit<'_>>, u64) {
+        let Some(mut follower) = self.references.of(fault.thread) else { return (None, 0) };
         if is_streamed {
             follower.on_stream(fault.page);
-            return None;
+            return (None, 0);
         }
-        if let Some(settled) = follower.on_fault(fault.address()) {
+        let address = fault.address();
+        let began_ns = follower.is_awake(address).then(thread::now_ns);
+        if began_ns.is_some_and(|now_ns| !self.references.has_time(now_ns)) {
+            follower.pause();
+        }
+        if let Some(settled) = follower.on_fault(address) {
             self.settle_followed(&settled);
         }
-        let most = follower.reach()?.min(self.references.most.load(Ordering::Relaxed));
-        Some(Pursuit { follower, most })
+        let reach = follower.reach();
+        let looked_ns = began_ns.map_or(0, |began_ns| thread::now_ns().saturating_sub(began_ns));
+        let Some(reach) = reach else {
+            if began_ns.is_some() {
+                self.spend_following(looked_ns);
+            }
+            return (None, looked_ns);
+        };
+        let most = reach.min(self.references.most.load(Ordering::Relaxed));
+        (Some(Pursuit { follower, most, looked_ns }), looked_ns)
     }
 
     fn settle_followed(&self, settled: &Settled) {
-        settled.pages().iter().for_each(|&page| self.settle_page(page, settled.is_used));
+        settled.pages().iter().for_each(|&page| _ = self.settle_page(page, settled.is_used));
+        if settled.is_used {
+            self.references.allotment.lock().earn(settled.took_ns);
+        }
+    }
+
+    /// Following references has taken so long.
+    fn spend_following(&self, took_ns: u64) -> u64 {
+        let took_ns = self.references.allotment.lock().spend(took_ns);
+        self.slot.add(Counter::FollowingNs, took_ns);
+        took_ns
     }
 
     /// Serves the fault on a stored page with what its words refer to. The faulted page is installed last: by then the thread finds
@@ -133,12 +167,14 @@ impl Engine {
         faulted: Taken,
         fault: Fault,
     ) -> Served {
-        let Pursuit { mut follower, most } = pursuit;
+        let Pursuit { mut follower, most, looked_ns } = pursuit;
         let mut batch = Batch::new();
         batch.push(faulted);
         if !self.load_for(desk, &mut batch, 0, fault) {
+            self.spend_following(looked_ns);
             return Served::Done;
         }
+        let began_ns = thread::now_ns();
         let address = fault.address();
         let mut pages = [fault.page; 1 + MOST_PAGES];
         let mut installed = 1;
@@ -194,8 +230,10 @@ impl Engine {
         {
             follower.show(page, &desk.content[SCRATCH]);
         }
-        drop(follower);
         self.install_following(desk, &mut batch, installed, fault);
+        let walked_ns = thread::now_ns().saturating_sub(began_ns);
+        follower.took(self.spend_following(looked_ns + walked_ns));
+        drop(follower);
         self.install_faulted(desk, &mut batch, fault)
     }
 }

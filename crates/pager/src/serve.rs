@@ -6,11 +6,12 @@ use farmem_page::{PageBytes, PageCount, PageIndex, PageRange, PageWord, Place};
 use farmem_policy::{Advice, Fault, Prefetcher, Run, VictimPolicy, absence};
 use farmem_sys::lock::Lock;
 use farmem_sys::uffd::{Progress, Uffd, UffdError, Waiters};
-use farmem_sys::{Errno, memory};
+use farmem_sys::{Errno, memory, thread};
 use farmem_telemetry::{Counter, LostPage, RETURN_BUCKETS, Step, TraceKind};
 
 use crate::engine::{BATCH_PAGES, Engine};
 use crate::gate::Change;
+use crate::references::Pursuit;
 use crate::table::Taken;
 use crate::vault::{LoadFailure, PageReader};
 use crate::waiting::{Waiting, Whence};
@@ -25,6 +26,8 @@ pub(crate) struct Desk {
     pub(crate) reader: PageReader,
     /// What the thread of the fault in hand waits for.
     pub(crate) waiting: Waiting,
+    /// Faults until it is measured again how long decisions take.
+    unmeasured: u32,
 }
 
 impl Desk {
@@ -35,8 +38,28 @@ impl Desk {
             content: memory::table_mut(BATCH_PAGES)?,
             reader: engine.vault.reader(),
             waiting: Waiting::new(),
+            unmeasured: 0,
         })
     }
+
+    /// Begins to measure how long it takes to decide what to fetch ahead, if its turn has come.
+    fn begin_deciding(&mut self) -> Option<Deciding> {
+        let is_due = self.unmeasured == 0;
+        self.unmeasured = self.unmeasured.checked_sub(1).unwrap_or(DECIDING_SAMPLE - 1);
+        let first_ns = is_due.then(thread::now_ns)?;
+        let began_ns = thread::now_ns();
+        Some(Deciding { began_ns, clock_ns: began_ns.saturating_sub(first_ns) })
+    }
+}
+
+/// Of so many faults on stored pages one is measured.
+const DECIDING_SAMPLE: u32 = 61;
+
+/// A decision that is measured.
+struct Deciding {
+    began_ns: u64,
+    /// What it takes to look at the clock, which is not much less.
+    clock_ns: u64,
 }
 
 /// What became of a fault.
@@ -122,10 +145,9 @@ impl Engine {
             // What follows may evict, and takes long enough for the content to come near.
             self.vault.prefetch(place);
         }
-        let run = self.advise(guess, fault);
-        let pursuit = match guess {
-            Source::Stored => self.pursue(fault, run.is_some()),
-            Source::Zeros => None,
+        let (run, pursuit) = match guess {
+            Source::Stored => self.decide(desk, fault),
+            Source::Zeros => (self.ask(&self.touch_ahead, fault).and_then(|advice| advice.fetch), None),
         };
         let ahead = run.map(|run| run.count).or(pursuit.as_ref().map(|pursuit| pursuit.most));
         let pages = 1 + ahead.unwrap_or(0) as usize;
@@ -159,16 +181,38 @@ impl Engine {
         }
     }
 
-    fn advise(&self, source: Source, fault: Fault) -> Option<Run> {
-        match source {
-            Source::Stored => {
-                let advice = self.ask(&self.fetch_ahead, fault)?;
-                self.settle(advice.used, true);
-                self.settle(advice.expired, false);
-                advice.fetch
-            }
-            Source::Zeros => self.ask(&self.touch_ahead, fault)?.fetch,
+    /// What both tiers say to a fault on a stored page.
+    fn decide(&self, desk: &mut Desk, fault: Fault) -> (Option<Run>, Option<Pursuit<'_>>) {
+        if self.meet_probe(fault.page) {
+            return (None, None);
         }
+        let deciding = desk.begin_deciding();
+        let run = self.advise(fault);
+        let (pursuit, looked_ns) = self.pursue(fault, run.is_some());
+        if let Some(Deciding { began_ns, clock_ns }) = deciding {
+            let took_ns = thread::now_ns().saturating_sub(began_ns).saturating_sub(looked_ns + clock_ns);
+            self.slot.add(Counter::DecidingNs, took_ns * u64::from(DECIDING_SAMPLE));
+        }
+        (run, pursuit)
+    }
+
+    /// What the policy says that goes by addresses.
+    fn advise(&self, fault: Fault) -> Option<Run> {
+        let advice = self.ask(&self.fetch_ahead, fault)?;
+        self.settle(advice.used, true);
+        self.settle(advice.expired, false);
+        advice.fetch
+    }
+
+    /// Whether the page was left behind as a sample of those that came ahead: then its fault tells no policy anything.
+    fn meet_probe(&self, page: PageIndex) -> bool {
+        let Some(mut probes) = self.probes.try_lock() else { return false };
+        let found = probes.meet(page, |companion| !self.table.word(companion).is_far());
+        drop(probes);
+        found.is_some_and(|found| {
+            self.count_probes(found);
+            true
+        })
     }
 
     /// What a policy says. `None` while another handler is teaching it: this fault teaches nothing, and waits for nobody.
@@ -188,19 +232,28 @@ impl Engine {
             batch.push(faulted);
             return batch;
         };
-        let take = |page| {
-            self.table.take_if(page, |word| match source {
+        let mut probes = if source == Source::Stored { self.probes.try_lock() } else { None };
+        let mut companion = None;
+        let mut take = |page| {
+            let taken = self.table.take_if(page, |word| match source {
                 Source::Stored => word.is_far() && Source::of(word) == source,
                 Source::Zeros => word.with_kept(false) == PageWord::default(),
-            })
+            })?;
+            if let (Some(probes), Some(companion)) = (&mut probes, companion.replace(page))
+                && probes.is_to_stay(page, companion)
+            {
+                self.give_back(taken);
+                return None;
+            }
+            Some(taken)
         };
         if run.stride > 0 {
             batch.push(faulted);
-            run.pages().take(BATCH_PAGES - 1).filter_map(take).for_each(|taken| _ = batch.push(taken));
+            run.pages().take(BATCH_PAGES - 1).filter_map(&mut take).for_each(|taken| _ = batch.push(taken));
         } else {
             let count = run.count.min(BATCH_PAGES as u32 - 1);
             let pages = (0..count).rev().filter_map(|position| run.page(position));
-            pages.filter_map(take).for_each(|taken| _ = batch.push(taken));
+            pages.filter_map(&mut take).for_each(|taken| _ = batch.push(taken));
             batch.push(faulted);
         }
         batch

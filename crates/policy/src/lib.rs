@@ -35,8 +35,8 @@ pub mod swap_in;
 mod victims;
 
 pub use prefetch::{
-    Advice, ChosenPrefetcher, Fault, Leap, MOST_WINDOWS, Neighbour, NoPrefetching, PrefetchPolicy,
-    Prefetcher, Readahead, Run, Streams,
+    Advice, ChosenPrefetcher, Fault, Found, Leap, MOST_WINDOWS, Neighbour, NoPrefetching, PrefetchPolicy,
+    Prefetcher, Probes, Readahead, Run, Streams,
 };
 pub use reservations::{Partition, Pressure, RESERVED_PERCENT, Reservations};
 pub use right_sizing::RightSizing;

@@ -16,6 +16,9 @@ use serde::{Deserialize, Serialize};
 use crate::carrier::{LinkFigures, NodeFigures};
 use crate::summary::summary;
 
+/// A sample of fewer pages says too little.
+const LEAST_PROBES: u64 = 16;
+
 /// Sums over processes.
 pub(crate) struct Totals {
     figures: Vec<u64>,
@@ -227,7 +230,7 @@ impl Report {
         let gauge = |counter| living().map(|slot| slot.get(counter)).sum::<u64>();
         let bytes = |pages: u64| PageCount::new(pages).bytes().get();
         let latency = Histogram::new(&totals.latency);
-        let used = totals.get(Counter::PrefetchUsed);
+        let used = prefetched_used(totals);
         let far_faults = totals.get(Counter::Fetches) + used;
         let prefetch = PrefetchPolicy::from_number(ledger.header(Header::Prefetch).load(Ordering::Relaxed));
         let mut counters = serde_json::Map::new();
@@ -325,6 +328,17 @@ fn local_for(source: &Source<'_>, share: f64) -> u64 {
 
 fn header_bytes(ledger: &Ledger<'_>, word: Header) -> u64 {
     PageCount::new(ledger.header(word).load(Ordering::Relaxed)).bytes().get()
+}
+
+/// Pages that came ahead and were used: those known to be, and of the doubtful ones as many as the sample of them says.
+fn prefetched_used(totals: &Totals) -> u64 {
+    let known = totals.get(Counter::PrefetchUsed);
+    let probes = totals.get(Counter::PrefetchProbes);
+    if probes < LEAST_PROBES {
+        return known;
+    }
+    let share = ratio(totals.get(Counter::PrefetchProbesUsed), probes).min(1.0);
+    known + (totals.get(Counter::PrefetchDoubtful) as f64 * share) as u64
 }
 
 fn ratio(part: u64, whole: u64) -> f64 {

@@ -97,4 +97,14 @@ counters! {
     Hinted "hinted" Total,
     /// Pages that the program has asked to keep local.
     KeptPages "kept_pages" Gauge,
+    /// Prefetched pages whose use can't be told from faults: their stream ended with them.
+    PrefetchDoubtful "prefetch_doubtful" Total,
+    /// Pages beside those that were left where they were, as a sample of them.
+    PrefetchProbes "prefetch_probes" Total,
+    /// Of that sample, pages that the program asked for while what came beside them was still there.
+    PrefetchProbesUsed "prefetch_probes_used" Total,
+    /// Time in which policies decided what to fetch ahead by addresses, nanoseconds (from a sample).
+    DecidingNs "deciding_ns" Total,
+    /// Time in which references were looked for and followed, with what came ahead for it, nanoseconds.
+    FollowingNs "following_ns" Total,
 }

@@ -14,6 +14,7 @@ impl Report {
                 Measurement::more(case, peer, "contribution", figure.contribution * 100.0, "%"),
                 Measurement::more(case, peer, "accuracy", figure.accuracy * 100.0, "%"),
             ];
+            found.push(Measurement::less(case, peer, "deciding", figure.deciding_share * 100.0, "%"));
             let more = figure.processor_beyond_none;
             found.extend(
                 more.map(|more| Measurement::less(case, peer, "processor time more", more * 100.0, "%")),

@@ -51,6 +51,9 @@ pub struct Figure {
     /// Processor time of all threads of the process, those of its pager among them, beyond that without prefetching, of the time without prefetching; the
     /// median likewise. `None` where the program doesn't tell its own processor time.
     pub processor_beyond_none: Option<f64>,
+    /// Time in which both tiers decided what to fetch ahead, looked for references and followed them, of the processor time of the program: of a pattern's measured rounds, else of all
+    /// of the run.
+    pub deciding_share: f64,
     /// Part of the far pages wanted that were there already.
     pub contribution: f64,
     /// That beside the contribution of one who knows the future, by a replay with the same local memory; `None` where nothing had to be fetched.
@@ -94,6 +97,7 @@ impl Figure {
             processor_beyond_none: beside(|sample, none| {
                 Some((sample.processor_seconds? - none.processor_seconds?) / none.seconds)
             }),
+            deciding_share: median(samples.iter().map(deciding_share).collect()),
             contribution: middle("contribution"),
             share_of_oracle: oracle.map(|oracle| middle("contribution") / oracle),
             accuracy: middle("accuracy"),
@@ -102,6 +106,13 @@ impl Figure {
             stolen_share: samples.iter().map(|sample| sample.finished.stolen_share).fold(0.0, f64::max),
         })
     }
+}
+
+/// The time that deciding took in a run, of the processor time.
+fn deciding_share(sample: &Ran) -> f64 {
+    let nanoseconds = sample.finished.number("deciding_ns") + sample.finished.number("following_ns");
+    let all = sample.processor_seconds.unwrap_or_else(|| sample.finished.number("cpu_seconds"));
+    if all > 0.0 { nanoseconds / 1e9 / all } else { 0.0 }
 }
 
 /// Canvas's Table 5, for comparable programs.
@@ -123,6 +134,9 @@ pub(super) fn judge(figures: &[Figure]) -> Vec<Target> {
     let mut targets = Vec::new();
     if let Some(random) = of(SubjectName::UNPREDICTABLE) {
         let title = option::name(&SubjectName::UNPREDICTABLE);
+        let none = figures
+            .iter()
+            .find(|figure| figure.program == title && figure.policy == PrefetchPolicy::None.name());
         targets.push(Target::new(
             format!("{title}: of the time without prefetching"),
             RATIO_UNPREDICTABLE,
@@ -132,6 +146,13 @@ pub(super) fn judge(figures: &[Figure]) -> Vec<Target> {
             format!("{title}: processor time more, of that time"),
             PROCESSOR_UNPREDICTABLE,
             random.processor_beyond_none,
+        ));
+        targets.push(Target::new(
+            format!(
+                "{title}: deciding and following, of processor time, beyond asking a policy that says nothing"
+            ),
+            PROCESSOR_UNPREDICTABLE,
+            none.map(|none| random.deciding_share - none.deciding_share),
         ));
     }
     for name in SubjectName::REFERENCES {
@@ -170,6 +191,7 @@ impl fmt::Display for Report {
             "range",
             "of none",
             "cpu more",
+            "deciding",
             "contribution",
             "of oracle",
             "accuracy",
@@ -195,6 +217,7 @@ impl fmt::Display for Report {
                 figure
                     .processor_beyond_none
                     .map_or_else(String::new, |share| format!("{:.1}%", share * 100.0)),
+                format!("{:.2}%", figure.deciding_share * 100.0),
                 format!("{:.2}", figure.contribution),
                 figure.share_of_oracle.map_or_else(String::new, |share| format!("{share:.2}")),
                 format!("{:.2}", figure.accuracy),
@@ -203,7 +226,7 @@ impl fmt::Display for Report {
                 format!("{:.0}%", figure.stolen_share * 100.0),
             ]);
         }
-        for column in [1].into_iter().chain(3..13) {
+        for column in [1].into_iter().chain(3..14) {
             if let Some(column) = table.column_mut(column) {
                 column.set_cell_alignment(CellAlignment::Right);
             }

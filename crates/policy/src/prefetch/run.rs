@@ -43,6 +43,13 @@ impl Run {
         (0..self.count).filter_map(move |position| self.page(position))
     }
 
+    /// Whether `page` is one of them.
+    pub const fn contains(self, page: PageIndex) -> bool {
+        let distance = page.get().wrapping_sub(self.start.get()) as i64;
+        let position = distance / self.stride;
+        distance % self.stride == 0 && position >= 0 && position < self.count as i64
+    }
+
     /// The shortest range that holds all pages of the run.
     pub const fn span(self) -> PageRange {
         let reach = self.stride.wrapping_mul(self.count.saturating_sub(1) as i64);

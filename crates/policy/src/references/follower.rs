@@ -37,6 +37,8 @@ const REST_FAULTS: u32 = 512;
 /// faults that is looked at stays the same, whatever the addresses are.
 const REST_LEAST_FAULTS: u32 = 128;
 const GLANCE_FAULTS: u32 = 8;
+/// Faults that go by unseen when there is no time for looking at them.
+const PAUSE_FAULTS: u32 = 64;
 /// Who reads on over the edge of a page touches one of these first.
 const EDGE_BYTES: u64 = 64;
 
@@ -47,6 +49,8 @@ pub struct Settled {
     count: usize,
     /// Whether the program has used them.
     pub is_used: bool,
+    /// What it took to find and fetch them, as [`Follower::took`] was told.
+    pub took_ns: u64,
 }
 
 impl Settled {
@@ -86,6 +90,8 @@ pub struct Follower {
     way: Way,
     /// The last fault was on the rest of an object.
     is_rest: bool,
+    /// Faults left until there may be time for walks again.
+    pause: u32,
 }
 
 /// The last walk.
@@ -136,6 +142,7 @@ impl Follower {
             is_proven: false,
             way: Way::UNKNOWN,
             is_rest: false,
+            pause: 0,
         }
     }
 
@@ -154,6 +161,25 @@ impl Follower {
         self.links.understand(compression);
     }
 
+    /// Whether it would look for what explains a fault at `address`. Else that takes next to no time.
+    pub fn is_awake(&self, address: VirtAddr) -> bool {
+        let rest = self.rest.saturating_sub(1);
+        let is_listening = self.silent + 1 >= SILENT_FAULTS && self.pause <= 1;
+        is_listening && (rest == 0 || ends_rest(address, rest)) && self.allowance >= FAULTS_PER_PAGE - 1
+    }
+
+    /// There is no time: the next faults are used for judging the last walk, and for nothing else.
+    pub fn pause(&mut self) {
+        self.pause = PAUSE_FAULTS;
+    }
+
+    /// What the last walk took, if one has begun, the look at its fault included.
+    pub fn took(&mut self, took_ns: u64) {
+        if let Some(past) = &mut self.past {
+            past.settled.took_ns = took_ns;
+        }
+    }
+
     /// The thread has faulted on `page`, and tier 1 knows what comes next.
     pub fn on_stream(&mut self, page: PageIndex) {
         self.silent = 0;
@@ -170,9 +196,9 @@ impl Follower {
         if self.allowance < ALLOWANCE_START {
             self.allowance += 1;
         }
+        self.pause = self.pause.saturating_sub(1);
         self.rest = self.rest.saturating_sub(1);
-        let is_edge = address.get() % (PAGE_BYTES as u64) < EDGE_BYTES;
-        if is_edge && (1..=REST_FAULTS - REST_LEAST_FAULTS).contains(&self.rest) {
+        if ends_rest(address, self.rest) {
             self.rest = 0;
             self.fruitless = FRUITLESS_FAULTS - GLANCE_FAULTS;
         }
@@ -250,7 +276,7 @@ impl Follower {
     }
 
     fn is_learning(&self) -> bool {
-        self.silent == SILENT_FAULTS && self.rest == 0 && self.allowance >= FAULTS_PER_PAGE
+        self.pause == 0 && self.silent == SILENT_FAULTS && self.rest == 0 && self.allowance >= FAULTS_PER_PAGE
     }
 
     fn is_dry(&self) -> bool {
@@ -303,7 +329,7 @@ impl Follower {
         if walked.count == 0 && walked.expected.is_none() {
             return;
         }
-        let settled = Settled { pages: walked.pages, count: walked.count, is_used: false };
+        let settled = Settled { pages: walked.pages, count: walked.count, is_used: false, took_ns: 0 };
         self.past = Some(Past {
             settled,
             taken: walked.taken,
@@ -335,6 +361,12 @@ impl Follower {
         self.past = None;
         self.branches = Branches::new();
     }
+}
+
+/// Whether a fault at `address` ends a rest of which so many faults are left.
+fn ends_rest(address: VirtAddr, rest: u32) -> bool {
+    let is_edge = address.get() % (PAGE_BYTES as u64) < EDGE_BYTES;
+    is_edge && (1..=REST_FAULTS - REST_LEAST_FAULTS).contains(&rest)
 }
 
 const _: () = assert!(

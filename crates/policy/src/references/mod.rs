@@ -9,15 +9,18 @@
 //! * [`links`]: learning the links from faults alone.
 //! * [`sweep`]: arrays of references that are read in order.
 //! * [`Walk`]: which address comes next, in the order in which the program is expected to go.
+//! * [`Allotment`]: how much time walks may take that are of no use.
 //! * [`Follower`]: of one thread: when to learn, when and how far to walk, and whether it was of any use.
 //!
 //! Words are guesses here and nothing else: a wrong one costs a page that nobody wanted.
 
+mod allotment;
 mod follower;
 mod links;
 mod sweep;
 mod walk;
 
+pub use allotment::{Allotment, LONGEST_NS, MOST_NS, SHARE};
 pub use follower::{Follower, Settled};
 pub use links::Compression;
 pub use sweep::Pages;
