@@ -4,7 +4,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use farmem_page::{PAGE_BYTES, PageCount, PageIndex, PageRange, PageWord, Place, VirtAddr};
-use farmem_store::Origin;
+use farmem_store::{Origin, Urgency};
 use farmem_sys::lock::Lock;
 use farmem_sys::say::say;
 use farmem_sys::uffd::{Message, Uffd, UffdError, Waiters};
@@ -277,11 +277,11 @@ impl Engine {
                     content.fill(0);
                     Ok(Origin::Memory)
                 }
-                Some(place) => self.vault.load(&mut desk.reader, place, content),
+                Some(place) => self.vault.load(&mut desk.reader, place, content, Urgency::Awaited),
             };
             let progress = match loaded {
                 Ok(_) => view.uffd.copy_in(page, content, Waiters::Wake),
-                Err(LoadFailure::Lost) => self.poison(&view.uffd, page),
+                Err(LoadFailure::Lost | LoadFailure::Later) => self.poison(&view.uffd, page),
             };
             match progress.stopped {
                 Some(UffdError::Ended) => return Service::IsOver,

@@ -215,7 +215,7 @@ impl Handler {
             Served::Again => self.defer(wish, true),
             Served::Later => self.defer(wish, false),
         }
-        let took_ns = thread::now_ns() - started_ns;
+        let took_ns = self.desk.waiting.took_ns(started_ns);
         self.engine.slot.fault_latency().record(took_ns);
         self.desk.waiting.count(&self.engine.slot, took_ns);
     }

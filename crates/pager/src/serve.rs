@@ -4,6 +4,7 @@
 
 use farmem_page::{PageBytes, PageCount, PageIndex, PageRange, PageWord, Place};
 use farmem_policy::{Advice, Fault, Prefetcher, Run, VictimPolicy, absence};
+use farmem_store::Urgency;
 use farmem_sys::lock::Lock;
 use farmem_sys::uffd::{Progress, Uffd, UffdError, Waiters};
 use farmem_sys::{Errno, memory, thread};
@@ -106,6 +107,19 @@ impl Source {
             Some(_) => Self::Stored,
         }
     }
+}
+
+const _: () = assert!(BATCH_PAGES <= u128::BITS as usize, "a batch's pages have a bit each");
+
+/// What became of loading a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Loaded {
+    /// It is at the desk.
+    There,
+    /// It is on a node, which was not to be asked.
+    Later,
+    /// It can't be had.
+    Lost,
 }
 
 /// A batch of taken pages; those that follow each other stand next to each other.
@@ -278,21 +292,21 @@ impl Engine {
         count
     }
 
-    /// Brings the content of the batch's page at that position to the desk, and checks it. `false` when it is lost: then that has been
-    /// seen to.
-    fn load(&self, desk: &mut Desk, batch: &mut Batch, at: usize, cause: Cause) -> bool {
-        let Some(taken) = &batch.pages[at] else { return false };
-        let Some(place) = taken.word.place() else { return false };
-        match self.vault.load(&mut desk.reader, place, &mut desk.content[at]) {
+    /// Brings the content of the batch's page at that position to the desk, and checks it. When it is lost, that has been seen to.
+    fn load(&self, desk: &mut Desk, batch: &mut Batch, at: usize, cause: Cause, urgency: Urgency) -> Loaded {
+        let Some(taken) = &batch.pages[at] else { return Loaded::Lost };
+        let Some(place) = taken.word.place() else { return Loaded::Lost };
+        match self.vault.load(&mut desk.reader, place, &mut desk.content[at], urgency) {
             Ok(origin) => {
                 desk.waiting.loaded(origin, cause.is_fault_on(taken.page));
-                true
+                Loaded::There
             }
+            Err(LoadFailure::Later) => Loaded::Later,
             Err(LoadFailure::Lost) => {
                 if let Some(taken) = batch.pages[at].take() {
                     self.lose(taken);
                 }
-                false
+                Loaded::Lost
             }
         }
     }
@@ -300,9 +314,10 @@ impl Engine {
     /// [`Engine::load`] of one page for the fault that leads the batch.
     pub(crate) fn load_for(&self, desk: &mut Desk, batch: &mut Batch, at: usize, fault: Fault) -> bool {
         let loading = desk.waiting.begin_loading();
-        let is_loaded = self.load(desk, batch, at, Cause::Fault(fault.page));
+        // The thread waits for whatever comes with its page.
+        let loaded = self.load(desk, batch, at, Cause::Fault(fault.page), Urgency::Awaited);
         desk.waiting.end_loading(loading, &self.slot);
-        is_loaded
+        loaded == Loaded::There
     }
 
     /// Installs the pages of a batch from position `from` on, each for itself, none of them the faulted one.
@@ -318,23 +333,58 @@ impl Engine {
         self.install(&self.uffd, batch, 0, &desk.content[0], Cause::Fault(fault.page))
     }
 
-    /// Pages that have an entry: load, check, install.
+    /// Pages that have an entry: load, check, install. No thread waits for pages that come along and that only nodes have: these come when its own is there.
     fn bring_in(&self, desk: &mut Desk, mut batch: Batch, cause: Cause) -> Served {
+        let is_faulted = |batch: &Batch, at: usize| {
+            batch.pages[at].as_ref().is_some_and(|taken| cause.is_fault_on(taken.page))
+        };
         let loading = desk.waiting.begin_loading();
-        for at in 0..batch.count {
-            let _ = self.load(desk, &mut batch, at, cause);
+        // What comes from a node with this page is there for others.
+        let first = (0..batch.count).find(|at| is_faulted(&batch, *at));
+        if let Some(at) = first {
+            let _ = self.load(desk, &mut batch, at, cause, Urgency::Awaited);
+        }
+        let urgency = if first.is_some() { Urgency::Later } else { Urgency::Ahead };
+        let mut later = 0_u128;
+        for at in (0..batch.count).filter(|at| Some(*at) != first) {
+            later |= u128::from(self.load(desk, &mut batch, at, cause, urgency) == Loaded::Later) << at;
         }
         desk.waiting.end_loading(loading, &self.slot);
+        if later != 0 {
+            self.bring_in_later(desk, batch, cause, later)
+        } else {
+            self.install_all(desk, &mut batch, cause)
+        }
+    }
+
+    /// The same for a batch of which some pages, by the bits of `later`, are on nodes that have not been asked.
+    #[cold]
+    fn bring_in_later(&self, desk: &mut Desk, mut batch: Batch, cause: Cause, later: u128) -> Served {
+        let mut rest = Batch::new();
+        let taken =
+            (0..batch.count).filter(|at| later >> at & 1 != 0).filter_map(|at| batch.pages[at].take());
+        taken.for_each(|taken| _ = rest.push(taken));
+        let outcome = self.install_all(desk, &mut batch, cause);
+        desk.waiting.let_go();
+        for at in 0..rest.count {
+            let _ = self.load(desk, &mut rest, at, cause, Urgency::Ahead);
+        }
+        let _ = self.install_all(desk, &mut rest, cause);
+        outcome
+    }
+
+    /// Installs what has been loaded of a batch.
+    fn install_all(&self, desk: &Desk, batch: &mut Batch, cause: Cause) -> Served {
         let mut outcome = Served::Done;
         let mut at = 0;
         while at < batch.count {
-            let length = contiguous(&batch, at);
+            let length = contiguous(batch, at);
             if length == 0 {
                 at += 1;
                 continue;
             }
             let content = desk.content[at..at + length].as_flattened();
-            if self.install(&self.uffd, &mut batch, at, content, cause) == Served::Again {
+            if self.install(&self.uffd, batch, at, content, cause) == Served::Again {
                 outcome = Served::Again;
             }
             at += length;

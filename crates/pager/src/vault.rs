@@ -11,7 +11,7 @@ use farmem_page::{ByteCount, PageBytes, PageIndex, Place};
 use farmem_policy::Partition;
 use farmem_store::{
     BlockError, BlockFile, Caller, Epoch, FreeOutcome, LoadError, Origin, OwnerId, Packed, Packing, Pool,
-    Reader, StoreError, Update, Writer,
+    Reader, StoreError, Update, Urgency, Writer,
 };
 use farmem_sys::disk::DiskFile;
 use farmem_sys::link::Link;
@@ -109,6 +109,8 @@ pub(crate) enum Stowed {
 pub(crate) enum LoadFailure {
     /// For good: damaged, or the disk has failed, or nodes are lost.
     Lost,
+    /// It is on a node, and was to be read without asking one.
+    Later,
 }
 
 impl fmt::Debug for Vault {
@@ -194,17 +196,19 @@ impl Vault {
         reader.glance(self.pool, place, page)
     }
 
-    /// Reads a page back and checks it; where it was.
+    /// Reads a page back and checks it; where it was. [`LoadFailure::Later`] only where that is wanted.
     pub(crate) fn load(
         &self,
         reader: &mut PageReader,
         place: Place,
         page: &mut PageBytes,
+        urgency: Urgency,
     ) -> Result<Origin, LoadFailure> {
         for _ in 0..READ_ATTEMPTS {
-            match reader.load(self.pool, place, page) {
+            match reader.load_for(self.pool, place, page, urgency) {
                 Ok(origin) => return Ok(origin),
                 Err(LoadError::Io) => {}
+                Err(LoadError::Later) => return Err(LoadFailure::Later),
                 Err(LoadError::Corrupt | LoadError::Lost | LoadError::Gone) => break,
             }
         }

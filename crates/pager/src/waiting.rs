@@ -26,6 +26,8 @@ pub(crate) enum Whence {
 pub(crate) struct Waiting {
     whence: Whence,
     room_ns: u64,
+    /// When the thread went on, where other things were done for it after that.
+    let_go_ns: Option<u64>,
     /// Loads so far, up to the next that is timed.
     loads: u32,
     /// Whether all that was loaded came from the pool's memory.
@@ -34,13 +36,14 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     pub(crate) const fn new() -> Self {
-        Self { whence: Whence::Unknown, room_ns: 0, loads: 0, is_from_memory: true }
+        Self { whence: Whence::Unknown, room_ns: 0, let_go_ns: None, loads: 0, is_from_memory: true }
     }
 
     /// The next fault.
     pub(crate) fn begin(&mut self) {
         self.whence = Whence::Unknown;
         self.room_ns = 0;
+        self.let_go_ns = None;
     }
 
     pub(crate) fn comes_from(&mut self, whence: Whence) {
@@ -82,6 +85,16 @@ impl Waiting {
     pub(crate) fn end_loading(&self, began_ns: Option<u64>, slot: &ProcessSlot<'_>) {
         let Some(began_ns) = began_ns.filter(|_| self.is_from_memory) else { return };
         slot.add(Counter::UnpackNs, (thread::now_ns() - began_ns) * u64::from(SAMPLED));
+    }
+
+    /// The thread goes on: what is done from here on it does not wait for.
+    pub(crate) fn let_go(&mut self) {
+        self.let_go_ns = Some(thread::now_ns());
+    }
+
+    /// How long the thread has waited for a fault since then, which it doesn't after it was let go.
+    pub(crate) fn took_ns(&self, since_ns: u64) -> u64 {
+        self.let_go_ns.unwrap_or_else(thread::now_ns).saturating_sub(since_ns)
     }
 
     /// The fault has been served, or put aside, and took so long.

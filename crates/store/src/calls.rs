@@ -99,6 +99,17 @@ pub trait Caller {
     fn is_patient(&self, waited_ns: u64) -> bool;
 }
 
+/// For whom something is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Urgency {
+    /// A thread waits for it.
+    Awaited,
+    /// Nobody waits for it yet.
+    Ahead,
+    /// Nobody waits for it yet, and a thread would have to: what nodes alone have is not read.
+    Later,
+}
+
 /// The caller of a pool without nodes: never waits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Nobody;
@@ -188,6 +199,8 @@ pub struct TakenCall {
     state: State,
     /// What is wanted.
     pub call: Call,
+    /// Whether no thread waits for it.
+    pub is_ahead: bool,
 }
 
 impl TakenCall {
@@ -215,7 +228,7 @@ impl<M: Memory> Pool<M> {
     }
 
     /// Asks, and waits for the answer. `None` when none came while the caller was patient.
-    pub(crate) fn ask<C: Caller>(&self, caller: &C, call: Call) -> Option<Answer> {
+    pub(crate) fn ask<C: Caller>(&self, caller: &C, call: Call, is_ahead: bool) -> Option<Answer> {
         let since = caller.now_ns();
         let (at, asked) = loop {
             match self.claim_call(caller) {
@@ -229,6 +242,7 @@ impl<M: Memory> Pool<M> {
         };
         let (lane, at) = (at.0, at.1);
         self.word(at + WORD_BYTES).ok()?.store(call.encode(), Relaxed);
+        self.word(at + 2 * WORD_BYTES).ok()?.store(is_ahead.into(), Relaxed);
         let word = self.word(at).ok()?;
         word.store(asked.encode(), SeqCst);
         self.ring(lane);
@@ -294,7 +308,8 @@ impl<M: Memory> Pool<M> {
             let state = State::decode(bits).filter(|state| state.phase == Phase::Asked)?.to(Phase::Serving);
             word.compare_exchange(bits, state.encode(), AcqRel, Relaxed).ok()?;
             let call = Call::decode(self.word(at + WORD_BYTES).ok()?.load(Relaxed));
-            Some(TakenCall { lane, nth, state, call })
+            let is_ahead = self.word(at + 2 * WORD_BYTES).ok()?.load(Relaxed) != 0;
+            Some(TakenCall { lane, nth, state, call, is_ahead })
         })
     }
 

@@ -36,7 +36,7 @@ mod slots;
 mod usage;
 mod writer;
 
-pub use calls::{Answer, Call, Caller, Nobody, TakenCall};
+pub use calls::{Answer, Call, Caller, Nobody, TakenCall, Urgency};
 pub use class::{CLASS_COUNT, SLAB_BYTES, SizeClass};
 pub use disk::{BlockError, BlockFile, NullFile};
 pub use layout::{NodesConfig, PoolConfig, PoolConfigError};

@@ -7,7 +7,7 @@
 //! Of a slab that is away there may be several copies: the reader takes them in the order of what they cost, and the next one where one is
 //! damaged or can't be had.
 
-use crate::calls::{Answer, Call, Caller, Nobody};
+use crate::calls::{Answer, Call, Caller, Nobody, Urgency};
 use crate::class::SizeClass;
 use crate::copies::Copies;
 use crate::disk::{BlockFile, block_offset_bytes};
@@ -32,6 +32,9 @@ pub enum LoadError {
     /// The memory nodes that held it are lost.
     #[error("the nodes that held the page are lost")]
     Lost,
+    /// It is on memory nodes, and was to be read without asking them.
+    #[error("the page is on memory nodes, which were not to be asked")]
+    Later,
     /// The place holds no page.
     #[error("no page is stored there")]
     Gone,
@@ -67,6 +70,8 @@ pub struct Reader<F: BlockFile, C: Caller = Nobody> {
     slot_buffer: [u8; PAGE_BYTES],
     file: F,
     caller: C,
+    /// Of the page that is being read.
+    urgency: Urgency,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -75,6 +80,7 @@ enum Fetched {
     Damaged,
     Io,
     Lost,
+    Later,
     Gone,
 }
 
@@ -97,7 +103,13 @@ impl<F: BlockFile> Reader<F> {
 impl<F: BlockFile, C: Caller> Reader<F, C> {
     /// A reader of pools whose slabs move to `file` and to nodes, which `caller` asks for.
     pub const fn with_nodes(file: F, caller: C) -> Self {
-        Self { disk_buffer: DiskBuffer([0; DISK_BUFFER_BYTES]), slot_buffer: [0; PAGE_BYTES], file, caller }
+        Self {
+            disk_buffer: DiskBuffer([0; DISK_BUFFER_BYTES]),
+            slot_buffer: [0; PAGE_BYTES],
+            file,
+            caller,
+            urgency: Urgency::Awaited,
+        }
     }
 
     /// Reads the page at `place` into `page`, and says where it was. After an error `page` holds anything.
@@ -107,6 +119,18 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
         place: Place,
         page: &mut PageBytes,
     ) -> Result<Origin, LoadError> {
+        self.load_for(pool, place, page, Urgency::Awaited)
+    }
+
+    /// The same, for whom that is.
+    pub fn load_for<M: Memory>(
+        &mut self,
+        pool: &Pool<M>,
+        place: Place,
+        page: &mut PageBytes,
+        urgency: Urgency,
+    ) -> Result<Origin, LoadError> {
+        self.urgency = urgency;
         match place {
             Place::Zero => page.fill(0),
             Place::Pattern(index) => fill_uniform(page, pool.pattern(index).ok_or(LoadError::Corrupt)?),
@@ -152,6 +176,7 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
                     Fetched::Gone => LoadError::Gone,
                     Fetched::Io => LoadError::Io,
                     Fetched::Lost => LoadError::Lost,
+                    Fetched::Later => LoadError::Later,
                     _ => LoadError::Corrupt,
                 });
             }
@@ -222,6 +247,7 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
                     }
                     outcome = Fetched::Damaged;
                 }
+                Fetched::Later => return Ok(Fetched::Later),
                 failed if outcome == Fetched::Lost => outcome = failed,
                 _ => {}
             }
@@ -251,8 +277,11 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
             pool.count(Header::BufferHits);
             return Ok(Fetched::Page(Origin::Node));
         }
+        if self.urgency == Urgency::Later {
+            return Ok(Fetched::Later);
+        }
         for _ in 0..FETCH_ATTEMPTS {
-            match pool.ask(&self.caller, call) {
+            match pool.ask(&self.caller, call, self.urgency == Urgency::Ahead) {
                 Some(Answer::Entry(entry)) if pool.copy_buffered(entry, &call, buffer) => {
                     return Ok(Fetched::Page(Origin::Node));
                 }

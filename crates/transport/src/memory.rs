@@ -2,7 +2,7 @@
 //!
 //! Chunks are found by looking for them; nothing here is fast.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,6 +36,8 @@ struct State {
     generation: u64,
     is_stalled: bool,
     is_draining: bool,
+    /// The lanes of links that nobody has closed, one for each link.
+    lanes: Vec<u8>,
     /// What came of the latest changes of each lane.
     done: BTreeMap<(u128, u8), VecDeque<Done>>,
     figures: NodeStatistics,
@@ -51,6 +53,7 @@ impl MemoryNode {
             generation: 0,
             is_stalled: false,
             is_draining: false,
+            lanes: Vec::new(),
             done: BTreeMap::new(),
             figures: NodeStatistics::default(),
         })))
@@ -58,7 +61,8 @@ impl MemoryNode {
 
     /// A link to it.
     pub fn connect(&self, client: ClientIdentity) -> MemoryLink {
-        let state = self.state();
+        let mut state = self.state();
+        state.lanes.push(client.lane);
         MemoryLink {
             node: self.clone(),
             client,
@@ -109,6 +113,11 @@ impl MemoryNode {
     /// Frames that nobody holds.
     pub fn free_frames(&self) -> usize {
         self.state().owners.iter().filter(|owner| owner.is_none()).count()
+    }
+
+    /// The lanes that have a link here, whole or broken.
+    pub fn lanes(&self) -> BTreeSet<u8> {
+        self.state().lanes.iter().copied().collect()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -323,6 +332,15 @@ impl MemoryLink {
             }
         }
         Ok(())
+    }
+}
+
+impl Drop for MemoryLink {
+    fn drop(&mut self) {
+        let lanes = &mut self.node.state().lanes;
+        if let Some(at) = lanes.iter().position(|lane| *lane == self.client.lane) {
+            lanes.swap_remove(at);
+        }
     }
 }
 

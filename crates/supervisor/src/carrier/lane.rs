@@ -16,8 +16,8 @@ use farmem_transport::{Answer as NodeAnswer, Completion, Failure, Request, Ticke
 
 use super::Carrier;
 use super::figures::count;
-use super::link::{NodeLink, wait_for_any};
-use super::links::Links;
+use super::link::wait_for_any;
+use super::ways::{Way, Ways};
 use crate::worker::Worker;
 
 /// How long a lane sleeps when nobody calls. Then it sees that it should end, and that its links live.
@@ -51,12 +51,13 @@ struct Late {
     patience: Duration,
 }
 
-/// What a request to a node is for.
+/// What a request to a node is for, and by which of the lane's links it goes.
 #[derive(Clone, Copy)]
 struct Purpose {
     reading: u64,
     gather: usize,
     shard: usize,
+    way: Way,
 }
 
 /// A request to a node.
@@ -77,10 +78,10 @@ struct Waiting {
 pub(super) struct Lane {
     carrier: &'static Carrier,
     number: usize,
-    links: Links,
+    links: Ways,
     readings: HashMap<u64, Reading>,
     latest: u64,
-    pending: HashMap<(usize, Ticket), Asked>,
+    pending: HashMap<(Way, Ticket), Asked>,
     /// For each node the oldest first.
     waiting: Vec<Waiting>,
     parked: Vec<TakenCall>,
@@ -94,7 +95,7 @@ impl Lane {
         let mut lane = Self {
             carrier,
             number,
-            links: Links::new(carrier, number as u8),
+            links: Ways::new(carrier, number as u8),
             readings: HashMap::new(),
             latest: 0,
             pending: HashMap::new(),
@@ -195,8 +196,9 @@ impl Lane {
     /// Asks nodes for a range. False when it can't come any more.
     fn ask(&mut self, number: u64, reading: &mut Reading, nth: usize) -> bool {
         let carrier = self.carrier;
-        let Reading { gathers, late, .. } = reading;
+        let Reading { taken, gathers, late, .. } = reading;
         let gather = &mut gathers[nth];
+        let is_ahead = taken.is_ahead;
         loop {
             let asked = {
                 let state = carrier.state();
@@ -211,8 +213,8 @@ impl Lane {
                     gather.fail(shard);
                     continue;
                 };
-                let (node, purpose) =
-                    (usize::from(address.node), Purpose { reading: number, gather: nth, shard });
+                let node = usize::from(address.node);
+                let purpose = Purpose { reading: number, gather: nth, shard, way: Way { node, is_ahead } };
                 let bytes = (gather.piece().count * PAGE_BYTES) as u64;
                 let mut turn = carrier.sharing.gate(node, Direction::In).turn(Class::Demand, bytes);
                 // Nobody overtakes those who wait already.
@@ -232,18 +234,18 @@ impl Lane {
     /// Sends a request whose turn has come. False when it can't be sent.
     fn submit(&mut self, gather: &Gather, late: &mut Option<Late>, purpose: Purpose, pass: Pass) -> bool {
         let Some(address) = gather.address(purpose.shard) else { return false };
-        let (node, piece) = (usize::from(address.node), gather.piece());
+        let (way, piece) = (purpose.way, gather.piece());
         let Some(at) = address.frame.offset().checked_add((piece.first * PAGE_BYTES) as u64) else {
             return false;
         };
         let buffer = self.buffers.pop().unwrap_or_default();
         let request = Request::Read { at, length_bytes: (piece.count * PAGE_BYTES) as u32, buffer };
-        let Some(ticket) = self.links[node].submit(request, PATIENCE) else { return false };
+        let Some(ticket) = self.links[way].submit(request, PATIENCE) else { return false };
         let since = Instant::now();
         if let Some(late) = late {
             late.at = since + late.patience;
         }
-        self.pending.insert((node, ticket), Asked { purpose, since, pass: Some(pass) });
+        self.pending.insert((way, ticket), Asked { purpose, since, pass: Some(pass) });
         true
     }
 
@@ -359,7 +361,7 @@ impl Lane {
         let owes = |node: usize| {
             self.pending
                 .iter()
-                .any(|((other, _), asked)| *other == node && now.duration_since(asked.since) > late.patience)
+                .any(|((way, _), asked)| way.node == node && now.duration_since(asked.since) > late.patience)
         };
         let mut nodes = self
             .waiting
@@ -372,37 +374,44 @@ impl Lane {
 
     /// Waits for a node's answer.
     fn hear(&mut self) {
-        let listen = if self.waiting.is_empty() { LISTEN } else { TURN };
-        let busy: Vec<usize> =
-            self.links.known().iter().filter(|link| link.pending() > 0).map(NodeLink::node).collect();
-        if let [node] = busy[..] {
-            self.hear_from(node, listen);
+        let (awaited, ahead) = (self.links.busy(false), self.links.busy(true));
+        // New calls are not heard meanwhile, and somebody may be waiting for one of these.
+        let listen = if self.waiting.is_empty() && !awaited.is_empty() { LISTEN } else { TURN };
+        if let ([way], _) | ([], [way]) = (&awaited[..], &ahead[..]) {
+            // Nobody waits for what comes by the other links: they are looked at first, and not waited for.
+            ahead
+                .iter()
+                .filter(|other| *other != way)
+                .for_each(|&other| self.hear_from(other, Duration::ZERO));
+            self.hear_from(*way, listen);
         } else {
+            let busy = [awaited, ahead].concat();
             let before = self.pending.len();
-            busy.iter().for_each(|&node| self.hear_from(node, Duration::ZERO));
-            if self.pending.len() == before && wait_for_any(self.links.known(), &busy, listen) {
-                busy.iter().for_each(|&node| self.hear_from(node, Duration::ZERO));
+            busy.iter().for_each(|&way| self.hear_from(way, Duration::ZERO));
+            if self.pending.len() == before && wait_for_any(busy.iter().map(|way| &self.links[*way]), listen)
+            {
+                busy.iter().for_each(|&way| self.hear_from(way, Duration::ZERO));
             }
         }
-        let is_gone = |node: &usize| !self.links[*node].is_open();
-        let gone: Vec<usize> = self.pending.keys().map(|(node, _)| *node).filter(is_gone).collect();
-        gone.into_iter().for_each(|node| self.abandon(node));
+        let is_gone = |way: &Way| !self.links[*way].is_open();
+        let gone: Vec<Way> = self.pending.keys().map(|(way, _)| *way).filter(is_gone).collect();
+        gone.into_iter().for_each(|way| self.abandon(way));
     }
 
-    fn hear_from(&mut self, node: usize, timeout: Duration) {
-        let heard = self.links[node].hear(&mut self.completions, timeout);
+    fn hear_from(&mut self, way: Way, timeout: Duration) {
+        let heard = self.links[way].hear(&mut self.completions, timeout);
         for completion in std::mem::take(&mut self.completions) {
-            self.finish(node, completion);
+            self.finish(way, completion);
         }
         if heard.is_err() {
-            self.abandon(node);
+            self.abandon(way);
         }
     }
 
-    /// The link to a node has ended: what it was asked is asked elsewhere, or of it again.
-    fn abandon(&mut self, node: usize) {
-        let of_node: Vec<_> = self.pending.keys().copied().filter(|(other, _)| *other == node).collect();
-        for key in of_node {
+    /// A link has ended: what was asked by it is asked elsewhere, or there again.
+    fn abandon(&mut self, way: Way) {
+        let of_link: Vec<_> = self.pending.keys().copied().filter(|(other, _)| *other == way).collect();
+        for key in of_link {
             if let Some(asked) = self.pending.remove(&key) {
                 self.fail(asked.purpose);
             }
@@ -410,17 +419,17 @@ impl Lane {
     }
 
     /// A node has not sent what it was asked for.
-    fn fail(&mut self, Purpose { reading: number, gather, shard }: Purpose) {
+    fn fail(&mut self, Purpose { reading: number, gather, shard, .. }: Purpose) {
         if let Some(reading) = self.readings.get_mut(&number) {
             reading.gathers[gather].fail(shard);
             self.pursue(number);
         }
     }
 
-    fn finish(&mut self, node: usize, completion: Completion) {
-        let Some(asked) = self.pending.remove(&(node, completion.ticket)) else { return };
+    fn finish(&mut self, way: Way, completion: Completion) {
+        let Some(asked) = self.pending.remove(&(way, completion.ticket)) else { return };
         let Asked { purpose, since, pass } = asked;
-        let carrier = self.carrier;
+        let (carrier, node) = (self.carrier, way.node);
         match (completion.result, completion.request) {
             (Ok(NodeAnswer::Read), Request::Read { buffer, .. }) => {
                 pass.map(Pass::finish);
@@ -437,7 +446,7 @@ impl Lane {
             (result, _) => {
                 drop(pass);
                 if result == Err(Failure::Late) {
-                    self.links[node].doubt();
+                    self.links[way].doubt();
                 }
                 self.fail(purpose);
             }
@@ -446,7 +455,7 @@ impl Lane {
 
     /// A range of a shard has come.
     fn take(&mut self, purpose: Purpose, buffer: Vec<u8>) {
-        let Purpose { reading: number, gather, shard } = purpose;
+        let Purpose { reading: number, gather, shard, .. } = purpose;
         let Some(reading) = self.readings.get_mut(&number) else {
             // Others were quicker.
             return self.keep_buffer(buffer);
@@ -504,12 +513,12 @@ impl Lane {
             return;
         }
         self.looked_at = Instant::now();
-        for node in 0..self.links.known().len() {
-            self.links[node].close_if_left();
+        for way in self.links.known() {
+            self.links[way].close_if_left();
             // One that has ended is made anew when it is needed. What comes late teaches how long the node takes.
-            self.hear_from(node, Duration::ZERO);
-            if !self.links[node].is_open() {
-                self.abandon(node);
+            self.hear_from(way, Duration::ZERO);
+            if !self.links[way].is_open() {
+                self.abandon(way);
             }
         }
     }

@@ -222,15 +222,13 @@ impl NodeLink {
     }
 }
 
-/// Waits until one of these nodes has sent something, at most so long. Whether one may have.
-pub(super) fn wait_for_any(links: &[NodeLink], nodes: &[usize], timeout: Duration) -> bool {
-    let descriptors: Vec<BorrowedFd<'_>> =
-        nodes.iter().filter_map(|node| links.get(*node)?.descriptor()).collect();
-    if descriptors.len() < nodes.len() {
+/// Waits until something has come by one of these links, at most so long. Whether it may have.
+pub(super) fn wait_for_any<'a>(links: impl Iterator<Item = &'a NodeLink>, timeout: Duration) -> bool {
+    let Some(descriptors) = links.map(NodeLink::descriptor).collect::<Option<Vec<_>>>() else {
         // One of them can't be waited for so: it is looked at soon.
         std::thread::sleep(timeout.min(UNSEEN));
         return true;
-    }
+    };
     let mut waiting: Vec<PollFd<'_>> =
         descriptors.iter().map(|descriptor| PollFd::new(descriptor, PollFlags::IN)).collect();
     let timeout = Timespec { tv_sec: 0, tv_nsec: timeout.subsec_nanos().into() };

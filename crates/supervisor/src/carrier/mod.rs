@@ -31,6 +31,7 @@ mod stock;
 #[cfg(test)]
 mod tests;
 mod tuning;
+mod ways;
 mod writer;
 
 use std::collections::HashMap;
@@ -65,11 +66,14 @@ use steward::Steward;
 pub use tuning::NodeTuning;
 pub(crate) use writer::NodeWriter;
 
-/// Lanes of the wire, by who has them: one for each of the pool's, then these.
+/// Lanes of the wire, by who has them: one for each of the pool's, for what threads wait for; these; and one more for each of the pool's, for what nobody
+/// waits for yet, so that it holds up nothing else.
 const WRITER_LANE: u8 = 64;
 const STEWARD_LANE: u8 = 65;
 const LEAVING_LANE: u8 = 66;
 const REBUILD_LANE: u8 = 67;
+const AHEAD_LANE: u8 = 128;
+const _: () = assert!(WRITER_LANE <= u8::MAX - AHEAD_LANE, "each lane of the pool has a second number");
 /// Others are asked as well after so many times as long as nearly all answers take, within these bounds: below the first a wake-up that comes late
 /// would look like a node that is slow.
 const LATE_TIMES: u32 = 3;
@@ -131,7 +135,7 @@ pub(crate) fn connector(options: &NodesOptions) -> Result<Connect> {
 fn traffic_of(lane: u8) -> Traffic {
     match lane {
         STEWARD_LANE | LEAVING_LANE => Traffic::Control,
-        WRITER_LANE | REBUILD_LANE => Traffic::Background,
+        WRITER_LANE | REBUILD_LANE | AHEAD_LANE.. => Traffic::Background,
         _ => Traffic::Demand,
     }
 }

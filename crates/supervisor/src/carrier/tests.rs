@@ -9,7 +9,8 @@ use farmem_page::{PAGE_BYTES, PageBytes, Place};
 use farmem_policy::links::Class;
 use farmem_remote::Roster;
 use farmem_store::{
-    Caller, Epoch, LoadError, Mover, NullFile, OwnerId, Pool, PoolConfig, Reader, StepOutcome, Writer,
+    Caller, Epoch, LoadError, Mover, NullFile, OwnerId, Pool, PoolConfig, Reader, StepOutcome, Urgency,
+    Writer,
 };
 use farmem_sys::shared::SharedMemory;
 use farmem_transport::memory::MemoryNode;
@@ -165,17 +166,25 @@ impl World {
 
     /// Reads all pages, each of them checked: how many were to be had, and how many are lost.
     fn read_all(&self) -> (usize, usize) {
+        self.read_all_for(Urgency::Awaited)
+    }
+
+    fn read_all_for(&self, urgency: Urgency) -> (usize, usize) {
         let mut reader = Box::new(Reader::with_nodes(NullFile, Waiting(Instant::now())));
         let mut page = [0; PAGE_BYTES];
         let (mut right, mut lost) = (0, 0);
         for (number, place) in self.places.iter().enumerate() {
-            match reader.load(self.pool, *place, &mut page) {
+            match reader.load_for(self.pool, *place, &mut page, urgency) {
                 Ok(_) => {
                     assert!(page == content(number), "page {number} holds something else");
                     right += 1;
                 }
                 Err(error) => {
-                    assert!(matches!(error, LoadError::Lost | LoadError::Corrupt), "{error}");
+                    let is_expected = match urgency {
+                        Urgency::Later => matches!(error, LoadError::Later),
+                        _ => matches!(error, LoadError::Lost | LoadError::Corrupt),
+                    };
+                    assert!(is_expected, "{error}");
                     lost += 1;
                 }
             }
@@ -700,4 +709,39 @@ fn changes_that_follow_each_other_quickly_end_in_the_last_one() {
     world.wait_until_whole();
     world.nodes[1].restart();
     assert_eq!(world.read_all(), (PAGES, 0));
+}
+
+/// Whether a node has links of lanes for what threads wait for, and of those for what nobody waits for.
+fn linked(node: &MemoryNode) -> (bool, bool) {
+    let lanes = node.lanes();
+    (lanes.iter().any(|lane| *lane < WRITER_LANE), lanes.iter().any(|lane| *lane >= AHEAD_LANE))
+}
+
+#[test]
+fn what_nobody_waits_for_comes_by_links_of_its_own() {
+    for (slabs, redundancy) in [(vec![32], Redundancy::NONE), (vec![32; 3], coded(2, 1))] {
+        let world = World::filled(&slabs, redundancy);
+        let (_, away) = world.read_all_for(Urgency::Later);
+        assert!(away > PAGES / 4, "{away} pages are on nodes alone");
+        assert_eq!(linked(&world.nodes[0]), (false, false), "nobody has been asked");
+
+        assert_eq!(world.read_all_for(Urgency::Ahead), (PAGES, 0));
+        assert_eq!(linked(&world.nodes[0]), (false, true));
+        assert_eq!(world.read_all(), (PAGES, 0));
+        assert_eq!(linked(&world.nodes[0]), (true, true));
+    }
+}
+
+#[test]
+fn what_nobody_waits_for_comes_from_nodes_that_join_and_by_no_link_to_one_that_has_left() {
+    let mut world = World::growing(&[64, 64], 1, Redundancy::NONE);
+    assert_eq!(world.read_all_for(Urgency::Ahead), (PAGES, 0));
+    assert_eq!((linked(&world.nodes[0]), linked(&world.nodes[1])), ((false, true), (false, false)));
+
+    assert_eq!(world.follow(&[1], &[]), [""; 0]);
+    world.wait_until("the first has left", |world| world.carrier.member(0).0 == Member::Left);
+    world.pool.clear_buffer();
+    assert_eq!(world.read_all_for(Urgency::Ahead), (PAGES, 0));
+    assert_eq!(linked(&world.nodes[1]), (false, true));
+    world.wait_until("its links are closed", |world| !linked(&world.nodes[0]).1);
 }
