@@ -7,10 +7,11 @@
 //! 2. What a client's devices have moved is in its mailboxes, one for each lane, or has been added up in `moved`; never in both.
 //! 3. A lane has one queue; that of an earlier connection of the lane has gone before the next one is told of its own.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use farmem_sys::shared::SharedMemory;
@@ -26,6 +27,34 @@ use crate::server::WantedRdma;
 const UNIT_FRAMES: u64 = Order::SLAB.frames() as u64;
 /// Mailboxes of a client: one for each lane that there can be.
 const MAILBOXES_BYTES: usize = MAIL_BYTES << u8::BITS;
+
+/// Connecting two devices in vain holds up everybody, for the kernel looks for the other one while this thread waits. So it is tried in vain no more than so
+/// many times in so long, whoever asks; until some of that has passed, clients that ask go without RDMA.
+const FAILURES: usize = 4;
+const FAILURES_IN: Duration = Duration::from_secs(60);
+/// What fails sooner holds up nobody.
+const HOLDUP: Duration = Duration::from_millis(50);
+
+/// Connections that failed, and took their time.
+#[derive(Default)]
+struct Failures(VecDeque<Instant>);
+
+impl Failures {
+    /// Whether another one may be tried.
+    fn may_try(&mut self, now: Instant) -> bool {
+        while self.0.front().is_some_and(|at| now.saturating_duration_since(*at) >= FAILURES_IN) {
+            self.0.pop_front();
+        }
+        self.0.len() < FAILURES
+    }
+
+    /// One that began then has failed.
+    fn note(&mut self, began: Instant, now: Instant) {
+        if now.saturating_duration_since(began) >= HOLDUP {
+            self.0.push_back(now);
+        }
+    }
+}
 
 struct Client {
     domain: Arc<Domain>,
@@ -45,6 +74,7 @@ pub(crate) struct Rdma {
     clients: HashMap<u128, Client>,
     /// Bytes that were read and written by lanes that have gone.
     moved: [u64; 2],
+    failures: Failures,
 }
 
 impl Client {
@@ -91,7 +121,14 @@ impl Rdma {
         if wanted.is_some() {
             can_register(&Device::open(wanted.as_ref(), None)?)?;
         }
-        Ok(Self { is_wanted, wanted, devices: HashMap::new(), clients: HashMap::new(), moved: [0; 2] })
+        Ok(Self {
+            is_wanted,
+            wanted,
+            devices: HashMap::new(),
+            clients: HashMap::new(),
+            moved: [0; 2],
+            failures: Failures::default(),
+        })
     }
 
     /// Connects a queue with that of a client's lane.
@@ -103,7 +140,16 @@ impl Rdma {
     ) -> Result<(Endpoint, Mailbox), Refusal> {
         self.detach(client);
         let device = self.device(local.ok_or(Refusal::NoRdma)?).ok_or(Refusal::NoRdma)?;
+        let began = Instant::now();
+        if !self.failures.may_try(began) {
+            tracing::debug!(
+                space = format_args!("{:x}", client.space),
+                "too many connections have failed: without RDMA"
+            );
+            return Err(Refusal::NoRdma);
+        }
         self.connect(client, &device, theirs).map_err(|error| {
+            self.failures.note(began, Instant::now());
             tracing::warn!(space = format_args!("{:x}", client.space), %error, "a client goes without RDMA");
             Refusal::NoRdma
         })
@@ -246,6 +292,20 @@ fn around(frame: u64, unit: u64, is_granted: &impl Fn(u64) -> bool) -> Range<u64
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn so_many_connections_fail_slowly_in_a_minute_and_no_more() {
+        let (mut failures, began) = (Failures::default(), Instant::now());
+        let at = |seconds: u64| began + Duration::from_secs(seconds);
+        for second in 0..FAILURES as u64 {
+            assert!(failures.may_try(at(second)));
+            failures.note(at(second), at(second));
+            assert!(failures.may_try(at(second)), "what fails at once is not counted");
+            failures.note(at(second), at(second) + Duration::from_secs(1));
+        }
+        assert!(!failures.may_try(at(5)) && !failures.may_try(at(60)));
+        assert!(failures.may_try(at(61)), "a minute after the first");
+    }
 
     #[test]
     fn a_registration_ends_where_the_grant_or_the_unit_does() {
