@@ -36,6 +36,15 @@ impl Role {
     pub const fn lends(self) -> bool {
         matches!(self, Self::Memory | Self::General)
     }
+
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Compute => "compute",
+            Self::Memory => "memory",
+            Self::General => "general",
+        }
+    }
 }
 
 /// What is to be done with a node.
@@ -47,6 +56,16 @@ pub enum NodeState {
     Active,
     /// It gets nothing new, and what it holds goes to others.
     Drain,
+}
+
+impl NodeState {
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Drain => "drain",
+        }
+    }
 }
 
 /// A machine.

@@ -6,6 +6,7 @@
 mod books;
 mod checks;
 mod cluster;
+mod edit;
 mod field;
 mod gather;
 mod health;
@@ -20,6 +21,7 @@ mod span;
 pub use books::{Allotment, Books, Located, LostChunk, Shards};
 pub use checks::{Checker, Checks};
 pub use cluster::{Cluster, ClusterError, ClusterNode, NodeState, Role};
+pub use edit::{Edit, EditError, Joining};
 pub use gather::Gather;
 pub use health::{Health, Reunion, Standing};
 pub use membership::{Change, Member, Roster, changes};
