@@ -6,13 +6,16 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use crate::etcd::EtcdKey;
+use farmem_remote::Edit;
+
+use crate::cluster_file;
+use crate::etcd::{EtcdFiles, EtcdKey};
 
 /// A description of a cluster is no longer: a machine takes a hundred bytes.
 pub(crate) const MOST_BYTES: u64 = 4 << 20;
 
 /// Where it is said.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub enum ClusterSource {
     /// In a file.
     File(PathBuf),
@@ -21,15 +24,19 @@ pub enum ClusterSource {
 }
 
 const ETCD: &str = "etcd://";
+const ETCD_BY_TLS: &str = "etcds://";
 
 impl FromStr for ClusterSource {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let Some(rest) = text.strip_prefix(ETCD) else {
-            return if text.is_empty() { Err("name a file".to_owned()) } else { Ok(Self::File(text.into())) };
+        let (rest, is_secure) = match (text.strip_prefix(ETCD), text.strip_prefix(ETCD_BY_TLS)) {
+            (Some(rest), _) => (rest, false),
+            (None, Some(rest)) => (rest, true),
+            (None, None) if text.is_empty() => return Err("name a file".to_owned()),
+            (None, None) => return Ok(Self::File(text.into())),
         };
-        let wanted = || format!("write {ETCD}HOST:PORT[,…]/KEY");
+        let wanted = || format!("write {ETCD}HOST:PORT[,…]/KEY, or {ETCD_BY_TLS} for TLS");
         let (endpoints, key) = rest.split_once('/').ok_or_else(wanted)?;
         let is_endpoint = |endpoint: &str| {
             endpoint
@@ -40,7 +47,7 @@ impl FromStr for ClusterSource {
             return Err(wanted());
         }
         let endpoints = endpoints.split(',').map(str::to_owned).collect();
-        Ok(Self::Etcd(EtcdKey { endpoints, key: key.to_owned() }))
+        Ok(Self::Etcd(EtcdKey::new(endpoints, key.to_owned(), is_secure)))
     }
 }
 
@@ -48,14 +55,29 @@ impl fmt::Display for ClusterSource {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(formatter),
-            Self::Etcd(EtcdKey { endpoints, key }) => {
-                write!(formatter, "{ETCD}{}/{key}", endpoints.join(","))
+            Self::Etcd(EtcdKey { endpoints, key, is_secure, .. }) => {
+                let scheme = if *is_secure { ETCD_BY_TLS } else { ETCD };
+                write!(formatter, "{scheme}{}/{key}", endpoints.join(","))
             }
         }
     }
 }
 
 impl ClusterSource {
+    /// Reached by what is in these files.
+    ///
+    /// # Errors
+    /// One of them can't be used, is missing, or is not for such a source; a sentence.
+    pub fn with_files(self, files: &EtcdFiles) -> Result<Self, String> {
+        match self {
+            Self::File(_) if !files.is_empty() => {
+                Err("certificates and passwords are for etcd; a file needs none".to_owned())
+            }
+            Self::File(path) => Ok(Self::File(path)),
+            Self::Etcd(key) => key.with_files(files).map(Self::Etcd),
+        }
+    }
+
     /// What it says now.
     ///
     /// # Errors
@@ -64,6 +86,18 @@ impl ClusterSource {
         match self {
             Self::File(path) => read_file(path),
             Self::Etcd(key) => key.read(),
+        }
+    }
+
+    /// Makes a change of what it says by then. What others write meanwhile is not lost. Whether it says something else now.
+    ///
+    /// # Errors
+    /// The change can't be made; a sentence.
+    pub fn edit(&self, edit: &Edit) -> Result<bool, String> {
+        let change = |text: &str| edit.apply(text).map_err(|error| error.to_string());
+        match self {
+            Self::File(path) => cluster_file::edit(path, &change),
+            Self::Etcd(key) => key.edit(&change),
         }
     }
 
@@ -76,7 +110,7 @@ impl ClusterSource {
     }
 }
 
-fn read_file(path: &Path) -> Result<String, String> {
+pub(crate) fn read_file(path: &Path) -> Result<String, String> {
     let file = File::open(path).map_err(|error| error.to_string())?;
     let mut text = String::new();
     // Not more, whatever it is: some files have no end.
@@ -132,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_source_is_written_as_it_is_read() {
-        for text in ["cluster.toml", "etcd://one:2379,[::1]:2379/farmem/cluster"] {
+        for text in ["cluster.toml", "etcd://one:2379,[::1]:2379/farmem/cluster", "etcds://one:2379/key"] {
             assert_eq!(text.parse::<ClusterSource>().map(|source| source.to_string()).as_deref(), Ok(text));
         }
         for text in ["", "etcd://", "etcd://one:2379", "etcd://one:2379/", "etcd://one/key", "etcd://:1/key"]

@@ -11,6 +11,7 @@ mod background;
 mod beside;
 mod carrier;
 mod cluster;
+mod cluster_file;
 mod demand;
 mod directory;
 mod endings;
@@ -54,8 +55,11 @@ pub use beside::{Ending, Guest};
 pub use carrier::{MembershipOptions, NodeAddress, NodeTuning, NodesOptions};
 pub use cluster::ClusterSource;
 pub use directory::{Own, SetError, applications, find, is_any_running, processes, query, regions, set};
+pub use etcd::EtcdFiles;
 pub use explanation::{Cause, Explanation, Part};
-pub use farmem_remote::{NoRedundancy, Redundancy, Roster};
+pub use farmem_remote::{
+    Cluster, ClusterNode, Edit, Joining, NoRedundancy, NodeState, Redundancy, Role, Roster,
+};
 pub use farmem_transport::Destination;
 pub use figures::{FIGURES, Figure, FigureUnit};
 pub use inside::{ProcessReport, RegionReport, RegionsReport};

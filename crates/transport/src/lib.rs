@@ -21,6 +21,7 @@ pub mod rdma;
 mod request;
 mod rings;
 mod security;
+mod server;
 pub mod stream;
 mod tls;
 pub mod trouble;
@@ -38,7 +39,8 @@ pub use request::{
     RemoteKey, Request, SubmitError, Ticket, Unsubmitted, VERSION,
 };
 
-pub use security::{CertificateFiles, Security, SecurityError, SharedKey, save_secret};
+pub use security::{CertificateFiles, Security, SecurityError, SharedKey, read_secret, save_secret};
+pub use server::{ServerStream, ServerTrust};
 
 pub use tls::Identity;
 

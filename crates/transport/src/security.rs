@@ -126,7 +126,10 @@ pub struct CertificateFiles {
 }
 
 /// Reads a file that others must not be able to read.
-pub(crate) fn read_secret(path: &Path) -> Result<String, SecurityError> {
+///
+/// # Errors
+/// Others can read it, or it can't be read.
+pub fn read_secret(path: &Path) -> Result<String, SecurityError> {
     let unusable = |error| SecurityError::File { path: path.to_owned(), error };
     let mode = std::fs::metadata(path).map_err(unusable)?.permissions().mode();
     if mode & 0o077 != 0 {

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 
 use ring::digest::{SHA256, digest};
@@ -80,8 +81,7 @@ impl Identity {
         let unusable = |error: &dyn fmt::Display| SecurityError::Unusable(error.to_string());
         let provider = provider();
         let chain = certificates(&files.certificate)?;
-        let key = PrivateKeyDer::from_pem_slice(read_secret(&files.key)?.as_bytes())
-            .map_err(|_| SecurityError::Content { path: files.key.clone(), what: "private key" })?;
+        let key = private_key(&files.key)?;
         let mut roots = RootCertStore::empty();
         for authority in certificates(&files.authority)? {
             roots.add(authority).map_err(|error| unusable(&error))?;
@@ -128,13 +128,20 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(provider)
 }
 
-fn certificates(path: &std::path::Path) -> Result<Vec<CertificateDer<'static>>, SecurityError> {
+/// The certificates in a file of PEM.
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, SecurityError> {
     let text = std::fs::read(path).map_err(|error| SecurityError::File { path: path.to_owned(), error })?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
         _ => Err(SecurityError::Content { path: path.to_owned(), what: "certificate" }),
     }
+}
+
+/// The private key in a file of PEM, which others must not be able to read.
+pub(crate) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, SecurityError> {
+    PrivateKeyDer::from_pem_slice(read_secret(path)?.as_bytes())
+        .map_err(|_| SecurityError::Content { path: path.to_owned(), what: "private key" })
 }
 
 /// The key pair that one role derives from a shared key, and its public half as it is shown.

@@ -4,8 +4,10 @@
 //! happens to a connection, the next thing is to read. The gateway is one request to read, one answer that never ends to watch: no client library is needed for that, and none of
 //! those that there are is small (docs/adr/0045).
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+mod access;
+mod gateway;
+
+use std::io::{ErrorKind, Read};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
@@ -13,27 +15,49 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::cluster::{MOST_BYTES, Source};
+use crate::cluster::Source;
+use access::Access;
+pub use access::EtcdFiles;
+use gateway::{Connection, MOST_ANSWER_BYTES, Trouble, ask, exchange, host_of};
 
-/// To connect, and for each piece of an answer. A step of the thread that looks takes no longer than a few of these.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// An answer holds the text in a longer form, and some words around it.
-const MOST_ANSWER_BYTES: u64 = 2 * MOST_BYTES;
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_MOST: Duration = Duration::from_secs(30);
 /// A watch that says nothing for so long is made anew: what is at its other end may be gone without a word.
 const WATCH: Duration = Duration::from_secs(60);
+/// A change is tried so often where others change the key at the same time.
+const TRIES: usize = 32;
 
 /// Where a key is.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct EtcdKey {
     /// `HOST:PORT` of members of one etcd: the first that answers is asked.
     pub endpoints: Vec<String>,
     /// The key.
     pub key: String,
+    /// Whether members are reached by TLS.
+    pub is_secure: bool,
+    access: Access,
 }
 
 impl EtcdKey {
+    pub(crate) fn new(endpoints: Vec<String>, key: String, is_secure: bool) -> Self {
+        Self { endpoints, key, is_secure, access: Access::default() }
+    }
+
+    /// Reached by what is in these files.
+    ///
+    /// # Errors
+    /// One of them can't be used, or is missing; a sentence.
+    pub(crate) fn with_files(mut self, files: &EtcdFiles) -> Result<Self, String> {
+        let is_here = |host: &str| {
+            let address = host.parse::<std::net::IpAddr>();
+            host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+        };
+        let is_local = self.endpoints.iter().all(|endpoint| is_here(host_of(endpoint)));
+        self.access = Access::load(files, self.is_secure, is_local)?;
+        Ok(self)
+    }
+
     /// What is there.
     ///
     /// # Errors
@@ -45,22 +69,34 @@ impl EtcdKey {
     /// What is there, or that nothing is.
     fn read_with_revision(&self) -> Result<Found, String> {
         let question = json!({ "key": STANDARD.encode(&self.key) }).to_string();
-        let mut reason = String::new();
+        let range = |endpoint: &str| exchange(endpoint, &self.access, "/v3/kv/range", &question);
+        let body = self.of_any(Repeat::May, range).map_err(|trouble| trouble.to_string())?;
+        self.understand(&body)
+    }
+
+    /// What the first member has to say that has anything to say.
+    fn of_any<T>(&self, repeat: Repeat, question: impl Fn(&str) -> Result<T, Trouble>) -> Result<T, Trouble> {
+        let mut trouble = Trouble::Away("no member is named".to_owned());
         for endpoint in &self.endpoints {
-            match ask(endpoint, "/v3/kv/range", &question).and_then(whole_answer) {
-                Ok(body) => return self.understand(&body),
-                Err(why) => reason = format!("{endpoint}: {why}"),
+            match question(endpoint) {
+                Err(Trouble::Unanswered(why)) if repeat == Repeat::May => trouble = Trouble::Unanswered(why),
+                // That somebody can't be trusted is of more use than that another one is away.
+                Err(Trouble::Away(_)) if matches!(trouble, Trouble::Untrusted(_)) => {}
+                Err(next @ (Trouble::Away(_) | Trouble::Untrusted(_))) => trouble = next,
+                outcome => return outcome,
             }
         }
-        Err(format!("etcd doesn't answer ({reason})"))
+        Err(trouble)
     }
 
     fn understand(&self, body: &[u8]) -> Result<Found, String> {
         let unexpected = || "etcd's answer can't be understood; version 3.4 or newer is needed".to_owned();
         let range: Range = serde_json::from_slice(body).map_err(|_| unexpected())?;
         let revision = range.header.revision.parse().map_err(|_| unexpected())?;
+        let mut written = None;
         let text = match range.kvs.first() {
             Some(pair) => {
+                written = Some(pair.mod_revision.clone());
                 let bytes = STANDARD.decode(&pair.value).map_err(|_| unexpected())?;
                 String::from_utf8(bytes).map_err(|_| "what is there is no text".to_owned())
             }
@@ -69,25 +105,60 @@ impl EtcdKey {
                 self.key
             )),
         };
-        Ok(Found { text, revision })
+        Ok(Found { text, revision, written })
+    }
+
+    /// Changes what is there, if nobody else has changed it meanwhile; else what is there then is changed. Whether it is another text now.
+    ///
+    /// # Errors
+    /// The change can't be made, or nobody knows whether it was; a sentence.
+    pub(crate) fn edit(&self, change: &dyn Fn(&str) -> Result<String, String>) -> Result<bool, String> {
+        for _ in 0..TRIES {
+            let found = self.read_with_revision()?;
+            let (text, written) = (found.text?, found.written.unwrap_or_default());
+            let changed = change(&text)?;
+            if changed == text {
+                return Ok(false);
+            }
+            if self.swap(&written, &changed)? {
+                return Ok(true);
+            }
+        }
+        Err("others change it all the time; try again".to_owned())
+    }
+
+    /// Writes a text in the place of the one that was written by the change with that number. Whether that one was still there.
+    fn swap(&self, written: &str, text: &str) -> Result<bool, String> {
+        let key = STANDARD.encode(&self.key);
+        let question = json!({
+            "compare": [{ "target": "MOD", "result": "EQUAL", "key": key, "mod_revision": written }],
+            "success": [{ "request_put": { "key": key, "value": STANDARD.encode(text) } }],
+        })
+        .to_string();
+        let swap = |endpoint: &str| exchange(endpoint, &self.access, "/v3/kv/txn", &question);
+        let body = self.of_any(Repeat::MayNot, swap).map_err(|trouble| match trouble {
+            Trouble::Unanswered(_) => {
+                format!(
+                    "{trouble}, so nobody knows whether the change was made; look by `farmem cluster show`"
+                )
+            }
+            other => other.to_string(),
+        })?;
+        let swapped: Swapped = serde_json::from_slice(&body)
+            .map_err(|_| "etcd's answer can't be understood; look by `farmem cluster show`".to_owned())?;
+        Ok(swapped.succeeded)
     }
 
     /// Begins to hear of changes after that one.
-    fn watch(&self, revision: u64) -> Result<Watch, String> {
+    fn watch(&self, revision: u64) -> Result<Watch, Trouble> {
         let question = json!({
             "create_request": { "key": STANDARD.encode(&self.key), "start_revision": (revision + 1).to_string() }
-        });
-        let mut reason = String::new();
-        for endpoint in &self.endpoints {
-            match ask(endpoint, "/v3/watch", &question.to_string()) {
-                Ok(stream) => {
-                    stream.set_nonblocking(true).map_err(|error| error.to_string())?;
-                    return Ok(Watch { stream, heard: Vec::new(), since: Instant::now() });
-                }
-                Err(why) => reason = format!("{endpoint}: {why}"),
-            }
-        }
-        Err(reason)
+        })
+        .to_string();
+        let connection =
+            self.of_any(Repeat::May, |endpoint| ask(endpoint, &self.access, "/v3/watch", &question))?;
+        connection.set_nonblocking().map_err(|error| Trouble::Away(error.to_string()))?;
+        Ok(Watch { stream: connection, heard: Vec::new(), since: Instant::now() })
     }
 
     /// Begins to follow it.
@@ -96,11 +167,20 @@ impl EtcdKey {
     }
 }
 
+/// Whether a question that was sent to one member may be sent to another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Repeat {
+    May,
+    MayNot,
+}
+
 /// What there is under a key.
 struct Found {
     text: Result<String, String>,
     /// The number of etcd's latest change.
     revision: u64,
+    /// The number of the change that wrote the key.
+    written: Option<String>,
 }
 
 /// What of the answer matters. Numbers of 64 bits are texts there.
@@ -121,52 +201,19 @@ struct Header {
 struct Pair {
     #[serde(default)]
     value: String,
+    #[serde(default)]
+    mod_revision: String,
 }
 
-/// Sends a question.
-fn ask(endpoint: &str, path: &str, question: &str) -> Result<TcpStream, String> {
-    let in_words = |error: std::io::Error| error.to_string();
-    let address = endpoint.to_socket_addrs().map_err(in_words)?.next().ok_or("it has no address")?;
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(in_words)?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(in_words)?;
-    stream.set_write_timeout(Some(PATIENCE)).map_err(in_words)?;
-    // Of version 1.0, so that an answer ends with its connection, and needs no decoding.
-    let head = format!(
-        "POST {path} HTTP/1.0\r\nHost: {endpoint}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
-        question.len()
-    );
-    stream
-        .write_all(head.as_bytes())
-        .and_then(|()| stream.write_all(question.as_bytes()))
-        .map_err(in_words)?;
-    Ok(stream)
-}
-
-/// The body of an answer that ends.
-fn whole_answer(stream: TcpStream) -> Result<Vec<u8>, String> {
-    let mut answer = Vec::new();
-    stream.take(MOST_ANSWER_BYTES + 1).read_to_end(&mut answer).map_err(|error| error.to_string())?;
-    if answer.len() as u64 > MOST_ANSWER_BYTES {
-        return Err(format!("its answer is larger than {} MiB", MOST_ANSWER_BYTES >> 20));
-    }
-    body_of(&answer).map(<[u8]>::to_vec)
-}
-
-/// What follows the head of an answer that went well.
-fn body_of(answer: &[u8]) -> Result<&[u8], String> {
-    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or("it doesn't speak HTTP")?;
-    let head = String::from_utf8_lossy(&answer[..end]);
-    let status = head.split_whitespace().nth(1).unwrap_or_default();
-    if !head.starts_with("HTTP/1.") || status != "200" {
-        let line = head.lines().next().unwrap_or_default();
-        return Err(format!("it says {line:?}"));
-    }
-    Ok(&answer[end + 4..])
+#[derive(Deserialize)]
+struct Swapped {
+    #[serde(default)]
+    succeeded: bool,
 }
 
 /// A watch on a key.
 struct Watch {
-    stream: TcpStream,
+    stream: Connection,
     heard: Vec<u8>,
     since: Instant,
 }
@@ -248,6 +295,7 @@ impl Source for Follower {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::net::TcpListener;
     use std::thread;
 
@@ -258,7 +306,9 @@ mod tests {
 
     fn found(text: &str) -> String {
         let value = STANDARD.encode(text);
-        format!("{{\"header\":{{\"revision\":\"7\"}},\"kvs\":[{{\"value\":\"{value}\"}}],\"count\":\"1\"}}")
+        format!(
+            "{{\"header\":{{\"revision\":\"7\"}},\"kvs\":[{{\"value\":\"{value}\",\"mod_revision\":\"5\"}}],\"count\":\"1\"}}"
+        )
     }
 
     /// An etcd that gives these answers, one to each connection; where a second part is there, it comes a little later, and then nothing.
@@ -284,7 +334,7 @@ mod tests {
                 }
             }
         });
-        EtcdKey { endpoints: vec![endpoint], key: "farmem/cluster".to_owned() }
+        EtcdKey::new(vec![endpoint], "farmem/cluster".to_owned(), false)
     }
 
     fn next(follower: &mut Follower) -> Result<String, String> {
@@ -326,7 +376,28 @@ mod tests {
         for nonsense in ["", "<html>", "{\"kvs\":3}"] {
             assert!(etcd(vec![(nonsense.to_owned(), None)]).read().unwrap_err().contains("be understood"));
         }
-        assert!(body_of(b"HTTP/1.1 404 Not Found\r\n\r\n").unwrap_err().contains("404"));
-        assert!(body_of(b"SSH-2.0").is_err());
+    }
+
+    #[test]
+    fn a_change_is_made_anew_where_another_one_came_between() {
+        let (lost, made) = ("{}".to_owned(), "{\"succeeded\":true}".to_owned());
+        let key = etcd(vec![(found("one"), None), (lost, None), (found("two"), None), (made, None)]);
+        let seen = std::cell::RefCell::new(Vec::new());
+        let change = |text: &str| {
+            seen.borrow_mut().push(text.to_owned());
+            Ok(format!("{text} and more"))
+        };
+        assert_eq!(key.edit(&change), Ok(true));
+        assert_eq!(*seen.borrow(), ["one", "two"]);
+        assert_eq!(etcd(vec![(found("one"), None)]).edit(&|text| Ok(text.to_owned())), Ok(false));
+    }
+
+    #[test]
+    fn a_change_whose_answer_does_not_come_is_not_repeated_at_another_member() {
+        let mut key = etcd(vec![(found("one"), None), (String::new(), None)]);
+        key.endpoints.insert(0, "127.0.0.1:1".to_owned());
+        // What answers nothing of use has taken the question all the same.
+        let refusal = key.edit(&|_| Ok("two".to_owned())).unwrap_err();
+        assert!(refusal.contains("farmem cluster show"), "{refusal}");
     }
 }
