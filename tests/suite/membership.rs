@@ -192,6 +192,37 @@ fn where_everything_is_on_disk_as_well_the_last_node_can_be_emptied() {
 }
 
 #[test]
+fn what_has_two_copies_and_only_one_other_node_goes_to_disk_and_both_nodes_can_be_stopped() {
+    if !managed_runner() {
+        return;
+    }
+    let (mut nodes, name) = ([Node::start("128M"), Node::start("128M")], unique("copies-to-disk"));
+    let file = ClusterFile::of(&[&nodes[0], &nodes[1]]);
+    let launcher = file.launcher(&name).option("--redundancy").option("mirror");
+    let mut disk = launcher.file("far").into_os_string();
+    disk.push(":256M");
+    let launcher = launcher.option("--disk").option(disk);
+    let (running, mut client) = loaded(&launcher);
+    wait_for_pages_on_nodes(&name, 8 << 20);
+    assert_eq!(figure(&name, "disk_bytes"), 0);
+    // Each node has a copy of everything: none has room for what the other one holds.
+    file.say(&[&nodes[1]], &[&nodes[0]]);
+    wait_for_nodes(&name, 1);
+    assert!(figure(&name, "disk_bytes") > 0);
+    nodes[0].kill();
+    verify(&mut client, 0..KEYS, |_| 1);
+    load(&mut client, 0..KEYS / 3, 2);
+    file.say(&[], &[&nodes[1]]);
+    wait_for_nodes(&name, 0);
+    nodes[1].kill();
+    verify(&mut client, 0..KEYS, version);
+    let finished = end(client, running);
+    assert_eq!(number(&finished, "lost"), 0.0);
+    let said = String::from_utf8_lossy(&finished.stderr);
+    assert!(!said.contains("can't be emptied"), "{said}");
+}
+
+#[test]
 fn nonsense_in_the_file_is_said_once_and_changes_nothing() {
     if !managed_runner() {
         return;

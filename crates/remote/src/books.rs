@@ -554,6 +554,11 @@ impl Books {
         dropped
     }
 
+    /// Blocks with shards on nodes that are leaving, and perhaps some that had one.
+    pub fn leaving(&self) -> impl Iterator<Item = u32> {
+        self.leaving.iter().copied()
+    }
+
     /// Whether blocks have shards on nodes that are leaving.
     pub fn is_any_leaving(&self) -> bool {
         !self.leaving.is_empty()

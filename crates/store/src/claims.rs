@@ -94,6 +94,12 @@ impl<M: Memory> Pool<M> {
         self.claims(Claimable::Block).iter().take(self.layout.disk_blocks).any(|word| word.load(Relaxed) == 0)
     }
 
+    /// Whether what lies on nodes alone may come to disk: it has room, or every block has its place there.
+    pub fn is_disk_open(&self) -> bool {
+        self.layout.disk_blocks > 0
+            && (self.layout.disk_blocks == self.layout.blocks || self.is_disk_block_free())
+    }
+
     /// Claims a block for a slab: one for the nodes while they have room, else one on disk.
     pub(crate) fn claim_block(&self, slab: usize, nodes_have_room: bool) -> Option<usize> {
         let (disk_blocks, blocks) = (self.layout.disk_blocks, self.block_limit());

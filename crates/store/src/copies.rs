@@ -57,6 +57,13 @@ impl<M: Memory> Pool<M> {
         }
     }
 
+    /// Says that the content of a block, which stays what it is, is on disk as well. Only for the mover.
+    pub(crate) fn note_disk_copy(&self, block: usize) {
+        if let Ok(word) = self.copies_word(block) {
+            word.fetch_or(ON_DISK, AcqRel);
+        }
+    }
+
     /// Whether a block's content is on disk.
     pub fn has_disk_copy(&self, block: usize) -> bool {
         self.copies(block).is_ok_and(|copies| copies.on_disk)

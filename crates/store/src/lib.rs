@@ -21,6 +21,7 @@ mod copies;
 mod disk;
 mod layout;
 mod lease;
+mod lower;
 mod memory;
 mod mover;
 mod nodes;

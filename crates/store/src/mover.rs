@@ -376,6 +376,10 @@ fn recover<M: Memory>(pool: &Pool<M>) {
             }
             Kind::Away => {
                 pool.unclaim_where(Claimable::Frame, |holder, _| holder == slab);
+                // Another block is what it was to go to, or has come from.
+                pool.unclaim_where(Claimable::Block, |holder, block| {
+                    holder == slab && block != state.location
+                });
                 end_away(gate);
             }
             Kind::Free | Kind::Leasing | Kind::Releasing => continue,

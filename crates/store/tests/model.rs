@@ -474,8 +474,13 @@ impl Caller for Asking {
 
 /// Two slabs, the first of them on a node; its pages, and what the node holds.
 fn on_node(entries: u16) -> (Arc<World>, Vec<Place>, Shelf) {
-    let world =
-        World::with(2, 2, 0, NodesConfig { alone: bytes(3), lanes: 1, entries, ..NodesConfig::default() });
+    on_node_beside(0, entries)
+}
+
+/// The same beside a disk of so many blocks.
+fn on_node_beside(disk: usize, entries: u16) -> (Arc<World>, Vec<Place>, Shelf) {
+    let nodes = NodesConfig { alone: bytes(3), lanes: 1, entries, ..NodesConfig::default() };
+    let world = World::with(2, 2, disk, nodes);
     let places: Vec<Place> = (0..66).map(|number| world.store(number)).collect();
     let mut shelf = Shelf::new(3);
     let moved = Mover::new(&world.pool).step(&world.pool, &world.file, &mut shelf);
@@ -580,5 +585,51 @@ fn a_node_lost_while_it_is_read_gives_the_right_page_or_none() {
         loser.join().unwrap();
         reader.join().unwrap();
         carrier.end();
+    });
+}
+
+#[test]
+fn readers_that_a_way_from_a_node_to_disk_overtakes_find_the_right_bytes() {
+    explore(|| {
+        let (world, places, mut shelf) = on_node_beside(1, 2);
+        let reader = {
+            let (world, place) = (Arc::clone(&world), places[3]);
+            thread::spawn(move || {
+                assert!(load(&world, Asking::new(OwnerId(1), 100_000), place).unwrap() == page(3));
+            })
+        };
+        let writer = {
+            let (world, freed) = (Arc::clone(&world), places[2]);
+            thread::spawn(move || world.free(freed))
+        };
+        let carrier = Carrier::start(&world, &shelf);
+        let mut mover = Mover::new(&world.pool);
+        // Who frees a page at the same moment keeps it from being taken.
+        while mover.lower(&world.pool, &world.file, &mut shelf, |_| true) == StepOutcome::Idle {
+            thread::yield_now();
+        }
+        reader.join().unwrap();
+        writer.join().unwrap();
+        carrier.end();
+        // Nothing of it is on nodes any more.
+        shelf.lose(&world.pool);
+        world.check(places[3], 3);
+        assert_eq!(world.pool.usage().node_bytes.get(), 0);
+    });
+}
+
+#[test]
+fn an_owner_released_while_its_slabs_go_from_a_node_to_disk_leaves_nothing() {
+    explore(|| {
+        let (world, _, mut shelf) = on_node_beside(1, 2);
+        let lowering = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                Mover::new(&world.pool).lower(&world.pool, &world.file, &mut shelf, |_| true);
+            })
+        };
+        world.pool.release_owner(OWNER);
+        lowering.join().unwrap();
+        world.check_empty();
     });
 }

@@ -210,3 +210,69 @@ fn a_process_that_dies_while_it_calls_holds_up_nobody() {
     });
     assert_eq!(world.read_all(), (SLABS * 64, vec![]));
 }
+
+#[test]
+fn what_lies_on_nodes_alone_comes_to_disk_and_survives_the_nodes() {
+    let mut world = World::filled(SLABS, SLABS, SLABS);
+    let usage = world.pool.usage();
+    assert!(
+        usage.node_bytes.get() > 8 * SLAB_BYTES as u64 && usage.disk_bytes == ByteCount::ZERO,
+        "{usage:?}"
+    );
+    let lower = |world: &mut World, least: usize| {
+        world.mover.lower(&world.pool, &world.file, &mut world.shelf, |block| block >= least)
+    };
+    assert_eq!(lower(&mut world, usize::MAX), StepOutcome::Idle, "none is wanted");
+    world.file.fails_in.set(0);
+    assert!(matches!(lower(&mut world, 0), StepOutcome::DiskFailing { .. }));
+    let now = world.pool.usage();
+    assert_eq!((now.node_bytes, now.disk_bytes), (usage.node_bytes, ByteCount::ZERO), "all is as it was");
+    world.file.fails_in.set(-1);
+    while let StepOutcome::Moved { .. } = lower(&mut world, 0) {}
+    let lowered = world.pool.usage();
+    assert_eq!((lowered.node_bytes, lowered.disk_bytes), (ByteCount::ZERO, usage.node_bytes));
+    world.shelf.lose(&world.pool);
+    assert_eq!(world.read_all(), (SLABS * 64, vec![]));
+    // Their blocks are free for others, and they come back from disk as any.
+    assert_eq!(lower(&mut world, 0), StepOutcome::Idle);
+    assert!(world.pool.is_disk_open());
+}
+
+#[test]
+fn a_disk_that_is_too_small_takes_what_it_can_of_what_lies_on_nodes_alone() {
+    let mut world = World::filled(3, SLABS, SLABS);
+    let lower = |world: &mut World| world.mover.lower(&world.pool, &world.file, &mut world.shelf, |_| true);
+    assert!(matches!(lower(&mut world), StepOutcome::Moved { slabs: 3, .. }));
+    assert_eq!(lower(&mut world), StepOutcome::Full);
+    assert!(!world.pool.is_disk_open());
+    assert_eq!(world.pool.usage().disk_bytes.get(), 3 * SLAB_BYTES as u64);
+    assert_eq!(world.read_all(), (SLABS * 64, vec![]));
+}
+
+#[test]
+fn pages_are_right_while_their_slabs_go_from_nodes_to_disk() {
+    let mut world = World::filled(SLABS, SLABS, SLABS);
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let World { pool, file, shelf, places, mover } = &mut world;
+        let (pool, file, places, ends) = (&*pool, &*file, &*places, &ends);
+        let mut nodes = shelf.clone();
+        scope.spawn({
+            let shelf = shelf.clone();
+            move || shelf.carry(pool, ends)
+        });
+        let mut reader = Box::new(Reader::with_nodes(file, Waiting::new(ONE, PATIENT_NS)));
+        let mut page = [0; PAGE_BYTES];
+        for round in 0..3 {
+            for (number, place) in places.iter().enumerate() {
+                if number % 200 == 0 {
+                    mover.lower(pool, file, &mut nodes, |block| block % 3 == round);
+                }
+                assert!(reader.load(pool, *place, &mut page).is_ok());
+                assert!(page == content(number), "page {number} holds something else");
+            }
+        }
+        ends.store(true, Ordering::SeqCst);
+    });
+    assert_eq!(world.pool.usage().node_bytes, ByteCount::ZERO);
+}

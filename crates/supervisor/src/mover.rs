@@ -33,15 +33,37 @@ fn run<F: BlockFile + Send + 'static>(
     mut nodes: Option<NodeWriter>,
 ) -> Worker {
     let mut mover = Mover::new(application.pool);
-    let mut unread_at = Instant::now();
+    let (mut unread_at, mut lower_at) = (Instant::now(), Instant::now());
     Worker::start(move || match &mut nodes {
         Some(nodes) => {
             let pause = turn(application, &mut mover, &mut unread_at, &file, nodes);
             nodes.tidy();
+            lower(application, &mut mover, &mut lower_at, &file, nodes);
             pause
         }
         None => turn(application, &mut mover, &mut unread_at, &file, &mut NoNodes),
     })
+}
+
+/// Brings to disk what nodes that are to be emptied hold and no other has room for.
+fn lower<F: BlockFile>(
+    application: Application,
+    mover: &mut Mover,
+    lower_at: &mut Instant,
+    file: &F,
+    nodes: &mut NodeWriter,
+) {
+    if Instant::now() < *lower_at {
+        return;
+    }
+    let Some(wanted) = nodes.wanted_on_disk() else { return };
+    match mover.lower(application.pool, file, nodes, |block| wanted.contains(&(block as u32))) {
+        StepOutcome::Moved { written, .. } => nodes.lowered(written.get()),
+        StepOutcome::DiskFailing { retry_after_ms } => {
+            *lower_at = Instant::now() + Duration::from_millis(retry_after_ms.into());
+        }
+        _ => *lower_at = Instant::now() + FULL,
+    }
 }
 
 /// One step out or back. How long to pause.

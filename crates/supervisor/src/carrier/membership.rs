@@ -142,9 +142,13 @@ impl Carrier {
             if *member == Member::Active && state.health[node].is_awaited() {
                 troubles.insert(format!("node {address} can't be reached; it is tried again"));
             }
-            if state.is_stuck && member.is_leaving() && state.books.used_on(node) > 0 {
+            if state.is_stuck
+                && member.is_leaving()
+                && state.books.used_on(node) > 0
+                && !self.pool.is_disk_open()
+            {
                 troubles.insert(format!(
-                    "node {address} can't be emptied: no other node has room for what it holds; it stays there until one has"
+                    "node {address} can't be emptied: no other node has room for what it holds, and no disk; it stays there until one has"
                 ));
             }
         }
@@ -178,6 +182,12 @@ impl Carrier {
             let left = state.books.drop_leaving(|block| self.pool.has_disk_copy(block as usize));
             left.iter().for_each(|&block| self.pool.forget_nodes_of(block as usize));
         }
+    }
+
+    /// Blocks with shards on nodes that are to be emptied, once no other node has had room for them for a while.
+    pub(super) fn stuck(&self) -> Option<BTreeSet<u32>> {
+        let state = self.state();
+        state.is_stuck.then(|| state.books.leaving().collect())
     }
 
     /// Blocks that nodes would take, those that are to be emptied only where there is no other place: a program that could store nothing would have to be

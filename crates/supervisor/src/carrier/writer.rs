@@ -1,8 +1,9 @@
 //! The mover's side of the nodes: whole blocks, there and back.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use farmem_remote::{Allotment, Checks};
+use farmem_remote::{Allotment, Checks, Pace};
 use farmem_store::{BlockError, NodeBlock, Nodes, SLAB_BYTES};
 use farmem_transport::{Answer, Frame, Request};
 
@@ -26,6 +27,8 @@ pub(crate) struct NodeWriter {
     stock: Stock,
     swept_at: Instant,
     wrote_at: Instant,
+    /// What goes to disk from nodes that are to be emptied.
+    lowering: Pace,
 }
 
 impl NodeWriter {
@@ -37,6 +40,7 @@ impl NodeWriter {
             stock: Stock::new(carrier),
             swept_at: now,
             wrote_at: now,
+            lowering: Pace::new(carrier.rebuild_bytes_per_second),
         }
     }
 
@@ -53,6 +57,18 @@ impl NodeWriter {
             self.stock.give_back(link);
             link.close_if_left();
         }
+    }
+
+    /// Blocks that are to go to disk by now, where it has room: nodes that are to be emptied hold them, and no other has room for them.
+    pub(crate) fn wanted_on_disk(&mut self) -> Option<BTreeSet<u32>> {
+        self.carrier
+            .stuck()
+            .filter(|_| self.carrier.pool.is_disk_open() && self.lowering.wait(self.carrier.now()).is_zero())
+    }
+
+    /// So much of them went, read and written.
+    pub(crate) fn lowered(&mut self, bytes: u64) {
+        self.lowering.went(2 * bytes);
     }
 
     /// Places for blocks, as far as nodes have room. Others take chunks, too: what finds none in hand asks once more.

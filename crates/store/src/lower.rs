@@ -1,0 +1,122 @@
+//! Bringing slabs to disk that lie on nodes alone, where these nodes are to be emptied and no other one has room.
+//!
+//! Such a slab stays away: its content goes from one block to another, or, where its block has a place on disk that was never written, there. Who reads it
+//! meanwhile by the old block finds the state changed, and looks again.
+
+use crate::claims::Claimable;
+use crate::class::SLAB_BYTES;
+use crate::disk::{BlockFile, block_offset_bytes};
+use crate::memory::{Atomic, Memory};
+use crate::mover::{BATCH_SLABS, Mover, StepOutcome};
+use crate::nodes::Nodes;
+use crate::pool::Pool;
+use crate::slab::{Gate, Kind};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use farmem_page::ByteCount;
+
+enum Lowered {
+    Yes,
+    Busy,
+    NoBlock,
+    NodesFailing,
+    DiskFailing,
+}
+
+impl Mover {
+    /// Brings a batch of slabs to disk whose blocks are wanted there, as far as it has room. Doesn't sleep; waits for nodes and disk only. Nobody waits
+    /// for these slabs.
+    pub fn lower<M: Memory, F: BlockFile, N: Nodes>(
+        &mut self,
+        pool: &Pool<M>,
+        file: &F,
+        nodes: &mut N,
+        is_wanted: impl Fn(usize) -> bool,
+    ) -> StepOutcome {
+        let mut slabs = 0;
+        for slab in 0..pool.slabs_used() {
+            if slabs == BATCH_SLABS {
+                break;
+            }
+            let is_there = pool.state(slab).is_ok_and(|state| {
+                state.kind == Kind::Away
+                    && is_wanted(state.location)
+                    && pool.copies(state.location).is_ok_and(|copies| copies.on_node && !copies.on_disk)
+            });
+            if !is_there {
+                continue;
+            }
+            match self.lower_one(pool, file, nodes, slab) {
+                Lowered::Yes => slabs += 1,
+                // Another one may come from nodes that answer.
+                Lowered::Busy | Lowered::NodesFailing => {}
+                Lowered::NoBlock if slabs == 0 => return StepOutcome::Full,
+                Lowered::NoBlock => break,
+                Lowered::DiskFailing => {
+                    return StepOutcome::DiskFailing { retry_after_ms: self.next_retry_ms() };
+                }
+            }
+        }
+        match slabs {
+            0 => StepOutcome::Idle,
+            _ => StepOutcome::Moved { slabs, written: ByteCount::new((slabs * SLAB_BYTES) as u64) },
+        }
+    }
+
+    fn lower_one<M: Memory, F: BlockFile, N: Nodes>(
+        &mut self,
+        pool: &Pool<M>,
+        file: &F,
+        nodes: &mut N,
+        slab: usize,
+    ) -> Lowered {
+        let (Ok(gate), Ok(word)) = (pool.gate(slab), pool.state_word(slab)) else { return Lowered::Busy };
+        let now = gate.load(Acquire);
+        // As if it were brought back: nobody else moves it, or gives it back, meanwhile.
+        let Some(held) = Gate(now).set_raising() else { return Lowered::Busy };
+        if gate.compare_exchange(now, held.0, AcqRel, Relaxed).is_err() {
+            return Lowered::Busy;
+        }
+        let end = |outcome| {
+            gate.fetch_and(Gate(u64::MAX).moved_back().0, SeqCst);
+            pool.give_back_if_empty(slab);
+            outcome
+        };
+        let Ok(state) = pool.state(slab) else { return end(Lowered::Busy) };
+        let before = state.location;
+        if state.kind != Kind::Away || before >= pool.layout.blocks || Gate(now).pages() == 0 {
+            return end(Lowered::Busy);
+        }
+        let has_place = before < pool.layout.disk_blocks;
+        let block = match has_place {
+            true => before,
+            false => match pool.claim_block(slab, false) {
+                Some(block) => block,
+                None => return end(Lowered::NoBlock),
+            },
+        };
+        let give_up = |outcome| {
+            if !has_place {
+                pool.unclaim(Claimable::Block, block, slab);
+            }
+            end(outcome)
+        };
+        let buffer = &mut self.buffer[self.buffer_start..][..SLAB_BYTES];
+        let is_read = <&mut [u8; SLAB_BYTES]>::try_from(&mut *buffer)
+            .is_ok_and(|whole| nodes.read(before, whole).is_ok());
+        if !is_read {
+            return give_up(Lowered::NodesFailing);
+        }
+        if file.write_at(block_offset_bytes(block), buffer).is_err() {
+            return give_up(Lowered::DiskFailing);
+        }
+        if has_place {
+            // Nodes keep theirs until somebody takes it from them.
+            pool.note_disk_copy(block);
+        } else {
+            pool.set_copies(block, true, false);
+            word.store(state.at(Kind::Away, block).encode(), Release);
+            pool.unclaim(Claimable::Block, before, slab);
+        }
+        end(Lowered::Yes)
+    }
+}
