@@ -1,6 +1,7 @@
 //! An etcd of the test's own.
 
 use std::net::TcpListener;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::scratch::Scratch;
@@ -12,7 +13,16 @@ pub struct Etcd {
     scratch: Scratch,
     endpoint: String,
     peers: String,
+    secure: Option<Secure>,
     process: Option<Child>,
+}
+
+/// TLS with the certificate of a node, and a user without whom nothing can be read or written.
+#[derive(Debug)]
+struct Secure {
+    folder: PathBuf,
+    login: String,
+    is_wanted: bool,
 }
 
 /// A port that nobody listens at now.
@@ -29,8 +39,37 @@ impl Etcd {
     #[must_use]
     pub fn start() -> Self {
         let (scratch, endpoint, peers) = (Scratch::new(), free_address(), free_address());
-        let mut etcd = Self { scratch, endpoint, peers, process: None };
+        let mut etcd = Self { scratch, endpoint, peers, secure: None, process: None };
         etcd.start_again();
+        etcd
+    }
+
+    /// Starts one with TLS, by the certificates of a folder that `farmem node keygen` made, and with a user and password, as `USER:PASSWORD`, without whom nothing is
+    /// told.
+    ///
+    /// # Panics
+    /// When it doesn't answer.
+    #[must_use]
+    pub fn start_secure(folder: &Path, login: &str) -> Self {
+        let (scratch, endpoint, peers) = (Scratch::new(), free_address(), free_address());
+        let secure = Secure { folder: folder.to_owned(), login: login.to_owned(), is_wanted: false };
+        let mut etcd = Self { scratch, endpoint, peers, secure: Some(secure), process: None };
+        etcd.start_again();
+        let user = login.split_once(':').expect("a user and a password").0;
+        for arguments in [
+            &["user", "add", "root:of the test's own"][..],
+            &["user", "add", login],
+            &["role", "add", "operator"],
+            &["role", "grant-permission", "operator", "--prefix=true", "readwrite", "farmem/"],
+            &["user", "grant-role", user, "operator"],
+            &["user", "grant-role", "root", "root"],
+            &["auth", "enable"],
+        ] {
+            assert!(etcd.control(arguments), "{arguments:?}");
+        }
+        if let Some(secure) = &mut etcd.secure {
+            secure.is_wanted = true;
+        }
         etcd
     }
 
@@ -39,8 +78,14 @@ impl Etcd {
     /// # Panics
     /// When it doesn't answer.
     pub fn start_again(&mut self) {
-        let (client, peer) = (format!("http://{}", self.endpoint), format!("http://{}", self.peers));
-        let process = Command::new("etcd")
+        let scheme = if self.secure.is_some() { "https" } else { "http" };
+        let (client, peer) = (format!("{scheme}://{}", self.endpoint), format!("http://{}", self.peers));
+        let mut command = Command::new("etcd");
+        if let Some(Secure { folder, .. }) = &self.secure {
+            command.arg("--cert-file").arg(folder.join("node.pem"));
+            command.arg("--key-file").arg(folder.join("node.key"));
+        }
+        let process = command
             .arg("--data-dir")
             .arg(self.scratch.file("etcd"))
             .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
@@ -52,19 +97,37 @@ impl Etcd {
             .spawn()
             .expect("etcd can be started; scripts/setup installs it");
         self.process = Some(process);
-        wait_for("an etcd that answers", || self.control(&["endpoint", "health"]).then_some(()));
+        wait_for("an etcd that answers", || self.control(&["get", "farmem/"]).then_some(()));
     }
 
     fn control(&self, arguments: &[&str]) -> bool {
-        let status = Command::new("etcdctl")
-            .env("ETCDCTL_API", "3")
-            .args(["--endpoints", &self.endpoint])
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        status.expect("etcdctl can be started; scripts/setup installs it").success()
+        self.told(arguments).is_some()
+    }
+
+    /// What `etcdctl` prints, where it succeeds.
+    fn told(&self, arguments: &[&str]) -> Option<String> {
+        let mut command = Command::new("etcdctl");
+        command.env("ETCDCTL_API", "3");
+        match &self.secure {
+            None => command.args(["--endpoints", &self.endpoint]),
+            Some(Secure { folder, login, is_wanted }) => {
+                command.args(["--endpoints", &format!("https://{}", self.endpoint)]);
+                command.arg("--cacert").arg(folder.join("authority.pem"));
+                if *is_wanted { command.args(["--user", login]) } else { &mut command }
+            }
+        };
+        let output = command.args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).output();
+        let output = output.expect("etcdctl can be started; scripts/setup installs it");
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// What is under a key.
+    ///
+    /// # Panics
+    /// When etcd doesn't tell.
+    #[must_use]
+    pub fn get(&self, key: &str) -> String {
+        self.told(&["get", "--print-value-only", key]).expect("etcd tells what is there")
     }
 
     /// Writes a key.

@@ -2,6 +2,7 @@
 
 mod address_space;
 mod bench_all;
+mod cluster;
 mod command_line;
 mod documents;
 mod far_redis;

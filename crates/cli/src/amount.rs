@@ -260,6 +260,11 @@ pub(crate) fn parse_cluster(text: &str) -> Result<ClusterSource, String> {
     text.parse()
 }
 
+/// Reads a size that stays as it is written.
+pub(crate) fn parse_size_as_written(text: &str) -> Result<String, String> {
+    parse_size(text).map(|_| text.to_owned())
+}
+
 /// Reads how slabs lie on memory nodes.
 pub(crate) fn parse_redundancy(text: &str) -> Result<Redundancy, String> {
     text.parse().map_err(|error: NoRedundancy| error.to_string())

@@ -5,6 +5,7 @@ mod amount;
 mod arguments;
 mod bench;
 mod certificates;
+mod cluster;
 mod doctor;
 mod explain;
 mod failure;
@@ -49,6 +50,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Run(arguments) => run::run(*arguments),
         Command::Host(arguments) => host::host(arguments),
         Command::Node(arguments) => node::node(&arguments),
+        Command::Cluster(arguments) => cluster::cluster(arguments.command),
         Command::Explain(arguments) => explain::explain(&arguments),
         Command::Stat(arguments) => stat::stat(&arguments),
         Command::Top(arguments) => top::top(&arguments),

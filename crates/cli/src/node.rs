@@ -223,8 +223,8 @@ fn shown(figures: &NodeStatistics) -> serde_json::Value {
     })
 }
 
-/// Comes as a client, asks, and leaves.
-fn ask(node: &Destination, security: &Security) -> anyhow::Result<NodeStatistics> {
+/// Comes as a client, asks how a node is, and leaves.
+pub(crate) fn ask(node: &Destination, security: &Security) -> anyhow::Result<NodeStatistics> {
     let mut identity = [0; 16];
     rustix::rand::getrandom(&mut identity, rustix::rand::GetRandomFlags::empty())?;
     let client = ClientIdentity { space: u128::from_le_bytes(identity), lane: 0 };

@@ -21,6 +21,7 @@ use rustix::fs::{Access, access};
 
 use crate::amount::{AUTO_LEAST, DiskAmount, LocalAmount};
 use crate::arguments::{Entries, Far, Progress, RunArguments, SecurityArguments, TransportName};
+use crate::cluster;
 use crate::failure::Failure;
 use crate::host::default_socket;
 use crate::log;
@@ -117,12 +118,22 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
     if let Some(disk) = &arguments.disk {
         writable("--disk", &disk.path)?;
     }
-    let nodes = nodes(arguments.node, arguments.cluster.as_ref(), &arguments.node_security)?;
+    let source = match arguments.cluster {
+        Some(source) => Some(cluster::reached(source, &arguments.etcd)?),
+        None if cluster::files(&arguments.etcd).is_empty() => None,
+        None => {
+            return Err(Failure::Unusable(
+                "--cluster-ca, --cluster-cert, --cluster-key and --cluster-login are for --cluster etcds://…; give that"
+                    .to_owned(),
+            ));
+        }
+    };
+    let nodes = nodes(arguments.node, source.as_ref(), &arguments.node_security)?;
     let travel = match &nodes {
         Some((nodes, security)) => travel(arguments.transport, arguments.rdma.as_deref(), nodes, security)?,
         None => Travel::Connection,
     };
-    let membership = arguments.cluster.map(|source| {
+    let membership = source.map(|source| {
         let (transport, is_plain) = (arguments.transport, arguments.node_security.plain);
         let is_bare = matches!(nodes, Some((_, Security::Plain))) && !is_plain;
         let unfit = move |node: &Destination| {

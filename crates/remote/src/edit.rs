@@ -186,7 +186,11 @@ fn take_out(nodes: &mut ArrayOfTables, at: usize) -> String {
         Some(next) => {
             let after = prefix(next);
             // One empty line between them is enough.
-            let after = if kept.is_empty() || kept.ends_with("\n\n") { after.trim_start_matches('\n') } else { &after };
+            let after = if kept.is_empty() || kept.ends_with("\n\n") {
+                after.trim_start_matches('\n')
+            } else {
+                &after
+            };
             let after = if at > 0 && kept.is_empty() { format!("\n{after}") } else { after.to_owned() };
             next.decor_mut().set_prefix(kept + &after);
             String::new()
@@ -256,8 +260,7 @@ state = "drain"   # until Monday
             size: Some("8G".to_owned()),
         };
         let text = Edit::Join(joining).apply(TEXT).unwrap();
-        let added =
-            "\n[[node]]\nname = \"memory-3\"\nrole = \"memory\"\naddress = \"10.0.0.9:7431\"\nsize = \"8G\"\n";
+        let added = "\n[[node]]\nname = \"memory-3\"\nrole = \"memory\"\naddress = \"10.0.0.9:7431\"\nsize = \"8G\"\n";
         assert_eq!(text, TEXT.replace("# The end.\n", "") + added + "# The end.\n");
         let front = Joining { name: "front-2".to_owned(), role: Some(Role::Compute), ..Joining::default() };
         assert!(Edit::Join(front).apply(TEXT).unwrap().contains("name = \"front-2\"\nrole = \"compute\"\n"));
@@ -275,7 +278,10 @@ state = "drain"   # until Monday
         // The first one.
         let without = leave("front").apply(TEXT).unwrap();
         assert!(without.starts_with("# The cluster of the west wing.\n\n# Runs programs.\n"), "{without}");
-        assert!(without.contains("# Rack 3. Its fan is loud.\n[[node]]\nrole = \"memory\"   # lends\n"), "{without}");
+        assert!(
+            without.contains("# Rack 3. Its fan is loud.\n[[node]]\nrole = \"memory\"   # lends\n"),
+            "{without}"
+        );
         assert!(!without.contains("front"));
     }
 
