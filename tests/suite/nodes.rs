@@ -165,6 +165,31 @@ fn a_node_that_says_nothing_for_a_while_is_waited_for() {
 }
 
 #[test]
+fn what_stands_still_together_for_longer_than_a_lease_goes_on_together() {
+    if !managed_runner() {
+        return;
+    }
+    let node = Node::start_with("256M", &["--lease".as_ref(), "1".as_ref()]);
+    let name = unique("standstill");
+    let launcher = launcher(&[&node], &name);
+    let (running, mut client) = loaded(&launcher);
+    wait_for_pages_on_nodes(&name, 8 << 20);
+    let supervisor = Pid::from_raw(i32::try_from(running.process_id()).expect("a process number"));
+    let signal_supervisor =
+        |signal| kill_process(supervisor.expect("a process number"), signal).expect("it is running");
+    signal_supervisor(Signal::STOP);
+    // The node hears what was on its way, so that it finds nothing new when it goes on.
+    std::thread::sleep(Duration::from_millis(100));
+    node.stop();
+    std::thread::sleep(Duration::from_secs(3));
+    node.go_on();
+    std::thread::sleep(Duration::from_millis(200));
+    signal_supervisor(Signal::CONT);
+    verify(&mut client, 0..KEYS, |_| 1);
+    end_with_nothing_lost(client, running);
+}
+
+#[test]
 fn without_its_supervisor_a_program_that_touches_what_is_on_a_node_is_ended_and_does_not_hang() {
     if !managed_runner() {
         return;

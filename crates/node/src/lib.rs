@@ -10,6 +10,7 @@
 mod bits;
 mod books;
 mod buddy;
+mod clock;
 mod connection;
 mod fault;
 mod listener;

@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use farmem_page::ByteCount;
@@ -18,6 +18,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 
+use crate::clock::Clock;
 use crate::connection::{Connection, End, Progress};
 use crate::fault::{FaultPoint, Faults};
 use crate::listener::Listener;
@@ -72,7 +73,7 @@ pub struct Server {
     security: Security,
     service: Service,
     lease: Duration,
-    began: Instant,
+    clock: Clock,
     connections: HashMap<u64, Place>,
     lanes: HashMap<ClientIdentity, u64>,
     /// Connections that are to be called though nothing new has come.
@@ -117,7 +118,7 @@ impl Server {
             security: options.security.clone(),
             service,
             lease: options.lease,
-            began: Instant::now(),
+            clock: Clock::start(),
             connections: HashMap::new(),
             lanes: HashMap::new(),
             unfinished: VecDeque::new(),
@@ -176,10 +177,6 @@ impl Server {
         Ok(is_other)
     }
 
-    fn now(&self) -> Duration {
-        self.began.elapsed()
-    }
-
     fn wait(&self, timeout: Duration) -> Result<Vec<u64>> {
         let mut events = Vec::with_capacity(MOST_EVENTS);
         let timeout = Timespec { tv_sec: 0, tv_nsec: timeout.as_nanos() as i64 };
@@ -191,7 +188,7 @@ impl Server {
 
     fn accept(&mut self, at: usize) {
         for _ in 0..MOST_ACCEPTED {
-            let now = self.now();
+            let now = self.clock.now();
             match self.listeners[at].accept(&self.security) {
                 Ok(Some((_, peer))) if self.connections.len() >= MOST_CONNECTIONS => {
                     self.log.say(now, &format!("{peer} was turned away: there are too many connections"));
@@ -221,7 +218,7 @@ impl Server {
 
     /// Lets a connection do what it has to do.
     fn call(&mut self, id: u64) {
-        let now = self.now();
+        let now = self.clock.now();
         let Some(place) = self.connections.get_mut(&id) else { return };
         match place.connection.turn(now, &mut self.service) {
             Ok(Progress::Done) => {}
@@ -275,14 +272,14 @@ impl Server {
             self.service.detach(client);
         }
         if !matches!(end, End::Gone | End::Left | End::Replaced) {
-            let now = self.now();
+            let now = self.clock.now();
             self.log.say(now, &format!("the connection of {} was closed: {end}", place.peer));
         }
     }
 
     /// What is due by the clock.
     fn look(&mut self) {
-        let now = self.now();
+        let now = self.clock.now();
         if now.saturating_sub(self.looked_at) < LOOK {
             return;
         }
