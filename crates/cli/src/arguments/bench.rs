@@ -1,0 +1,333 @@
+//! `farmem bench`, and the programs that it runs.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use farmem_bench::faults::{CaseName, PeerName};
+use farmem_bench::isolation::{Part as IsolationPart, Peer as IsolationPeer};
+use farmem_bench::kernels::Kernel;
+use farmem_bench::nodes::Part as NodesPart;
+use farmem_bench::prefetch::SubjectName;
+use farmem_bench::workload::{Compressibility, Pattern};
+use farmem_page::ByteCount;
+use farmem_supervisor::PrefetchPolicy;
+
+use crate::amount::{parse_prefetch, parse_size};
+
+/// Measure Farmem beside the kernel's own swap.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  farmem bench faults --quick")]
+pub(crate) struct BenchArguments {
+    #[command(subcommand)]
+    pub(crate) command: BenchCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum BenchCommand {
+    /// All benchmarks one after the other: a line of JSON for each measurement, and one report as HTML
+    All(AllArguments),
+    /// Access patterns over data four times the local memory: native, Farmem and each kind of kernel swap
+    Faults(FaultsArguments),
+    /// Applications beside each other: Farmem and each kind of kernel swap
+    Isolation(IsolationArguments),
+    /// Programs and patterns of access, or a program of one's own, under each policy of prefetching
+    Prefetch(PrefetchArguments),
+    /// Memory nodes beside bare connections, and programs whose far memory is there, in the pool or on disk
+    Nodes(NodesArguments),
+    /// What changed between two results of `bench all`, beyond chance
+    Compare(CompareArguments),
+    /// The access patterns of results of `bench all` as a table in Markdown, as in the README
+    Table(TableArguments),
+    /// Which figures and tables of the papers are measured, and by what, as a table in Markdown
+    Papers(PapersArguments),
+    /// What system calls, page faults, moves of pages and wake-ups cost on this machine
+    Micro(MicroArguments),
+    /// Undo what a benchmark left behind when it was killed: swap, devices, mounts, control groups
+    Cleanup(CleanupArguments),
+}
+
+/// All benchmarks one after the other: a line of JSON for each measurement, and one report as HTML.
+///
+/// The folder gets records.jsonl, report.html and progress.json, after each step. What was interrupted goes on where it stopped when it is called again
+/// with the same folder. What this machine can't run is left out and named, with the reason. All of it takes hours, with --quick some twenty minutes; kernel swap and links between
+/// namespaces need root.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  sudo farmem bench all --out results --quick\n  sudo farmem bench all --out results --only micro,faults/random-read"
+)]
+pub(crate) struct AllArguments {
+    /// Folder for the results, made if it isn't there
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) out: PathBuf,
+    /// Less data, shorter measurements and fewer repetitions: rougher figures, sooner
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Repetitions of everything; a comparison needs at least 4 to tell differences from chance [default: 5, with --quick 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) repeat: Option<u32>,
+    /// Data of each program that is measured [default: 256M, with --quick 32M to 64M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) data: Option<ByteCount>,
+    /// Only these benchmarks, such as `faults`, or parts of them, such as `faults/zipf`
+    #[arg(long, value_name = "BENCH[/PART]", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+    /// Only these peers for the access patterns
+    #[arg(long, value_name = "PEER", value_delimiter = ',', value_enum)]
+    pub(crate) peer: Vec<PeerName>,
+    /// A Python with XGBoost, for programs beside each other
+    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+    pub(crate) python: PathBuf,
+    /// Where swap files are made; must be on a disk
+    #[arg(long, value_name = "FOLDER", default_value = "/var/tmp")]
+    pub(crate) swap_folder: PathBuf,
+}
+
+/// How to measure beside the kernel's swap.
+#[derive(Args, Debug)]
+pub(crate) struct MeasureArguments {
+    /// Print one JSON object instead of the table
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Less data, shorter measurements and fewer repetitions: rougher figures, sooner
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Data of each program that is measured; a quarter of it is kept local [default: 256M, with --quick 64M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) data: Option<ByteCount>,
+    /// Repetitions, interleaved between the peers [default: 3, with --quick 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) repeat: Option<u32>,
+    /// Where swap files are made; must be on a disk
+    #[arg(long, value_name = "FOLDER", default_value = "/var/tmp")]
+    pub(crate) swap_folder: PathBuf,
+}
+
+/// Access patterns over data four times the local memory: native, Farmem and each kind of kernel swap.
+///
+/// Kernel swap needs root; a peer that this machine can't offer is left out and named. Swap is on only while its
+/// peer runs. The table goes to standard output, progress to standard error.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  sudo farmem bench faults\n  sudo farmem bench faults --quick --only random-read,sequential \
+                  --peer native,farmem,zram-lz4 --json"
+)]
+pub(crate) struct FaultsArguments {
+    #[command(flatten)]
+    pub(crate) measure: MeasureArguments,
+    /// Only these cases
+    #[arg(long, value_name = "CASE", value_delimiter = ',', value_enum)]
+    pub(crate) only: Vec<CaseName>,
+    /// Only these peers
+    #[arg(long, value_name = "PEER", value_delimiter = ',', value_enum)]
+    pub(crate) peer: Vec<PeerName>,
+}
+
+/// A server beside a program that swaps as fast as it can, and programs of several kinds beside each other: Farmem and each kind of kernel swap.
+///
+/// memcached holds data four times its local memory and is asked at a fixed rate, alone and while another program
+/// writes at random to four times its own. Each has a processor of its own; what they still share is the paging. Then Snappy, memcached, XGBoost and a
+/// Java program run alone and all at once, each with the same part of a processor. Kernel swap and parts of processors need root.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  sudo farmem bench isolation\n  sudo farmem bench isolation --quick --only co-runs --peer farmem,zram --json"
+)]
+pub(crate) struct IsolationArguments {
+    #[command(flatten)]
+    pub(crate) measure: MeasureArguments,
+    /// Only these parts
+    #[arg(long, value_name = "PART", value_delimiter = ',', value_enum)]
+    pub(crate) only: Vec<IsolationPart>,
+    /// A Python with XGBoost, for the co-runs
+    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+    pub(crate) python: PathBuf,
+    /// Only these peers
+    #[arg(long, value_name = "PEER", value_delimiter = ',', value_enum)]
+    pub(crate) peer: Vec<IsolationPeer>,
+}
+
+/// Programs and patterns of access, or a program of one's own, under each policy of prefetching.
+///
+/// All of them take some hours, with --quick some ten minutes; what isn't installed here is left out and named. Each runs with a quarter of the memory that it has resident when nothing limits it, and must write the same to standard output every
+/// time. The table goes to standard output, progress to standard error.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  farmem bench prefetch --quick --only xgboost,c-hash-join\n  farmem bench prefetch --policy none,streams --local 256M -- python3 train.py"
+)]
+pub(crate) struct PrefetchArguments {
+    /// Print one JSON object instead of the table
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Less data and one repetition: rougher figures, sooner
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Data of each program [default: 256M, with --quick 64M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "program")]
+    pub(crate) data: Option<ByteCount>,
+    /// Local memory [default: a quarter of what the program has resident when nothing limits it]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) local: Option<ByteCount>,
+    /// Repetitions, interleaved between the policies [default: 3, with --quick 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) repeat: Option<u32>,
+    /// Only these policies
+    #[arg(long, value_name = "POLICY", value_delimiter = ',', value_parser = parse_prefetch())]
+    pub(crate) policy: Vec<PrefetchPolicy>,
+    /// Only these programs and patterns
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_enum, conflicts_with = "program")]
+    pub(crate) only: Vec<SubjectName>,
+    /// A Python with numpy and XGBoost
+    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+    pub(crate) python: PathBuf,
+    /// A program of one's own, and its arguments [default: some twenty programs and patterns]
+    #[arg(value_name = "PROGRAM", trailing_var_arg = true)]
+    pub(crate) program: Vec<OsString>,
+}
+
+/// Memory nodes beside bare connections, programs whose far memory is there, in the pool or on disk, and what the loss of a node costs.
+///
+/// Nodes are reached by loopback, plain and with TLS, by a Unix socket and by shared memory; and, as root, by links between network namespaces, which
+/// go with the benchmark, however it ends. The loss is that of one node of six while Redis runs, with parity (4+2) and with two copies. The tables go to standard
+/// output, progress to standard error. Kernels in the manner of COMEX's evaluation run with a half, a quarter and a tenth of their data local, and as root also over swap to a file.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  sudo farmem bench nodes\n  farmem bench nodes --quick --json\n  farmem bench nodes --only loss"
+)]
+pub(crate) struct NodesArguments {
+    /// Print one JSON object instead of the tables
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Less data, fewer requests and one repetition: rougher figures, sooner
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Data of the programs; a quarter of it is kept local [default: 256M, with --quick 32M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) data: Option<ByteCount>,
+    /// Repetitions, interleaved between the ways to a node [default: 3, with --quick 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) repeat: Option<u32>,
+    /// Where swap files are made, to compare with; must be on a disk
+    #[arg(long, value_name = "FOLDER", default_value = "/var/tmp")]
+    pub(crate) swap_folder: PathBuf,
+    /// Only these parts
+    #[arg(long, value_name = "PART", value_delimiter = ',', value_enum)]
+    pub(crate) only: Vec<NodesPart>,
+}
+
+/// What changed between two results of `bench all`, beyond chance.
+///
+/// Compares the medians of all figures that both have, and names those that differ by more than chance (Mann-Whitney U test, 5%). Exit status 0 whatever
+/// changed; with --json each figure has its verdict.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  farmem bench compare results-before results-after")]
+pub(crate) struct CompareArguments {
+    /// The first results: a folder of `bench all`, or a file of records
+    #[arg(value_name = "FIRST")]
+    pub(crate) first: PathBuf,
+    /// The second ones
+    #[arg(value_name = "SECOND")]
+    pub(crate) second: PathBuf,
+    /// Print one JSON object with all figures
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The access patterns of results of `bench all` as a table in Markdown, as in the README.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  farmem bench table results")]
+pub(crate) struct TableArguments {
+    /// A folder of `bench all`, or a file of records
+    #[arg(value_name = "RESULTS")]
+    pub(crate) results: PathBuf,
+}
+
+/// Which figures and tables of the papers are measured, and by what, as a table in Markdown.
+///
+/// What answers a figure is named as in `farmem bench all --only`.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  farmem bench papers")]
+pub(crate) struct PapersArguments {}
+
+/// What system calls, page faults, moves of pages and wake-ups cost on this machine.
+///
+/// The last lines are the floor: a fault that a handler in user space answers with a page that is at hand. No pager that serves faults from a thread of its
+/// own is faster here, whatever else it does.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  farmem bench micro")]
+pub(crate) struct MicroArguments {
+    /// Print one JSON object instead of the table
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Fewer calls and turns: rougher figures, sooner
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Turns of each primitive [default: 5, with --quick 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) repeat: Option<u32>,
+}
+
+/// Undo what a benchmark left behind when it was killed: swap, devices, mounts, control groups.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  sudo farmem bench cleanup")]
+pub(crate) struct CleanupArguments {
+    /// Wait until standard input closes, then undo what this process left if it has ended
+    #[arg(long, value_name = "PID", hide = true)]
+    pub(crate) after: Option<u32>,
+}
+
+/// The program that `bench` measures: fills memory, reads and writes it in a pattern, checks every byte.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  farmem workload --data 64M --pattern random-read --threads 2")]
+pub(crate) struct WorkloadArguments {
+    /// How much memory to fill
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
+    pub(crate) data: ByteCount,
+    /// The order of accesses
+    #[arg(long, value_enum, default_value_t = Pattern::RandomRead)]
+    pub(crate) pattern: Pattern,
+    /// Threads that access the data
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) threads: u32,
+    /// How well pages compress
+    #[arg(long, value_enum, default_value_t = Compressibility::Half)]
+    pub(crate) compressibility: Compressibility,
+    /// Accesses of each round, over all threads [default: half the pages; all of them in order for sequential]
+    #[arg(long, value_name = "N")]
+    pub(crate) accesses: Option<u64>,
+    /// Rounds before the measured ones
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(..=1000))]
+    pub(crate) warm_up: u32,
+    /// Measured rounds
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: u32,
+    /// Keep one more thread busy that touches no data
+    #[arg(long)]
+    pub(crate) sibling: bool,
+    /// Wait for a line on standard input before the warm-up and before the measured rounds
+    #[arg(long)]
+    pub(crate) paced: bool,
+}
+
+/// A program that `bench` measures beside others: compresses text, unpacks it, checks every byte.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  farmem compression --data 64M --rounds 3")]
+pub(crate) struct CompressionArguments {
+    /// What text and compressed text take
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
+    pub(crate) data: ByteCount,
+    /// How often
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: u32,
+}
+
+/// A numerical kernel, or a problem on graphs, keys or points, that `bench` measures: works on its data, and checks the result.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  farmem kernel sort --data 64M")]
+pub(crate) struct KernelArguments {
+    /// Which
+    #[arg(value_enum, value_name = "KERNEL")]
+    pub(crate) kernel: Kernel,
+    /// How much data it works on, from 1M
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
+    pub(crate) data: ByteCount,
+}

@@ -1,0 +1,89 @@
+//! The one definition of what `farmem` accepts. Help texts, manual pages and completions all come from it.
+
+mod bench;
+mod cluster;
+mod host;
+mod machine;
+mod node;
+mod run;
+mod trace;
+mod watch;
+
+use clap::{Parser, Subcommand};
+
+pub(crate) use self::bench::{
+    AllArguments, BenchArguments, BenchCommand, CleanupArguments, CompareArguments, CompressionArguments,
+    FaultsArguments, IsolationArguments, KernelArguments, MicroArguments, NodesArguments, PapersArguments,
+    PrefetchArguments, TableArguments, WorkloadArguments,
+};
+pub(crate) use self::cluster::{
+    ClusterArguments, ClusterCommand, ClusterDrainArguments, ClusterJoinArguments, ClusterLeaveArguments,
+    ClusterPlace, ClusterRole, ClusterShowArguments, EtcdArguments,
+};
+pub(crate) use self::host::HostArguments;
+pub(crate) use self::machine::{CompletionsArguments, DoctorArguments, ManArguments};
+pub(crate) use self::node::{
+    NodeArguments, NodeCommand, NodeKeygenArguments, NodeStatArguments, SecurityArguments, TransportName,
+};
+pub(crate) use self::run::{Entries, Far, Progress, RunArguments};
+pub(crate) use self::trace::{
+    TraceArguments, TraceCommand, TraceRecordArguments, TraceReplayArguments, TraceShowArguments,
+};
+pub(crate) use self::watch::{ExplainArguments, SetArguments, StatArguments, TopArguments, WebArguments};
+
+/// More memory than the machine has, for unmodified programs.
+#[derive(Parser, Debug)]
+#[command(
+    name = "farmem",
+    version,
+    disable_help_subcommand = true,
+    after_help = "Example:\n  farmem run --local 25% --summary -- python3 analysis.py\n\nExit status: the program's own \
+                  for `run`; else 0 done, 1 failed, 2 cannot start, 126 program not executable, 127 no such program."
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Run a program within a budget of local memory
+    Run(Box<RunArguments>),
+    /// Lease one pool, and local memory, to all applications of this machine
+    Host(HostArguments),
+    /// Lend this machine's memory to programs on other machines
+    Node(Box<NodeArguments>),
+    /// Show and change which memory nodes a cluster has
+    Cluster(Box<ClusterArguments>),
+    /// Tell what an application waits for, and what would help
+    Explain(ExplainArguments),
+    /// Show the applications that run under Farmem now
+    Stat(StatArguments),
+    /// Watch the applications that run under Farmem, and change their limits
+    Top(TopArguments),
+    /// Show the applications that run under Farmem in a browser, and to Prometheus
+    Web(WebArguments),
+    /// Change the limits of an application while it runs
+    Set(SetArguments),
+    /// Tell what this machine and user can do, and how to mend what is missing
+    Doctor(DoctorArguments),
+    /// Look at what was recorded of a program's pages, and try policies on it
+    Trace(TraceArguments),
+    /// Measure Farmem beside the kernel's own swap
+    Bench(BenchArguments),
+    /// The program that `bench` measures
+    #[command(hide = true)]
+    Workload(WorkloadArguments),
+    /// A program that `bench` measures beside others
+    #[command(hide = true)]
+    Compression(CompressionArguments),
+    /// A numerical kernel, or a problem on graphs, keys or points, that `bench` measures
+    #[command(hide = true)]
+    Kernel(KernelArguments),
+    /// Write the manual pages
+    #[command(hide = true)]
+    Man(ManArguments),
+    /// Write the completions for a shell
+    #[command(hide = true)]
+    Completions(CompletionsArguments),
+}
