@@ -7,11 +7,12 @@ use crate::claims::Claimable;
 use crate::class::SLAB_BYTES;
 use crate::disk::{BlockFile, block_offset_bytes};
 use crate::memory::{Atomic, Memory};
-use crate::mover::{BATCH_SLABS, Mover, StepOutcome};
+use crate::mover::{BATCH_SLABS, Mover, StepOutcome, let_stay};
 use crate::nodes::Nodes;
 use crate::pool::Pool;
-use crate::slab::{Gate, Kind};
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use crate::raise::hold_away;
+use crate::slab::Kind;
+use core::sync::atomic::Ordering::Release;
 use farmem_page::ByteCount;
 
 enum Lowered {
@@ -69,23 +70,13 @@ impl Mover {
         nodes: &mut N,
         slab: usize,
     ) -> Lowered {
-        let (Ok(gate), Ok(word)) = (pool.gate(slab), pool.state_word(slab)) else { return Lowered::Busy };
-        let now = gate.load(Acquire);
-        // As if it were brought back: nobody else moves it, or gives it back, meanwhile.
-        let Some(held) = Gate(now).set_raising() else { return Lowered::Busy };
-        if gate.compare_exchange(now, held.0, AcqRel, Relaxed).is_err() {
-            return Lowered::Busy;
-        }
+        let Ok(word) = pool.state_word(slab) else { return Lowered::Busy };
+        let Some(state) = hold_away(pool, slab) else { return Lowered::Busy };
         let end = |outcome| {
-            gate.fetch_and(Gate(u64::MAX).moved_back().0, SeqCst);
-            pool.give_back_if_empty(slab);
+            let_stay(pool, slab);
             outcome
         };
-        let Ok(state) = pool.state(slab) else { return end(Lowered::Busy) };
         let before = state.location;
-        if state.kind != Kind::Away || before >= pool.layout.blocks || Gate(now).pages() == 0 {
-            return end(Lowered::Busy);
-        }
         let has_place = before < pool.layout.disk_blocks;
         let block = match has_place {
             true => before,

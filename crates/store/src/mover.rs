@@ -310,20 +310,16 @@ fn begin<M: Memory>(pool: &Pool<M>, slab: usize, nodes_have_room: bool) -> Begun
     if gate.compare_exchange(now, moving.0, AcqRel, Relaxed).is_err() {
         return Begun::Busy;
     }
-    let release = || {
-        gate.fetch_and(Gate(u64::MAX).moved_back().0, SeqCst);
-        pool.give_back_if_empty(slab);
-    };
     let Ok(state) = pool.state(slab) else {
-        release();
+        let_stay(pool, slab);
         return Begun::Busy;
     };
     if Gate(now).pages() == 0 || state.kind != Kind::Memory {
-        release();
+        let_stay(pool, slab);
         return Begun::Busy;
     }
     let Some(block) = pool.claim_block(slab, nodes_have_room) else {
-        release();
+        let_stay(pool, slab);
         return Begun::NoBlock;
     };
     word.store(state.at(Kind::Moving, state.location).encode(), Release);
@@ -351,11 +347,18 @@ fn end_away<A: Atomic>(gate: &A) {
 
 fn settle_in_memory<M: Memory>(pool: &Pool<M>, victim: Victim) {
     let Victim { slab, state, block } = victim;
-    let (Ok(gate), Ok(word)) = (pool.gate(slab), pool.state_word(slab)) else { return };
+    let Ok(word) = pool.state_word(slab) else { return };
     word.store(state.encode(), Release);
     pool.unclaim(Claimable::Block, block, slab);
-    gate.fetch_and(Gate(u64::MAX).moved_back().0, SeqCst);
-    pool.give_back_if_empty(slab);
+    let_stay(pool, slab);
+}
+
+/// A slab that was to be moved stays where its state says; whoever was kept out may go on.
+pub(crate) fn let_stay<M: Memory>(pool: &Pool<M>, slab: usize) {
+    if let Ok(gate) = pool.gate(slab) {
+        gate.fetch_and(Gate(u64::MAX).moved_back().0, SeqCst);
+        pool.give_back_if_empty(slab);
+    }
 }
 
 /// Ends what a mover that died was doing: what had not got away for certain stays in memory, and what had not come back for certain stays away.

@@ -12,10 +12,10 @@ use crate::class::SLAB_BYTES;
 use crate::disk::{BlockFile, block_offset_bytes};
 use crate::layout::Header;
 use crate::memory::{Atomic, Memory};
-use crate::mover::{BATCH_SLABS, LOW_PERCENT, Mover, StepOutcome};
+use crate::mover::{BATCH_SLABS, LOW_PERCENT, Mover, StepOutcome, let_stay};
 use crate::nodes::Nodes;
 use crate::pool::Pool;
-use crate::slab::{Gate, Kind};
+use crate::slab::{Gate, Kind, State};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 /// Pages that were read from a slab before it is worth bringing back: one says little of its neighbours.
@@ -138,20 +138,11 @@ impl Mover {
         else {
             return Raised::Busy;
         };
-        let now = gate.load(Acquire);
-        let Some(raising) = Gate(now).set_raising() else { return Raised::Busy };
-        if gate.compare_exchange(now, raising.0, AcqRel, Relaxed).is_err() {
-            return Raised::Busy;
-        }
+        let Some(state) = hold_away(pool, slab) else { return Raised::Busy };
         let stay = |outcome| {
-            gate.fetch_and(Gate(u64::MAX).moved_back().0, SeqCst);
-            pool.give_back_if_empty(slab);
+            let_stay(pool, slab);
             outcome
         };
-        let Ok(state) = pool.state(slab) else { return stay(Raised::Busy) };
-        if state.kind != Kind::Away || state.location >= pool.layout.blocks || Gate(now).pages() == 0 {
-            return stay(Raised::Busy);
-        }
         let Some(frame) = pool.claim(Claimable::Frame, slab) else { return stay(Raised::NoFrame) };
         let buffer = &mut self.buffer[self.buffer_start..][..SLAB_BYTES];
         let is_read = read_block(pool, file, nodes, state.location, buffer)
@@ -177,6 +168,22 @@ impl Mover {
         }
         Raised::Yes
     }
+}
+
+/// Keeps everybody else from moving a slab that is away, or giving it back, until [`let_stay`]; its state. `None` where somebody else has it, or there is
+/// nothing in it.
+pub(crate) fn hold_away<M: Memory>(pool: &Pool<M>, slab: usize) -> Option<State> {
+    let gate = pool.gate(slab).ok()?;
+    let now = gate.load(Acquire);
+    let raising = Gate(now).set_raising()?;
+    gate.compare_exchange(now, raising.0, AcqRel, Relaxed).ok()?;
+    let state = pool.state(slab).ok().filter(|state| {
+        state.kind == Kind::Away && state.location < pool.layout.blocks && Gate(now).pages() > 0
+    });
+    if state.is_none() {
+        let_stay(pool, slab);
+    }
+    state
 }
 
 /// Reads a block from whatever has it.
