@@ -10,10 +10,10 @@ use rustls::client::Resumption;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::ServerName;
 use rustls::version::TLS13;
-use rustls::{CertificateError, ClientConfig, ClientConnection, Error, RootCertStore, StreamOwned};
+use rustls::{CertificateError, ClientConfig, ClientConnection, Error, StreamOwned};
 
 use crate::security::SecurityError;
-use crate::tls::{certificates, private_key};
+use crate::tls::{authorities, certificates, private_key};
 
 /// By whom servers have their certificates, and what we show them.
 #[derive(Clone)]
@@ -26,14 +26,10 @@ impl ServerTrust {
     /// A file can't be read, holds something else, or doesn't fit the others.
     pub fn load(authority: &Path, own: Option<(&Path, &Path)>) -> Result<Self, SecurityError> {
         let unusable = |error: Error| SecurityError::Unusable(error.to_string());
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates(authority)? {
-            roots.add(certificate).map_err(unusable)?;
-        }
         let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
             .with_protocol_versions(&[&TLS13])
             .map_err(unusable)?
-            .with_root_certificates(roots);
+            .with_root_certificates(authorities(authority)?);
         let mut config = match own {
             None => builder.with_no_client_auth(),
             Some((certificate, key)) => {

@@ -82,10 +82,7 @@ impl Identity {
         let provider = provider();
         let chain = certificates(&files.certificate)?;
         let key = private_key(&files.key)?;
-        let mut roots = RootCertStore::empty();
-        for authority in certificates(&files.authority)? {
-            roots.add(authority).map_err(|error| unusable(&error))?;
-        }
+        let roots = authorities(&files.authority)?;
         let roots = Arc::new(roots);
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
             .build()
@@ -136,6 +133,15 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
         Ok(found) if !found.is_empty() => Ok(found),
         _ => Err(SecurityError::Content { path: path.to_owned(), what: "certificate" }),
     }
+}
+
+/// The authorities whose certificates are in a file of PEM.
+pub(crate) fn authorities(path: &Path) -> Result<RootCertStore, SecurityError> {
+    let mut roots = RootCertStore::empty();
+    for authority in certificates(path)? {
+        roots.add(authority).map_err(|error| SecurityError::Unusable(error.to_string()))?;
+    }
+    Ok(roots)
 }
 
 /// The private key in a file of PEM, which others must not be able to read.
