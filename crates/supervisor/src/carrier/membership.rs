@@ -184,10 +184,10 @@ impl Carrier {
         }
     }
 
-    /// Blocks with shards on nodes that are to be emptied, once no other node has had room for them for a while.
+    /// Blocks with shards on nodes that are to be emptied, once no other node has had room for them for a while, and where the disk has.
     pub(super) fn stuck(&self) -> Option<BTreeSet<u32>> {
         let state = self.state();
-        state.is_stuck.then(|| state.books.leaving().collect())
+        (state.is_stuck && self.pool.is_disk_open()).then(|| state.books.leaving().collect())
     }
 
     /// Blocks that nodes would take, those that are to be emptied only where there is no other place: a program that could store nothing would have to be

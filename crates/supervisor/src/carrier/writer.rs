@@ -61,9 +61,8 @@ impl NodeWriter {
 
     /// Blocks that are to go to disk by now, where it has room: nodes that are to be emptied hold them, and no other has room for them.
     pub(crate) fn wanted_on_disk(&mut self) -> Option<BTreeSet<u32>> {
-        self.carrier
-            .stuck()
-            .filter(|_| self.carrier.pool.is_disk_open() && self.lowering.wait(self.carrier.now()).is_zero())
+        let may_begin = self.lowering.wait(self.carrier.now()).is_zero();
+        if may_begin { self.carrier.stuck() } else { None }
     }
 
     /// So much of them went, read and written.
