@@ -127,16 +127,15 @@ const PROCESSOR_UNPREDICTABLE: f64 = 0.01;
 
 /// What prefetching may cost where there is nothing to find, and what it must find where there is; of what was measured.
 pub(super) fn judge(figures: &[Figure]) -> Vec<Target> {
-    let of = |name: SubjectName| {
-        let (program, policy) = (option::name(&name), PrefetchPolicy::default().name());
+    let by = |name: SubjectName, policy: PrefetchPolicy| {
+        let (program, policy) = (option::name(&name), policy.name());
         figures.iter().find(|figure| figure.program == program && figure.policy == policy)
     };
+    let of = |name: SubjectName| by(name, PrefetchPolicy::default());
     let mut targets = Vec::new();
     if let Some(random) = of(SubjectName::UNPREDICTABLE) {
         let title = option::name(&SubjectName::UNPREDICTABLE);
-        let none = figures
-            .iter()
-            .find(|figure| figure.program == title && figure.policy == PrefetchPolicy::None.name());
+        let none = by(SubjectName::UNPREDICTABLE, PrefetchPolicy::None);
         targets.push(Target::new(
             format!("{title}: of the time without prefetching"),
             RATIO_UNPREDICTABLE,

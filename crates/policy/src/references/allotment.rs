@@ -8,12 +8,12 @@
 //! 1. In any stretch of time what was spent is at most `MOST_NS`, a part in `SHARE` of the stretch, twice what was earned in it, and [`LONGEST_NS`].
 
 /// Of the time that passes, one part in so many may be spent on walks without use.
-pub const SHARE: u64 = 400;
+const SHARE: u64 = 400;
 /// What can be saved up: enough for some hundreds of faults to be looked at, so that what can be followed is found at once after a long rest.
-pub const MOST_NS: i64 = 1_000_000;
+const MOST_NS: i64 = 1_000_000;
 /// No walk takes longer: it comes to less than two hundred addresses, each of which takes two or three microseconds. What a clock shows beyond that is time in
 /// which somebody else had the processor.
-pub const LONGEST_NS: u64 = 500_000;
+const LONGEST_NS: u64 = 500_000;
 
 /// The time that is left. A clock that doesn't stand still is all it needs; not synchronised.
 #[derive(Clone, Copy, Debug)]

@@ -20,7 +20,7 @@ mod links;
 mod sweep;
 mod walk;
 
-pub use allotment::{Allotment, LONGEST_NS, MOST_NS, SHARE};
+pub use allotment::Allotment;
 pub use follower::{Follower, Settled};
 pub use links::Compression;
 pub use sweep::Pages;
