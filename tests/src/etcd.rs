@@ -1,8 +1,11 @@
 //! An etcd of the test's own.
 
+use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+
+use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, KeyPair};
 
 use crate::scratch::Scratch;
 use crate::trial::wait_for;
@@ -17,12 +20,26 @@ pub struct Etcd {
     process: Option<Child>,
 }
 
-/// TLS with the certificate of a node, and a user without whom nothing can be read or written.
+/// TLS, and who is let in.
 #[derive(Debug)]
 struct Secure {
-    folder: PathBuf,
-    login: String,
-    is_wanted: bool,
+    /// The member's own certificate, with its key.
+    own: (PathBuf, PathBuf),
+    /// By whom it has that.
+    authority: PathBuf,
+    /// A user without whom nothing can be read or written, once there is one.
+    login: Option<String>,
+    /// Who may come at all.
+    clients: Option<Clients>,
+}
+
+/// Those with a certificate.
+#[derive(Debug)]
+struct Clients {
+    /// By whom.
+    authorities: PathBuf,
+    /// Such a certificate, with its key.
+    one: (PathBuf, PathBuf),
 }
 
 /// A port that nobody listens at now.
@@ -52,7 +69,12 @@ impl Etcd {
     #[must_use]
     pub fn start_secure(folder: &Path, login: &str) -> Self {
         let (scratch, endpoint, peers) = (Scratch::new(), free_address(), free_address());
-        let secure = Secure { folder: folder.to_owned(), login: login.to_owned(), is_wanted: false };
+        let secure = Secure {
+            own: (folder.join("node.pem"), folder.join("node.key")),
+            authority: folder.join("authority.pem"),
+            login: None,
+            clients: None,
+        };
         let mut etcd = Self { scratch, endpoint, peers, secure: Some(secure), process: None };
         etcd.start_again();
         let user = login.split_once(':').expect("a user and a password").0;
@@ -68,9 +90,51 @@ impl Etcd {
             assert!(etcd.control(arguments), "{arguments:?}");
         }
         if let Some(secure) = &mut etcd.secure {
-            secure.is_wanted = true;
+            secure.login = Some(login.to_owned());
         }
         etcd
+    }
+
+    /// Starts one with TLS that lets nobody in but clients with a certificate by the authority of a folder that `farmem node keygen` made.
+    ///
+    /// # Panics
+    /// When it doesn't answer.
+    #[must_use]
+    pub fn start_for_clients(folder: &Path) -> Self {
+        let (scratch, endpoint, peers) = (Scratch::new(), free_address(), free_address());
+        let own = (scratch.file("etcd.pem"), scratch.file("etcd.key"));
+        let key = KeyPair::generate().expect("a key can be made");
+        let mut params = CertificateParams::new(["127.0.0.1".to_owned()]).expect("an address can be named");
+        // Its gateway comes to the member itself as a client, with the same certificate.
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        let certificate = params.self_signed(&key).expect("a certificate can be made").pem();
+        fs::write(&own.0, &certificate).expect("the test's own folder");
+        fs::write(&own.1, key.serialize_pem()).expect("the test's own folder");
+        let authorities = scratch.file("authorities.pem");
+        let of_clients = fs::read_to_string(folder.join("authority.pem")).expect("the test's own folder");
+        fs::write(&authorities, certificate + &of_clients).expect("the test's own folder");
+        let secure = Secure {
+            authority: own.0.clone(),
+            own,
+            login: None,
+            clients: Some(Clients {
+                authorities,
+                one: (folder.join("client.pem"), folder.join("client.key")),
+            }),
+        };
+        let mut etcd = Self { scratch, endpoint, peers, secure: Some(secure), process: None };
+        etcd.start_again();
+        etcd
+    }
+
+    /// The certificates of those by whom it has its own.
+    ///
+    /// # Panics
+    /// When it has none.
+    #[must_use]
+    pub fn authority(&self) -> &Path {
+        &self.secure.as_ref().expect("an etcd with TLS").authority
     }
 
     /// Starts it again where it was, with what it knew.
@@ -81,9 +145,11 @@ impl Etcd {
         let scheme = if self.secure.is_some() { "https" } else { "http" };
         let (client, peer) = (format!("{scheme}://{}", self.endpoint), format!("http://{}", self.peers));
         let mut command = Command::new("etcd");
-        if let Some(Secure { folder, .. }) = &self.secure {
-            command.arg("--cert-file").arg(folder.join("node.pem"));
-            command.arg("--key-file").arg(folder.join("node.key"));
+        if let Some(Secure { own: (certificate, key), clients, .. }) = &self.secure {
+            command.arg("--cert-file").arg(certificate).arg("--key-file").arg(key);
+            if let Some(Clients { authorities, .. }) = clients {
+                command.arg("--client-cert-auth").arg("--trusted-ca-file").arg(authorities);
+            }
         }
         let process = command
             .arg("--data-dir")
@@ -110,10 +176,13 @@ impl Etcd {
         command.env("ETCDCTL_API", "3");
         match &self.secure {
             None => command.args(["--endpoints", &self.endpoint]),
-            Some(Secure { folder, login, is_wanted }) => {
+            Some(Secure { authority, login, clients, .. }) => {
                 command.args(["--endpoints", &format!("https://{}", self.endpoint)]);
-                command.arg("--cacert").arg(folder.join("authority.pem"));
-                if *is_wanted { command.args(["--user", login]) } else { &mut command }
+                command.arg("--cacert").arg(authority);
+                if let Some(Clients { one: (certificate, key), .. }) = clients {
+                    command.arg("--cert").arg(certificate).arg("--key").arg(key);
+                }
+                command.args(login.iter().flat_map(|login| ["--user", login]))
             }
         };
         let output = command.args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).output();

@@ -250,6 +250,68 @@ fn an_etcd_with_tls_and_a_password_is_asked_and_changed_and_strangers_are_refuse
 }
 
 #[test]
+fn an_etcd_that_asks_for_a_certificate_takes_the_right_one_and_others_are_refused_in_a_sentence() {
+    let (scratch, others) = (Scratch::new(), Scratch::new());
+    for folder in [&scratch, &others] {
+        let made = Command::new(farmem_binary())
+            .args(["node", "keygen", "--certificates"])
+            .arg(folder.path())
+            .args(["127.0.0.1"])
+            .status();
+        assert!(made.expect("farmem can be started").success());
+    }
+    let etcd = Etcd::start_for_clients(scratch.path());
+    let node = Node::start("16M");
+    etcd.put(
+        KEY,
+        &format!("[[node]]\nname = \"one\"\nrole = \"memory\"\naddress = \"{}\"\n", node.address()),
+    );
+    let source = format!("etcds://127.0.0.1:1,{}/{KEY}", etcd.endpoint());
+    let ca = etcd.authority().to_str().expect("own name").to_owned();
+    let options = |folder: &Scratch, role: &str| {
+        let file = |end: &str| folder.file(&format!("{role}.{end}")).to_str().expect("own name").to_owned();
+        let words = ["--cluster-ca", &ca, "--cluster-cert", &file("pem"), "--cluster-key", &file("key")];
+        words.map(str::to_owned)
+    };
+    let right = options(&scratch, "client");
+    let right = right.each_ref().map(String::as_str);
+
+    done(&[&["join", &source, "two", "--address", "10.0.0.1:1000"], &right[..]].concat());
+    done(&[&["leave", &source, "two", "--now"], &right[..]].concat());
+    assert_eq!(shown(&[&[source.as_str()], &right[..]].concat())[0]["name"], "one");
+    let run = |options: &[&str]| {
+        let arguments = [&["run", "--cluster", &source], options, &["--", "true"]].concat();
+        Command::new(farmem_binary()).args(arguments).output().expect("farmem can be started")
+    };
+    if managed_runner() {
+        let output = run(&right);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    let refused = |options: &[&str]| {
+        let shown = assert_refusal(2, &mut farmem(&[&["show", &source], options].concat()));
+        if managed_runner() {
+            let why = |said: &str| said.split_once("etcds://").expect("it is named").1.to_owned();
+            assert_eq!(why(&refusal(2, &run(options))), why(&shown));
+        }
+        shown
+    };
+    let said = refused(&["--cluster-ca", &ca]);
+    assert!(said.contains("etcd refuses: ") && said.contains("give --cluster-cert FILE"), "{said}");
+    // By another authority, and by the right one for what is no client.
+    for (folder, role) in [(&others, "client"), (&scratch, "node")] {
+        let wrong = options(folder, role);
+        let said = refused(&wrong.each_ref().map(String::as_str));
+        assert!(said.contains("doesn't take the certificate of --cluster-cert"), "{said}");
+    }
+    // One with the key of another one.
+    let mut torn = options(&scratch, "client");
+    torn[5] = options(&others, "client")[5].clone();
+    refused(&torn.each_ref().map(String::as_str));
+    assert!(etcd.get(KEY).contains("name = \"one\""));
+}
+
+#[test]
 fn nodes_are_followed_by_tls_and_password_also_when_etcd_has_forgotten_its_token() {
     if !managed_runner() {
         return;

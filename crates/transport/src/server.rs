@@ -10,7 +10,7 @@ use rustls::client::Resumption;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::ServerName;
 use rustls::version::TLS13;
-use rustls::{CertificateError, ClientConfig, ClientConnection, Error, StreamOwned};
+use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, Error, StreamOwned};
 
 use crate::security::SecurityError;
 use crate::tls::{authorities, certificates, private_key};
@@ -63,7 +63,8 @@ impl fmt::Debug for ServerTrust {
     }
 }
 
-/// A connection to a server.
+/// A connection to a server. Whether that takes what we show it comes out only when something was sent: what it doesn't take is an error of the kind
+/// [`io::ErrorKind::PermissionDenied`], and then nothing that was sent has any effect.
 #[derive(Debug)]
 pub struct ServerStream(StreamOwned<ClientConnection, TcpStream>);
 
@@ -71,6 +72,17 @@ impl ServerStream {
     /// The socket below, for how long it waits.
     pub fn socket(&self) -> &TcpStream {
         &self.0.sock
+    }
+
+    /// What can't be sent any more may have been refused: that has come before the connection ended.
+    fn why(&mut self, error: io::Error) -> io::Error {
+        if matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
+            && let Err(refusal) = self.0.read(&mut [0]).map_err(told)
+            && refusal.kind() == io::ErrorKind::PermissionDenied
+        {
+            return refusal;
+        }
+        told(error)
     }
 }
 
@@ -82,17 +94,20 @@ impl Read for ServerStream {
 
 impl Write for ServerStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes).map_err(told)
+        self.0.write(bytes).map_err(|error| self.why(error))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush().map_err(told)
+        self.0.flush().map_err(|error| self.why(error))
     }
 }
 
 /// An error of the library says in words what it is.
 fn told(error: io::Error) -> io::Error {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+        Some(inner @ Error::AlertReceived(alert)) if is_of_certificate(*alert) => {
+            io::Error::new(io::ErrorKind::PermissionDenied, in_words(inner))
+        }
         Some(inner) => io::Error::new(error.kind(), in_words(inner)),
         None => error,
     }
@@ -116,10 +131,27 @@ fn in_words(error: &Error) -> String {
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         ) => "its certificate names another host".to_owned(),
         Error::InvalidMessage(_) => "it doesn't speak TLS".to_owned(),
-        // Alerts say what the other side thinks of what it was shown.
-        Error::AlertReceived(alert) => {
+        Error::AlertReceived(alert) if is_of_certificate(*alert) => {
             format!("it refuses this side's certificate, or misses one: {alert:?}")
         }
+        Error::AlertReceived(alert) => format!("it says {alert:?}"),
         other => other.to_string(),
     }
+}
+
+/// Whether an alert is about what we showed as a certificate, or that we showed none.
+fn is_of_certificate(alert: AlertDescription) -> bool {
+    use AlertDescription as Alert;
+    matches!(
+        alert,
+        Alert::NoCertificate
+            | Alert::BadCertificate
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateRevoked
+            | Alert::CertificateExpired
+            | Alert::CertificateUnknown
+            | Alert::UnknownCA
+            | Alert::AccessDenied
+            | Alert::CertificateRequired
+    )
 }

@@ -29,6 +29,7 @@ impl EtcdFiles {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Access {
     trust: Option<ServerTrust>,
+    shows_certificate: bool,
     login: Option<Arc<Login>>,
 }
 
@@ -98,11 +99,16 @@ impl Access {
                 Some(Arc::new(login))
             }
         };
-        Ok(Self { trust, login })
+        Ok(Self { trust, shows_certificate: files.certificate.is_some(), login })
     }
 
     pub(super) fn trust(&self) -> Option<&ServerTrust> {
         self.trust.as_ref()
+    }
+
+    /// Whether a member that asks for a certificate gets one.
+    pub(super) fn shows_certificate(&self) -> bool {
+        self.shows_certificate
     }
 
     pub(super) fn login(&self) -> Option<&Login> {

@@ -113,7 +113,7 @@ pub(super) fn exchange(
     path: &str,
     question: &str,
 ) -> Result<Vec<u8>, Trouble> {
-    let once = || whole_answer(endpoint, ask(endpoint, access, path, question)?);
+    let once = || whole_answer(endpoint, access, ask(endpoint, access, path, question)?);
     match (once(), access.login()) {
         (Err(Trouble::Forgotten), Some(login)) => {
             login.set_token(None);
@@ -147,7 +147,8 @@ fn authenticate(endpoint: &str, access: &Access, login: &Login) -> Result<String
         token: String,
     }
     let question = json!({ "name": login.user, "password": login.password }).to_string();
-    let answer = whole_answer(endpoint, send(endpoint, access, "/v3/auth/authenticate", &question, None)?);
+    let connection = send(endpoint, access, "/v3/auth/authenticate", &question, None)?;
+    let answer = whole_answer(endpoint, access, connection);
     let answer = answer.map_err(|trouble| match trouble {
         // Asked again, it gives the same answer, and nothing has changed by the question.
         Trouble::Unanswered(why) => Trouble::Away(why),
@@ -181,16 +182,30 @@ fn send(
     connection
         .write_all(&[head.as_bytes(), question.as_bytes()].concat())
         .and_then(|()| connection.flush())
-        .map_err(|error| Trouble::Unanswered(format!("{endpoint}: {error}")))?;
+        .map_err(|error| ended(endpoint, access, &error))?;
     Ok(connection)
 }
 
+/// Why a connection ended before its time. Only after a question was sent does a member say that it doesn't take our certificate, and then it has not
+/// heard the question.
+fn ended(endpoint: &str, access: &Access, error: &io::Error) -> Trouble {
+    if error.kind() != io::ErrorKind::PermissionDenied {
+        return Trouble::Unanswered(format!("{endpoint}: {error}"));
+    }
+    Trouble::Refused(match access.shows_certificate() {
+        false => format!("{endpoint} wants a certificate; give --cluster-cert FILE and --cluster-key FILE"),
+        true => format!(
+            "{endpoint} doesn't take the certificate of --cluster-cert; it must be for clients, valid, and by an authority that etcd knows (--trusted-ca-file)"
+        ),
+    })
+}
+
 /// The body of an answer that ends.
-fn whole_answer(endpoint: &str, connection: Connection) -> Result<Vec<u8>, Trouble> {
+fn whole_answer(endpoint: &str, access: &Access, connection: Connection) -> Result<Vec<u8>, Trouble> {
     let unanswered = |why: String| Trouble::Unanswered(format!("{endpoint}: {why}"));
     let mut answer = Vec::new();
     let read = connection.take(MOST_ANSWER_BYTES + 1).read_to_end(&mut answer);
-    read.map_err(|error| unanswered(error.to_string()))?;
+    read.map_err(|error| ended(endpoint, access, &error))?;
     if answer.len() as u64 > MOST_ANSWER_BYTES {
         return Err(unanswered(format!("its answer is larger than {} MiB", MOST_ANSWER_BYTES >> 20)));
     }
