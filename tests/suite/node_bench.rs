@@ -148,6 +148,39 @@ fn a_node_of_six_that_is_killed_fails_no_request_and_is_made_good() {
 }
 
 #[test]
+fn what_ten_programs_have_on_twelve_nodes_is_counted_at_each_of_them() {
+    if !managed_runner() {
+        return;
+    }
+    let scratch = Scratch::new();
+
+    let output = bench(&scratch)
+        .args(["--json", "--only", "spread", "--data", "16M"])
+        .output()
+        .expect("farmem can be started");
+
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a JSON object");
+    let spreads = report["spreads"].as_array().expect("rows");
+    assert_eq!(spreads.len(), 1);
+    let spread = &spreads[0];
+    let bytes = |key: &str| -> Vec<u64> {
+        let amounts = spread[key].as_array().expect("amounts");
+        amounts.iter().map(|amount| amount.as_u64().expect("bytes")).collect()
+    };
+    let (written, granted) = (bytes("written_bytes"), bytes("granted_bytes"));
+    let kept = spread["kept_bytes"].as_u64().expect("bytes");
+    // What doesn't compress, and is neither local nor in the pool, is there. All of it was written, and what is written was granted before.
+    assert!(kept >= 10 * (8 << 20), "{spread}");
+    assert!(written.iter().sum::<u64>() >= kept && granted.iter().sum::<u64>() >= kept, "{spread}");
+    assert_eq!((written.len(), granted.len()), (12, 12));
+    let share = |key: &str| spread["written"][key].as_f64().expect("a figure");
+    assert!(share("least") <= 1.0 && 1.0 <= share("largest") && share("deviation") >= 0.0, "{spread}");
+    assert_eq!(report["targets"][0]["measured"].as_f64(), Some(share("largest")));
+    assert_nothing_is_left(&scratch);
+}
+
+#[test]
 fn when_it_is_interrupted_nothing_is_left_behind() {
     if !managed_runner() {
         return;

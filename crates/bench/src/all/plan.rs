@@ -73,6 +73,7 @@ impl Work {
             Self::Nodes(NodesPart::SpeedUp) => (900, 60),
             Self::Nodes(NodesPart::Sweeps) => (700, 15),
             Self::Nodes(NodesPart::Loss) => (120, 60),
+            Self::Nodes(NodesPart::Spread) => (40, 20),
         };
         Duration::from_secs(if quick { quick_seconds } else { whole })
     }
@@ -135,7 +136,15 @@ mod tests {
         assert_eq!(names(&["faults/zipf", "micro"]), ["micro", "faults/zipf"]);
         assert_eq!(
             names(&["nodes"]),
-            ["nodes/ways", "nodes/shared", "nodes/programs", "nodes/speed-up", "nodes/sweeps", "nodes/loss"]
+            [
+                "nodes/ways",
+                "nodes/shared",
+                "nodes/programs",
+                "nodes/speed-up",
+                "nodes/sweeps",
+                "nodes/loss",
+                "nodes/spread"
+            ]
         );
         assert!(names(&[]).len() > 20);
     }

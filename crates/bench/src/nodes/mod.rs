@@ -1,11 +1,12 @@
-//! `farmem bench nodes`: memory nodes beside bare connections that go the same way, programs whose far memory is there, in the pool or on disk, and what
-//! the loss of a node costs.
+//! `farmem bench nodes`: memory nodes beside bare connections that go the same way, programs whose far memory is there, in the pool or on disk, what
+//! the loss of a node costs, and how evenly many programs load many nodes.
 
 mod bare;
 mod client;
 mod end;
 mod kernel;
 mod loss;
+mod member;
 mod namespace;
 mod program;
 mod records;
@@ -13,6 +14,7 @@ mod report;
 mod route;
 mod shared;
 mod speed_up;
+mod spread;
 mod sweep;
 
 use std::path::PathBuf;
@@ -34,6 +36,7 @@ use route::Route;
 pub use shared::SharedFigure;
 use speed_up::SpeedUp;
 pub use speed_up::SpeedUpFigure;
+pub use spread::SpreadFigure;
 pub use sweep::SweepFigure;
 
 use crate::interrupt::Interrupt;
@@ -72,6 +75,8 @@ pub enum Part {
     Sweeps,
     /// A node of six that is killed while Redis runs.
     Loss,
+    /// Twelve nodes that ten programs use at once.
+    Spread,
 }
 
 /// How long the server is asked before a node is killed, and when all is whole again.
@@ -79,6 +84,9 @@ const SPELL: Duration = Duration::from_secs(10);
 const SPELL_QUICK: Duration = Duration::from_secs(3);
 const DATA_BYTES: ByteCount = ByteCount::new(256 << 20);
 const DATA_QUICK_BYTES: ByteCount = ByteCount::new(32 << 20);
+/// Data of each of ten programs.
+const SPREAD_BYTES: ByteCount = ByteCount::new(64 << 20);
+const SPREAD_QUICK_BYTES: ByteCount = ByteCount::new(32 << 20);
 const REPETITIONS: u32 = 3;
 const AMOUNT: Amount = Amount { fetches: 10_000, at_most: Duration::from_secs(3), bytes: 256 << 20 };
 const AMOUNT_QUICK: Amount = Amount { fetches: 2_000, at_most: Duration::from_secs(1), bytes: 64 << 20 };
@@ -150,13 +158,20 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         }
         false => Vec::new(),
     };
+    let spreads = match is_wanted(Part::Spread) {
+        true => {
+            let data = options.data.unwrap_or(if options.quick { SPREAD_QUICK_BYTES } else { SPREAD_BYTES });
+            vec![spread::measure(runner.interrupt(), &options.farmem, data)?]
+        }
+        false => Vec::new(),
+    };
     Ok(Report {
         version: env!("CARGO_PKG_VERSION"),
         machine: Description::current(),
         data_bytes: data.get(),
         repetitions,
         left_out,
-        targets: judge(&ways, &shared),
+        targets: judge(&ways, &shared).into_iter().chain(spreads.iter().map(SpreadFigure::target)).collect(),
         ways,
         shared,
         programs,
@@ -165,6 +180,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         sweeps,
         losses,
         loss_left_out,
+        spreads,
     })
 }
 

@@ -65,6 +65,15 @@ impl Report {
                 less(loss_case, "memory for a byte kept", loss.stored_bytes as f64 / kept, "bytes"),
             ]);
         }
+        for spread in &self.spreads {
+            let case = format!("{} programs on {} nodes", spread.programs, spread.written_bytes.len());
+            let less = |measure, value| Measurement::less(case.as_str(), "farmem", measure, value, "");
+            found.extend([
+                less("bytes on the fullest node, of the mean", spread.written.largest),
+                less("memory granted by the fullest node, of the mean", spread.granted.largest),
+                less("deviation of bytes on a node, of the mean", spread.written.deviation),
+            ]);
+        }
         let links = self.left_out.iter().map(|link| {
             (format!("a link of {}", link.rate.as_deref().unwrap_or("any rate")), link.reason.clone())
         });

@@ -10,6 +10,7 @@ use super::loss::LossFigure;
 use super::program::Sample;
 use super::shared::SharedFigure;
 use super::speed_up::SpeedUpFigure;
+use super::spread::SpreadFigure;
 use super::sweep::SweepFigure;
 use crate::median::median;
 use crate::table::table;
@@ -53,6 +54,8 @@ pub struct Report {
     pub losses: Vec<LossFigure>,
     /// Why that was not measured, where it could not be.
     pub loss_left_out: Option<String>,
+    /// How evenly many programs loaded many nodes.
+    pub spreads: Vec<SpreadFigure>,
     /// The targets.
     pub targets: Vec<Target>,
 }
@@ -264,6 +267,7 @@ impl fmt::Display for Report {
             (self.speed_ups.len(), self.speed_ups()),
             (self.sweeps.len(), self.sweeps()),
             (self.losses.len(), self.losses()),
+            (self.spreads.len(), self.spreads()),
         ];
         for (_, table) in parts.iter().filter(|(rows, _)| *rows > 0) {
             writeln!(f, "{table}\n")?;
@@ -389,5 +393,39 @@ impl Report {
             );
         }
         losses
+    }
+
+    fn spreads(&self) -> Table {
+        let mut spreads = table(
+            &[
+                "bytes on nodes",
+                "data MiB",
+                "on nodes MiB",
+                "mean of a node",
+                "least, of it",
+                "largest",
+                "deviation",
+                "granted: least",
+                "largest",
+            ],
+            1,
+        );
+        let mib = |bytes: f64| format!("{:.1}", bytes / f64::from(1 << 20));
+        for figure in &self.spreads {
+            let (written, granted) = (&figure.written, &figure.granted);
+            let share = |share: f64| format!("{share:.2}");
+            spreads.add_row([
+                format!("{} programs, {} nodes", figure.programs, figure.written_bytes.len()),
+                mib(figure.data_bytes as f64),
+                mib(figure.kept_bytes as f64),
+                mib(written.mean_bytes),
+                share(written.least),
+                share(written.largest),
+                share(written.deviation),
+                share(granted.least),
+                share(granted.largest),
+            ]);
+        }
+        spreads
     }
 }

@@ -184,10 +184,10 @@ pub(crate) struct PrefetchArguments {
     pub(crate) program: Vec<OsString>,
 }
 
-/// Memory nodes beside bare connections, programs whose far memory is there, in the pool or on disk, and what the loss of a node costs.
+/// Memory nodes beside bare connections, programs whose far memory is there, in the pool or on disk, what the loss of a node costs, and how evenly nodes are loaded.
 ///
 /// Nodes are reached by loopback, plain and with TLS, by a Unix socket and by shared memory; and, as root, by links between network namespaces, which
-/// go with the benchmark, however it ends. The loss is that of one node of six while Redis runs, with parity (4+2) and with two copies. The tables go to standard
+/// go with the benchmark, however it ends. The loss is that of one node of six while Redis runs, with parity (4+2) and with two copies. Twelve nodes are loaded by ten programs, of 64M each. The tables go to standard
 /// output, progress to standard error. Kernels in the manner of COMEX's evaluation run with a half, a quarter and a tenth of their data local, and as root also over swap to a file.
 #[derive(Args, Debug)]
 #[command(
@@ -200,7 +200,7 @@ pub(crate) struct NodesArguments {
     /// Less data, fewer requests and one repetition: rougher figures, sooner
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Data of the programs; a quarter of it is kept local [default: 256M, with --quick 32M]
+    /// Data of the programs; a quarter of it is kept local [default: 256M, with --quick 32M; of each of ten 64M, with --quick 32M]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) data: Option<ByteCount>,
     /// Repetitions, interleaved between the ways to a node [default: 3, with --quick 1]

@@ -1,7 +1,6 @@
 //! One node of six is killed while Redis runs with most of its data there, and started again, empty: what its clients notice, and how long it takes until
 //! the redundancy is whole again.
 
-mod member;
 mod redis;
 
 use std::path::Path;
@@ -14,10 +13,10 @@ use farmem_page::ByteCount;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use super::member::Member;
 use super::report::Latency;
 use crate::interrupt::Interrupt;
 use crate::redis::{Client, available};
-use member::Member;
 use redis::Server;
 
 /// Nodes, and how slabs lie on them.

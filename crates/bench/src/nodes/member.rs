@@ -1,4 +1,4 @@
-//! A memory node as a process of its own, to be killed.
+//! A memory node as a process of its own, that can be killed and asked how it stands.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -8,9 +8,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use farmem_page::ByteCount;
+use serde::Deserialize;
 
 /// How long it may take to listen.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What `farmem node stat` says, as far as it matters.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+pub(super) struct NodeFigures {
+    pub(super) memory_bytes: u64,
+    pub(super) free_bytes: u64,
+    pub(super) written_bytes: u64,
+}
 
 pub(super) struct Member {
     farmem: PathBuf,
@@ -30,6 +39,16 @@ impl Member {
 
     pub(super) fn address(&self) -> &str {
         &self.address
+    }
+
+    /// How it stands.
+    pub(super) fn figures(&self) -> Result<NodeFigures> {
+        let output = Command::new(&self.farmem)
+            .args(["node", "stat", &self.address, "--json"])
+            .stdin(Stdio::null())
+            .output()?;
+        let said = || String::from_utf8_lossy(&output.stderr).into_owned();
+        serde_json::from_slice(&output.stdout).with_context(|| format!("a node doesn't answer: {}", said()))
     }
 
     /// It can do nothing more.
