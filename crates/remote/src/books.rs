@@ -366,8 +366,9 @@ impl Books {
             return None;
         }
         self.left.insert(owner, left + 1);
-        // Parity is read only when something is lost: it takes turns.
+        // Parity is read only when something is lost: it takes turns, from one stripe to the next as well.
         let count = chosen.len();
+        chosen.sort_unstable();
         chosen.rotate_left(left as usize % count);
         Some(self.take_chunks(block, owner, chosen.into_iter().enumerate()))
     }
