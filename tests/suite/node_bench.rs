@@ -86,7 +86,16 @@ fn a_link_that_is_shared_gives_everybody_a_part_and_what_is_fetched_ahead_some()
     for link in links {
         let parts = link["bytes_per_second"].as_array().expect("rows");
         assert!(parts.len() == 3 && parts.iter().all(|part| part.as_f64() > Some(0.0)), "{link}");
-        let figures = ["ratio", "demand_p99_us", "flooded_p99_us", "ahead_p90_us", "ahead_bytes_per_second"];
+        let figures = [
+            "ratio",
+            "demand_p99_us",
+            "flooded_p99_us",
+            "ahead_p90_us",
+            "ahead_bytes_per_second",
+            "dropping_p99_us",
+            "dropping_p90_us",
+            "dropped",
+        ];
         assert!(figures.iter().all(|key| link[key].as_f64() > Some(0.0)), "{link}");
     }
     assert_eq!(devices(), before);

@@ -12,9 +12,10 @@ use farmem_sys::maps::{Flags, Maps};
 use farmem_sys::pagemap::Pagemap;
 use farmem_sys::process::{Statm, Threads};
 use farmem_sys::uffd::Uffd;
-use farmem_sys::{Errno, memory, process};
+use farmem_sys::{Errno, memory, process, thread};
 use farmem_telemetry::{Counter, Failure, Header, Ledger, ProcessSlot, Refusal, Step};
 
+use crate::asked::Asked;
 use crate::bell::Bell;
 use crate::children::Children;
 use crate::evict::{Evictor, LEAST_TOLERATED_PAGES, TOLERATED_PAGES};
@@ -126,6 +127,7 @@ pub struct Engine {
     pub(crate) unregister: Lock<Requests>,
     pub(crate) is_managing: AtomicBool,
     pub(crate) zeros: &'static [PageBytes],
+    pub(crate) asked: Asked,
 }
 
 impl Engine {
@@ -225,6 +227,7 @@ impl Engine {
             unregister: Lock::new(Requests::new()),
             is_managing: AtomicBool::new(false),
             zeros: memory::table(BATCH_PAGES)?,
+            asked: Asked::new()?,
         })?;
         Ok(engine)
     }
@@ -319,6 +322,9 @@ impl Engine {
         self.table.replace(page, word, settled);
         if is_used {
             self.slot.add(Counter::PrefetchUsed, 1);
+            if let Some(after_ns) = self.asked.used_after_ns(page, thread::now_ns()) {
+                self.vault.note_use(after_ns);
+            }
         }
         true
     }

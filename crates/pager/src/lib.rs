@@ -11,6 +11,7 @@
 #[cfg(test)]
 extern crate std;
 
+mod asked;
 mod bell;
 mod bookkeeper;
 mod children;

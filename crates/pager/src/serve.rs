@@ -34,10 +34,10 @@ pub(crate) struct Desk {
 impl Desk {
     /// # Errors
     /// No memory.
-    pub(crate) fn new(engine: &Engine) -> Result<Self, Errno> {
+    pub(crate) fn new(engine: &'static Engine) -> Result<Self, Errno> {
         Ok(Self {
             content: memory::table_mut(BATCH_PAGES)?,
-            reader: engine.vault.reader(),
+            reader: engine.vault.reader(&engine.uffd),
             waiting: Waiting::new(),
             unmeasured: 0,
         })
@@ -116,7 +116,7 @@ const _: () = assert!(BATCH_PAGES <= u128::BITS as usize, "a batch's pages have 
 enum Loaded {
     /// It is at the desk.
     There,
-    /// It is on a node, which was not to be asked.
+    /// It is on a node, which was not to be asked, or would have sent it too late.
     Later,
     /// It can't be had.
     Lost,
@@ -344,33 +344,49 @@ impl Engine {
         if let Some(at) = first {
             let _ = self.load(desk, &mut batch, at, cause, Urgency::Awaited);
         }
-        let urgency = if first.is_some() { Urgency::Later } else { Urgency::Ahead };
         let mut later = 0_u128;
         for at in (0..batch.count).filter(|at| Some(*at) != first) {
-            later |= u128::from(self.load(desk, &mut batch, at, cause, urgency) == Loaded::Later) << at;
+            later |=
+                u128::from(self.load(desk, &mut batch, at, cause, Urgency::Later) == Loaded::Later) << at;
         }
         desk.waiting.end_loading(loading, &self.slot);
-        if later != 0 {
-            self.bring_in_later(desk, batch, cause, later)
-        } else {
-            self.install_all(desk, &mut batch, cause)
+        if later == 0 {
+            return self.install_all(desk, &mut batch, cause);
         }
-    }
-
-    /// The same for a batch of which some pages, by the bits of `later`, are on nodes that have not been asked.
-    #[cold]
-    fn bring_in_later(&self, desk: &mut Desk, mut batch: Batch, cause: Cause, later: u128) -> Served {
         let mut rest = Batch::new();
         let taken =
             (0..batch.count).filter(|at| later >> at & 1 != 0).filter_map(|at| batch.pages[at].take());
         taken.for_each(|taken| _ = rest.push(taken));
         let outcome = self.install_all(desk, &mut batch, cause);
         desk.waiting.let_go();
-        for at in 0..rest.count {
-            let _ = self.load(desk, &mut rest, at, cause, Urgency::Ahead);
-        }
-        let _ = self.install_all(desk, &mut rest, cause);
+        self.bring_in_ahead(desk, rest, cause);
         outcome
+    }
+
+    /// Pages that nobody waits for, and that nodes alone have. Those that would come too late stay where they are.
+    #[cold]
+    fn bring_in_ahead(&self, desk: &mut Desk, mut batch: Batch, cause: Cause) {
+        let ahead = desk.reader.caller().ahead();
+        ahead.begin(batch.pages.iter().flatten().map(Taken::watch));
+        let since_ns = ahead.since_ns();
+        for at in 0..batch.count {
+            if let Some(taken) = &batch.pages[at] {
+                self.asked.note(taken.page, since_ns);
+            }
+            if self.load(desk, &mut batch, at, cause, Urgency::Ahead) == Loaded::Later
+                && let Some(taken) = batch.pages[at].take()
+            {
+                let page = taken.page;
+                // Who has come meanwhile faults again, and waits for it.
+                if taken.put_back().is_waited {
+                    self.wake_page(page);
+                }
+            }
+        }
+        let _ = self.install_all(desk, &mut batch, cause);
+        if let Some(after_ns) = desk.reader.caller().ahead().awaited_after_ns() {
+            self.vault.note_use(after_ns);
+        }
     }
 
     /// Installs what has been loaded of a batch.
@@ -511,6 +527,8 @@ impl Engine {
             self.victims.on_first_touch(word)
         };
         if taken.release(word.with_far(false).with_discarded(false)).is_waited {
+            // When that was is known already.
+            self.asked.forget(page);
             self.wake_page(page);
         }
     }

@@ -29,6 +29,19 @@ pub(crate) struct Released {
     pub(crate) is_dropped: bool,
 }
 
+/// A look at a page that somebody else, or the caller itself, has taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Watch {
+    cell: &'static AtomicU64,
+}
+
+impl Watch {
+    /// Whether somebody has come to wait for it.
+    pub(crate) fn is_waited(self) -> bool {
+        PageWord::from_bits(self.cell.load(Ordering::Acquire)).is_waited()
+    }
+}
+
 impl PageTable {
     pub(crate) fn new() -> Result<Self, Errno> {
         Ok(Self { words: SparseWords::new()? })
@@ -221,6 +234,10 @@ impl PageTable {
 }
 
 impl Taken {
+    pub(crate) fn watch(&self) -> Watch {
+        Watch { cell: self.cell }
+    }
+
     /// Lets the page go with what `new` says.
     pub(crate) fn release(self, new: PageWord) -> Released {
         let mut now = PageWord::from_bits(self.cell.load(Ordering::Acquire));

@@ -4,11 +4,13 @@
 //! count at which they were stored, and those up to the latest fork whose child lives are *frozen*: neither changed nor
 //! freed. What should have been freed is kept in a list until the child has gone.
 
+use core::cell::Cell;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use farmem_page::{ByteCount, PageBytes, PageIndex, Place};
 use farmem_policy::Partition;
+use farmem_policy::links::timeliness;
 use farmem_store::{
     BlockError, BlockFile, Caller, Epoch, FreeOutcome, LoadError, Origin, OwnerId, Packed, Packing, Pool,
     Reader, StoreError, Update, Urgency, Writer,
@@ -17,8 +19,12 @@ use farmem_sys::disk::DiskFile;
 use farmem_sys::link::Link;
 use farmem_sys::lock::Lock;
 use farmem_sys::shared::SharedMemory;
+use farmem_sys::uffd::Uffd;
 use farmem_sys::{Errno, memory, thread};
 use farmem_telemetry::ProcessSlot;
+
+use crate::engine::BATCH_PAGES;
+use crate::table::Watch;
 
 /// Entries that can wait to be freed. Those beyond are freed when the process ends.
 const DEFERRED: usize = 1 << 18;
@@ -54,10 +60,65 @@ pub(crate) type SharedPool = Pool<&'static SharedMemory>;
 pub(crate) type PageReader = Reader<DiskTier, NodeCaller>;
 
 /// Asks the supervisor for what is on memory nodes, for as long as there is a supervisor.
-#[derive(Clone, Copy)]
 pub(crate) struct NodeCaller {
     owner: OwnerId,
     supervisor: &'static Link,
+    uffd: &'static Uffd,
+    ahead: Ahead,
+}
+
+impl NodeCaller {
+    /// What is fetched while nobody waits for it.
+    pub(crate) fn ahead(&self) -> &Ahead {
+        &self.ahead
+    }
+}
+
+/// The pages that are fetched while nobody waits for them.
+pub(crate) struct Ahead {
+    watches: [Cell<Option<Watch>>; BATCH_PAGES],
+    since_ns: Cell<u64>,
+    /// When somebody was first seen to wait for one of them.
+    awaited_ns: Cell<Option<u64>>,
+}
+
+impl Ahead {
+    const fn new() -> Self {
+        Self {
+            watches: [const { Cell::new(None) }; BATCH_PAGES],
+            since_ns: Cell::new(0),
+            awaited_ns: Cell::new(None),
+        }
+    }
+
+    /// From now on these.
+    pub(crate) fn begin(&self, pages: impl Iterator<Item = Watch>) {
+        let pages = pages.map(Some).chain(core::iter::repeat(None));
+        self.watches.iter().zip(pages).for_each(|(watch, page)| watch.set(page));
+        self.since_ns.set(thread::now_ns());
+        self.awaited_ns.set(None);
+    }
+
+    /// When that was.
+    pub(crate) fn since_ns(&self) -> u64 {
+        self.since_ns.get()
+    }
+
+    /// How long after that somebody came to wait for one of them, as far as it was seen.
+    pub(crate) fn awaited_after_ns(&self) -> Option<u64> {
+        Some(self.awaited_ns.get()?.saturating_sub(self.since_ns.get()))
+    }
+
+    fn is_awaited(&self) -> bool {
+        if self.awaited_ns.get().is_some() {
+            return true;
+        }
+        let is_awaited = self.watches.iter().map_while(Cell::get).any(Watch::is_waited);
+        if is_awaited {
+            self.awaited_ns.set(Some(thread::now_ns()));
+        }
+        is_awaited
+    }
 }
 
 impl Caller for NodeCaller {
@@ -73,13 +134,17 @@ impl Caller for NodeCaller {
     fn is_patient(&self, waited_ns: u64) -> bool {
         waited_ns < NODE_PATIENCE_NS && !self.supervisor.is_cut()
     }
+    fn is_awaited(&self) -> bool {
+        // While pages are changed nobody reads messages: other threads wait for this one, too.
+        self.ahead.is_awaited() || self.uffd.has_message()
+    }
 }
 
 /// Entries of one process.
 pub(crate) struct Vault {
     pool: &'static SharedPool,
     disk: DiskTier,
-    nodes: NodeCaller,
+    supervisor: &'static Link,
     owner: OwnerId,
     slot: ProcessSlot<'static>,
     /// The count of forks, plus one: 0 is the epoch of no entry.
@@ -109,7 +174,7 @@ pub(crate) enum Stowed {
 pub(crate) enum LoadFailure {
     /// For good: damaged, or the disk has failed, or nodes are lost.
     Lost,
-    /// It is on a node, and was to be read without asking one.
+    /// It is on a node, and was to be read without asking one; or it would have come too late.
     Later,
 }
 
@@ -133,7 +198,7 @@ impl Vault {
         Ok(Self {
             pool,
             disk,
-            nodes: NodeCaller { owner, supervisor },
+            supervisor,
             owner,
             slot,
             epoch: AtomicU32::new(1),
@@ -152,8 +217,9 @@ impl Vault {
         Writer::new(self.owner)
     }
 
-    pub(crate) fn reader(&self) -> PageReader {
-        Reader::with_nodes(self.disk, self.nodes)
+    pub(crate) fn reader(&self, uffd: &'static Uffd) -> PageReader {
+        let nodes = NodeCaller { owner: self.owner, supervisor: self.supervisor, uffd, ahead: Ahead::new() };
+        Reader::with_nodes(self.disk, nodes)
     }
 
     /// The epoch that the latest fork has ended.
@@ -196,7 +262,12 @@ impl Vault {
         reader.glance(self.pool, place, page)
     }
 
-    /// Reads a page back and checks it; where it was. [`LoadFailure::Later`] only where that is wanted.
+    /// A page of a node was used so long after it had been asked for ahead.
+    pub(crate) fn note_use(&self, after_ns: u64) {
+        self.pool.note_use(timeliness::bucket_of(after_ns));
+    }
+
+    /// Reads a page back and checks it; where it was. [`LoadFailure::Later`] only where nobody waits for it.
     pub(crate) fn load(
         &self,
         reader: &mut PageReader,

@@ -87,6 +87,15 @@ impl Gather {
         late
     }
 
+    /// A shard is not asked any more, and may be asked again.
+    pub fn withdraw(&mut self, shard: usize) {
+        if let Some(part) = self.parts.get_mut(shard)
+            && matches!(part, Part::Asked | Part::Late)
+        {
+            *part = Part::Unasked;
+        }
+    }
+
     /// A shard's range can't be had.
     pub fn fail(&mut self, shard: usize) {
         if let Some(part) = self.parts.get_mut(shard) {
@@ -178,6 +187,20 @@ mod tests {
         gather.take(1, vec![7]);
         assert!(gather.is_there() && !gather.is_made());
         assert_eq!(gather.bytes(), Some(vec![7]));
+    }
+
+    #[test]
+    fn what_is_withdrawn_is_asked_again() {
+        for redundancy in [Redundancy::NONE, FOUR_TWO] {
+            let mut gather = gather(redundancy);
+            let asked = gather.ask(|_| Some(20 * US)).unwrap();
+            gather.withdraw(asked[0]);
+            assert!(!gather.is_awaited());
+            assert_eq!(gather.ask(|_| Some(20 * US)), Some(asked.clone()));
+            gather.take(asked[0], vec![7]);
+            gather.withdraw(asked[0]);
+            assert!(gather.is_there(), "what has come stays");
+        }
     }
 
     #[test]

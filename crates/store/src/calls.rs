@@ -29,11 +29,15 @@ const BELL: usize = 0;
 const SLEEPERS: usize = 8;
 /// Words of a call: a cache line.
 pub(crate) const CALL_WORDS: usize = 8;
+/// Of them the one that says whether nobody waits for what is asked.
+const AHEAD_WORD: usize = 2;
 /// Calls of a lane: those of so many threads that fault at once on one processor.
 pub(crate) const LANE_CALLS: usize = 16;
 
 /// How long a reader sleeps before it asks whether to go on waiting.
 const SLICE_NS: u64 = 50_000_000;
+/// For what nobody waits for it sleeps so long before it first asks whether it is held up. Then as long again as it has waited.
+const AHEAD_SLICE_NS: u64 = 200_000;
 /// The same while no call is free.
 const CROWDED_NS: u64 = 1_000_000;
 
@@ -79,7 +83,7 @@ impl Call {
             | (self.is_retry as u64) << RETRY_SHIFT
     }
     /// Whether all pages of `other` are among these, of the same content.
-    pub(crate) const fn covers(&self, other: &Self) -> bool {
+    pub const fn covers(&self, other: &Self) -> bool {
         self.block == other.block
             && self.version == other.version
             && self.first <= other.first
@@ -97,6 +101,10 @@ pub trait Caller {
     fn now_ns(&self) -> u64;
     /// Whether it is worth to go on waiting for an answer after so long. Asked some ten times a second.
     fn is_patient(&self, waited_ns: u64) -> bool;
+    /// Whether somebody has come to wait for the caller itself, so that it should not go on waiting for what was asked for ahead. Asked as often as time doubles.
+    fn is_awaited(&self) -> bool {
+        false
+    }
 }
 
 /// For whom something is read.
@@ -136,6 +144,8 @@ pub enum Answer {
     Entry(u16),
     /// No node has them, or none can be asked now.
     Nowhere,
+    /// Nobody waited for them, and they would have come too late.
+    Late,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -159,6 +169,7 @@ struct State {
 const PHASE_BITS: u32 = 3;
 const SEQUENCE_BITS: u32 = 29;
 const NOWHERE: u16 = u16::MAX;
+const LATE: u16 = u16::MAX - 1;
 
 impl State {
     const fn decode(bits: u64) -> Option<Self> {
@@ -175,13 +186,18 @@ impl State {
             phase,
             sequence: bits as u32 >> PHASE_BITS,
             owner: OwnerId((bits >> 32) as u16),
-            answer: if answer == NOWHERE { Answer::Nowhere } else { Answer::Entry(answer) },
+            answer: match answer {
+                NOWHERE => Answer::Nowhere,
+                LATE => Answer::Late,
+                entry => Answer::Entry(entry),
+            },
         })
     }
     const fn encode(self) -> u64 {
         let answer = match self.answer {
             Answer::Entry(entry) => entry,
             Answer::Nowhere => NOWHERE,
+            Answer::Late => LATE,
         };
         let sequence = (self.sequence & ((1 << SEQUENCE_BITS) - 1)) as u64;
         self.phase as u64 | sequence << PHASE_BITS | (self.owner.0 as u64) << 32 | (answer as u64) << 48
@@ -228,6 +244,8 @@ impl<M: Memory> Pool<M> {
     }
 
     /// Asks, and waits for the answer. `None` when none came while the caller was patient.
+    ///
+    /// What was asked for ahead is given up when somebody has come to wait for the caller. If it is on its way it comes to the read buffer all the same.
     pub(crate) fn ask<C: Caller>(&self, caller: &C, call: Call, is_ahead: bool) -> Option<Answer> {
         let since = caller.now_ns();
         let (at, asked) = loop {
@@ -242,7 +260,7 @@ impl<M: Memory> Pool<M> {
         };
         let (lane, at) = (at.0, at.1);
         self.word(at + WORD_BYTES).ok()?.store(call.encode(), Relaxed);
-        self.word(at + 2 * WORD_BYTES).ok()?.store(is_ahead.into(), Relaxed);
+        self.word(at + AHEAD_WORD * WORD_BYTES).ok()?.store(is_ahead.into(), Relaxed);
         let word = self.word(at).ok()?;
         word.store(asked.encode(), SeqCst);
         self.ring(lane);
@@ -257,13 +275,16 @@ impl<M: Memory> Pool<M> {
                 Phase::Asked | Phase::Serving => {}
                 Phase::Free | Phase::Filling => return None,
             }
-            if !caller.is_patient(caller.now_ns().saturating_sub(since)) {
+            let waited_ns = caller.now_ns().saturating_sub(since);
+            let is_held_up = is_ahead && waited_ns >= AHEAD_SLICE_NS && caller.is_awaited();
+            if is_held_up || !caller.is_patient(waited_ns) {
                 if word.compare_exchange(now, state.to(Phase::Free).encode(), AcqRel, Relaxed).is_ok() {
-                    return None;
+                    return is_held_up.then_some(Answer::Late);
                 }
                 continue;
             }
-            self.memory.wait(at, now as u32, SLICE_NS);
+            let slice_ns = if is_ahead { waited_ns.clamp(AHEAD_SLICE_NS, SLICE_NS) } else { SLICE_NS };
+            self.memory.wait(at, now as u32, slice_ns);
         }
     }
 
@@ -308,9 +329,15 @@ impl<M: Memory> Pool<M> {
             let state = State::decode(bits).filter(|state| state.phase == Phase::Asked)?.to(Phase::Serving);
             word.compare_exchange(bits, state.encode(), AcqRel, Relaxed).ok()?;
             let call = Call::decode(self.word(at + WORD_BYTES).ok()?.load(Relaxed));
-            let is_ahead = self.word(at + 2 * WORD_BYTES).ok()?.load(Relaxed) != 0;
+            let is_ahead = self.word(at + AHEAD_WORD * WORD_BYTES).ok()?.load(Relaxed) != 0;
             Some(TakenCall { lane, nth, state, call, is_ahead })
         })
+    }
+
+    /// Whether its reader still waits for an answer.
+    pub fn is_awaited(&self, taken: &TakenCall) -> bool {
+        let word = self.call_at(taken.lane, taken.nth).and_then(|at| self.word(at));
+        word.is_ok_and(|word| word.load(Acquire) == taken.state.encode())
     }
 
     /// Answers a call. Nothing happens if nobody waits for it any more.
@@ -383,7 +410,7 @@ mod tests {
     #[test]
     fn a_state_survives_its_encoding_and_garbage_is_none() {
         for phase in [Phase::Free, Phase::Filling, Phase::Asked, Phase::Serving, Phase::Answered] {
-            for answer in [Answer::Nowhere, Answer::Entry(0), Answer::Entry(4095)] {
+            for answer in [Answer::Nowhere, Answer::Late, Answer::Entry(0), Answer::Entry(4095)] {
                 let state =
                     State { phase, sequence: (1 << SEQUENCE_BITS) - 1, owner: OwnerId(u16::MAX), answer };
                 assert_eq!(State::decode(state.encode()), Some(state));

@@ -11,7 +11,7 @@ use farmem_page::{ByteCount, PAGE_BYTES, SlabIndex};
 /// "FARMPOOL", as the bytes lie in memory.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"FARMPOOL");
 /// Version of the layout.
-pub(crate) const VERSION: u64 = 8;
+pub(crate) const VERSION: u64 = 9;
 
 pub(crate) const WORD_BYTES: usize = size_of::<u64>();
 /// Slots that share a chunk of metadata, because they share one word of the bitmap.
@@ -153,7 +153,13 @@ pub(crate) enum Header {
     Raw = 57,
     /// Whether a page that leaves gets another entry than it had.
     Renewing = 58,
+    /// The first of [`USE_BUCKETS`] words: how long after they were asked for ahead pages of nodes were used.
+    Uses = 64,
 }
+
+/// Buckets of times from asking ahead to use.
+pub const USE_BUCKETS: usize = 64;
+const _: () = assert!(Header::Uses as usize + USE_BUCKETS <= HEADER_WORDS, "the header has room");
 
 /// How large a pool is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

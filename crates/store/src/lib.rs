@@ -40,7 +40,7 @@ mod writer;
 pub use calls::{Answer, Call, Caller, Nobody, TakenCall, Urgency};
 pub use class::{CLASS_COUNT, SLAB_BYTES, SizeClass};
 pub use disk::{BlockError, BlockFile, NullFile};
-pub use layout::{NodesConfig, PoolConfig, PoolConfigError};
+pub use layout::{NodesConfig, PoolConfig, PoolConfigError, USE_BUCKETS};
 pub use memory::{Atomic, Memory};
 pub use mover::{Mover, StepOutcome};
 pub use nodes::{NoNodes, NodeBlock, Nodes};

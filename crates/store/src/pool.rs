@@ -3,7 +3,8 @@
 use crate::claims::Claimable;
 use crate::class::{CLASS_COUNT, SLAB_BYTES, SizeClass};
 use crate::layout::{
-    Counts, Header, Layout, MAGIC, PoolConfig, PoolConfigError, VERSION, WORD_BYTES, WORDS_PER_SLAB, slabs_in,
+    Counts, Header, Layout, MAGIC, PoolConfig, PoolConfigError, USE_BUCKETS, VERSION, WORD_BYTES,
+    WORDS_PER_SLAB, slabs_in,
 };
 use crate::memory::{Atomic, Memory};
 use crate::slab::{Gate, Kind, State};
@@ -327,6 +328,23 @@ impl<M: Memory> Pool<M> {
     /// A header word's value; a hint, so zero will do where it can't be had.
     pub(crate) fn header_value(&self, word: Header) -> usize {
         self.header(word).map_or(0, |word| word.load(Relaxed) as usize)
+    }
+
+    /// Counts a page of a node that was used, by how long before that it was asked for ahead.
+    pub fn note_use(&self, bucket: usize) {
+        if let Some(word) = self.use_words().and_then(|words| words.get(bucket)) {
+            word.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// What was counted so.
+    pub fn uses(&self) -> [u64; USE_BUCKETS] {
+        let words = self.use_words();
+        core::array::from_fn(|bucket| words.map_or(0, |words| words[bucket].load(Relaxed)))
+    }
+
+    fn use_words(&self) -> Option<&[M::Word]> {
+        self.memory.words(Header::Uses as usize * WORD_BYTES, USE_BUCKETS)
     }
 
     /// Counts one more.

@@ -32,8 +32,8 @@ pub enum LoadError {
     /// The memory nodes that held it are lost.
     #[error("the nodes that held the page are lost")]
     Lost,
-    /// It is on memory nodes, and was to be read without asking them.
-    #[error("the page is on memory nodes, which were not to be asked")]
+    /// It is on memory nodes, and was to be read without asking them; or nobody waited for it, and it would have come too late.
+    #[error("the page is on memory nodes, which nobody waits for")]
     Later,
     /// The place holds no page.
     #[error("no page is stored there")]
@@ -110,6 +110,11 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
             caller,
             urgency: Urgency::Awaited,
         }
+    }
+
+    /// Who asks nodes.
+    pub const fn caller(&self) -> &C {
+        &self.caller
     }
 
     /// Reads the page at `place` into `page`, and says where it was. After an error `page` holds anything.
@@ -287,6 +292,7 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
                 }
                 Some(Answer::Entry(_)) => {}
                 Some(Answer::Nowhere) => return Ok(Fetched::Lost),
+                Some(Answer::Late) => return Ok(Fetched::Later),
                 None => return Ok(Fetched::Io),
             }
         }

@@ -10,8 +10,9 @@ use core::ops::Range;
 use core::sync::atomic::Ordering;
 use farmem_page::{ByteCount, PAGE_BYTES, PageBytes, Place};
 use farmem_store::{
-    Atomic, BlockError, BlockFile, Caller, Epoch, FreeOutcome, LoadError, Memory, Mover, NoNodes,
-    NodesConfig, OwnerId, Pool, PoolConfig, Reader, SLAB_BYTES, StepOutcome, Update, Writer,
+    Answer, Atomic, BlockError, BlockFile, Caller, Epoch, FreeOutcome, LoadError, Memory, Mover, NoNodes,
+    NodesConfig, OwnerId, Pool, PoolConfig, Reader, SLAB_BYTES, StepOutcome, TakenCall, Update, Urgency,
+    Writer,
 };
 use shuttle::sync::Arc;
 use shuttle::thread;
@@ -496,12 +497,20 @@ struct Carrier {
 
 impl Carrier {
     fn start(world: &Arc<World>, shelf: &Shelf) -> Self {
+        Self::start_with(world, shelf, |shelf, pool, taken| shelf.serve(pool, taken))
+    }
+    /// One that answers in its own way.
+    fn start_with(
+        world: &Arc<World>,
+        shelf: &Shelf,
+        serve: fn(&Shelf, &Pool<ModelMemory>, &TakenCall),
+    ) -> Self {
         let ends = Arc::new(shuttle::sync::atomic::AtomicBool::new(false));
         let (world, shelf, told) = (Arc::clone(world), shelf.clone(), Arc::clone(&ends));
         let thread = thread::spawn(move || {
             while !told.load(Ordering::SeqCst) {
                 match world.pool.take_call(0) {
-                    Some(taken) => shelf.serve(&world.pool, &taken),
+                    Some(taken) => serve(&shelf, &world.pool, &taken),
                     None => world.pool.wait_for_call(0, 1),
                 }
             }
@@ -631,5 +640,97 @@ fn an_owner_released_while_its_slabs_go_from_a_node_to_disk_leaves_nothing() {
         world.pool.release_owner(OWNER);
         lowering.join().unwrap();
         world.check_empty();
+    });
+}
+
+/// Fetches ahead, and gives that up when another thread has come to wait for it. Much time passes.
+struct Holder {
+    asking: Asking,
+    is_waited: Arc<shuttle::sync::atomic::AtomicBool>,
+    now_ns: std::cell::Cell<u64>,
+}
+
+impl Caller for Holder {
+    fn owner(&self) -> OwnerId {
+        self.asking.owner()
+    }
+    fn processor(&self) -> usize {
+        self.asking.processor()
+    }
+    fn now_ns(&self) -> u64 {
+        self.now_ns.set(self.now_ns.get() + 1_000_000);
+        self.now_ns.get()
+    }
+    fn is_patient(&self, waited_ns: u64) -> bool {
+        self.asking.is_patient(waited_ns)
+    }
+    fn is_awaited(&self) -> bool {
+        self.is_waited.load(Ordering::SeqCst)
+    }
+}
+
+/// A page that one thread fetches ahead, and that another comes to wait for at some moment: whatever the carrier does with it, and whatever else is asked for,
+/// the page comes.
+fn come_to_wait(serve: fn(&Shelf, &Pool<ModelMemory>, &TakenCall)) {
+    let (world, places, shelf) = on_node(2);
+    let is_waited = Arc::new(shuttle::sync::atomic::AtomicBool::new(false));
+    let holder = {
+        let (world, place, is_waited) = (Arc::clone(&world), places[3], Arc::clone(&is_waited));
+        thread::spawn(move || {
+            let mut out = [0; PAGE_BYTES];
+            let asking = Asking::new(OwnerId(1), 100_000);
+            let holder = Holder { asking, is_waited, now_ns: std::cell::Cell::new(0) };
+            let mut reader = Box::new(Reader::with_nodes(&world.file, holder));
+            match reader.load_for(&world.pool, place, &mut out, Urgency::Ahead) {
+                Ok(_) => assert!(out == page(3)),
+                // It lets the page go, and who waits asks for it, in the same call perhaps.
+                Err(error) => {
+                    assert_eq!(error, LoadError::Later);
+                    assert!(load(&world, Asking::new(OwnerId(1), 100_000), place).unwrap() == page(3));
+                }
+            }
+        })
+    };
+    let other = {
+        let (world, place) = (Arc::clone(&world), places[40]);
+        thread::spawn(move || {
+            assert!(load(&world, Asking::new(OwnerId(2), 100_000), place).unwrap() == page(40));
+        })
+    };
+    let carrier = Carrier::start_with(&world, &shelf, serve);
+    is_waited.store(true, Ordering::SeqCst);
+    holder.join().unwrap();
+    other.join().unwrap();
+    carrier.end();
+    assert!(world.pool.take_call(0).is_none(), "a call was left behind");
+}
+
+#[test]
+fn who_comes_to_wait_for_what_is_dropped_at_that_moment_gets_the_page() {
+    explore(|| {
+        come_to_wait(|shelf, pool, taken| match taken.is_ahead {
+            true => pool.answer(taken, Answer::Late),
+            false => shelf.serve(pool, taken),
+        });
+    });
+}
+
+#[test]
+fn who_comes_to_wait_for_what_is_under_way_at_that_moment_gets_the_page() {
+    explore(|| come_to_wait(Shelf::serve));
+}
+
+#[test]
+fn what_is_slow_while_nobody_waits_is_given_up_when_somebody_does() {
+    explore(|| {
+        come_to_wait(|shelf, pool, taken| {
+            for _ in 0..30 {
+                if taken.is_ahead && pool.is_awaited(taken) {
+                    pool.wait_for_call(0, 1);
+                }
+            }
+            // It is answered late, and as a rule to nobody.
+            shelf.serve(pool, taken);
+        });
     });
 }

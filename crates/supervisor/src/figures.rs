@@ -86,6 +86,8 @@ figures! {
     total Count "node_reads_failed" "Reads that no node could answer" |report| report.node_fetches_failed as f64;
     total Count "node_reads_around" "Reads that were answered by other nodes than the one that has the pages" |report| report.node_reads_around as f64;
     total Count "node_reads_late" "Times that other nodes were asked as well because an answer was late" |report| report.node_reads_late as f64;
+    total Count "node_ahead_dropped" "Reads ahead that were not made because they would have come too late" |report| report.node_ahead_dropped as f64;
+    total Count "node_ahead_awaited" "Reads ahead that a thread came to wait for" |report| report.node_ahead_awaited as f64;
     total Count "node_damaged" "Answers of nodes that were not what had been written there" |report| report.node_damaged as f64;
     total Count "read_buffer_hits" "Pages that an earlier read from a node had brought along" |report| report.read_buffer_hits as f64;
     total Seconds "link_wait" "How long reads from memory nodes that threads waited for had waited for their turn at a link" |report| report.link_wait_seconds;

@@ -154,6 +154,10 @@ pub struct Report {
     pub node_reads_around: u64,
     /// Times that others were asked as well because an answer was late.
     pub node_reads_late: u64,
+    /// Reads ahead from memory nodes that were not made, because they would have come too late.
+    pub node_ahead_dropped: u64,
+    /// Reads ahead that a thread came to wait for, and that were made for it from then on.
+    pub node_ahead_awaited: u64,
     /// Answers of nodes that were not what had been written there.
     pub node_damaged: u64,
     /// Reads from memory nodes, of up to 16 pages each.
@@ -282,6 +286,8 @@ impl Report {
             node_rebuilt_bytes: source.nodes.rebuilt_bytes,
             node_reads_around: source.nodes.reads_around,
             node_reads_late: source.nodes.reads_late,
+            node_ahead_dropped: source.nodes.ahead_dropped,
+            node_ahead_awaited: source.nodes.ahead_awaited,
             node_damaged: source.nodes.damaged,
             node_fetches: usage.fetches,
             node_fetches_failed: usage.fetches_failed,

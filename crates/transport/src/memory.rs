@@ -34,7 +34,8 @@ struct State {
     incarnation: u128,
     /// Grows when all links are cut.
     generation: u64,
-    is_stalled: bool,
+    /// Lanes from this one on are answered nothing.
+    stalled_from: Option<u8>,
     is_draining: bool,
     /// The lanes of links that nobody has closed, one for each link.
     lanes: Vec<u8>,
@@ -51,7 +52,7 @@ impl MemoryNode {
             owners: vec![None; frames as usize],
             incarnation: 1,
             generation: 0,
-            is_stalled: false,
+            stalled_from: None,
             is_draining: false,
             lanes: Vec::new(),
             done: BTreeMap::new(),
@@ -90,7 +91,12 @@ impl MemoryNode {
 
     /// From now on answers nothing, or goes on.
     pub fn stall(&self, is_stalled: bool) {
-        self.state().is_stalled = is_stalled;
+        self.stall_from(is_stalled.then_some(0));
+    }
+
+    /// The same for lanes from that one on; the others are answered.
+    pub fn stall_from(&self, lane: Option<u8>) {
+        self.state().stalled_from = lane;
     }
 
     /// From now on grants nothing, or does so again.
@@ -316,7 +322,7 @@ impl MemoryLink {
         if state.generation != self.generation {
             return Err(LinkError::Closed);
         }
-        if !state.is_stalled {
+        if state.stalled_from.is_none_or(|from| self.client.lane < from) {
             for Waiting { ticket, mut request, .. } in self.waiting.drain(..) {
                 let result = state.obey(self.client, ticket, &mut request).map_err(Failure::from);
                 into.push(Completion { ticket, request, result });

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use farmem_broker::board::{Gate, Pass, Turn};
-use farmem_policy::links::Class;
+use farmem_policy::links::timeliness::is_too_late;
+use farmem_policy::links::{Class, Latency};
 use farmem_transport::{
     Answer, ClientIdentity, Completion, Destination, FRAME_BYTES, Frame, Order, Request, Security, Ticket,
     Transport, connect,
@@ -38,12 +39,16 @@ pub(super) struct Course {
     pub(super) pages: usize,
     /// How many are under way or wait for their turn.
     pub(super) wanted: usize,
+    /// What would come later than so long after it was wanted is dropped while it waits for its turn.
+    pub(super) useful: Option<Duration>,
     pub(super) time: Duration,
 }
 
 /// What came of them.
 pub(super) struct Read {
     pub(super) bytes: u64,
+    /// Reads that were dropped.
+    pub(super) dropped: u64,
     /// From the moment when each was wanted.
     pub(super) nanoseconds: Histogram<u64>,
 }
@@ -63,6 +68,10 @@ pub(super) struct Client {
     pages: Vec<u8>,
     slabs: Vec<Vec<u8>>,
     spans: Vec<Vec<u8>>,
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Client {
@@ -95,9 +104,10 @@ impl Client {
 
     /// Reads for a while, each read in its turn at the gate.
     pub(super) fn read_by(&mut self, gate: &Arc<Gate>, course: Course) -> Result<Read> {
-        let mut read = Read { bytes: 0, nanoseconds: Histogram::new_with_max(LONGEST_NS, 3)? };
+        let mut read = Read { bytes: 0, dropped: 0, nanoseconds: Histogram::new_with_max(LONGEST_NS, 3)? };
+        let (useful_ns, mut took) = (course.useful.map(nanoseconds), Latency::default());
         let mut turns: VecDeque<(Turn, usize, Instant)> = VecDeque::new();
-        let mut passes: HashMap<u64, (Pass, Instant)> = HashMap::new();
+        let mut passes: HashMap<u64, (Pass, Instant, Instant)> = HashMap::new();
         let (began, mut done) = (Instant::now(), Vec::new());
         loop {
             let is_over = began.elapsed() >= course.time;
@@ -116,6 +126,9 @@ impl Client {
             if is_over {
                 turns.clear();
             }
+            let before = turns.len();
+            turns.retain(|(_, _, wanted)| !is_too_late(useful_ns, nanoseconds(wanted.elapsed()), &took));
+            read.dropped += (before - turns.len()) as u64;
             let bell = gate.bell();
             while let Some((turn, pages, wanted)) = turns.front_mut() {
                 let (Ok(pass), pages, wanted) = (turn.take(), *pages, *wanted) else { break };
@@ -126,7 +139,7 @@ impl Client {
                     buffer: self.spans.pop().unwrap_or_default(),
                 };
                 self.submit(request)?;
-                passes.insert(self.ticket, (pass, wanted));
+                passes.insert(self.ticket, (pass, wanted, Instant::now()));
             }
             if passes.is_empty() {
                 if is_over {
@@ -137,9 +150,10 @@ impl Client {
             }
             self.link.complete(&mut done, if turns.is_empty() { PATIENCE } else { LOOK })?;
             for completion in done.drain(..) {
-                if let Some((pass, wanted)) = passes.remove(&completion.ticket.0) {
+                if let Some((pass, wanted, sent)) = passes.remove(&completion.ticket.0) {
                     pass.finish();
-                    read.nanoseconds.saturating_record(wanted.elapsed().as_nanos() as u64);
+                    took.note(nanoseconds(sent.elapsed()));
+                    read.nanoseconds.saturating_record(nanoseconds(wanted.elapsed()));
                 }
                 let buffer = pages_of(completion)?;
                 if !is_over {

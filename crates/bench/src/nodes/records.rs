@@ -29,6 +29,8 @@ impl Report {
                 us("beside what is fetched ahead", "p99 of 16 pages", link.flooded_p99_us),
                 us("beside it, in one class", "p99 of 16 pages", link.one_class_p99_us),
                 us(board, "p90 of what is fetched ahead", link.ahead_p90_us),
+                us("late ones dropped", "p99 of 16 pages", link.dropping_p99_us),
+                us("late ones dropped", "p90 of what is fetched ahead", link.dropping_p90_us),
                 us("in one class", "p90 of what is fetched ahead", link.one_class_p90_us),
             ]);
         }

@@ -24,6 +24,8 @@ pub(super) const WEIGHTS: [u32; 3] = [1, 2, 4];
 /// Reads that each of them has under way or waiting, so that one always waits.
 const WANTED: usize = 16;
 const SPAN_PAGES: usize = 16;
+/// What is fetched ahead is used so soon, where it is dropped if it would come later.
+const USEFUL: Duration = Duration::from_millis(2);
 
 /// A link that three spaces of weights 1, 2 and 4 share, and one within which what is fetched ahead floods it.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -42,6 +44,14 @@ pub struct SharedFigure {
     pub ahead_p90_us: f64,
     /// and so much of it came.
     pub ahead_bytes_per_second: f64,
+    /// The same where what would come more than 2 ms after it was wanted is dropped: the p99 of what somebody waits for,
+    pub dropping_p99_us: f64,
+    /// all but a tenth of what was fetched ahead and not dropped,
+    pub dropping_p90_us: f64,
+    /// so much of it came,
+    pub dropping_bytes_per_second: f64,
+    /// and this part of the reads was dropped.
+    pub dropped: f64,
     /// Both again, where what is fetched ahead is not told from what a thread waits for: the p99 of what somebody waits for,
     pub one_class_p99_us: f64,
     /// and all but a tenth of the others.
@@ -61,12 +71,16 @@ impl SharedFigure {
             flooded_p99_us: of(&|sample| sample.flooded_p99_us),
             ahead_p90_us: of(&|sample| sample.ahead_p90_us),
             ahead_bytes_per_second: of(&|sample| sample.ahead_bytes_per_second),
+            dropping_p99_us: of(&|sample| sample.dropping_p99_us),
+            dropping_p90_us: of(&|sample| sample.dropping_p90_us),
+            dropping_bytes_per_second: of(&|sample| sample.dropping_bytes_per_second),
+            dropped: of(&|sample| sample.dropped),
             one_class_p99_us: of(&|sample| sample.one_class_p99_us),
             one_class_p90_us: of(&|sample| sample.one_class_p90_us),
         }
     }
 
-    pub(super) fn targets(&self) -> [Target; 2] {
+    pub(super) fn targets(&self) -> [Target; 3] {
         let Self { way, .. } = self;
         [
             Target::new(
@@ -79,6 +93,11 @@ impl SharedFigure {
                 FLOODED,
                 Some(self.flooded_p99_us / self.demand_p99_us),
             ),
+            Target::new(
+                format!("{way}: the same where what would come too late is dropped"),
+                FLOODED,
+                Some(self.dropping_p99_us / self.demand_p99_us),
+            ),
         ]
     }
 }
@@ -89,7 +108,7 @@ pub(super) fn measure(route: &Route, time: Duration) -> Result<SharedFigure> {
         (0..WEIGHTS.len()).map(|nth| route.client(10 + nth as u64)).collect::<Result<Vec<Client>>>()?;
     let board = Arc::new(Board::new(Shared::create()?));
     let gates = gates(&board, &WEIGHTS)?;
-    let course = |class, pages, wanted| Course { class, pages, wanted, time };
+    let course = |class, pages, wanted| Course { class, pages, wanted, useful: None, time };
     let bytes = thread::scope(|scope| {
         let readers: Vec<_> = clients
             .iter_mut()
@@ -108,15 +127,17 @@ pub(super) fn measure(route: &Route, time: Duration) -> Result<SharedFigure> {
     let gate = &self::gates(&Arc::new(Board::new(Shared::create()?)), &[1])?[0];
     let demand = course(Class::Demand, SPAN_PAGES, 1);
     let alone = waited.read_by(gate, demand)?;
-    let mut flooded_by = |class| {
+    let mut flooded_by = |class, useful| {
         thread::scope(|scope| -> Result<_> {
-            let flood = scope.spawn(|| ahead.read_by(gate, course(class, SPAN_PAGES, WANTED)));
+            let flood =
+                scope.spawn(|| ahead.read_by(gate, Course { useful, ..course(class, SPAN_PAGES, WANTED) }));
             let flooded = waited.read_by(gate, demand)?;
             Ok((flooded, flood.join().map_err(|_| anyhow!("the flood has panicked"))??))
         })
     };
-    let (flooded, flood) = flooded_by(Class::Ahead)?;
-    let (beside_alike, alike) = flooded_by(Class::Demand)?;
+    let (flooded, flood) = flooded_by(Class::Ahead, None)?;
+    let (beside_dropped, kept) = flooded_by(Class::Ahead, Some(USEFUL))?;
+    let (beside_alike, alike) = flooded_by(Class::Demand, None)?;
     let us = |nanoseconds: u64| nanoseconds as f64 / 1e3;
     let parts: Vec<f64> =
         bytes.iter().zip(WEIGHTS).map(|(bytes, weight)| *bytes as f64 / f64::from(weight)).collect();
@@ -130,6 +151,10 @@ pub(super) fn measure(route: &Route, time: Duration) -> Result<SharedFigure> {
         flooded_p99_us: us(flooded.nanoseconds.value_at_quantile(0.99)),
         ahead_p90_us: us(flood.nanoseconds.value_at_quantile(0.9)),
         ahead_bytes_per_second: flood.bytes as f64 / time.as_secs_f64(),
+        dropping_p99_us: us(beside_dropped.nanoseconds.value_at_quantile(0.99)),
+        dropping_p90_us: us(kept.nanoseconds.value_at_quantile(0.9)),
+        dropping_bytes_per_second: kept.bytes as f64 / time.as_secs_f64(),
+        dropped: kept.dropped as f64 / (kept.dropped + kept.nanoseconds.len()).max(1) as f64,
         one_class_p99_us: us(beside_alike.nanoseconds.value_at_quantile(0.99)),
         one_class_p90_us: us(alike.nanoseconds.value_at_quantile(0.9)),
     })

@@ -8,6 +8,8 @@ const ENOUGH: u64 = 64;
 const TENTHS: u64 = 9;
 /// One in so many that would be dropped goes all the same: else a distribution that is wrong would never be righted.
 pub const PROBE_EVERY: u32 = 16;
+/// With each look a distribution loses this part of itself.
+const FADE: u64 = 23;
 
 /// The bucket of a time.
 pub fn bucket_of(time_ns: u64) -> usize {
@@ -37,6 +39,36 @@ pub fn threshold_ns(distribution: &[u64; BUCKETS]) -> Option<u64> {
         is_it
     })?;
     end_ns(bucket)
+}
+
+/// The distribution of lately: what was counted longer ago counts less and less.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Recent {
+    /// What had been counted in all when somebody last looked.
+    counted: [u64; BUCKETS],
+    recent: [u64; BUCKETS],
+}
+
+impl Default for Recent {
+    fn default() -> Self {
+        Self { counted: [0; BUCKETS], recent: [0; BUCKETS] }
+    }
+}
+
+impl Recent {
+    /// Looks at counts that only grow. What was seen at one look weighs half as much sixteen looks later.
+    pub fn look(&mut self, counted: [u64; BUCKETS]) {
+        for ((recent, before), now) in self.recent.iter_mut().zip(&self.counted).zip(&counted) {
+            let kept = *recent - recent.div_ceil(FADE);
+            *recent = kept.saturating_add(now.saturating_sub(*before));
+        }
+        self.counted = counted;
+    }
+
+    /// See [`threshold_ns`].
+    pub fn threshold_ns(&self) -> Option<u64> {
+        threshold_ns(&self.recent)
+    }
 }
 
 /// How long reads of a class take, and how much that varies.
@@ -101,6 +133,23 @@ mod tests {
         assert!((50_000..70_000).contains(&threshold), "{threshold}");
         assert!(is_too_late(Some(threshold), 100_000, &Latency::default()));
         assert!(!is_too_late(Some(threshold), 10_000, &Latency::default()));
+    }
+
+    #[test]
+    fn what_was_long_ago_gives_way_to_what_is_now() {
+        let (mut recent, mut counted) = (Recent::default(), [0; BUCKETS]);
+        counted[bucket_of(10_000_000)] = 1_000_000;
+        recent.look(counted);
+        assert!(recent.threshold_ns().unwrap() > 10_000_000);
+        for _ in 0..400 {
+            counted[bucket_of(50_000)] += 100;
+            recent.look(counted);
+        }
+        assert!(recent.threshold_ns().unwrap() < 70_000);
+        (0..400).for_each(|_| recent.look(counted));
+        assert_eq!(recent.threshold_ns(), None, "nothing is known any more");
+        recent.look([0; BUCKETS]);
+        assert_eq!(recent.threshold_ns(), None, "counts that fall are not believed");
     }
 
     #[test]

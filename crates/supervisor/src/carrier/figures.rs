@@ -23,6 +23,10 @@ pub(crate) struct NodeFigures {
     pub(crate) reads_around: u64,
     /// Reads for which others were asked as well, because an answer was late.
     pub(crate) reads_late: u64,
+    /// Reads ahead that were not made, because they would have come too late.
+    pub(crate) ahead_dropped: u64,
+    /// Reads ahead that a thread came to wait for.
+    pub(crate) ahead_awaited: u64,
     /// Answers that were not what had been written.
     pub(crate) damaged: u64,
 }
@@ -32,6 +36,8 @@ pub(crate) struct NodeFigures {
 pub(super) struct Counts {
     pub(super) around: AtomicU64,
     pub(super) late: AtomicU64,
+    pub(super) ahead_dropped: AtomicU64,
+    pub(super) ahead_awaited: AtomicU64,
     pub(super) damaged: AtomicU64,
 }
 
@@ -60,6 +66,8 @@ impl Carrier {
             rebuilt_bytes: state.books.rebuilt() * shard_bytes,
             reads_around: counted(&self.counts.around),
             reads_late: counted(&self.counts.late),
+            ahead_dropped: counted(&self.counts.ahead_dropped),
+            ahead_awaited: counted(&self.counts.ahead_awaited),
             damaged: counted(&self.counts.damaged),
         }
     }

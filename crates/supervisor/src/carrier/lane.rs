@@ -17,6 +17,7 @@ use farmem_transport::{Answer as NodeAnswer, Completion, Failure, Request, Ticke
 use super::Carrier;
 use super::figures::count;
 use super::link::wait_for_any;
+use super::timing::Timing;
 use super::ways::{Way, Ways};
 use crate::worker::Worker;
 
@@ -44,6 +45,16 @@ struct Reading {
     gathers: Vec<Gather>,
     /// When others are asked as well, and how long after that again; never where there are no others. It counts from when the latest request was sent.
     late: Option<Late>,
+    since: Instant,
+    /// Others that want no more than this.
+    joined: Vec<TakenCall>,
+}
+
+impl Reading {
+    /// All that it answers.
+    fn calls(&self) -> impl Iterator<Item = &TakenCall> {
+        [&self.taken].into_iter().chain(&self.joined)
+    }
 }
 
 struct Late {
@@ -88,6 +99,7 @@ pub(super) struct Lane {
     completions: Vec<Completion>,
     buffers: Vec<Vec<u8>>,
     looked_at: Instant,
+    timing: Timing,
 }
 
 impl Lane {
@@ -104,6 +116,7 @@ impl Lane {
             completions: Vec::new(),
             buffers: Vec::new(),
             looked_at: Instant::now(),
+            timing: Timing::default(),
         };
         let mut is_placed = false;
         Worker::start(move || {
@@ -137,6 +150,7 @@ impl Lane {
         } else {
             self.hear();
             self.go_around_late();
+            self.go_around_overdue();
             self.take_turns();
             self.retry();
         }
@@ -160,6 +174,9 @@ impl Lane {
                 return self.refuse(&taken);
             }
         }
+        if self.join(&taken) {
+            return;
+        }
         let found = {
             let mut state = self.carrier.state();
             let span = state.span(taken.owner().0).around(call.first, call.count);
@@ -175,7 +192,9 @@ impl Lane {
         let late = late.map(|patience| Late { at: Instant::now() + patience, patience });
         let pages = Call { first, count, is_retry: false, ..call };
         self.latest += 1;
-        self.readings.insert(self.latest, Reading { taken, pages, located, gathers, late });
+        let since = Instant::now();
+        self.readings
+            .insert(self.latest, Reading { taken, pages, located, gathers, late, since, joined: Vec::new() });
         self.pursue(self.latest);
     }
 
@@ -216,9 +235,12 @@ impl Lane {
                 let node = usize::from(address.node);
                 let purpose = Purpose { reading: number, gather: nth, shard, way: Way { node, is_ahead } };
                 let bytes = (gather.piece().count * PAGE_BYTES) as u64;
-                let mut turn = carrier.sharing.gate(node, Direction::In).turn(Class::Demand, bytes);
-                // Nobody overtakes those who wait already.
-                let is_overtaking = self.waiting.iter().any(|waiting| waiting.node == node);
+                let class = if is_ahead { Class::Ahead } else { Class::Demand };
+                let mut turn = carrier.sharing.gate(node, Direction::In).turn(class, bytes);
+                // Nobody overtakes those who wait already, but for what nobody waits for.
+                let is_before = |waiting: &Waiting| is_ahead || !waiting.purpose.way.is_ahead;
+                let is_overtaking =
+                    self.waiting.iter().any(|waiting| waiting.node == node && is_before(waiting));
                 match (!is_overtaking).then(|| turn.take().ok()).flatten() {
                     Some(pass) => {
                         if !self.submit(gather, late, purpose, pass) {
@@ -251,24 +273,29 @@ impl Lane {
 
     /// Sends what waits for its turn, as far as that has come.
     fn take_turns(&mut self) {
-        let mut denied: Vec<usize> = Vec::new();
+        self.timing.look(self.carrier.pool, Instant::now());
+        let mut denied: Vec<Way> = Vec::new();
         for mut waiting in std::mem::take(&mut self.waiting) {
-            let Waiting { purpose, node, .. } = waiting;
-            if denied.contains(&node) {
+            let Purpose { reading: number, way, .. } = waiting.purpose;
+            let purpose = waiting.purpose;
+            if way.is_ahead && self.drops(number) {
+                continue;
+            }
+            if denied.contains(&way) {
                 self.waiting.push(waiting);
                 continue;
             }
             // What others were quicker with is withdrawn.
-            let Some(mut reading) = self.readings.remove(&purpose.reading) else { continue };
+            let Some(mut reading) = self.readings.remove(&number) else { continue };
             let is_sent = match waiting.turn.take() {
                 Ok(pass) => self.submit(&reading.gathers[purpose.gather], &mut reading.late, purpose, pass),
                 Err(_) => {
-                    denied.push(node);
+                    denied.push(way);
                     self.waiting.push(waiting);
                     true
                 }
             };
-            self.readings.insert(purpose.reading, reading);
+            self.readings.insert(number, reading);
             if !is_sent {
                 self.fail(purpose);
             }
@@ -296,13 +323,76 @@ impl Lane {
             .for_each(|asked| asked.pass = None);
     }
 
+    /// Whether a reading is over, because nobody waits for it and nobody asked for it any more, or because it would come too late.
+    fn drops(&mut self, number: u64) -> bool {
+        let Some(reading) = self.readings.get(&number) else { return false };
+        let pool = self.carrier.pool;
+        let is_wanted = pool.is_awaited(&reading.taken) || !reading.joined.is_empty();
+        let is_dropped = reading.taken.is_ahead && (!is_wanted || self.timing.drops(reading.since.elapsed()));
+        if is_dropped && let Some(reading) = self.readings.remove(&number) {
+            self.forget(number);
+            count(&self.carrier.counts.ahead_dropped);
+            reading.calls().for_each(|taken| pool.answer(taken, Answer::Late));
+        }
+        is_dropped
+    }
+
+    /// Adds a call to a reading that brings what it wants. If a thread waits for it, and nobody waited for that reading, it is asked for as what threads wait for
+    /// unless it is on its way. `false` where there is no such reading.
+    fn join(&mut self, taken: &TakenCall) -> bool {
+        let covers = |reading: &Reading| !taken.call.is_retry && reading.pages.covers(&taken.call);
+        let Some((&number, reading)) = self.readings.iter_mut().find(|(_, reading)| covers(reading)) else {
+            return false;
+        };
+        reading.joined.push(*taken);
+        if reading.taken.is_ahead && !taken.is_ahead {
+            reading.taken.is_ahead = false;
+            count(&self.carrier.counts.ahead_awaited);
+            for Waiting { purpose, .. } in
+                self.waiting.extract_if(.., |waiting| waiting.purpose.reading == number)
+            {
+                reading.gathers[purpose.gather].withdraw(purpose.shard);
+            }
+            self.pursue(number);
+        }
+        true
+    }
+
+    /// What threads have come to wait for, and has been under way for too long by a link for what nobody waits for, is asked for again by the other one. What
+    /// comes of the first request is nobody's then.
+    fn go_around_overdue(&mut self) {
+        let is_awaited =
+            |number: &u64| self.readings.get(number).is_some_and(|reading| !reading.taken.is_ahead);
+        let overdue: Vec<(Way, Ticket)> = self
+            .pending
+            .iter()
+            .filter(|((way, _), asked)| way.is_ahead && is_awaited(&asked.purpose.reading))
+            .filter(|(_, asked)| self.timing.is_overdue(asked.since.elapsed()))
+            .map(|(key, _)| *key)
+            .collect();
+        for key in overdue {
+            let Some(Asked { purpose: Purpose { reading: number, gather, shard, .. }, .. }) =
+                self.pending.remove(&key)
+            else {
+                continue;
+            };
+            if let Some(reading) = self.readings.get_mut(&number) {
+                reading.gathers[gather].withdraw(shard);
+                self.pursue(number);
+            }
+        }
+    }
+
     /// No node can answer at present. Another one may be back soon; what is on disk need not wait for that.
     fn give_up(&mut self, number: u64, reading: Reading) {
         self.forget(number);
-        if self.carrier.pool.has_disk_copy(reading.taken.call.block) {
-            self.refuse(&reading.taken);
-        } else {
-            self.parked.push(reading.taken);
+        let has_disk_copy = self.carrier.pool.has_disk_copy(reading.taken.call.block);
+        for taken in reading.calls() {
+            match taken.is_ahead {
+                true => self.carrier.pool.answer(taken, Answer::Late),
+                false if has_disk_copy => self.refuse(taken),
+                false => self.parked.push(*taken),
+            }
         }
     }
 
@@ -433,7 +523,9 @@ impl Lane {
         match (completion.result, completion.request) {
             (Ok(NodeAnswer::Read), Request::Read { buffer, .. }) => {
                 pass.map(Pass::finish);
-                carrier.state().health[node].answered(since.elapsed());
+                let took = since.elapsed();
+                carrier.state().health[node].answered(took);
+                self.timing.took(way.is_ahead, took);
                 self.take(purpose, buffer);
             }
             (Err(Failure::Refused(_)), _) => {
@@ -473,7 +565,7 @@ impl Lane {
         // The block was written, moved or freed meanwhile: where it is now is looked up anew.
         if let Some(reading) = self.readings.remove(&number) {
             self.forget(number);
-            self.begin(reading.taken);
+            reading.calls().for_each(|taken| self.begin(*taken));
         }
     }
 
@@ -497,7 +589,7 @@ impl Lane {
             Some(filling) => carrier.pool.fill(filling, &reading.pages, reading.taken.owner(), &content),
             None => Answer::Nowhere,
         };
-        carrier.pool.answer(&reading.taken, answer);
+        reading.calls().for_each(|taken| carrier.pool.answer(taken, answer));
         self.keep_buffer(content);
     }
 

@@ -30,6 +30,7 @@ mod steward;
 mod stock;
 #[cfg(test)]
 mod tests;
+mod timing;
 mod tuning;
 mod ways;
 mod writer;

@@ -170,26 +170,7 @@ impl World {
     }
 
     fn read_all_for(&self, urgency: Urgency) -> (usize, usize) {
-        let mut reader = Box::new(Reader::with_nodes(NullFile, Waiting(Instant::now())));
-        let mut page = [0; PAGE_BYTES];
-        let (mut right, mut lost) = (0, 0);
-        for (number, place) in self.places.iter().enumerate() {
-            match reader.load_for(self.pool, *place, &mut page, urgency) {
-                Ok(_) => {
-                    assert!(page == content(number), "page {number} holds something else");
-                    right += 1;
-                }
-                Err(error) => {
-                    let is_expected = match urgency {
-                        Urgency::Later => matches!(error, LoadError::Later),
-                        _ => matches!(error, LoadError::Lost | LoadError::Corrupt),
-                    };
-                    assert!(is_expected, "{error}");
-                    lost += 1;
-                }
-            }
-        }
-        (right, lost)
+        read_pages(self.pool, &self.places, urgency)
     }
 
     /// Waits until nothing is lacking on nodes. That nodes have been lost must be known.
@@ -241,6 +222,30 @@ impl World {
     fn on_nodes(&self) -> usize {
         self.pool.usage().node_pages.get() as usize
     }
+}
+
+/// Reads pages, each of them checked: how many were to be had, and how many were not.
+fn read_pages(pool: &SharedPool, places: &[Place], urgency: Urgency) -> (usize, usize) {
+    let mut reader = Box::new(Reader::with_nodes(NullFile, Waiting(Instant::now())));
+    let mut page = [0; PAGE_BYTES];
+    let (mut right, mut lost) = (0, 0);
+    for (number, place) in places.iter().enumerate() {
+        match reader.load_for(pool, *place, &mut page, urgency) {
+            Ok(_) => {
+                assert!(page == content(number), "page {number} holds something else");
+                right += 1;
+            }
+            Err(error) => {
+                let is_expected = match urgency {
+                    Urgency::Later | Urgency::Ahead => matches!(error, LoadError::Later),
+                    Urgency::Awaited => matches!(error, LoadError::Lost | LoadError::Corrupt),
+                };
+                assert!(is_expected, "{error}");
+                lost += 1;
+            }
+        }
+    }
+    (right, lost)
 }
 
 impl Drop for World {
@@ -744,4 +749,63 @@ fn what_nobody_waits_for_comes_from_nodes_that_join_and_by_no_link_to_one_that_h
     assert_eq!(world.read_all_for(Urgency::Ahead), (PAGES, 0));
     assert_eq!(linked(&world.nodes[1]), (false, true));
     world.wait_until("its links are closed", |world| !linked(&world.nodes[0]).1);
+}
+
+#[test]
+fn what_would_come_too_late_is_dropped_and_comes_when_somebody_waits() {
+    let bandwidth = Bandwidth { bytes_in: Some(ByteCount::new(16 << 20)), ..Bandwidth::default() };
+    let world = World::limited(&[32], Redundancy::NONE, bandwidth);
+    // What was used, was used at once.
+    (0..1000).for_each(|_| world.pool.note_use(0));
+    let (right, dropped) = world.read_all_for(Urgency::Ahead);
+    assert!(dropped > 0 && right + dropped == PAGES);
+    assert!(world.carrier.figures().ahead_dropped > 0);
+    assert_eq!(world.read_all(), (PAGES, 0));
+}
+
+/// Reads all pages ahead time and again, and beside that as threads do that wait, until one of these has come for what was read ahead.
+fn read_beside_who_reads_ahead(world: &World) {
+    let ends = AtomicBool::new(false);
+    let (pool, places) = (world.pool, &world.places);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ends.load(Ordering::Relaxed) {
+                let (right, left) = read_pages(pool, places, Urgency::Ahead);
+                assert_eq!(right + left, PAGES);
+            }
+        });
+        let began = Instant::now();
+        while world.carrier.figures().ahead_awaited == 0 {
+            assert!(began.elapsed() < PATIENCE, "nobody has come");
+            world.pool.clear_buffer();
+            assert_eq!(world.read_all(), (PAGES, 0));
+        }
+        ends.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn what_a_thread_comes_to_wait_for_does_not_wait_behind_others() {
+    for redundancy in [Redundancy::NONE, coded(2, 1)] {
+        let world = World::filled(&vec![32; redundancy.shards()], redundancy);
+        // They never go, and all that is read ahead waits behind them.
+        let gate = |node| world.carrier.sharing.gate(node, Direction::In);
+        let _turns: Vec<Turn> =
+            (0..redundancy.shards()).map(|node| gate(node).turn(Class::Demand, PAGE_BYTES as u64)).collect();
+        read_beside_who_reads_ahead(&world);
+    }
+}
+
+#[test]
+fn what_is_overdue_when_a_thread_comes_is_asked_for_again_and_what_comes_of_the_first_request_is_nobodys() {
+    for redundancy in [Redundancy::NONE, coded(2, 1)] {
+        let world = World::filled(&vec![32; redundancy.shards()], redundancy);
+        assert_eq!(world.read_all(), (PAGES, 0), "it is known how long reads take");
+        world.nodes.iter().for_each(|node| node.stall_from(Some(AHEAD_LANE)));
+        world.pool.clear_buffer();
+        read_beside_who_reads_ahead(&world);
+        world.nodes.iter().for_each(|node| node.stall(false));
+        world.pool.clear_buffer();
+        assert_eq!(world.read_all(), (PAGES, 0));
+    }
 }
