@@ -39,9 +39,9 @@ impl Asked {
     }
 
     /// A page was used: how long before that it had been asked for, if that is known. It is asked once.
-    pub(crate) fn used_after_ns(&self, page: PageIndex, now_ns: u64) -> Option<u64> {
+    pub(crate) fn used_after_ns(&self, page: PageIndex, now_ns: impl FnOnce() -> u64) -> Option<u64> {
         let asked_us = self.take(page)? & TIME;
-        Some((now_ns / 1000).wrapping_sub(asked_us) & TIME).map(|us| us * 1000)
+        Some((now_ns() / 1000).wrapping_sub(asked_us) & TIME).map(|us| us * 1000)
     }
 
     fn take(&self, page: PageIndex) -> Option<u64> {
@@ -62,13 +62,13 @@ mod tests {
         let asked = Asked::new().unwrap();
         let (page, other) = (PageIndex::new(0x7_f123_4567), PageIndex::new(0x7_f123_4567 + PLACES as u64));
         asked.note(page, 5_000_000);
-        assert_eq!(asked.used_after_ns(other, 6_000_000), None);
-        assert_eq!(asked.used_after_ns(page, 5_750_000), Some(750_000));
-        assert_eq!(asked.used_after_ns(page, 5_750_000), None);
+        assert_eq!(asked.used_after_ns(other, || 6_000_000), None);
+        assert_eq!(asked.used_after_ns(page, || 5_750_000), Some(750_000));
+        assert_eq!(asked.used_after_ns(page, || 5_750_000), None);
         asked.note(page, 5_000_000);
         asked.note(other, 6_000_000);
-        assert_eq!(asked.used_after_ns(page, 7_000_000), None, "another page has its place");
+        assert_eq!(asked.used_after_ns(page, || 7_000_000), None, "another page has its place");
         asked.forget(other);
-        assert_eq!(asked.used_after_ns(other, 7_000_000), None);
+        assert_eq!(asked.used_after_ns(other, || 7_000_000), None);
     }
 }

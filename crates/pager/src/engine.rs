@@ -294,12 +294,21 @@ impl Engine {
     /// stays as they left it.
     pub(crate) fn settle(&self, run: Option<Run>, is_used: bool) {
         let Some(run) = run else { return };
-        let settled = run.pages().filter(|&page| self.settle_page(page, is_used)).count() as u64;
-        if !is_used {
-            self.slot.add(Counter::PrefetchDoubtful, settled);
-        }
+        self.settle_pages(run.pages(), Some(is_used));
+        self.settle_probes(|page| run.contains(page), is_used);
+    }
+
+    /// The same of any pages; `None` where it can't be told whether they were used. What was left behind of them isn't settled.
+    pub(crate) fn settle_pages(&self, pages: impl Iterator<Item = PageIndex>, is_used: Option<bool>) {
+        let settled = pages.filter(|&page| self.settle_page(page, is_used)).count() as u64;
+        let counter = if is_used == Some(true) { Counter::PrefetchUsed } else { Counter::PrefetchDoubtful };
+        self.slot.add(counter, settled);
+    }
+
+    /// Settles what was left behind of pages.
+    pub(crate) fn settle_probes(&self, holds: impl Fn(PageIndex) -> bool, is_used: bool) {
         if let Some(mut probes) = self.probes.try_lock() {
-            self.count_probes(probes.settle(run, is_used));
+            self.count_probes(probes.settle(holds, is_used));
         }
     }
 
@@ -312,19 +321,18 @@ impl Engine {
     }
 
     /// [`Engine::settle`] of one page; whether it was one that came ahead and of which nothing was known.
-    pub(crate) fn settle_page(&self, page: PageIndex, is_used: bool) -> bool {
+    fn settle_page(&self, page: PageIndex, is_used: Option<bool>) -> bool {
         let word = self.table.word(page);
         if !word.is_prefetched() || word.is_busy() {
             return false;
         }
         let settled = word.with_prefetched(false);
-        let settled = if is_used { settled } else { self.victims.on_unused(settled) };
+        let settled = if is_used == Some(false) { self.victims.on_unused(settled) } else { settled };
         self.table.replace(page, word, settled);
-        if is_used {
-            self.slot.add(Counter::PrefetchUsed, 1);
-            if let Some(after_ns) = self.asked.used_after_ns(page, thread::now_ns()) {
-                self.vault.note_use(after_ns);
-            }
+        if is_used == Some(true)
+            && let Some(after_ns) = self.asked.used_after_ns(page, thread::now_ns)
+        {
+            self.vault.note_use(after_ns);
         }
         true
     }

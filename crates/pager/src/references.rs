@@ -145,8 +145,9 @@ impl Engine {
     }
 
     fn settle_followed(&self, settled: &Settled) {
-        settled.pages().iter().for_each(|&page| _ = self.settle_page(page, settled.is_used));
-        if settled.is_used {
+        self.settle_pages(settled.pages().iter().copied(), settled.is_used);
+        self.settle_probes(|page| settled.pages().contains(&page), settled.is_used == Some(true));
+        if settled.is_worthwhile {
             self.references.allotment.lock().earn(settled.took_ns);
         }
     }
@@ -177,6 +178,7 @@ impl Engine {
         let began_ns = thread::now_ns();
         let address = fault.address();
         let mut pages = [fault.page; 1 + MOST_PAGES];
+        let mut before = fault.page;
         let mut installed = 1;
         let mut walk = follower.walk(address, &desk.content[0], most);
         while let Some(next) = walk.step() {
@@ -192,7 +194,12 @@ impl Engine {
                 }
                 let Some(taken) = self.table.take_if(page, is_wanted) else { continue };
                 let place = taken.word.place();
-                (Some(taken), place)
+                let companion = core::mem::replace(&mut before, page);
+                let taken = match self.probes.try_lock() {
+                    Some(mut probes) => self.unless_probe(&mut probes, taken, companion),
+                    None => Some(taken),
+                };
+                (taken, place)
             } else {
                 (None, entry_of_local(word))
             };

@@ -3,7 +3,7 @@
 //! PFA §3: the fault path takes a free frame, fills it, maps it and lets the thread go; the rest is bookkeeping.
 
 use farmem_page::{PageBytes, PageCount, PageIndex, PageRange, PageWord, Place};
-use farmem_policy::{Advice, Fault, Prefetcher, Run, VictimPolicy, absence};
+use farmem_policy::{Advice, Fault, Prefetcher, Probes, Run, VictimPolicy, absence};
 use farmem_store::Urgency;
 use farmem_sys::lock::Lock;
 use farmem_sys::uffd::{Progress, Uffd, UffdError, Waiters};
@@ -229,6 +229,20 @@ impl Engine {
         })
     }
 
+    /// A page that is to come ahead, after `companion`; `None` if it stays behind, as a sample.
+    pub(crate) fn unless_probe(
+        &self,
+        probes: &mut Probes,
+        taken: Taken,
+        companion: PageIndex,
+    ) -> Option<Taken> {
+        if probes.is_to_stay(taken.page, companion) {
+            self.give_back(taken);
+            return None;
+        }
+        Some(taken)
+    }
+
     /// What a policy says. `None` while another handler is teaching it: this fault teaches nothing, and waits for nobody.
     fn ask(&self, policy: &Lock<impl Prefetcher>, fault: Fault) -> Option<Advice> {
         let mut policy = policy.try_lock()?;
@@ -253,13 +267,10 @@ impl Engine {
                 Source::Stored => word.is_far() && Source::of(word) == source,
                 Source::Zeros => word.with_kept(false) == PageWord::default(),
             })?;
-            if let (Some(probes), Some(companion)) = (&mut probes, companion.replace(page))
-                && probes.is_to_stay(page, companion)
-            {
-                self.give_back(taken);
-                return None;
+            match (&mut probes, companion.replace(page)) {
+                (Some(probes), Some(companion)) => self.unless_probe(probes, taken, companion),
+                _ => Some(taken),
             }
-            Some(taken)
         };
         if run.stride > 0 {
             batch.push(faulted);

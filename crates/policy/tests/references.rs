@@ -87,7 +87,11 @@ impl Machine {
         self.faults += 1;
         if let Some(settled) = self.follower.on_fault(address) {
             let count = settled.pages().len() as u64;
-            *(if settled.is_used { &mut self.said_used } else { &mut self.said_unused }) += count;
+            match settled.is_used {
+                Some(true) => self.said_used += count,
+                Some(false) => self.said_unused += count,
+                None => {}
+            }
         }
         let Some(most) = self.follower.reach() else { return self.bring(page) };
         let mut fetched = vec![page];
@@ -308,7 +312,7 @@ fn a_queue_of_objects_and_the_arrays_in_them_are_followed_in_turn() {
         }
     }
     assert!(machine.contribution() > 0.45, "{}", machine.contribution());
-    assert!(machine.used * 100 > machine.fetched * 85, "{} of {}", machine.used, machine.fetched);
+    assert!(machine.used * 10 > machine.fetched * 9, "{} of {}", machine.used, machine.fetched);
 }
 
 #[test]
@@ -472,13 +476,13 @@ fn another_thread_goes_on_with_what_is_known_but_is_not_judged_by_it() {
     for _ in 0..5_000 {
         at = machine.read(at);
     }
-    let fetched = machine.fetched;
+    let (fetched, said_unused) = (machine.fetched, machine.said_unused);
     machine.follower.attend(2);
-    assert_eq!(machine.follower.unsettled_pages(), 0);
     for _ in 0..50 {
         at = machine.read(at);
     }
     assert!(machine.fetched > fetched, "it need not learn the links again");
+    assert_eq!(machine.said_unused, said_unused);
 }
 
 proptest! {

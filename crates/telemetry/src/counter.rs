@@ -97,7 +97,7 @@ counters! {
     Hinted "hinted" Total,
     /// Pages that the program has asked to keep local.
     KeptPages "kept_pages" Gauge,
-    /// Prefetched pages whose use can't be told from faults: their stream ended with them.
+    /// Prefetched pages whose use can't be told from faults: their stream ended with them, or the references that led to them.
     PrefetchDoubtful "prefetch_doubtful" Total,
     /// Pages beside those that were left where they were, as a sample of them.
     PrefetchProbes "prefetch_probes" Total,

@@ -1,15 +1,13 @@
 //! What becomes of pages that came ahead, by a sample of them that stay behind.
 //!
 //! Pages that came ahead are mapped, so their use raises no fault. That of a window is known by the next fault of its stream. Where a stream ends, as an array does, there
-//! is none: then its last window may have been used or not, which is *doubtful*. So one page in [`ONE_IN`] that would have come is left where it
+//! is none: then its last window may have been used or not, which is *doubtful*; and so is what a few references led to. So one page in [`ONE_IN`] that would have come is left where it
 //! is, a *probe*. If the program faults on it while its *companion*, the page of the same window that came before it, is still local, it would have
 //! been used. What share of the probes in doubtful windows were met is what share of doubtful pages were used.
 //!
 //! A probe tells nothing to any policy: for these it came like the others.
 
 use farmem_page::{PageIndex, PageRange};
-
-use super::Run;
 
 /// Of pages that come ahead one in so many stays behind. It has nothing in common with the length of a window, so that each place in one has its turn.
 const ONE_IN: u32 = 251;
@@ -85,11 +83,11 @@ impl Probes {
         Some(Found::default())
     }
 
-    /// Advice is settled: its pages were used, or that is doubtful.
-    pub fn settle(&mut self, run: Run, is_used: bool) -> Found {
+    /// Some pages are settled, those that it `holds`: they were used, or that is doubtful.
+    pub fn settle(&mut self, holds: impl Fn(PageIndex) -> bool, is_used: bool) -> Found {
         let mut found = Found::default();
         for entry in &mut self.entries {
-            let Some(probe) = entry.as_mut().filter(|probe| run.contains(probe.page)) else { continue };
+            let Some(probe) = entry.as_mut().filter(|probe| holds(probe.page)) else { continue };
             let state = probe.state;
             if is_used {
                 *entry = None;
@@ -127,6 +125,7 @@ impl Default for Probes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Run;
 
     const WINDOW: u32 = 64;
 
@@ -174,7 +173,7 @@ mod tests {
             if is_read && !is_late {
                 behind.iter().filter_map(|&page| probes.meet(page, |_| true)).for_each(&mut add);
             }
-            add(probes.settle(run, !is_doubtful));
+            add(probes.settle(|page| run.contains(page), !is_doubtful));
             if is_read && is_late && is_doubtful {
                 behind.iter().filter_map(|&page| probes.meet(page, |_| true)).for_each(&mut add);
             }
@@ -189,9 +188,17 @@ mod tests {
             let mut probes = Probes::new();
             let run = window(1);
             let page = (0..).find_map(|_| bring(&mut probes, run).pop()).expect("one stays behind");
-            let before = if is_settled_before { probes.settle(run, false) } else { Found::default() };
+            let before = if is_settled_before {
+                probes.settle(|page| run.contains(page), false)
+            } else {
+                Found::default()
+            };
             let met = probes.meet(page, |_| false).expect("a probe");
-            let after = if is_settled_before { Found::default() } else { probes.settle(run, false) };
+            let after = if is_settled_before {
+                Found::default()
+            } else {
+                probes.settle(|page| run.contains(page), false)
+            };
             assert_eq!(before.probes + met.probes + after.probes, 1);
             assert_eq!(before.used + met.used + after.used, 0);
         }
@@ -207,7 +214,7 @@ mod tests {
         assert_eq!(gone.meet(page, |_| true), None);
         assert_eq!(probes.meet(page, |_| true), Some(Found::default()));
         assert_eq!(probes.meet(page, |_| true), None);
-        assert_eq!(probes.settle(run, true), Found::default());
-        assert_eq!(probes.settle(run, false), Found::default());
+        assert_eq!(probes.settle(|page| run.contains(page), true), Found::default());
+        assert_eq!(probes.settle(|page| run.contains(page), false), Found::default());
     }
 }

@@ -8,12 +8,12 @@
 //! An object may reach over the edge of its page, or be larger than one. A fault on the page right behind one that the walk came through is such a rest: it says nothing of
 //! where the program goes next, and the judgement waits for the fault after it.
 //!
-//! Pages are paid from an *allowance*, as trials of [`Streams`](crate::Streams) are: pages that were of no use use it up, those that were used
-//! replenish it, and while there is none the thread costs nothing but a page in [`FAULTS_PER_PAGE`] faults. A thread whose faults no word
-//! explains rests, so that programs without references cost next to nothing.
+//! Pages are paid from an [`Account`] of their kind; while both are empty the thread costs next to nothing. A thread whose faults no word
+//! explains rests, so that programs without references cost next to nothing, too.
 
 use farmem_page::{PAGE_BYTES, PageBytes, PageIndex, VirtAddr};
 
+use super::account::{Account, Cost};
 use super::links::{Compression, Links, Surroundings, Way};
 use super::sweep::{Explained, Pages, Sweep};
 use super::walk::{Branches, MOST_PAGES, Walk, Walked};
@@ -22,14 +22,6 @@ use super::walk::{Branches, MOST_PAGES, Walk, Walked};
 const SILENT_FAULTS: u32 = 3;
 /// Addresses whose surroundings are remembered. The reference to a second child of a tree's node was not seen at the last fault but the one before.
 const HISTORY: usize = 2;
-/// Pages of a first walk.
-const FIRST_PAGES: u32 = 2;
-/// The allowance grows by a page in so many faults, up to what it was at the start, and with what was used up to its limit.
-const FAULTS_PER_PAGE: i32 = 256;
-const ALLOWANCE_START: i32 = 32 * FAULTS_PER_PAGE;
-const ALLOWANCE_LIMIT: i32 = 128 * FAULTS_PER_PAGE;
-/// Walks in a row that nothing was known of before one is dry.
-const UNJUDGED_WALKS: u32 = 7;
 /// Faults in a row that nothing explains before the thread rests, and for how many.
 const FRUITLESS_FAULTS: u32 = 32;
 const REST_FAULTS: u32 = 512;
@@ -37,6 +29,10 @@ const REST_FAULTS: u32 = 512;
 /// faults that is looked at stays the same, whatever the addresses are.
 const REST_LEAST_FAULTS: u32 = 128;
 const GLANCE_FAULTS: u32 = 8;
+/// Within so many faults a program comes to where a walk through an array has ended, if it comes there.
+const PATIENCE: u32 = 4;
+/// Pages of an array to which a link leads, as far as known: fewer than most arrays have, so that the next one shows whether the program goes there.
+const LINKED_PAGES: usize = 4;
 /// Faults that go by unseen when there is no time for looking at them.
 const PAUSE_FAULTS: u32 = 64;
 /// Who reads on over the edge of a page touches one of these first.
@@ -47,8 +43,10 @@ const EDGE_BYTES: u64 = 64;
 pub struct Settled {
     pages: [PageIndex; MOST_PAGES],
     count: usize,
-    /// Whether the program has used them.
-    pub is_used: bool,
+    /// Whether the program has used them; `None` where that can't be told.
+    pub is_used: Option<bool>,
+    /// Whether the walk was worth its time, for all that is known.
+    pub is_worthwhile: bool,
     /// What it took to find and fetch them, as [`Follower::took`] was told.
     pub took_ns: u64,
 }
@@ -75,17 +73,12 @@ pub struct Follower {
     fruitless: u32,
     /// Faults left to rest for.
     rest: u32,
-    /// Pages of the next walk.
-    pages: u32,
-    /// In parts of a page, [`FAULTS_PER_PAGE`] of them.
-    allowance: i32,
+    /// Of walks along links, and of those through arrays.
+    link_account: Account,
+    run_account: Account,
     past: Option<Past>,
+    trial: Option<Trial>,
     branches: Branches,
-    /// Walks in a row that nothing is known of, and what they fetched.
-    unjudged: u32,
-    unjudged_pages: u32,
-    /// Whether the last walk that could be judged had led where the program went.
-    is_proven: bool,
     /// How the thread came to where it has faulted.
     way: Way,
     /// The last fault was on the rest of an object.
@@ -100,12 +93,21 @@ struct Past {
     settled: Settled,
     taken: super::links::Taken,
     is_run: bool,
+    /// Whether an element of the array had led to where it began.
+    is_explained: bool,
     expected: Option<(PageIndex, Way)>,
     is_dry: bool,
     /// The page that it began at.
     start: PageIndex,
     /// Rests of objects that may still turn up before it is judged.
     rests_left: u32,
+}
+
+/// A walk through an array of which isn't known yet whether it has led where the program goes.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    past: Past,
+    faults_left: u32,
 }
 
 impl Past {
@@ -133,13 +135,11 @@ impl Follower {
             silent: 0,
             fruitless: 0,
             rest: 0,
-            pages: FIRST_PAGES,
-            allowance: ALLOWANCE_START,
+            link_account: Account::new(),
+            run_account: Account::new(),
             past: None,
+            trial: None,
             branches: Branches::new(),
-            unjudged: 0,
-            unjudged_pages: 0,
-            is_proven: false,
             way: Way::UNKNOWN,
             is_rest: false,
             pause: 0,
@@ -165,7 +165,7 @@ impl Follower {
     pub fn is_awake(&self, address: VirtAddr) -> bool {
         let rest = self.rest.saturating_sub(1);
         let is_listening = self.silent + 1 >= SILENT_FAULTS && self.pause <= 1;
-        is_listening && (rest == 0 || ends_rest(address, rest)) && self.allowance >= FAULTS_PER_PAGE - 1
+        is_listening && (rest == 0 || ends_rest(address, rest)) && self.can_pay_in(1)
     }
 
     /// There is no time: the next faults are used for judging the last walk, and for nothing else.
@@ -193,9 +193,8 @@ impl Follower {
     /// pages that came ahead.
     pub fn on_fault(&mut self, address: VirtAddr) -> Option<Settled> {
         self.silent = (self.silent + 1).min(SILENT_FAULTS);
-        if self.allowance < ALLOWANCE_START {
-            self.allowance += 1;
-        }
+        self.link_account.grow();
+        self.run_account.grow();
         self.pause = self.pause.saturating_sub(1);
         self.rest = self.rest.saturating_sub(1);
         if ends_rest(address, self.rest) {
@@ -207,6 +206,7 @@ impl Follower {
             self.past = self.past.map(|past| Past { rests_left: past.rests_left - 1, ..past });
             return None;
         }
+        self.try_on(address.page());
         let is_learning = self.is_learning();
         let past = self.past.take();
         let expected = past.and_then(|past| past.expected);
@@ -236,51 +236,59 @@ impl Follower {
         self.judge(past?, expected.map(|_| is_met.is_some()))
     }
 
+    /// The thread has faulted on `page`: whether the walk on trial has led there.
+    fn try_on(&mut self, page: PageIndex) {
+        let Some(mut trial) = self.trial.take() else { return };
+        trial.faults_left -= 1;
+        let has_led = trial.past.expected.is_some_and(|(expected, _)| expected == page);
+        if has_led || trial.faults_left == 0 {
+            self.account(trial.past, Some(has_led));
+        } else {
+            self.trial = Some(trial);
+        }
+    }
+
     /// `has_led`: whether the walk led where the program went, if that can be told.
     fn judge(&mut self, past: Past, has_led: Option<bool>) -> Option<Settled> {
-        // Beside an array a program reads other things.
-        let has_led = has_led.filter(|&has_led| has_led || !past.is_run);
-        let fetched = past.settled.count as i32 * FAULTS_PER_PAGE;
-        let owed = self.unjudged_pages as i32 * FAULTS_PER_PAGE;
-        let is_used = match has_led {
-            None => {
-                self.unjudged += 1;
-                self.unjudged_pages += past.settled.count as u32;
-                self.is_proven.then_some(true)
-            }
-            Some(true) => {
-                let earned = if past.is_dry { owed.max(FAULTS_PER_PAGE) } else { fetched };
-                self.allowance = (self.allowance + earned).min(ALLOWANCE_LIMIT);
-                if !past.is_dry {
-                    self.pages = (self.pages * 2).min(MOST_PAGES as u32);
-                }
-                Some(true)
-            }
-            Some(false) => {
-                self.allowance = (self.allowance - if past.is_dry { owed } else { fetched }).max(0);
-                self.pages = (self.pages / 2).max(1);
-                Some(false)
-            }
+        let is_worthwhile = if past.is_run && has_led == Some(false) && self.trial.is_none() {
+            // Beside an array a program reads other things: it may come to the page a little later.
+            self.trial = Some(Trial { past, faults_left: PATIENCE });
+            false
+        } else {
+            self.account(past, has_led.filter(|&has_led| has_led || !past.is_run))
         };
-        if let Some(has_led) = has_led {
-            (self.unjudged, self.unjudged_pages) = (0, 0);
-            self.is_proven = has_led;
-            self.links.settle(past.taken, has_led);
-            if past.is_run {
-                self.sweep.settle(has_led);
-            }
-        }
-        let mut settled = past.settled;
-        settled.is_used = is_used?;
+        let settled = Settled {
+            is_used: has_led.filter(|_| !past.is_run || has_led == Some(true)),
+            is_worthwhile,
+            ..past.settled
+        };
         (settled.count > 0).then_some(settled)
     }
 
-    fn is_learning(&self) -> bool {
-        self.pause == 0 && self.silent == SILENT_FAULTS && self.rest == 0 && self.allowance >= FAULTS_PER_PAGE
+    /// Draws the conclusions from a walk. Whether it was worth its time, for all that is known.
+    fn account(&mut self, past: Past, has_led: Option<bool>) -> bool {
+        let account = if past.is_explained { &mut self.run_account } else { &mut self.link_account };
+        let cost = Cost { pages: past.settled.count as u32, is_dry: past.is_dry };
+        if let Some(has_led) = has_led {
+            self.links.settle(past.taken, has_led);
+            if past.is_explained {
+                self.sweep.settle(has_led);
+            }
+        }
+        account.judge(cost, has_led)
     }
 
-    fn is_dry(&self) -> bool {
-        self.unjudged >= UNJUDGED_WALKS
+    fn can_pay_in(&self, faults: i32) -> bool {
+        self.link_account.is_enough_in(faults) || self.run_account.is_enough_in(faults)
+    }
+
+    fn is_learning(&self) -> bool {
+        self.pause == 0 && self.silent == SILENT_FAULTS && self.rest == 0 && self.can_pay_in(0)
+    }
+
+    /// Whether the thread is in an array that is worth to be followed.
+    fn is_in_array(&self) -> bool {
+        matches!(self.swept, Explained::Elsewhere | Explained::Onward) && self.sweep.is_trusted()
     }
 
     /// Pages that a walk from where the thread has faulted may fetch, at most. `None` for no walk: then nothing is to be told of the page either.
@@ -288,19 +296,18 @@ impl Follower {
         if !self.is_learning() || self.is_rest {
             return None;
         }
-        let affordable = (self.allowance / FAULTS_PER_PAGE) as u32;
         let is_known = self.links.are_trusted() || self.sweep.is_trusted();
-        let is_walking = is_known && !self.is_dry();
-        Some(if is_walking { self.pages.min(affordable) } else { 0 })
+        let account = if self.is_in_array() { &self.run_account } else { &self.link_account };
+        Some(if is_known { account.most() } else { 0 })
     }
 
     /// A walk from `address`, where the thread has faulted and whose page holds `content`. It fetches up to `most` pages.
     pub fn walk(&mut self, address: VirtAddr, content: &PageBytes, most: u32) -> Walk<'_> {
-        self.sweep.touched(address.page(), content);
+        self.sweep.touched(address, content);
         let mut walk = Walk::new(&self.links, address, self.way, self.branches, most as usize);
         let compression = self.links.compression();
-        if self.swept != Explained::Not && self.sweep.is_trusted() {
-            walk.run(self.sweep.run(compression));
+        if self.is_in_array() {
+            walk.run(self.sweep.run(compression), MOST_PAGES);
             return walk;
         }
         if self.links.are_trusted() {
@@ -308,7 +315,7 @@ impl Follower {
         }
         if let Some(place) = walk.first_place() {
             // A link may lead to an array's first element.
-            walk.run(self.sweep.run_behind(place, compression));
+            walk.run(self.sweep.run_behind(place, compression), LINKED_PAGES);
         }
         walk
     }
@@ -329,11 +336,18 @@ impl Follower {
         if walked.count == 0 && walked.expected.is_none() {
             return;
         }
-        let settled = Settled { pages: walked.pages, count: walked.count, is_used: false, took_ns: 0 };
+        let settled = Settled {
+            pages: walked.pages,
+            count: walked.count,
+            is_used: None,
+            is_worthwhile: false,
+            took_ns: 0,
+        };
         self.past = Some(Past {
             settled,
             taken: walked.taken,
             is_run: walked.is_run,
+            is_explained: self.is_in_array(),
             expected: walked.expected,
             is_dry: walked.count == 0,
             start: address.page(),
@@ -358,7 +372,9 @@ impl Follower {
 
     fn lose_track(&mut self) {
         self.history = [None; HISTORY];
-        self.past = None;
+        // Nothing will be known of it.
+        self.trial = None;
+        self.past = self.past.map(|past| Past { expected: None, rests_left: 0, ..past });
         self.branches = Branches::new();
     }
 }

@@ -124,6 +124,8 @@ impl Form {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Link {
     form: Form,
+    /// What is left of the touched address when it is divided by a word's bytes. Objects are aligned: with another rest it is another of their fields.
+    rest: u8,
     /// From the touched address to the word, in bytes.
     offset: i16,
     /// From the word's value to the address that is touched next, in bytes; less than [`BEHIND_BYTES`].
@@ -138,6 +140,9 @@ impl Link {
         content: &PageBytes,
         compression: Option<Compression>,
     ) -> Option<VirtAddr> {
+        if rest_of(address.get()) != self.rest {
+            return None;
+        }
         let at = (address.get() as usize % PAGE_BYTES).checked_add_signed(self.offset.into())?;
         let value = self.form.read(content, at, compression)?;
         (value != 0).then(|| value.checked_add(self.behind.into()).map(VirtAddr::new))?
@@ -193,6 +198,7 @@ impl Surroundings {
         let is_any = is_elsewhere && words.iter().fold(false, |any, &word| any | is_near(word));
         let link = move |form, at: usize, value| Link {
             form,
+            rest: rest_of(self.address),
             offset: self.first + at as i16,
             behind: behind(value) as u16,
         };
@@ -210,6 +216,10 @@ impl Surroundings {
         });
         whole.chain(compressed)
     }
+}
+
+fn rest_of(address: u64) -> u8 {
+    (address % WORD_BYTES as u64) as u8
 }
 
 /// The halves of a word, as they lie in memory.

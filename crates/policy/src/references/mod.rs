@@ -14,6 +14,7 @@
 //!
 //! Words are guesses here and nothing else: a wrong one costs a page that nobody wanted.
 
+mod account;
 mod allotment;
 mod follower;
 mod links;

@@ -29,17 +29,35 @@ pub type Pages = [PageBytes; 2 + RECENT];
 #[derive(Debug)]
 struct Origin {
     page: Option<PageIndex>,
+    /// The byte that was touched there: an object's array lies behind its other fields as a rule.
+    touched: usize,
     content: &'static mut PageBytes,
 }
 
 impl Origin {
     fn new(content: &'static mut PageBytes) -> Self {
-        Self { page: None, content }
+        Self { page: None, touched: 0, content }
     }
 
-    fn set(&mut self, page: PageIndex, content: &PageBytes) {
-        self.page = Some(page);
+    fn set(&mut self, address: VirtAddr, content: &PageBytes) {
+        self.page = Some(address.page());
+        self.touched = address.get() as usize % PAGE_BYTES;
         self.content.copy_from_slice(content);
+    }
+
+    /// The first word soon behind the byte that was touched that refers to `address` or a little before it; or else, less surely, the first one of the page.
+    fn find_any(
+        &self,
+        address: VirtAddr,
+        compression: Option<Compression>,
+    ) -> Option<(Element, usize, Sureness)> {
+        let found = |start, end, sureness| {
+            self.find(start, end, address, compression).map(|(element, at)| (element, at, sureness))
+        };
+        let behind = self.touched + LOOK_BYTES;
+        found(self.touched, behind, Sureness::Likely)
+            .or_else(|| found(behind, PAGE_BYTES, Sureness::Chance))
+            .or_else(|| found(0, self.touched, Sureness::Chance))
     }
 
     /// The first word from byte `start` on and before `end` that refers to `address` or a little before it, and how far before.
@@ -84,6 +102,14 @@ fn position<const BYTES: usize>(
     })
 }
 
+/// Whether a word is what has led to a fault. Objects that were made together refer to each other, so that one of a page of them often refers to where
+/// a program goes that has not read it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Sureness {
+    Likely,
+    Chance,
+}
+
 /// How an element leads to an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Element {
@@ -118,6 +144,8 @@ pub(super) enum Explained {
     Not,
     /// One of another page than the fault before.
     Elsewhere,
+    /// The same, but one that the program may not have come by.
+    ByChance,
     /// One that lies behind that which explained the fault before.
     Onward,
 }
@@ -175,18 +203,21 @@ impl Sweep {
             }
         }
         let found = self.recent.iter_mut().chain([&mut self.ahead]).find_map(|origin| {
-            let found = origin.find(0, PAGE_BYTES, address, compression)?;
+            let found = origin.find_any(address, compression)?;
             core::mem::swap(origin, &mut self.current);
             Some(found)
         });
-        let Some((element, at)) = found else { return Explained::Not };
+        let Some((element, at, sureness)) = found else { return Explained::Not };
         if let Some(active) = self.active.filter(|_| self.cursor.is_some() && !self.is_confirmed) {
             self.known[active].lose(1);
         }
         self.recognise(element);
         self.is_confirmed = false;
         self.move_to(at);
-        Explained::Elsewhere
+        match sureness {
+            Sureness::Likely => Explained::Elsewhere,
+            Sureness::Chance => Explained::ByChance,
+        }
     }
 
     /// An element of that kind explains a fault. One that isn't known takes the place of the one that is trusted least, once that is trusted no more.
@@ -211,10 +242,10 @@ impl Sweep {
         }
     }
 
-    /// The thread has faulted on `page`, which holds `content`.
-    pub(super) fn touched(&mut self, page: PageIndex, content: &PageBytes) {
+    /// The thread has faulted at `address`, whose page holds `content`.
+    pub(super) fn touched(&mut self, address: VirtAddr, content: &PageBytes) {
         self.recent.rotate_right(1);
-        self.recent[0].set(page, content);
+        self.recent[0].set(address, content);
     }
 
     /// The thread reads in order from `page` on: its words may be what explains the next faults.
@@ -229,7 +260,7 @@ impl Sweep {
 
     /// What that page holds.
     pub(super) fn show(&mut self, page: PageIndex, content: &PageBytes) {
-        self.ahead.set(page, content);
+        self.ahead.set(page.addr(), content);
     }
 
     /// Whether runs are to be followed at all.

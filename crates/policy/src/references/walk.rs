@@ -59,8 +59,9 @@ pub struct Walk<'a> {
     most: usize,
     visits_left: u32,
     at: Branch,
-    /// The elements of an array, which are gone through instead of links.
+    /// The elements of an array, which are gone through instead of links, and how many pages may come with them.
     run: Option<Run<'a>>,
+    run_most: usize,
     walked: Walked,
 }
 
@@ -105,13 +106,14 @@ impl<'a> Walk<'a> {
             visits_left: LEAST_VISITS.max(most as u32 * VISITS_PER_PAGE),
             at: Branch { address, way, from: None },
             run: None,
+            run_most: MOST_PAGES,
             walked,
         }
     }
 
-    /// Goes through an array: at once, or when no link leads on.
-    pub(super) fn run(&mut self, run: Option<Run<'a>>) {
-        self.run = run;
+    /// Goes through an array: at once, or when no link leads on. At most `most` pages come with it.
+    pub(super) fn run(&mut self, run: Option<Run<'a>>, most: usize) {
+        (self.run, self.run_most) = (run, most);
         self.visits_left += (1 + self.most as u32) * ELEMENTS_PER_PAGE;
     }
 
@@ -139,7 +141,10 @@ impl<'a> Walk<'a> {
             Some(branch) if !self.walked.is_run => branch,
             _ => {
                 let address = self.run.as_mut()?.next()?;
-                self.walked.is_run = true;
+                if !self.walked.is_run {
+                    self.walked.is_run = true;
+                    self.most = self.most.min(self.walked.count + self.run_most);
+                }
                 Branch { address, way: Way::UNKNOWN, from: None }
             }
         };
