@@ -1,6 +1,6 @@
 # Everything a contributor or a machine runs. `make help` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-rdma hw-test hw-bench hw-bench-quick lint fmt bench bench-quick fuzz nightly clean
+.PHONY: help setup build demo test test-rdma hw-test hw-bench hw-bench-quick lint fmt bench-setup bench bench-quick fuzz nightly clean
 
 CARGO ?= cargo
 # The library that is loaded into programs has no standard library: built together with crates that have one, it would
@@ -53,8 +53,11 @@ lint: setup ## formatting, clippy, scripts
 fmt: ## format everything
 	$(CARGO) fmt --all
 
-bench: build ## everything, for hours, with a report in target/bench: kernel swap needs root; goes on after a stop
-	$(FARMEM) bench all --out $(TARGET)/bench
+bench-setup: setup build ## install the programs that benchmarks run, and say of each which it is
+	@scripts/setup --check && scripts/setup --programs
+
+bench: bench-setup ## everything, for hours, with a report in target/bench: kernel swap needs root; goes on after a stop
+	$(FARMEM) bench all --out $(TARGET)/bench --python .deps/venv/bin/python
 
 bench-quick: build ## access patterns beside the kernel's own swap, within ten minutes: a table for the README, and a report in target/bench-quick
 	$(FARMEM) bench all --quick --only micro,faults --peer native,farmem,zram-lz4 --out $(TARGET)/bench-quick
