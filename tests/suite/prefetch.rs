@@ -61,7 +61,9 @@ fn what_a_list_refers_to_comes_ahead_and_the_program_reads_its_own_bytes() {
     for pattern in ["list", "tree"] {
         let statistics = follows(pattern, "two-tier");
         let without = follows(pattern, "streams");
-        let (used, without) = (statistics.number("prefetch_used"), without.number("prefetch_used"));
+        // By the sample, too: of what references lead to not all is known for certain.
+        let used = |statistics: &Statistics| statistics.number("accuracy") * statistics.number("prefetched");
+        let (used, without) = (used(&statistics), used(&without));
         assert!(used > 2.0 * without + 10_000.0, "{pattern}: {used} used, {without} without references");
         // 0.9 and more alone; beside other programs some of it leaves again before it is used.
         assert!(statistics.number("accuracy") > 0.7, "{pattern}: {}", statistics.number("accuracy"));

@@ -2,13 +2,14 @@
 //! page's answer has, and sends or takes as much as it is told.
 
 use std::io::{Read, Write};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use farmem_transport::FRAME_BYTES;
 use farmem_transport::wire::HEADER_BYTES;
+use rustix::thread::Pid;
 
+use super::apart;
 use super::end::End;
 
 const ANSWER_BYTES: usize = HEADER_BYTES + FRAME_BYTES;
@@ -54,14 +55,20 @@ impl<T: Read + Write + Send> Wire for T {}
 pub(super) struct Bare {
     wire: Box<dyn Wire>,
     buffer: Vec<u8>,
+    far: Pid,
 }
 
 impl Bare {
     /// One whose other end is `far`; a thread serves that until this end is dropped.
-    pub(super) fn new(wire: impl Wire + 'static, far: impl Wire + 'static) -> Self {
+    pub(super) fn new(wire: impl Wire + 'static, far: impl Wire + 'static) -> Result<Self> {
         // It ends with an error when this end hangs up.
-        thread::spawn(move || serve(far));
-        Self { wire: Box::new(wire), buffer: vec![0; PORTION_BYTES] }
+        let (far, _) = apart::start(move || serve(far))?;
+        Ok(Self { wire: Box::new(wire), buffer: vec![0; PORTION_BYTES], far })
+    }
+
+    /// The thread at the other end.
+    pub(super) fn far(&self) -> Pid {
+        self.far
     }
 }
 

@@ -1,6 +1,7 @@
 //! `farmem bench nodes`: memory nodes beside bare connections that go the same way, programs whose far memory is there, in the pool or on disk, what
 //! the loss of a node costs, and how evenly many programs load many nodes.
 
+mod apart;
 mod bare;
 mod client;
 mod end;
@@ -25,6 +26,7 @@ use clap::ValueEnum;
 use farmem_machine::Description;
 use farmem_page::ByteCount;
 
+use apart::apart;
 use client::CLIENT_BYTES;
 use end::{Amount, measure};
 use kernel::Kernels;
@@ -195,9 +197,11 @@ fn measure_ways(
         for (route, samples) in routes.iter().zip(&mut samples) {
             eprintln!("farmem: {repetition}/{repetitions} {}", route.name);
             runner.check()?;
-            let bare = measure(&mut route.bare()?, &mut route.bare()?, amount)?;
+            let (mut end, mut load) = (route.bare()?, route.bare()?);
+            let bare = apart(&[end.far(), load.far()], || measure(&mut end, &mut load, amount))?;
             runner.check()?;
-            let node = measure(&mut route.client(1)?, &mut route.client(2)?, amount)
+            let (mut end, mut load) = (route.client(1)?, route.client(2)?);
+            let node = apart(&[route.far()], || measure(&mut end, &mut load, amount))
                 .with_context(|| format!("a node by {}", route.name))?;
             samples.push([node, bare]);
         }

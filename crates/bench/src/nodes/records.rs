@@ -36,9 +36,10 @@ impl Report {
         }
         for figure in &self.speed_ups {
             let case = format!("{}, 1/{} local", figure.kernel, figure.part);
+            let swap_file = if figure.is_swap_file_ended { "swap file, ended then" } else { "swap file" };
             let places = [
                 ("native", Some(figure.native_seconds)),
-                ("swap file", figure.swap_file_seconds),
+                (swap_file, figure.swap_file_seconds),
                 ("pool", Some(figure.pool_seconds)),
                 ("node", Some(figure.node_seconds)),
             ];

@@ -334,14 +334,15 @@ impl Report {
         );
         for figure in &self.speed_ups {
             let seconds = |seconds: f64| format!("{seconds:.2}");
+            let more = if figure.is_swap_file_ended { "> " } else { "" };
             speed_ups.add_row([
                 figure.kernel.to_string(),
                 format!("1/{}", figure.part),
                 seconds(figure.native_seconds),
-                figure.swap_file_seconds.map_or_else(String::new, seconds),
+                figure.swap_file_seconds.map_or_else(String::new, |took| format!("{more}{took:.2}")),
                 seconds(figure.pool_seconds),
                 seconds(figure.node_seconds),
-                figure.speed_up().map_or_else(String::new, |times| format!("{times:.1} ×")),
+                figure.speed_up().map_or_else(String::new, |times| format!("{more}{times:.1} ×")),
             ]);
         }
         speed_ups

@@ -6,14 +6,16 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use farmem_node::{Options, Server, WantedRdma};
 use farmem_page::ByteCount;
 use farmem_transport::{Destination, Identity, Security, SharedKey};
+use rustix::thread::Pid;
 
+use super::apart;
 use super::bare::Bare;
 use super::client::Client;
 use super::namespace::{FAR, Link};
@@ -103,11 +105,16 @@ impl Route {
         self.near(|| Client::connect(&self.host.address, &self.security, number))
     }
 
+    /// The node's thread.
+    pub(super) fn far(&self) -> Pid {
+        self.host.number
+    }
+
     /// A connection that goes the same way, without TLS, and with a Unix socket for shared memory.
     pub(super) fn bare(&self) -> Result<Bare> {
         if !matches!(self.host.address, Destination::Tcp { .. }) {
             let (near, far) = UnixStream::pair()?;
-            return Ok(Bare::new(near, far));
+            return Bare::new(near, far);
         }
         let listener = match &self.link {
             Some(link) => link.far.within(|| Ok(TcpListener::bind((FAR, 0))?))?,
@@ -118,7 +125,7 @@ impl Route {
         let (far, _) = listener.accept()?;
         near.set_nodelay(true)?;
         far.set_nodelay(true)?;
-        Ok(Bare::new(near, far))
+        Bare::new(near, far)
     }
 
     /// Options of `farmem run` for far memory on the node.
@@ -135,6 +142,7 @@ impl Route {
 /// A node that serves until it is dropped.
 struct Host {
     address: Destination,
+    number: Pid,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<()>>>,
 }
@@ -145,13 +153,13 @@ impl Host {
         let address = server.addresses()?.pop().context("the node has no address")?;
         let stop = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&stop);
-        let thread = thread::spawn(move || {
+        let (number, thread) = apart::start(move || {
             while !is_over.load(Ordering::Acquire) {
                 server.turn()?;
             }
             Ok(())
-        });
-        Ok(Self { address, stop, thread: Some(thread) })
+        })?;
+        Ok(Self { address, number, stop, thread: Some(thread) })
     }
 }
 

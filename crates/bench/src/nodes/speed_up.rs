@@ -22,8 +22,8 @@ const PARTS_QUICK: [u64; 1] = [4];
 const KERNELS_QUICK: [Kernel; 2] = [Kernel::Sort, Kernel::Dictionary];
 /// Swap beyond the data, for what else a process has.
 const SWAP_SPARE: u64 = 64 << 20;
-/// Where next to nothing is local a kernel over swap to a file may take minutes; then it counts as left out.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// Where next to nothing is local a kernel over swap to a file may take minutes: it is ended after so long, and has taken longer than that.
+const PATIENCE: Duration = Duration::from_secs(100);
 const PATIENCE_QUICK: Duration = Duration::from_secs(40);
 /// Looks between two corrections of a control group's limit.
 const CALIBRATE_EVERY: u32 = 20;
@@ -39,6 +39,8 @@ pub struct SpeedUpFigure {
     pub native_seconds: f64,
     /// With the kernel's swap to a file, where this machine can.
     pub swap_file_seconds: Option<f64>,
+    /// Whether it would have taken longer, and was ended then.
+    pub is_swap_file_ended: bool,
     /// With far memory in the pool,
     pub pool_seconds: f64,
     /// and on a node that is reached over TCP.
@@ -48,7 +50,7 @@ pub struct SpeedUpFigure {
 }
 
 impl SpeedUpFigure {
-    /// How many times as fast with a node as with swap to a file.
+    /// How many times as fast with a node as with swap to a file; at least, if that was ended.
     pub(super) fn speed_up(&self) -> Option<f64> {
         Some(self.swap_file_seconds? / self.node_seconds)
     }
@@ -60,12 +62,11 @@ pub(super) struct SpeedUp<'a> {
     pub(super) swap_folder: PathBuf,
 }
 
-/// Where a kernel's data is.
-#[derive(Clone, Copy)]
-enum Place<'a> {
-    Native,
-    SwapFile(&'a Rc<Journal>),
-    Pool,
+/// How a kernel over swap to a file ends.
+enum Swapped {
+    Took(f64),
+    /// After so many seconds.
+    Ended(f64),
 }
 
 impl SpeedUp<'_> {
@@ -84,14 +85,19 @@ impl SpeedUp<'_> {
         for &kernel in chosen {
             for &part in parts {
                 let (mut seconds, mut shares): ([Vec<f64>; 4], Vec<f64>) = Default::default();
+                let mut is_ended = false;
                 for repetition in 1..=kernels.repetitions {
                     eprintln!(
                         "farmem: {repetition}/{} {kernel}, 1/{part} of its data local",
                         kernels.repetitions
                     );
                     if let Some(open) = &journal {
-                        match self.run(kernel, part, Place::SwapFile(open)) {
-                            Ok(took) => seconds[1].push(took),
+                        match self.run_swapped(kernel, part, open) {
+                            Ok(Swapped::Took(took)) => seconds[1].push(took),
+                            Ok(Swapped::Ended(after)) => {
+                                seconds[1].push(after);
+                                is_ended = true;
+                            }
                             Err(error) => {
                                 kernels.runner.check()?;
                                 // Where little is local, the kernel's out-of-memory killer ends a program whose memory it could have swapped.
@@ -100,8 +106,8 @@ impl SpeedUp<'_> {
                             }
                         }
                     }
-                    seconds[0].push(self.run(kernel, part, Place::Native)?);
-                    seconds[2].push(self.run(kernel, part, Place::Pool)?);
+                    seconds[0].push(self.run_native(kernel)?);
+                    seconds[2].push(kernels.run(kernel, part, &Far::Pool, None)?.seconds);
                     let sample = kernels.run(kernel, part, &Far::Node(kernels.node), None)?;
                     seconds[3].push(sample.seconds);
                     shares.push(sample.read_buffer_share());
@@ -112,6 +118,7 @@ impl SpeedUp<'_> {
                     part,
                     native_seconds: median(native),
                     swap_file_seconds: (!swap_file.is_empty()).then(|| median(swap_file)),
+                    is_swap_file_ended: is_ended,
                     pool_seconds: median(pool),
                     node_seconds: median(node),
                     read_buffer_share: median(shares),
@@ -121,21 +128,16 @@ impl SpeedUp<'_> {
         Ok((figures, left_out))
     }
 
-    /// Seconds that the kernel takes.
-    fn run(&self, kernel: Kernel, part: u64, place: Place<'_>) -> Result<f64> {
+    /// Seconds that the kernel takes with all of its data in memory.
+    fn run_native(&self, kernel: Kernel) -> Result<f64> {
         let Kernels { runner, farmem, .. } = self.kernels;
-        let output = match place {
-            Place::Pool => return Ok(self.kernels.run(kernel, part, &Far::Pool, None)?.seconds),
-            Place::Native => {
-                let mut command = Command::new(farmem);
-                runner.run_command(command.args(self.kernels.words(kernel)), Command::spawn, || Ok(()))
-            }
-            Place::SwapFile(journal) => self.run_swapped(kernel, part, journal),
-        };
-        Ok(Outcome::of(&output.with_context(|| format!("{kernel}, 1/{part} of its data local"))?)?.seconds)
+        let mut command = Command::new(farmem);
+        let output = runner.run_command(command.args(self.kernels.words(kernel)), Command::spawn, || Ok(()));
+        Ok(Outcome::of(&output.with_context(|| kernel.to_string())?)?.seconds)
     }
 
-    fn run_swapped(&self, kernel: Kernel, part: u64, journal: &Rc<Journal>) -> Result<Vec<u8>> {
+    /// The same with a part of it in memory, and the kernel's swap to a file.
+    fn run_swapped(&self, kernel: Kernel, part: u64, journal: &Rc<Journal>) -> Result<Swapped> {
         let Kernels { runner, farmem, data, .. } = self.kernels;
         let size = ByteCount::new(data.get() + data.get() / 4 + SWAP_SPARE);
         let _swap = Swap::on(Kind::File, size, &self.swap_folder, journal)?;
@@ -143,15 +145,16 @@ impl SpeedUp<'_> {
         let group = Group::create(journal, "kernel", self.kernels.local(part))?;
         let mut command = group.command(farmem.as_os_str());
         let patience = if self.kernels.quick { PATIENCE_QUICK } else { PATIENCE };
-        let (mut looks, began) = (0_u32, Instant::now());
-        runner.run_command(command.args(self.kernels.words(kernel)), Command::spawn, || {
-            ensure!(
-                began.elapsed() < patience,
-                "over swap to a file it took longer than {} s",
-                patience.as_secs()
-            );
+        let (mut looks, began, mut is_over) = (0_u32, Instant::now(), false);
+        let output = runner.run_command(command.args(self.kernels.words(kernel)), Command::spawn, || {
+            is_over = began.elapsed() >= patience;
+            ensure!(!is_over, "over swap to a file it took longer than {} s", patience.as_secs());
             looks = looks.wrapping_add(1);
             if looks.is_multiple_of(CALIBRATE_EVERY) { group.calibrate().map(drop) } else { Ok(()) }
-        })
+        });
+        match output.with_context(|| format!("{kernel}, 1/{part} of its data local")) {
+            Err(_) if is_over => Ok(Swapped::Ended(patience.as_secs_f64())),
+            output => Ok(Swapped::Took(Outcome::of(&output?)?.seconds)),
+        }
     }
 }
