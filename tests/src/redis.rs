@@ -56,13 +56,6 @@ impl RedisClient {
         self.requests.clear();
     }
 
-    /// Sends all queued requests, as far as the server takes them before it ends.
-    pub fn flush_to_the_end(&mut self) {
-        // That it ends is what the caller wants to see.
-        let _ = self.stream.get_mut().write_all(&self.requests);
-        self.requests.clear();
-    }
-
     /// The next reply.
     ///
     /// # Panics

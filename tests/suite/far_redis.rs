@@ -1,6 +1,10 @@
 //! Redis with most of its memory on memory nodes: what all tests of nodes need.
 
+use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::time::Duration;
 
 use farmem_tests::{Finished, Launcher, Node, RedisClient, Running, application, wait_for};
 
@@ -73,17 +77,23 @@ pub(crate) fn end_with_nothing_lost(client: RedisClient, running: Running<'_>) {
     assert_eq!(number(&finished, "lost"), 0.0);
 }
 
-/// Asks for all keys, and hears at most some.
-pub(crate) fn touch_all(client: &mut RedisClient) {
-    for key in 0..KEYS {
-        client.queue(&[b"GET", format!("key:{key:08}").as_bytes()]);
-    }
-    client.flush_to_the_end();
+/// Asks for all keys until the server has ended. Once may not do: where it is a system call of the server that comes upon a
+/// lost page, that call fails with EFAULT and the server closes the connection, as it does with any that can't be read from.
+pub(crate) fn touch_all_until_it_ends(socket: &Path) {
+    let requests = (0..KEYS).map(|key| format!("GET key:{key:08}\r\n")).collect::<String>() + "QUIT\r\n";
+    wait_for("the end of the server", || {
+        let Ok(mut connection) = UnixStream::connect(socket) else { return Some(()) };
+        let _ = connection.set_read_timeout(Some(Duration::from_secs(30)));
+        // Either fails when the server goes, which is what is waited for.
+        let _ = connection.write_all(requests.as_bytes());
+        let _ = std::io::copy(&mut connection, &mut std::io::sink());
+        None
+    });
 }
 
 /// Touches all of its memory, part of which is lost: that ends it, and the summary says which page was missing.
-pub(crate) fn assert_ended_by_a_lost_page(mut client: RedisClient, running: Running<'_>) {
-    touch_all(&mut client);
+pub(crate) fn assert_ended_by_a_lost_page(running: Running<'_>, socket: &Path) {
+    touch_all_until_it_ends(socket);
     let finished = running.wait();
     assert_eq!(finished.status.signal(), Some(SIGBUS), "{finished}");
     let said = String::from_utf8_lossy(&finished.stderr);

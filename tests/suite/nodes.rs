@@ -13,8 +13,8 @@ use farmem_tests::{
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::far_redis::{
-    KEYS, assert_ended_by_a_lost_page, end, end_with_nothing_lost, launcher, loaded, number, touch_all,
-    unique, wait_for_pages_on_nodes,
+    KEYS, assert_ended_by_a_lost_page, end, end_with_nothing_lost, launcher, loaded, number,
+    touch_all_until_it_ends, unique, wait_for_pages_on_nodes,
 };
 use crate::redis::{connect, load, server, verify};
 
@@ -105,10 +105,10 @@ fn a_node_that_is_killed_takes_along_what_was_there_alone_and_whoever_touches_it
     }
     let (mut node, name) = (Node::start("256M"), unique("alone"));
     let launcher = launcher(&[&node], &name);
-    let (running, client) = loaded(&launcher);
+    let (running, _client) = loaded(&launcher);
     wait_for_pages_on_nodes(&name, 8 << 20);
     node.kill();
-    assert_ended_by_a_lost_page(client, running);
+    assert_ended_by_a_lost_page(running, &launcher.file("redis.socket"));
 }
 
 #[test]
@@ -196,13 +196,13 @@ fn without_its_supervisor_a_program_that_touches_what_is_on_a_node_is_ended_and_
     }
     let (node, name) = (Node::start("256M"), unique("orphan"));
     let launcher = launcher(&[&node], &name);
-    let (running, mut client) = loaded(&launcher);
+    let (running, _client) = loaded(&launcher);
     wait_for_pages_on_nodes(&name, 8 << 20);
     let orphan = running.program_process_id().expect("it is running");
     let supervisor = Pid::from_raw(i32::try_from(running.process_id()).expect("a process number"));
     kill_process(supervisor.expect("a process number"), Signal::KILL).expect("it is running");
     drop(running.wait());
-    touch_all(&mut client);
+    touch_all_until_it_ends(&launcher.file("redis.socket"));
     wait_for("the end of the program", || {
         let stat = std::fs::read_to_string(format!("/proc/{orphan}/stat")).unwrap_or_default();
         matches!(stat.rsplit(')').next().unwrap_or_default().trim().chars().next(), None | Some('Z' | 'X'))

@@ -66,9 +66,9 @@ fn the_third_node_that_is_killed_ends_who_touches_what_was_there() {
     }
     let (mut nodes, name) = (six(), unique("three-lost"));
     let launcher = launcher(&nodes, &name);
-    let (running, client) = loaded(&launcher, &name);
+    let (running, _client) = loaded(&launcher, &name);
     (0..3).for_each(|node| nodes[node].kill());
-    assert_ended_by_a_lost_page(client, running);
+    assert_ended_by_a_lost_page(running, &launcher.file("redis.socket"));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Kernels with a part of their data local: far memory on a node, in the pool, and the kernel's swap to a file on disk (COMEX §5.2, Figure 13).
 
+use std::fmt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::rc::Rc;
@@ -47,6 +48,23 @@ pub struct SpeedUpFigure {
     pub node_seconds: f64,
     /// Of the pages from the node that a thread waited for, those that an earlier read had brought along.
     pub read_buffer_share: f64,
+}
+
+impl fmt::Display for SpeedUpFigure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kernel, part, native_seconds, pool_seconds, node_seconds, .. } = self;
+        write!(
+            f,
+            "{kernel}, 1/{part}: {native_seconds:.2} s, from the pool {pool_seconds:.2} s, from a node {node_seconds:.2} s"
+        )?;
+        match self.swap_file_seconds {
+            Some(seconds) if self.is_swap_file_ended => {
+                write!(f, ", over swap to a file more than {seconds:.2} s")
+            }
+            Some(seconds) => write!(f, ", over swap to a file {seconds:.2} s"),
+            None => Ok(()),
+        }
+    }
 }
 
 impl SpeedUpFigure {
@@ -113,7 +131,7 @@ impl SpeedUp<'_> {
                     shares.push(sample.read_buffer_share());
                 }
                 let [native, swap_file, pool, node] = seconds;
-                figures.push(SpeedUpFigure {
+                let figure = SpeedUpFigure {
                     kernel,
                     part,
                     native_seconds: median(native),
@@ -122,7 +140,9 @@ impl SpeedUp<'_> {
                     pool_seconds: median(pool),
                     node_seconds: median(node),
                     read_buffer_share: median(shares),
-                });
+                };
+                eprintln!("farmem: {figure}");
+                figures.push(figure);
             }
         }
         Ok((figures, left_out))

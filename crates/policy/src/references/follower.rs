@@ -250,18 +250,16 @@ impl Follower {
 
     /// `has_led`: whether the walk led where the program went, if that can be told.
     fn judge(&mut self, past: Past, has_led: Option<bool>) -> Option<Settled> {
-        let is_worthwhile = if past.is_run && has_led == Some(false) && self.trial.is_none() {
-            // Beside an array a program reads other things: it may come to the page a little later.
+        // Beside an array a program reads other things: it may come to the page a little later.
+        let is_open = past.is_run && has_led == Some(false);
+        let is_used = has_led.filter(|_| !is_open);
+        let is_worthwhile = if is_open && self.trial.is_none() {
             self.trial = Some(Trial { past, faults_left: PATIENCE });
             false
         } else {
-            self.account(past, has_led.filter(|&has_led| has_led || !past.is_run))
+            self.account(past, is_used)
         };
-        let settled = Settled {
-            is_used: has_led.filter(|_| !past.is_run || has_led == Some(true)),
-            is_worthwhile,
-            ..past.settled
-        };
+        let settled = Settled { is_used, is_worthwhile, ..past.settled };
         (settled.count > 0).then_some(settled)
     }
 
