@@ -13,6 +13,8 @@ struct Slot {
 const PAGE_SLOTS: usize = 4096 / size_of::<Slot>();
 /// For each page of the table.
 const OPERATIONS: usize = 8;
+/// The table is filled in so many parts.
+const PARTS: usize = 64;
 
 pub(super) struct Dictionary {
     slots: Vec<Slot>,
@@ -34,8 +36,21 @@ impl Dictionary {
             wrong: 0,
             is_done: false,
         };
-        (0..first_keys).for_each(|nth| table.put(nth));
+        table.fill();
         table
+    }
+
+    /// Puts the first keys into it, one part of the table after the other: at random that would take much longer than all that is measured, where most of the
+    /// table is far.
+    fn fill(&mut self) {
+        let part_slots = self.slots.len().div_ceil(PARTS);
+        for part in 0..PARTS {
+            for nth in 0..self.first_keys {
+                if self.home(Self::key(nth)) / part_slots == part {
+                    self.put(nth);
+                }
+            }
+        }
     }
 
     fn key(nth: u64) -> u64 {
@@ -46,10 +61,15 @@ impl Dictionary {
         !mixed(nth)
     }
 
+    /// Where a key is if no other one is there.
+    fn home(&self, key: u64) -> usize {
+        (key >> 7) as usize & (self.slots.len() - 1)
+    }
+
     /// Where a key is, or would be.
     fn position(&self, key: u64) -> usize {
         let mask = self.slots.len() - 1;
-        let mut at = (key >> 7) as usize & mask;
+        let mut at = self.home(key);
         while self.slots[at].key != 0 && self.slots[at].key != key {
             at = (at + 1) & mask;
         }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use farmem_page::ByteCount;
 
 use super::program::Far;
@@ -50,7 +50,7 @@ impl Kernels<'_> {
     /// Runs one under Farmem, with these options besides.
     ///
     /// # Errors
-    /// When it fails, or what should lie on a node doesn't.
+    /// When it fails.
     pub(super) fn run(
         &self,
         kernel: Kernel,
@@ -68,11 +68,9 @@ impl Kernels<'_> {
             .runner
             .run(options, &program, Command::spawn)
             .with_context(|| format!("{kernel}, 1/{part} of its data local, far memory: {}", far.name()))?;
-        let node_fetches = finished.number("node_fetches");
-        ensure!(node_fetches > 0.0 || !matches!(far, Far::Node(_)), "{kernel}: nothing came from the node");
         Ok(Sample {
             seconds: Outcome::of(&finished.output)?.seconds,
-            node_fetches,
+            node_fetches: finished.number("node_fetches"),
             read_buffer_hits: finished.number("read_buffer_hits"),
         })
     }

@@ -1,6 +1,6 @@
 //! What COMEX calls T, P and B, one after the other over a wide range, with the others as they are by default (§5.1.3, Figures 10 to 12).
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
 use super::kernel::{Kernels, Sample};
@@ -79,7 +79,12 @@ pub(super) fn measure(kernels: &Kernels<'_>) -> Result<Vec<SweepFigure>> {
                 let bytes = |pages: u64| (pages * farmem_page::PAGE_BYTES as u64).to_string();
                 let setting = pages.map(|pages| [sweep.option.to_owned(), bytes(pages)]);
                 let run = kernels.run(kernel, PART, &Far::Node(kernels.node), setting);
-                samples.push(run.with_context(|| format!("{} of {pages:?} pages", sweep.name))?);
+                let sample = run.with_context(|| format!("{} of {pages:?} pages", sweep.name))?;
+                let value =
+                    pages.map_or_else(|| "its own value".to_owned(), |pages| format!("{pages} pages"));
+                ensure!(sample.node_fetches > 0.0, "{kernel}: nothing came from the node");
+                eprintln!("farmem: {kernel} with {} of {value}: {:.2} s", sweep.name, sample.seconds);
+                samples.push(sample);
             }
         }
         let mut default_seconds = 0.0;
