@@ -11,7 +11,7 @@ use farmem_page::{ByteCount, PAGE_BYTES, SlabIndex};
 /// "FARMPOOL", as the bytes lie in memory.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"FARMPOOL");
 /// Version of the layout.
-pub(crate) const VERSION: u64 = 9;
+pub(crate) const VERSION: u64 = 10;
 
 pub(crate) const WORD_BYTES: usize = size_of::<u64>();
 /// Slots that share a chunk of metadata, because they share one word of the bitmap.
@@ -129,6 +129,10 @@ pub(crate) enum Header {
     BlockCursor = 35,
     /// Where the search for a free small chunk starts.
     SmallChunkCursor = 36,
+    /// After so many more frames the mover is woken.
+    SpareFrames = 37,
+    /// On which it sleeps.
+    MoverBell = 38,
     /// Writes to disk that failed.
     DiskWritesFailed = 40,
     /// Slabs that left memory.

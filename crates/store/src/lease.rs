@@ -158,6 +158,7 @@ impl<M: Memory> Pool<M> {
             self.clear_chunk((kind(nth), chunk))?;
             chunks[nth] = chunk as u32;
         }
+        self.count_frame();
         self.set_chunks(slab, &chunks[..cover.chunks()])?;
         self.sequence(slab)?.store(self.next_sequence(), Relaxed);
         let state = self.state(slab)?;

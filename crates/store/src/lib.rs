@@ -14,6 +14,7 @@
 
 extern crate alloc;
 
+mod alarm;
 mod calls;
 mod claims;
 mod class;

@@ -19,7 +19,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use farmem_page::{ByteCount, PAGE_BYTES};
 
 /// Part of the limit at which moving starts, in percent (FastSwap §IV).
-const HIGH_PERCENT: usize = 80;
+pub(crate) const HIGH_PERCENT: usize = 80;
 /// Part of the limit at which it stops. Up to there slabs come back.
 pub(crate) const LOW_PERCENT: usize = 70;
 const _: () = assert!(LOW_PERCENT < HIGH_PERCENT && HIGH_PERCENT < 100);

@@ -303,6 +303,27 @@ fn mostly_on_disk(pool: &Pool<SharedMemory>, file: &MemoryFile, mover: &mut Move
 }
 
 #[test]
+fn who_takes_the_last_spare_frame_wakes_the_mover() {
+    let pool = pool(10, 20);
+    let mut writer = Writer::new(ONE);
+    let hour_ns = 3_600_000_000_000;
+    std::thread::scope(|scope| {
+        let sleeper = scope.spawn(|| {
+            while pool.usage().slab_bytes_in_memory.get() <= 8 * SLAB_BYTES as u64 {
+                pool.await_shortage(hour_ns);
+            }
+        });
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        for number in 0..64 * 9 {
+            writer.store(&pool, &page(number, PAGE_BYTES), NOW).unwrap();
+        }
+        sleeper.join().unwrap();
+    });
+    // It is short already.
+    pool.await_shortage(hour_ns);
+}
+
+#[test]
 fn a_slab_that_is_read_comes_back_from_disk_when_there_is_room() {
     let (pool, file) = (pool(10, 20), MemoryFile::new(20));
     let (mut mover, mut reader) = (Mover::new(&pool), Reader::new(&file));

@@ -34,14 +34,23 @@ fn run<F: BlockFile + Send + 'static>(
 ) -> Worker {
     let mut mover = Mover::new(application.pool);
     let (mut unread_at, mut lower_at) = (Instant::now(), Instant::now());
-    Worker::start(move || match &mut nodes {
-        Some(nodes) => {
-            let pause = turn(application, &mut mover, &mut unread_at, &file, nodes);
-            nodes.tidy();
-            lower(application, &mut mover, &mut lower_at, &file, nodes);
-            pause
+    Worker::start(move || {
+        let pause = match &mut nodes {
+            Some(nodes) => {
+                let pause = turn(application, &mut mover, &mut unread_at, &file, nodes);
+                nodes.tidy();
+                lower(application, &mut mover, &mut lower_at, &file, nodes);
+                pause
+            }
+            None => turn(application, &mut mover, &mut unread_at, &file, &mut NoNodes),
+        };
+        match pause {
+            Pause::UntilShort => {
+                application.pool.await_shortage(IDLE.as_nanos() as u64);
+                Duration::ZERO
+            }
+            Pause::For(time) => time,
         }
-        None => turn(application, &mut mover, &mut unread_at, &file, &mut NoNodes),
     })
 }
 
@@ -66,15 +75,23 @@ fn lower<F: BlockFile>(
     }
 }
 
-/// One step out or back. How long to pause.
+/// What the thread does between two steps.
+enum Pause {
+    /// Nothing has to leave memory yet: it sleeps until something has, or [`IDLE`] is over.
+    UntilShort,
+    For(Duration),
+}
+
+/// One step out or back, and what comes before the next.
 fn turn<F: BlockFile, N: Nodes>(
     application: Application,
     mover: &mut Mover,
     unread_at: &mut Instant,
     file: &F,
     nodes: &mut N,
-) -> Duration {
-    let outcome = match application.is_pool_short.load(Ordering::Acquire) {
+) -> Pause {
+    let is_pool_short = application.is_pool_short.load(Ordering::Acquire);
+    let outcome = match is_pool_short {
         true => mover.step(application.pool, file, nodes),
         false => StepOutcome::Idle,
     };
@@ -88,11 +105,12 @@ fn turn<F: BlockFile, N: Nodes>(
         // Whatever comes of it, nobody waits for it.
         mover.raise_unread(application.pool, file, nodes);
     }
-    match outcome {
+    Pause::For(match outcome {
         StepOutcome::Moved { .. } | StepOutcome::Raised { .. } => Duration::ZERO,
+        StepOutcome::Idle if is_pool_short => return Pause::UntilShort,
         StepOutcome::Idle => IDLE,
         StepOutcome::NothingMovable => SOON,
         StepOutcome::Full => FULL,
         StepOutcome::DiskFailing { retry_after_ms } => Duration::from_millis(retry_after_ms.into()),
-    }
+    })
 }
