@@ -13,7 +13,7 @@ struct Slot {
 const PAGE_SLOTS: usize = 4096 / size_of::<Slot>();
 /// For each page of the table.
 const OPERATIONS: usize = 8;
-/// The table is filled in so many parts.
+/// The table is filled, and checked, in so many parts.
 const PARTS: usize = 64;
 
 pub(super) struct Dictionary {
@@ -36,21 +36,16 @@ impl Dictionary {
             wrong: 0,
             is_done: false,
         };
-        table.fill();
+        Self::in_parts(count, first_keys).for_each(|nth| table.put(nth));
         table
     }
 
-    /// Puts the first keys into it, one part of the table after the other: at random that would take much longer than all that is measured, where most of the
-    /// table is far.
-    fn fill(&mut self) {
-        let part_slots = self.slots.len().div_ceil(PARTS);
-        for part in 0..PARTS {
-            for nth in 0..self.first_keys {
-                if self.home(Self::key(nth)) / part_slots == part {
-                    self.put(nth);
-                }
-            }
-        }
+    /// Keys up to so many, those of one part of the table after those of another: at random filling and checking it would take much longer than all that is
+    /// measured, where most of the table is far.
+    fn in_parts(slots: usize, keys: u64) -> impl Iterator<Item = u64> {
+        let part_slots = slots.div_ceil(PARTS);
+        let is_in = move |nth: u64, part: usize| Self::home(Self::key(nth), slots) / part_slots == part;
+        (0..PARTS).flat_map(move |part| (0..keys).filter(move |&nth| is_in(nth, part)))
     }
 
     fn key(nth: u64) -> u64 {
@@ -62,14 +57,14 @@ impl Dictionary {
     }
 
     /// Where a key is if no other one is there.
-    fn home(&self, key: u64) -> usize {
-        (key >> 7) as usize & (self.slots.len() - 1)
+    fn home(key: u64, slots: usize) -> usize {
+        (key >> 7) as usize & (slots - 1)
     }
 
     /// Where a key is, or would be.
     fn position(&self, key: u64) -> usize {
         let mask = self.slots.len() - 1;
-        let mut at = self.home(key);
+        let mut at = Self::home(key, self.slots.len());
         while self.slots[at].key != 0 && self.slots[at].key != key {
             at = (at + 1) & mask;
         }
@@ -114,7 +109,7 @@ impl Task for Dictionary {
         self.is_done
             && self.wrong == 0
             && self.found == self.operations() / 4
-            && (0..keys).all(|nth| self.is_there(nth))
+            && Self::in_parts(self.slots.len(), keys).all(|nth| self.is_there(nth))
             && self.slots.iter().filter(|slot| slot.key != 0).count() as u64 == keys
     }
 }
