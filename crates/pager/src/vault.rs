@@ -13,7 +13,7 @@ use farmem_policy::Partition;
 use farmem_policy::links::timeliness;
 use farmem_store::{
     BlockError, BlockFile, Caller, Epoch, FreeOutcome, LoadError, Origin, OwnerId, Packed, Packing, Pool,
-    Reader, StoreError, Update, Urgency, Writer,
+    Reader, StoreError, Update, Urgency, WINDOW_BYTES, Writer,
 };
 use farmem_sys::disk::DiskFile;
 use farmem_sys::link::Link;
@@ -219,7 +219,12 @@ impl Vault {
 
     pub(crate) fn reader(&self, uffd: &'static Uffd) -> PageReader {
         let nodes = NodeCaller { owner: self.owner, supervisor: self.supervisor, uffd, ahead: Ahead::new() };
-        Reader::with_nodes(self.disk, nodes)
+        let reader = Reader::with_nodes(self.disk, nodes);
+        // Without that memory it only reads less at a time.
+        match memory::table_mut(WINDOW_BYTES) {
+            Ok(buffer) => reader.with_window(buffer),
+            Err(_) => reader,
+        }
     }
 
     /// The epoch that the latest fork has ended.

@@ -36,6 +36,7 @@ mod release;
 mod slab;
 mod slots;
 mod usage;
+mod window;
 mod writer;
 
 pub use calls::{Answer, Call, Caller, Nobody, TakenCall, Urgency};
@@ -51,4 +52,5 @@ pub use pool::{AttachError, Epoch, FreeOutcome, LimitError, OwnerId, Pool};
 pub use read_buffer::{Displaced, ENTRY_PAGES, Filling};
 pub use reader::{LoadError, Origin, Reader};
 pub use usage::PoolUsage;
+pub use window::WINDOW_BYTES;
 pub use writer::{StoreError, Update, Writer};

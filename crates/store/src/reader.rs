@@ -15,6 +15,7 @@ use crate::layout::Header;
 use crate::memory::Memory;
 use crate::pool::{Damaged, Pool, Slot};
 use crate::slab::{Kind, State};
+use crate::window::{Content, Window};
 use core::ops::Range;
 use core::sync::atomic::{Ordering::Acquire, fence};
 use farmem_codec::{decompress, fill_uniform};
@@ -69,6 +70,7 @@ pub struct Reader<F: BlockFile, C: Caller = Nobody> {
     disk_buffer: DiskBuffer,
     slot_buffer: [u8; PAGE_BYTES],
     file: F,
+    window: Option<Window>,
     caller: C,
     /// Of the page that is being read.
     urgency: Urgency,
@@ -91,6 +93,8 @@ enum Copy {
     /// Another one than [`Copy::Node`] gave, which was damaged.
     OtherNode,
     Disk,
+    /// The same once more, where what was read along with other pages is damaged.
+    DiskAnew,
 }
 
 impl<F: BlockFile> Reader<F> {
@@ -107,9 +111,20 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
             disk_buffer: DiskBuffer([0; DISK_BUFFER_BYTES]),
             slot_buffer: [0; PAGE_BYTES],
             file,
+            window: None,
             caller,
             urgency: Urgency::Awaited,
         }
+    }
+
+    /// The same, and what lies side by side on disk is read at once: [`WINDOW_BYTES`] go to `buffer`. Nothing changes where that is smaller, or not aligned to
+    /// a page.
+    ///
+    /// [`WINDOW_BYTES`]: crate::WINDOW_BYTES
+    #[must_use]
+    pub fn with_window(mut self, buffer: &'static mut [u8]) -> Self {
+        self.window = Window::new(buffer);
+        self
     }
 
     /// Who asks nodes.
@@ -234,11 +249,16 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
         let stored = range.start - aligned.start..range.end - aligned.start;
         let copies = pool.copies(state.location)?;
         let mut outcome = Fetched::Lost;
-        for copy in [Copy::Node, Copy::OtherNode, Copy::Disk] {
+        for copy in [Copy::Node, Copy::OtherNode, Copy::Disk, Copy::DiskAnew] {
             let is_there = match copy {
                 Copy::Node => copies.on_node,
                 Copy::OtherNode => copies.on_node && outcome == Fetched::Damaged,
                 Copy::Disk => copies.on_disk,
+                Copy::DiskAnew => {
+                    copies.on_disk
+                        && outcome == Fetched::Damaged
+                        && self.window.as_mut().is_some_and(Window::forget)
+                }
             };
             if !is_there {
                 continue;
@@ -270,7 +290,13 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
         range: &Range<usize>,
     ) -> Result<Fetched, Damaged> {
         let buffer = self.disk_buffer.0.get_mut(..range.len()).ok_or(Damaged)?;
-        if copy == Copy::Disk {
+        if matches!(copy, Copy::Disk | Copy::DiskAnew) {
+            let content = Content { block, version: copies.version };
+            if let Some(window) = &mut self.window
+                && window.copy(&self.file, content, range, buffer)
+            {
+                return Ok(Fetched::Page(Origin::Disk));
+            }
             let offset_bytes = block_offset_bytes(block) + range.start as u64;
             let is_read = self.file.read_at(offset_bytes, buffer).is_ok();
             return Ok(if is_read { Fetched::Page(Origin::Disk) } else { Fetched::Io });

@@ -5,7 +5,7 @@ mod support;
 use farmem_page::{ByteCount, PAGE_BYTES, Place};
 use farmem_store::{
     AttachError, Epoch, FreeOutcome, LimitError, LoadError, Mover, NoNodes, NullFile, OwnerId, Pool,
-    PoolConfig, PoolUsage, Reader, SLAB_BYTES, StepOutcome, StoreError, Update, Writer,
+    PoolConfig, PoolUsage, Reader, SLAB_BYTES, StepOutcome, StoreError, Update, WINDOW_BYTES, Writer,
 };
 use farmem_sys::shared::SharedMemory;
 use support::{MemoryFile, config, page, pool};
@@ -300,6 +300,84 @@ fn mostly_on_disk(pool: &Pool<SharedMemory>, file: &MemoryFile, mover: &mut Move
         assert_eq!(pool.free(place, ONE, Epoch::NONE), FreeOutcome::Freed);
     }
     places
+}
+
+/// Memory for a window, aligned as disks want it.
+fn window() -> &'static mut [u8] {
+    let memory = vec![0; WINDOW_BYTES + PAGE_BYTES].leak();
+    let start = memory.as_ptr().align_offset(PAGE_BYTES);
+    &mut memory[start..][..WINDOW_BYTES]
+}
+
+#[test]
+fn who_reads_page_by_page_from_disk_reads_sixteen_at_once_and_who_does_not_reads_one() {
+    let (pool, file) = (pool(10, 20), MemoryFile::new(20));
+    let places = mostly_on_disk(&pool, &file, &mut Mover::new(&pool));
+    let mut reader = Reader::new(&file).with_window(window());
+    let mut out = [0; PAGE_BYTES];
+    let mut count_reads = |numbers: &mut dyn Iterator<Item = usize>| {
+        file.reads.set(0);
+        for number in numbers {
+            reader.load(&pool, places[number], &mut out).unwrap();
+            assert!(out == page(number as u64, PAGE_BYTES), "page {number}");
+        }
+        file.reads.get()
+    };
+    // One, and then four of 16, the last of which ends with the block.
+    assert_eq!(count_reads(&mut (0..64)), 5);
+    assert_eq!(count_reads(&mut (64..128).rev()), 5);
+    // Two that go through a block by turns, from far apart.
+    assert_eq!(count_reads(&mut (128..144).flat_map(|number| [number, number + 32])), 32);
+    assert_eq!(file.largest_read.get(), WINDOW_BYTES);
+}
+
+#[test]
+fn what_a_window_holds_of_an_earlier_content_is_not_used_for_the_next() {
+    let (pool, file) = (pool(4, 2), MemoryFile::new(2));
+    let (mut writer, mut mover) = (Writer::new(ONE), Mover::new(&pool));
+    let mut reader = Reader::new(&file).with_window(window());
+    let mut out = [0; PAGE_BYTES];
+    for round in 0..6 {
+        let number = |nth: u64| round * 1000 + nth;
+        let places: Vec<Place> = (0..64 * 5)
+            .map(|nth| {
+                let place = writer.store(&pool, &page(number(nth), PAGE_BYTES), NOW).unwrap();
+                while let StepOutcome::Moved { .. } = mover.step(&pool, &file, &mut NoNodes) {}
+                place
+            })
+            .collect();
+        for (nth, place) in places.iter().enumerate() {
+            reader.load(&pool, *place, &mut out).unwrap();
+            assert!(out == page(number(nth as u64), PAGE_BYTES), "round {round}, page {nth}");
+        }
+        for place in places {
+            pool.free(place, ONE, Epoch::NONE);
+        }
+    }
+    assert_eq!(file.largest_read.get(), WINDOW_BYTES);
+}
+
+#[test]
+fn a_window_that_is_damaged_is_read_anew_and_one_that_fails_costs_nothing() {
+    let (pool, file) = (pool(10, 20), MemoryFile::new(20));
+    let places = mostly_on_disk(&pool, &file, &mut Mover::new(&pool));
+    let mut reader = Reader::new(&file).with_window(window());
+    let mut out = [0; PAGE_BYTES];
+    let whole = file.bytes.lock().unwrap().clone();
+    reader.load(&pool, places[0], &mut out).unwrap();
+    // The window is read while the disk gives other bytes.
+    file.bytes.lock().unwrap()[2 * PAGE_BYTES..64 * PAGE_BYTES].fill(7);
+    reader.load(&pool, places[1], &mut out).unwrap();
+    file.bytes.lock().unwrap().copy_from_slice(&whole);
+    for (number, place) in places.iter().enumerate().take(16).skip(2) {
+        reader.load(&pool, *place, &mut out).unwrap();
+        assert!(out == page(number as u64, PAGE_BYTES), "page {number}");
+    }
+    file.fails_in.set(0);
+    assert_eq!(reader.load(&pool, places[40], &mut out), Err(LoadError::Io));
+    file.fails_in.set(-1);
+    reader.load(&pool, places[40], &mut out).unwrap();
+    assert!(out == page(40, PAGE_BYTES));
 }
 
 #[test]

@@ -60,6 +60,7 @@ pub struct MemoryFile {
     pub fails_in: Cell<i64>,
     pub error: Cell<BlockError>,
     pub largest_read: Cell<usize>,
+    pub reads: Cell<usize>,
     /// Whether using it ends the user's thread.
     pub dies: Cell<bool>,
 }
@@ -71,6 +72,7 @@ impl MemoryFile {
             fails_in: Cell::new(-1),
             error: Cell::new(BlockError::Failed),
             largest_read: Cell::new(0),
+            reads: Cell::new(0),
             dies: Cell::new(false),
         }
     }
@@ -93,6 +95,7 @@ impl BlockFile for MemoryFile {
         assert!(offset_bytes.is_multiple_of(4096) && out.len().is_multiple_of(4096));
         assert!(out.as_ptr().addr().is_multiple_of(4096), "a disk wants aligned buffers");
         self.largest_read.set(self.largest_read.get().max(out.len()));
+        self.reads.set(self.reads.get() + 1);
         out.copy_from_slice(&self.bytes.lock().unwrap()[offset_bytes as usize..][..out.len()]);
         Ok(())
     }
