@@ -1,5 +1,6 @@
 //! One connection of a client: what it says first, then requests and answers. It never waits: it is called when bytes have come or may go.
 
+use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use farmem_transport::wire::{
 use farmem_transport::{ClientIdentity, LinkError, MOST_TRANSFER_BYTES};
 
 use crate::fault::FaultPoint;
-use crate::service::{Service, Standing};
+use crate::service::{Reply, Service, Standing};
 
 /// While so many bytes of answers wait, nothing more is heard: who doesn't listen isn't served.
 const MOST_UNSENT_BYTES: usize = 2 * MOST_TRANSFER_BYTES;
@@ -72,10 +73,14 @@ impl From<LinkError> for End {
 /// A connection.
 pub(crate) struct Connection {
     stream: Stream,
+    /// Whether it goes through a network. A Unix socket takes long answers better together, as the outbox has them, than one by one: for each it wakes the client.
+    is_remote: bool,
     inbox: Inbox,
     outbox: Outbox,
     client: Option<ClientIdentity>,
     heard_at: Duration,
+    /// Whether something was answered in this turn: it may have gone already.
+    has_answered: bool,
     is_leaving: bool,
 }
 
@@ -83,11 +88,13 @@ impl Connection {
     /// One that has just come.
     pub(crate) fn new(stream: Stream, now: Duration) -> Self {
         Self {
+            is_remote: stream.local_address().is_some(),
             stream,
             inbox: Inbox::default(),
             outbox: Outbox::default(),
             client: None,
             heard_at: now,
+            has_answered: false,
             is_leaving: false,
         }
     }
@@ -137,7 +144,7 @@ impl Connection {
         };
         // Requests may be there that were not served because too many answers waited. No event will tell of them.
         let is_stopped = !self.listens();
-        if self.outbox.waiting() > 0 {
+        if mem::take(&mut self.has_answered) || self.outbox.waiting() > 0 {
             if service.faults.is_next(FaultPoint::HalfAnswered) {
                 self.outbox.halve();
             }
@@ -169,6 +176,7 @@ impl Connection {
             return Err(End::TurnedAway(why));
         }
         self.outbox.end().extend_from_slice(&encode_welcome(welcome));
+        self.has_answered = true;
         self.client = Some(client);
         self.heard_at = now;
         Ok(Progress::Introduced(client))
@@ -199,7 +207,11 @@ impl Connection {
             // Only who asks for a device's queue wants to know.
             let is_attach = matches!(heard, Heard::Attach { .. });
             let local = is_attach.then(|| self.stream.local_address()).flatten();
-            let standing = service.obey(now, client, header.ticket(), &heard, local, self.outbox.end());
+            // Who is to die in the middle of an answer must have one that waits.
+            let may_go = self.is_remote && !service.faults.is_next(FaultPoint::HalfAnswered);
+            let reply = Reply { outbox: &mut self.outbox, by: may_go.then_some(&mut self.stream) };
+            let standing = service.obey(now, client, header.ticket(), &heard, local, reply);
+            self.has_answered = true;
             let consumed = HEADER_BYTES + body.len();
             self.inbox.consume(consumed);
             self.heard_at = now;

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use farmem_sys::shared::{SharedMemory, SharedMemoryError};
+use farmem_transport::stream::{Outbox, Stream};
 use farmem_transport::{FRAME_BYTES, RegionOffset};
 
 /// Frames, by their numbers.
@@ -23,16 +24,16 @@ impl Region {
         &self.0
     }
 
-    /// Appends bytes of the region. False, and nothing appended, when they leave it.
+    /// Appends bytes of the region; see [`Outbox::append`]. False, and nothing appended, when they leave it.
     #[must_use]
-    pub(crate) fn read(&self, at: RegionOffset, length: usize, to: &mut Vec<u8>) -> bool {
-        let start = to.len();
-        to.resize(start + length, 0);
-        let is_done = self.0.copy_out(at.get() as usize, &mut to[start..]);
-        if !is_done {
-            to.truncate(start);
-        }
-        is_done
+    pub(crate) fn read(
+        &self,
+        at: RegionOffset,
+        length: usize,
+        to: &mut Outbox,
+        by: Option<&mut Stream>,
+    ) -> bool {
+        to.append(&self.0, at.get() as usize, length, by)
     }
 
     /// Changes bytes of the region. False, and nothing changed, when they leave it.
@@ -63,17 +64,19 @@ mod tests {
         assert!(region.write(RegionOffset::new(4000), &[7; 200]));
         region.empty(0..1);
 
-        let mut bytes = vec![1];
-        assert!(region.read(RegionOffset::new(4095), 2, &mut bytes));
-        assert_eq!(bytes, [1, 0, 7]);
+        let mut outbox = Outbox::default();
+        outbox.end().push(1);
+        assert!(region.read(RegionOffset::new(4095), 2, &mut outbox, None));
+        assert_eq!(*outbox.end(), [1, 0, 7]);
     }
 
     #[test]
     fn nothing_outside_is_reached() {
         let region = Region::new(1).unwrap();
-        let mut bytes = vec![1];
-        assert!(!region.read(RegionOffset::new(4095), 2, &mut bytes));
+        let mut outbox = Outbox::default();
+        outbox.end().push(1);
+        assert!(!region.read(RegionOffset::new(4095), 2, &mut outbox, None));
         assert!(!region.write(RegionOffset::new(4095), &[0; 2]));
-        assert_eq!(bytes, [1]);
+        assert_eq!(*outbox.end(), [1]);
     }
 }

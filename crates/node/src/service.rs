@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use farmem_sys::shared::SharedMemoryError;
+use farmem_transport::stream::{Outbox, Stream};
 use farmem_transport::wire::{Heard, TurnedAway, encode_answer, encode_read_answer};
 use farmem_transport::{
     Answer, Chunk, ClientIdentity, FRAME_BYTES, NodeDescription, NodeStatistics, Refusal, RegionOffset,
@@ -27,6 +28,13 @@ pub(crate) enum Standing {
     Left,
     /// It was forgotten before it asked: its link is worth nothing any more.
     Forgotten,
+}
+
+/// Where an answer goes.
+pub(crate) struct Reply<'a> {
+    pub(crate) outbox: &'a mut Outbox,
+    /// Takes long answers as they are made, if it can.
+    pub(crate) by: Option<&'a mut Stream>,
 }
 
 /// Books and region.
@@ -70,13 +78,16 @@ impl Service {
         ticket: Ticket,
         heard: &Heard<'_>,
         local: Option<IpAddr>,
-        answer: &mut Vec<u8>,
+        reply: Reply<'_>,
     ) -> Standing {
+        let Reply { outbox, by } = reply;
         if !self.books.hear(now, client.space) {
             return Standing::Forgotten;
         }
         let outcome = match heard {
-            Heard::Read { at, length_bytes } => self.read(client, ticket, *at, *length_bytes, answer),
+            Heard::Read { at, length_bytes } => {
+                self.read(client, ticket, *at, *length_bytes, Reply { outbox, by })
+            }
             heard if heard.is_change() => Some(self.change(client, ticket, heard)),
             Heard::Statistics => Some(Ok(Answer::Statistics(self.statistics(client.space)))),
             Heard::Attach { endpoint } => {
@@ -96,7 +107,7 @@ impl Service {
             Some(Ok(_)) | None => self.figures.requests += 1,
         }
         if let Some(outcome) = outcome {
-            encode_answer(ticket, &outcome, answer);
+            encode_answer(ticket, &outcome, outbox.end());
         }
         if *heard == Heard::Leave { Standing::Left } else { Standing::Stays }
     }
@@ -165,16 +176,16 @@ impl Service {
         ticket: Ticket,
         at: RegionOffset,
         length_bytes: u32,
-        answer: &mut Vec<u8>,
+        Reply { outbox, by }: Reply<'_>,
     ) -> Option<Outcome> {
         let length = length_bytes as usize;
         if !self.is_granted(client, at, length) {
             return Some(Err(Refusal::NotGranted));
         }
-        let start = answer.len();
-        encode_read_answer(ticket, length_bytes, answer);
-        if !self.region.read(at, length, answer) {
-            answer.truncate(start);
+        let start = outbox.end().len();
+        encode_read_answer(ticket, length_bytes, outbox.end());
+        if !self.region.read(at, length, outbox, by) {
+            outbox.end().truncate(start);
             return Some(Err(Refusal::NotGranted));
         }
         self.figures.read_bytes += u64::from(length_bytes);

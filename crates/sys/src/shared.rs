@@ -7,7 +7,7 @@
 //! carry a 128-bit fingerprint, and a mixture fails it.
 
 use crate::wait::{self, Scope, Sleepers};
-use crate::{AsFd, BorrowedFd, Errno, OwnedFd};
+use crate::{AsFd, AsRawFd, BorrowedFd, Errno, OwnedFd};
 use core::ffi::CStr;
 use core::ops::Range;
 use core::ptr::NonNull;
@@ -17,6 +17,7 @@ use rustix::fs::{
     memfd_create,
 };
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::net::SendFlags;
 
 /// A memory file, mapped whole. Safe to use from any number of threads and processes.
 pub struct SharedMemory {
@@ -168,6 +169,50 @@ impl SharedMemory {
         true
     }
 
+    /// Sends `before`, and then the `length_bytes` bytes from byte `offset_bytes` on, as far as the socket takes them without waiting. How many
+    /// bytes went, of both together.
+    ///
+    /// The kernel copies them out of the mapping: as by [`SharedMemory::copy_out`], concurrent writers make it a mixture.
+    pub fn send(
+        &self,
+        socket: BorrowedFd<'_>,
+        before: &[u8],
+        offset_bytes: usize,
+        length_bytes: usize,
+    ) -> Result<usize, SharedMemoryError> {
+        if !self.holds(offset_bytes, length_bytes) {
+            return Err(SharedMemoryError::Unsuitable);
+        }
+        let parts = [
+            Part { base: before.as_ptr(), length_bytes: before.len() },
+            Part { base: self.base.as_ptr().wrapping_add(offset_bytes), length_bytes },
+        ];
+        let message = Message {
+            name: core::ptr::null(),
+            name_bytes: 0,
+            parts: parts.as_ptr(),
+            count: parts.len(),
+            control: core::ptr::null(),
+            control_bytes: 0,
+            flags: 0,
+        };
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        // SAFETY: the message and its parts live through the call, which only reads them; the first part is a slice, the second lies in the
+        // mapping (checked above), to plain bytes of which no reference is made. The rest is empty.
+        let sent = unsafe {
+            crate::syscall::call(
+                linux_raw_sys::general::__NR_sendmsg,
+                [
+                    socket.as_raw_fd() as usize,
+                    core::ptr::from_ref(&message).expose_provenance(),
+                    flags.bits() as usize,
+                    0,
+                ],
+            )
+        };
+        Ok(sent?)
+    }
+
     /// Sleeps while the low half of the word at byte `offset_bytes` is `value`, at most `timeout_ns`. Returns early at will, and at once when
     /// there is no such word: check again.
     pub fn wait(&self, offset_bytes: usize, value: u32, timeout_ns: u64) {
@@ -212,6 +257,25 @@ impl SharedMemory {
     fn holds(&self, offset_bytes: usize, length_bytes: usize) -> bool {
         offset_bytes.checked_add(length_bytes).is_some_and(|end| end <= self.length_bytes)
     }
+}
+
+/// What the kernel calls an `iovec`.
+#[repr(C)]
+struct Part {
+    base: *const u8,
+    length_bytes: usize,
+}
+
+/// What the kernel calls a `user_msghdr`.
+#[repr(C)]
+struct Message {
+    name: *const u8,
+    name_bytes: i32,
+    parts: *const Part,
+    count: usize,
+    control: *const u8,
+    control_bytes: usize,
+    flags: u32,
 }
 
 impl Drop for SharedMemory {
@@ -316,6 +380,34 @@ mod tests {
         });
         first.wait(1, 0, u64::MAX);
         first.wait(LENGTH_BYTES, 0, u64::MAX);
+    }
+
+    #[test]
+    fn what_a_socket_takes_comes_out_behind_what_goes_before() {
+        use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
+        let memory = memory();
+        assert!(memory.copy_in(4090, b"across a page boundary"));
+        let (here, there) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None).unwrap();
+        assert_eq!(memory.send(here.as_fd(), b"it goes ", 4090, 22), Ok(30));
+        let mut out = [0; 64];
+        assert_eq!(recv(&there, &mut out[..], RecvFlags::DONTWAIT).unwrap().0, 30);
+        assert_eq!(&out[..30], b"it goes across a page boundary");
+
+        let outside = memory.send(here.as_fd(), b"", LENGTH_BYTES - 1, 2);
+        assert_eq!(outside, Err(SharedMemoryError::Unsuitable));
+        // It takes a part, and then nothing, without waiting.
+        let mut taken = 0;
+        let full = loop {
+            match memory.send(here.as_fd(), &[1; 7], 0, LENGTH_BYTES) {
+                Ok(count) => taken += count,
+                Err(error) => break error,
+            }
+        };
+        assert!(taken > 0);
+        assert_eq!(full, SharedMemoryError::Kernel(Errno::AGAIN));
+        drop(there);
+        assert_eq!(memory.send(here.as_fd(), b"", 0, 1), Err(SharedMemoryError::Kernel(Errno::PIPE)));
     }
 
     #[test]

@@ -14,13 +14,16 @@
 mod address;
 mod connect;
 mod destination;
+mod inbox;
 mod link;
 pub mod memory;
+mod outbox;
 #[cfg(feature = "rdma")]
 pub mod rdma;
 mod request;
 mod rings;
 mod security;
+mod sending;
 mod server;
 pub mod stream;
 mod tls;

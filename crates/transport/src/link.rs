@@ -3,7 +3,9 @@
 //! Invariants:
 //! 1. The node answers in the order in which it is asked, so the front of `waiting` is what the next message answers.
 //! 2. What is in `waiting`, late or not, is at most [`MOST_REQUESTS`] requests (and one sign of life) with at most [`MOST_BYTES`] bytes.
-//!    So is what is in the outbox, headers aside.
+//!    So is what is to be sent, headers aside: contents of writes go from the requests, and stay there until all of it has gone.
+//! 3. While `missing` is something, a read's answer arrives whose header was checked and consumed: so many bytes of its body have not come, and the inbox held no
+//!    more. They go to the buffer of the front of `waiting`, which has the length of the body; or nowhere, when it was late meanwhile.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,14 +14,17 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::stream::{Inbox, Outbox, Stream};
+use crate::inbox::Sink;
+use crate::outbox::LONG_BYTES;
+use crate::sending::Sending;
+use crate::stream::{Inbox, PORTION_BYTES, Stream};
 use crate::wire::{
-    HEADER_BYTES, Header, INTRODUCTION_BYTES, Malformed, decode_answer, decode_welcome, encode_hello,
-    encode_request,
+    HEADER_BYTES, Header, INTRODUCTION_BYTES, Malformed, brings_buffer, decode_answer, decode_welcome,
+    encode_hello, encode_request, encode_write,
 };
 use crate::{
     Answer, ClientIdentity, Completion, Failure, LinkError, MOST_BYTES, MOST_REQUESTS, NodeDescription,
-    Request, SubmitError, Ticket, Transport, Unsubmitted,
+    Refusal, Request, SubmitError, Ticket, Transport, Unsubmitted,
 };
 
 /// A node that has said nothing for so long, while a request waited, says nothing any more.
@@ -41,8 +46,11 @@ pub(crate) struct Link {
     stream: Stream,
     node: NodeDescription,
     inbox: Inbox,
-    outbox: Outbox,
+    missing: Option<usize>,
+    sending: Sending,
     waiting: VecDeque<Waiting>,
+    /// How many have left `waiting`: so each has a number.
+    answered: u64,
     waiting_bytes: usize,
     last: Ticket,
     /// When the node was last heard, or, if that is later, when the first of what waits was asked.
@@ -58,11 +66,11 @@ impl Link {
         client: ClientIdentity,
         deadline: Instant,
     ) -> Result<Self, LinkError> {
-        let (mut inbox, mut outbox) = (Inbox::default(), Outbox::default());
-        outbox.end().extend_from_slice(&encode_hello(client));
+        let (mut inbox, mut sending) = (Inbox::default(), Sending::default());
+        sending.end().extend_from_slice(&encode_hello(client));
         let welcome = loop {
             stream.hear()?;
-            outbox.flush(&mut stream)?;
+            sending.flush(&mut stream, |_| None)?;
             inbox.fill(&mut stream)?;
             if let Some(bytes) = inbox.bytes().first_chunk::<INTRODUCTION_BYTES>() {
                 break decode_welcome(bytes)?;
@@ -70,7 +78,7 @@ impl Link {
             let Some(left) = deadline.checked_duration_since(Instant::now()) else {
                 return Err(LinkError::Silent);
             };
-            wait(&stream, outbox.waits_for(&stream), left)?;
+            wait(&stream, sending.waits_for(&stream), left)?;
         };
         inbox.consume(INTRODUCTION_BYTES);
         let node = welcome.map_err(|why| LinkError::TurnedAway(why.sentence()))?;
@@ -79,8 +87,10 @@ impl Link {
             stream,
             node,
             inbox,
-            outbox,
+            missing: None,
+            sending,
             waiting: VecDeque::new(),
+            answered: 0,
             waiting_bytes: 0,
             last: OWN,
             heard_at: now,
@@ -96,7 +106,13 @@ impl Link {
             self.heard_at = now;
         }
         self.asked_at = now;
-        encode_request(ticket, &request, self.outbox.end());
+        match &request {
+            Request::Write { at, data } if data.len() >= LONG_BYTES && self.stream.is_plain() => {
+                encode_write(ticket, *at, data, self.sending.end());
+                self.sending.append_content(self.answered + self.waiting.len() as u64, data.len());
+            }
+            _ => encode_request(ticket, &request, self.sending.end()),
+        }
         let transfer_bytes = request.transfer_bytes();
         self.waiting_bytes += transfer_bytes;
         self.waiting.push_back(Waiting {
@@ -121,16 +137,63 @@ impl Link {
         }
     }
 
+    /// Sends as much as can be sent now.
+    fn flush(&mut self) -> Result<(), LinkError> {
+        let (waiting, answered) = (&self.waiting, self.answered);
+        self.sending.flush(&mut self.stream, |number| {
+            let place = usize::try_from(number.checked_sub(answered)?).ok()?;
+            match waiting.get(place)?.request.as_ref()? {
+                Request::Write { data, .. } => Some(data),
+                _ => None,
+            }
+        })
+    }
+
     /// Takes in what has come, and completes what it answers.
     fn hear(&mut self, into: &mut Vec<Completion>) -> Result<(), LinkError> {
         // What came along with the welcome is there already, and counts although the connection may have ended since.
         self.take_answers(into)?;
         loop {
-            let is_more = self.inbox.fill(&mut self.stream)?;
+            let is_more = self.fill()?;
             self.take_answers(into)?;
             if !is_more {
                 return Ok(());
             }
+        }
+    }
+
+    /// Takes in what has come, up to a portion. Whether there may be more at once.
+    fn fill(&mut self) -> Result<bool, LinkError> {
+        let most = self.wanted();
+        let Some(missing) = self.missing else {
+            return self.inbox.fill_up_to(most, &mut self.stream);
+        };
+        let front = self.waiting.front_mut().and_then(|waiting| waiting.request.as_mut());
+        let Some(Request::Read { buffer, .. }) = front else {
+            let is_more = self.inbox.fill_up_to(missing + most, &mut self.stream)?;
+            let dropped = missing.min(self.inbox.bytes().len());
+            self.inbox.consume(dropped);
+            self.missing = Some(missing - dropped);
+            return Ok(is_more);
+        };
+        let (length, filled) = (buffer.len(), buffer.len() - missing);
+        let mut sink = Sink { body: buffer, filled, inbox: &mut self.inbox, most };
+        let is_more = self.stream.receive(&mut sink)?;
+        self.missing = Some(length - sink.filled);
+        Ok(is_more)
+    }
+
+    /// How many bytes to ask for beyond a body that arrives: where another long one follows, not more than its header, so that it goes to its place at once.
+    fn wanted(&self) -> usize {
+        let next = self.waiting.get(usize::from(self.missing.is_some()));
+        match next.and_then(|waiting| waiting.request.as_ref()) {
+            Some(Request::Read { length_bytes, .. }) if *length_bytes as usize >= LONG_BYTES => {
+                match HEADER_BYTES.saturating_sub(self.inbox.bytes().len()) {
+                    0 => PORTION_BYTES,
+                    left => left,
+                }
+            }
+            _ => PORTION_BYTES,
         }
     }
 
@@ -143,36 +206,71 @@ impl Link {
 
     /// Takes the next message. `None` when it isn't whole; without a completion when nobody waits for it.
     fn next_answer(&mut self) -> Result<Option<Option<Completion>>, LinkError> {
+        match self.missing {
+            Some(0) => {
+                self.missing = None;
+                return Ok(Some(self.finish(Some(Ok(Answer::Read)))));
+            }
+            Some(_) => return Ok(None),
+            None => {}
+        }
         let bytes = self.inbox.bytes();
         let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else { return Ok(None) };
         let header = Header::decode(header)?;
-        let Some(body) = rest.get(..header.body_bytes()) else { return Ok(None) };
         // It waits until it has an answer: what is none leaves it to be handed back.
         let Some(waiting) = self.waiting.front_mut().filter(|waiting| waiting.ticket == header.ticket())
         else {
             return Err(LinkError::Garbage("it answers what was not asked"));
         };
+        if self.sending.has_content_of(self.answered) {
+            return Err(LinkError::Garbage("it answers what it has not heard"));
+        }
+        let Some(body) = rest.get(..header.body_bytes()) else {
+            if let Some(request) = &mut waiting.request
+                && header.body_bytes() >= LONG_BYTES
+                && brings_buffer(&header, request)
+                && let Request::Read { buffer, .. } = request
+            {
+                let (there, length) = (rest.len(), header.body_bytes());
+                // What it held before is overwritten: so zeros are only needed where it was shorter.
+                buffer.resize(length, 0);
+                buffer[..there].copy_from_slice(rest);
+                self.inbox.consume(HEADER_BYTES + there);
+                self.missing = Some(length - there);
+            }
+            return Ok(None);
+        };
         let result =
             waiting.request.as_mut().map(|request| decode_answer(&header, body, request)).transpose()?;
         let consumed = HEADER_BYTES + body.len();
         self.inbox.consume(consumed);
-        let Some(waiting) = self.waiting.pop_front() else { return Ok(None) };
+        Ok(Some(self.finish(result)))
+    }
+
+    /// The front of what waits has its answer. `None` when nobody waits for that.
+    fn finish(&mut self, result: Option<Result<Answer, Refusal>>) -> Option<Completion> {
+        let waiting = self.waiting.pop_front()?;
+        self.answered += 1;
         self.waiting_bytes -= waiting.transfer_bytes;
         self.heard_at = Instant::now();
-        let (Some(request), Some(result)) = (waiting.request, result) else { return Ok(Some(None)) };
+        let (request, result) = (waiting.request?, result?);
         let is_news = !waiting.is_late || matches!(result, Ok(Answer::Granted(_)));
         let completion =
             Completion { ticket: waiting.ticket, request, result: result.map_err(Failure::from) };
-        Ok(Some((waiting.ticket != OWN && is_news).then_some(completion)))
+        (waiting.ticket != OWN && is_news).then_some(completion)
     }
 
     /// Completes what is past its deadline.
     fn expire(&mut self, now: Instant, into: &mut Vec<Completion>) {
-        for waiting in &mut self.waiting {
+        for (waiting, number) in self.waiting.iter_mut().zip(self.answered..) {
             if waiting.is_late || waiting.ticket == OWN || waiting.deadline > now {
                 continue;
             }
             waiting.is_late = true;
+            // Half of a message can't be taken back.
+            if let Some(Request::Write { data, .. }) = &waiting.request {
+                self.sending.keep(number, data);
+            }
             let request = match &waiting.request {
                 Some(grant @ Request::Grant { .. }) => Some(grant.clone()),
                 _ => waiting.request.take(),
@@ -200,7 +298,7 @@ impl Link {
             let now = Instant::now();
             self.renew(now);
             let is_woken = self.stream.hear()?;
-            self.outbox.flush(&mut self.stream)?;
+            self.flush()?;
             // The first look comes after the wait: an answer to what was just sent can't be there yet.
             if !is_first || is_woken || timeout.is_zero() || !self.inbox.bytes().is_empty() {
                 self.hear(into)?;
@@ -289,6 +387,9 @@ impl Transport for Link {
     }
 
     fn waits_to_send(&self) -> bool {
-        self.outbox.waits_for(&self.stream)
+        self.sending.waits_for(&self.stream)
     }
 }
+
+#[cfg(test)]
+mod tests;

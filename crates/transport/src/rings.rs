@@ -24,6 +24,7 @@ use rustix::net::{
 };
 
 use crate::LinkError;
+use crate::inbox::Sink;
 use crate::stream::PORTION_BYTES;
 
 /// Bytes that a ring holds.
@@ -126,11 +127,11 @@ impl Rings {
         copy(base + at, 0..first) && (first == length || copy(base, first..length))
     }
 
-    /// Appends what has come, up to a portion. Less than a portion: there was no more, and a byte on the socket tells when there is.
-    pub(crate) fn receive(&mut self, into: &mut Vec<u8>) -> Result<usize, LinkError> {
-        let ring = 1 - self.own;
+    /// Takes in what has come, as much as is wanted. Less: there was no more, and a byte on the socket tells when there is.
+    pub(crate) fn receive(&mut self, into: &mut Sink<'_>) -> Result<usize, LinkError> {
+        let (ring, wanted) = (1 - self.own, into.wanted());
         let mut total = 0;
-        while total < PORTION_BYTES {
+        while total < wanted {
             let head = self.word(ring, Word::Head)?.load(Ordering::Acquire);
             let length = head.wrapping_sub(self.consumed) as usize;
             if length > RING_BYTES {
@@ -144,15 +145,14 @@ impl Rings {
                 }
                 return if total == 0 && self.has_ended { Err(LinkError::Closed) } else { Ok(total) };
             }
-            let length = length.min(PORTION_BYTES - total);
-            let start = into.len();
-            into.resize(start + length, 0);
-            let out = &mut into[start..];
+            let out = into.some(length.min(wanted - total));
+            let length = out.len();
             if !Self::parts(ring, self.consumed, length, |at, range| {
                 self.memory.copy_out(at, &mut out[range])
             }) {
                 return Err(LinkError::Garbage("its memory is too small"));
             }
+            into.add(length);
             self.consumed += length as u64;
             total += length;
             self.word(ring, Word::Tail)?.store(self.consumed, Ordering::Release);
@@ -255,6 +255,7 @@ fn kernel(error: SharedMemoryError) -> LinkError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inbox::Inbox;
     use std::os::unix::net::UnixStream;
 
     fn pair() -> (Rings, Rings) {
@@ -262,6 +263,10 @@ mod tests {
         let node = Rings::offer(node.into()).unwrap();
         let client = Rings::accept(client.into(), Instant::now() + Duration::from_secs(30)).unwrap();
         (node, client)
+    }
+
+    fn receive(rings: &mut Rings, inbox: &mut Inbox) -> Result<usize, LinkError> {
+        rings.receive(&mut Sink { body: &mut [], filled: 0, inbox, most: PORTION_BYTES })
     }
 
     fn bytes(count: usize) -> Vec<u8> {
@@ -282,16 +287,16 @@ mod tests {
             }
             client
         });
-        let mut come = Vec::new();
-        while come.len() < all.len() {
-            node.receive(&mut come).unwrap();
+        let mut come = Inbox::default();
+        while come.bytes().len() < all.len() {
+            receive(&mut node, &mut come).unwrap();
         }
-        assert!(come == all);
+        assert!(come.bytes() == all);
         drop(sender.join().unwrap());
         // Bells may still lie before the end.
         let end = (0..RING_BYTES).find_map(|_| {
             node.hear().unwrap();
-            node.receive(&mut come).err()
+            receive(&mut node, &mut come).err()
         });
         assert!(matches!(end, Some(LinkError::Closed)), "{end:?}");
     }
@@ -299,14 +304,14 @@ mod tests {
     #[test]
     fn who_sleeps_is_woken() {
         let (mut node, mut client) = pair();
-        let mut come = Vec::new();
-        assert_eq!(node.receive(&mut come).unwrap(), 0);
+        let mut come = Inbox::default();
+        assert_eq!(receive(&mut node, &mut come).unwrap(), 0);
         client.send(b"hello").unwrap();
         await_bytes(&node.socket, Duration::ZERO).unwrap();
         let mut places = [PollFd::new(&node.socket, PollFlags::IN)];
         assert_eq!(poll(&mut places, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1));
         assert!(node.hear().unwrap());
-        assert_eq!(node.receive(&mut come).unwrap(), 5);
+        assert_eq!(receive(&mut node, &mut come).unwrap(), 5);
         let mut places = [PollFd::new(&node.socket, PollFlags::IN)];
         assert_eq!(poll(&mut places, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0));
     }
@@ -315,14 +320,14 @@ mod tests {
     #[test]
     fn who_waits_for_room_does_not_miss_the_bell_for_bytes() {
         let (mut node, mut client) = pair();
-        let (mut come, all) = (Vec::new(), bytes(RING_BYTES + 5));
+        let (mut come, all) = (Inbox::default(), bytes(RING_BYTES + 5));
         node.hear().unwrap();
-        assert_eq!(node.receive(&mut come).unwrap(), 0);
+        assert_eq!(receive(&mut node, &mut come).unwrap(), 0);
         assert_eq!(node.send(&all).unwrap(), RING_BYTES);
         client.hear().unwrap();
-        client.receive(&mut Vec::new()).unwrap();
+        receive(&mut client, &mut Inbox::default()).unwrap();
         node.hear().unwrap();
-        assert_eq!(node.receive(&mut come).unwrap(), 0);
+        assert_eq!(receive(&mut node, &mut come).unwrap(), 0);
 
         client.send(b"hello").unwrap();
 
@@ -330,7 +335,7 @@ mod tests {
         let mut places = [PollFd::new(&node.socket, PollFlags::IN)];
         assert_eq!(poll(&mut places, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1));
         assert!(node.hear().unwrap());
-        assert_eq!(node.receive(&mut come).unwrap(), 5);
+        assert_eq!(receive(&mut node, &mut come).unwrap(), 5);
     }
 
     #[test]
@@ -338,21 +343,21 @@ mod tests {
         let (mut node, mut client) = pair();
         client.send(b"farewell").unwrap();
         drop(client);
-        let mut come = Vec::new();
-        while come.is_empty() {
+        let mut come = Inbox::default();
+        while come.bytes().is_empty() {
             node.hear().unwrap();
-            node.receive(&mut come).unwrap();
+            receive(&mut node, &mut come).unwrap();
         }
-        assert_eq!(come, b"farewell");
+        assert_eq!(come.bytes(), b"farewell");
         node.hear().unwrap();
-        assert!(matches!(node.receive(&mut come), Err(LinkError::Closed)));
+        assert!(matches!(receive(&mut node, &mut come), Err(LinkError::Closed)));
     }
 
     #[test]
     fn counts_that_cannot_be_are_refused() {
         let (mut node, client) = pair();
         client.word(1, Word::Head).unwrap().store(RING_BYTES as u64 + 1, Ordering::Release);
-        assert!(matches!(node.receive(&mut Vec::new()), Err(LinkError::Garbage(_))));
+        assert!(matches!(receive(&mut node, &mut Inbox::default()), Err(LinkError::Garbage(_))));
         client.word(0, Word::Tail).unwrap().store(1, Ordering::Release);
         assert!(matches!(node.send(b"x"), Err(LinkError::Garbage(_))));
     }

@@ -1,15 +1,18 @@
 //! A connection as bytes that come and go, whatever carries them. Nothing here waits.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-use rustix::buffer::spare_capacity;
+use farmem_sys::shared::SharedMemory;
 use rustix::io::Errno;
-use rustix::net::SendFlags;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 
 use crate::LinkError;
+pub use crate::inbox::Inbox;
+use crate::inbox::Sink;
+pub use crate::outbox::Outbox;
 use crate::rings::Rings;
 use crate::security::Security;
 use crate::tls::TlsStream;
@@ -117,31 +120,65 @@ impl Stream {
         }
     }
 
+    /// Whether it is a socket and nothing else, which takes bytes from wherever they lie.
+    pub(crate) fn is_plain(&self) -> bool {
+        matches!(self.0, Kind::Plain(_))
+    }
+
     /// Sends such bytes, as far as that is possible now.
-    fn push(&mut self) -> Result<(), LinkError> {
+    pub(crate) fn push(&mut self) -> Result<(), LinkError> {
         match &mut self.0 {
             Kind::Plain(_) | Kind::Rings(_) => Ok(()),
             Kind::Tls(tls) => tls.flush(),
         }
     }
 
-    /// Appends bytes that have come. How many; 0 when there are none now.
-    fn receive(&mut self, into: &mut Vec<u8>) -> Result<usize, LinkError> {
+    /// Takes in bytes that have come. Whether there may be more at once.
+    pub(crate) fn receive(&mut self, into: &mut Sink<'_>) -> Result<bool, LinkError> {
+        let wanted = into.wanted();
         match &mut self.0 {
-            Kind::Tls(tls) => tls.receive(into),
-            Kind::Rings(rings) => rings.receive(into),
-            Kind::Plain(socket) => {
-                into.reserve(PORTION_BYTES);
-                match rustix::io::read(&*socket, spare_capacity(into)) {
-                    Ok(0) => Err(LinkError::Closed),
-                    other => or_none(other),
+            Kind::Tls(tls) => Ok(tls.receive(into)? >= wanted),
+            Kind::Rings(rings) => Ok(rings.receive(into)? >= wanted),
+            Kind::Plain(socket) => match rustix::io::readv(&*socket, &mut into.all()) {
+                Ok(0) => Err(LinkError::Closed),
+                other => {
+                    let count = or_none(other)?;
+                    into.add(count);
+                    Ok(count >= wanted)
                 }
+            },
+        }
+    }
+
+    /// Sends such bytes as lie in several places, from the first on.
+    pub(crate) fn send_parts(&mut self, parts: &[IoSlice<'_>]) -> Result<usize, LinkError> {
+        match &mut self.0 {
+            Kind::Plain(socket) => {
+                or_none(sendmsg(socket, parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL))
             }
+            Kind::Tls(_) | Kind::Rings(_) => match parts.iter().find(|part| !part.is_empty()) {
+                Some(part) => self.send(part),
+                None => Ok(0),
+            },
+        }
+    }
+
+    /// Sends bytes, and then some that lie in shared memory, if it can without copying them first. How many; 0 when none can be sent now, or not so.
+    pub(crate) fn send_shared(
+        &mut self,
+        before: &[u8],
+        memory: &SharedMemory,
+        at: usize,
+        length: usize,
+    ) -> usize {
+        match &self.0 {
+            Kind::Plain(socket) => memory.send(socket.as_fd(), before, at, length).unwrap_or(0),
+            Kind::Tls(_) | Kind::Rings(_) => 0,
         }
     }
 
     /// Sends bytes. How many; 0 when none can be sent now.
-    fn send(&mut self, bytes: &[u8]) -> Result<usize, LinkError> {
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<usize, LinkError> {
         match &mut self.0 {
             Kind::Tls(tls) => tls.send(bytes),
             Kind::Rings(rings) => rings.send(bytes),
@@ -166,90 +203,5 @@ fn or_none(result: Result<usize, Errno>) -> Result<usize, LinkError> {
         Err(Errno::CONNRESET | Errno::PIPE) => Err(LinkError::Closed),
         Err(error) => Err(LinkError::Kernel(io::Error::from(error))),
         Ok(count) => Ok(count),
-    }
-}
-
-/// Bytes that have come and were not looked at yet.
-#[derive(Default)]
-pub struct Inbox {
-    bytes: Vec<u8>,
-    start: usize,
-}
-
-impl Inbox {
-    /// Takes in what has come. Whether there may be more at once.
-    ///
-    /// # Errors
-    /// The connection has ended.
-    pub fn fill(&mut self, from: &mut Stream) -> Result<bool, LinkError> {
-        if self.start > self.bytes.len() / 2 {
-            self.bytes.drain(..self.start);
-            self.start = 0;
-        }
-        Ok(from.receive(&mut self.bytes)? >= PORTION_BYTES)
-    }
-
-    /// All that is there.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes[self.start..]
-    }
-
-    /// The first so many bytes have been looked at.
-    ///
-    /// # Panics
-    /// When there are fewer.
-    pub fn consume(&mut self, count: usize) {
-        assert!(count <= self.bytes.len() - self.start, "bytes that are not there were looked at");
-        self.start += count;
-        if self.start == self.bytes.len() {
-            self.bytes.clear();
-            self.start = 0;
-        }
-    }
-}
-
-/// Bytes that are to go.
-#[derive(Default)]
-pub struct Outbox {
-    bytes: Vec<u8>,
-    start: usize,
-}
-
-impl Outbox {
-    /// Where to append more.
-    pub fn end(&mut self) -> &mut Vec<u8> {
-        &mut self.bytes
-    }
-
-    /// Whether bytes wait, here or in the connection, for its descriptor to become writable.
-    pub fn waits_for(&self, to: &Stream) -> bool {
-        (self.waiting() > 0 || to.waits_to_send()) && !to.hears_of_room()
-    }
-
-    /// How many bytes wait.
-    pub fn waiting(&self) -> usize {
-        self.bytes.len() - self.start
-    }
-
-    /// Sends as much as can be sent now.
-    ///
-    /// # Errors
-    /// The connection has ended.
-    pub fn flush(&mut self, to: &mut Stream) -> Result<(), LinkError> {
-        while self.start < self.bytes.len() {
-            match to.send(&self.bytes[self.start..])? {
-                0 => return Ok(()),
-                sent => self.start += sent,
-            }
-        }
-        self.bytes.clear();
-        self.start = 0;
-        to.push()
-    }
-
-    /// Forgets the second half of what waits, for those who die in the middle of a message.
-    pub fn halve(&mut self) {
-        let half = self.start + self.waiting() / 2;
-        self.bytes.truncate(half);
     }
 }

@@ -33,6 +33,7 @@ use rustls::{
 };
 
 use crate::LinkError;
+use crate::inbox::Sink;
 use crate::security::{CertificateFiles, SecurityError, SharedKey, read_secret};
 use crate::stream::PORTION_BYTES;
 
@@ -322,8 +323,8 @@ impl TlsStream {
         digest(&SHA256, shown).as_ref().try_into().ok()
     }
 
-    /// Appends what has come, opened.
-    pub(crate) fn receive(&mut self, into: &mut Vec<u8>) -> Result<usize, LinkError> {
+    /// Takes in what has come, opened. How many bytes.
+    pub(crate) fn receive(&mut self, into: &mut Sink<'_>) -> Result<usize, LinkError> {
         self.sealed.reserve(PORTION_BYTES);
         match rustix::io::read(&self.socket, spare_capacity(&mut self.sealed)) {
             Ok(0) if self.connection.is_handshaking() => {
@@ -333,7 +334,7 @@ impl TlsStream {
             Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
             Err(error) => return Err(LinkError::Kernel(error.into())),
         }
-        let before = into.len();
+        let mut total = 0;
         let mut sealed = self.sealed.as_slice();
         while !sealed.is_empty() {
             if self.connection.read_tls(&mut sealed)? == 0 {
@@ -347,9 +348,15 @@ impl TlsStream {
                     return Err(distrust(&error));
                 }
             };
-            let start = into.len();
-            into.resize(start + state.plaintext_bytes_to_read(), 0);
-            self.connection.reader().read_exact(&mut into[start..])?;
+            let mut left = state.plaintext_bytes_to_read();
+            total += left;
+            while left > 0 {
+                let room = into.some(left);
+                let count = room.len();
+                self.connection.reader().read_exact(room)?;
+                into.add(count);
+                left -= count;
+            }
             if state.peer_has_closed() {
                 return Err(LinkError::Closed);
             }
@@ -357,7 +364,7 @@ impl TlsStream {
         let taken = self.sealed.len() - sealed.len();
         self.sealed.drain(..taken);
         self.flush()?;
-        Ok(into.len() - before)
+        Ok(total)
     }
 
     /// Seals and sends; how many bytes were taken.

@@ -52,6 +52,12 @@ pub fn encode_answer(ticket: Ticket, result: &Result<Answer, Refusal>, to: &mut 
     }
 }
 
+/// Whether the body of the message with this header is what `request` reads, and nothing else about it is left to check.
+pub fn brings_buffer(header: &Header, request: &Request) -> bool {
+    header.kind == kind::READ | ANSWER
+        && matches!(request, Request::Read { length_bytes, .. } if *length_bytes == header.body_bytes)
+}
+
 /// The answer to `request`, from its message. The bytes of a read go to the request's buffer.
 ///
 /// # Errors

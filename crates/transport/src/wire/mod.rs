@@ -12,12 +12,12 @@ mod tests;
 
 use xxhash_rust::xxh3::Xxh3Default;
 
-pub use self::answer::{decode_answer, encode_answer, encode_read_answer};
+pub use self::answer::{brings_buffer, decode_answer, encode_answer, encode_read_answer};
 pub use self::header::{HEADER_BYTES, Header};
 pub use self::introduction::{
     INTRODUCTION_BYTES, TurnedAway, decode_hello, decode_welcome, encode_hello, encode_welcome,
 };
-pub use self::request::{Heard, decode_request, encode_request};
+pub use self::request::{Heard, decode_request, encode_request, encode_write};
 use crate::MOST_TRANSFER_BYTES;
 
 /// The longest body.

@@ -82,7 +82,7 @@ pub fn encode_request(ticket: Ticket, request: &Request, to: &mut Vec<u8>) {
             Header { at: at.get(), length: *length_bytes, ..Header::new(kind::READ, ticket) }.append(&[], to);
         }
         Request::Write { at, data } => {
-            Header { at: at.get(), ..Header::new(kind::WRITE, ticket) }.append(data, to);
+            encode_write(ticket, *at, data, to);
             to.extend_from_slice(data);
         }
         Request::Renew => Header::new(kind::RENEW, ticket).append(&[], to),
@@ -97,6 +97,11 @@ pub fn encode_request(ticket: Ticket, request: &Request, to: &mut Vec<u8>) {
             Header { at: at.get(), length: *length_bytes, ..Header::new(kind::KEYS, ticket) }.append(&[], to);
         }
     }
+}
+
+/// Appends the message of a write, up to where its content begins; the caller sends that.
+pub fn encode_write(ticket: Ticket, at: RegionOffset, content: &[u8], to: &mut Vec<u8>) {
+    Header { at: at.get(), ..Header::new(kind::WRITE, ticket) }.append(content, to);
 }
 
 /// The request of a message.
