@@ -12,8 +12,7 @@ use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 /// Does `work` on the first processor, while the threads of `far` stay on the last one.
 pub(super) fn apart<T: Send>(far: &[Pid], work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     let allowed = sched_getaffinity(None)?;
-    let processors: Vec<usize> =
-        (0..CpuSet::MAX_CPU).filter(|&processor| allowed.is_set(processor)).collect();
+    let processors = processors(&allowed);
     let (first, last) = processors.first().zip(processors.last()).context("there is no processor")?;
     for &thread in far {
         sched_setaffinity(Some(thread), &only(*last))?;
@@ -30,6 +29,10 @@ pub(super) fn apart<T: Send>(far: &[Pid], work: impl FnOnce() -> Result<T> + Sen
         let _ = sched_setaffinity(Some(thread), &allowed);
     }
     result
+}
+
+fn processors(set: &CpuSet) -> Vec<usize> {
+    (0..CpuSet::MAX_CPU).filter(|&processor| set.is_set(processor)).collect()
 }
 
 fn only(processor: usize) -> CpuSet {
@@ -60,9 +63,6 @@ mod tests {
         let (end, ended) = channel::<()>();
         let (far, handle) = start(move || ended.recv()).unwrap();
         let before = sched_getaffinity(None).unwrap();
-        let processors = |set: &CpuSet| -> Vec<usize> {
-            (0..CpuSet::MAX_CPU).filter(|&processor| set.is_set(processor)).collect()
-        };
         let [near_set, far_set] = apart(&[far], || {
             let set = |thread| Ok::<_, anyhow::Error>(processors(&sched_getaffinity(thread)?));
             Ok([set(None)?, set(Some(far))?])
