@@ -221,9 +221,9 @@ impl Vault {
         let nodes = NodeCaller { owner: self.owner, supervisor: self.supervisor, uffd, ahead: Ahead::new() };
         let reader = Reader::with_nodes(self.disk, nodes);
         // Without that memory it only reads less at a time.
-        match memory::table_mut(WINDOW_BYTES) {
-            Ok(buffer) => reader.with_window(buffer),
-            Err(_) => reader,
+        match self.disk.file.and_then(|_| memory::table_mut(WINDOW_BYTES).ok()) {
+            Some(buffer) => reader.with_window(buffer),
+            None => reader,
         }
     }
 
