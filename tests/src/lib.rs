@@ -47,4 +47,7 @@ pub use refusal::{assert_refusal, refusal};
 pub use scale::{is_large, scaled};
 pub use scratch::Scratch;
 pub use statistics::{REQUIRED_KEYS, Statistics};
-pub use trial::{Share, assert_nothing_is_left, assert_within_budget, same_at, second_launcher, wait_for};
+pub use trial::{
+    Share, assert_in_one_of_three, assert_nothing_is_left, assert_within_budget, same_at, second_launcher,
+    wait_for,
+};

@@ -2,7 +2,9 @@
 
 use std::process::{Command, Output};
 
-use farmem_tests::{Launcher, Program, Statistics, farmem_binary, is_large, managed_runner};
+use farmem_tests::{
+    Launcher, Program, Statistics, assert_in_one_of_three, farmem_binary, is_large, managed_runner,
+};
 use serde_json::Value;
 
 const BUDGET_BYTES: u64 = 16 << 20;
@@ -59,14 +61,17 @@ fn what_a_list_refers_to_comes_ahead_and_the_program_reads_its_own_bytes() {
         return;
     }
     for pattern in ["list", "tree"] {
-        let statistics = follows(pattern, "two-tier");
-        let without = follows(pattern, "streams");
         // By the sample, too: of what references lead to not all is known for certain.
-        let used = |statistics: &Statistics| statistics.number("accuracy") * statistics.number("prefetched");
-        let (used, without) = (used(&statistics), used(&without));
-        assert!(used > 2.0 * without + 10_000.0, "{pattern}: {used} used, {without} without references");
-        // 0.9 and more alone; beside other programs some of it leaves again before it is used.
-        assert!(statistics.number("accuracy") > 0.7, "{pattern}: {}", statistics.number("accuracy"));
+        let used_and_accuracy = |policy: &str| {
+            let statistics = follows(pattern, policy);
+            let accuracy = statistics.number("accuracy");
+            (accuracy * statistics.number("prefetched"), accuracy)
+        };
+        let (without, _) = used_and_accuracy("streams");
+        assert_in_one_of_three(
+            || used_and_accuracy("two-tier"),
+            |&(used, accuracy)| used > 2.0 * without + 10_000.0 && accuracy > 0.8,
+        );
     }
 }
 
