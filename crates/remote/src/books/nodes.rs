@@ -1,0 +1,157 @@
+//! What each node lends and holds, and its coming and going.
+
+use farmem_transport::Frame;
+
+use super::{Books, Kept};
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct NodeBooks {
+    /// Chunks that it lends to all its clients; zero while it can't be used.
+    pub(super) size: u64,
+    pub(super) is_usable: bool,
+    /// Whether it gets nothing more, and what is on it goes elsewhere.
+    pub(super) is_leaving: bool,
+    /// Whether its latest answer was that nothing is left.
+    pub(super) is_full: bool,
+    pub(super) life: u32,
+    pub(super) free: Vec<Frame>,
+    pub(super) spoiled: Vec<Frame>,
+    /// Shards kept there, and being written.
+    pub(super) used: u64,
+}
+
+impl NodeBooks {
+    /// Whether it can be given something.
+    pub(super) fn takes_part(&self) -> bool {
+        self.is_usable && !self.is_leaving
+    }
+}
+
+impl Books {
+    /// One more node, with the next number.
+    pub fn add_node(&mut self) {
+        self.nodes.push(NodeBooks::default());
+    }
+
+    /// A node can be used; it lends so many chunks.
+    pub fn admit(&mut self, node: usize, size: u64) {
+        if let Some(books) = self.nodes.get_mut(node) {
+            (books.size, books.is_usable) = (size, true);
+        }
+    }
+
+    /// A node can't be used for now. What it holds is still there.
+    pub fn suspend(&mut self, node: usize) {
+        if let Some(books) = self.nodes.get_mut(node) {
+            books.is_usable = false;
+        }
+    }
+
+    /// What a node held is lost, what was granted there too. The blocks of which too little is left.
+    pub fn lose(&mut self, node: usize) -> Vec<u32> {
+        let Some(books) = self.nodes.get_mut(node) else { return Vec::new() };
+        books.life = books.life.wrapping_add(1);
+        books.free.clear();
+        books.spoiled.clear();
+        (books.used, books.is_usable, books.is_full) = (0, false, false);
+        let least = self.redundancy.data();
+        let mut gone = Vec::new();
+        for (&block, kept) in &mut self.blocks {
+            let shards = &mut kept.located.shards;
+            if let Some(shard) = shards.on(node) {
+                shards.clear(shard);
+                if shards.count() < least {
+                    gone.push(block);
+                } else {
+                    self.bare.insert(block);
+                }
+            }
+        }
+        gone.iter().for_each(|block| self.forget(*block));
+        gone
+    }
+
+    /// Nothing is expected of a node any more. What is still there is lost.
+    pub fn retire(&mut self, node: usize) -> Vec<u32> {
+        let gone = self.lose(node);
+        if let Some(books) = self.nodes.get_mut(node) {
+            books.size = 0;
+        }
+        gone
+    }
+
+    /// From now on a node gets nothing more, and its shards are for [`Books::next_leaving`]; or it takes part again.
+    pub fn set_leaving(&mut self, node: usize, is_leaving: bool) {
+        let Some(books) = self.nodes.get_mut(node) else { return };
+        books.is_leaving = is_leaving;
+        if is_leaving {
+            let on_node = |kept: &Kept| kept.located.shards.on(node).is_some();
+            self.leaving
+                .extend(self.blocks.iter().filter(|(_, kept)| on_node(kept)).map(|(block, _)| *block));
+        }
+    }
+
+    /// Whether a node gets nothing more.
+    pub fn is_leaving(&self, node: usize) -> bool {
+        self.nodes.get(node).is_some_and(|books| books.is_leaving)
+    }
+
+    /// Which life of a node it is.
+    pub fn life(&self, node: usize) -> u32 {
+        self.nodes.get(node).map_or(0, |books| books.life)
+    }
+
+    /// A node has granted chunks of a shard's size.
+    pub fn granted(&mut self, node: usize, frames: &[Frame]) {
+        if let Some(books) = self.nodes.get_mut(node) {
+            books.free.extend_from_slice(frames);
+            books.is_full = false;
+        }
+    }
+
+    /// A node has no such chunk left, or has again.
+    pub fn set_full(&mut self, node: usize, is_full: bool) {
+        if let Some(books) = self.nodes.get_mut(node) {
+            books.is_full = is_full;
+        }
+    }
+
+    /// Whether a node said that nothing is left.
+    pub fn is_full(&self, node: usize) -> bool {
+        self.nodes.get(node).is_some_and(|books| books.is_full)
+    }
+
+    /// Free chunks of a node.
+    pub fn in_hand(&self, node: usize) -> usize {
+        self.nodes.get(node).map_or(0, |books| books.free.len())
+    }
+
+    /// Chunks to be given back to a node: those that are spoiled, and `surplus` free ones.
+    pub fn give_back(&mut self, node: usize, surplus: usize) -> Vec<Frame> {
+        let Some(books) = self.nodes.get_mut(node) else { return Vec::new() };
+        let kept = books.free.len().saturating_sub(surplus);
+        let mut frames = books.free.split_off(kept);
+        frames.append(&mut books.spoiled);
+        frames
+    }
+
+    /// Shards on a node, and being written there.
+    pub fn used_on(&self, node: usize) -> u64 {
+        self.nodes.get(node).map_or(0, |books| books.used)
+    }
+
+    /// Shards on each node.
+    pub fn used(&self) -> impl Iterator<Item = u64> {
+        self.nodes.iter().map(|node| node.used)
+    }
+
+    /// Chunks that nodes lend to all their clients.
+    pub fn lent(&self) -> u64 {
+        self.nodes.iter().map(|books| books.size).sum()
+    }
+
+    /// What nodes lend; nothing, those that are not among these.
+    pub(super) fn sizes(&self, is_among: fn(&NodeBooks) -> bool) -> Vec<u64> {
+        self.nodes.iter().map(|node| if is_among(node) { node.size } else { 0 }).collect()
+    }
+}
