@@ -110,7 +110,7 @@ fn what_is_read_at_once_kept_and_granted_ahead_is_varied() {
     let scratch = Scratch::new();
 
     let output = bench(&scratch)
-        .args(["--json", "--only", "sweeps", "--data", "8M"])
+        .args(["--json", "--only", "sweeps", "--data", "24M"])
         .output()
         .expect("farmem can be started");
 

@@ -98,14 +98,14 @@ fn measure_all(arguments: AllArguments) -> Result<ExitCode, Failure> {
 fn measure_faults(arguments: FaultsArguments) -> Result<ExitCode, Failure> {
     let report = faults::run(&faults::Options {
         data: arguments.measure.data,
-        quick: arguments.measure.quick,
-        repeat: arguments.measure.repeat,
+        quick: arguments.measure.rounds.quick,
+        repeat: arguments.measure.rounds.repeat,
         only: arguments.only,
         peers: arguments.peer,
         swap_folder: arguments.measure.swap_folder,
         farmem: own_program()?,
     })?;
-    print(&report, arguments.measure.json)?;
+    print(&report, arguments.measure.rounds.json)?;
     if report.has_mismatches() {
         return Err(Failure::Failed(anyhow!("pages came back with other bytes than were written to them")));
     }
@@ -115,23 +115,23 @@ fn measure_faults(arguments: FaultsArguments) -> Result<ExitCode, Failure> {
 fn measure_isolation(arguments: IsolationArguments) -> Result<ExitCode, Failure> {
     let report = isolation::run(&isolation::Options {
         data: arguments.measure.data,
-        quick: arguments.measure.quick,
-        repeat: arguments.measure.repeat,
+        quick: arguments.measure.rounds.quick,
+        repeat: arguments.measure.rounds.repeat,
         only: arguments.only,
         peers: arguments.peer,
         python: arguments.python,
         swap_folder: arguments.measure.swap_folder,
         farmem: own_program()?,
     })?;
-    print(&report, arguments.measure.json)?;
+    print(&report, arguments.measure.rounds.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn measure_prefetching(arguments: PrefetchArguments) -> Result<ExitCode, Failure> {
     let report = prefetch::run(&prefetch::Options {
         data: arguments.data,
-        quick: arguments.quick,
-        repeat: arguments.repeat,
+        quick: arguments.rounds.quick,
+        repeat: arguments.rounds.repeat,
         policies: arguments.policy,
         local: arguments.local,
         only: arguments.only,
@@ -139,20 +139,20 @@ fn measure_prefetching(arguments: PrefetchArguments) -> Result<ExitCode, Failure
         python: arguments.python,
         farmem: own_program()?,
     })?;
-    print(&report, arguments.json)?;
+    print(&report, arguments.rounds.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn measure_nodes(arguments: NodesArguments) -> Result<ExitCode, Failure> {
     let report = nodes::run(&nodes::Options {
         data: arguments.data,
-        quick: arguments.quick,
-        repeat: arguments.repeat,
+        quick: arguments.rounds.quick,
+        repeat: arguments.rounds.repeat,
         swap_folder: arguments.swap_folder,
         only: arguments.only,
         farmem: own_program()?,
     })?;
-    print(&report, arguments.json)?;
+    print(&report, arguments.rounds.json)?;
     Ok(ExitCode::SUCCESS)
 }
 

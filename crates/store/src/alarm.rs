@@ -8,8 +8,8 @@
 
 use crate::claims::Claimable;
 use crate::layout::{Header, WORD_BYTES};
+use crate::marks::Mark;
 use crate::memory::{Atomic, Memory};
-use crate::mover::HIGH_PERCENT;
 use crate::pool::Pool;
 use core::sync::atomic::Ordering::SeqCst;
 use farmem_sys::wait::Sleepers;
@@ -17,8 +17,7 @@ use farmem_sys::wait::Sleepers;
 impl<M: Memory> Pool<M> {
     /// Frames that may yet be taken until slabs are to leave memory; none when they are to leave now.
     fn spare_frames(&self) -> u64 {
-        let most = self.frame_limit() * HIGH_PERCENT / 100;
-        (most + 1).saturating_sub(self.claimed(Claimable::Frame)) as u64
+        (self.frames_at(Mark::HIGH) + 1).saturating_sub(self.claimed(Claimable::Frame)) as u64
     }
 
     /// Sleeps until memory gets short, at most `timeout_ns`. Returns early at will, and at once where it is short already. For the mover.

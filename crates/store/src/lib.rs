@@ -23,6 +23,7 @@ mod disk;
 mod layout;
 mod lease;
 mod lower;
+mod marks;
 mod memory;
 mod mover;
 mod nodes;

@@ -9,6 +9,7 @@ use crate::claims::Claimable;
 use crate::class::SLAB_BYTES;
 use crate::disk::{BlockError, BlockFile, block_offset_bytes};
 use crate::layout::Header;
+use crate::marks::Mark;
 use crate::memory::{Atomic, Memory};
 use crate::nodes::{NodeBlock, Nodes};
 use crate::pool::{OwnerId, Pool, claim_of};
@@ -17,12 +18,6 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use farmem_page::{ByteCount, PAGE_BYTES};
-
-/// Part of the limit at which moving starts, in percent (FastSwap §IV).
-pub(crate) const HIGH_PERCENT: usize = 80;
-/// Part of the limit at which it stops. Up to there slabs come back.
-pub(crate) const LOW_PERCENT: usize = 70;
-const _: () = assert!(LOW_PERCENT < HIGH_PERCENT && HIGH_PERCENT < 100);
 
 /// Slabs of one batch.
 pub(crate) const BATCH_SLABS: usize = 8;
@@ -121,15 +116,13 @@ impl Mover {
         file: &F,
         nodes: &mut N,
     ) -> StepOutcome {
-        let (used, limit) = (pool.claimed(Claimable::Frame), pool.frame_limit());
-        let is_above = |percent: usize| used * 100 > limit * percent;
-        self.is_draining = is_above(HIGH_PERCENT) || self.is_draining && is_above(LOW_PERCENT);
+        let surplus = pool.frames_above(Mark::LOW);
+        self.is_draining = pool.frames_above(Mark::HIGH) > 0 || self.is_draining && surplus > 0;
         if !self.is_draining {
             return StepOutcome::Idle;
         }
-        let surplus = (used - limit * LOW_PERCENT / 100).min(BATCH_SLABS);
         let mut victims = [None; BATCH_SLABS];
-        let count = choose(pool, &mut victims[..surplus]);
+        let count = choose(pool, &mut victims[..surplus.min(BATCH_SLABS)]);
         if count == 0 {
             return StepOutcome::NothingMovable;
         }

@@ -11,8 +11,9 @@ use crate::claims::Claimable;
 use crate::class::SLAB_BYTES;
 use crate::disk::{BlockFile, block_offset_bytes};
 use crate::layout::Header;
+use crate::marks::Mark;
 use crate::memory::{Atomic, Memory};
-use crate::mover::{BATCH_SLABS, LOW_PERCENT, Mover, StepOutcome, let_stay};
+use crate::mover::{BATCH_SLABS, Mover, StepOutcome, let_stay};
 use crate::nodes::Nodes;
 use crate::pool::Pool;
 use crate::slab::{Gate, Kind, State};
@@ -20,10 +21,6 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 /// Pages that were read from a slab before it is worth bringing back: one says little of its neighbours.
 const READS: u64 = 4;
-/// Part of the limit, in percent, up to which slabs come back that nobody reads.
-const UNREAD_PERCENT: usize = 65;
-const _: () =
-    assert!(UNREAD_PERCENT < LOW_PERCENT, "a slab that nobody reads takes no room from one that is read");
 
 /// Where a slab that came back stands among those that are to leave memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,7 +51,7 @@ impl Mover {
             return StepOutcome::Idle;
         }
         let mut wanted = [None; BATCH_SLABS];
-        let wanted = &mut wanted[..room_up_to(pool, LOW_PERCENT).min(BATCH_SLABS)];
+        let wanted = &mut wanted[..pool.frames_below(Mark::LOW).min(BATCH_SLABS)];
         if wanted.is_empty() {
             return StepOutcome::Idle;
         }
@@ -80,7 +77,7 @@ impl Mover {
     ) -> StepOutcome {
         let moved = pool.header_value(Header::SlabsMoved);
         let mut wanted = [None; BATCH_SLABS];
-        let wanted = &mut wanted[..room_up_to(pool, UNREAD_PERCENT).min(BATCH_SLABS)];
+        let wanted = &mut wanted[..pool.frames_below(Mark::UNREAD).min(BATCH_SLABS)];
         if self.moved_seen == Some(moved) || wanted.is_empty() {
             return StepOutcome::Idle;
         }
@@ -199,11 +196,6 @@ fn read_block<M: Memory, F: BlockFile, N: Nodes>(
     };
     copies.on_node && nodes.read(block, whole).is_ok()
         || copies.on_disk && file.read_at(block_offset_bytes(block), out).is_ok()
-}
-
-/// Slabs that may be brought back until so much of the limit is in use, in percent.
-fn room_up_to<M: Memory>(pool: &Pool<M>, percent: usize) -> usize {
-    (pool.frame_limit() * percent / 100).saturating_sub(pool.claimed(Claimable::Frame))
 }
 
 /// The slabs away with the largest keys, those first; how many there are. One without a key doesn't count.

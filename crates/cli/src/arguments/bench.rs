@@ -83,21 +83,28 @@ pub(crate) struct AllArguments {
     pub(crate) swap_folder: PathBuf,
 }
 
+/// How long to measure what is compared, and how the figures are printed.
+#[derive(Args, Debug)]
+pub(crate) struct RoundsArguments {
+    /// Print one JSON object instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Less data, shorter measurements and one repetition: rougher figures, sooner
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Repetitions, interleaved between what is compared [default: 3, with --quick 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) repeat: Option<u32>,
+}
+
 /// How to measure beside the kernel's swap.
 #[derive(Args, Debug)]
 pub(crate) struct MeasureArguments {
-    /// Print one JSON object instead of the table
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Less data, shorter measurements and fewer repetitions: rougher figures, sooner
-    #[arg(long)]
-    pub(crate) quick: bool,
+    #[command(flatten)]
+    pub(crate) rounds: RoundsArguments,
     /// Data of each program that is measured; a quarter of it is kept local [default: 256M, with --quick 64M]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) data: Option<ByteCount>,
-    /// Repetitions, interleaved between the peers [default: 3, with --quick 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
-    pub(crate) repeat: Option<u32>,
     /// Where swap files are made; must be on a disk
     #[arg(long, value_name = "FOLDER", default_value = "/var/tmp")]
     pub(crate) swap_folder: PathBuf,
@@ -155,21 +162,14 @@ pub(crate) struct IsolationArguments {
     after_help = "Examples:\n  farmem bench prefetch --quick --only xgboost,c-hash-join\n  farmem bench prefetch --policy none,streams --local 256M -- python3 train.py"
 )]
 pub(crate) struct PrefetchArguments {
-    /// Print one JSON object instead of the table
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Less data and one repetition: rougher figures, sooner
-    #[arg(long)]
-    pub(crate) quick: bool,
+    #[command(flatten)]
+    pub(crate) rounds: RoundsArguments,
     /// Data of each program [default: 256M, with --quick 64M]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "program")]
     pub(crate) data: Option<ByteCount>,
     /// Local memory [default: a quarter of what the program has resident when nothing limits it]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) local: Option<ByteCount>,
-    /// Repetitions, interleaved between the policies [default: 3, with --quick 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
-    pub(crate) repeat: Option<u32>,
     /// Only these policies
     #[arg(long, value_name = "POLICY", value_delimiter = ',', value_parser = parse_prefetch())]
     pub(crate) policy: Vec<PrefetchPolicy>,
@@ -194,18 +194,11 @@ pub(crate) struct PrefetchArguments {
     after_help = "Examples:\n  sudo farmem bench nodes\n  farmem bench nodes --quick --json\n  farmem bench nodes --only loss"
 )]
 pub(crate) struct NodesArguments {
-    /// Print one JSON object instead of the tables
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Less data, fewer requests and one repetition: rougher figures, sooner
-    #[arg(long)]
-    pub(crate) quick: bool,
+    #[command(flatten)]
+    pub(crate) rounds: RoundsArguments,
     /// Data of the programs; a quarter of it is kept local [default: 256M, with --quick 32M; of each of ten 64M, with --quick 32M]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) data: Option<ByteCount>,
-    /// Repetitions, interleaved between the ways to a node [default: 3, with --quick 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
-    pub(crate) repeat: Option<u32>,
     /// Where swap files are made, to compare with; must be on a disk
     #[arg(long, value_name = "FOLDER", default_value = "/var/tmp")]
     pub(crate) swap_folder: PathBuf,
