@@ -2,8 +2,8 @@
 //! last of these wakes it. A small pool fills within a millisecond or two; who only looked every ten would keep its programs waiting most of the time.
 //!
 //! Invariants:
-//! 1. The count is a hint. What is given back meanwhile doesn't raise it again, so it rings early at worst; whoever dies between the count and the bell
-//!    costs the rest of the mover's pause.
+//! 1. The count is a hint. What is given back meanwhile doesn't raise it again, so that it rings early; who dies before he has counted or rung, or a limit that
+//!    becomes lower, makes it ring late, which costs the rest of the mover's pause.
 //! 2. The mover sets the count before it looks a last time, and frames are counted after they were taken: one of the two sees the other's.
 
 use crate::claims::Claimable;
@@ -26,11 +26,15 @@ impl<M: Memory> Pool<M> {
             return;
         };
         let rung = bell.load(SeqCst);
-        let before = self.spare_frames();
-        spare.store(before, SeqCst);
-        if before > 0 && self.spare_frames() >= before {
-            self.memory.wait(Header::MoverBell as usize * WORD_BYTES, rung as u32, timeout_ns);
+        // As long as it hasn't run down the last count will do: counting takes time in a large pool.
+        if spare.load(SeqCst) as i64 <= 0 {
+            let before = self.spare_frames();
+            spare.store(before, SeqCst);
+            if before == 0 || self.spare_frames() < before {
+                return;
+            }
         }
+        self.memory.wait(Header::MoverBell as usize * WORD_BYTES, rung as u32, timeout_ns);
     }
 
     /// A frame was taken.

@@ -11,7 +11,7 @@ use farmem_page::{ByteCount, PAGE_BYTES, SlabIndex};
 /// "FARMPOOL", as the bytes lie in memory.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"FARMPOOL");
 /// Version of the layout.
-pub(crate) const VERSION: u64 = 10;
+pub(crate) const VERSION: u64 = 11;
 
 pub(crate) const WORD_BYTES: usize = size_of::<u64>();
 /// Slots that share a chunk of metadata, because they share one word of the bitmap.

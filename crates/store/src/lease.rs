@@ -143,6 +143,8 @@ impl<M: Memory> Pool<M> {
         class: SizeClass,
         length_bytes: usize,
     ) -> Result<bool, Damaged> {
+        // Whose it was before, and that the mover gave it back, is over.
+        self.gate(slab)?.store(Gate::shut(owner, class).0, Release);
         let Some(frame) = self.claim(Claimable::Frame, slab) else { return Ok(false) };
         let mut chunks = [0u32; CHUNKS_PER_SLAB];
         let cover = Cover::of(class);
@@ -201,9 +203,9 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// The next number in the order in which slabs leave memory.
+    /// The next number in the order in which slabs leave memory. Never [`UNREADABLE`](crate::raise::UNREADABLE).
     pub(crate) fn next_sequence(&self) -> u64 {
-        self.header(Header::Sequence).map_or(0, |word| word.fetch_add(1, Relaxed))
+        self.header(Header::Sequence).map_or(1, |word| word.fetch_add(1, Relaxed) + 1)
     }
 
     fn partial_words(&self, class: SizeClass) -> &[M::Word] {

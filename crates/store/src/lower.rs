@@ -52,9 +52,7 @@ impl Mover {
                 Lowered::Busy | Lowered::NodesFailing => {}
                 Lowered::NoBlock if slabs == 0 => return StepOutcome::Full,
                 Lowered::NoBlock => break,
-                Lowered::DiskFailing => {
-                    return StepOutcome::DiskFailing { retry_after_ms: self.next_retry_ms() };
-                }
+                Lowered::DiskFailing => return self.writing.failed(),
             }
         }
         match slabs {

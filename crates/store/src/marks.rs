@@ -21,11 +21,6 @@ impl Mark {
 const _: () = assert!(Mark::UNREAD.0 < Mark::LOW.0 && Mark::LOW.0 < Mark::HIGH.0 && Mark::HIGH.0 < 100);
 
 impl<M: Memory> Pool<M> {
-    /// Frames in use beyond a mark.
-    pub(crate) fn frames_above(&self, mark: Mark) -> usize {
-        self.claimed(Claimable::Frame).saturating_sub(self.frames_at(mark))
-    }
-
     /// Frames that may be taken until there are as many as at a mark.
     pub(crate) fn frames_below(&self, mark: Mark) -> usize {
         self.frames_at(mark).saturating_sub(self.claimed(Claimable::Frame))

@@ -16,7 +16,7 @@ use crate::pool::{OwnerId, Pool, claim_of};
 use crate::slab::{Gate, Kind, State};
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use farmem_page::{ByteCount, PAGE_BYTES};
 
 /// Slabs of one batch.
@@ -59,11 +59,32 @@ pub struct Mover {
     pub(crate) buffer: Vec<u8>,
     pub(crate) buffer_start: usize,
     is_draining: bool,
-    retry_after_ms: u32,
+    pub(crate) writing: Backoff,
+    /// Apart from that of writes: slabs that can't be read keep none from leaving memory.
+    pub(crate) reading: Backoff,
     /// Pages read from slabs that are away up to when nothing was left to bring back.
     pub(crate) reads_seen: u64,
     /// Slabs moved to disk up to when nothing was left that nobody reads.
     pub(crate) moved_seen: Option<usize>,
+}
+
+/// How long to wait after a failure: longer after each that follows.
+pub(crate) struct Backoff {
+    next_ms: u32,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { next_ms: RETRY_FIRST_MS }
+    }
+}
+
+impl Backoff {
+    pub(crate) fn failed(&mut self) -> StepOutcome {
+        let retry_after_ms = self.next_ms;
+        self.next_ms = (retry_after_ms * 2).min(RETRY_MAX_MS);
+        StepOutcome::DiskFailing { retry_after_ms }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -103,7 +124,8 @@ impl Mover {
             buffer,
             buffer_start,
             is_draining: false,
-            retry_after_ms: RETRY_FIRST_MS,
+            writing: Backoff::default(),
+            reading: Backoff::default(),
             reads_seen: 0,
             moved_seen: None,
         }
@@ -116,8 +138,9 @@ impl Mover {
         file: &F,
         nodes: &mut N,
     ) -> StepOutcome {
-        let surplus = pool.frames_above(Mark::LOW);
-        self.is_draining = pool.frames_above(Mark::HIGH) > 0 || self.is_draining && surplus > 0;
+        let used = pool.claimed(Claimable::Frame);
+        let surplus = used.saturating_sub(pool.frames_at(Mark::LOW));
+        self.is_draining = used > pool.frames_at(Mark::HIGH) || self.is_draining && surplus > 0;
         if !self.is_draining {
             return StepOutcome::Idle;
         }
@@ -192,7 +215,7 @@ impl Mover {
         }
         match failure {
             None => {
-                self.retry_after_ms = RETRY_FIRST_MS;
+                self.writing = Backoff::default();
                 let written = ByteCount::new((moved * SLAB_BYTES) as u64);
                 if moved == 0 {
                     // All that were taken were for nodes that take none after all.
@@ -205,16 +228,9 @@ impl Mover {
                 if let Ok(failed) = pool.header(Header::DiskWritesFailed) {
                     failed.fetch_add(1, Relaxed);
                 }
-                StepOutcome::DiskFailing { retry_after_ms: self.next_retry_ms() }
+                self.writing.failed()
             }
         }
-    }
-
-    /// How long to wait after a failure; longer after each that follows.
-    pub(crate) fn next_retry_ms(&mut self) -> u32 {
-        let retry_after_ms = self.retry_after_ms;
-        self.retry_after_ms = (retry_after_ms * 2).min(RETRY_MAX_MS);
-        retry_after_ms
     }
 }
 
@@ -321,21 +337,13 @@ fn begin<M: Memory>(pool: &Pool<M>, slab: usize, nodes_have_room: bool) -> Begun
 
 fn settle_away<M: Memory>(pool: &Pool<M>, victim: Victim) {
     let Victim { slab, state, block } = victim;
-    let (Ok(gate), Ok(word)) = (pool.gate(slab), pool.state_word(slab)) else { return };
+    let Ok(word) = pool.state_word(slab) else { return };
     if let Ok(reads) = pool.away_reads_of(slab) {
         reads.store(0, Relaxed);
     }
     word.store(state.at(Kind::Away, block).encode(), Release);
     pool.unclaim(Claimable::Frame, state.location, slab);
-    end_away(gate);
-    pool.give_back_if_empty(slab);
-}
-
-fn end_away<A: Atomic>(gate: &A) {
-    let mut now = gate.load(Relaxed);
-    while let Err(changed) = gate.compare_exchange(now, Gate(now).moved_away().0, SeqCst, Relaxed) {
-        now = changed;
-    }
+    pool.end_move(slab, Gate::moved_away);
 }
 
 fn settle_in_memory<M: Memory>(pool: &Pool<M>, victim: Victim) {
@@ -348,10 +356,7 @@ fn settle_in_memory<M: Memory>(pool: &Pool<M>, victim: Victim) {
 
 /// A slab that was to be moved stays where its state says; whoever was kept out may go on.
 pub(crate) fn let_stay<M: Memory>(pool: &Pool<M>, slab: usize) {
-    if let Ok(gate) = pool.gate(slab) {
-        gate.fetch_and(Gate(u64::MAX).moved_back().0, SeqCst);
-        pool.give_back_if_empty(slab);
-    }
+    pool.end_move(slab, Gate::moved_back);
 }
 
 /// Ends what a mover that died was doing: what had not got away for certain stays in memory, and what had not come back for certain stays away.
@@ -361,14 +366,25 @@ fn recover<M: Memory>(pool: &Pool<M>) {
         else {
             continue;
         };
-        if !Gate(gate.load(Acquire)).is_moving() {
+        let now = Gate(gate.load(Acquire));
+        if !now.is_moving() {
             continue;
         }
         match state.kind {
+            // It was given back already, if not by all of the steps.
+            _ if !now.is_open() => {
+                if !matches!(state.kind, Kind::Free | Kind::Leasing) {
+                    for what in [Claimable::Frame, Claimable::Block, Claimable::Chunk, Claimable::SmallChunk]
+                    {
+                        pool.unclaim_where(what, |holder, _| holder == slab);
+                    }
+                    pool.set_free(slab);
+                }
+            }
             Kind::Memory | Kind::Moving => {
                 pool.unclaim_where(Claimable::Block, |holder, _| holder == slab);
                 word.store(state.at(Kind::Memory, state.location).encode(), Release);
-                gate.fetch_and(Gate(u64::MAX).raised().0, SeqCst);
+                pool.end_move(slab, Gate::raised);
             }
             Kind::Away => {
                 pool.unclaim_where(Claimable::Frame, |holder, _| holder == slab);
@@ -376,10 +392,9 @@ fn recover<M: Memory>(pool: &Pool<M>) {
                 pool.unclaim_where(Claimable::Block, |holder, block| {
                     holder == slab && block != state.location
                 });
-                end_away(gate);
+                pool.end_move(slab, Gate::moved_away);
             }
-            Kind::Free | Kind::Leasing | Kind::Releasing => continue,
+            Kind::Free | Kind::Leasing | Kind::Releasing => {}
         }
-        pool.give_back_if_empty(slab);
     }
 }

@@ -13,14 +13,17 @@ use crate::disk::{BlockFile, block_offset_bytes};
 use crate::layout::Header;
 use crate::marks::Mark;
 use crate::memory::{Atomic, Memory};
-use crate::mover::{BATCH_SLABS, Mover, StepOutcome, let_stay};
+use crate::mover::{BATCH_SLABS, Backoff, Mover, StepOutcome, let_stay};
 use crate::nodes::Nodes;
 use crate::pool::Pool;
 use crate::slab::{Gate, Kind, State};
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// Pages that were read from a slab before it is worth bringing back: one says little of its neighbours.
 const READS: u64 = 4;
+
+/// The place in the order of a slab that nobody reads and that could not be brought back.
+pub(crate) const UNREADABLE: u64 = 0;
 
 /// Where a slab that came back stands among those that are to leave memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -81,11 +84,15 @@ impl Mover {
         if self.moved_seen == Some(moved) || wanted.is_empty() {
             return StepOutcome::Idle;
         }
-        let of_age = |slab: usize| Some(pool.sequence(slab).ok()?.load(Relaxed));
+        let of_age = |slab: usize| {
+            let copies = pool.copies(pool.state(slab).ok()?.location).ok()?;
+            let sequence = pool.sequence(slab).ok()?.load(Relaxed);
+            (sequence != UNREADABLE && (copies.on_node || copies.on_disk)).then_some(sequence)
+        };
         let count = largest_away(pool, of_age, wanted);
         let outcome = self.raise_all(pool, file, nodes, &wanted[..count], Order::AsStored);
-        if count < wanted.len() || matches!(outcome, StepOutcome::DiskFailing { .. }) {
-            // Nothing is left to look for, or it can't be read, until there are others.
+        if count < wanted.len() && !matches!(outcome, StepOutcome::DiskFailing { .. }) {
+            // Nothing is left to look for until there are others.
             self.moved_seen = Some(moved);
         }
         outcome
@@ -116,9 +123,12 @@ impl Mover {
             total.fetch_add(slabs as u64, Relaxed);
         }
         match slabs {
-            _ if is_failing => StepOutcome::DiskFailing { retry_after_ms: self.next_retry_ms() },
+            _ if is_failing => self.reading.failed(),
             0 => StepOutcome::Idle,
-            _ => StepOutcome::Raised { slabs },
+            _ => {
+                self.reading = Backoff::default();
+                StepOutcome::Raised { slabs }
+            }
         }
     }
 
@@ -130,9 +140,7 @@ impl Mover {
         slab: usize,
         order: Order,
     ) -> Raised {
-        let (Ok(gate), Ok(word), Ok(reads)) =
-            (pool.gate(slab), pool.state_word(slab), pool.away_reads_of(slab))
-        else {
+        let (Ok(word), Ok(reads)) = (pool.state_word(slab), pool.away_reads_of(slab)) else {
             return Raised::Busy;
         };
         let Some(state) = hold_away(pool, slab) else { return Raised::Busy };
@@ -147,6 +155,12 @@ impl Mover {
         // Whether it came or not: what is counted from now on decides about the next time.
         reads.store(0, Relaxed);
         if !is_read {
+            // Unless somebody reads it, it stays away: others have their turn.
+            if order == Order::AsStored
+                && let Ok(sequence) = pool.sequence(slab)
+            {
+                sequence.store(UNREADABLE, Relaxed);
+            }
             pool.unclaim(Claimable::Frame, frame, slab);
             return stay(Raised::Failed);
         }
@@ -157,11 +171,9 @@ impl Mover {
         }
         word.store(state.risen(frame).encode(), Release);
         pool.unclaim(Claimable::Block, state.location, slab);
-        let before = gate.fetch_and(Gate(u64::MAX).raised().0, SeqCst);
-        match Gate(before).raised() {
-            // Its owner may have died meanwhile.
-            after if after.pages() == 0 => pool.give_back_if_empty(slab),
-            after => pool.after_removal(slab, after),
+        // Its owner may have died meanwhile.
+        if let Some(after) = pool.end_move(slab, Gate::raised) {
+            pool.after_removal(slab, after);
         }
         Raised::Yes
     }

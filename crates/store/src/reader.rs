@@ -59,7 +59,7 @@ const DISK_BUFFER_BYTES: usize = 2 * PAGE_BYTES;
 const FETCH_ATTEMPTS: usize = 4;
 
 /// A slab leaves memory in two steps, and comes back in one. Each takes as long as a read or more, and from one move to the opposite one the pool must
-/// empty or fill by a tenth: so a reader is overtaken a few times at most, and then something is wrong.
+/// empty or fill from one mark to another: so a reader is overtaken a few times at most, and then something is wrong.
 const ATTEMPTS: usize = 8;
 
 #[repr(C, align(4096))]

@@ -5,7 +5,7 @@ use crate::layout::{Cover, Header};
 use crate::memory::{Atomic, Memory};
 use crate::pool::{OwnerId, Pool};
 use crate::slab::{Gate, Kind};
-use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 impl<M: Memory> Pool<M> {
     /// Gives a slab back if it is empty and nobody else has the say over it.
@@ -18,6 +18,25 @@ impl<M: Memory> Pool<M> {
                 Err(changed) => now = changed,
             }
         }
+    }
+
+    /// Ends the mover's say over a slab: its gate becomes what `after` makes of it. That gate; `None` when the slab is empty, and was given back.
+    ///
+    /// Who looks for what an owner that has ended left half done must not take such a slab for that: so the mover has the say until the slab is free.
+    pub(crate) fn end_move(&self, slab: usize, after: impl Fn(Gate) -> Gate) -> Option<Gate> {
+        let word = self.gate(slab).ok()?;
+        let mut now = word.load(SeqCst);
+        loop {
+            let open = after(Gate(now));
+            let shut = open.shut_by_mover();
+            match word.compare_exchange(now, shut.unwrap_or(open).0, SeqCst, Relaxed) {
+                Ok(_) if shut.is_none() => return Some(open),
+                Ok(_) => break,
+                Err(changed) => now = changed,
+            }
+        }
+        self.tear_down(slab);
+        None
     }
 
     /// Frees all that a slab holds, then the slab. Only for who has the sole say over it (invariant 4).
@@ -61,37 +80,49 @@ impl<M: Memory> Pool<M> {
                 current.store(0, SeqCst);
             }
         }
-        let is_owners = |slab: usize, kind: Option<Kind>| {
-            self.state(slab).is_ok_and(|state| {
-                state.owner == owner && state.kind != Kind::Free && kind.is_none_or(|kind| state.kind == kind)
-            })
+        for slab in 0..self.slabs_used() {
+            self.abandon(slab, owner);
+        }
+        // The gate first: from now on the owner gets no slab, so one of its that the mover hasn't got then isn't the mover's later.
+        let is_lost = |slab: usize| {
+            self.gate(slab).is_ok_and(|word| !Gate(word.load(Acquire)).is_moving())
+                && self.state(slab).is_ok_and(|state| state.owner == owner && state.kind == Kind::Releasing)
         };
-        for slab in 0..self.slabs_used() {
-            if is_owners(slab, None) {
-                self.abandon(slab);
-            }
-        }
-        let is_lost = |slab: usize, _: usize| is_owners(slab, Some(Kind::Releasing));
         for what in [Claimable::Frame, Claimable::Block, Claimable::Chunk, Claimable::SmallChunk] {
-            self.unclaim_where(what, is_lost);
+            self.unclaim_where(what, |slab, _| is_lost(slab));
         }
         for slab in 0..self.slabs_used() {
-            if is_owners(slab, Some(Kind::Releasing)) {
+            if is_lost(slab) {
                 self.set_free(slab);
             }
         }
     }
 
     /// Takes the say over a dead owner's slab, unless the mover has it: the mover then finds it empty and gives it back.
-    fn abandon(&self, slab: usize) {
-        let (Ok(word), Ok(state)) = (self.gate(slab), self.state(slab)) else { return };
-        let mut now = word.load(SeqCst);
-        while let Err(changed) = word.compare_exchange(now, Gate(now).abandoned().0, AcqRel, Relaxed) {
-            now = changed;
+    fn abandon(&self, slab: usize, owner: OwnerId) {
+        let (Ok(gate), Ok(word), Ok(state)) = (self.gate(slab), self.state_word(slab), self.state(slab))
+        else {
+            return;
+        };
+        if state.owner != owner || state.kind == Kind::Free {
+            return;
         }
-        if !Gate(now).is_moving()
-            && let Ok(word) = self.state_word(slab)
-        {
+        if state.kind == Kind::Leasing {
+            gate.store(Gate::shut(owner, state.class).0, Release);
+        } else {
+            let mut now = gate.load(SeqCst);
+            // The mover may have given it back meanwhile, and another owner have it.
+            while Gate(now).owner() == owner {
+                match gate.compare_exchange(now, Gate(now).abandoned().0, AcqRel, SeqCst) {
+                    Ok(_) => break,
+                    Err(changed) => now = changed,
+                }
+            }
+            if Gate(now).owner() != owner || Gate(now).is_moving() {
+                return;
+            }
+        }
+        if let Ok(state) = self.state(slab) {
             word.store(state.at(Kind::Releasing, 0).encode(), Release);
         }
     }

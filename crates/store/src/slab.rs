@@ -2,13 +2,14 @@
 //!
 //! The **state** says whose the slab is and where its content lies. The **gate** counts what is in it and lets writers
 //! in. Invariants:
-//! 1. A slab is leased by swapping its state from free to leasing; the leaser alone touches it until it opens the gate.
+//! 1. A slab is leased by swapping its state from free to leasing; the leaser alone touches it until it opens the gate. From that swap on the owner of the
+//!    gate is that of the state, but for a gate that the leaser has not reached yet.
 //! 2. Content is written only between a writer's entry and its exit, both changes of the gate. The gate lets a writer in
 //!    only while it is open, neither moving nor away, and names the writer's owner and class.
 //! 3. `MOVING` is set only while no writer is inside, for a move out of memory or, together with `AWAY`, back. Who set it (the mover) alone changes the
-//!    state until it clears it.
-//! 4. `OPEN` is cleared only while no page is stored and `MOVING` is not set, or by the supervisor for an owner that is
-//!    dead. Who cleared it alone changes the state, until the slab is free.
+//!    state until it clears it, or, where the slab has become empty meanwhile, until the slab is free: then it is set until the slab's next lease.
+//! 4. `OPEN` is cleared only while no page is stored, and while `MOVING` is set by the mover alone; or by the supervisor for an owner that is
+//!    dead, while `MOVING` is not set. Who cleared it alone changes the state, until the slab is free.
 //! 5. Pages stored in the slab are counted before their slot is taken and uncounted after it is freed, so that a writer
 //!    that was counted always finds a free slot.
 
@@ -134,6 +135,10 @@ impl Gate {
     /// What one writer adds on entry and takes off on exit.
     pub(crate) const WRITER: u64 = 1 << WRITERS_SHIFT;
 
+    /// The gate of a slab that is being leased.
+    pub(crate) const fn shut(owner: OwnerId, class: SizeClass) -> Self {
+        Self(Self::open(owner, class).0 & !OPEN)
+    }
     /// The gate of an empty slab in memory.
     pub(crate) const fn open(owner: OwnerId, class: SizeClass) -> Self {
         Self(OPEN | (class.number() as u64) << GATE_CLASS_SHIFT | (owner.0 as u64) << GATE_OWNER_SHIFT)
@@ -214,6 +219,10 @@ impl Gate {
             None
         }
     }
+    /// The gate that the mover leaves behind when it is done, where `self` would be that of a slab in use: the slab is empty, and the mover gives it back.
+    pub(crate) const fn shut_by_mover(self) -> Option<Self> {
+        if self.is_open() && self.pages() == 0 { Some(Self(self.0 & !OPEN | MOVING)) } else { None }
+    }
     /// The gate of a dead owner's slab: shut, or, while the mover has it, empty, so that the mover gives it back.
     pub(crate) const fn abandoned(self) -> Self {
         if self.is_moving() { Self(self.0 & !((1 << FLAGS_SHIFT) - 1)) } else { Self(self.0 & !OPEN) }
@@ -286,5 +295,15 @@ mod tests {
         assert_eq!((raising.shut_if_empty(), raising.set_moving()), (None, None));
         assert!(raising.moved_back().is_away());
         assert_eq!(raising.raised(), in_memory);
+    }
+
+    #[test]
+    fn an_empty_slab_is_the_mover_s_until_it_is_free() {
+        let moving = Gate::open(OwnerId(1), SizeClass::new(3).unwrap()).set_moving().unwrap();
+        let shut = moving.moved_away().shut_by_mover().unwrap();
+        assert!(shut.is_moving() && !shut.is_open());
+        assert_eq!(shut.abandoned(), shut);
+        assert_eq!((shut.shut_if_empty(), shut.set_moving(), shut.set_raising()), (None, None, None));
+        assert_eq!(Gate(moving.0 + Gate::page(77)).moved_back().shut_by_mover(), None);
     }
 }

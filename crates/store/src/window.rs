@@ -1,8 +1,8 @@
 //! What is read of a block on disk beyond what is wanted. One read of 64 KiB takes little longer than one of 4, so that who goes through a block page by
 //! page reads 16 of them at once; who doesn't, reads no more than wanted.
 //!
-//! Invariant: what a window holds is what the block held under one version, and it is used for that version alone. Fingerprints are checked as for any other
-//! source.
+//! Invariant: what a window holds was read while the block had one version, and it is used for that version alone. Where the block was written meanwhile that
+//! version names nobody's content any more. Fingerprints are checked as for any other source.
 
 use crate::disk::{BlockFile, block_offset_bytes};
 use core::ops::Range;
@@ -28,6 +28,8 @@ pub(crate) struct Window {
     buffer: &'static mut [u8],
     /// What it holds, and which part of that.
     held: Option<(Content, Range<usize>)>,
+    /// What could not be read so: no more is read of it than wanted, for each try may take long.
+    failed: Option<Content>,
     /// What was wanted last.
     last: Option<(Content, Range<usize>)>,
 }
@@ -36,7 +38,7 @@ impl Window {
     /// An empty one in this memory; `None` when that is too little, or not aligned to a page.
     pub(crate) fn new(buffer: &'static mut [u8]) -> Option<Self> {
         let is_fit = buffer.len() >= WINDOW_BYTES && buffer.as_ptr().addr().is_multiple_of(PAGE_BYTES);
-        is_fit.then_some(Self { buffer, held: None, last: None })
+        is_fit.then_some(Self { buffer, held: None, failed: None, last: None })
     }
 
     /// Copies what is wanted, a range in whole pages, if the window holds it, or reads it along with what comes next if that is likely to be wanted. False, and
@@ -50,11 +52,13 @@ impl Window {
     ) -> bool {
         let before = self.last.replace((content, wanted.clone()));
         if !self.holds(content, wanted) {
-            let Some((_, before)) = before.filter(|(other, _)| *other == content) else { return false };
+            let goes_on = |(other, _): &(Content, _)| *other == content && self.failed != Some(content);
+            let Some((_, before)) = before.filter(goes_on) else { return false };
             let Some(range) = next_window(&before, wanted) else { return false };
             self.held = None;
             let Some(buffer) = self.buffer.get_mut(..range.len()) else { return false };
             if file.read_at(block_offset_bytes(content.block) + range.start as u64, buffer).is_err() {
+                self.failed = Some(content);
                 return false;
             }
             self.held = Some((content, range));

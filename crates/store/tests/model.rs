@@ -103,6 +103,7 @@ impl Memory for ModelMemory {
         thread::yield_now();
     }
     fn release(&self, range_bytes: Range<usize>) {
+        thread::yield_now();
         self.frames.lock().unwrap()[range_bytes.start - FRAMES_AT..range_bytes.end - FRAMES_AT].fill(0);
     }
 }
@@ -187,11 +188,16 @@ fn page(number: u64) -> PageBytes {
 }
 
 fn explore(scenario: fn()) {
+    explore_changes(3, PRIORITY_RUNS, scenario);
+}
+
+/// With so many changes of thread where a schedule by priorities would make none.
+fn explore_changes(changes: usize, priority_runs: usize, scenario: fn()) {
     let mut config = Config::new();
     config.stack_size = 256 << 10;
     config.failure_persistence = FailurePersistence::Print;
     Runner::new(RandomScheduler::new(RANDOM_RUNS), config.clone()).run(scenario);
-    Runner::new(PctScheduler::new(3, PRIORITY_RUNS), config).run(scenario);
+    Runner::new(PctScheduler::new(changes, priority_runs), config).run(scenario);
 }
 
 #[test]
@@ -442,6 +448,62 @@ fn an_owner_released_while_its_slabs_come_back_leaves_nothing() {
         raiser.join().unwrap();
         world.check_empty();
         world.check(world.store(7), 7);
+    });
+}
+
+/// Somebody else, who takes what an owner that ends leaves free: the pages that could be stored.
+fn bystander(world: &Arc<World>) -> thread::JoinHandle<Vec<(Place, u64)>> {
+    let world = Arc::clone(world);
+    thread::spawn(move || {
+        let mut writer = Box::new(Writer::new(OwnerId(1)));
+        let mut store = |number| Some((writer.store(&world.pool, &page(number), Epoch::FIRST).ok()?, number));
+        (500..504).filter_map(&mut store).collect()
+    })
+}
+
+/// What the bystander stored is there, and nothing else.
+fn check_bystander(world: &World, stored: Vec<(Place, u64)>) {
+    for (place, number) in stored {
+        world.check(place, number);
+        assert_eq!(world.pool.free(place, OwnerId(1), Epoch::NONE), FreeOutcome::Freed);
+    }
+    world.pool.release_owner(OwnerId(1));
+    world.check_empty();
+}
+
+#[test]
+fn what_an_owner_that_ends_while_its_slabs_move_leaves_free_is_somebody_else_s_at_once() {
+    explore_changes(6, 10 * PRIORITY_RUNS, || {
+        let world = World::new(2, 2);
+        let _: Vec<Place> = (0..66).map(|number| world.store(number)).collect();
+        let mover = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                Mover::new(&world.pool).step(&world.pool, &world.file, &mut NoNodes);
+            })
+        };
+        let bystander = bystander(&world);
+        world.pool.release_owner(OWNER);
+        mover.join().unwrap();
+        check_bystander(&world, bystander.join().unwrap());
+    });
+}
+
+#[test]
+fn what_an_owner_that_ends_while_its_slabs_come_back_leaves_free_is_somebody_else_s_at_once() {
+    explore_changes(6, 10 * PRIORITY_RUNS, || {
+        let world = World::with_capacity(2, 4, 3);
+        let (_, mut mover) = about_to_rise(&world);
+        let raiser = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                mover.raise(&world.pool, &world.file, &mut NoNodes);
+            })
+        };
+        let bystander = bystander(&world);
+        world.pool.release_owner(OWNER);
+        raiser.join().unwrap();
+        check_bystander(&world, bystander.join().unwrap());
     });
 }
 

@@ -8,7 +8,7 @@ use farmem_store::{
     PoolConfig, PoolUsage, Reader, SLAB_BYTES, StepOutcome, StoreError, Update, WINDOW_BYTES, Writer,
 };
 use farmem_sys::shared::SharedMemory;
-use support::{MemoryFile, config, page, pool};
+use support::{MemoryFile, config, page, pool, with_config};
 
 const ONE: OwnerId = OwnerId(1);
 const TWO: OwnerId = OwnerId(2);
@@ -130,8 +130,7 @@ fn a_full_pool_says_so_and_serves_again_once_pages_go() {
 fn a_limit_can_be_raised_to_the_capacity_and_lowered_below_what_is_in_use() {
     let bytes = |slabs: usize| ByteCount::new((slabs * SLAB_BYTES) as u64);
     let config = PoolConfig { capacity: bytes(4), ..config(2, 0) };
-    let memory = SharedMemory::create(c"farmem-test-pool", config.memory_bytes().unwrap()).unwrap();
-    let pool = Pool::create(memory, &config).unwrap();
+    let pool = with_config(&config);
     let mut writer = Writer::new(ONE);
     let mut fill = |count| {
         let stored = (0..count).map_while(|number| writer.store(&pool, &page(number, PAGE_BYTES), NOW).ok());
@@ -455,8 +454,7 @@ fn slabs_that_nobody_reads_come_back_last_stored_first_while_there_is_much_room(
     let file = MemoryFile::new(20);
     let capacity = ByteCount::new(30 * SLAB_BYTES as u64);
     let config = PoolConfig { capacity, ..config(10, 20) };
-    let memory = SharedMemory::create(c"farmem-test-pool", config.memory_bytes().unwrap()).unwrap();
-    let pool = Pool::create(memory, &config).unwrap();
+    let pool = with_config(&config);
     let mut mover = Mover::new(&pool);
     let places = mostly_on_disk(&pool, &file, &mut mover);
     let (in_memory, on_disk) = (pool.slabs_in_memory(), pool.away_slabs().0);
@@ -514,6 +512,31 @@ fn a_slab_that_cannot_be_read_stays_on_disk() {
     file.fails_in.set(-1);
     read_some();
     assert_eq!(mover.raise(&pool, &file, &mut NoNodes), StepOutcome::Raised { slabs: 1 });
+}
+
+#[test]
+fn a_slab_that_cannot_be_read_keeps_no_other_from_coming_back() {
+    const BLOCKS: usize = 20;
+    let capacity = ByteCount::new(30 * SLAB_BYTES as u64);
+    let config = PoolConfig { capacity, ..config(10, BLOCKS) };
+    for block in 0..3 {
+        let (pool, file) = (with_config(&config), MemoryFile::new(BLOCKS));
+        let mut mover = Mover::new(&pool);
+        let places = mostly_on_disk(&pool, &file, &mut mover);
+        pool.set_limit(capacity).unwrap();
+        file.unreadable_at.set(Some((block * SLAB_BYTES) as u64));
+        let turns = std::iter::repeat_with(|| mover.raise_unread(&pool, &file, &mut NoNodes));
+        assert!(turns.take(BLOCKS).any(|outcome| outcome == StepOutcome::Idle), "it is not tried for ever");
+        assert_eq!(pool.usage().disk_bytes.get(), SLAB_BYTES as u64);
+
+        file.unreadable_at.set(None);
+        let (mut reader, mut page_read) = (Reader::new(&file), [0; PAGE_BYTES]);
+        for (number, place) in places.iter().enumerate() {
+            reader.load(&pool, *place, &mut page_read).unwrap();
+            assert!(page_read == page(number as u64, PAGE_BYTES), "page {number}");
+        }
+        assert_eq!(mover.raise(&pool, &file, &mut NoNodes), StepOutcome::Raised { slabs: 1 });
+    }
 }
 
 #[test]

@@ -33,16 +33,16 @@ fn run<F: BlockFile + Send + 'static>(
     mut nodes: Option<NodeWriter>,
 ) -> Worker {
     let mut mover = Mover::new(application.pool);
-    let (mut unread_at, mut lower_at) = (Instant::now(), Instant::now());
+    let (mut next, mut lower_at) = (Next::now(), Instant::now());
     Worker::start(move || {
         let pause = match &mut nodes {
             Some(nodes) => {
-                let pause = turn(application, &mut mover, &mut unread_at, &file, nodes);
+                let pause = turn(application, &mut mover, &mut next, &file, nodes);
                 nodes.tidy();
                 lower(application, &mut mover, &mut lower_at, &file, nodes);
                 pause
             }
-            None => turn(application, &mut mover, &mut unread_at, &file, &mut NoNodes),
+            None => turn(application, &mut mover, &mut next, &file, &mut NoNodes),
         };
         match pause {
             Pause::UntilShort => {
@@ -75,6 +75,20 @@ fn lower<F: BlockFile>(
     }
 }
 
+/// When slabs are to be brought back next.
+struct Next {
+    /// Those that are read: at once, but for a while after some could not be.
+    raise: Instant,
+    unread: Instant,
+}
+
+impl Next {
+    fn now() -> Self {
+        let now = Instant::now();
+        Self { raise: now, unread: now }
+    }
+}
+
 /// What the thread does between two steps.
 enum Pause {
     /// Nothing has to leave memory yet: it sleeps until something has, or [`IDLE`] is over.
@@ -86,7 +100,7 @@ enum Pause {
 fn turn<F: BlockFile, N: Nodes>(
     application: Application,
     mover: &mut Mover,
-    unread_at: &mut Instant,
+    next: &mut Next,
     file: &F,
     nodes: &mut N,
 ) -> Pause {
@@ -95,15 +109,24 @@ fn turn<F: BlockFile, N: Nodes>(
         true => mover.step(application.pool, file, nodes),
         false => StepOutcome::Idle,
     };
+    let now = Instant::now();
     let outcome = match outcome {
-        StepOutcome::Idle => mover.raise(application.pool, file, nodes),
+        StepOutcome::Idle if now >= next.raise => match mover.raise(application.pool, file, nodes) {
+            // What can't be read keeps nothing from leaving memory.
+            StepOutcome::DiskFailing { retry_after_ms } => {
+                next.raise = now + Duration::from_millis(retry_after_ms.into());
+                StepOutcome::Idle
+            }
+            raised => raised,
+        },
         busy => busy,
     };
-    let now = Instant::now();
-    if outcome == StepOutcome::Idle && now >= *unread_at {
-        *unread_at = now + UNREAD;
-        // Whatever comes of it, nobody waits for it.
-        mover.raise_unread(application.pool, file, nodes);
+    if outcome == StepOutcome::Idle && now >= next.unread {
+        next.unread = now + UNREAD;
+        if let StepOutcome::DiskFailing { retry_after_ms } = mover.raise_unread(application.pool, file, nodes)
+        {
+            next.unread = now + Duration::from_millis(retry_after_ms.into()).max(UNREAD);
+        }
     }
     Pause::For(match outcome {
         StepOutcome::Moved { .. } | StepOutcome::Raised { .. } => Duration::ZERO,

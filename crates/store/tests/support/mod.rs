@@ -22,9 +22,12 @@ pub fn config(frames: usize, blocks: usize) -> PoolConfig {
 }
 
 pub fn pool(frames: usize, blocks: usize) -> Pool<SharedMemory> {
-    let config = config(frames, blocks);
+    with_config(&config(frames, blocks))
+}
+
+pub fn with_config(config: &PoolConfig) -> Pool<SharedMemory> {
     let memory = SharedMemory::create(c"farmem-test-pool", config.memory_bytes().unwrap()).unwrap();
-    Pool::create(memory, &config).unwrap()
+    Pool::create(memory, config).unwrap()
 }
 
 /// Numbers that look random, the same for the same seed (splitmix64).
@@ -61,6 +64,8 @@ pub struct MemoryFile {
     pub error: Cell<BlockError>,
     pub largest_read: Cell<usize>,
     pub reads: Cell<usize>,
+    /// Reads that begin here fail.
+    pub unreadable_at: Cell<Option<u64>>,
     /// Whether using it ends the user's thread.
     pub dies: Cell<bool>,
 }
@@ -73,6 +78,7 @@ impl MemoryFile {
             error: Cell::new(BlockError::Failed),
             largest_read: Cell::new(0),
             reads: Cell::new(0),
+            unreadable_at: Cell::new(None),
             dies: Cell::new(false),
         }
     }
@@ -92,6 +98,9 @@ impl BlockFile for MemoryFile {
     fn read_at(&self, offset_bytes: u64, out: &mut [u8]) -> Result<(), BlockError> {
         assert!(!self.dies.get(), "as asked");
         self.fail()?;
+        if self.unreadable_at.get() == Some(offset_bytes) {
+            return Err(BlockError::Failed);
+        }
         assert!(offset_bytes.is_multiple_of(4096) && out.len().is_multiple_of(4096));
         assert!(out.as_ptr().addr().is_multiple_of(4096), "a disk wants aligned buffers");
         self.largest_read.set(self.largest_read.get().max(out.len()));
