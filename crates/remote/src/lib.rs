@@ -18,7 +18,7 @@ mod redundancy;
 mod reserve;
 mod span;
 
-pub use books::{Allotment, Books, Located, LostChunk, Shards};
+pub use books::{Allotment, Books, Located, LostChunk, Shards, WrittenBy};
 pub use checks::{Checker, Checks};
 pub use cluster::{Cluster, ClusterError, ClusterNode, NodeState, Role};
 pub use edit::{Edit, EditError, Joining};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use super::nodes::NodeBooks;
-use super::{Allotment, Books, Kept, Located, Shards};
+use super::{Allotment, Books, Kept, Located, Shards, WrittenBy};
 use crate::placement::{STRIPE_BLOCKS, chain};
 
 /// Blocks that are looked at for one that can be made whole, before others get a turn.
@@ -84,7 +84,7 @@ impl Books {
             known.on(*node).is_none() && !books.free.is_empty() && books.used < most(*node)
         };
         let places: Vec<(usize, usize)> = wanted.into_iter().zip(chain.into_iter().filter(fits)).collect();
-        (!places.is_empty()).then(|| self.take_chunks(block, owner, places.into_iter()))
+        (!places.is_empty()).then(|| self.take_chunks(block, owner, WrittenBy::Rebuilder, places.into_iter()))
     }
 
     /// Shards were added to a block, or have come from nodes that are leaving; or not. Not, either, when the block was written or freed meanwhile. How
@@ -118,7 +118,7 @@ impl Books {
                             moved += 1;
                             if let Some(books) = self.nodes.get_mut(usize::from(before.node)) {
                                 books.used = books.used.saturating_sub(1);
-                                books.spoiled.push(before.frame);
+                                books.spoiled(WrittenBy::Mover).push(before.frame);
                             }
                         }
                         Some(_) => unused.set(shard, address),

@@ -1,8 +1,8 @@
 //! Which chunks a client holds on which node, and what is in them.
 //!
 //! A chunk is in exactly one of these hands: *free* (granted, nothing in it), *allotted* (being written), *kept* (a shard of a block), or *spoiled*
-//! (nobody knows whether a write to it will still take effect, or its node lies: it goes back and is not used again). Each life of a node has a number:
-//! what was allotted in an earlier one is worth nothing.
+//! (nobody knows whether a write to it will still take effect, or its node lies: it goes back, by the lane of that write, so that the node has done with the
+//! write before it grants the chunk again). Each life of a node has a number: what was allotted in an earlier one is worth nothing.
 
 mod mending;
 mod nodes;
@@ -26,7 +26,17 @@ pub struct Allotment {
     /// Where its shards go.
     pub shards: Shards,
     owner: u16,
+    by: WrittenBy,
     lives: [u32; MOST_SHARDS],
+}
+
+/// Who writes shards. Each has lanes of its own, between which there is no order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WrittenBy {
+    /// Who brings blocks out of memory.
+    Mover,
+    /// Who makes lost shards anew, and moves those on nodes that are leaving.
+    Rebuilder,
 }
 
 /// What is known of a block.
@@ -138,7 +148,7 @@ impl Books {
                 kept.set(shard, address);
             } else {
                 books.used = books.used.saturating_sub(1);
-                books.spoiled.push(address.frame);
+                books.spoiled(allotment.by).push(address.frame);
             }
         }
         kept
@@ -179,7 +189,7 @@ impl Books {
             if let Some(books) = self.nodes.get_mut(usize::from(address.node)) {
                 books.used = books.used.saturating_sub(1);
                 if chunk == LostChunk::Returned {
-                    books.spoiled.push(address.frame);
+                    books.spoiled(WrittenBy::Mover).push(address.frame);
                 }
             }
             self.bare.insert(block);

@@ -2,7 +2,7 @@
 
 use farmem_transport::Frame;
 
-use super::{Books, Kept};
+use super::{Books, Kept, WrittenBy};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct NodeBooks {
@@ -15,7 +15,8 @@ pub(super) struct NodeBooks {
     pub(super) is_full: bool,
     pub(super) life: u32,
     pub(super) free: Vec<Frame>,
-    pub(super) spoiled: Vec<Frame>,
+    /// By who has written to them.
+    spoiled: [Vec<Frame>; 2],
     /// Shards kept there, and being written.
     pub(super) used: u64,
 }
@@ -24,6 +25,15 @@ impl NodeBooks {
     /// Whether it can be given something.
     pub(super) fn takes_part(&self) -> bool {
         self.is_usable && !self.is_leaving
+    }
+
+    /// Chunks that this one is to give back.
+    pub(super) fn spoiled(&mut self, by: WrittenBy) -> &mut Vec<Frame> {
+        let [mover, rebuilder] = &mut self.spoiled;
+        match by {
+            WrittenBy::Mover => mover,
+            WrittenBy::Rebuilder => rebuilder,
+        }
     }
 }
 
@@ -52,7 +62,7 @@ impl Books {
         let Some(books) = self.nodes.get_mut(node) else { return Vec::new() };
         books.life = books.life.wrapping_add(1);
         books.free.clear();
-        books.spoiled.clear();
+        books.spoiled = Default::default();
         (books.used, books.is_usable, books.is_full) = (0, false, false);
         let least = self.redundancy.data();
         let mut gone = Vec::new();
@@ -126,12 +136,12 @@ impl Books {
         self.nodes.get(node).map_or(0, |books| books.free.len())
     }
 
-    /// Chunks to be given back to a node: those that are spoiled, and `surplus` free ones.
-    pub fn give_back(&mut self, node: usize, surplus: usize) -> Vec<Frame> {
+    /// Chunks that a writer is to give back to a node, by the lane that it writes by: those that its writes have spoiled, and `surplus` free ones.
+    pub fn give_back(&mut self, node: usize, by: WrittenBy, surplus: usize) -> Vec<Frame> {
         let Some(books) = self.nodes.get_mut(node) else { return Vec::new() };
         let kept = books.free.len().saturating_sub(surplus);
         let mut frames = books.free.split_off(kept);
-        frames.append(&mut books.spoiled);
+        frames.append(books.spoiled(by));
         frames
     }
 

@@ -3,7 +3,7 @@
 use farmem_transport::RemoteAddress;
 
 use super::nodes::NodeBooks;
-use super::{Allotment, Books, Shards};
+use super::{Allotment, Books, Shards, WrittenBy};
 use crate::placement::{STRIPE_BLOCKS, chain, most_blocks};
 use crate::redundancy::MOST_SHARDS;
 
@@ -66,7 +66,7 @@ impl Books {
         let count = chosen.len();
         chosen.sort_unstable();
         chosen.rotate_left(left as usize % count);
-        Some(self.take_chunks(block, owner, chosen.into_iter().enumerate()))
+        Some(self.take_chunks(block, owner, WrittenBy::Mover, chosen.into_iter().enumerate()))
     }
 
     /// The nodes among some for a block that is the `left`th of its process to leave, as many as it has shards or fewer; and whether one of these nodes
@@ -112,9 +112,11 @@ impl Books {
         &mut self,
         block: u32,
         owner: u16,
+        by: WrittenBy,
         places: impl Iterator<Item = (usize, usize)>,
     ) -> Allotment {
-        let mut allotment = Allotment { block, shards: Shards::default(), owner, lives: [0; MOST_SHARDS] };
+        let mut allotment =
+            Allotment { block, shards: Shards::default(), owner, by, lives: [0; MOST_SHARDS] };
         for (shard, node) in places {
             let books = &mut self.nodes[node];
             if let Some(frame) = books.free.pop() {

@@ -118,7 +118,7 @@ fn a_node_that_leaves_gets_nothing_more_and_its_shards_go_where_the_block_has_no
         }
         assert_eq!((books.used_on(node), books.is_any_leaving(), books.rebuilt()), (0, false, 0));
         assert_eq!(books.used().sum::<u64>(), 17 * redundancy.shards() as u64);
-        assert_eq!(books.give_back(node, usize::MAX).len(), 32, "all of it goes back");
+        assert_eq!(books.give_back(node, WrittenBy::Mover, usize::MAX).len(), 32, "all of it goes back");
         keep(&mut books, 17);
         assert_eq!(books.used_on(node), 0);
         assert_eq!(books.retire(node), []);
@@ -190,9 +190,22 @@ fn a_shard_that_is_not_what_was_written_is_lost_alone() {
     assert!(!books.lose_shard(5, &located, 1, LostChunk::Returned), "it is known already");
     assert_eq!((count(&books, 5), books.lacking()), (2, 1));
     let node = usize::from(located.shards.get(1).unwrap().node);
-    assert_eq!(books.give_back(node, 0), [Frame::new(0)]);
+    assert_eq!(books.give_back(node, WrittenBy::Mover, 0), [Frame::new(0)]);
     assert!(books.lose_shard(5, &located, 0, LostChunk::Gone));
     assert_eq!((count(&books, 5), books.lacking()), (0, 0));
+}
+
+#[test]
+fn a_chunk_goes_back_by_the_lane_of_the_write_that_spoiled_it() {
+    let mut books = books(Redundancy::MIRROR, 3, 8);
+    let gone = keep(&mut books, 5).get(0).unwrap().node;
+    books.lose(gone.into());
+    let (located, allotment) = books.next_bare(ANY).unwrap();
+    let (_, unsure) = allotment.shards.iter().next().unwrap();
+    assert_eq!(books.settle_rebuilt(&located, &allotment, NOTHING), 0);
+    let node = usize::from(unsure.node);
+    assert_eq!(books.give_back(node, WrittenBy::Mover, 0), []);
+    assert_eq!(books.give_back(node, WrittenBy::Rebuilder, 0), [unsure.frame]);
 }
 
 #[test]
@@ -219,7 +232,7 @@ fn a_chunk_whose_write_nobody_is_sure_of_is_given_back_and_not_used_again() {
     let allotment = books.allot(5, 1, ANY).unwrap();
     assert!(!books.settle(&allotment, NOTHING, no_checks()));
     assert_eq!(books.allot(6, 1, ANY), None);
-    assert_eq!(books.give_back(0, 0), [Frame::new(0)]);
+    assert_eq!(books.give_back(0, WrittenBy::Mover, 0), [Frame::new(0)]);
 }
 
 #[test]
@@ -326,7 +339,8 @@ proptest! {
                     if let Some(located) = books.located(block).cloned() {
                         books.lose_shard(block, &located, usize::from(written) % 6, LostChunk::Returned);
                     }
-                    given[node] += books.give_back(node, 1).len();
+                    given[node] += books.give_back(node, WrittenBy::Mover, 1).len();
+                    given[node] += books.give_back(node, WrittenBy::Rebuilder, 0).len();
                 }
                 _ => if is_rare {
                     books.lose(node);
@@ -335,7 +349,9 @@ proptest! {
             }
             for node in 0..NODES {
                 let mut hands: Vec<Frame> = books.nodes[node].free.clone();
-                hands.extend(&books.nodes[node].spoiled);
+                for by in [WrittenBy::Mover, WrittenBy::Rebuilder] {
+                    hands.extend(books.nodes[node].spoiled(by).iter());
+                }
                 let shards: Vec<Frame> = books.blocks.values().flat_map(|kept| kept.located.shards.iter())
                     .filter(|(_, address)| usize::from(address.node) == node)
                     .map(|(_, address)| address.frame).collect();

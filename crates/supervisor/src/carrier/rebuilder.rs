@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use farmem_remote::{Allotment, Located, Pace};
+use farmem_remote::{Allotment, Located, Pace, WrittenBy};
 use farmem_transport::{Answer, Request};
 
 use super::blocks::{read_right, read_shards, restore};
@@ -42,7 +42,8 @@ impl Rebuilder {
         let links = Links::new(carrier, REBUILD_LANE);
         let pace = Pace::new(carrier.rebuild_bytes_per_second);
         let had_room_at = Instant::now();
-        Self { carrier, links, stock: Stock::new(carrier), pace, is_rebuilding: false, had_room_at }
+        let stock = Stock::new(carrier, WrittenBy::Rebuilder);
+        Self { carrier, links, stock, pace, is_rebuilding: false, had_room_at }
     }
 
     /// Makes one block whole, or moves its shards from nodes that are leaving, as far as others have room for it. How long to pause.
@@ -60,6 +61,7 @@ impl Rebuilder {
         if !is_leaving {
             self.note_room(true);
         }
+        (&mut self.links).into_iter().for_each(|link| self.stock.give_back(link));
         if !is_bare && !is_leaving {
             (&mut self.links).into_iter().for_each(|link| link.close_if_left());
             return LOOK;

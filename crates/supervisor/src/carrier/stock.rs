@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use farmem_remote::Standing;
+use farmem_remote::{Standing, WrittenBy};
 use farmem_transport::{Answer, Chunk, MOST_CHUNKS, Request};
 
 use super::Carrier;
@@ -18,15 +18,17 @@ const FULL: Duration = Duration::from_secs(1);
 /// One thread's dealings in chunks, by its links.
 pub(super) struct Stock {
     carrier: &'static Carrier,
+    by: WrittenBy,
     full_since: HashMap<usize, Instant>,
 }
 
 impl Stock {
-    pub(super) fn new(carrier: &'static Carrier) -> Self {
-        Self { carrier, full_since: HashMap::new() }
+    pub(super) fn new(carrier: &'static Carrier, by: WrittenBy) -> Self {
+        Self { carrier, by, full_since: HashMap::new() }
     }
 
-    /// Gives chunks back that a node granted in vain (COMEX §4.4: in batches).
+    /// Gives chunks back that a node granted in vain (COMEX §4.4: in batches): those that this thread's writes have spoiled, and, for the mover, those
+    /// that nobody needs.
     pub(super) fn give_back(&mut self, link: &mut NodeLink) {
         let (node, order) = (link.node(), self.carrier.order());
         let frames = {
@@ -35,11 +37,12 @@ impl Stock {
                 return;
             }
             let in_hand = state.books.in_hand(node);
-            let surplus = match state.books.is_leaving(node) && !state.books.needs_leaving() {
-                true => in_hand,
-                false => state.reserves[node].surplus(in_hand),
+            let surplus = match self.by {
+                WrittenBy::Rebuilder => 0,
+                WrittenBy::Mover if state.books.is_leaving(node) && !state.books.needs_leaving() => in_hand,
+                WrittenBy::Mover => state.reserves[node].surplus(in_hand),
             };
-            state.books.give_back(node, surplus)
+            state.books.give_back(node, self.by, surplus)
         };
         let chunks: Vec<Chunk> = frames.iter().filter_map(|&frame| Chunk::new(frame, order)).collect();
         let requests: Vec<Request> =

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use farmem_remote::{Allotment, Checks, Pace};
+use farmem_remote::{Allotment, Checks, Pace, WrittenBy};
 use farmem_store::{BlockError, NodeBlock, Nodes, SLAB_BYTES};
 use farmem_transport::{Answer, Frame, Request};
 
@@ -37,7 +37,7 @@ impl NodeWriter {
         Self {
             carrier,
             links: Links::new(carrier, WRITER_LANE),
-            stock: Stock::new(carrier),
+            stock: Stock::new(carrier, WrittenBy::Mover),
             swept_at: now,
             wrote_at: now,
             lowering: Pace::new(carrier.rebuild_bytes_per_second),
