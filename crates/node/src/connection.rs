@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use farmem_transport::stream::{Inbox, Outbox, Stream};
 use farmem_transport::wire::{
-    HEADER_BYTES, Header, Heard, INTRODUCTION_BYTES, Malformed, TurnedAway, decode_hello, decode_request,
-    encode_welcome,
+    HEADER_BYTES, Header, Heard, INTRODUCTION_BYTES, MOST_BODY_BYTES, Malformed, TurnedAway, decode_hello,
+    decode_request, encode_welcome,
 };
 use farmem_transport::{ClientIdentity, LinkError, MOST_TRANSFER_BYTES};
 
@@ -16,7 +16,9 @@ use crate::service::{Reply, Service, Standing};
 
 /// While so many bytes of answers wait, nothing more is heard: who doesn't listen isn't served.
 const MOST_UNSENT_BYTES: usize = 2 * MOST_TRANSFER_BYTES;
-/// Requests that are served before it is another connection's turn.
+/// The longest message that there is.
+const MOST_MESSAGE_BYTES: usize = HEADER_BYTES + MOST_BODY_BYTES;
+/// Requests that are served before it is another connection's turn; fewer, where they move [`MOST_UNSENT_BYTES`].
 const TURN: usize = 32;
 
 /// What a call has left to do.
@@ -136,7 +138,8 @@ impl Connection {
         }
         let mut is_more = false;
         if self.listens() {
-            is_more = self.inbox.fill(&mut self.stream)?;
+            // Where a whole message is there no more is taken in: else who asks faster than it is served would fill memory.
+            is_more = self.inbox.bytes().len() >= MOST_MESSAGE_BYTES || self.inbox.fill(&mut self.stream)?;
         }
         let progress = match self.client {
             None => self.introduce(now, service)?,
@@ -194,9 +197,13 @@ impl Connection {
         client: ClientIdentity,
         service: &mut Service,
     ) -> Result<Progress, End> {
+        let mut moved_bytes = 0;
         for _ in 0..TURN {
             if !self.listens() {
                 return Ok(Progress::Done);
+            }
+            if moved_bytes >= MOST_UNSENT_BYTES {
+                break;
             }
             let Some((header, rest)) = self.inbox.bytes().split_first_chunk::<HEADER_BYTES>() else {
                 return Ok(Progress::Done);
@@ -210,6 +217,10 @@ impl Connection {
             // Who is to die in the middle of an answer must have one that waits.
             let may_go = self.is_remote && !service.faults.is_next(FaultPoint::HalfAnswered);
             let reply = Reply { outbox: &mut self.outbox, by: may_go.then_some(&mut self.stream) };
+            moved_bytes += match heard {
+                Heard::Read { length_bytes, .. } => length_bytes as usize,
+                _ => body.len(),
+            };
             let standing = service.obey(now, client, header.ticket(), &heard, local, reply);
             self.has_answered = true;
             let consumed = HEADER_BYTES + body.len();
@@ -231,5 +242,51 @@ impl Connection {
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{ErrorKind, Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    use farmem_transport::wire::{encode_hello, encode_request};
+    use farmem_transport::{Request, Ticket};
+
+    use super::*;
+    use crate::WantedRdma;
+    use crate::fault::Faults;
+    use crate::rdma::Rdma;
+
+    #[test]
+    fn who_asks_faster_than_it_is_served_fills_no_memory() {
+        const SIGNS: usize = 200_000;
+        const START: Duration = Duration::ZERO;
+        let rdma = Rdma::new(&WantedRdma::default()).unwrap();
+        let mut service = Service::new(7, 64, Duration::from_secs(60), rdma, Faults::default()).unwrap();
+        let (here, mut client) = UnixStream::pair().unwrap();
+        here.set_nonblocking(true).unwrap();
+        client.set_nonblocking(true).unwrap();
+        let mut connection = Connection::new(Stream::plain(here.into()), START);
+        let mut asked = encode_hello(ClientIdentity { space: 1, lane: 0 }).to_vec();
+        for ticket in 1..=SIGNS as u64 {
+            encode_request(Ticket(ticket), &Request::Renew, &mut asked);
+        }
+        let answers = INTRODUCTION_BYTES + SIGNS * HEADER_BYTES;
+        let (mut rest, mut heard, mut most, mut room) = (&asked[..], 0, 0, vec![0; 1 << 20]);
+        while heard < answers {
+            match client.write(rest) {
+                Ok(count) => rest = &rest[count..],
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+            }
+            connection.turn(START, &mut service).unwrap();
+            most = most.max(connection.inbox.bytes().len());
+            match client.read(&mut room) {
+                Ok(count) => heard += count,
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+            }
+        }
+        assert_eq!(heard, answers);
+        assert!(most < MOST_MESSAGE_BYTES + (512 << 10), "{most} bytes wait to be looked at");
     }
 }

@@ -3,10 +3,17 @@
 #[cfg(feature = "rdma")]
 use std::collections::HashMap;
 use std::net::{TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
+use std::os::fd::OwnedFd;
+use std::path::Path;
 #[cfg(feature = "rdma")]
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use rustix::io::{Errno, ioctl_fionbio};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect as connect_to, socket_with,
+};
 
 use crate::link::Link;
 #[cfg(feature = "rdma")]
@@ -184,18 +191,31 @@ fn introduce(
         Destination::Tcp { host, port } => {
             Stream::to_node(reach(host, *port, deadline)?.into(), security, host)?
         }
-        Destination::Unix(path) => {
-            let socket = UnixStream::connect(path)?;
-            socket.set_nonblocking(true)?;
-            Stream::plain(socket.into())
-        }
-        Destination::Shared(path) => {
-            let socket = UnixStream::connect(path)?;
-            socket.set_nonblocking(true)?;
-            Stream::accept_memory(socket.into(), deadline)?
-        }
+        Destination::Unix(path) => Stream::plain(reach_here(path, deadline)?),
+        Destination::Shared(path) => Stream::accept_memory(reach_here(path, deadline)?, deadline)?,
     };
     Link::introduce(stream, client, deadline)
+}
+
+/// Connects to a socket of this machine. Where whoever has it takes no connections, and as many wait as may, that ends with the deadline.
+fn reach_here(path: &Path, deadline: Instant) -> Result<OwnedFd, LinkError> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(LinkError::Silent);
+    }
+    let kernel = |errno: Errno| LinkError::Kernel(errno.into());
+    let socket =
+        socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(kernel)?;
+    // The kernel has no finer bound than a microsecond, and takes nothing for none.
+    let left = left.max(Duration::from_millis(1));
+    set_socket_timeout(&socket, Timeout::Send, Some(left)).map_err(kernel)?;
+    match connect_to(&socket, &SocketAddrUnix::new(path).map_err(kernel)?) {
+        Ok(()) => {}
+        Err(Errno::AGAIN) => return Err(LinkError::Silent),
+        Err(errno) => return Err(kernel(errno)),
+    }
+    ioctl_fionbio(&socket, true).map_err(kernel)?;
+    Ok(socket)
 }
 
 /// Tries the addresses of a host, one after the other.
@@ -217,4 +237,29 @@ fn reach(host: &str, port: u16, deadline: Instant) -> Result<TcpStream, LinkErro
         }
     }
     Err(last.map_or(LinkError::Closed, LinkError::Kernel))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use rustix::net::{bind, listen};
+
+    use super::*;
+
+    #[test]
+    fn who_takes_no_connections_is_waited_for_no_longer_than_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let listener =
+            socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        listen(&listener, 0).unwrap();
+        let _waits = UnixStream::connect(&path).unwrap();
+        let client = ClientIdentity { space: 1, lane: 0 };
+        for to in [Destination::Unix(path.clone()), Destination::Shared(path)] {
+            let outcome = connect(&to, client, &Security::Plain, Duration::from_millis(20));
+            assert!(matches!(outcome, Err(LinkError::Silent)));
+        }
+    }
 }

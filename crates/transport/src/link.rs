@@ -132,7 +132,9 @@ impl Link {
 
     /// A sign of life, when there was none for a while.
     fn renew(&mut self, now: Instant) {
-        if now.saturating_duration_since(self.asked_at) >= self.node.lease / 4 {
+        let is_due = now.saturating_duration_since(self.asked_at) >= self.node.lease / 4;
+        // One is enough to know that the node lives, whatever it says of its lease.
+        if is_due && self.waiting.iter().all(|waiting| waiting.ticket != OWN) {
             self.enqueue(OWN, Request::Renew, now + self.node.lease);
         }
     }
@@ -154,15 +156,18 @@ impl Link {
         // What came along with the welcome is there already, and counts although the connection may have ended since.
         self.take_answers(into)?;
         loop {
-            let is_more = self.fill()?;
+            let is_more = self.fill();
+            // What came before the connection ended counts.
             self.take_answers(into)?;
-            if !is_more {
+            if !is_more? {
                 return Ok(());
             }
         }
     }
 
     /// Takes in what has come, up to a portion. Whether there may be more at once.
+    ///
+    /// What has come by then is in its place even where that fails.
     fn fill(&mut self) -> Result<bool, LinkError> {
         let most = self.wanted();
         let Some(missing) = self.missing else {
@@ -170,17 +175,17 @@ impl Link {
         };
         let front = self.waiting.front_mut().and_then(|waiting| waiting.request.as_mut());
         let Some(Request::Read { buffer, .. }) = front else {
-            let is_more = self.inbox.fill_up_to(missing + most, &mut self.stream)?;
+            let is_more = self.inbox.fill_up_to(missing + most, &mut self.stream);
             let dropped = missing.min(self.inbox.bytes().len());
             self.inbox.consume(dropped);
             self.missing = Some(missing - dropped);
-            return Ok(is_more);
+            return is_more;
         };
         let (length, filled) = (buffer.len(), buffer.len() - missing);
         let mut sink = Sink { body: buffer, filled, inbox: &mut self.inbox, most };
-        let is_more = self.stream.receive(&mut sink)?;
+        let is_more = self.stream.receive(&mut sink);
         self.missing = Some(length - sink.filled);
-        Ok(is_more)
+        is_more
     }
 
     /// How many bytes to ask for beyond a body that arrives: where another long one follows, not more than its header, so that it goes to its place at once.
@@ -298,7 +303,11 @@ impl Link {
             let now = Instant::now();
             self.renew(now);
             let is_woken = self.stream.hear()?;
-            self.flush()?;
+            if let Err(ended) = self.flush() {
+                // Answers may have come before.
+                self.hear(into)?;
+                return Err(ended);
+            }
             // The first look comes after the wait: an answer to what was just sent can't be there yet.
             if !is_first || is_woken || timeout.is_zero() || !self.inbox.bytes().is_empty() {
                 self.hear(into)?;

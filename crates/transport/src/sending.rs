@@ -12,7 +12,7 @@ use crate::stream::Stream;
 
 /// Contents that go by one call, at most.
 const MOST_CONTENTS: usize = 8;
-/// So many bytes that have gone are kept in front of those that wait, rather than move these.
+/// So many bytes that have gone are kept in front of those that wait, and as many as wait, rather than move these.
 const MOST_GONE_BYTES: usize = 64 << 10;
 
 /// Messages that are to go.
@@ -123,7 +123,7 @@ impl Sending {
     }
 
     fn forget_gone(&mut self) {
-        if self.start > MOST_GONE_BYTES {
+        if self.start > MOST_GONE_BYTES.max(self.bytes.len() / 2) {
             let gone = std::mem::take(&mut self.start);
             self.bytes.drain(..gone);
             self.contents.iter_mut().for_each(|content| content.at -= gone);

@@ -53,6 +53,21 @@ fn bytes_of(completion: &Completion) -> &[u8] {
     buffer
 }
 
+#[test]
+fn answers_that_came_before_the_node_went_count() {
+    let (mut link, mut node) = introduced();
+    link.submit(Ticket(1), read_of(LENGTH), soon()).unwrap();
+    let mut done = Vec::new();
+    look(&mut link, &mut done);
+    node.write_all(&answer(1, &content(5, LENGTH))).unwrap();
+    drop(node);
+    link.submit(Ticket(2), Request::Statistics, soon()).unwrap();
+    assert!(link.complete(&mut done, Duration::ZERO).is_err());
+    assert_eq!(done.len(), 1);
+    assert_eq!(bytes_of(&done[0]), content(5, LENGTH));
+    assert!(matches!(link.take_unanswered()[..], [(Ticket(2), Request::Statistics)]));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
