@@ -38,24 +38,27 @@ pub fn same_at(share: Share, scenario: impl Fn(&Launcher) -> String) {
     let budget_bytes = share.of(peak_bytes).next_multiple_of(MEBIBYTE);
     eprintln!("peak {} MiB natively, budget {} MiB", peak_bytes / MEBIBYTE, budget_bytes / MEBIBYTE);
 
-    let second = match runner() {
-        Runner::Native => Launcher::native(),
-        Runner::Farmem => Launcher::managed(budget_bytes),
+    let run = || {
+        let second = second_launcher(budget_bytes);
+        let transcript = scenario(&second);
+        assert_eq!(transcript, expected, "the program did something else under the pager");
+        overshoots(&second, &peaks)
     };
-    let transcript = scenario(&second);
-
-    assert_eq!(transcript, expected, "the program did something else under the pager");
-    check_use(&second, &peaks);
+    // A budget is kept by a thread that needs a core in time: short programs have filled their memory when it gets one.
+    assert_in_one_of_three(run, Vec::is_empty);
 }
 
-fn check_use(launcher: &Launcher, native_peaks: &[u64]) {
-    let Some(budget_bytes) = launcher.budget_bytes() else { return };
+/// Checks the statistics of a managed launcher's programs. In what they went past their budget, one sentence each.
+fn overshoots(launcher: &Launcher, native_peaks: &[u64]) -> Vec<String> {
+    let Some(budget_bytes) = launcher.budget_bytes() else { return Vec::new() };
     let mut contradictions = Vec::new();
+    let mut overshoots = Vec::new();
     for (record, native_peak) in launcher.records().iter().zip(native_peaks) {
         match &record.statistics {
             Some(Ok(statistics)) => {
                 let must_have_paged = *native_peak > budget_bytes + budget_bytes / 4;
                 contradictions.extend(statistics.contradictions(budget_bytes, must_have_paged));
+                overshoots.extend(statistics.overshoot(budget_bytes));
                 for key in ["wall_seconds", "resident_peak_bytes", "faults", "evicted", "fault_p50_us"] {
                     eprint!("{key} {}  ", statistics.number(key));
                 }
@@ -67,7 +70,7 @@ fn check_use(launcher: &Launcher, native_peaks: &[u64]) {
         let pager_bytes = native_peak * 15 / 1000 + 32 * MEBIBYTE;
         let most_bytes = budget_bytes + budget_bytes / 20 + 16 * MEBIBYTE + pager_bytes;
         if record.peak.anonymous_bytes > most_bytes {
-            contradictions.push(format!(
+            overshoots.push(format!(
                 "the kernel counted {} MiB of resident anonymous memory, with a budget of {} MiB",
                 record.peak.anonymous_bytes / MEBIBYTE,
                 budget_bytes / MEBIBYTE
@@ -75,6 +78,7 @@ fn check_use(launcher: &Launcher, native_peaks: &[u64]) {
         }
     }
     assert!(contradictions.is_empty(), "{}", contradictions.join("\n"));
+    overshoots
 }
 
 /// Checks that a managed launcher's programs, each of which has `data_bytes` of memory, kept to the budget.
@@ -82,7 +86,8 @@ fn check_use(launcher: &Launcher, native_peaks: &[u64]) {
 /// # Panics
 /// When one did not, or its statistics can't be true.
 pub fn assert_within_budget(launcher: &Launcher, data_bytes: u64) {
-    check_use(launcher, &vec![data_bytes; launcher.records().len()]);
+    let overshoots = overshoots(launcher, &vec![data_bytes; launcher.records().len()]);
+    assert!(overshoots.is_empty(), "{}", overshoots.join("\n"));
 }
 
 /// A launcher for the runner of this test run: with that budget when it is farmem, else native.
@@ -110,7 +115,7 @@ pub fn wait_for<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
 }
 
 /// Checks figures that depend on when the threads of a program and its pager get a core, as what comes ahead in time does: of three runs one must have
-/// them as wanted. What holds in every run, `measure` itself checks.
+/// them as wanted, and what the others had is printed. What holds in every run, `measure` itself checks.
 ///
 /// # Panics
 /// When none has.
@@ -124,6 +129,7 @@ pub fn assert_in_one_of_three<Figures: Debug>(
         if is_wanted(&figures) {
             return;
         }
+        eprintln!("not as wanted: {figures:?}");
         others.push(figures);
     }
     panic!("none of three runs was as wanted: {others:#?}");
