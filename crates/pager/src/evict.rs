@@ -99,7 +99,7 @@ enum IfShared {
 impl Evictor {
     pub(crate) fn new(uffd: &Uffd, writer: Writer, pagemap: &'static Pagemap) -> Result<Self, Errno> {
         let frames = Frames::reserve(PageCount::new(STAGING_PAGES))?;
-        uffd.register(frames.range()).map_err(|_| Errno::NOMEM)?;
+        uffd.register_missing(frames.range()).map_err(|_| Errno::NOMEM)?;
         let nothing = PageIndex::new(0);
         Ok(Self {
             frames,
@@ -260,7 +260,7 @@ impl Evictor {
         let unregistered = engine.uffd.unregister(self.frames.range()).map_err(Errno::from);
         let released = unregistered
             .and_then(|()| self.frames.release(used))
-            .and_then(|()| engine.uffd.register(self.frames.range()).map_err(Errno::from));
+            .and_then(|()| engine.uffd.register_missing(self.frames.range()).map_err(Errno::from));
         if let Err(errno) = released {
             engine.refused(Step::Staging, errno);
         }

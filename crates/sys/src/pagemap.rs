@@ -33,7 +33,6 @@ struct ScanArgument {
 const SCAN: Opcode = opcode::read_write::<ScanArgument>(b'f', 16);
 /// For anonymous memory: not protected.
 const IS_WRITTEN: u64 = 1 << 1;
-const IS_FILE: u64 = 1 << 2;
 const IS_PRESENT: u64 = 1 << 3;
 const IS_PFNZERO: u64 = 1 << 5;
 
@@ -80,10 +79,13 @@ impl Pagemap {
     /// The pages of `range` that have a frame of their own (not the shared page of zeros), as runs, and where the kernel
     /// stopped looking: the end of a range of at most [`SCAN_PAGES`], or where so many were found.
     ///
+    /// Pages of files count as well: whether a page is one the kernel reads in what it knows of each frame, which takes three times as
+    /// long as all the rest.
+    ///
     /// # Errors
     /// What the kernel returns; [`Errno::NOTTY`] before 6.7.
     pub fn resident(&self, range: PageRange, runs: &mut Runs) -> Result<PageIndex, Errno> {
-        self.scan(range, IS_FILE | IS_PFNZERO | IS_PRESENT, IS_FILE | IS_PFNZERO, runs)
+        self.scan(range, IS_PFNZERO | IS_PRESENT, IS_PFNZERO, runs)
     }
 
     /// The pages of `range` where the shared page of zeros is, unless they are protected ([`crate::uffd::Uffd::protect`]): the

@@ -232,7 +232,20 @@ impl Uffd {
     /// [`UffdError::Unsupported`] for mappings that can't be managed, [`UffdError::Busy`] when the program has a
     /// userfaultfd of its own there.
     pub fn register(&self, range: PageRange) -> Result<(), UffdError> {
-        let mut register = raw::uffdio_register { range: kernel_range(range), mode: MODES, ioctls: 0 };
+        self.register_for(range, MISSING | PROTECTED)
+    }
+
+    /// Reports faults on missing pages of `range` alone from now on: for memory of the caller's own, to which pages are moved. Pages there
+    /// can't be protected, so [`Uffd::unregister`] doesn't look at each of them.
+    ///
+    /// # Errors
+    /// As [`Uffd::register`].
+    pub fn register_missing(&self, range: PageRange) -> Result<(), UffdError> {
+        self.register_for(range, MISSING)
+    }
+
+    fn register_for(&self, range: PageRange, mode: u64) -> Result<(), UffdError> {
+        let mut register = raw::uffdio_register { range: kernel_range(range), mode, ioctls: 0 };
         self.update::<REGISTER, _>(&mut register)
     }
 
@@ -409,8 +422,9 @@ impl Uffd {
 }
 
 const UFFD_API: u8 = 0xaa;
-/// Faults on missing pages, and on write-protected ones.
-const MODES: u64 = 1 << 0 | 1 << 1;
+/// What faults are reported on: missing pages, and write-protected ones.
+const MISSING: u64 = 1 << 0;
+const PROTECTED: u64 = 1 << 1;
 const PROTECT: u64 = 1;
 const MOVE_DONTWAKE: u64 = 1;
 
