@@ -201,6 +201,14 @@ impl Follower {
             self.rest = 0;
             self.fruitless = FRUITLESS_FAULTS - GLANCE_FAULTS;
         }
+        if self.past.is_none() && self.trial.is_none() && !self.is_learning() {
+            // Nothing to judge, and nothing to learn: as a rule where nothing can be predicted.
+            self.is_rest = false;
+            self.swept = Explained::Not;
+            self.way = Way::UNKNOWN;
+            self.branches.clear();
+            return None;
+        }
         self.is_rest = self.past.is_some_and(|past| past.is_rest(address));
         if self.is_rest {
             self.past = self.past.map(|past| Past { rests_left: past.rests_left - 1, ..past });
@@ -231,7 +239,7 @@ impl Follower {
             }
         }
         if is_met.is_none() {
-            self.branches = Branches::new();
+            self.branches.clear();
         }
         self.judge(past?, expected.map(|_| is_met.is_some()))
     }
@@ -373,7 +381,7 @@ impl Follower {
         // Nothing will be known of it.
         self.trial = None;
         self.past = self.past.map(|past| Past { expected: None, rests_left: 0, ..past });
-        self.branches = Branches::new();
+        self.branches.clear();
     }
 }
 
