@@ -1,6 +1,6 @@
 # Everything a contributor or a machine runs. `make help` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-rdma hw-test hw-bench hw-bench-quick lint fmt bench-setup bench bench-quick fuzz nightly clean
+.PHONY: help setup preflight build demo test test-rdma hw-test hw-bench hw-bench-quick lint fmt bench-setup bench bench-quick fuzz nightly clean
 
 CARGO ?= cargo
 # The library that is loaded into programs has no standard library: built together with crates that have one, it would
@@ -26,7 +26,10 @@ build: ## farmem and libfarmem.so, as they are released
 	$(CARGO) build --release --locked -p farmem
 	$(CARGO) build --release --locked -p farmem-shim
 
-demo: build ## a real program whose data is four times its local memory, beside the kernel's own swap
+preflight:
+	@scripts/preflight
+
+demo: preflight build ## a real program whose data is four times its local memory, beside the kernel's own swap
 	@scripts/demo
 
 test: setup build ## everything that must hold, within fifteen minutes on two cores
@@ -47,7 +50,7 @@ lint: setup ## formatting, clippy, scripts
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked $(WORKSPACE) --all-targets -- -D warnings
 	$(CARGO) clippy --locked -p farmem-shim -- -D warnings
-	@if command -v shellcheck >/dev/null; then shellcheck -x scripts/setup scripts/setup-rdma scripts/test-rdma scripts/demo scripts/fuzz .ci/run hw/scripts/test hw/scripts/bench; \
+	@if command -v shellcheck >/dev/null; then shellcheck -x scripts/preflight scripts/setup scripts/setup-rdma scripts/test-rdma scripts/demo scripts/fuzz .ci/run hw/scripts/test hw/scripts/bench; \
 	else echo "shellcheck is not installed: scripts were not checked"; fi
 
 fmt: ## format everything

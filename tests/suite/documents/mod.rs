@@ -152,9 +152,10 @@ documents! {
 }
 
 /// Documents without commands, or whose commands take what no test has: another machine, a guest, an engine for containers.
-const ELSEWHERE: [&str; 5] = [
+const ELSEWHERE: [&str; 6] = [
     "docs/guide/containers.md",
     "docs/guide/hints.md",
+    "docs/guide/limits.md",
     "docs/guide/services.md",
     "docs/guide/troubleshooting.md",
     "docs/guide/virtual-machines.md",
