@@ -7,10 +7,10 @@ use libfuzzer_sys::fuzz_target;
 mod memory;
 #[path = "../../crates/pager/tests/tables/operations.rs"]
 mod operations;
-#[path = "../../crates/pager/src/regions.rs"]
+#[path = "../../crates/pager/src/address_space/regions.rs"]
 #[allow(dead_code, reason = "the pager uses more of it than the operations need")]
 mod regions;
-#[path = "../../crates/pager/src/table.rs"]
+#[path = "../../crates/pager/src/address_space/table.rs"]
 #[allow(dead_code, reason = "as above")]
 mod table;
 

@@ -9,20 +9,20 @@ use farmem_sys::affinity::{self, Allowed};
 use farmem_sys::{Errno, huge_pages, thread};
 use farmem_telemetry::{Counter, SlotState, Step};
 
+use crate::address_space::scan::Scanner;
+use crate::address_space::zeros::ZeroGuard;
 use crate::bell::Reason;
 use crate::engine::Engine;
-use crate::evict::Evictor;
+use crate::eviction::evict::Evictor;
+use crate::eviction::release::Releaser;
+use crate::eviction::swap_in::SwapIn;
+use crate::fault::handler::{self, Pace};
+use crate::fault::serve::Desk;
 use crate::gate::PARTIES;
-use crate::handler::{self, Pace};
 use crate::hints::Hinted;
 use crate::inject::Injection;
-use crate::inspector::Inspector;
-use crate::own_memory::OwnMemory;
-use crate::release::Releaser;
-use crate::scan::Scanner;
-use crate::serve::Desk;
-use crate::swap_in::SwapIn;
-use crate::zeros::ZeroGuard;
+use crate::reporting::inspector::Inspector;
+use crate::reporting::own_memory::OwnMemory;
 
 /// The bookkeeper's place at the gate: the last one.
 pub(crate) const PARTY: usize = PARTIES - 1;

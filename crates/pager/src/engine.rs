@@ -15,23 +15,23 @@ use farmem_sys::uffd::Uffd;
 use farmem_sys::{Errno, memory, process, thread};
 use farmem_telemetry::{Counter, Failure, Header, Ledger, ProcessSlot, Refusal, Step};
 
-use crate::asked::Asked;
+use crate::address_space::regions::Regions;
+use crate::address_space::table::PageTable;
+use crate::address_space::zeros::OpenZeros;
 use crate::bell::Bell;
-use crate::children::Children;
-use crate::evict::{Evictor, LEAST_TOLERATED_PAGES, TOLERATED_PAGES};
-use crate::fork::Fork;
+use crate::eviction::evict::{Evictor, LEAST_TOLERATED_PAGES, TOLERATED_PAGES};
+use crate::eviction::vault::Vault;
+use crate::fault::asked::Asked;
+use crate::fault::references::References;
+use crate::fault::room::Unmovable;
+use crate::forks::children::Children;
+use crate::forks::fork::Fork;
+use crate::forks::sharing::Sharing;
 use crate::gate::{Change, Gate, PARTIES};
 use crate::hints::Hints;
-use crate::observer::Observer;
-use crate::ranges::Requests;
-use crate::references::References;
-use crate::regions::Regions;
-use crate::room::Unmovable;
-use crate::sharing::Sharing;
-use crate::table::PageTable;
-use crate::trace::Tracing;
-use crate::vault::Vault;
-use crate::zeros::OpenZeros;
+use crate::hints::observer::Observer;
+use crate::hints::ranges::Requests;
+use crate::reporting::trace::Tracing;
 
 /// Pages that one answer to a fault may bring in: the faulted one and a window of readahead.
 pub(crate) const BATCH_PAGES: usize = 1 + WINDOW_PAGES as usize;

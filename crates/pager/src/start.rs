@@ -17,11 +17,11 @@ use farmem_sys::{AsFd, Errno, OwnedFd, memory, thread};
 use farmem_telemetry::{Header, LEDGER_BYTES, Ledger};
 use farmem_wire::{Address, HAS_DEVICE, HAS_DISK, PACKET_BYTES, Reply, Request};
 
+use crate::address_space::scan::mapping_at;
 use crate::bookkeeper::Bookkeeper;
 use crate::engine::{Engine, Parts};
+use crate::eviction::vault::{DiskTier, Vault};
 use crate::inject::Injection;
-use crate::scan::mapping_at;
-use crate::vault::{DiskTier, Vault};
 
 /// Longest name of a supervisor's socket.
 pub const NAME_BYTES: usize = 64;

@@ -10,7 +10,7 @@ mod gate;
 #[allow(dead_code, unreachable_pub, reason = "as above; and it is public where it belongs")]
 mod lock;
 mod primitives;
-#[path = "../../src/table.rs"]
+#[path = "../../src/address_space/table.rs"]
 #[allow(dead_code, reason = "as above")]
 mod table;
 

@@ -5,10 +5,10 @@
 
 mod memory;
 mod operations;
-#[path = "../../src/regions.rs"]
+#[path = "../../src/address_space/regions.rs"]
 #[allow(dead_code, reason = "the pager uses more of it than the operations need")]
 mod regions;
-#[path = "../../src/table.rs"]
+#[path = "../../src/address_space/table.rs"]
 #[allow(dead_code, reason = "as above")]
 mod table;
 

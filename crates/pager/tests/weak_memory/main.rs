@@ -3,10 +3,10 @@
 //!
 //! Has its own `main`: the checked file's unit tests must not run on the model's primitives.
 
-#[path = "../../src/hint_queue.rs"]
+#[path = "../../src/hints/queue.rs"]
 #[allow(dead_code, unreachable_pub, unused, reason = "the pager uses more of it than a model needs")]
 mod hint_queue;
-#[path = "../../src/regions.rs"]
+#[path = "../../src/address_space/regions.rs"]
 #[allow(dead_code, unused, reason = "the pager uses more of it than a model needs")]
 mod regions;
 

@@ -1,7 +1,12 @@
 //! What the program says about its memory, and what the bookkeeper makes of it.
 //!
-//! The program's threads only leave word (`hint_queue.rs`, `keeping.rs`): they hold nothing that a thread of the pager might wait for while
+//! The program's threads only leave word (`queue.rs`, `keeping.rs`): they hold nothing that a thread of the pager might wait for while
 //! they fault, and the userfaultfd is in the pager's own table of descriptors. The bookkeeper does the rest, some milliseconds at a time.
+
+pub(crate) mod keeping;
+pub(crate) mod observer;
+pub(crate) mod queue;
+pub(crate) mod ranges;
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,17 +17,17 @@ use farmem_sys::pagemap::{Runs, SCAN_PAGES};
 use farmem_sys::{Errno, thread};
 use farmem_telemetry::{Counter, SlotState};
 
+use crate::address_space::regions::Regions;
+use crate::address_space::scan::Scanner;
+use crate::address_space::table::PageTable;
 use crate::bell::Reason;
 use crate::bookkeeper::PARTY;
 use crate::engine::Engine;
+use crate::fault::serve::{Cause, Desk, Source};
 use crate::gate::Change;
-use crate::hint_queue::{Hint, HintQueue};
-use crate::keeping::{Keeping, Order};
-use crate::ranges::{Requests, pages};
-use crate::regions::Regions;
-use crate::scan::Scanner;
-use crate::serve::{Cause, Desk, Source};
-use crate::table::PageTable;
+use crate::hints::keeping::{Keeping, Order};
+use crate::hints::queue::{Hint, HintQueue};
+use crate::hints::ranges::{Requests, pages};
 
 /// A step ends after this time: meanwhile nobody watches the budget.
 const STEP_NS: u64 = 1_000_000;

@@ -12,7 +12,7 @@ use farmem_telemetry::Counter;
 
 use crate::bookkeeper::PARTY;
 use crate::engine::{BATCH_PAGES, Engine};
-use crate::serve::{Cause, Desk};
+use crate::fault::serve::{Cause, Desk};
 
 /// A step of the return ends after this time: meanwhile nobody watches the budget.
 const STEP_NS: u64 = 2_000_000;

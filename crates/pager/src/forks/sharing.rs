@@ -24,8 +24,8 @@ use farmem_telemetry::Counter;
 use crate::bell::Reason;
 use crate::bookkeeper::PARTY;
 use crate::engine::{Engine, WINDOW_PAGES};
-use crate::evict::{RUN_PAGES, TOLERATED_PAGES};
-use crate::serve::Served;
+use crate::eviction::evict::{RUN_PAGES, TOLERATED_PAGES};
+use crate::fault::serve::Served;
 
 /// Runs of shared pages that wait to be made the process's own, as many as the bookkeeper is told of at a time.
 const QUEUE: usize = 16;

@@ -6,7 +6,7 @@ use farmem_sys::thread;
 use farmem_telemetry::{Counter, Failure};
 
 use crate::engine::Engine;
-use crate::evict::TOLERATED_PAGES;
+use crate::eviction::evict::TOLERATED_PAGES;
 
 /// How long a fault waits for room in a full pool before the program is ended, nanoseconds. A memory node that falls silent is waited for for five seconds, and what
 /// was on its way to it is tried elsewhere only then: meanwhile a pool that is full may be so for a moment only.

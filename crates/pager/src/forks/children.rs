@@ -11,10 +11,10 @@ use farmem_sys::uffd::{Message, Uffd, UffdError, Waiters};
 use farmem_sys::{AsFd, AsRawFd, Errno, RawFd, thread};
 use farmem_telemetry::{Handover, Step};
 
+use crate::address_space::table::PageTable;
 use crate::engine::Engine;
-use crate::serve::Desk;
-use crate::table::PageTable;
-use crate::vault::LoadFailure;
+use crate::eviction::vault::LoadFailure;
+use crate::fault::serve::Desk;
 
 /// Most children served at a time.
 pub(crate) const MOST: usize = 32;

@@ -20,12 +20,12 @@ use farmem_sys::wait::{self, Scope, Sleepers};
 use farmem_sys::{affinity, memory, thread};
 use farmem_telemetry::{Counter, MAX_HANDLERS};
 
+use crate::address_space::events::Received;
 use crate::bell::Reason;
 use crate::engine::Engine;
-use crate::events::Received;
+use crate::fault::serve::{Desk, Served};
 use crate::gate::PARTIES;
 use crate::inject::Injection;
-use crate::serve::{Desk, Served};
 
 /// Most handlers: all parties at the gate but the bookkeeper.
 pub(crate) const MOST: u32 = PARTIES as u32 - 1;

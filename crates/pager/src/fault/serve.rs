@@ -10,12 +10,12 @@ use farmem_sys::uffd::{Progress, Uffd, UffdError, Waiters};
 use farmem_sys::{Errno, memory, thread};
 use farmem_telemetry::{Counter, LostPage, RETURN_BUCKETS, Step, TraceKind};
 
+use crate::address_space::table::Taken;
 use crate::engine::{BATCH_PAGES, Engine};
+use crate::eviction::vault::{LoadFailure, PageReader};
+use crate::fault::references::Pursuit;
+use crate::fault::waiting::{Waiting, Whence};
 use crate::gate::Change;
-use crate::references::Pursuit;
-use crate::table::Taken;
-use crate::vault::{LoadFailure, PageReader};
-use crate::waiting::{Waiting, Whence};
 
 const _: () =
     assert!(absence::BUCKETS == RETURN_BUCKETS, "the ledger has a word for each bucket of an absence");

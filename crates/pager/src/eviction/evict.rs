@@ -15,11 +15,11 @@ use farmem_sys::uffd::{Uffd, UffdError};
 use farmem_sys::{Errno, cache};
 use farmem_telemetry::{Counter, Step, TraceKind};
 
+use crate::address_space::table::Taken;
 use crate::engine::Engine;
+use crate::eviction::stranded::Stranded;
+use crate::eviction::vault::Stowed;
 use crate::gate::Change;
-use crate::stranded::Stranded;
-use crate::table::Taken;
-use crate::vault::Stowed;
 
 /// Frames of the staging area.
 const STAGING_PAGES: u64 = 512;

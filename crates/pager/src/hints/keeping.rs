@@ -12,12 +12,12 @@ use farmem_sys::thread;
 use farmem_sys::wait::{self, Scope, Sleepers};
 use farmem_telemetry::Counter;
 
+use crate::address_space::scan::Scanner;
 use crate::bell::Reason;
 use crate::bookkeeper::PARTY;
 use crate::engine::Engine;
 use crate::gate::{Change, Reading};
 use crate::hints::{HintError, checked};
-use crate::scan::Scanner;
 
 /// How long a thread waits for its turn: others may be having a great deal of memory brought in.
 const PATIENCE_NS: u64 = 10_000_000_000;

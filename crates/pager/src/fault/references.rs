@@ -14,9 +14,9 @@ use farmem_sys::lock::{Guard, Lock};
 use farmem_sys::{Errno, memory, thread};
 use farmem_telemetry::Counter;
 
+use crate::address_space::table::Taken;
 use crate::engine::{BATCH_PAGES, Engine};
-use crate::serve::{Batch, Desk, Served, Source};
-use crate::table::Taken;
+use crate::fault::serve::{Batch, Desk, Served, Source};
 
 /// Threads that are followed at a time. Others take the place of one of them.
 const FOLLOWERS: usize = 16;

@@ -5,8 +5,8 @@ use core::sync::atomic::Ordering;
 use farmem_page::{PageIndex, PageRange, VirtAddr};
 use farmem_sys::{Errno, thread};
 
+use crate::address_space::table::PageTable;
 use crate::engine::Engine;
-use crate::table::PageTable;
 
 /// Most ranges that wait for that at a time.
 const MOST: usize = 64;

@@ -23,8 +23,8 @@ use farmem_sys::uffd::Uffd;
 use farmem_sys::{Errno, memory, thread};
 use farmem_telemetry::ProcessSlot;
 
+use crate::address_space::table::Watch;
 use crate::engine::BATCH_PAGES;
-use crate::table::Watch;
 
 /// Entries that can wait to be freed. Those beyond are freed when the process ends.
 const DEFERRED: usize = 1 << 18;

@@ -9,8 +9,8 @@ use farmem_sys::uffd::UffdError;
 use farmem_telemetry::Counter;
 
 use crate::bookkeeper::PARTY;
-use crate::children::NOWHERE;
 use crate::engine::Engine;
+use crate::forks::children::NOWHERE;
 use crate::gate::Change;
 use crate::inject::Injection;
 

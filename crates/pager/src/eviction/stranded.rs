@@ -13,11 +13,11 @@ use farmem_sys::Errno;
 use farmem_sys::uffd::{Uffd, UffdError, Waiters};
 use farmem_telemetry::Step;
 
+use crate::address_space::table::Taken;
 use crate::engine::Engine;
-use crate::evict::{Evictor, RUN_PAGES};
+use crate::eviction::evict::{Evictor, RUN_PAGES};
 use crate::gate::{Change, Reading};
 use crate::inject::Injection;
-use crate::table::Taken;
 
 /// The pages, at most those of one run: the next one begins when these are back.
 pub(crate) struct Stranded {

@@ -1,0 +1,9 @@
+//! Serving faults: from the message to the page that is there again.
+
+pub(crate) mod asked;
+pub(crate) mod handler;
+pub(crate) mod references;
+pub(crate) mod room;
+pub(crate) mod serve;
+pub(crate) mod swap_cache;
+pub(crate) mod waiting;
