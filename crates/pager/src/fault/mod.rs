@@ -1,7 +1,9 @@
 //! Serving faults: from the message to the page that is there again.
 
 pub(crate) mod asked;
+pub(crate) mod batch;
 pub(crate) mod handler;
+pub(crate) mod lost;
 pub(crate) mod references;
 pub(crate) mod room;
 pub(crate) mod serve;

@@ -16,7 +16,8 @@ use farmem_telemetry::Counter;
 
 use crate::address_space::table::Taken;
 use crate::engine::{BATCH_PAGES, Engine};
-use crate::fault::serve::{Batch, Desk, Served, Source};
+use crate::fault::batch::Batch;
+use crate::fault::serve::{Desk, Served, Source};
 
 /// Threads that are followed at a time. Others take the place of one of them.
 const FOLLOWERS: usize = 16;

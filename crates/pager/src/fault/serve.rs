@@ -2,23 +2,20 @@
 //!
 //! PFA §3: the fault path takes a free frame, fills it, maps it and lets the thread go; the rest is bookkeeping.
 
-use farmem_page::{PageBytes, PageCount, PageIndex, PageRange, PageWord, Place};
-use farmem_policy::{Advice, Fault, Prefetcher, Probes, Run, VictimPolicy, absence};
-use farmem_store::Urgency;
+use farmem_page::{PageBytes, PageIndex, PageRange, PageWord, Place};
+use farmem_policy::{Advice, Fault, Prefetcher, Probes, Run};
 use farmem_sys::lock::Lock;
-use farmem_sys::uffd::{Progress, Uffd, UffdError, Waiters};
+use farmem_sys::uffd::UffdError;
 use farmem_sys::{Errno, memory, thread};
-use farmem_telemetry::{Counter, LostPage, RETURN_BUCKETS, Step, TraceKind};
+use farmem_telemetry::{Counter, Step};
 
 use crate::address_space::table::Taken;
 use crate::engine::{BATCH_PAGES, Engine};
-use crate::eviction::vault::{LoadFailure, PageReader};
+use crate::eviction::vault::PageReader;
+use crate::fault::batch::Batch;
 use crate::fault::references::Pursuit;
 use crate::fault::waiting::{Waiting, Whence};
 use crate::gate::Change;
-
-const _: () =
-    assert!(absence::BUCKETS == RETURN_BUCKETS, "the ledger has a word for each bucket of an absence");
 
 /// Memory that a handler works in.
 pub(crate) struct Desk {
@@ -86,7 +83,7 @@ pub(crate) enum Cause {
 }
 
 impl Cause {
-    fn is_fault_on(self, page: PageIndex) -> bool {
+    pub(super) fn is_fault_on(self, page: PageIndex) -> bool {
         self == Cause::Fault(page)
     }
 }
@@ -106,44 +103,6 @@ impl Source {
             None | Some(Place::Zero) => Self::Zeros,
             Some(_) => Self::Stored,
         }
-    }
-}
-
-const _: () = assert!(BATCH_PAGES <= u128::BITS as usize, "a batch's pages have a bit each");
-
-/// What became of loading a page.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Loaded {
-    /// It is at the desk.
-    There,
-    /// It is on a node, which was not to be asked, or would have sent it too late.
-    Later,
-    /// It can't be had.
-    Lost,
-}
-
-/// A batch of taken pages; those that follow each other stand next to each other.
-pub(crate) struct Batch {
-    pages: [Option<Taken>; BATCH_PAGES],
-    count: usize,
-}
-
-impl Batch {
-    pub(crate) const fn new() -> Self {
-        Self { pages: [const { None }; BATCH_PAGES], count: 0 }
-    }
-
-    /// Its position.
-    pub(crate) fn push(&mut self, taken: Taken) -> usize {
-        let at = self.count;
-        self.pages[at] = Some(taken);
-        self.count += 1;
-        at
-    }
-
-    /// How many pages it was given.
-    pub(crate) fn count(&self) -> usize {
-        self.count
     }
 }
 
@@ -253,193 +212,16 @@ impl Engine {
         Some(policy.on_fault(fault, bounds))
     }
 
-    /// The faulted page and those of `run` that come from the same source, in ascending order.
-    fn gather(&self, faulted: Taken, run: Option<Run>, source: Source) -> Batch {
-        let mut batch = Batch::new();
-        let Some(run) = run else {
-            batch.push(faulted);
-            return batch;
-        };
-        let mut probes = if source == Source::Stored { self.probes.try_lock() } else { None };
-        let mut companion = None;
-        let mut take = |page| {
-            let taken = self.table.take_if(page, |word| match source {
-                Source::Stored => word.is_far() && Source::of(word) == source,
-                Source::Zeros => word.with_kept(false) == PageWord::default(),
-            })?;
-            match (&mut probes, companion.replace(page)) {
-                (Some(probes), Some(companion)) => self.unless_probe(probes, taken, companion),
-                _ => Some(taken),
-            }
-        };
-        if run.stride > 0 {
-            batch.push(faulted);
-            run.pages().take(BATCH_PAGES - 1).filter_map(&mut take).for_each(|taken| _ = batch.push(taken));
-        } else {
-            let count = run.count.min(BATCH_PAGES as u32 - 1);
-            let pages = (0..count).rev().filter_map(|position| run.page(position));
-            pages.filter_map(&mut take).for_each(|taken| _ = batch.push(taken));
-            batch.push(faulted);
-        }
-        batch
-    }
-
-    /// Brings back those of `pages` that are absent still, for which the caller has made sure that there is room; the first
-    /// [`BATCH_PAGES`] of them at most. They come in ascending order. How many were tried.
-    pub(crate) fn return_pages(
-        &self,
-        _change: &Change<'_>,
-        desk: &mut Desk,
-        pages: impl Iterator<Item = PageIndex>,
-        cause: Cause,
-    ) -> usize {
-        let mut batch = Batch::new();
-        let take =
-            |page| self.table.take_if(page, |word| word.is_far() && Source::of(word) == Source::Stored);
-        pages.filter_map(take).take(BATCH_PAGES).for_each(|taken| _ = batch.push(taken));
-        let count = batch.count;
-        // Where the address space changes, pages stay away: nobody waits for them.
-        let _ = self.bring_in(desk, batch, cause);
-        count
-    }
-
-    /// Brings the content of the batch's page at that position to the desk, and checks it. When it is lost, that has been seen to.
-    fn load(&self, desk: &mut Desk, batch: &mut Batch, at: usize, cause: Cause, urgency: Urgency) -> Loaded {
-        let Some(taken) = &batch.pages[at] else { return Loaded::Lost };
-        let Some(place) = taken.word.place() else { return Loaded::Lost };
-        match self.vault.load(&mut desk.reader, place, &mut desk.content[at], urgency) {
-            Ok(origin) => {
-                desk.waiting.loaded(origin, cause.is_fault_on(taken.page));
-                Loaded::There
-            }
-            Err(LoadFailure::Later) => Loaded::Later,
-            Err(LoadFailure::Lost) => {
-                if let Some(taken) = batch.pages[at].take() {
-                    self.lose(taken);
-                }
-                Loaded::Lost
-            }
-        }
-    }
-
-    /// [`Engine::load`] of one page for the fault that leads the batch.
-    pub(crate) fn load_for(&self, desk: &mut Desk, batch: &mut Batch, at: usize, fault: Fault) -> bool {
-        let loading = desk.waiting.begin_loading();
-        // The thread waits for whatever comes with its page.
-        let loaded = self.load(desk, batch, at, Cause::Fault(fault.page), Urgency::Awaited);
-        desk.waiting.end_loading(loading, &self.slot);
-        loaded == Loaded::There
-    }
-
-    /// Installs the pages of a batch from position `from` on, each for itself, none of them the faulted one.
-    pub(crate) fn install_following(&self, desk: &Desk, batch: &mut Batch, from: usize, fault: Fault) {
-        for at in from..batch.count {
-            // Where the address space changes, pages stay away: nobody waits for them.
-            let _ = self.install(&self.uffd, batch, at, &desk.content[at], Cause::Fault(fault.page));
-        }
-    }
-
-    /// Installs the faulted page, which leads the batch.
-    pub(crate) fn install_faulted(&self, desk: &Desk, batch: &mut Batch, fault: Fault) -> Served {
-        self.install(&self.uffd, batch, 0, &desk.content[0], Cause::Fault(fault.page))
-    }
-
-    /// Pages that have an entry: load, check, install. No thread waits for pages that come along and that only nodes have: these come when its own is there.
-    fn bring_in(&self, desk: &mut Desk, mut batch: Batch, cause: Cause) -> Served {
-        let is_faulted = |batch: &Batch, at: usize| {
-            batch.pages[at].as_ref().is_some_and(|taken| cause.is_fault_on(taken.page))
-        };
-        let loading = desk.waiting.begin_loading();
-        // What comes from a node with this page is there for others.
-        let first = (0..batch.count).find(|at| is_faulted(&batch, *at));
-        if let Some(at) = first {
-            let _ = self.load(desk, &mut batch, at, cause, Urgency::Awaited);
-        }
-        let mut later = 0_u128;
-        for at in (0..batch.count).filter(|at| Some(*at) != first) {
-            later |=
-                u128::from(self.load(desk, &mut batch, at, cause, Urgency::Later) == Loaded::Later) << at;
-        }
-        desk.waiting.end_loading(loading, &self.slot);
-        if later == 0 {
-            return self.install_all(desk, &mut batch, cause);
-        }
-        let mut rest = Batch::new();
-        let taken =
-            (0..batch.count).filter(|at| later >> at & 1 != 0).filter_map(|at| batch.pages[at].take());
-        taken.for_each(|taken| _ = rest.push(taken));
-        let outcome = self.install_all(desk, &mut batch, cause);
-        desk.waiting.let_go();
-        self.bring_in_ahead(desk, rest, cause);
-        outcome
-    }
-
-    /// Pages that nobody waits for, and that nodes alone have. Those that would come too late stay where they are.
-    #[cold]
-    fn bring_in_ahead(&self, desk: &mut Desk, mut batch: Batch, cause: Cause) {
-        let ahead = desk.reader.caller().ahead();
-        ahead.begin(batch.pages.iter().flatten().map(Taken::watch));
-        let since_ns = ahead.since_ns();
-        for at in 0..batch.count {
-            if let Some(taken) = &batch.pages[at] {
-                self.asked.note(taken.page, since_ns);
-            }
-            if self.load(desk, &mut batch, at, cause, Urgency::Ahead) == Loaded::Later
-                && let Some(taken) = batch.pages[at].take()
-            {
-                let page = taken.page;
-                // Who has come meanwhile faults again, and waits for it.
-                if taken.put_back().is_waited {
-                    self.wake_page(page);
-                }
-            }
-        }
-        let _ = self.install_all(desk, &mut batch, cause);
-        if let Some(after_ns) = desk.reader.caller().ahead().awaited_after_ns() {
-            self.vault.note_use(after_ns);
-        }
-    }
-
-    /// Installs what has been loaded of a batch.
-    fn install_all(&self, desk: &Desk, batch: &mut Batch, cause: Cause) -> Served {
-        let mut outcome = Served::Done;
-        let mut at = 0;
-        while at < batch.count {
-            let length = contiguous(batch, at);
-            if length == 0 {
-                at += 1;
-                continue;
-            }
-            let content = desk.content[at..at + length].as_flattened();
-            if self.install(&self.uffd, batch, at, content, cause) == Served::Again {
-                outcome = Served::Again;
-            }
-            at += length;
-        }
-        outcome
-    }
-
     /// Pages that nobody has touched yet: zeros.
     fn touch(&self, mut batch: Batch, fault: Fault) -> Served {
-        if batch.count == 1 && !fault.write {
+        if batch.count() == 1 && !fault.write {
             // The kernel's shared page of zeros takes no memory; if the program writes it later, the kernel copies it.
-            return self.touch_reading(&mut batch);
+            return batch.take(0).map_or(Served::Done, |taken| self.touch_reading(taken));
         }
-        let mut outcome = Served::Done;
-        let mut at = 0;
-        while at < batch.count {
-            let length = contiguous(&batch, at).max(1);
-            let content = self.zeros[..length].as_flattened();
-            if self.install(&self.uffd, &mut batch, at, content, Cause::Fault(fault.page)) == Served::Again {
-                outcome = Served::Again;
-            }
-            at += length;
-        }
-        outcome
+        self.install_zeros(batch, Cause::Fault(fault.page))
     }
 
-    fn touch_reading(&self, batch: &mut Batch) -> Served {
-        let Some(taken) = batch.pages[0].take() else { return Served::Done };
+    fn touch_reading(&self, taken: Taken) -> Served {
         let page = taken.page;
         let range = PageRange::new(page, PageIndex::new(page.get() + 1));
         let progress = self.uffd.zero_in(range);
@@ -463,124 +245,4 @@ impl Engine {
             }
         }
     }
-
-    /// Installs `content` in the batch's pages from position `at` on, which follow each other, and lets them go.
-    fn install(&self, uffd: &Uffd, batch: &mut Batch, at: usize, content: &[u8], cause: Cause) -> Served {
-        let page_bytes = farmem_page::PAGE_BYTES;
-        let length = content.len() / page_bytes;
-        let mut outcome = Served::Done;
-        let mut done = 0;
-        let mut at_once = length;
-        while done < length {
-            let Some(first) = batch.pages[at + done].as_ref().map(|taken| taken.page) else { break };
-            let end = (done + at_once).min(length);
-            let progress = uffd.copy_in(first, &content[done * page_bytes..end * page_bytes], Waiters::Wake);
-            let arrived = progress.done.get() as usize;
-            self.came_in(arrived as u64);
-            for taken in batch.pages[at + done..at + done + arrived].iter_mut().filter_map(Option::take) {
-                self.arrived(taken, cause);
-            }
-            done += arrived;
-            let Some(stopped) = progress.stopped else { continue };
-            if arrived > 0 {
-                // What stopped it halfway is told when it is tried again from there.
-                continue;
-            }
-            if stopped == UffdError::Gone && at_once > 1 {
-                // The run may cross the edge of two mappings: then its pages go one by one.
-                at_once = 1;
-                continue;
-            }
-            // This page stays as the kernel has it. After anything but a page that is there already, so do the rest.
-            let left = if stopped == UffdError::Exists { 1 } else { length - done };
-            for taken in batch.pages[at + done..at + done + left].iter_mut().filter_map(Option::take) {
-                let (page, word) = (taken.page, taken.word);
-                let is_waited =
-                    taken.release(word.with_far(word.is_far() && stopped != UffdError::Exists)).is_waited;
-                if cause.is_fault_on(page) && stopped == UffdError::Changing {
-                    outcome = Served::Again;
-                } else if cause.is_fault_on(page) || is_waited {
-                    self.wake_page(page);
-                }
-            }
-            done += left;
-        }
-        outcome
-    }
-
-    /// A page is local again, or for the first time.
-    fn arrived(&self, taken: Taken, cause: Cause) {
-        let (page, word) = (taken.page, taken.word);
-        let word = if word.place().is_some() {
-            self.slot.subtract(Counter::FarPages, 1);
-            if cause != Cause::Room {
-                self.slot.note_return(absence::bucket_of(self.victims.absence(word)));
-            }
-            let (counter, word) = match cause {
-                Cause::Room => {
-                    self.trace(TraceKind::Return, page);
-                    (Counter::SwappedIn, self.victims.on_return(word))
-                }
-                Cause::Hint => {
-                    self.trace(TraceKind::Prefetch, page);
-                    (Counter::Hinted, self.victims.on_hinted(word))
-                }
-                Cause::Fault(faulted) if page == faulted => (Counter::Fetches, self.victims.on_refault(word)),
-                Cause::Fault(_) => {
-                    self.trace(TraceKind::Prefetch, page);
-                    (Counter::Prefetched, self.victims.on_refault(word).with_prefetched(true))
-                }
-            };
-            self.slot.add(counter, 1);
-            word
-        } else {
-            self.slot.add(Counter::FirstTouches, 1);
-            self.victims.on_first_touch(word)
-        };
-        if taken.release(word.with_far(false).with_discarded(false)).is_waited {
-            // When that was is known already.
-            self.asked.forget(page);
-            self.wake_page(page);
-        }
-    }
-
-    /// A page that can't be read back: whoever touches it gets a SIGBUS, for this page alone.
-    fn lose(&self, taken: Taken) {
-        let range = PageRange::new(taken.page, PageIndex::new(taken.page.get() + 1));
-        let word = taken.word;
-        let progress = self.poison(&self.uffd, taken.page);
-        if progress.stopped.is_none() {
-            let _ = taken.release(word.with_place(Some(Place::Lost)).with_far(false));
-        } else {
-            let _ = taken.put_back();
-        }
-        self.uffd.wake(range);
-    }
-
-    /// Poisons a page of this process or of a child of it, and leaves word which it was. That must be there before: as soon
-    /// as the page is poisoned its thread goes on, and may end the process.
-    pub(crate) fn poison(&self, uffd: &Uffd, page: PageIndex) -> Progress {
-        self.slot.add(Counter::Lost, 1);
-        self.ledger.name_lost(LostPage { process: self.slot.process(), page });
-        let progress = uffd.poison(PageRange::at(page, PageCount::new(1)));
-        if progress.stopped.is_some() {
-            // It is tried again, or gone.
-            self.slot.subtract(Counter::Lost, 1);
-        }
-        progress
-    }
-}
-
-/// How many pages from position `at` on follow each other without a gap.
-fn contiguous(batch: &Batch, at: usize) -> usize {
-    let mut previous: Option<PageIndex> = None;
-    batch.pages[at..batch.count]
-        .iter()
-        .take_while(|taken| {
-            let Some(page) = taken.as_ref().map(|taken| taken.page) else { return false };
-            let follows = previous.is_none_or(|before| before.offset(1) == Some(page));
-            previous = Some(page);
-            follows
-        })
-        .count()
 }

@@ -1,0 +1,36 @@
+//! Pages that can't be read back.
+
+use farmem_page::{PageCount, PageIndex, PageRange, Place};
+use farmem_sys::uffd::{Progress, Uffd};
+use farmem_telemetry::{Counter, LostPage};
+
+use crate::address_space::table::Taken;
+use crate::engine::Engine;
+
+impl Engine {
+    /// A page that can't be read back: whoever touches it gets a SIGBUS, for this page alone.
+    pub(super) fn lose(&self, taken: Taken) {
+        let range = PageRange::new(taken.page, PageIndex::new(taken.page.get() + 1));
+        let word = taken.word;
+        let progress = self.poison(&self.uffd, taken.page);
+        if progress.stopped.is_none() {
+            let _ = taken.release(word.with_place(Some(Place::Lost)).with_far(false));
+        } else {
+            let _ = taken.put_back();
+        }
+        self.uffd.wake(range);
+    }
+
+    /// Poisons a page of this process or of a child of it, and leaves word which it was. That must be there before: as soon
+    /// as the page is poisoned its thread goes on, and may end the process.
+    pub(crate) fn poison(&self, uffd: &Uffd, page: PageIndex) -> Progress {
+        self.slot.add(Counter::Lost, 1);
+        self.ledger.name_lost(LostPage { process: self.slot.process(), page });
+        let progress = uffd.poison(PageRange::at(page, PageCount::new(1)));
+        if progress.stopped.is_some() {
+            // It is tried again, or gone.
+            self.slot.subtract(Counter::Lost, 1);
+        }
+        progress
+    }
+}
