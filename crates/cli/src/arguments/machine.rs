@@ -11,8 +11,12 @@ use clap_complete::Shell;
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  farmem doctor")]
 pub(crate) struct DoctorArguments {
-    /// Print one JSON object
+    /// Show the checks that are fine as well
     #[arg(long)]
+    pub(crate) all: bool,
+
+    /// Print one JSON object, with all checks
+    #[arg(long, conflicts_with = "all")]
     pub(crate) json: bool,
 }
 

@@ -13,85 +13,68 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
 use super::{Check, read};
 
-/// A feature of userfaultfd: its bit in the kernel's interface, its name, the version that it came with, and whether
-/// the pager can do without.
+/// A feature of userfaultfd: its bit in the kernel's interface, its name, and the version that it came with. The pager can do without none of
+/// them.
 struct Feature {
     bit: u32,
     name: &'static str,
     since: &'static str,
-    essential: bool,
     meaning: &'static str,
 }
 
-const FEATURES: [Feature; 10] = [
+const FEATURES: [Feature; 9] = [
     Feature {
         bit: 0,
         name: "uffd PAGEFAULT_FLAG_WP",
         since: "5.7",
-        essential: true,
         meaning: "copies that a fork makes necessary wait for room",
     },
     Feature {
         bit: 1,
         name: "uffd EVENT_FORK",
         since: "4.11",
-        essential: true,
         meaning: "children of a program get the pages that were far when it forked",
     },
     Feature {
         bit: 2,
         name: "uffd EVENT_REMAP",
         since: "4.11",
-        essential: true,
         meaning: "pages follow when a program moves its memory",
     },
     Feature {
         bit: 3,
         name: "uffd EVENT_REMOVE",
         since: "4.11",
-        essential: true,
         meaning: "pages that a program discards are forgotten",
     },
     Feature {
         bit: 6,
         name: "uffd EVENT_UNMAP",
         since: "4.11",
-        essential: true,
         meaning: "pages that a program unmaps are forgotten",
     },
     Feature {
         bit: 8,
         name: "uffd THREAD_ID",
         since: "4.14",
-        essential: true,
         meaning: "a fault is served near the thread that waits for it",
     },
     Feature {
         bit: 11,
         name: "uffd EXACT_ADDRESS",
         since: "5.18",
-        essential: true,
         meaning: "references that a program follows are found, and followed ahead of it",
     },
     Feature {
         bit: 14,
         name: "uffd POISON",
         since: "6.6",
-        essential: true,
         meaning: "a page that is lost ends who touches it, and nobody else",
-    },
-    Feature {
-        bit: 15,
-        name: "uffd WP_ASYNC",
-        since: "6.7",
-        essential: false,
-        meaning: "pages that were not written leave without being stored again",
     },
     Feature {
         bit: 16,
         name: "uffd MOVE",
         since: "6.8",
-        essential: true,
         meaning: "pages leave a program without a copy and without a race",
     },
 ];
@@ -102,15 +85,7 @@ pub(super) fn checks() -> Vec<Check> {
     let version = KernelVersion::current().ok();
     let mut checks = vec![kernel_version(version)];
     checks.extend(userfaultfd());
-    checks.extend([
-        map_query(),
-        page_scan(version),
-        own_advice(version),
-        own_descriptors(),
-        process_handles(),
-        ring(),
-        cores(),
-    ]);
+    checks.extend([map_query(), page_scan(version), own_descriptors(), process_handles(), cores()]);
     checks
 }
 
@@ -153,8 +128,7 @@ fn userfaultfd() -> Vec<Check> {
         let present = features & 1 << feature.bit != 0;
         let found =
             if present { "present".to_owned() } else { format!("missing; came with {}", feature.since) };
-        let check = Check::ok(feature.name, found, feature.meaning).gap_unless(present, NEWER_KERNEL);
-        if feature.essential { check.essential() } else { check }
+        Check::ok(feature.name, found, feature.meaning).gap_unless(present, NEWER_KERNEL).essential()
     }));
     checks
 }
@@ -167,17 +141,16 @@ fn map_query() -> Check {
         .essential()
 }
 
+/// By the version: it can't be tried without memory of its own.
 fn page_scan(version: Option<KernelVersion>) -> Check {
-    by_version("PAGEMAP_SCAN", version, (6, 7), "resident and written pages are found in one call")
-}
-
-fn own_advice(version: Option<KernelVersion>) -> Check {
-    by_version(
-        "process_madvise",
-        version,
-        (6, 13),
-        "scattered pages leave in one call (own process, DONTNEED)",
-    )
+    const NAME: &str = "PAGEMAP_SCAN";
+    const MEANING: &str = "which pages are local is found in one call";
+    let Some(version) = version else {
+        return Check::unknown(NAME, "the kernel's version is unknown", MEANING);
+    };
+    let is_present = version >= KernelVersion::new(6, 7, 0);
+    let found = if is_present { "present since 6.7, by the version" } else { "missing; came with 6.7" };
+    Check::ok(NAME, found, MEANING).gap_unless(is_present, NEWER_KERNEL).essential()
 }
 
 /// Tried in a thread that then ends: the table of descriptors that the call makes goes with it.
@@ -192,44 +165,11 @@ fn own_descriptors() -> Check {
         .essential()
 }
 
-/// For features that can't be tried without changing something.
-fn by_version(
-    name: &'static str,
-    version: Option<KernelVersion>,
-    since: (u8, u8),
-    meaning: &'static str,
-) -> Check {
-    let Some(version) = version else {
-        return Check::unknown(name, "the kernel's version is unknown", meaning);
-    };
-    let present = version >= KernelVersion::new(since.0, since.1, 0);
-    let found = if present {
-        format!("present since {}.{}, by the version", since.0, since.1)
-    } else {
-        format!("missing; came with {}.{}", since.0, since.1)
-    };
-    Check::ok(name, found, meaning).gap_unless(present, NEWER_KERNEL)
-}
-
 fn process_handles() -> Check {
     let works = pidfd_open(getpid(), PidfdFlags::empty()).is_ok();
     let found = if works { "works" } else { "refused" };
     Check::ok("pidfd", found, "the supervisor never mistakes another process for the program")
         .gap_unless(works, "allow pidfd_open in the container's seccomp profile, or use a kernel from 5.3 on")
-        .essential()
-}
-
-fn ring() -> Check {
-    const NAME: &str = "io_uring";
-    const MEANING: &str = "pages go to disk and come back without a thread for each; only --disk profits";
-    const MEND: &str = "sudo sysctl kernel.io_uring_disabled=0";
-    match read("/proc/sys/kernel/io_uring_disabled").as_deref() {
-        Some("0") => Check::ok(NAME, "enabled", MEANING),
-        Some("1") => Check::ok(NAME, "for privileged users only", MEANING)
-            .gap_unless(rustix::process::geteuid().is_root(), MEND),
-        Some(_) => Check::ok(NAME, "disabled", MEANING).gap_unless(false, MEND),
-        None => Check::unknown(NAME, "the kernel doesn't tell", MEANING),
-    }
 }
 
 fn cores() -> Check {
@@ -240,4 +180,18 @@ fn cores() -> Check {
         "with a second one, eviction runs beside the program",
     )
     .gap_unless(cores > 1, "taskset -c 0-$(($(nproc --all) - 1)) farmem run ...")
+}
+
+#[cfg(test)]
+mod tests {
+    use farmem_sys::uffd;
+
+    use super::*;
+
+    #[test]
+    fn the_features_that_are_looked_for_are_those_that_the_pager_asks_for() {
+        let looked_for = FEATURES.iter().fold(0, |bits, feature| bits | 1 << feature.bit);
+
+        assert_eq!(looked_for, uffd::FEATURES);
+    }
 }

@@ -88,34 +88,39 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
     let text = if arguments.json {
         serde_json::to_string_pretty(&diagnosis).context("cannot write the diagnosis")? + "\n"
     } else {
-        describe(&diagnosis)
+        describe(&diagnosis, arguments.all)
     };
     io::stdout().write_all(text.as_bytes()).context("cannot print the diagnosis")?;
     Ok(if can_run { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn describe(diagnosis: &Diagnosis) -> String {
-    let mut text = String::new();
-    for check in &diagnosis.checks {
+/// The answer, and below it what is missing, or all that was looked at.
+fn describe(diagnosis: &Diagnosis, is_all: bool) -> String {
+    let count = |verdict| diagnosis.checks.iter().filter(|check| check.verdict == verdict).count();
+    let mut text = match (diagnosis.can_run, count(Verdict::Gap)) {
+        (true, 0) => "`farmem run` can work here.\n".to_owned(),
+        (true, _) => "`farmem run` can work here, with the gaps below.\n".to_owned(),
+        (false, _) => "`farmem run` cannot work here until the gaps below are mended.\n".to_owned(),
+    };
+    let shown: Vec<&Check> =
+        diagnosis.checks.iter().filter(|check| is_all || check.verdict != Verdict::Ok).collect();
+    let width = shown.iter().map(|check| check.name.len()).max().unwrap_or(0) + 2;
+    let indent = 9 + width;
+    for check in shown {
         let verdict = match check.verdict {
             Verdict::Ok => "ok",
             Verdict::Gap => "gap",
             Verdict::Unknown => "unknown",
         };
-        text.push_str(&format!(
-            "{verdict:<8}{:<22}{}\n{:30}{}\n",
-            check.name, check.found, "", check.meaning
-        ));
+        let (name, found, meaning) = (check.name, &check.found, check.meaning);
+        text.push_str(&format!("\n{verdict:<9}{name:<width$}{found}\n{:indent$}{meaning}\n", ""));
         if let Some(mend) = &check.mend {
-            text.push_str(&format!("{:30}mend: {mend}\n", ""));
+            text.push_str(&format!("{:indent$}mend: {mend}\n", ""));
         }
     }
-    let gaps = diagnosis.checks.iter().filter(|check| check.verdict == Verdict::Gap).count();
-    text.push_str(match (diagnosis.can_run, gaps) {
-        (true, 0) => "\n`farmem run` can work here.\n",
-        (true, _) => "\n`farmem run` can work here, with the gaps above.\n",
-        (false, _) => "\n`farmem run` cannot work here until the gaps above are mended.\n",
-    });
+    if !is_all {
+        text.push_str(&format!("\nChecks that are fine: {}; --all shows them.\n", count(Verdict::Ok)));
+    }
     text
 }
 
@@ -139,11 +144,18 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_shown_with_its_mend() {
-        let checks = vec![Check::ok("swap", "on", "means something").gap_unless(false, "swapoff -a")];
+    fn a_gap_is_shown_with_its_mend_below_the_answer_and_the_rest_when_asked_for() {
+        let checks = vec![
+            Check::ok("swap", "on", "means something").gap_unless(false, "swapoff -a"),
+            Check::ok("kernel", "new", "means a lot"),
+        ];
+        let diagnosis = Diagnosis { can_run: true, checks };
 
-        let text = describe(&Diagnosis { can_run: true, checks });
-
+        let text = describe(&diagnosis, false);
+        assert!(text.starts_with("`farmem run` can work here"), "{text}");
         assert!(text.contains("gap") && text.contains("mend: swapoff -a"), "{text}");
+        assert!(!text.contains("kernel") && text.contains("fine: 1;"), "{text}");
+        let all = describe(&diagnosis, true);
+        assert!(all.contains("mend: swapoff -a") && all.contains("means a lot"), "{all}");
     }
 }

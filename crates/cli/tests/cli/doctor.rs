@@ -30,9 +30,11 @@ fn every_check_has_a_verdict_and_a_meaning_and_every_gap_a_mend() {
 }
 
 #[test]
-fn people_get_a_line_for_each_check_and_a_conclusion() {
-    let shown = text(&farmem(["doctor"]).stdout);
+fn people_get_the_conclusion_first_and_a_line_for_each_check_when_they_ask() {
+    let [short, all] = ["doctor", "doctor --all"].map(|call| text(&farmem(call.split(' ')).stdout));
 
-    assert!(shown.contains("userfaultfd"), "{shown}");
-    assert!(shown.lines().last().unwrap().contains("`farmem run` can"), "{shown}");
+    for shown in [&short, &all] {
+        assert!(shown.lines().next().unwrap().contains("`farmem run` can"), "{shown}");
+    }
+    assert!(all.contains("userfaultfd") && all.lines().count() > short.lines().count(), "{short}{all}");
 }
