@@ -168,8 +168,12 @@ fn own_descriptors() -> Check {
 fn process_handles() -> Check {
     let works = pidfd_open(getpid(), PidfdFlags::empty()).is_ok();
     let found = if works { "works" } else { "refused" };
-    Check::ok("pidfd", found, "the supervisor never mistakes another process for the program")
-        .gap_unless(works, "allow pidfd_open in the container's seccomp profile, or use a kernel from 5.3 on")
+    Check::ok(
+        "pidfd",
+        found,
+        "a pager that has to end its program can say why, whatever the program did with its descriptors",
+    )
+    .gap_unless(works, "allow pidfd_open in the container's seccomp profile, or use a kernel from 5.3 on")
 }
 
 fn cores() -> Check {
