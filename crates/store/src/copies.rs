@@ -8,7 +8,9 @@
 use crate::layout::WORD_BYTES;
 use crate::memory::{Atomic, Memory};
 use crate::pool::{Damaged, Pool};
+use crate::slab::Kind;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use farmem_page::Place;
 
 const ON_DISK: u64 = 1;
 const ON_NODE: u64 = 2;
@@ -26,6 +28,10 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
+    /// Whether there is one at all.
+    pub(crate) const fn is_any(self) -> bool {
+        self.on_disk || self.on_node
+    }
     const fn decode(bits: u64) -> Self {
         let version = (bits >> VERSION_SHIFT & ((1 << VERSION_BITS) - 1)) as u32;
         Self { on_disk: bits & ON_DISK != 0, on_node: bits & ON_NODE != 0, version }
@@ -67,6 +73,14 @@ impl<M: Memory> Pool<M> {
     /// Whether a block's content is on disk.
     pub fn has_disk_copy(&self, block: usize) -> bool {
         self.copies(block).is_ok_and(|copies| copies.on_disk)
+    }
+
+    /// Whether nodes, and nobody else, have what is stored at `place`.
+    pub fn is_on_nodes_alone(&self, place: Place) -> bool {
+        let Place::Slot(at) = place else { return false };
+        let Ok(state) = self.state(at.slab.get()) else { return false };
+        state.kind == Kind::Away
+            && self.copies(state.location).is_ok_and(|copies| copies.on_node && !copies.on_disk)
     }
 
     /// No node holds a block any more. Only for the supervisor.

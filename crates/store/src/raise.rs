@@ -87,7 +87,7 @@ impl Mover {
         let of_age = |slab: usize| {
             let copies = pool.copies(pool.state(slab).ok()?.location).ok()?;
             let sequence = pool.sequence(slab).ok()?.load(Relaxed);
-            (sequence != UNREADABLE && (copies.on_node || copies.on_disk)).then_some(sequence)
+            (sequence != UNREADABLE && copies.is_any()).then_some(sequence)
         };
         let count = largest_away(pool, of_age, wanted);
         let outcome = self.raise_all(pool, file, nodes, &wanted[..count], Order::AsStored);

@@ -154,12 +154,16 @@ fn slotless<M: Memory>(pool: &Pool<M>, page: &PageBytes) -> Option<Place> {
     }
 }
 
-/// What is stored in a slot, if anything is.
+/// What is stored in a slot, if anything is, and anybody has it still: what was lost with a node counts for nothing.
 pub(crate) fn stored_at<M: Memory>(pool: &Pool<M>, at: SlotPlace) -> Option<Slot> {
     let (slab, slot) = (at.slab.get(), at.slot.get());
     let gate = Gate(pool.gate(slab).ok()?.load(Acquire));
     let class = gate.class()?;
     if !gate.is_open() || slot >= class.slots() || !pool.is_taken(slab, class, slot).ok()? {
+        return None;
+    }
+    let state = pool.state(slab).ok()?;
+    if state.kind == Kind::Away && !pool.copies(state.location).ok()?.is_any() {
         return None;
     }
     pool.slot(slab, class, slot).ok()

@@ -5,7 +5,7 @@ mod support;
 use farmem_page::{ByteCount, PAGE_BYTES, PageBytes, Place};
 use farmem_store::{
     Epoch, LoadError, Mover, NodesConfig, NullFile, OwnerId, Pool, PoolConfig, Reader, SLAB_BYTES,
-    StepOutcome, Writer,
+    StepOutcome, Update, Writer,
 };
 use farmem_sys::shared::SharedMemory;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -124,6 +124,31 @@ fn without_a_disk_exactly_the_pages_of_lost_nodes_are_lost() {
     let (right, failures) = world.read_all();
     assert_eq!((right, failures.len()), (SLABS * 64 - away, away));
     assert!(failures.iter().all(|error| *error == LoadError::Lost));
+}
+
+#[test]
+fn a_page_that_is_at_hand_is_stored_anew_when_the_nodes_that_had_it_are_lost() {
+    let world = World::filled(0, SLABS, SLABS);
+    let (pool, place) = (&world.pool, world.places[1]);
+    assert!(pool.is_on_nodes_alone(place));
+    let mut writer = Box::new(Writer::new(ONE));
+    let mut update = || writer.update(pool, place, &content(1), Epoch::FIRST, Epoch::NONE);
+    assert_eq!(update(), Ok(Update::Clean));
+    world.shelf.lose(pool);
+    let Ok(Update::Moved { new }) = update() else { panic!("nobody has the page") };
+    let mut page = [0; PAGE_BYTES];
+    assert!(Reader::new(NullFile).load(pool, new, &mut page).is_ok() && page == content(1));
+    assert!(!pool.is_on_nodes_alone(place) && !pool.is_on_nodes_alone(new));
+}
+
+#[test]
+fn a_page_that_is_on_disk_too_stays_as_it_is_when_its_nodes_are_lost() {
+    let world = World::filled(SLABS, 0, SLABS);
+    let (pool, place) = (&world.pool, world.places[1]);
+    assert!(!pool.is_on_nodes_alone(place));
+    world.shelf.lose(pool);
+    let update = Writer::new(ONE).update(pool, place, &content(1), Epoch::FIRST, Epoch::NONE);
+    assert_eq!(update, Ok(Update::Clean));
 }
 
 #[test]

@@ -323,7 +323,7 @@ impl Vault {
     fn write(&self, writer: &mut Writer, old: Option<Place>, page: &PageBytes) -> Stowed {
         let epoch = Epoch(self.epoch.load(Ordering::Acquire));
         // Otherwise what it had is given up once it has another one.
-        let kept = old.filter(|_| !self.pool.is_renewing());
+        let kept = old.filter(|&old| !self.pool.is_renewing() && !self.is_out_of_reach(old));
         let result = match kept {
             Some(old) => writer.update(self.pool, old, page, epoch, self.frozen()),
             None => writer.store(self.pool, page, epoch).map(|new| Update::Moved { new }),
@@ -339,6 +339,11 @@ impl Vault {
             }
             (Ok(Update::Clean), None) | (Err(StoreError::Full), _) => Stowed::Full,
         }
+    }
+
+    /// Whether what is stored at `place` can't be had any more, though nobody has lost it: nobody asks nodes without a supervisor.
+    fn is_out_of_reach(&self, place: Place) -> bool {
+        self.pool.is_on_nodes_alone(place) && self.supervisor.is_cut()
     }
 
     /// The oldest page that has been packed and not got its entry yet. One thread at a time.
@@ -414,5 +419,88 @@ impl Deferred {
     fn pop(&mut self) -> Option<Place> {
         self.count = self.count.checked_sub(1)?;
         Place::decode(self.places[self.count].load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farmem_page::PAGE_BYTES;
+    use farmem_store::{Mover, NodeBlock, Nodes, NodesConfig, NullFile, PoolConfig, SLAB_BYTES, StepOutcome};
+    use farmem_sys::OwnedFd;
+    use farmem_sys::link::listen_at;
+    use farmem_telemetry::{LEDGER_BYTES, Ledger};
+    use std::boxed::Box;
+    use std::vec::Vec;
+
+    /// A vault in a pool of two slabs and more on nodes, and the supervisor's end of its connection.
+    fn vault(name: &str) -> (Vault, OwnedFd) {
+        let slabs = |count: usize| ByteCount::new((count * SLAB_BYTES) as u64);
+        let config = PoolConfig {
+            limit: slabs(2),
+            capacity: ByteCount::ZERO,
+            disk: ByteCount::ZERO,
+            nodes: NodesConfig { alone: slabs(3), lanes: 1, entries: 1, ..NodesConfig::default() },
+            owners: 1,
+            seed: 1,
+        };
+        let bytes = config.memory_bytes().unwrap();
+        let memory = Box::leak(Box::new(SharedMemory::create(c"farmem-test-pool", bytes).unwrap()));
+        let pool = Box::leak(Box::new(Pool::create(&*memory, &config).unwrap()));
+        let words: Vec<AtomicU64> = (0..LEDGER_BYTES / 8).map(|_| AtomicU64::new(0)).collect();
+        let slot = Ledger::new(words.leak()).unwrap().slot(0).unwrap();
+        let name = std::format!("farmem-test-vault-{name}-{}", std::process::id());
+        let supervisor = listen_at(name.as_bytes()).unwrap();
+        let link = Box::leak(Box::new(Link::connect(name.as_bytes()).unwrap()));
+        let disk = DiskTier { file: None, is_failing: false };
+        (Vault::new(pool, disk, link, slot).unwrap(), supervisor)
+    }
+
+    /// A page that no compressor shortens.
+    fn page(number: u64) -> PageBytes {
+        let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut page = [0; PAGE_BYTES];
+        for word in page.chunks_exact_mut(8) {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            word.copy_from_slice(&state.to_le_bytes());
+        }
+        page
+    }
+
+    fn store(vault: &Vault, writer: &mut Writer, number: u64) -> Place {
+        let Stowed::Placed(place) = vault.stow(writer, PageIndex::new(number), None, &page(number)) else {
+            panic!("page {number} has no place")
+        };
+        place
+    }
+
+    /// Nodes that take all there is.
+    struct Taking;
+
+    impl Nodes for Taking {
+        fn room(&self) -> usize {
+            3
+        }
+        fn write(&mut self, _: &[NodeBlock], _: &[u8], kept: &mut [bool]) {
+            kept.fill(true);
+        }
+        fn read(&mut self, _: usize, _: &mut [u8; SLAB_BYTES]) -> Result<(), BlockError> {
+            Err(BlockError::Failed)
+        }
+    }
+
+    #[test]
+    fn without_a_supervisor_a_page_that_nodes_alone_have_is_stored_anew() {
+        let (vault, supervisor) = vault("cut");
+        let mut writer = Box::new(vault.writer());
+        let places: Vec<Place> = (0..66).map(|number| store(&vault, &mut writer, number)).collect();
+        let moved = Mover::new(vault.pool).step(vault.pool, &NullFile, &mut Taking);
+        assert!(matches!(moved, StepOutcome::Moved { slabs: 1, .. }), "{moved:?}");
+        let mut stow_again = || vault.stow(&mut writer, PageIndex::new(0), Some(places[0]), &page(0));
+        assert_eq!(stow_again(), Stowed::Clean(places[0]));
+        drop(supervisor);
+        assert!(matches!(stow_again(), Stowed::Placed(place) if !vault.pool.is_on_nodes_alone(place)));
     }
 }
