@@ -47,7 +47,7 @@ impl<M: Memory> Pool<M> {
         match current.compare_exchange(now, claim_of(slab), SeqCst, Relaxed) {
             Ok(_) => {
                 if let Some(full) = slab_of(now) {
-                    self.retire(full);
+                    self.retire(full, owner);
                 }
             }
             Err(_) => self.mark_partial(slab, class),
@@ -170,16 +170,19 @@ impl<M: Memory> Pool<M> {
         Ok(true)
     }
 
-    /// What a slab that stops being filled needs: its place in the order of moves, and a look at whether it emptied.
-    fn retire(&self, slab: usize) {
-        if let (Ok(sequence), Ok(gate)) = (self.sequence(slab), self.gate(slab)) {
+    /// What a slab that `owner` stops filling needs: its place in the order of moves, and a look at whether it emptied. It may have been given back meanwhile, and
+    /// be somebody else's.
+    fn retire(&self, slab: usize, owner: OwnerId) {
+        let (Ok(sequence), Ok(gate)) = (self.sequence(slab), self.gate(slab)) else { return };
+        let gate = Gate(gate.load(SeqCst));
+        if gate.owner() == owner {
             sequence.store(self.next_sequence(), Relaxed);
-            self.after_removal(slab, Gate(gate.load(SeqCst)));
+            self.after_removal(slab, gate);
         }
     }
 
     /// Looks after a slab that a page has left: gives it back when it is empty, else lets it be filled again once it has
-    /// enough holes. `gate` is the gate after the page left.
+    /// enough holes. `gate` is the gate after the page left. Only for threads of the gate's owner, and for the mover where a page is left.
     pub(crate) fn after_removal(&self, slab: usize, gate: Gate) {
         let Some(class) = gate.class() else { return };
         let is_current =
@@ -192,7 +195,7 @@ impl<M: Memory> Pool<M> {
                     // Raw pages come and go with each turn of the packer: their slabs are kept, memory and all.
                     self.mark_partial(slab, class);
                 } else {
-                    self.give_back_if_empty(slab);
+                    self.give_back_if_empty(slab, gate.owner());
                 }
             }
         } else if !gate.is_away()

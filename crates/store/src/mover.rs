@@ -115,7 +115,7 @@ impl Batch {
 }
 
 impl Mover {
-    /// A mover for this pool. Takes back what a dead predecessor left half done. Allocates its buffer, of 2 MiB.
+    /// A mover for this pool. Takes back what a dead predecessor, or a dead packer, left half done: not while a packer is at work. Allocates its buffer, of 2 MiB.
     pub fn new<M: Memory>(pool: &Pool<M>) -> Self {
         recover(pool);
         let buffer = vec![0; BATCH_SLABS * SLAB_BYTES + PAGE_BYTES];

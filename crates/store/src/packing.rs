@@ -167,7 +167,7 @@ impl<M: Memory> Pool<M> {
                     .current(gate.owner(), SizeClass::LARGEST)
                     .is_ok_and(|word| word.load(Acquire) == claim_of(slab))
             {
-                self.give_back_if_empty(slab);
+                self.take_back_if_empty(slab);
             }
         }
     }

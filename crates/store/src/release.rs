@@ -8,11 +8,22 @@ use crate::slab::{Gate, Kind};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 impl<M: Memory> Pool<M> {
-    /// Gives a slab back if it is empty and nobody else has the say over it.
-    pub(crate) fn give_back_if_empty(&self, slab: usize) {
+    /// Gives a slab back if it is empty, still belongs to `owner`, and nobody else has the say over it. Only for threads of the owner: it isn't released while
+    /// one of them runs. Another owner's slab could be torn down for its death at the same moment.
+    pub(crate) fn give_back_if_empty(&self, slab: usize, owner: OwnerId) {
+        self.shut_and_free(slab, |gate| if gate.owner() == owner { gate.shut_if_empty() } else { None });
+    }
+
+    /// The same for who is neither the owner nor the mover, whosever the slab is: as long as the slab isn't free its gate says that somebody has it, so that a
+    /// release of its owner leaves it alone.
+    pub(crate) fn take_back_if_empty(&self, slab: usize) {
+        self.shut_and_free(slab, Gate::taken_if_empty);
+    }
+
+    fn shut_and_free(&self, slab: usize, shut: impl Fn(Gate) -> Option<Gate>) {
         let Ok(word) = self.gate(slab) else { return };
         let mut now = word.load(SeqCst);
-        while let Some(shut) = Gate(now).shut_if_empty() {
+        while let Some(shut) = shut(Gate(now)) {
             match word.compare_exchange(now, shut.0, SeqCst, Relaxed) {
                 Ok(_) => return self.tear_down(slab),
                 Err(changed) => now = changed,

@@ -7,9 +7,10 @@
 //! 2. Content is written only between a writer's entry and its exit, both changes of the gate. The gate lets a writer in
 //!    only while it is open, neither moving nor away, and names the writer's owner and class.
 //! 3. `MOVING` is set only while no writer is inside, for a move out of memory or, together with `AWAY`, back. Who set it (the mover) alone changes the
-//!    state until it clears it, or, where the slab has become empty meanwhile, until the slab is free: then it is set until the slab's next lease.
-//! 4. `OPEN` is cleared only while no page is stored, and while `MOVING` is set by the mover alone; or by the supervisor for an owner that is
-//!    dead, while `MOVING` is not set. Who cleared it alone changes the state, until the slab is free.
+//!    state until it clears it, or, where the slab has become empty meanwhile, until the slab is free: then it is set until the slab's next lease. So does
+//!    the packer, which gives back slabs that are empty: it sets `MOVING` as it clears `OPEN`.
+//! 4. `OPEN` is cleared only while no page is stored, by the slab's owner or the packer, and while `MOVING` is set by the mover alone; or by the supervisor
+//!    for an owner that is dead, while `MOVING` is not set. Who cleared it alone changes the state, until the slab is free.
 //! 5. Pages stored in the slab are counted before their slot is taken and uncounted after it is freed, so that a writer
 //!    that was counted always finds a free slot.
 
@@ -211,12 +212,19 @@ impl Gate {
     pub(crate) const fn moved_away(self) -> Self {
         Self(self.0 & !MOVING | AWAY)
     }
-    /// The gate of a slab that is given back; `None` while that must not be (invariant 4).
+    /// The gate of a slab that its owner gives back; `None` while that must not be (invariant 4).
     pub(crate) const fn shut_if_empty(self) -> Option<Self> {
         if self.is_open() && self.pages() == 0 && !self.has_writers() && !self.is_moving() {
             Some(Self(self.0 & !OPEN))
         } else {
             None
+        }
+    }
+    /// The gate of a slab that the packer gives back; `None` while that must not be.
+    pub(crate) const fn taken_if_empty(self) -> Option<Self> {
+        match self.shut_if_empty() {
+            Some(shut) => Some(Self(shut.0 | MOVING)),
+            None => None,
         }
     }
     /// The gate that the mover leaves behind when it is done, where `self` would be that of a slab in use: the slab is empty, and the mover gives it back.
@@ -295,6 +303,17 @@ mod tests {
         assert_eq!((raising.shut_if_empty(), raising.set_moving()), (None, None));
         assert!(raising.moved_back().is_away());
         assert_eq!(raising.raised(), in_memory);
+    }
+
+    #[test]
+    fn an_empty_slab_is_the_packer_s_until_it_is_free() {
+        let empty = Gate::open(OwnerId(1), SizeClass::new(3).unwrap());
+        let taken = empty.taken_if_empty().unwrap();
+        assert!(taken.is_moving() && !taken.is_open());
+        assert_eq!(taken.abandoned(), taken);
+        assert_eq!((taken.shut_if_empty(), taken.taken_if_empty(), taken.set_moving()), (None, None, None));
+        assert_eq!(Gate(empty.0 + Gate::page(77)).taken_if_empty(), None);
+        assert_eq!(empty.set_moving().unwrap().taken_if_empty(), None);
     }
 
     #[test]

@@ -507,6 +507,24 @@ fn what_an_owner_that_ends_while_its_slabs_come_back_leaves_free_is_somebody_els
     });
 }
 
+#[test]
+fn what_an_owner_that_ends_while_its_spare_slabs_are_given_back_leaves_free_is_somebody_else_s_at_once() {
+    explore(|| {
+        let world = World::new(2, 0);
+        world.pool.announce_packer();
+        let places: Vec<Place> = (0..65).map(|number| world.store(number)).collect();
+        places[..64].iter().for_each(|&place| world.free(place));
+        let packer = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || world.pool.give_back_spare())
+        };
+        let bystander = bystander(&world);
+        world.pool.release_owner(OWNER);
+        packer.join().unwrap();
+        check_bystander(&world, bystander.join().unwrap());
+    });
+}
+
 /// A caller whose patience is counted in questions.
 struct Asking {
     owner: OwnerId,

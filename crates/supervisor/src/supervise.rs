@@ -128,6 +128,7 @@ pub fn supervise(options: &Options) -> Result<u8> {
 
 /// Threads that look after what the processes have stored, and how much they may.
 fn start_workers(application: Application, tenancy: &'static Mutex<Tenancy>) -> Vec<Worker> {
+    // In this order: the mover first looks for what others have left half done.
     let of_pool = mover::start(application).into_iter().chain(packer::start(application));
     let recorder = application.recorder.map(|recorder| recorder.start());
     of_pool.chain([tenancy::start(tenancy)]).chain(carrier::start(application)).chain(recorder).collect()
