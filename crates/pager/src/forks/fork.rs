@@ -103,7 +103,7 @@ impl Engine {
         while !self.is_eviction_over() {
             thread::sleep(LOOK_NS);
         }
-        let epoch = self.vault.end_epoch();
+        let epoch = self.vault.announce_fork();
         self.slot.handover().store(Handover::Begun.word(epoch), Ordering::Release);
         self.fork.is_expected.store(true, Ordering::Release);
         true
@@ -118,7 +118,7 @@ impl Engine {
         } else {
             let epoch = self.vault.ended_epoch();
             self.slot.handover().store(Handover::Settled.word(epoch), Ordering::Release);
-            self.vault.forget_epoch();
+            self.vault.forget_fork();
         }
         self.fork.is_expected.store(false, Ordering::Release);
         self.forking.fetch_sub(1, Ordering::AcqRel);
