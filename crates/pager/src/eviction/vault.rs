@@ -29,7 +29,7 @@ use crate::engine::BATCH_PAGES;
 /// Entries that can wait to be freed. Those beyond are freed when the process ends.
 const DEFERRED: usize = 1 << 18;
 /// Entries that are tried in one round, so that a round stays short.
-const FREED_AT_ONCE: usize = 4096;
+const TRIED_AT_ONCE: usize = 4096;
 /// How often a disk that fails is asked for a page before the page counts as lost.
 const READ_ATTEMPTS: u32 = 3;
 /// How long a page on a memory node is waited for. The supervisor gives an answer much sooner, whatever the node does.
@@ -206,7 +206,7 @@ impl Vault {
             epoch: AtomicU32::new(1),
             unheard: AtomicU32::new(0),
             announced: (AtomicU32::new(0), AtomicU32::new(0)),
-            deferred: Lock::new(Deferred { places: memory::table(DEFERRED)?, count: 0 }),
+            deferred: Lock::new(Deferred::new(memory::table(DEFERRED)?)),
             is_short: AtomicBool::new(false),
         })
     }
@@ -381,8 +381,9 @@ impl Vault {
 
     /// Frees an entry that no page of this process has any more.
     pub(crate) fn free(&self, place: Place) {
-        if self.pool.free(place, self.owner, self.frozen()) == FreeOutcome::Frozen {
-            self.deferred.lock().push(place);
+        let frozen = self.frozen();
+        if self.pool.free(place, self.owner, frozen) == FreeOutcome::Frozen {
+            self.deferred.lock().push(place, frozen);
         }
     }
 
@@ -407,36 +408,61 @@ impl Vault {
         }
     }
 
-    /// Frees what had to wait for a child that has gone meanwhile.
+    /// Frees what had to wait for a child that has gone meanwhile. One thread at a time.
     pub(crate) fn free_deferred(&self) {
         let frozen = self.frozen();
-        for _ in 0..FREED_AT_ONCE {
-            let Some(place) = self.deferred.lock().pop() else { return };
-            if self.pool.free(place, self.owner, frozen) == FreeOutcome::Frozen {
-                self.deferred.lock().push(place);
-                return;
-            }
+        for _ in 0..TRIED_AT_ONCE {
+            let Some(place) = self.deferred.lock().next(frozen) else { return };
+            let outcome = self.pool.free(place, self.owner, frozen);
+            self.deferred.lock().settle(outcome, frozen);
         }
     }
 }
 
-/// Entries that wait to be freed.
+/// Entries that wait to be freed, of several epochs in any order: some may be freed long before others. They are looked at one after the other, from the last to the
+/// first, once what is frozen has become less.
 struct Deferred {
     places: &'static [AtomicU64],
     count: usize,
+    /// Those that have not been looked at this time; none while none need be.
+    left: usize,
+    /// The highest epoch that was frozen when one of the others was found to be.
+    frozen: Epoch,
 }
 
 impl Deferred {
-    fn push(&mut self, place: Place) {
+    const fn new(places: &'static [AtomicU64]) -> Self {
+        Self { places, count: 0, left: 0, frozen: Epoch::NONE }
+    }
+
+    fn push(&mut self, place: Place, frozen: Epoch) {
         if let Some(word) = self.places.get(self.count) {
             word.store(place.encode(), Ordering::Relaxed);
             self.count += 1;
+            self.frozen = self.frozen.max(frozen);
         }
     }
 
-    fn pop(&mut self) -> Option<Place> {
-        self.count = self.count.checked_sub(1)?;
-        Place::decode(self.places[self.count].load(Ordering::Relaxed))
+    /// The entry to try now. It stays in the list until it is settled.
+    fn next(&mut self, frozen: Epoch) -> Option<Place> {
+        if self.left == 0 && frozen < self.frozen {
+            self.left = self.count;
+            self.frozen = Epoch::NONE;
+        }
+        Place::decode(self.places[self.left.checked_sub(1)?].load(Ordering::Relaxed))
+    }
+
+    /// What came of that entry: one that is frozen still waits on.
+    fn settle(&mut self, outcome: FreeOutcome, frozen: Epoch) {
+        self.left -= 1;
+        if outcome == FreeOutcome::Frozen {
+            self.frozen = self.frozen.max(frozen);
+        } else {
+            // The last one takes its place: that has been looked at, or came later.
+            self.count -= 1;
+            let last = self.places[self.count].load(Ordering::Relaxed);
+            self.places[self.left].store(last, Ordering::Relaxed);
+        }
     }
 }
 
@@ -507,6 +533,57 @@ mod tests {
         fn read(&mut self, _: usize, _: &mut [u8; SLAB_BYTES]) -> Result<(), BlockError> {
             Err(BlockError::Failed)
         }
+    }
+
+    #[test]
+    fn an_entry_is_freed_when_its_own_child_has_gone_though_another_child_lives_on() {
+        let (vault, _supervisor) = vault("children");
+        let mut writer = Box::new(vault.writer());
+        let tell = |frozen: u64| {
+            vault.slot.set_frozen_epoch(frozen);
+            vault.slot.set_heard_epoch(vault.ended_epoch());
+        };
+        let first = store(&vault, &mut writer, 1);
+        let lives_on = vault.end_epoch();
+        tell(lives_on);
+        let second = store(&vault, &mut writer, 2);
+        tell(vault.end_epoch());
+        // What the child that lives on reads comes last, so that it is looked at first.
+        vault.free(second);
+        vault.free(first);
+        vault.free_deferred();
+        let stored = || vault.pool.usage().stored_pages.get();
+        assert_eq!(stored(), 2, "both children live");
+        tell(lives_on);
+        vault.free_deferred();
+        assert_eq!((stored(), vault.is_freeable(first)), (1, false));
+        tell(0);
+        vault.free_deferred();
+        assert_eq!((stored(), vault.deferred.lock().count), (0, 0));
+    }
+
+    #[test]
+    fn an_entry_that_came_while_others_were_looked_at_is_freed_as_well() {
+        let (vault, _supervisor) = vault("pass");
+        let mut writer = Box::new(vault.writer());
+        let places: Vec<Place> = (0..4).map(|number| store(&vault, &mut writer, number)).collect();
+        vault.end_epoch();
+        let frozen = vault.frozen();
+        places[..3].iter().for_each(|&place| vault.free(place));
+        // The child has gone: one is looked at before another fork comes, which defers the last one.
+        let tried = vault.deferred.lock().next(Epoch::NONE).unwrap();
+        assert_eq!(tried, places[2]);
+        let outcome = vault.pool.free(tried, vault.owner, Epoch::NONE);
+        vault.free(places[3]);
+        vault.deferred.lock().settle(outcome, Epoch::NONE);
+        let waiting = |vault: &Vault| {
+            let deferred = vault.deferred.lock();
+            (deferred.count, deferred.frozen)
+        };
+        assert_eq!(waiting(&vault), (3, frozen));
+        vault.slot.set_heard_epoch(vault.ended_epoch());
+        vault.free_deferred();
+        assert_eq!((vault.pool.usage().stored_pages.get(), waiting(&vault).0), (0, 0));
     }
 
     #[test]
