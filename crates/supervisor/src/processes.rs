@@ -229,7 +229,7 @@ impl Processes {
         self.silent.push(Silent::new(uffd, parent.lineage.of_child(slot, epoch), None));
         self.freeze(slot);
         if let Some(view) = self.application.ledger.slot(slot) {
-            view.set_heard_epoch(epoch);
+            view.note_heard_epoch(epoch);
             // At once: the process decides by it whether to go on watching what it shares.
             view.set_kin(view.kin().max(1));
         }
@@ -651,6 +651,19 @@ mod tests {
         fork(&mut processes, &parent, 3);
 
         assert_eq!((view.frozen_epoch(), view.heard_epoch()), (3, 3));
+    }
+
+    #[test]
+    fn what_was_heard_of_a_fork_stays_so_when_a_kept_child_forks() {
+        let mut processes = processes();
+        let (parent, slot) = begin(&mut processes);
+        fork(&mut processes, &parent, 1);
+        fork(&mut processes, &parent, 2);
+
+        fork(&mut processes, &parent, 1);
+
+        let view = processes.application.ledger.slot(slot).unwrap();
+        assert_eq!((view.frozen_epoch(), view.heard_epoch()), (2, 2));
     }
 
     #[test]

@@ -398,9 +398,9 @@ impl<'a> ProcessSlot<'a> {
         self.word(SlotWord::HeardEpoch).load(Ordering::Acquire)
     }
 
-    /// Changes that figure (supervisor).
-    pub fn set_heard_epoch(&self, epoch: u64) {
-        self.word(SlotWord::HeardEpoch).store(epoch, Ordering::Release);
+    /// The supervisor has heard of that fork. Of one by a child that the process keeps it hears under the number of the child's own, which may be an earlier one.
+    pub fn note_heard_epoch(&self, epoch: u64) {
+        self.word(SlotWord::HeardEpoch).fetch_max(epoch, Ordering::AcqRel);
     }
 
     /// How far the handover of the latest fork's child is: written by the parent and by the child, see [`Handover`].

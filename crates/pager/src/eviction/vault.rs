@@ -541,7 +541,7 @@ mod tests {
         let mut writer = Box::new(vault.writer());
         let tell = |frozen: u64| {
             vault.slot.set_frozen_epoch(frozen);
-            vault.slot.set_heard_epoch(vault.ended_epoch());
+            vault.slot.note_heard_epoch(vault.ended_epoch());
         };
         let first = store(&vault, &mut writer, 1);
         let lives_on = vault.end_epoch();
@@ -581,7 +581,7 @@ mod tests {
             (deferred.count, deferred.frozen)
         };
         assert_eq!(waiting(&vault), (3, frozen));
-        vault.slot.set_heard_epoch(vault.ended_epoch());
+        vault.slot.note_heard_epoch(vault.ended_epoch());
         vault.free_deferred();
         assert_eq!((vault.pool.usage().stored_pages.get(), waiting(&vault).0), (0, 0));
     }
@@ -594,7 +594,7 @@ mod tests {
         vault.forget_fork();
         assert_eq!(vault.frozen(), Epoch(child as u32), "the supervisor has not heard of the child yet");
         vault.slot.set_frozen_epoch(child);
-        vault.slot.set_heard_epoch(child);
+        vault.slot.note_heard_epoch(child);
         vault.slot.set_frozen_epoch(0);
         assert_eq!(vault.frozen(), Epoch::NONE, "the child has gone");
     }
