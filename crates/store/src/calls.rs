@@ -371,8 +371,9 @@ impl<M: Memory> Pool<M> {
         sleepers.fetch_sub(1, SeqCst);
     }
 
-    /// Frees the calls of a process that is dead, whatever it was doing with them, and of one that damaged them.
-    pub(crate) fn cancel_calls(&self, owner: OwnerId) {
+    /// Frees the calls of a process that is dead, whatever it was doing with them, and of one that damaged them. Only the supervisor calls this, once no thread of the
+    /// process runs any more.
+    pub fn cancel_calls(&self, owner: OwnerId) {
         for (lane, nth) in (0..self.layout.lanes).flat_map(|lane| (0..LANE_CALLS).map(move |nth| (lane, nth)))
         {
             let Ok(word) = self.call_at(lane, nth).and_then(|at| self.word(at)) else { continue };

@@ -4,7 +4,7 @@ mod support;
 
 use farmem_page::{ByteCount, PAGE_BYTES, PageBytes, Place};
 use farmem_store::{
-    Epoch, LoadError, Mover, NodesConfig, NullFile, OwnerId, Pool, PoolConfig, Reader, SLAB_BYTES,
+    Caller, Epoch, LoadError, Mover, NodesConfig, NullFile, OwnerId, Pool, PoolConfig, Reader, SLAB_BYTES,
     StepOutcome, Update, Writer,
 };
 use farmem_sys::shared::SharedMemory;
@@ -233,6 +233,45 @@ fn a_process_that_dies_while_it_calls_holds_up_nobody() {
         // A late answer finds nobody.
         world.shelf.serve(pool, &taken);
     });
+    assert_eq!(world.read_all(), (SLABS * 64, vec![]));
+}
+
+/// A caller whose thread ends where it is, as with its process.
+struct Dying(Waiting);
+
+impl Caller for Dying {
+    fn owner(&self) -> OwnerId {
+        self.0.owner()
+    }
+    fn processor(&self) -> usize {
+        self.0.processor()
+    }
+    fn now_ns(&self) -> u64 {
+        self.0.now_ns()
+    }
+    fn is_patient(&self, _: u64) -> bool {
+        std::panic::resume_unwind(Box::new("as asked"))
+    }
+}
+
+#[test]
+fn calls_of_processes_that_died_are_free_again_though_what_they_stored_is_kept() {
+    let world = World::filled(0, SLABS, SLABS);
+    let (pool, place) = (&world.pool, world.places[1]);
+    let died = OwnerId(2);
+    let ask = || {
+        let mut reader = Box::new(Reader::with_nodes(NullFile, Dying(Waiting::new(died, 0))));
+        reader.load(pool, place, &mut [0; PAGE_BYTES])
+    };
+    // More than there are calls: those that find none die where they wait for one.
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..40).map(|_| scope.spawn(ask)).collect();
+        threads.into_iter().for_each(|thread| assert!(thread.join().is_err()));
+    });
+    let mut hasty = Box::new(Reader::with_nodes(NullFile, Waiting::new(ONE, 1)));
+    assert_eq!(hasty.load(pool, place, &mut [0; PAGE_BYTES]), Err(LoadError::Io));
+    assert!((0..2).flat_map(|lane| (0..16).map(move |_| lane)).all(|lane| pool.take_call(lane).is_some()));
+    pool.cancel_calls(died);
     assert_eq!(world.read_all(), (SLABS * 64, vec![]));
 }
 

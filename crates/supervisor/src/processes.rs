@@ -433,6 +433,10 @@ impl Processes {
         self.silent = living;
         let ended: Vec<Silent> = ended;
         ended.iter().flat_map(|silent| silent.lineage.slots()).for_each(|slot| self.freeze(slot));
+        // At once, though what it has stored may be kept for its children for long: there are only so many calls.
+        for slot in ended.iter().filter_map(|silent| silent.own) {
+            self.application.pool.cancel_calls(OwnerId(slot as u16));
+        }
         let kept = std::mem::take(&mut self.kept);
         let is_read = |&slot: &usize| {
             self.silent.iter().any(|silent| silent.reads(slot))
