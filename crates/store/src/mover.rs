@@ -193,8 +193,13 @@ impl Mover {
         }
         let mut moved = 0;
         for (victim, (on_disk, on_node)) in batch.taken().zip(on_disk.into_iter().zip(on_node)) {
+            pool.set_copies(victim.block, on_disk, on_node);
+            // What nodes lost before the pool said that they have it was told too early.
+            let on_node = on_node && nodes.has(victim.block);
+            if !on_node {
+                pool.forget_nodes_of(victim.block);
+            }
             if on_disk || on_node {
-                pool.set_copies(victim.block, on_disk, on_node);
                 settle_away(pool, victim);
                 moved += 1;
             } else {

@@ -20,6 +20,9 @@ pub trait Nodes {
     /// Writes blocks, of which `content` holds 256 KiB each, in the same order. Sets in `kept` which ones are safely there now, with all the copies
     /// that they should have; what was there of a block before is gone in any case.
     fn write(&mut self, blocks: &[NodeBlock], content: &[u8], kept: &mut [bool]);
+    /// Whether what was written of a block is still there. Who loses it tells the pool, by [`Pool::forget_nodes_of`](crate::Pool::forget_nodes_of), and says so here
+    /// from before that on.
+    fn has(&self, block: usize) -> bool;
     /// Reads a whole block.
     ///
     /// # Errors
@@ -37,6 +40,9 @@ impl Nodes for NoNodes {
     }
     fn write(&mut self, _: &[NodeBlock], _: &[u8], kept: &mut [bool]) {
         kept.fill(false);
+    }
+    fn has(&self, _: usize) -> bool {
+        false
     }
     fn read(&mut self, _: usize, _: &mut [u8; SLAB_BYTES]) -> Result<(), BlockError> {
         Err(BlockError::Failed)

@@ -4,8 +4,8 @@ mod support;
 
 use farmem_page::{ByteCount, PAGE_BYTES, PageBytes, Place};
 use farmem_store::{
-    Caller, Epoch, LoadError, Mover, NodesConfig, NullFile, OwnerId, Pool, PoolConfig, Reader, SLAB_BYTES,
-    StepOutcome, Update, Writer,
+    BlockError, BlockFile, Caller, Epoch, LoadError, Mover, NodesConfig, NullFile, OwnerId, Pool, PoolConfig,
+    Reader, SLAB_BYTES, StepOutcome, Update, Writer,
 };
 use farmem_sys::shared::SharedMemory;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -234,6 +234,38 @@ fn a_process_that_dies_while_it_calls_holds_up_nobody() {
         world.shelf.serve(pool, &taken);
     });
     assert_eq!(world.read_all(), (SLABS * 64, vec![]));
+}
+
+/// A disk that takes nothing, and while it is asked to, the nodes are lost.
+struct Losing<'a>(&'a Pool<SharedMemory>, Shelf);
+
+impl BlockFile for Losing<'_> {
+    fn read_at(&self, _: u64, _: &mut [u8]) -> Result<(), BlockError> {
+        Err(BlockError::Failed)
+    }
+    fn write_at(&self, _: u64, _: &[u8]) -> Result<(), BlockError> {
+        self.1.lose(self.0);
+        Err(BlockError::Failed)
+    }
+}
+
+#[test]
+fn slabs_whose_nodes_are_lost_before_they_have_left_memory_stay_there() {
+    let (pool, mut shelf) = (pool(SLABS, 0), Shelf::new(SLABS));
+    let mut writer = Box::new(Writer::new(ONE));
+    let places: Vec<Place> = (0..FRAMES * 64)
+        .map_while(|number| writer.store(&pool, &content(number), Epoch::FIRST).ok())
+        .collect();
+    let frames = pool.slabs_in_memory();
+    let file = Losing(&pool, shelf.clone());
+    let outcome = Mover::new(&pool).step(&pool, &file, &mut shelf);
+    assert!(matches!(outcome, StepOutcome::DiskFailing { .. }), "{outcome:?}");
+    assert_eq!((pool.slabs_in_memory(), pool.away_slabs().0), (frames, 0));
+    let mut reader = Reader::new(NullFile);
+    let mut page = [0; PAGE_BYTES];
+    for (number, place) in places.iter().enumerate() {
+        assert!(reader.load(&pool, *place, &mut page).is_ok() && page == content(number));
+    }
 }
 
 /// A caller whose thread ends where it is, as with its process.

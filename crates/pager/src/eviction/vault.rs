@@ -530,6 +530,9 @@ mod tests {
         fn write(&mut self, _: &[NodeBlock], _: &[u8], kept: &mut [bool]) {
             kept.fill(true);
         }
+        fn has(&self, _: usize) -> bool {
+            true
+        }
         fn read(&mut self, _: usize, _: &mut [u8; SLAB_BYTES]) -> Result<(), BlockError> {
             Err(BlockError::Failed)
         }

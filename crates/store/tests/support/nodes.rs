@@ -93,6 +93,9 @@ impl Nodes for Shelf {
             }
         }
     }
+    fn has(&self, block: usize) -> bool {
+        self.blocks.lock().unwrap().contains_key(&block)
+    }
     fn read(&mut self, block: usize, out: &mut [u8; SLAB_BYTES]) -> Result<(), BlockError> {
         let held = self.blocks.lock().unwrap();
         out.copy_from_slice(held.get(&block).ok_or(BlockError::Failed)?);

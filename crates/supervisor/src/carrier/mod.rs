@@ -400,7 +400,9 @@ impl Carrier {
 
     /// A node says that it hasn't got a shard.
     fn lose_shard(&self, block: u32, located: &Located, shard: usize) {
-        if self.state().books.lose_shard(block, located, shard, LostChunk::Gone) {
+        // Both under the lock: otherwise the block might be written anew in between.
+        let mut state = self.state();
+        if state.books.lose_shard(block, located, shard, LostChunk::Gone) {
             self.pool.forget_nodes_of(block as usize);
         }
     }

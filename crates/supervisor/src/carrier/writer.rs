@@ -162,6 +162,10 @@ impl Nodes for NodeWriter {
         }
     }
 
+    fn has(&self, block: usize) -> bool {
+        self.carrier.state().books.located(block as u32).is_some()
+    }
+
     fn read(&mut self, block: usize, out: &mut [u8; SLAB_BYTES]) -> Result<(), BlockError> {
         let located = self.carrier.state().books.located(block as u32).cloned().ok_or(BlockError::Failed)?;
         let content = read_shards(self.carrier, &mut self.links, block as u32, &located)
