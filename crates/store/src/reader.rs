@@ -84,6 +84,8 @@ enum Fetched {
     Lost,
     Later,
     Gone,
+    /// There are other copies now than those that were looked at.
+    Overtaken,
 }
 
 /// A copy of a slab that is away.
@@ -191,7 +193,7 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
             }
             fence(Acquire);
             let now = pool.state(slab).map_err(|Damaged| LoadError::Corrupt)?;
-            if now == state {
+            if now == state && fetched != Fetched::Overtaken {
                 return Err(match fetched {
                     Fetched::Gone => LoadError::Gone,
                     Fetched::Io => LoadError::Io,
@@ -277,7 +279,8 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
                 _ => {}
             }
         }
-        Ok(outcome)
+        // What is on a node alone may come to disk in the same block, and leave the node: the state tells nothing of that.
+        Ok(if pool.copies(state.location)? == copies { outcome } else { Fetched::Overtaken })
     }
 
     /// Reads a range of a block, in whole pages, to the start of the buffer.

@@ -11,8 +11,8 @@ use core::sync::atomic::Ordering;
 use farmem_page::{ByteCount, PAGE_BYTES, PageBytes, Place};
 use farmem_store::{
     Answer, Atomic, BlockError, BlockFile, Caller, Epoch, FreeOutcome, LoadError, Memory, Mover, NoNodes,
-    NodesConfig, OwnerId, Pool, PoolConfig, Reader, SLAB_BYTES, StepOutcome, TakenCall, Update, Urgency,
-    Writer,
+    NodesConfig, NullFile, OwnerId, Pool, PoolConfig, Reader, SLAB_BYTES, StepOutcome, TakenCall, Update,
+    Urgency, Writer,
 };
 use shuttle::sync::Arc;
 use shuttle::thread;
@@ -704,6 +704,31 @@ fn readers_that_a_way_from_a_node_to_disk_overtakes_find_the_right_bytes() {
         shelf.lose(&world.pool);
         world.check(places[3], 3);
         assert_eq!(world.pool.usage().node_bytes.get(), 0);
+    });
+}
+
+#[test]
+fn readers_that_a_way_to_the_block_s_own_place_on_disk_overtakes_find_the_right_bytes() {
+    explore(|| {
+        // Every block has a place on disk, which could not be written when its content went to a node.
+        let nodes = NodesConfig { alone: bytes(0), lanes: 1, entries: 2, ..NodesConfig::default() };
+        let world = World::with(2, 2, 3, nodes);
+        let places: Vec<Place> = (0..66).map(|number| world.store(number)).collect();
+        let mut shelf = Shelf::new(3);
+        let moved = Mover::new(&world.pool).step(&world.pool, &NullFile, &mut shelf);
+        assert!(matches!(moved, StepOutcome::DiskFailing { .. }));
+        let reader = {
+            let (world, place) = (Arc::clone(&world), places[3]);
+            thread::spawn(move || {
+                assert!(load(&world, Asking::new(OwnerId(1), 100_000), place).unwrap() == page(3));
+            })
+        };
+        let carrier = Carrier::start(&world, &shelf);
+        let lowered = Mover::new(&world.pool).lower(&world.pool, &world.file, &mut shelf, |_| true);
+        assert_eq!(lowered, StepOutcome::Moved { slabs: 1, written: bytes(1) });
+        shelf.lose(&world.pool);
+        reader.join().unwrap();
+        carrier.end();
     });
 }
 
