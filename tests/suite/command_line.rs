@@ -171,6 +171,30 @@ fn a_summary_is_printed_on_standard_error_only() {
     assert!(!finished.stderr.is_empty());
 }
 
+/// A terminal that was closed, or `2>&1 | head -1`.
+#[test]
+fn a_run_whose_lines_nobody_reads_ends_as_its_program_does() {
+    if !managed_runner() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let statistics = scratch.file("statistics");
+    let (read, written) = std::io::pipe().expect("a pipe");
+    drop(read);
+
+    let status = Command::new(farmem_binary())
+        .args(["run", "--local", "64M", "--progress=always", "--summary", "--stats"])
+        .arg(&statistics)
+        .args(["--", "sh", "-c", "sleep 2.5; exit 3"])
+        .stdin(Stdio::null())
+        .stderr(written)
+        .status()
+        .expect("farmem can be started");
+
+    assert_eq!(status.code(), Some(3), "{status}");
+    assert!(statistics.exists());
+}
+
 #[test]
 fn what_a_program_leaves_behind_holds_nobody_and_keeps_a_supervisor() {
     if !managed_runner() {

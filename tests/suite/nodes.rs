@@ -2,7 +2,9 @@
 //! full or gone.
 
 use std::ffi::OsStr;
-use std::process::Command;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use farmem_tests::{
@@ -208,6 +210,38 @@ fn without_its_supervisor_a_program_that_touches_what_is_on_a_node_is_ended_and_
         matches!(stat.rsplit(')').next().unwrap_or_default().trim().chars().next(), None | Some('Z' | 'X'))
             .then_some(())
     });
+}
+
+/// Whoever started it may have gone together with the terminal, and each stranger makes it say something.
+#[test]
+fn a_node_whose_lines_nobody_reads_goes_on_when_strangers_talk_nonsense() {
+    if !managed_runner() {
+        return;
+    }
+    let mut process = Command::new(farmem_binary())
+        .args(["node", "--memory", "16M", "--listen", "127.0.0.1:0"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("farmem can be started");
+    let mut said = String::new();
+    // The pipe is closed with the reader.
+    BufReader::new(process.stderr.take().expect("a pipe")).read_line(&mut said).expect("a line");
+    let address = said.split_whitespace().next_back().expect("where it listens").to_owned();
+
+    for _ in 0..5 {
+        let mut stranger = TcpStream::connect(&address).expect("it listens");
+        stranger.write_all(&[0xff; 4096]).expect("it reads");
+        // Until it has closed the connection.
+        let _ = stranger.read_to_end(&mut Vec::new());
+    }
+
+    let asked = Command::new(farmem_binary()).args(["node", "stat", &address]).output();
+    let ended = process.try_wait().expect("own child");
+    process.kill().expect("own child");
+    process.wait().expect("own child");
+    assert!(ended.is_none(), "the node has ended: {ended:?}");
+    assert!(asked.expect("farmem can be started").status.success());
 }
 
 #[test]

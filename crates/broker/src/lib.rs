@@ -8,6 +8,8 @@
 //!
 //! [`Books`] decides, [`Server`] carries it out over a Unix socket. `farmem run` without a broker has books of its own.
 #![forbid(unsafe_code)]
+// They panic, which ends the process, when nobody reads there any more.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 pub mod board;
 mod books;

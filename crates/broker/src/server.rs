@@ -5,6 +5,7 @@
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
+use std::io::{Write, stderr};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -153,7 +154,8 @@ fn say(sentence: &str) {
     if tracing::dispatcher::has_been_set() {
         tracing::warn!("{sentence}");
     } else {
-        eprintln!("farmem host: {sentence}");
+        // Nobody may read there any more: that must not end the broker.
+        let _ = stderr().write_all(format!("farmem host: {sentence}\n").as_bytes());
     }
 }
 

@@ -1,6 +1,6 @@
 //! `--log`: what happens, one event a line on standard error, for who collects logs.
 
-use std::io;
+use std::io::{self, Write};
 
 use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
@@ -42,6 +42,11 @@ pub(crate) fn tell(sentence: &str) {
     if tracing::dispatcher::has_been_set() {
         tracing::info!("{sentence}");
     } else {
-        eprintln!("{sentence}");
+        say(sentence);
     }
+}
+
+/// Writes a line to standard error. Nobody may read there any more, which must end neither a node nor the status that was to be returned.
+pub(crate) fn say(sentence: &str) {
+    let _ = io::stderr().write_all(format!("{sentence}\n").as_bytes());
 }

@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         Err(error) => failure::from_clap(&error, &words),
     };
     outcome.unwrap_or_else(|failure| {
-        eprintln!("farmem: {failure}");
+        log::say(&format!("farmem: {failure}"));
         failure.status()
     })
 }

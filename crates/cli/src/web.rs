@@ -31,7 +31,7 @@ pub(crate) fn web(arguments: &WebArguments) -> Result<ExitCode, Failure> {
         measures: Measures::default(),
     };
     let site = bind(options)?;
-    eprintln!("farmem web: {}", site.address()?);
+    log::say(&format!("farmem web: {}", site.address()?));
     site.serve()?;
     Ok(ExitCode::SUCCESS)
 }

@@ -6,6 +6,8 @@
 //! What a client may rely on, whatever another one does or how the node ends: it reaches the frames that were granted to it and nobody else does; what
 //! it finds in them is what it wrote there, or zeros; and a node that has lost that has another incarnation.
 #![forbid(unsafe_code)]
+// They panic, which ends the process, when nobody reads there any more.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod bits;
 mod books;

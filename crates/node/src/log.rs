@@ -1,5 +1,6 @@
 //! Standard error, with a bound: peers decide how much there is to say.
 
+use std::io::{Write, stderr};
 use std::time::Duration;
 
 /// Most lines in a second.
@@ -32,6 +33,7 @@ fn say(sentence: &str) {
     if tracing::dispatcher::has_been_set() {
         tracing::warn!("{sentence}");
     } else {
-        eprintln!("farmem node: {sentence}");
+        // Nobody may read there any more: that must not end the node.
+        let _ = stderr().write_all(format!("farmem node: {sentence}\n").as_bytes());
     }
 }

@@ -5,6 +5,8 @@
 //! fault, unless the page is on a memory node ([`carrier`]): the processes go on without it. When the program has ended, it goes on in the background for processes that the program
 //! has left behind ([`mod@background`]), until the last of them has gone.
 #![forbid(unsafe_code)]
+// They panic, which ends the process, when nobody reads there any more.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod application;
 mod background;

@@ -1,6 +1,7 @@
 //! Where the supervisor says what it has to say: on standard error, and once it is in the background, where nobody reads
 //! that, in the system's log.
 
+use std::io::{Write, stderr};
 use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -31,19 +32,25 @@ pub(crate) fn say(sentence: &str) {
         });
     } else if !tracing::dispatcher::has_been_set() {
         clear_line();
-        eprintln!("farmem: {sentence}");
+        write(&format!("farmem: {sentence}\n"));
     }
 }
 
 /// Shows a line on the terminal that standard error is, in the place of the one before.
 pub(crate) fn show_line(line: &str) {
-    eprint!("{CLEAR}{line}");
+    write(&format!("{CLEAR}{line}"));
     IS_LINE_SHOWN.store(true, Ordering::Relaxed);
 }
 
 /// Takes that line away.
 pub(crate) fn clear_line() {
     if IS_LINE_SHOWN.swap(false, Ordering::Relaxed) {
-        eprint!("{CLEAR}");
+        write(CLEAR);
     }
+}
+
+/// Writes to standard error. Whoever read there may have gone, and the terminal may be closed: that must not end a supervisor, so nothing
+/// here uses what panics then.
+pub(crate) fn write(text: &str) {
+    let _ = stderr().write_all(text.as_bytes());
 }

@@ -31,7 +31,7 @@ use crate::packer;
 use crate::processes::{Processes, Question};
 use crate::progress::Progress;
 use crate::report::{Report, Source};
-use crate::say::say;
+use crate::say::{self, say};
 use crate::signals::Signals;
 use crate::sizing::Sizing;
 use crate::statistics::StatisticsFile;
@@ -439,7 +439,7 @@ impl Supervisor<'_> {
     fn finish(&mut self) -> Result<()> {
         let report = self.final_report();
         if self.options.summary {
-            eprint!("{}", report.summary());
+            say::write(&report.summary());
         }
         self.statistics.as_mut().map_or(Ok(()), |file| file.write(&report))
     }

@@ -7,6 +7,8 @@
 //! - `metrics` is the same for Prometheus, from the descriptions of the figures;
 //! - `site` is the HTTP server: the page, its data, metrics, and changes of limits for who has the token.
 #![forbid(unsafe_code)]
+// They panic, which ends the process, when nobody reads there any more.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod address;
 mod inside;

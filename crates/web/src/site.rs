@@ -1,5 +1,6 @@
 //! The HTTP server.
 
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -98,7 +99,8 @@ impl Site {
         let before = all.thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_SETMASK)?;
         let started = thread::Builder::new().name("farmem-http".to_owned()).spawn(move || {
             if let Err(error) = self.serve() {
-                eprintln!("farmem: the HTTP server has ended: {error:#}");
+                // Nobody may read there any more: that must not end the process which is served here.
+                let _ = writeln!(std::io::stderr(), "farmem: the HTTP server has ended: {error:#}");
             }
         });
         before.thread_set_mask()?;
