@@ -196,6 +196,27 @@ fn a_run_whose_lines_nobody_reads_ends_as_its_program_does() {
 }
 
 #[test]
+fn statistics_that_can_no_longer_be_written_cost_no_program_its_status() {
+    if !managed_runner() {
+        return;
+    }
+    let scratch = Scratch::new();
+    std::fs::create_dir(scratch.file("folder")).expect("the test's own directory");
+
+    let output = Command::new(farmem_binary())
+        .args(["run", "--local", "64M", "--stats", "folder/statistics", "--"])
+        .args(["sh", "-c", "rmdir folder; exit 3"])
+        .current_dir(scratch.path())
+        .stdin(Stdio::null())
+        .output()
+        .expect("farmem can be started");
+
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("cannot write --stats"), "{said}");
+}
+
+#[test]
 fn what_a_program_leaves_behind_holds_nobody_and_keeps_a_supervisor() {
     if !managed_runner() {
         return;

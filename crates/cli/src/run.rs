@@ -110,10 +110,10 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
     // What such a budget gives up is what the pool holds, and that takes less room there.
     let kept = sizing.map_or(local, |sizing| sizing.least);
     if let Some(stats) = &arguments.stats {
-        writable("--stats", stats)?;
+        writable_file("--stats", stats)?;
     }
     if let Some(trace) = &arguments.trace {
-        writable("--trace", trace)?;
+        writable_file("--trace", trace)?;
     }
     if let Some(disk) = &arguments.disk {
         writable("--disk", &disk.path)?;
@@ -294,6 +294,15 @@ fn is_shown(progress: Progress) -> bool {
 
 fn shown_name(executable: &Path) -> String {
     executable.file_name().unwrap_or(executable.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// The same of one that is no folder.
+fn writable_file(option: &str, path: &Path) -> Result<(), Failure> {
+    if path.is_dir() {
+        let shown = path.display();
+        return Err(Failure::Unusable(format!("cannot write {option} {shown}: it is a folder; name a file in it")));
+    }
+    writable(option, path)
 }
 
 /// A file that will be written must be writable now, or its folder, so that the program's work isn't lost at exit.

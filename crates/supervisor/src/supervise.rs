@@ -70,6 +70,11 @@ enum End {
 /// # Errors
 /// The program could not be started, or the kernel doesn't permit its management; nothing of it is left.
 pub fn supervise(options: &Options) -> Result<u8> {
+    start(options).map(Supervisor::see_through)
+}
+
+/// Starts the program, and all that looks after it.
+fn start(options: &Options) -> Result<Supervisor<'_>> {
     let library = launch::find_library()?;
     let application = Application::create(options)?;
     let (listener, name) = listen().context("cannot listen for the program's processes")?;
@@ -93,7 +98,7 @@ pub fn supervise(options: &Options) -> Result<u8> {
     let workers = start_workers(application, tenancy);
     injection::start(application);
     let own = Own::at(&name);
-    let mut supervisor = Supervisor {
+    Ok(Supervisor {
         options,
         guests: begin_guests(options, &own),
         own,
@@ -112,18 +117,7 @@ pub fn supervise(options: &Options) -> Result<u8> {
         has_ended: false,
         began,
         cpu_before: Duration::ZERO,
-    };
-    let end = supervisor.run();
-    supervisor.progress = None;
-    supervisor.settle();
-    supervisor.explain_endings(true);
-    supervisor.tell_end(end);
-    let finished = supervisor.finish();
-    match supervisor.processes.remain() {
-        true => supervisor.hand_on(),
-        false => supervisor.conclude(),
-    }
-    finished.map(|()| end_as(end))
+    })
 }
 
 /// Threads that look after what the processes have stored, and how much they may.
@@ -164,6 +158,21 @@ struct Supervisor<'a> {
 }
 
 impl Supervisor<'_> {
+    /// To the program's end, and beyond where it leaves somebody behind. The status to exit with.
+    fn see_through(mut self) -> u8 {
+        let end = self.run();
+        self.progress = None;
+        self.settle();
+        self.explain_endings(true);
+        self.tell_end(end);
+        self.finish();
+        match self.processes.remain() {
+            true => self.hand_on(),
+            false => self.conclude(),
+        }
+        end_as(end)
+    }
+
     /// Until the program's end.
     fn run(&mut self) -> End {
         loop {
@@ -271,9 +280,7 @@ impl Supervisor<'_> {
             }
         }
         let report = self.final_report();
-        if let Some(Err(error)) = self.statistics.as_mut().map(|file| file.write_anew(&report)) {
-            say(&format!("{error:#}"));
-        }
+        say_failed(self.statistics.as_mut().map(|file| file.write_anew(&report)));
     }
 
     /// Waits for something to happen, at most until it is time to look around, and deals with it.
@@ -436,12 +443,19 @@ impl Supervisor<'_> {
         })
     }
 
-    fn finish(&mut self) -> Result<()> {
+    fn finish(&mut self) {
         let report = self.final_report();
+        say_failed(self.statistics.as_mut().map(|file| file.write(&report)));
         if self.options.summary {
             say::write(&report.summary());
         }
-        self.statistics.as_mut().map_or(Ok(()), |file| file.write(&report))
+    }
+}
+
+/// Statistics that could not be written are no reason to end otherwise than the program did.
+fn say_failed(written: Option<Result<()>>) {
+    if let Some(Err(error)) = written {
+        say(&format!("{error:#}"));
     }
 }
 

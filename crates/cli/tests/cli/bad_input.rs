@@ -41,6 +41,8 @@ fn options_that_make_no_sense_are_refused() {
         ("run --disk /var/tmp/far:1Q -- true", "write a size as `512M`"),
         ("run --disk /no/such/folder/far:1G -- true", "cannot write --disk"),
         ("run --stats /no/such/folder/stats.json -- true", "cannot write --stats"),
+        ("run --stats / -- true", "it is a folder"),
+        ("run --trace / -- true", "it is a folder"),
         ("run --name a/b -- true", "a name has up to 64 letters"),
         ("run --summary=yes -- true", "unexpected value 'yes'"),
         ("stat --jason", "'--json'"),
