@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
-use farmem_tests::{Launcher, Program, assert_refusal, farmem_binary, managed_runner, wait_for};
+use farmem_tests::{Launcher, Program, Scratch, assert_refusal, farmem_binary, managed_runner, wait_for};
 use serde_json::Value;
 
 use crate::redis::{connect, load, server, verify};
@@ -149,6 +149,27 @@ fn a_run_tells_prometheus_of_itself_and_its_log_what_happens() {
     assert_eq!((&started["application"], &started["level"]), (&"sh".into(), &"INFO".into()), "{started}");
     assert_eq!(started["local_bytes"], 16 * MEBIBYTE, "{started}");
     assert!(ended["end"].as_str().is_some_and(|end| end.contains('3')), "{ended}");
+}
+
+#[test]
+fn a_run_takes_the_socket_of_its_metrics_away_even_when_it_is_refused() {
+    if !managed_runner() {
+        return;
+    }
+    let scratch = Scratch::new();
+    for (options, status) in [(&["--local", "64M"][..], 3), (&["--local", "64M", "--disk", "/proc:1G"], 2)] {
+        let output = Command::new(farmem_binary())
+            .args(["run", "--metrics", "unix:socket"])
+            .args(options)
+            .args(["--", "sh", "-c", "test -S socket && exit 3"])
+            .current_dir(scratch.path())
+            .stdin(Stdio::null())
+            .output()
+            .expect("farmem can be started");
+
+        assert_eq!(output.status.code(), Some(status), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(!scratch.file("socket").exists(), "{options:?}");
+    }
 }
 
 #[test]

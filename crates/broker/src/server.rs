@@ -8,13 +8,13 @@ use std::fs::{File, OpenOptions};
 use std::io::{Write, stderr};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use farmem_page::{ByteCount, PageCount};
-use farmem_sys::link::{Link, listen_on};
+use farmem_sys::link::{Link, listen_on, remove_abandoned};
 use farmem_sys::{Errno, OwnedFd};
 use farmem_wire::host::{FromBroker, HOST_PACKET_BYTES, LEASED_SLAB_BYTES, MOST_SLABS, NAME_BYTES, ToBroker};
 use nix::sys::socket::getsockopt;
@@ -169,10 +169,17 @@ impl Server {
         if let Some(folder) = options.socket.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         }
+        // Before the lock's file is made: a path that was meant for something else is left as it is.
+        if options.socket.symlink_metadata().is_ok_and(|found| !found.file_type().is_socket()) {
+            bail!("{shown} is there already, and is no socket; give another --socket");
+        }
         let lock = lock(&options.socket)?;
         let path = CString::new(options.socket.as_os_str().as_bytes())?;
-        // Whoever made it has ended: its lock is free.
-        let _ = std::fs::remove_file(&options.socket);
+        // A broker that made it has ended: its lock is free. But it may be somebody else's.
+        remove_abandoned(&path).map_err(|error| match error {
+            Errno::ADDRINUSE => anyhow!("somebody listens on {shown} already; give another --socket"),
+            error => anyhow!("cannot remove {shown}, which an earlier broker has left: {error}"),
+        })?;
         let listener = listen_on(&path).with_context(|| format!("cannot listen on {shown}"))?;
         std::fs::set_permissions(&options.socket, std::fs::Permissions::from_mode(0o600))
             .with_context(|| format!("cannot close {shown} to other users"))?;

@@ -96,16 +96,17 @@ impl Metrics {
 
 /// The figures of one run, for whoever asks at that address: something that runs beside its supervisor.
 pub(crate) fn guest(listen: &Address) -> Result<Guest, Failure> {
-    let site = bind(Options {
+    let site = Arc::new(bind(Options {
         listen: listen.clone(),
         token: None,
         change: None,
         has_page: false,
         shows_applications: false,
         measures: Measures::default(),
-    })?;
+    })?);
     log::tell(&format!("farmem: metrics on {}", site.address()?));
-    Ok(Guest::new(move |own| site.serve_until_ended(move || own.reports())))
+    let left = Arc::clone(&site);
+    Ok(Guest::new(move |own| site.serve_until_ended(move || own.reports()), move || left.leave()))
 }
 
 #[cfg(test)]

@@ -1,13 +1,17 @@
 //! Where clients come in.
 
+use std::ffi::CString;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
+use farmem_sys::Errno;
+use farmem_sys::link::remove_abandoned;
 use farmem_transport::stream::Stream;
 use farmem_transport::{Destination, LinkError, Security};
 use nix::sys::socket::getsockopt;
@@ -35,7 +39,7 @@ impl Listener {
                 Ok(Self::Tcp(listener))
             }
             Destination::Unix(path) | Destination::Shared(path) => {
-                remove_abandoned(path)?;
+                remove_left(path)?;
                 let listener = UnixListener::bind(path).with_context(cannot)?;
                 std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
                     .with_context(cannot)?;
@@ -116,13 +120,11 @@ fn own_process(socket: &UnixStream) -> io::Result<i32> {
 }
 
 /// Removes the socket that a node has left which was killed.
-fn remove_abandoned(path: &Path) -> Result<()> {
-    let Ok(found) = std::fs::symlink_metadata(path) else { return Ok(()) };
-    if !found.file_type().is_socket() {
-        bail!("{} is there already, and is no socket", path.display());
-    }
-    if UnixStream::connect(path).is_ok() {
-        bail!("somebody listens at {} already", path.display());
-    }
-    std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))
+fn remove_left(path: &Path) -> Result<()> {
+    let shown = path.display();
+    remove_abandoned(&CString::new(path.as_os_str().as_bytes())?).map_err(|error| match error {
+        Errno::NOTSOCK => anyhow!("{shown} is there already, and is no socket"),
+        Errno::ADDRINUSE => anyhow!("somebody listens at {shown} already"),
+        error => anyhow!("cannot remove {shown}: {error}"),
+    })
 }

@@ -12,18 +12,29 @@ use crate::directory::Own;
 /// Ends a guest, and waits until its threads have gone.
 pub type Ending = Box<dyn FnOnce() + Send>;
 
-/// A guest: how to begin it.
+/// A guest: how to begin it, and what to do when it never will be again.
 #[derive(Clone)]
-pub struct Guest(Arc<dyn Fn(Own) -> Result<Ending> + Send + Sync>);
+pub struct Guest {
+    begin: Arc<dyn Fn(Own) -> Result<Ending> + Send + Sync>,
+    leave: Arc<dyn Fn() + Send + Sync>,
+}
 
 impl Guest {
-    /// One that is begun so. It may be begun again after its end.
-    pub fn new(begin: impl Fn(Own) -> Result<Ending> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(begin))
+    /// One that is begun so; it may be begun again after its end, in a copy of the calling process. `leave` is called at the end of the
+    /// last of these, or when there was none.
+    pub fn new(
+        begin: impl Fn(Own) -> Result<Ending> + Send + Sync + 'static,
+        leave: impl Fn() + Send + Sync + 'static,
+    ) -> Self {
+        Self { begin: Arc::new(begin), leave: Arc::new(leave) }
     }
 
     pub(crate) fn begin(&self, own: Own) -> Result<Ending> {
-        (self.0)(own)
+        (self.begin)(own)
+    }
+
+    pub(crate) fn leave(&self) {
+        (self.leave)();
     }
 }
 

@@ -70,7 +70,7 @@ enum End {
 /// # Errors
 /// The program could not be started, or the kernel doesn't permit its management; nothing of it is left.
 pub fn supervise(options: &Options) -> Result<u8> {
-    start(options).map(Supervisor::see_through)
+    start(options).map(Supervisor::see_through).inspect_err(|_| options.guests.iter().for_each(Guest::leave))
 }
 
 /// Starts the program, and all that looks after it.
@@ -265,6 +265,7 @@ impl Supervisor<'_> {
         if let Some(recorder) = self.application.recorder {
             recorder.end();
         }
+        self.options.guests.iter().for_each(Guest::leave);
     }
 
     /// In the background: until the last process has gone.

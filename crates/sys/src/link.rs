@@ -5,6 +5,7 @@ use core::ffi::CStr;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FileType, lstat, unlink};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -59,6 +60,24 @@ fn listen_to(address: &SocketAddrUnix) -> Result<OwnedFd, Errno> {
     bind(&socket, address)?;
     listen(&socket, 1024)?;
     Ok(socket)
+}
+
+/// Removes the socket that somebody has left at `path` who has ended. Nothing happens when nothing is there.
+///
+/// # Errors
+/// [`Errno::NOTSOCK`] when what is there is no socket, [`Errno::ADDRINUSE`] when somebody listens there, or what the file system says.
+pub fn remove_abandoned(path: &CStr) -> Result<(), Errno> {
+    match lstat(path) {
+        Err(Errno::NOENT) => return Ok(()),
+        found if FileType::from_raw_mode(found?.st_mode) == FileType::Socket => {}
+        _ => return Err(Errno::NOTSOCK),
+    }
+    match Link::connect_to(path) {
+        Err(Errno::CONNREFUSED) => unlink(path),
+        // One whose queue is full, or of another kind, has somebody as well.
+        Ok(_) | Err(Errno::AGAIN | Errno::PROTOTYPE) => Err(Errno::ADDRINUSE),
+        Err(error) => Err(error),
+    }
 }
 
 impl Link {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -94,10 +95,12 @@ impl Bound {
     }
 }
 
-/// A socket's file stays when its process ends: one at which nobody listens any more makes way.
+/// A socket's file stays when its process is killed: one at which nobody listens any more makes way. A file that is no socket refuses
+/// connections in the same way.
 fn bind_file(path: &Path) -> io::Result<UnixListener> {
     let bound = UnixListener::bind(path);
     let is_left = bound.as_ref().is_err_and(|error| error.kind() == ErrorKind::AddrInUse)
+        && path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket())
         && UnixStream::connect(path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
     if is_left {
         std::fs::remove_file(path)?;
@@ -135,6 +138,20 @@ mod tests {
         for text in ["", "unix:", "80", "example.org:80"] {
             assert!(text.parse::<Address>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_socket_that_was_left_makes_way_and_nothing_else_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let (left, used, file) = (folder.path().join("left"), folder.path().join("used"), folder.path().join("file"));
+        drop(UnixListener::bind(&left).unwrap());
+        let _listener = UnixListener::bind(&used).unwrap();
+        std::fs::write(&file, "results").unwrap();
+
+        assert!(bind_file(&left).is_ok());
+        assert!(bind_file(&used).is_err() && UnixStream::connect(&used).is_ok());
+        assert!(bind_file(&file).is_err());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "results");
     }
 
     #[test]

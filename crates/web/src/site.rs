@@ -90,6 +90,13 @@ impl Site {
         self.bound.address()
     }
 
+    /// Nobody will answer here any more: takes away the file of a socket.
+    pub fn leave(&self) {
+        if let Bound::Unix(_, path) = &self.bound {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
     /// Serves in threads of its own for as long as the process lives. They take no signal.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
@@ -60,6 +61,30 @@ fn options_that_make_no_sense_are_refused() {
 
         assert_refused(&output, 2, fragment);
     }
+}
+
+#[test]
+fn a_socket_option_that_names_something_else_leaves_it_as_it_is() {
+    let folder = TempDir::new().unwrap();
+    let (file, socket) = (folder.path().join("results"), folder.path().join("socket"));
+    fs::write(&file, "results").unwrap();
+    let _somebody = UnixListener::bind(&socket).unwrap();
+
+    for path in [&file, &socket] {
+        let path = path.to_str().unwrap();
+        let unix = format!("unix:{path}");
+        for (words, fragment) in [
+            (&["host", "--socket", path][..], path),
+            (&["web", "--listen", &unix], &unix),
+            (&["run", "--metrics", &unix, "--", "true"], &unix),
+        ] {
+            assert_refused(&farmem(words), 2, fragment);
+        }
+    }
+
+    assert_eq!(fs::read_to_string(&file).unwrap(), "results");
+    assert!(UnixStream::connect(&socket).is_ok());
+    assert!(!folder.path().join("results.lock").exists());
 }
 
 #[test]
