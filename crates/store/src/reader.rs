@@ -55,8 +55,9 @@ pub enum Origin {
 /// A slot spans two blocks of 4 KiB at most, on disk and on nodes.
 const DISK_BUFFER_BYTES: usize = 2 * PAGE_BYTES;
 
-/// Pages of a read are in the buffer when its answer comes. Others may displace them before they are copied, but not time and again.
-const FETCH_ATTEMPTS: usize = 4;
+/// Pages of a read are in the buffer when its answer comes, but others may displace them before they are copied, and where many read at once, time and again. What
+/// nobody waits for is given up after so many times; who waits asks again for as long as the caller is patient.
+const AHEAD_ATTEMPTS: usize = 4;
 
 /// A slab leaves memory in two steps, and comes back in one. Each takes as long as a read or more, and from one move to the opposite one the pool must
 /// empty or fill from one mark to another: so a reader is overtaken a few times at most, and then something is wrong.
@@ -314,8 +315,11 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
         if self.urgency == Urgency::Later {
             return Ok(Fetched::Later);
         }
-        for _ in 0..FETCH_ATTEMPTS {
-            match pool.ask(&self.caller, call, self.urgency == Urgency::Ahead) {
+        let is_ahead = self.urgency == Urgency::Ahead;
+        let since = self.caller.now_ns();
+        let mut attempts = 0;
+        loop {
+            match pool.ask(&self.caller, call, is_ahead) {
                 Some(Answer::Entry(entry)) if pool.copy_buffered(entry, &call, buffer) => {
                     return Ok(Fetched::Page(Origin::Node));
                 }
@@ -324,8 +328,14 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
                 Some(Answer::Late) => return Ok(Fetched::Later),
                 None => return Ok(Fetched::Io),
             }
+            attempts += 1;
+            if is_ahead && attempts == AHEAD_ATTEMPTS {
+                return Ok(Fetched::Later);
+            }
+            if !self.caller.is_patient(self.caller.now_ns().saturating_sub(since)) {
+                return Ok(Fetched::Io);
+            }
         }
-        Ok(Fetched::Io)
     }
 }
 

@@ -618,7 +618,7 @@ fn readers_that_call_at_once_and_displace_each_others_pages_find_the_right_bytes
             let (world, place) = (Arc::clone(&world), places[nth]);
             thread::spawn(move || match load(&world, Asking::new(OwnerId(owner), 10_000), place) {
                 Ok(found) => assert!(found == page(nth as u64), "page {nth} holds something else"),
-                // Displaced time and again.
+                // Displaced until its patience ended: nothing but chance keeps two from taking the only entry from each other for ever.
                 Err(error) => assert_eq!(error, LoadError::Io),
             })
         };

@@ -4,8 +4,8 @@ mod support;
 
 use farmem_page::{ByteCount, PAGE_BYTES, PageBytes, Place};
 use farmem_store::{
-    BlockError, BlockFile, Caller, Epoch, LoadError, Mover, NodesConfig, NullFile, OwnerId, Pool, PoolConfig,
-    Reader, SLAB_BYTES, StepOutcome, Update, Writer,
+    BlockError, BlockFile, Call, Caller, Epoch, LoadError, Mover, NodesConfig, NullFile, Origin, OwnerId,
+    Pool, PoolConfig, Reader, SLAB_BYTES, StepOutcome, Update, Urgency, Writer,
 };
 use farmem_sys::shared::SharedMemory;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -234,6 +234,45 @@ fn a_process_that_dies_while_it_calls_holds_up_nobody() {
         world.shelf.serve(pool, &taken);
     });
     assert_eq!(world.read_all(), (SLABS * 64, vec![]));
+}
+
+/// Answers calls of which the first twenty find their pages displaced.
+fn carry_late(shelf: &Shelf, pool: &Pool<SharedMemory>, ends: &AtomicBool) {
+    let mut displaced = 0;
+    while !ends.load(Ordering::SeqCst) {
+        let Some(taken) = (0..pool.lanes()).find_map(|lane| pool.take_call(lane)) else {
+            std::thread::yield_now();
+            continue;
+        };
+        if displaced == 20 {
+            shelf.serve(pool, &taken);
+            continue;
+        }
+        displaced += 1;
+        let content = [0; PAGE_BYTES];
+        let fill = |call: &Call| pool.fill(pool.begin_fill().unwrap(), call, ONE, &content);
+        let pages = Call { count: 1, ..taken.call };
+        let answer = fill(&pages);
+        (1..=4).for_each(|other| drop(fill(&Call { block: pages.block + other, ..pages })));
+        pool.answer(&taken, answer);
+    }
+}
+
+#[test]
+fn who_waits_gets_a_page_that_others_displace_time_and_again() {
+    let world = World::filled(0, SLABS, SLABS);
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (shelf, pool, ends) = (&world.shelf, &world.pool, &ends);
+        scope.spawn(move || carry_late(shelf, pool, ends));
+        let mut reader = Box::new(Reader::with_nodes(&world.file, Waiting::new(ONE, PATIENT_NS)));
+        let mut page = [0; PAGE_BYTES];
+        let ahead = reader.load_for(pool, world.places[1], &mut page, Urgency::Ahead);
+        let awaited = reader.load(pool, world.places[1], &mut page);
+        ends.store(true, Ordering::SeqCst);
+        assert_eq!((ahead, awaited), (Err(LoadError::Later), Ok(Origin::Node)));
+        assert!(page == content(1));
+    });
 }
 
 /// A disk that takes nothing, and while it is asked to, the nodes are lost.

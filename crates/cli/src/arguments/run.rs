@@ -88,7 +88,7 @@ pub(crate) struct RunArguments {
     /// How much a read from a memory node brings: the page that is wanted and its neighbours, a power of two from 4K to 64K [default: follows what is used of it]
     #[arg(long, value_name = "SIZE", value_parser = parse_node_read)]
     pub(crate) node_read: Option<ByteCount>,
-    /// Room for pages that a read from a node brought along, beside the local memory, from 1M to 64M [default: a sixteenth of the local memory, 16M at most]
+    /// Room for pages that a read from a node brought along, beside the local memory, from 1M to 64M; at least 128K for each processor [default: a sixteenth of the local memory, 16M at most]
     #[arg(long, value_name = "SIZE", value_parser = parse_read_buffer)]
     pub(crate) read_buffer: Option<ByteCount>,
     /// Memory that each node has granted ahead of need, up to 1G [default: follows what leaves during a round trip]

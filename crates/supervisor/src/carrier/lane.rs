@@ -386,11 +386,20 @@ impl Lane {
     /// No node can answer at present. Another one may be back soon; what is on disk need not wait for that.
     fn give_up(&mut self, number: u64, reading: Reading) {
         self.forget(number);
-        let has_disk_copy = self.carrier.pool.has_disk_copy(reading.taken.call.block);
-        for taken in reading.calls() {
+        match self.carrier.pool.has_disk_copy(reading.taken.call.block) {
+            true => reading.calls().for_each(|taken| match taken.is_ahead {
+                true => self.carrier.pool.answer(taken, Answer::Late),
+                false => self.refuse(taken),
+            }),
+            false => self.put_off(reading.calls()),
+        }
+    }
+
+    /// What threads wait for is tried again; what nobody waits for is given up.
+    fn put_off<'a>(&mut self, calls: impl Iterator<Item = &'a TakenCall>) {
+        for taken in calls {
             match taken.is_ahead {
                 true => self.carrier.pool.answer(taken, Answer::Late),
-                false if has_disk_copy => self.refuse(taken),
                 false => self.parked.push(*taken),
             }
         }
@@ -580,17 +589,19 @@ impl Lane {
         }
         let mut ranges: Vec<Vec<u8>> = reading.gathers.iter_mut().filter_map(Gather::bytes).collect();
         let content = if ranges.len() == 1 { ranges.swap_remove(0) } else { ranges.concat() };
-        let filling = carrier.pool.begin_fill();
-        if let Some(displaced) = filling.as_ref().and_then(|filling| filling.displaced) {
-            let mut state = carrier.state();
-            state.span(displaced.owner.0).learn(displaced.fetched, displaced.used);
-        }
-        let answer = match filling {
-            Some(filling) => carrier.pool.fill(filling, &reading.pages, reading.taken.owner(), &content),
-            None => Answer::Nowhere,
+        let Some(filling) = carrier.pool.begin_fill() else {
+            // Others are filling every entry at this moment.
+            self.keep_buffer(content);
+            return self.put_off(reading.calls());
         };
+        let displaced = filling.displaced;
+        let answer = carrier.pool.fill(filling, &reading.pages, reading.taken.owner(), &content);
         reading.calls().for_each(|taken| carrier.pool.answer(taken, answer));
         self.keep_buffer(content);
+        // Not before: nobody else can have the entry while it is being filled.
+        if let Some(displaced) = displaced {
+            carrier.state().span(displaced.owner.0).learn(displaced.fetched, displaced.used);
+        }
     }
 
     fn keep_buffer(&mut self, buffer: Vec<u8>) {

@@ -216,9 +216,10 @@ impl Reached {
         let is_fixed = self.membership.is_none() || (self.redundancy, has_disk) == (Redundancy::NONE, true);
         let alone_bytes = alone * SLAB_BYTES as u64;
         let most = if is_fixed { alone_bytes } else { (alone_bytes * GROWTH_TIMES).max(GROWTH_LEAST) };
-        let entries = self.tuning.entries(local);
         let lanes =
             std::thread::available_parallelism().map_or(1, |count| count.get().min(WRITER_LANE.into()));
+        // Each lane may be filling one, and not displace with it what another one has just filled.
+        let entries = self.tuning.entries(local).max(2 * lanes as u64);
         NodesConfig {
             alone: ByteCount::new(alone_bytes),
             spare: ByteCount::new(most.saturating_sub(alone_bytes)),

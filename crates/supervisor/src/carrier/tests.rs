@@ -263,6 +263,20 @@ fn pages_come_back_from_their_nodes_by_few_reads() {
 }
 
 #[test]
+fn what_comes_while_every_entry_is_being_filled_is_answered_when_one_is_free() {
+    let world = World::filled(&[32], Redundancy::NONE);
+    let held = std::iter::from_fn(|| world.pool.begin_fill()).count();
+    assert!(held >= 2 * world.pool.lanes(), "each lane has room");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(300));
+            world.pool.clear_buffer();
+        });
+        assert_eq!(world.read_all(), (PAGES, 0));
+    });
+}
+
+#[test]
 fn links_that_are_cut_are_made_anew_and_nothing_is_lost() {
     let mut world = World::filled(&[32], Redundancy::NONE);
     world.nodes[0].cut();
