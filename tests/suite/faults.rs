@@ -3,9 +3,10 @@
 //! What needs a hook inside the pager is started with `FARMEM_INJECT=NAME`, and is ignored while there is no such hook.
 
 use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use farmem_tests::{Finished, Launcher, Program, managed_runner};
+use farmem_tests::{Finished, Launcher, Program, Scratch, farmem_binary, managed_runner, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 
 const BUDGET_BYTES: u64 = 16 << 20;
@@ -278,7 +279,7 @@ fn a_program_that_is_stopped_for_long_goes_on() {
     /// Longer than a pager may be still.
     const LONG: Duration = Duration::from_secs(25);
     let launcher = Launcher::managed(BUDGET_BYTES);
-    // The shell stays: were the program itself stopped, farmem would stop with it.
+    // The shell stays: were the program itself stopped, farmem would stop with it at a terminal.
     let script = format!("{} mmap_churn & echo $! > number; wait $!", env!("PROGRAM_ADDRESS_SPACE"));
     let program = Program::new("sh").arg("-c").arg(script).env("ARENA_MIB", "64");
     let mut running = launcher.start(program);
@@ -295,6 +296,42 @@ fn a_program_that_is_stopped_for_long_goes_on() {
     kill_process(program, Signal::CONT).expect("it is stopped");
 
     running.wait().assert_success();
+}
+
+/// As `cpulimit` and some monitors do, which know the program and not its supervisor.
+#[test]
+fn a_program_that_is_stopped_and_continued_by_itself_keeps_its_supervisor() {
+    if !managed_runner() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = format!("echo $$ > number; exec {} mmap_churn", env!("PROGRAM_ADDRESS_SPACE"));
+    // Without a terminal, whoever calls the test.
+    let mut run = Command::new("setsid")
+        .arg("--wait")
+        .arg(farmem_binary())
+        .args(["run", "--local", "16M", "--pool", "8M", "--disk", "far:256M", "--", "sh", "-c", &script])
+        .current_dir(scratch.path())
+        .env("ARENA_MIB", "64")
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("setsid can be started");
+    let number = wait_for("the program's number", || {
+        std::fs::read_to_string(scratch.file("number")).ok()?.trim().parse().ok()
+    });
+    let program = Pid::from_raw(number).expect("a process number");
+    // So often that the supervisor sees some.
+    for _ in 0..20 {
+        if kill_process(program, Signal::STOP).is_err() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        kill_process(program, Signal::CONT).expect("it is stopped");
+    }
+
+    let status = wait_for("the end of the run", || run.try_wait().expect("own child"));
+
+    assert!(status.success(), "{status}");
 }
 
 #[test]

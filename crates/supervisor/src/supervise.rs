@@ -366,8 +366,9 @@ impl Supervisor<'_> {
                 self.has_ended = true;
                 return Some(end);
             }
-            if status.stopped() {
-                // Who stopped the program wants its caller to see that.
+            // A shell at a terminal waits for the job, and wants to see that it was stopped. It lets the whole job go on. Elsewhere whoever stops
+            // the program lets the program alone go on: its supervisor would stay stopped for ever.
+            if status.stopped() && has_terminal() {
                 let _ = nix::sys::signal::kill(Pid::this(), Signal::SIGSTOP);
             }
         }
@@ -458,6 +459,11 @@ fn say_failed(written: Option<Result<()>>) {
     if let Some(Err(error)) = written {
         say(&format!("{error:#}"));
     }
+}
+
+/// Whether there is a terminal whose shell controls jobs.
+fn has_terminal() -> bool {
+    std::fs::File::open("/dev/tty").is_ok()
 }
 
 /// Processor time of all that this process has waited for.
