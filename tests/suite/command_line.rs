@@ -8,7 +8,6 @@ use farmem_tests::{
     Finished, Launcher, Program, Scratch, application, assert_refusal, farmem_binary, managed_runner,
     second_launcher, wait_for,
 };
-use rustix::process::{Pid, Signal, kill_process};
 
 const BUDGET_BYTES: u64 = 64 << 20;
 
@@ -61,13 +60,8 @@ fn a_signal_that_ends_the_program_ends_farmem_in_the_same_way() {
 
 #[test]
 fn signals_for_farmem_reach_the_program() {
-    for (name, signal) in [
-        ("INT", Signal::INT),
-        ("TERM", Signal::TERM),
-        ("HUP", Signal::HUP),
-        ("USR1", Signal::USR1),
-        ("QUIT", Signal::QUIT),
-    ] {
+    // The last one is a realtime signal, and has no name.
+    for name in ["INT", "TERM", "HUP", "USR1", "QUIT", "PWR", "XCPU", "ABRT", "35"] {
         let launcher = second_launcher(BUDGET_BYTES);
         let script =
             format!("trap 'echo got {name}; exit 5' {name}; touch ready; while :; do sleep 0.05; done");
@@ -75,8 +69,8 @@ fn signals_for_farmem_reach_the_program() {
         let ready = launcher.file("ready");
         running.until("the program's start", || ready.exists().then_some(()));
 
-        let process = Pid::from_raw(i32::try_from(running.process_id()).expect("a process number"));
-        kill_process(process.expect("a process number"), signal).expect("it is running");
+        let sent = Command::new("kill").arg(format!("-{name}")).arg(running.process_id().to_string()).status();
+        assert!(sent.expect("kill can be started").success(), "{name}");
 
         let finished = running.wait();
         assert_eq!(finished.status.code(), Some(5), "{name}: {finished}");
@@ -131,6 +125,33 @@ fn limits_mask_directory_and_arguments_are_the_programs_own() {
 #[test]
 fn ignored_and_blocked_signals_are_the_programs_own() {
     assert_same_output(&Program::new("grep").args(["-E", "^Sig(Ign|Blk|Cgt):", "/proc/self/status"]));
+}
+
+/// Ignored by who calls, as systemd does with SIGPIPE and some launchers with SIGCHLD. A launcher of Rust's would set the first to its default.
+#[test]
+fn signals_that_the_caller_ignores_are_ignored_by_the_program_and_hide_no_end() {
+    if !managed_runner() {
+        return;
+    }
+    let script = "trap '' CHLD PIPE; exec \"$@\"";
+    let ran = |words: &[&str]| {
+        let mut command = Command::new("sh");
+        command.args(["-c", script, "sh"]).args(words).stdin(Stdio::null());
+        command.output().expect("a shell can be started")
+    };
+    let farmem = farmem_binary();
+    let farmem = farmem.to_str().expect("a path of text");
+    let managed = [farmem, "run", "--local", "64M", "--"];
+    let asked = ["grep", "^SigIgn:", "/proc/self/status"];
+
+    let (native, second) = (ran(&asked), ran(&[&managed[..], &asked].concat()));
+    let ended = ran(&[&managed[..], &["sh", "-c", "exit 3"]].concat());
+
+    let native = String::from_utf8_lossy(&native.stdout).into_owned();
+    let set = u64::from_str_radix(native.trim_start_matches("SigIgn:").trim(), 16).expect("a set");
+    assert_eq!((set >> 12 & 1, set >> 16 & 1), (1, 1), "SIGPIPE and SIGCHLD are ignored: {native}");
+    assert_eq!(String::from_utf8_lossy(&second.stdout), native);
+    assert_eq!(ended.status.code(), Some(3), "{}", String::from_utf8_lossy(&ended.stderr));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use anyhow::{Context, Result, bail};
+use farmem_sys::signals;
 use nix::sys::signal::SigSet;
 
 use crate::options::Options;
@@ -41,6 +42,7 @@ pub(crate) fn launch(options: &Options, library: &Path, supervisor: &str, mask: 
         .args(&options.arguments)
         .env("LD_PRELOAD", preload)
         .env("FARMEM_SUPERVISOR", OsStr::new(supervisor));
+    signals::hand_on(&mut command);
     start(command, mask).with_context(|| format!("cannot start {}", options.executable.display()))
 }
 

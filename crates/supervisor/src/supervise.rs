@@ -345,7 +345,8 @@ impl Supervisor<'_> {
         }
         self.inside.look();
         if has_signal {
-            self.signals.pass_on((!self.has_ended).then_some(self.program));
+            let program = rustix::process::Pid::from_raw(self.program.as_raw());
+            self.signals.pass_on(program.filter(|_| !self.has_ended));
         }
         if has_connection {
             while let Ok(socket) = accept_with(&self.listener, SocketFlags::CLOEXEC) {

@@ -4,6 +4,9 @@
 //! thread-local state of the program that Farmem is loaded into.
 #![no_std]
 
+#[cfg(feature = "signals")]
+extern crate std;
+
 pub mod affinity;
 pub mod cache;
 pub mod descriptors;
@@ -17,6 +20,8 @@ pub mod pagemap;
 pub mod process;
 pub mod say;
 pub mod shared;
+#[cfg(feature = "signals")]
+pub mod signals;
 pub mod sparse;
 mod sync;
 mod syscall;
