@@ -50,7 +50,7 @@ pub(crate) enum BenchCommand {
 /// All benchmarks one after the other: a line of JSON for each measurement, and one report as HTML.
 ///
 /// The folder gets records.jsonl, report.html and progress.json, after each step. What was interrupted goes on where it stopped when it is called again
-/// with the same folder. What this machine can't run is left out and named, with the reason. All of it takes hours, with --quick some twenty minutes; kernel swap and links between
+/// with the same folder. What this machine can't run is left out and named, with the reason. All of it takes hours, with --quick some 35 minutes; kernel swap and links between
 /// namespaces need root.
 #[derive(Args, Debug)]
 #[command(
