@@ -62,8 +62,8 @@ bench-setup: setup build ## install the programs that benchmarks run, and say of
 bench: bench-setup ## everything, for hours, with a report in target/bench: kernel swap needs root; goes on after a stop
 	$(FARMEM) bench all --out $(TARGET)/bench --python .deps/venv/bin/python
 
-bench-quick: build ## access patterns beside the kernel's own swap, within ten minutes: a table for the README, and a report in target/bench-quick
-	$(FARMEM) bench all --quick --only micro,faults --peer native,farmem,zram-lz4 --out $(TARGET)/bench-quick
+bench-quick: build ## access patterns beside the kernel's own swap, within ten minutes: the README's table, and a report in target/bench-quick
+	$(FARMEM) bench all --quick --repeat 3 --only micro,faults --peer native,farmem,zram-lz4 --out $(TARGET)/bench-quick
 	@$(FARMEM) bench table $(TARGET)/bench-quick
 
 hw-bench: setup ## the accelerator beside software paging, cycle by cycle, bare and under Linux: figures in target/hw/bench; goes on after a stop

@@ -147,3 +147,31 @@ fn what_cannot_be_measured_or_kept_is_refused() {
     assert_refusal(2, &mut bench(&full, &[]));
     assert_refusal(2, &mut bench(&out, &["--repeat", "0"]));
 }
+
+#[test]
+fn a_table_takes_its_place_in_a_document_that_has_one() {
+    let scratch = Scratch::new();
+    let (results, document) = (scratch.file("results"), scratch.file("document"));
+    let line = r#"{"bench":"faults","case":"zipf","peer":"farmem","measure":"time of an access","repetition":1,"value":2.5,"unit":"µs","better":"less","machine":{"kernel":"6.18","architecture":"x86_64","processor":"one","cores":2,"is_virtual":false,"memory_bytes":1,"huge_pages":"never"},"version":"1.0","commit":"unknown"}"#;
+    fs::write(&results, line).expect("the test's own folder");
+    let table = |document: &Path| {
+        let mut command = Command::new(farmem_binary());
+        command.args(["bench", "table"]).arg(&results).arg("--update").arg(document).stdin(Stdio::null());
+        command
+    };
+    let marks = "<!-- bench-table begin -->\nold\n<!-- bench-table end -->\n";
+    fs::write(&document, format!("before\n{marks}after\n")).expect("the test's own folder");
+
+    let output = table(&document).output().expect("farmem can be started");
+
+    assert!(
+        output.status.success() && output.stdout.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let text = fs::read_to_string(&document).expect("the document");
+    assert!(text.contains("| zipf (0.99) read | – | – | 2.5 |") && !text.contains("old"), "{text}");
+    assert!(text.starts_with("before\n") && text.ends_with("after\n"), "{text}");
+    fs::write(&document, "dear reader").expect("the test's own folder");
+    assert_refusal(2, &mut table(&document));
+}

@@ -1,62 +1,52 @@
-//! Records of the access patterns as a table in Markdown: that of the README.
+//! Records of the access patterns as a table in Markdown, and what of it is as wanted: what the README has.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use clap::ValueEnum;
+use farmem_page::ByteCount;
+
+use crate::faults::{CaseName, Figure, OVERSUBSCRIPTION, PeerName, judge, wanted_of_zram};
 use crate::median::median;
+use crate::option;
 use crate::record::Record;
 
 /// The peers of the table, and what they are called there.
-const PEERS: [(&str, &str); 3] =
-    [("native", "native, µs"), ("zram-lz4", "zram-lz4, µs"), ("farmem", "Farmem, µs")];
+const PEERS: [(PeerName, &str); 3] =
+    [(PeerName::Native, "native, µs"), (PeerName::ZramLz4, "zram-lz4, µs"), (PeerName::Farmem, "Farmem, µs")];
+const TIME: &str = "time of an access";
+const PEAK: &str = "resident peak";
+/// Between these lines a document has the table.
+const MARKS: [&str; 2] = ["<!-- bench-table begin -->\n", "<!-- bench-table end -->"];
 
-/// The table, with a note that says what it is of. `None` where no access pattern was measured.
+/// The table, what of it is as wanted, and what it is of. `None` where no access pattern was measured.
 pub fn table(records: &[Record]) -> Option<String> {
-    let of = |case: &str, peer: &str, measure: &str| -> Option<f64> {
-        let fits = |record: &&Record| {
-            record.bench == "faults"
-                && record.case == case
-                && record.peer == peer
-                && record.measure == measure
-        };
-        let values: Vec<f64> = records.iter().filter(fits).map(|record| record.value).collect();
-        (!values.is_empty()).then(|| median(values))
-    };
-    let mut cases: Vec<&str> = Vec::new();
-    for record in records.iter().filter(|record| record.bench == "faults") {
-        if !cases.contains(&record.case.as_str()) {
-            cases.push(&record.case);
-        }
-    }
-    let first = records.iter().find(|record| record.bench == "faults")?;
+    let records: Vec<&Record> = records.iter().filter(|record| record.bench == "faults").collect();
+    let figures = figures(&records);
+    let first = records.first().filter(|_| !figures.is_empty())?;
+    let data =
+        first.data_bytes.filter(|_| records.iter().all(|record| record.data_bytes == first.data_bytes));
+    let local = data.map(|data| ByteCount::new(data / OVERSUBSCRIPTION));
     let mut text = String::from("| access |");
     PEERS.iter().for_each(|(_, title)| text += &format!(" {title} |"));
-    text += " Farmem / zram | peak, MiB |\n|---|---|---|---|---|---|\n";
-    let cell = |value: Option<f64>| match value {
-        None => "–".to_owned(),
-        Some(value) if value < 1.0 => format!("{value:.2}"),
-        Some(value) => format!("{value:.1}"),
-    };
-    for case in cases {
-        let time = |peer| of(case, peer, "time of an access");
+    text += " Farmem / zram | wanted at most | peak, MiB |\n|---|---|---|---|---|---|---|\n";
+    // Data that fits is in the last lines: there is nothing to compare it with in the middle.
+    let cases = CaseName::value_variants().iter().filter(|case| **case != CaseName::Fits);
+    cases.filter_map(|&case| row(case, &figures)).for_each(|row| text += &row);
+    text += "\n";
+    for target in judge(&figures, local) {
         // Writing to a String does not fail.
-        let _ = write!(text, "| {case} |");
-        for (peer, _) in PEERS {
-            let _ = write!(text, " {} |", cell(time(peer)));
-        }
-        let ratio = time("farmem").zip(time("zram-lz4")).map(|(ours, zram)| ours / zram);
-        let _ = writeln!(
-            text,
-            " {} | {} |",
-            ratio.map_or_else(|| cell(None), |ratio| format!("{ratio:.2}")),
-            cell(of(case, "farmem", "resident peak"))
-        );
+        let _ = writeln!(text, "- {}", target.sentence());
     }
     let repetitions: BTreeSet<u32> = records.iter().map(|record| record.repetition).collect();
+    let sizes = data.zip(local).map(|(data, local)| {
+        format!("{} MiB of half-compressible data at {} MiB and ", data >> 20, local.get() >> 20)
+    });
     let machine = &first.machine;
     let _ = writeln!(
         text,
-        "\n*Medians of {} repetition{}; Farmem {} ({}), {} cores of {}{}, Linux {}.*",
+        "\n*{}one thread unless said otherwise; medians of {} repetition{}, in which peers took turns; Farmem {} ({}) on {} cores of {}{}, Linux {}.*",
+        sizes.unwrap_or_default(),
         repetitions.len(),
         if repetitions.len() == 1 { "" } else { "s" },
         first.version,
@@ -69,28 +59,146 @@ pub fn table(records: &[Record]) -> Option<String> {
     Some(text)
 }
 
+/// A document with the table in place of the one that it has between its marks; `None` if it lacks one of these.
+pub fn with_table(document: &str, table: &str) -> Option<String> {
+    let [begin, end] = MARKS;
+    let (before, rest) = document.split_once(begin)?;
+    let (_, after) = rest.split_once(end)?;
+    Some(format!("{before}{begin}{table}{end}{after}"))
+}
+
+/// Times and peaks of what was measured. A peak is the largest, the others are medians.
+fn figures(records: &[&Record]) -> Vec<Figure> {
+    let of = |case: CaseName, peer: PeerName, measure: &str| -> Vec<f64> {
+        let (case, peer) = (option::name(&case), option::name(&peer));
+        let fits =
+            |record: &&&Record| (&record.case, &record.peer) == (&case, &peer) && record.measure == measure;
+        records.iter().filter(fits).map(|record| record.value).collect()
+    };
+    let pairs = CaseName::value_variants().iter().flat_map(|&case| PEERS.map(|(peer, _)| (case, peer)));
+    let figure = |(case, peer)| {
+        let times = of(case, peer, TIME);
+        let peak = of(case, peer, PEAK).into_iter().fold(0.0, f64::max);
+        (!times.is_empty()).then(|| Figure {
+            nanoseconds_per_access: median(times) * 1e3,
+            resident_peak_bytes: (peak * f64::from(1 << 20)) as u64,
+            ..Figure::empty(case, peer)
+        })
+    };
+    pairs.filter_map(figure).collect()
+}
+
+/// The row of a case that was measured.
+fn row(case: CaseName, figures: &[Figure]) -> Option<String> {
+    let of = |peer| figures.iter().find(|figure| (figure.case, figure.peer) == (case, peer));
+    let time = |peer| Some(of(peer)?.nanoseconds_per_access / 1e3);
+    let cell = |value: Option<f64>| match value {
+        None => "–".to_owned(),
+        Some(value) if value < 1.0 => format!("{value:.2}"),
+        Some(value) => format!("{value:.1}"),
+    };
+    let times = PEERS.map(|(peer, _)| time(peer));
+    times.iter().any(Option::is_some).then(|| {
+        let ratio = time(PeerName::Farmem).zip(time(PeerName::ZramLz4)).map(|(ours, zram)| ours / zram);
+        let ratio = ratio.map_or_else(|| cell(None), |ratio| format!("{ratio:.2}"));
+        let wanted = wanted_of_zram(case).map_or_else(|| cell(None), |wanted| wanted.to_string());
+        let peak = of(PeerName::Farmem).map(|figure| figure.resident_peak_bytes).filter(|peak| *peak > 0);
+        let peak = cell(peak.map(|peak| peak as f64 / f64::from(1 << 20)));
+        format!("| {} | {} | {ratio} | {wanted} | {peak} |\n", case.title(), times.map(cell).join(" | "))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::record::tests::record;
 
+    const README: &str = include_str!("../../../README.md");
+
     #[test]
     fn a_row_has_times_and_their_ratio_and_names_what_is_missing() {
+        let peak = |repetition, value| Record {
+            measure: PEAK.to_owned(),
+            ..record("zipf", "farmem", repetition, value)
+        };
         let records = [
             record("zipf", "native", 1, 0.02),
             record("zipf", "farmem", 1, 3.0),
             record("zipf", "farmem", 2, 5.0),
             record("zipf", "zram-lz4", 1, 8.0),
-            record("fits", "farmem", 1, 1.0),
+            peak(1, 17.0),
+            peak(2, 18.0),
+            record("chase", "farmem", 1, 1.0),
         ];
         let table = table(&records).unwrap();
-        assert!(table.contains("| zipf | 0.02 | 8.0 | 4.0 | 0.50 | – |"), "{table}");
-        assert!(table.contains("| fits | – | – | 1.0 | – | – |"), "{table}");
-        assert!(table.contains("Medians of 2 repetitions; Farmem 1.2.3 (unknown)"), "{table}");
+        assert!(table.contains("| zipf (0.99) read | 0.02 | 8.0 | 4.0 | 0.50 | 0.7 | 18.0 |\n"), "{table}");
+        assert!(table.contains("| pointer chase | – | – | 1.0 | – | – | – |\n"), "{table}");
+        assert!(table.contains("medians of 2 repetitions, "), "{table}");
+        assert!(table.contains("64 MiB of half-compressible data at 16 MiB"), "{table}");
+        assert!(table.contains("Farmem 1.2.3 (unknown)"), "{table}");
+    }
+
+    #[test]
+    fn what_is_wanted_is_said_whether_it_was_reached_missed_or_not_measured() {
+        let fits = |peer, value| record("fits", peer, 1, value);
+        let sequential = |peer, value| record("sequential", peer, 1, value);
+        let records = [
+            fits("native", 1.0),
+            fits("farmem", 1.0),
+            sequential("farmem", 4.0),
+            sequential("zram-lz4", 10.0),
+        ];
+        let table = table(&records).unwrap();
+        for line in [
+            "- sequential read, of zram-lz4's time: 0.40, at most 0.35 wanted: falls short\n",
+            "- random read, of zram-lz4's time: at most 0.85 wanted: not measured\n",
+            "- random read of data that fits, of native time: 1.00, at most 1.01 wanted: pass\n",
+        ] {
+            assert!(table.contains(line), "{table}");
+        }
+        assert!(!table.contains("| random read, data that fits |"), "{table}");
     }
 
     #[test]
     fn without_access_patterns_there_is_no_table() {
         assert_eq!(table(&[]), None);
+        let other = Record { bench: "nodes".to_owned(), ..record("ways", "tcp", 1, 1.0) };
+        assert_eq!(table(&[other]), None);
+    }
+
+    #[test]
+    fn a_table_takes_the_place_of_what_is_between_the_marks() {
+        let [begin, end] = MARKS;
+        let document = format!("before\n{begin}old\n{end}\nafter\n");
+        assert_eq!(with_table(&document, "new\n").unwrap(), format!("before\n{begin}new\n{end}\nafter\n"));
+        assert_eq!(with_table("no marks", "new\n"), None);
+    }
+
+    /// What a table has whatever was measured: its rows, its columns, and what is wanted.
+    fn without_figures(table: &str) -> Vec<String> {
+        let mut lines = table.lines().filter(|line| line.starts_with('|') || line.starts_with('-'));
+        let header: Vec<String> = lines.by_ref().take(2).map(str::to_owned).collect();
+        let rows = lines.map(|line| match line.split('|').collect::<Vec<_>>()[..] {
+            [_, access, .., wanted, _, _] => format!("{access}:{wanted}"),
+            _ => {
+                let (name, rest) = line.split_once(": ").unwrap_or((line, ""));
+                let wanted = rest.split_once("at ").map_or("", |(_, wanted)| wanted);
+                format!("{name}: {}", wanted.split(':').next().unwrap_or_default())
+            }
+        });
+        header.into_iter().chain(rows).collect()
+    }
+
+    #[test]
+    fn the_readme_has_the_rows_and_columns_of_the_table() {
+        let names = CaseName::value_variants().iter().map(option::name);
+        let records: Vec<Record> = names
+            .flat_map(|case| PEERS.map(|(peer, _)| record(&case, &option::name(&peer), 1, 1.0)))
+            .collect();
+        let table = table(&records).unwrap();
+        let [begin, end] = MARKS;
+        let (_, rest) = README.split_once(begin).unwrap();
+        let (of_readme, _) = rest.split_once(end).unwrap();
+        assert_eq!(without_figures(of_readme), without_figures(&table));
     }
 }

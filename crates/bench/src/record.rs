@@ -68,6 +68,8 @@ pub struct LeftOut {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) measurements: Vec<Measurement>,
+    /// Data of each program that was measured; `None` where each has its own, or none.
+    pub(crate) data_bytes: Option<u64>,
     /// What was left out, and why.
     pub(crate) left_out: Vec<(String, String)>,
 }
@@ -103,6 +105,9 @@ pub struct Record {
     /// What a paper says about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paper: Option<Paper>,
+    /// Data of the program that was measured; `None` where programs have their own, or none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_bytes: Option<u64>,
     /// The machine.
     pub machine: Description,
     /// Version of Farmem.
@@ -156,6 +161,7 @@ pub(crate) mod tests {
             unit: "µs".to_owned(),
             better: Better::Less,
             paper: None,
+            data_bytes: Some(64 << 20),
             machine: Description::current(),
             version: "1.2.3".to_owned(),
             commit: "unknown".to_owned(),

@@ -49,19 +49,38 @@ impl Target {
     }
 }
 
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verdict = match self.passed {
+impl Limit {
+    fn words(self) -> (&'static str, f64) {
+        match self {
+            Self::AtMost(limit) => ("at most", limit),
+            Self::AtLeast(limit) => ("at least", limit),
+        }
+    }
+}
+
+impl Target {
+    fn verdict(&self) -> &'static str {
+        match self.passed {
             Some(true) => "pass",
             Some(false) if self.over_budget => "falls short: it kept more local than its budget",
             Some(false) => "falls short",
             None => "not measured",
-        };
+        }
+    }
+
+    /// What was wanted and what was found, for a text.
+    pub(crate) fn sentence(&self) -> String {
+        let measured = self.measured.map_or_else(String::new, |measured| format!("{measured:.2}, "));
+        let (words, limit) = self.limit.words();
+        format!("{}: {measured}{words} {limit} wanted: {}", self.name, self.verdict())
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = self.verdict();
         let measured = self.measured.map_or_else(|| "-".to_owned(), |measured| format!("{measured:.2}"));
-        let (words, limit) = match self.limit {
-            Limit::AtMost(limit) => ("at most", limit),
-            Limit::AtLeast(limit) => ("at least", limit),
-        };
+        let (words, limit) = self.limit.words();
         write!(f, "{:<56} {measured:>6}  {words} {limit:<5} {verdict}", self.name)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fmt::Display;
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -175,7 +176,19 @@ fn write_table(arguments: &TableArguments) -> Result<ExitCode, Failure> {
             arguments.results.display()
         ))
     })?;
-    io::stdout().write_all(table.as_bytes()).context("cannot print the table")?;
+    let Some(path) = &arguments.update else {
+        io::stdout().write_all(table.as_bytes()).context("cannot print the table")?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let shown = path.display();
+    let document = fs::read_to_string(path)
+        .map_err(|error| Failure::Unusable(format!("cannot read {shown}: {error}")))?;
+    let document = markdown::with_table(&document, &table).ok_or_else(|| {
+        Failure::Unusable(format!(
+            "{shown} has no lines between which a table goes; see `farmem bench table --help`"
+        ))
+    })?;
+    fs::write(path, document).with_context(|| format!("cannot write {shown}"))?;
     Ok(ExitCode::SUCCESS)
 }
 

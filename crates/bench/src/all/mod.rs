@@ -168,6 +168,7 @@ fn records(step: Step, findings: &Findings) -> Vec<Record> {
             unit: measurement.unit.to_owned(),
             better: measurement.better,
             paper: paper::of(bench, &measurement.case, measurement.measure).map(Into::into),
+            data_bytes: findings.data_bytes,
             machine: machine.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             commit: commit().to_owned(),

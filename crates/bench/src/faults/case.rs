@@ -30,6 +30,8 @@ pub enum CaseName {
     ZipfStart,
     /// Reads where to go next.
     Chase,
+    /// Random reads while a sibling thread keeps another core busy.
+    Sibling,
     /// Random reads by two threads.
     #[value(name = "random-read-2-threads")]
     #[serde(rename = "random-read-2-threads")]
@@ -48,10 +50,31 @@ pub enum CaseName {
     RandomReadQuarter,
     /// Random reads of pages that don't compress.
     RandomReadIncompressible,
-    /// Random reads while a sibling thread keeps another core busy.
-    Sibling,
     /// Random reads of data that fits its budget; measures what Farmem costs who doesn't need it.
     Fits,
+}
+
+impl CaseName {
+    /// What it is called in a table for people.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::RandomRead => "random read",
+            Self::RandomWrite => "random write",
+            Self::Sequential => "sequential read",
+            Self::Strided => "every fifth page, read",
+            Self::Zipf => "zipf (0.99) read",
+            Self::ZipfStart => "zipf, from the start",
+            Self::Chase => "pointer chase",
+            Self::Sibling => "random read, another thread busy",
+            Self::RandomReadTwoThreads => "random read, 2 threads",
+            Self::RandomReadFourThreads => "random read, 4 threads",
+            Self::RandomWriteTwoThreads => "random write, 2 threads",
+            Self::RandomReadZero => "random read, nearly empty pages",
+            Self::RandomReadQuarter => "random read, compresses to a quarter",
+            Self::RandomReadIncompressible => "random read, incompressible",
+            Self::Fits => "random read, data that fits",
+        }
+    }
 }
 
 /// Who provides the memory.

@@ -15,8 +15,10 @@ use farmem_page::ByteCount;
 use case::{Case, Peers};
 pub use case::{CaseName, PeerName};
 use measure::{Harness, Sample};
+pub(crate) use report::Figure;
+use report::PeerNote;
 pub use report::Report;
-use report::{Figure, PeerNote};
+pub(crate) use target::{judge, wanted_of_zram};
 
 use crate::interrupt::Interrupt;
 
@@ -40,7 +42,7 @@ pub struct Options {
 }
 
 /// How many times more data than local memory.
-const OVERSUBSCRIPTION: u64 = 4;
+pub(crate) const OVERSUBSCRIPTION: u64 = 4;
 const DATA_BYTES: ByteCount = ByteCount::new(256 << 20);
 const DATA_QUICK_BYTES: ByteCount = ByteCount::new(64 << 20);
 const REPETITIONS: u32 = 3;
@@ -87,7 +89,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     let figures: Vec<Figure> =
         samples.iter().map(|(&(case, peer), samples)| Figure::median(case, peer, samples)).collect();
     let notes: Vec<PeerNote> = peers.notes(&harness);
-    let targets = target::judge(&figures, local);
+    let targets = judge(&figures, Some(local));
     Ok(Report {
         version: env!("CARGO_PKG_VERSION"),
         machine: Description::current(),

@@ -14,6 +14,7 @@ impl Report {
             failed.map(|failed| (format!("{} under {}", failed.case, failed.peer), failed.reason.clone()));
         Findings {
             measurements: self.figures.iter().flat_map(measurements).collect(),
+            data_bytes: Some(self.data_bytes),
             left_out: left_out.chain(failed).collect(),
         }
     }

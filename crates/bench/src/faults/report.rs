@@ -101,7 +101,7 @@ pub struct Figure {
 }
 
 impl Figure {
-    pub(super) fn empty(case: CaseName, peer: PeerName) -> Self {
+    pub(crate) fn empty(case: CaseName, peer: PeerName) -> Self {
         Self {
             case,
             peer,

@@ -8,8 +8,21 @@ use crate::target::Target;
 
 const RESIDENT_SPARE: f64 = 16.0 * 1024.0 * 1024.0;
 
-/// Judges all targets.
-pub(super) fn judge(figures: &[Figure], local: ByteCount) -> Vec<Target> {
+/// What Farmem's time is to be at most of that with zram-lz4, and what that is called.
+const OF_ZRAM: [(CaseName, f64, &str); 4] = [
+    (CaseName::Sequential, 0.35, "sequential read, of zram-lz4's time"),
+    (CaseName::RandomRead, 0.85, "random read, of zram-lz4's time"),
+    (CaseName::RandomWrite, 0.9, "random write, of zram-lz4's time"),
+    (CaseName::Zipf, 0.7, "zipf, of zram-lz4's time"),
+];
+
+/// What Farmem's time is to be at most of that with zram-lz4; `None` where nothing is wanted.
+pub(crate) fn wanted_of_zram(case: CaseName) -> Option<f64> {
+    OF_ZRAM.iter().find(|(wanted, ..)| *wanted == case).map(|&(_, at_most, _)| at_most)
+}
+
+/// Judges all targets. Where `local` is not known, memory is not judged.
+pub(crate) fn judge(figures: &[Figure], local: Option<ByteCount>) -> Vec<Target> {
     let time = |case, peer| {
         figures
             .iter()
@@ -18,10 +31,12 @@ pub(super) fn judge(figures: &[Figure], local: ByteCount) -> Vec<Target> {
     };
     let ratio =
         |case, (other_case, other_peer)| Some(time(case, PeerName::Farmem)? / time(other_case, other_peer)?);
-    let limit = local.get() as f64 * 1.05 + RESIDENT_SPARE;
+    let limit = local.map_or(f64::INFINITY, |local| local.get() as f64 * 1.05 + RESIDENT_SPARE);
     let resident_peak = figures
         .iter()
-        .filter(|figure| figure.peer == PeerName::Farmem && figure.case != CaseName::Fits)
+        .filter(|figure| {
+            figure.peer == PeerName::Farmem && figure.case != CaseName::Fits && limit.is_finite()
+        })
         .map(|figure| figure.resident_peak_bytes as f64 / limit)
         .reduce(f64::max);
     let over_budget = |case| {
@@ -31,14 +46,10 @@ pub(super) fn judge(figures: &[Figure], local: ByteCount) -> Vec<Target> {
                 && figure.resident_peak_bytes as f64 > limit
         })
     };
-    let to_zram = |name, at_most, case| {
+    let to_zram = OF_ZRAM.map(|(case, at_most, name)| {
         Target::new(name, at_most, ratio(case, (case, PeerName::ZramLz4))).counted_unless(over_budget(case))
-    };
-    vec![
-        to_zram("sequential read, of zram-lz4's time", 0.35, CaseName::Sequential),
-        to_zram("random read, of zram-lz4's time", 0.85, CaseName::RandomRead),
-        to_zram("random write, of zram-lz4's time", 0.9, CaseName::RandomWrite),
-        to_zram("zipf, of zram-lz4's time", 0.7, CaseName::Zipf),
+    });
+    let others = [
         Target::new(
             "random read beside a busy sibling, of the time without",
             1.3,
@@ -51,7 +62,8 @@ pub(super) fn judge(figures: &[Figure], local: ByteCount) -> Vec<Target> {
             ratio(CaseName::Fits, (CaseName::Fits, PeerName::Native)),
         ),
         Target::new("resident peak, of budget + 5% + 16 MiB", 1.0, resident_peak),
-    ]
+    ];
+    to_zram.into_iter().chain(others).collect()
 }
 
 #[cfg(test)]
@@ -71,7 +83,7 @@ mod tests {
             figure(CaseName::RandomRead, PeerName::ZramLz4, 100.0),
         ];
 
-        let targets = judge(&figures, ByteCount::new(1 << 26));
+        let targets = judge(&figures, Some(ByteCount::new(1 << 26)));
 
         assert_eq!(targets[0].passed, Some(true));
         assert_eq!(targets[1].passed, Some(false));
@@ -83,7 +95,7 @@ mod tests {
             Figure { resident_peak_bytes: 1 << 28, ..figure(CaseName::Sequential, PeerName::Farmem, 1.0) };
         let figures = [greedy, figure(CaseName::Sequential, PeerName::ZramLz4, 100.0)];
 
-        let targets = judge(&figures, ByteCount::new(1 << 26));
+        let targets = judge(&figures, Some(ByteCount::new(1 << 26)));
 
         assert_eq!(targets[0].passed, Some(false));
         assert!(targets[0].over_budget);
@@ -91,6 +103,6 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_is_not_judged() {
-        assert!(judge(&[], ByteCount::new(1 << 26)).iter().all(|target| target.passed.is_none()));
+        assert!(judge(&[], Some(ByteCount::new(1 << 26))).iter().all(|target| target.passed.is_none()));
     }
 }

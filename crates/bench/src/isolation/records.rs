@@ -86,7 +86,7 @@ impl Report {
             found.extend(programs(*peer, co_runs, ", half local"));
         }
         let left_out = self.left_out.iter().map(|(what, reason)| (what.clone(), reason.clone()));
-        Findings { measurements: found, left_out: left_out.collect() }
+        Findings { measurements: found, data_bytes: Some(self.data_bytes), left_out: left_out.collect() }
     }
 }
 

@@ -15,6 +15,7 @@ impl Report {
         let left_out = |one: &super::LeftOut| (one.primitive.to_owned(), one.reason.clone());
         Findings {
             measurements: self.figures.iter().map(measurement).collect(),
+            data_bytes: None,
             left_out: self.left_out.iter().map(left_out).collect(),
         }
     }

@@ -82,7 +82,11 @@ impl Report {
         });
         let loss = self.loss_left_out.iter().map(|reason| ("the loss of a node".to_owned(), reason.clone()));
         let swap = self.swap_left_out.iter().map(|reason| ("swap to a file".to_owned(), reason.clone()));
-        Findings { measurements: found, left_out: links.chain(swap).chain(loss).collect() }
+        Findings {
+            measurements: found,
+            data_bytes: Some(self.data_bytes),
+            left_out: links.chain(swap).chain(loss).collect(),
+        }
     }
 }
 

@@ -27,6 +27,7 @@ impl Report {
         let left_out = self.left_out.iter().map(|(what, reason)| (what.clone(), reason.clone()));
         Findings {
             measurements: self.figures.iter().flat_map(measurements).collect(),
+            data_bytes: None,
             left_out: left_out.collect(),
         }
     }

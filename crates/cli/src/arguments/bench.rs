@@ -226,12 +226,19 @@ pub(crate) struct CompareArguments {
 }
 
 /// The access patterns of results of `bench all` as a table in Markdown, as in the README.
+///
+/// Below the table it says what is wanted of Farmem, and whether that was reached; then on which machine, with how much data.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  farmem bench table results")]
+#[command(
+    after_help = "Examples:\n  farmem bench table results\n  farmem bench table results --update README.md"
+)]
 pub(crate) struct TableArguments {
     /// A folder of `bench all`, or a file of records
     #[arg(value_name = "RESULTS")]
     pub(crate) results: PathBuf,
+    /// Put it into this file, between the lines <!-- bench-table begin --> and <!-- bench-table end -->, instead of printing it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) update: Option<PathBuf>,
 }
 
 /// Which figures and tables of the papers are measured, and by what, as a table in Markdown.
