@@ -38,7 +38,7 @@ fn every_measurement_is_a_line_that_says_all_about_it_and_all_are_in_the_report(
     let scratch = Scratch::new();
     let out = scratch.file("results");
 
-    done(&out, "micro,faults/sequential");
+    done(&out, "faults/sequential");
 
     let records = records(&out);
     let benches: BTreeSet<&str> = records.iter().filter_map(|record| record["bench"].as_str()).collect();

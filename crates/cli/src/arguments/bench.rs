@@ -69,7 +69,7 @@ pub(crate) struct AllArguments {
     /// Data of each program that is measured [default: 256M, with --quick 32M to 64M]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) data: Option<ByteCount>,
-    /// Only these benchmarks, such as `faults`, or parts of them, such as `faults/zipf`
+    /// Only these benchmarks, such as `faults`, or parts of them, such as `faults/zipf`; `micro` comes with all
     #[arg(long, value_name = "BENCH[/PART]", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
     /// Only these peers for the access patterns
