@@ -33,5 +33,59 @@ fn measurements(figure: &Figure) -> Vec<Measurement> {
     if figure.peer != PeerName::Native && figure.case != CaseName::Fits {
         found.push(less("resident peak", figure.resident_peak_bytes as f64 / f64::from(1 << 20), "MiB"));
     }
+    if figure.case == CaseName::RandomRead {
+        found.extend(parts(figure).into_iter().flatten().map(|(part, microseconds)| {
+            Measurement::less(part, peer.clone(), "part of the time of a fault", microseconds, "µs")
+        }));
+    }
     found
+}
+
+/// Where the time of a fault goes that brings a page from the pool: what the pager counts of it, and the rest of what the thread waits. `None` of others than
+/// Farmem. How long faults wait for room is known only of all together, those that filled the memory among them.
+fn parts(figure: &Figure) -> Option<[(&'static str, f64); 3]> {
+    let statistics = figure.farmem_statistics.as_ref()?;
+    let count = |name: &str| statistics[name].as_f64();
+    let fetches = count("fetches")? - count("fetches_from_nodes")? - count("fetches_from_disk")?;
+    let each = |name: &str| Some(count(name)? / 1e3 / fetches);
+    let faults = figure.major_faults_per_access + figure.minor_faults_per_access;
+    if fetches <= 0.0 || faults <= 0.0 {
+        return None;
+    }
+    let whole = figure.nanoseconds_per_access / 1e3 / faults;
+    let (pool, unpacking) = (each("stall_pool_ns")?, each("unpack_ns")?);
+    Some([
+        ("trap, message, wake-ups, waiting for room", (whole - pool).max(0.0)),
+        ("the pager, until the page is mapped", (pool - unpacking).max(0.0)),
+        ("copying, unpacking and checking", unpacking),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn parts_of_a_fault_add_up_to_what_a_thread_waits() {
+        let statistics = json!({ "fetches": 120, "fetches_from_nodes": 15, "fetches_from_disk": 5,
+            "stall_pool_ns": 800_000, "unpack_ns": 300_000 });
+        let figure = Figure {
+            nanoseconds_per_access: 9_000.0,
+            major_faults_per_access: 0.75,
+            farmem_statistics: Some(statistics),
+            ..Figure::empty(CaseName::RandomRead, PeerName::Farmem)
+        };
+
+        let parts = parts(&figure).unwrap().map(|(_, microseconds)| microseconds);
+
+        assert_eq!(parts, [4.0, 5.0, 3.0]);
+        assert_eq!(parts.iter().sum::<f64>(), 12.0);
+    }
+
+    #[test]
+    fn who_counts_nothing_has_no_parts() {
+        assert_eq!(super::parts(&Figure::empty(CaseName::RandomRead, PeerName::ZramLz4)), None);
+    }
 }

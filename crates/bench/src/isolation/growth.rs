@@ -1,5 +1,6 @@
 //! Redis whose data outgrows its memory, and then what holds its compressed pages, and which is given memory in the end (FastSwap, Figures 2 and 9).
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use serde::Serialize;
 
 use super::setting::{Room, Setting, on_processor};
 use super::victim::Scale;
+use crate::interrupt::Interrupt;
 use crate::median::median;
 use crate::redis::{self, Client};
 
@@ -30,6 +32,8 @@ const WINDOW: Duration = Duration::from_millis(100);
 pub struct Growth {
     /// The data as it grows.
     pub sizes: Vec<Size>,
+    /// Requests per second as it grows: when a window began, in seconds, and what was answered in it. While more data is stored nothing is asked.
+    pub growing: Vec<(f64, f64)>,
     /// Requests per second after it was given memory for all of it: when a window began, in seconds, and what was answered in it.
     pub after: Vec<(f64, f64)>,
 }
@@ -62,35 +66,59 @@ pub(super) fn turn(setting: &Setting, folder: &Path, scale: Scale) -> anyhow::Re
     let interrupt = setting.interrupt();
 
     let began = Instant::now();
-    let mut sizes = Vec::new();
+    let (mut sizes, mut growing) = (Vec::new(), Vec::new());
     for step in 1..=STEPS {
         let data = ByteCount::new(scale.data.get() * step / STEPS);
         on_processor(PROCESSOR, || client.load(data, interrupt))??;
         server.limit()?;
         let seconds = began.elapsed().as_secs_f64();
         let of_local = data.get() as f64 / local.get() as f64;
-        let requests_per_second =
-            on_processor(PROCESSOR, || client.as_fast_as_it_can(scale.measured / 4, interrupt))??;
+        let windows = ask(&mut client, began, scale.measured / 4, interrupt)?;
+        let requests_per_second = mean(windows.iter().map(|&(_, rate)| rate));
         sizes.push(Size { of_local, seconds, requests_per_second });
+        growing.extend(windows);
     }
     let began = Instant::now();
     server.set_local(plenty)?;
-    let mut after = Vec::new();
-    while began.elapsed() < scale.measured * WATCHED {
-        let seconds = began.elapsed().as_secs_f64();
-        let rate = on_processor(PROCESSOR, || client.as_fast_as_it_can(WINDOW, interrupt))??;
-        after.push((seconds, rate));
-    }
+    let after = ask(&mut client, began, scale.measured * WATCHED, interrupt)?;
     server.end()?;
-    Ok(Growth { sizes, after })
+    Ok(Growth { sizes, growing, after })
 }
 
-/// What is told of the server: what it answered for each size, and for some spans of time after it was given memory.
+/// Asks as fast as it can for so long. When each window began, in seconds from `began`, and requests per second in it.
+fn ask(
+    client: &mut Client,
+    began: Instant,
+    duration: Duration,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Vec<(f64, f64)>> {
+    let (mut windows, deadline) = (Vec::new(), Instant::now() + duration);
+    while Instant::now() < deadline {
+        let seconds = began.elapsed().as_secs_f64();
+        let rate = on_processor(PROCESSOR, || client.as_fast_as_it_can(WINDOW, interrupt))??;
+        windows.push((seconds, rate));
+    }
+    Ok(windows)
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+    sum / f64::max(count, 1.0)
+}
+
+/// What is told of the server: what it answered for each size, for some spans of time after it was given memory, and second by second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     Grows,
     Given,
+    SecondsOfGrowth,
+    SecondsGiven,
 }
+
+/// How cases begin that are seconds.
+pub(crate) const SECOND: &str = "second";
+/// Of slower growth, over disk swap, only the beginning is told second by second.
+const MOST_SECONDS: u64 = 120;
 
 /// Spans after it was given memory, each from the end of the one before, in seconds; the last one has no end.
 const SPANS: [f64; 5] = [0.2, 0.5, 1.0, 2.0, f64::INFINITY];
@@ -120,6 +148,27 @@ pub(super) fn cases(turns: &[Growth]) -> Vec<(Phase, String, f64)> {
     found
 }
 
+/// The same second by second.
+pub(super) fn seconds(turns: &[Growth]) -> Vec<(Phase, String, f64)> {
+    let grows = by_second(turns.iter().flat_map(|turn| &turn.growing));
+    let given = by_second(turns.iter().flat_map(|turn| &turn.after));
+    let named = |phase, (second, rate)| (phase, format!("{SECOND} {second}"), rate);
+    let grows = grows.into_iter().map(|found| named(Phase::SecondsOfGrowth, found));
+    grows.chain(given.into_iter().map(|found| named(Phase::SecondsGiven, found))).collect()
+}
+
+/// The median of the windows that began in a second, for each in which one did, from 1.
+fn by_second<'a>(windows: impl Iterator<Item = &'a (f64, f64)>) -> BTreeMap<u64, f64> {
+    let mut sorted: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    for &(began, rate) in windows {
+        let second = began as u64 + 1;
+        if second <= MOST_SECONDS {
+            sorted.entry(second).or_default().push(rate);
+        }
+    }
+    sorted.into_iter().map(|(second, rates)| (second, median(rates))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,6 +177,7 @@ mod tests {
     fn windows_are_told_by_spans_and_sizes_by_their_part_of_local() {
         let growth = |rate: f64| Growth {
             sizes: vec![Size { of_local: 0.5, seconds: 1.0, requests_per_second: rate }],
+            growing: Vec::new(),
             after: vec![(0.1, rate), (0.3, 2.0 * rate), (9.0, 4.0 * rate)],
         };
 
@@ -139,6 +189,24 @@ mod tests {
             ("0 to 0.2 s after", 20.0),
             ("0.2 to 0.5 s after", 40.0),
             ("later than 2 s", 80.0),
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn windows_are_told_by_their_second_and_seconds_without_any_are_left_out() {
+        let windows = [(0.0, 10.0), (0.4, 30.0), (0.9, 20.0), (3.2, 5.0), (1e9, 1.0)];
+        let growth =
+            Growth { sizes: Vec::new(), growing: windows.to_vec(), after: vec![(1.5, 7.0), (1.6, 9.0)] };
+
+        let seconds = seconds(&[growth]);
+
+        let told: Vec<(Phase, &str, f64)> =
+            seconds.iter().map(|(phase, case, rate)| (*phase, case.as_str(), *rate)).collect();
+        let expected = [
+            (Phase::SecondsOfGrowth, "second 1", 20.0),
+            (Phase::SecondsOfGrowth, "second 4", 5.0),
+            (Phase::SecondsGiven, "second 2", 8.0),
         ];
         assert_eq!(told, expected);
     }

@@ -31,6 +31,7 @@ use co_runs::Programs;
 pub use co_runs::{CoRuns, Program, Run, Spread};
 pub use efficiency::Efficiency;
 pub use entries::Entries;
+pub(crate) use growth::SECOND;
 pub use growth::{Growth, Size};
 pub use kept::Kept;
 pub use recovery::Recovery;

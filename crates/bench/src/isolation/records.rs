@@ -27,6 +27,13 @@ impl Report {
                     victim.swap_outs_per_second,
                     "pages",
                 ),
+                Measurement::more(
+                    "memcached beside random writes",
+                    &peer,
+                    "swap-ins per second",
+                    victim.swap_ins_per_second,
+                    "pages",
+                ),
             ]);
         }
         for (peer, turns) in &self.recovery {
@@ -71,10 +78,15 @@ impl Report {
             ]);
         }
         for (peer, turns) in &self.growth {
-            found.extend(growth::cases(turns).into_iter().map(|(phase, case, rate)| {
+            let told = growth::cases(turns).into_iter().chain(growth::seconds(turns));
+            found.extend(told.map(|(phase, case, rate)| {
                 let measure = match phase {
                     Phase::Grows => "requests per second of Redis as its data grows",
                     Phase::Given => "requests per second of Redis after a gift of memory",
+                    Phase::SecondsOfGrowth => "requests per second of Redis in each second of its growth",
+                    Phase::SecondsGiven => {
+                        "requests per second of Redis in each second after a gift of memory"
+                    }
                 };
                 Measurement::more(case, option::name(peer), measure, rate, "requests")
             }));

@@ -80,6 +80,8 @@ pub struct Victim {
     pub beside: Service,
     /// Pages of both that left each second meanwhile.
     pub swap_outs_per_second: f64,
+    /// Pages of both that came back each second.
+    pub swap_ins_per_second: f64,
 }
 
 impl Victim {
@@ -98,6 +100,7 @@ impl Victim {
             alone: service(&|turn| turn.alone),
             beside: service(&|turn| turn.beside),
             swap_outs_per_second: over(&|turn| turn.swap_outs_per_second),
+            swap_ins_per_second: over(&|turn| turn.swap_ins_per_second),
         }
     }
 }
@@ -297,7 +300,12 @@ mod tests {
 
     fn turn(alone: f64, beside: f64) -> Turn {
         let service = |p99_us| Service { p50_us: p99_us / 4.0, p99_us, requests_per_second: 1e6 / p99_us };
-        Turn { alone: service(alone), beside: service(beside), swap_outs_per_second: 0.0 }
+        Turn {
+            alone: service(alone),
+            beside: service(beside),
+            swap_outs_per_second: 0.0,
+            swap_ins_per_second: 0.0,
+        }
     }
 
     #[test]

@@ -121,6 +121,17 @@ impl Setting {
         names.iter().map(|name| self.figure(name, "evicted")).sum()
     }
 
+    /// Pages that came back to them so far: those that a thread waited for, and those that came before it asked.
+    pub(super) fn swapped_in(&self, names: &[&str]) -> anyhow::Result<u64> {
+        if self.swap.is_some() {
+            let all = procfs::vmstat()?;
+            let of = |name: &str| all.get(name).copied().unwrap_or(0);
+            return Ok((of("pswpin") + of("zswpin")) as u64);
+        }
+        let came = ["fetches", "prefetched", "swapped_in"];
+        names.iter().flat_map(|name| came.map(|figure| self.figure(name, figure))).sum()
+    }
+
     /// A figure of the application of that name.
     fn figure(&self, application: &str, name: &str) -> anyhow::Result<u64> {
         let output =

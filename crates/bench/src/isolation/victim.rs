@@ -55,6 +55,8 @@ pub struct Turn {
     pub beside: Service,
     /// Pages of both that left each second, beside the other program.
     pub swap_outs_per_second: f64,
+    /// Pages of both that came back each second.
+    pub swap_ins_per_second: f64,
 }
 
 /// Runs one turn.
@@ -70,13 +72,15 @@ pub(super) fn turn(setting: &Setting, farmem: &Path, folder: &Path, scale: Scale
     )?
     .go()?;
     let names = [server::NAME, ANTAGONIST_NAME];
-    let (before, began) = (setting.swapped_out(&names)?, Instant::now());
+    let moved = || Ok::<_, anyhow::Error>([setting.swapped_out(&names)?, setting.swapped_in(&names)?]);
+    let (before, began) = (moved()?, Instant::now());
     let beside = serve(&mut client, scale)?;
-    let swapped_out = setting.swapped_out(&names)?.saturating_sub(before);
-    let swap_outs_per_second = swapped_out as f64 / began.elapsed().as_secs_f64();
+    let (after, seconds) = (moved()?, began.elapsed().as_secs_f64());
+    let [swap_outs_per_second, swap_ins_per_second] =
+        [0, 1].map(|way| after[way].saturating_sub(before[way]) as f64 / seconds);
     check(antagonist, "the program beside the server")?;
     check(server, "the server")?;
-    Ok(Turn { alone, beside, swap_outs_per_second })
+    Ok(Turn { alone, beside, swap_outs_per_second, swap_ins_per_second })
 }
 
 fn check(mut application: Application, what: &str) -> anyhow::Result<()> {

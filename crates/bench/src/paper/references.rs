@@ -84,6 +84,13 @@ pub(super) const REFERENCES: &[Reference] = &[
         "9.56 µs for a compressed page, 5.70 µs for one that is not, 419.66 µs from disk",
     ),
     reference(
+        "faults/random-read",
+        "",
+        "part of the time of a fault",
+        &["PFA Figure 10"],
+        "trap, processing and network card are over half of a fetch of 4 µs in software, 8 % in hardware",
+    ),
+    reference(
         "prefetch",
         "",
         "contribution",
@@ -124,6 +131,27 @@ pub(super) const REFERENCES: &[Reference] = &[
         "swap-outs per second",
         &["Canvas Table 4", "FastSwap Table II"],
         "beside Spark 185 000 under Linux 5.5, 309 000 with isolation, 468 000 with kept entries too; with FastSwap 4 to 25 times as many as with disk swap",
+    ),
+    reference(
+        "isolation/victim",
+        "memcached",
+        "swap-ins per second",
+        &["FastSwap Table II"],
+        "with FastSwap 24 to 30 times as many as with disk swap",
+    ),
+    reference(
+        "isolation/growth",
+        "",
+        "requests per second of Redis in each second of its growth",
+        &["FastSwap Figure 9"],
+        "a third less while pages go on to disk, and then as many as before; with zswap two thirds less, and so it stays",
+    ),
+    reference(
+        "isolation/growth",
+        "",
+        "requests per second of Redis in each second after a gift of memory",
+        &["FastSwap Figure 2"],
+        "over 60 s after a gift of 4 GiB with disk swap until all is as before",
     ),
     reference(
         "isolation/growth",

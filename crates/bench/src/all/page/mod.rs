@@ -1,6 +1,7 @@
 //! The report: one HTML file that asks for nothing from elsewhere.
 
 mod axis;
+mod course;
 mod plot;
 mod series;
 
@@ -206,7 +207,7 @@ fn drawn(chart: &Chart) -> Markup {
             p.papers { "Answers " b { (figure) } ": " (number) "." }
         }
         (plot::legend(chart))
-        (plot::plot(chart))
+        @if course::is_course(chart) { (course::course(chart)) } @else { (plot::plot(chart)) }
         details {
             summary { "Figures" }
             (table(chart))

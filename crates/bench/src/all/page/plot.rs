@@ -36,7 +36,7 @@ const BESIDE: &str = "native";
 const ALONE: &str = "machine";
 
 /// The number by which a peer is drawn.
-fn style(chart: &Chart, peer: &str) -> usize {
+pub(super) fn style(chart: &Chart, peer: &str) -> usize {
     let known = |peer: &str| KNOWN.iter().find(|(name, _)| *name == peer).map(|(_, number)| *number);
     known(peer).unwrap_or_else(|| {
         let taken: Vec<usize> = chart.peers.iter().filter_map(|peer| known(peer)).collect();
@@ -126,7 +126,7 @@ fn mark(number: usize, x: f64, y: f64) -> PreEscaped<String> {
     }
 }
 
-fn round(place: f64) -> f64 {
+pub(super) fn round(place: f64) -> f64 {
     (place * 10.0).round() / 10.0
 }
 
