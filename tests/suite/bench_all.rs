@@ -100,6 +100,57 @@ fn a_benchmark_that_was_interrupted_keeps_what_it_has_and_goes_on() {
 }
 
 #[test]
+fn two_builds_take_turns_and_go_on_where_they_were_interrupted() {
+    if !managed_runner() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let out = scratch.file("results");
+    let more = |command: &mut Command| {
+        command.args(["--only", "faults/fits", "--repeat", "2", "--beside"]).arg(farmem_binary());
+    };
+    let mut command = bench(&out, &[]);
+    more(&mut command);
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("farmem can be started");
+    let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let last =
+        lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("faults/fits, repetition 1, by ")));
+    assert!(last.is_some(), "the other build has no turn");
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("the test's own process");
+    let rest: Vec<String> = lines.map_while(Result::ok).collect();
+    let status = child.wait().expect("the test's own process");
+    assert!(!status.success() && rest.iter().any(|line| line.contains("goes on from there")), "{rest:?}");
+
+    let mut command = bench(&out, &[]);
+    more(&mut command);
+    let output = command.output().expect("farmem can be started");
+
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let words = String::from_utf8_lossy(&output.stdout);
+    assert!(words.contains("from that one to this one") && words.contains("figures"), "{words}");
+    let figures = |folder: &Path| -> Vec<(String, String, u64)> {
+        let of = |record: &Value| {
+            let text = |key: &str| record[key].as_str().expect("text").to_owned();
+            (text("case"), text("measure"), record["repetition"].as_u64().expect("a number"))
+        };
+        let mut figures: Vec<_> = records(folder).iter().map(of).collect();
+        figures.sort();
+        figures
+    };
+    let (this, other) = (figures(&out), figures(&out.join("beside")));
+    assert_eq!(this, other);
+    assert!(this.iter().any(|(case, _, repetition)| case == "fits" && *repetition == 2), "{this:?}");
+}
+
+#[test]
+fn a_build_that_cannot_measure_is_refused_before_anything_takes_long() {
+    let scratch = Scratch::new();
+    let out = scratch.file("results");
+    assert_refusal(2, &mut bench(&out, &["--only", "faults/fits", "--beside", "/nowhere/farmem"]));
+}
+
+#[test]
 fn a_result_compared_with_itself_is_the_same_and_a_slower_one_is_worse() {
     let scratch = Scratch::new();
     let line = |case: &str, repetition: u32, value: f64| {

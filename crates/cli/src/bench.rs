@@ -80,6 +80,7 @@ fn measure_all(arguments: AllArguments) -> Result<ExitCode, Failure> {
         python: arguments.python,
         swap_folder: arguments.swap_folder,
         farmem: own_program()?,
+        beside: arguments.beside,
     });
     let outcome = outcome.map_err(|error| match error {
         all::Error::Unusable(sentence) => Failure::Unusable(sentence),
@@ -93,6 +94,10 @@ fn measure_all(arguments: AllArguments) -> Result<ExitCode, Failure> {
         eprintln!("farmem: {}, {} left out: {}", one.bench, one.what, one.reason);
     }
     println!("{} measurements; report: {}", outcome.records, outcome.report.display());
+    if let Some(beside) = outcome.beside {
+        println!("the other build's: {}; from that one to this one:\n", beside.report.display());
+        print(&beside.comparison, false)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

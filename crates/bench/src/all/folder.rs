@@ -1,6 +1,7 @@
 //! A folder of results: what was measured, how far it came, and the report. Records of a step count once the step is noted as done, so that a benchmark that was
 //! ended at any moment goes on where it stopped.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -62,6 +63,17 @@ struct Done {
     /// Lines that the file of records has with it.
     records: usize,
     seconds: f64,
+}
+
+/// The steps that are done in a folder, whichever version fills it; none where there is none.
+pub(super) fn done_in(folder: &Path) -> BTreeSet<StepName> {
+    #[derive(Deserialize)]
+    struct Steps {
+        done: Vec<StepName>,
+    }
+    let text = fs::read_to_string(folder.join(STATE)).unwrap_or_default();
+    serde_json::from_str(&text)
+        .map_or_else(|_| BTreeSet::new(), |steps: Steps| steps.done.into_iter().collect())
 }
 
 /// A folder of results that is being filled.
@@ -225,6 +237,7 @@ mod tests {
 
         assert!(folder.is_done(&step(1)) && !folder.is_done(&step(2)));
         assert_eq!(folder.time_of(&step(1)), Some(Duration::from_secs(1)));
+        assert_eq!(done_in(scratch.path()), BTreeSet::from([step(1)]));
         assert_eq!(folder.records(), [record("zipf", "farmem", 1, 3.0)]);
         assert_eq!(record::read(scratch.path()).unwrap().len(), 1);
     }

@@ -1,5 +1,6 @@
 //! `farmem bench all`: every benchmark in turn, one line for each measurement, and a report of them.
 
+mod beside;
 mod estimate;
 mod folder;
 mod page;
@@ -11,10 +12,12 @@ use std::time::Instant;
 use farmem_machine::Description;
 use farmem_page::ByteCount;
 
+use beside::Other;
 use estimate::Estimate;
 use folder::{Folder, REPORT, Setup};
 use plan::{Step, Work};
 
+use crate::compare::{Comparison, compare};
 use crate::faults::PeerName;
 use crate::interrupt::Interrupt;
 use crate::record::{Findings, LeftOut, Record, commit};
@@ -41,6 +44,8 @@ pub struct Options {
     pub swap_folder: PathBuf,
     /// The `farmem` program.
     pub farmem: PathBuf,
+    /// The `farmem` program of another build, to be measured in turn with this one.
+    pub beside: Option<PathBuf>,
 }
 
 /// How it came out.
@@ -52,6 +57,17 @@ pub struct Outcome {
     pub left_out: Vec<LeftOut>,
     /// Measurements that the folder has now.
     pub records: usize,
+    /// Of those that were measured in turn with another build.
+    pub beside: Option<Beside>,
+}
+
+/// What another build found.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Beside {
+    /// Its report.
+    pub report: PathBuf,
+    /// What changed from it to this build.
+    pub comparison: Comparison,
 }
 
 /// Why it ended before its end.
@@ -90,6 +106,8 @@ pub fn run(options: &Options) -> Result<Outcome, Error> {
         peers: options.peers.iter().map(option::name).collect(),
         machine: Description::current(),
     };
+    let other = options.beside.as_ref().map(|farmem| Other::new(farmem, options));
+    other.as_ref().map_or(Ok(()), Other::check).map_err(Error::Unusable)?;
     let mut folder = Folder::open(&options.out, setup).map_err(Error::Unusable)?;
     let interrupt = Interrupt::listen()?;
     let mut estimate = Estimate::default();
@@ -98,45 +116,82 @@ pub fn run(options: &Options) -> Result<Outcome, Error> {
             estimate.learn(step.work, options.quick, took);
         }
     }
-    let remaining: Vec<Step> = steps.into_iter().filter(|step| !folder.is_done(&step.name())).collect();
+    let is_done = |&(step, build): &(Step, Build)| match (build, &other) {
+        (Build::This, _) => folder.is_done(&step.name()),
+        // Whether it can measure at all shows before anything takes long.
+        (Build::Other, Some(other)) => !step.is_first() && other.is_done(&step.name()),
+        (Build::Other, None) => true,
+    };
+    let remaining: Vec<(Step, Build)> =
+        steps.into_iter().flat_map(in_turn).filter(|turn| !is_done(turn)).collect();
     let mut failed = Vec::new();
-    for (at, step) in remaining.iter().enumerate() {
-        let rest = estimate.of(remaining[at..].iter().map(|step| step.work), options.quick);
+    for (at, &(step, build)) in remaining.iter().enumerate() {
+        let rest = estimate.of(remaining[at..].iter().map(|(step, _)| step.work), options.quick);
+        let other = other.as_ref().filter(|_| build == Build::Other);
         eprintln!(
-            "farmem: step {} of {}, {}, repetition {}; {} left",
+            "farmem: step {} of {}, {}, repetition {}{}; {} left",
             at + 1,
             remaining.len(),
             step.work.name(),
             step.repetition,
+            other.map_or_else(String::new, |other| format!(", by {}", other.name())),
             estimate::words(rest)
         );
         let began = Instant::now();
-        let findings = measure(step.work, options);
+        let outcome = match other {
+            None => measure(step.work, options).map(Some).map_err(Error::Failed),
+            Some(other) => other.measure(&step, &interrupt).map(|()| None),
+        };
         if interrupt.check().is_err() {
             return Err(Error::Interrupted);
         }
-        estimate.learn(step.work, options.quick, began.elapsed());
         let left_out = |(what, reason)| LeftOut { bench: step.work.bench().to_owned(), what, reason };
-        match findings {
-            Ok(findings) => {
+        let mut leave_out = |reason: String| {
+            eprintln!("farmem: {} left out: {reason}", step.work.name());
+            failed.push(left_out((step.work.name(), reason)));
+        };
+        match outcome {
+            Ok(Some(findings)) => {
                 folder.leave_out(findings.left_out.iter().cloned().map(left_out));
-                let records = records(*step, &findings);
+                let records = records(step, &findings);
                 folder.keep(step.name(), records, began.elapsed().as_secs_f64())?;
             }
-            Err(error) => {
-                let reason = format!("{error:#}");
-                eprintln!("farmem: {} left out: {reason}", step.work.name());
-                failed.push(left_out((step.work.name(), reason)));
-            }
+            Ok(None) => {}
+            Err(Error::Unusable(sentence)) if step.is_first() => return Err(Error::Unusable(sentence)),
+            Err(Error::Interrupted) => return Err(Error::Interrupted),
+            Err(Error::Unusable(reason)) => leave_out(reason),
+            Err(Error::Failed(error)) => leave_out(format!("{error:#}")),
         }
+        estimate.learn(step.work, options.quick, began.elapsed());
         write_report(&folder, &failed)?;
     }
     let report = write_report(&folder, &failed)?;
+    let beside = other.map(|other| Beside {
+        report: other.report(),
+        comparison: compare(&other.records(), folder.records()),
+    });
     Ok(Outcome {
         report,
         left_out: folder.left_out().iter().cloned().chain(failed).collect(),
         records: folder.records().len(),
+        beside,
     })
+}
+
+/// Who makes a step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Build {
+    This,
+    Other,
+}
+
+/// The step by both builds, one right after the other, since a machine changes in the course of hours. In each repetition another one is first.
+fn in_turn(step: Step) -> [(Step, Build); 2] {
+    let mut builds = [Build::Other, Build::This];
+    if step.repetition % 2 == 0 {
+        builds.reverse();
+    }
+    builds.map(|build| (step, build))
 }
 
 /// Makes the report of records anew, such as those of another machine.
@@ -217,4 +272,20 @@ fn measure(work: Work, options: &Options) -> anyhow::Result<Findings> {
                 .findings()
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn builds_take_turns_within_each_step_and_at_being_first() {
+        let turns: Vec<(u32, Build)> = plan::steps(&["micro".to_owned()], 2)
+            .unwrap()
+            .into_iter()
+            .flat_map(in_turn)
+            .map(|(step, build)| (step.repetition, build))
+            .collect();
+        assert_eq!(turns, [(1, Build::Other), (1, Build::This), (2, Build::This), (2, Build::Other)]);
+    }
 }

@@ -95,6 +95,11 @@ pub(super) struct StepName {
 }
 
 impl Step {
+    /// Whether it is the first of all plans.
+    pub(super) fn is_first(self) -> bool {
+        self.work == Work::Micro && self.repetition == 1
+    }
+
     pub(super) fn name(self) -> StepName {
         StepName { name: self.work.name(), repetition: self.repetition }
     }

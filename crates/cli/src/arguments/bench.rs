@@ -51,10 +51,11 @@ pub(crate) enum BenchCommand {
 ///
 /// The folder gets records.jsonl, report.html and progress.json, after each step. What was interrupted goes on where it stopped when it is called again
 /// with the same folder. What this machine can't run is left out and named, with the reason. All of it takes hours, with --quick some 35 minutes; kernel swap and links between
-/// namespaces need root.
+/// namespaces need root. With --beside another build makes each step in turn with this one, and in the end it says what changed from that one to this one.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  sudo farmem bench all --out results --quick\n  sudo farmem bench all --out results --only micro,faults/random-read"
+    after_help = "Examples:\n  sudo farmem bench all --out results --quick\n  sudo farmem bench all --out results --only faults/random-read\n  sudo farmem bench all --out results --only faults \
+                  --beside ../before/target/release/farmem"
 )]
 pub(crate) struct AllArguments {
     /// Folder for the results, made if it isn't there
@@ -81,6 +82,9 @@ pub(crate) struct AllArguments {
     /// Where swap files are made; must be on a disk
     #[arg(long, value_name = "FOLDER", default_value = "/var/tmp")]
     pub(crate) swap_folder: PathBuf,
+    /// Measure another build of farmem, with its libfarmem.so beside it, in turn with this one; its results go to FOLDER/beside
+    #[arg(long, value_name = "FARMEM")]
+    pub(crate) beside: Option<PathBuf>,
 }
 
 /// How long to measure what is compared, and how the figures are printed.
