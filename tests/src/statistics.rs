@@ -69,6 +69,15 @@ impl Statistics {
             .unwrap_or_else(|| panic!("the statistics have no number `{key}`"))
     }
 
+    /// One number of those that have a name together.
+    ///
+    /// # Panics
+    /// When there is no such key.
+    #[must_use]
+    pub fn number_of(&self, key: &str, part: &str) -> f64 {
+        self.value[key][part].as_f64().unwrap_or_else(|| panic!("the statistics have no {part} in `{key}`"))
+    }
+
     /// Says so when more was resident than a program may have with such a budget.
     #[must_use]
     pub fn overshoot(&self, budget_bytes: u64) -> Option<String> {

@@ -150,6 +150,13 @@ fn an_application_keeps_to_its_own_limits_and_explains_what_it_waited_for() {
         assert!(went > 0.0 && went <= most, "{direction}: {went} of {most}");
     }
     assert!(statistics.number("link_wait_seconds") > 0.0);
+    let of =
+        |direction: &str, class: &str| statistics.number_of(&format!("link_{direction}_class_bytes"), class);
+    for direction in ["in", "out"] {
+        let sum: f64 = ["demand", "ahead", "bulk"].iter().map(|class| of(direction, class)).sum();
+        assert_eq!(sum, statistics.number(&format!("link_{direction}_bytes")), "{direction}");
+    }
+    assert!(of("in", "demand") > 0.0 && of("out", "bulk") > 0.0, "threads wait for what slabs brought there");
 }
 
 #[test]

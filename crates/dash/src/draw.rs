@@ -92,7 +92,7 @@ fn details(row: &Row) -> Paragraph<'static> {
     let Rates { in_bytes, out_bytes, pager, .. } = row.rates;
     let packed =
         report.pool_stored_bytes as f64 / (report.pool_stored_pages << farmem_page::PAGE_SHIFT).max(1) as f64;
-    let lines = [
+    let mut lines = vec![
         format!(
             "budget   {} of {}",
             bar(report.resident_bytes, report.budget_bytes),
@@ -120,6 +120,11 @@ fn details(row: &Row) -> Paragraph<'static> {
             size(out_bytes),
             percent(pager)
         ),
+    ];
+    if report.has_nodes() {
+        lines.push(over_links(&row.rates));
+    }
+    lines.extend([
         format!(
             "a fault  half of them within {:.0} µs, 99% within {:.0} µs",
             report.fault_p50_us, report.fault_p99_us
@@ -138,9 +143,16 @@ fn details(row: &Row) -> Paragraph<'static> {
             report.weight,
             trouble(report)
         ),
-    ];
+    ]);
     let title = format!(" {} ({}) ", report.name, report.process);
-    Paragraph::new(lines.map(Line::from).to_vec()).block(Block::new().borders(Borders::TOP).title(title))
+    Paragraph::new(lines.into_iter().map(Line::from).collect::<Vec<_>>())
+        .block(Block::new().borders(Borders::TOP).title(title))
+}
+
+/// What goes over links to memory nodes, by what it is for.
+fn over_links(rates: &Rates) -> String {
+    let inward = rates.link_in_bytes.named().map(|(class, bytes)| format!("{}/s {class}", size(bytes)));
+    format!("links    in {}; out {}/s", inward.join(", "), size(rates.link_out_bytes.sum()))
 }
 
 /// How often what lay on nodes was here before it was asked for, if anything was.
@@ -214,6 +226,7 @@ pub(crate) fn count(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use farmem_supervisor::ByClass;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
@@ -248,6 +261,9 @@ mod tests {
             kept_bytes: 0,
             cache_limit_bytes: 32 << 20,
             prefetch: "streams".to_owned(),
+            redundancy: "none".to_owned(),
+            link_in_class_bytes: ByClass { demand: 8 << 20, ahead: 4 << 20, bulk: 2 << 20 },
+            link_out_class_bytes: ByClass { bulk: 1 << 30, ..ByClass::default() },
             fault_p50_us: 9.0,
             fault_p99_us: 61.0,
             weight: 1,
@@ -266,6 +282,7 @@ mod tests {
             "cache    [                    ]   3% of 32.0M",
             "far      65536 pages, packed to 50% of their size; from nodes 80% ahead",
             "moving   in 2.0M/s, out 4.0M/s",
+            "links    in 4.0M/s demand, 2.0M/s ahead, 1.0M/s bulk; out 512.0M/s",
             "half of them within 9 µs, 99% within 61 µs",
             "ahead    75% by streams, 90% of what was fetched ahead was used",
             "weight 1; no losses",
@@ -273,6 +290,13 @@ mod tests {
         ] {
             assert!(text.contains(words), "{words} is missing:\n{text}");
         }
+    }
+
+    #[test]
+    fn nothing_is_said_of_links_where_there_are_no_nodes() {
+        let mut screen = Screen::default();
+        screen.update(vec![Report { name: "alone".to_owned(), ..Report::default() }]);
+        assert!(!text(&screen).contains("links "));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The report's figures that no process counts, each described once for whoever shows them under its own name.
 
+use crate::by_class::ByClass;
 use crate::report::Report;
 
 /// What a figure counts.
@@ -27,15 +28,36 @@ pub struct Figure {
     /// Whether it only grows.
     pub is_total: bool,
     /// Where it stands in a report.
-    pub value: fn(&Report) -> f64,
+    pub value: FigureValue,
+}
+
+/// Where a figure stands in a report.
+#[derive(Debug)]
+pub enum FigureValue {
+    /// As one.
+    One(fn(&Report) -> f64),
+    /// As one for each class of transfers; all of them together are the whole.
+    ByClass(fn(&Report) -> ByClass<u64>),
 }
 
 macro_rules! is_total {
     (total) => {
         true
     };
+    (total_by_class) => {
+        true
+    };
     (gauge) => {
         false
+    };
+}
+
+macro_rules! value {
+    (total_by_class $value:expr) => {
+        FigureValue::ByClass($value)
+    };
+    ($kind:ident $value:expr) => {
+        FigureValue::One($value)
     };
 }
 
@@ -47,7 +69,7 @@ macro_rules! figures {
             meaning: $meaning,
             unit: FigureUnit::$unit,
             is_total: is_total!($kind),
-            value: $value,
+            value: value!($kind $value),
         },)+];
     };
 }
@@ -91,8 +113,8 @@ figures! {
     total Count "node_damaged" "Answers of nodes that were not what had been written there" |report| report.node_damaged as f64;
     total Count "read_buffer_hits" "Pages that an earlier read from a node had brought along" |report| report.read_buffer_hits as f64;
     total Seconds "link_wait" "How long reads from memory nodes that threads waited for had waited for their turn at a link" |report| report.link_wait_seconds;
-    total Bytes "link_in" "What was read from memory nodes" |report| report.link_in_bytes as f64;
-    total Bytes "link_out" "What was written to memory nodes" |report| report.link_out_bytes as f64;
+    total_by_class Bytes "link_in" "What was read from memory nodes, by what it was for" |report| report.link_in_class_bytes;
+    total_by_class Bytes "link_out" "What was written to memory nodes, by what it was for" |report| report.link_out_class_bytes;
     total Bytes "raised" "What came back from nodes and disk to the pool, in whole slabs" |report| report.raised_bytes as f64;
     total Count "disk_writes_failed" "Writes that the disk refused" |report| report.disk_writes_failed as f64;
 }

@@ -11,6 +11,7 @@
 mod application;
 mod background;
 mod beside;
+mod by_class;
 mod carrier;
 mod cluster;
 mod cluster_file;
@@ -54,6 +55,7 @@ mod worker;
 pub use farmem_policy::PrefetchPolicy;
 
 pub use beside::{Ending, Guest};
+pub use by_class::ByClass;
 pub use carrier::{MembershipOptions, NodeAddress, NodeTuning, NodesOptions};
 pub use cluster::ClusterSource;
 pub use directory::{Own, SetError, applications, find, is_any_running, processes, query, regions, set};
@@ -63,7 +65,7 @@ pub use farmem_remote::{
     Cluster, ClusterNode, Edit, Joining, NoRedundancy, NodeState, Redundancy, Role, Roster,
 };
 pub use farmem_transport::Destination;
-pub use figures::{FIGURES, Figure, FigureUnit};
+pub use figures::{FIGURES, Figure, FigureUnit, FigureValue};
 pub use inside::{ProcessReport, RegionReport, RegionsReport};
 pub use limits::{Limits, PoolRange};
 pub use options::{Bandwidth, DiskOptions, FarForm, Options};

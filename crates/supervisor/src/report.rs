@@ -13,6 +13,7 @@ use farmem_telemetry::{
 use farmem_wire::host::{LEASED_SLAB_BYTES, Terms};
 use serde::{Deserialize, Serialize};
 
+use crate::by_class::ByClass;
 use crate::carrier::{LinkFigures, NodeFigures};
 use crate::summary::summary;
 
@@ -170,8 +171,12 @@ pub struct Report {
     pub link_wait_seconds: f64,
     /// Bytes that were read from nodes.
     pub link_in_bytes: u64,
+    /// The same by class.
+    pub link_in_class_bytes: ByClass<u64>,
     /// Bytes that were written to nodes.
     pub link_out_bytes: u64,
+    /// The same by class.
+    pub link_out_class_bytes: ByClass<u64>,
     /// What came back from nodes and disk to the pool, in whole slabs.
     pub raised_bytes: u64,
     /// Writes that the disk refused; what was to be written stayed in the pool.
@@ -293,8 +298,10 @@ impl Report {
             node_fetches_failed: usage.fetches_failed,
             read_buffer_hits: usage.buffer_hits,
             link_wait_seconds: source.links.wait.as_secs_f64(),
-            link_in_bytes: source.links.in_bytes,
-            link_out_bytes: source.links.out_bytes,
+            link_in_bytes: source.links.in_bytes.sum(),
+            link_in_class_bytes: source.links.in_bytes,
+            link_out_bytes: source.links.out_bytes.sum(),
+            link_out_class_bytes: source.links.out_bytes,
             raised_bytes: usage.slabs_raised * LEASED_SLAB_BYTES,
             disk_writes_failed: usage.disk_writes_failed,
             lost_pages: ledger
@@ -307,6 +314,11 @@ impl Report {
             fault_p99_us: latency.quantile_ns(990) as f64 / 1e3,
             counters,
         }
+    }
+
+    /// Whether some of its memory may lie on memory nodes.
+    pub fn has_nodes(&self) -> bool {
+        !self.redundancy.is_empty()
     }
 
     /// The value of a counter.

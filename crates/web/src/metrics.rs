@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use farmem_supervisor::{FIGURES, Figure, FigureUnit, Report};
+use farmem_supervisor::{FIGURES, Figure, FigureUnit, FigureValue, Report};
 use farmem_telemetry::{COUNTERS, Kind};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
@@ -56,22 +56,16 @@ impl Collector for Snapshot {
                 unit: measure.unit,
                 is_total: measure.is_total,
             };
-            described.encode(&mut encoder, &[([].as_slice(), measure.value)])?;
+            described.encode(&mut encoder, &[(Vec::new(), measure.value)])?;
         }
         if self.reports.is_empty() {
             return Ok(());
         }
-        let labels: Vec<[(&str, String); 2]> = self.reports.iter().map(labels).collect();
-        let mut of_each = |described: Described<'_>, value: &dyn Fn(&Report) -> f64| {
-            let values: Vec<(&[(&str, String)], f64)> = labels
-                .iter()
-                .zip(&self.reports)
-                .map(|(labels, report)| (labels.as_slice(), value(report)))
-                .collect();
-            described.encode(&mut encoder, &values)
-        };
         for Figure { name, meaning, unit, is_total, value } in FIGURES {
-            of_each(Described { name, meaning, unit: *unit, is_total: *is_total }, value)?;
+            let described = Described { name, meaning, unit: *unit, is_total: *is_total };
+            let samples: Vec<Sample> =
+                self.reports.iter().flat_map(|report| samples(report, value)).collect();
+            described.encode(&mut encoder, &samples)?;
         }
         for (_, name, _, meaning) in COUNTERS.iter().filter(|(_, _, kind, _)| *kind == Kind::Total) {
             let (shown, unit, scale) = match name.strip_suffix("_ns") {
@@ -79,15 +73,37 @@ impl Collector for Snapshot {
                 None => (*name, Unit::Count, 1.0),
             };
             let described = Described { name: shown, meaning, unit, is_total: true };
-            of_each(described, &|report| report.counter(name) as f64 / scale)?;
+            let value = |report: &Report| (labels(report), report.counter(name) as f64 / scale);
+            let samples: Vec<Sample> = self.reports.iter().map(value).collect();
+            described.encode(&mut encoder, &samples)?;
         }
         Ok(())
     }
 }
 
+/// What tells it from others of its family, and how much.
+type Sample = (Vec<(&'static str, String)>, f64);
+
+/// What an application has of a figure.
+fn samples(report: &Report, value: &FigureValue) -> Vec<Sample> {
+    match value {
+        FigureValue::One(value) => vec![(labels(report), value(report))],
+        // No sample for the whole beside them: who sums over the family would count everything twice.
+        FigureValue::ByClass(value) => value(report)
+            .named()
+            .into_iter()
+            .map(|(class, bytes)| {
+                let mut labels = labels(report);
+                labels.push(("class", class.to_owned()));
+                (labels, bytes as f64)
+            })
+            .collect(),
+    }
+}
+
 /// Which application it is.
-fn labels(report: &Report) -> [(&'static str, String); 2] {
-    [("application", escaped(&report.name)), ("process", report.process.to_string())]
+fn labels(report: &Report) -> Vec<(&'static str, String)> {
+    vec![("application", escaped(&report.name)), ("process", report.process.to_string())]
 }
 
 /// The name of an application can be that of any file.
@@ -103,11 +119,7 @@ struct Described<'a> {
 }
 
 impl Described<'_> {
-    fn encode(
-        &self,
-        encoder: &mut DescriptorEncoder<'_>,
-        values: &[(&[(&str, String)], f64)],
-    ) -> fmt::Result {
+    fn encode(&self, encoder: &mut DescriptorEncoder<'_>, samples: &[Sample]) -> fmt::Result {
         let name = format!("{PREFIX}_{}", self.name);
         let suffix = match self.unit {
             Unit::Count => None,
@@ -120,11 +132,11 @@ impl Described<'_> {
         let meaning = meaning.join(" ");
         let kind = if self.is_total { MetricType::Counter } else { MetricType::Gauge };
         let mut metric = encoder.encode_descriptor(&name, &meaning, suffix.as_ref(), kind)?;
-        for (labels, value) in values {
+        for (labels, value) in samples {
             // No labels are no pair of braces.
-            match labels {
+            match labels.as_slice() {
                 [] => self.encode_value(&mut metric, *value)?,
-                _ => self.encode_value(&mut metric.encode_family(labels)?, *value)?,
+                labels => self.encode_value(&mut metric.encode_family(&labels)?, *value)?,
             }
         }
         Ok(())
@@ -140,6 +152,8 @@ impl Described<'_> {
 
 #[cfg(test)]
 mod tests {
+    use farmem_supervisor::ByClass;
+
     use super::*;
 
     fn report(name: &str) -> Report {
@@ -184,6 +198,22 @@ mod tests {
         let text = text(&[report("one"), report("two")], &[]);
         assert_eq!(text.matches("# TYPE farmem_faults counter").count(), 1);
         assert_eq!(text.matches("farmem_faults_total{").count(), 2);
+    }
+
+    #[test]
+    fn what_goes_over_links_is_told_by_class_and_not_a_second_time_as_a_whole() {
+        let by_class = ByClass { demand: 1, ahead: 2, bulk: 3 };
+        let report = Report { link_in_class_bytes: by_class, link_in_bytes: 6, ..report("redis") };
+        let text = text(&[report], &[]);
+        let lines: Vec<&str> =
+            text.lines().filter(|line| line.starts_with("farmem_link_in_bytes_total")).collect();
+        let line = |class: &str, bytes: u64| {
+            format!(
+                "farmem_link_in_bytes_total{{application=\"redis\",process=\"42\",class=\"{class}\"}} {bytes}.0"
+            )
+        };
+        assert_eq!(lines, [line("demand", 1), line("ahead", 2), line("bulk", 3)], "{text}");
+        assert_eq!(text.matches("# TYPE farmem_link_in_bytes counter").count(), 1);
     }
 
     #[test]

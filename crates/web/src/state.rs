@@ -1,6 +1,6 @@
 //! What the page shows, as JSON.
 
-use farmem_supervisor::{Explanation, Part, Rates, Report};
+use farmem_supervisor::{ByClass, Explanation, Part, Rates, Report};
 use serde::Serialize;
 
 use crate::watch::{MOST_SAMPLES, PERIOD, Sample, Seen, Sight};
@@ -57,6 +57,8 @@ struct Application {
     fault_p50_us: f64,
     fault_p99_us: f64,
     contribution: f64,
+    /// Whether it may use memory nodes.
+    has_nodes: bool,
     rates: Shown,
     history: History,
 }
@@ -73,6 +75,8 @@ struct Shown {
     faults: f64,
     in_bytes: f64,
     out_bytes: f64,
+    link_in_bytes: ByClass<f64>,
+    link_out_bytes: ByClass<f64>,
 }
 
 /// Columns, the oldest sample first.
@@ -84,6 +88,9 @@ struct History {
     budget_bytes: Vec<u64>,
     resident_bytes: Vec<u64>,
     far_bytes: Vec<u64>,
+    link_in_demand_bytes: Vec<f64>,
+    link_in_ahead_bytes: Vec<f64>,
+    link_in_bulk_bytes: Vec<f64>,
 }
 
 impl State {
@@ -136,7 +143,14 @@ impl Application {
             fault_p50_us: now.fault_p50_us,
             fault_p99_us: now.fault_p99_us,
             contribution: now.contribution,
-            rates: Shown { faults: rates.faults, in_bytes: rates.in_bytes, out_bytes: rates.out_bytes },
+            has_nodes: now.has_nodes(),
+            rates: Shown {
+                faults: rates.faults,
+                in_bytes: rates.in_bytes,
+                out_bytes: rates.out_bytes,
+                link_in_bytes: rates.link_in_bytes,
+                link_out_bytes: rates.link_out_bytes,
+            },
             history: History::of(seen.history.iter().filter(|sample| sample.look > since)),
         }
     }
@@ -152,6 +166,10 @@ impl History {
             history.budget_bytes.push(sample.budget_bytes);
             history.resident_bytes.push(sample.resident_bytes);
             history.far_bytes.push(sample.pool_bytes + sample.node_bytes + sample.disk_bytes);
+            let ByClass { demand, ahead, bulk } = sample.rates.link_in_bytes;
+            history.link_in_demand_bytes.push(demand);
+            history.link_in_ahead_bytes.push(ahead);
+            history.link_in_bulk_bytes.push(bulk);
         }
         history
     }

@@ -11,6 +11,7 @@ use farmem_transport::Request;
 
 use super::NodeAddress;
 use super::slots::Slots;
+use crate::by_class::ByClass;
 use crate::options::Bandwidth;
 
 /// The gates of all links.
@@ -40,9 +41,9 @@ struct Seat {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LinkFigures {
     /// From nodes.
-    pub(crate) in_bytes: u64,
+    pub(crate) in_bytes: ByClass<u64>,
     /// To nodes.
-    pub(crate) out_bytes: u64,
+    pub(crate) out_bytes: ByClass<u64>,
     /// How long what threads waited for had waited for its turn.
     pub(crate) wait: Duration,
 }
@@ -149,8 +150,8 @@ impl Sharing {
         let mut sum = LinkFigures::default();
         for SharedLink { gates: [inward, outward], .. } in self.links.iter() {
             let (inward, outward) = (inward.figures(), outward.figures());
-            sum.in_bytes += inward.bytes.iter().sum::<u64>();
-            sum.out_bytes += outward.bytes.iter().sum::<u64>();
+            sum.in_bytes += ByClass::from_each(|class| inward.bytes[class.nth()]);
+            sum.out_bytes += ByClass::from_each(|class| outward.bytes[class.nth()]);
             sum.wait += Duration::from_nanos(inward.waited_ns[Class::Demand.nth()]);
         }
         sum
