@@ -44,6 +44,7 @@ pub(crate) fn default_socket() -> Option<PathBuf> {
 /// Runs the broker until a signal ends it.
 pub(crate) fn host(arguments: HostArguments) -> Result<ExitCode, Failure> {
     let (metrics, log) = (arguments.metrics.clone(), arguments.log);
+    let names = arguments.metrics_hosts.names.clone();
     let options = options(arguments)?;
     log::begin(log)?;
     let signals = signals().map_err(Failure::Failed)?;
@@ -55,7 +56,7 @@ pub(crate) fn host(arguments: HostArguments) -> Result<ExitCode, Failure> {
         Readable(options.pool),
         options.socket.display()
     ));
-    let mut metrics = metrics.map(|address| Metrics::begin(&address, true)).transpose()?;
+    let mut metrics = metrics.map(|address| Metrics::begin(&address, &names, true)).transpose()?;
     while !server.turn(Some(&signals)).map_err(Failure::Failed)? {
         if let Some(metrics) = &mut metrics {
             metrics.tell(|| measures(&options, &server.figures()));
@@ -155,6 +156,7 @@ fn read(path: &Path) -> Result<Configuration, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arguments::MetricsHosts;
 
     fn arguments(config: Option<PathBuf>) -> HostArguments {
         HostArguments {
@@ -164,6 +166,7 @@ mod tests {
             bandwidth_out: None,
             socket: Some("/x/host.socket".into()),
             metrics: None,
+            metrics_hosts: MetricsHosts::default(),
             log: None,
             config,
         }

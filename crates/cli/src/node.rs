@@ -49,7 +49,9 @@ fn lend(arguments: &NodeArguments) -> Result<ExitCode, Failure> {
     let addresses = server.addresses().map_err(Failure::Failed)?;
     let addresses: Vec<String> = addresses.iter().map(Destination::to_string).collect();
     log::tell(&format!("farmem node: {} on {}", Readable(options.memory), addresses.join(", ")));
-    let mut metrics = arguments.metrics.as_ref().map(|address| Metrics::begin(address, false)).transpose()?;
+    let names = &arguments.metrics_hosts.names;
+    let mut metrics =
+        arguments.metrics.as_ref().map(|address| Metrics::begin(address, names, false)).transpose()?;
     while !server.turn().map_err(Failure::Failed)? {
         if let Some(metrics) = &mut metrics {
             metrics.tell(|| measures(&server.statistics()));

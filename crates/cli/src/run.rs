@@ -16,7 +16,7 @@ use farmem_supervisor::{
     NodesOptions, Options, PrefetchPolicy, Roster, SizingOptions, supervise,
 };
 use farmem_transport::{Connector, Security, Travel};
-use farmem_web::Address;
+use farmem_web::{Address, HostName};
 use rustix::fs::{Access, access};
 
 use crate::amount::{AUTO_LEAST, DiskAmount, LocalAmount};
@@ -75,6 +75,8 @@ pub(crate) struct Plan {
     pub(crate) trace: Option<PathBuf>,
     /// Where Prometheus asks for figures.
     pub(crate) metrics: Option<Address>,
+    /// By which names, beside addresses.
+    pub(crate) metrics_names: Vec<HostName>,
     /// Whether to show how it goes.
     pub(crate) progress: bool,
     /// Whether to print a summary at exit.
@@ -199,6 +201,7 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
         stats: arguments.stats,
         trace: arguments.trace,
         metrics: arguments.metrics,
+        metrics_names: arguments.metrics_hosts.names,
         progress: arguments.progress.is_some_and(is_shown),
         summary: arguments.summary,
         program,
@@ -327,7 +330,8 @@ fn writable(option: &str, path: &Path) -> Result<(), Failure> {
 
 /// Hands over to the supervisor, which returns when the program has ended.
 fn start(plan: Plan) -> Result<ExitCode, Failure> {
-    let guests = plan.metrics.iter().map(web::guest).collect::<Result<Vec<_>, _>>()?;
+    let guest = |address| web::guest(address, &plan.metrics_names);
+    let guests = plan.metrics.iter().map(guest).collect::<Result<Vec<_>, _>>()?;
     let options = Options {
         local: plan.local,
         sizing: plan.sizing,

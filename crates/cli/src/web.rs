@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use farmem_supervisor::Guest;
-use farmem_web::{Address, Measure, Measures, Options, Site};
+use farmem_web::{Address, HostName, Measure, Measures, Options, Site};
 
 use crate::amount::parse_setting;
 use crate::arguments::WebArguments;
@@ -24,6 +24,7 @@ pub(crate) fn web(arguments: &WebArguments) -> Result<ExitCode, Failure> {
     let token = arguments.token.as_deref().map(read_token).transpose()?;
     let options = Options {
         listen: arguments.listen.clone(),
+        names: Vec::new(),
         token,
         change: Some(change),
         has_page: true,
@@ -69,10 +70,15 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     /// Answers at that address from now on, beside what the calling thread does.
-    pub(crate) fn begin(listen: &Address, shows_applications: bool) -> Result<Self, Failure> {
+    pub(crate) fn begin(
+        listen: &Address,
+        names: &[HostName],
+        shows_applications: bool,
+    ) -> Result<Self, Failure> {
         let measures = Measures::default();
         let options = Options {
             listen: listen.clone(),
+            names: names.to_vec(),
             token: None,
             change: None,
             has_page: false,
@@ -95,9 +101,10 @@ impl Metrics {
 }
 
 /// The figures of one run, for whoever asks at that address: something that runs beside its supervisor.
-pub(crate) fn guest(listen: &Address) -> Result<Guest, Failure> {
+pub(crate) fn guest(listen: &Address, names: &[HostName]) -> Result<Guest, Failure> {
     let site = Arc::new(bind(Options {
         listen: listen.clone(),
+        names: names.to_vec(),
         token: None,
         change: None,
         has_page: false,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -109,14 +109,56 @@ fn bind_file(path: &Path) -> io::Result<UnixListener> {
     bound
 }
 
-/// Whether a request that names this host is meant for this machine alone. A page of somebody else's whose name was made to lead here
-/// has that name in its requests.
-pub(crate) fn is_local_host(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
+/// A name by which a site is asked, as people write it: without a port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HostName(String);
+
+impl FromStr for HostName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let is_part = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '.' | '_');
+        let name = text.trim_end_matches('.');
+        if name.is_empty() || !name.chars().all(is_part) {
+            return Err("write a name without a port, such as `memory-3.example.org`".to_owned());
+        }
+        Ok(Self(name.to_owned()))
+    }
+}
+
+/// Whose requests are let in, by the host that they name. A page of somebody else's whose name was made to lead here has that name in its
+/// requests: an address can't be made to lead elsewhere.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Hosts {
+    /// Anybody's: something else keeps others out.
+    Any,
+    /// Those that name this machine as only it can be named by itself, or by one of these names.
+    Local(Vec<HostName>),
+    /// Those that name any address, this machine as it names itself, or one of these names.
+    Addresses(Vec<HostName>),
+}
+
+impl Hosts {
+    /// Whether a request with this `Host` is let in.
+    pub(crate) fn admit(&self, host: Option<&str>) -> bool {
+        let (names, is_any_address) = match self {
+            Self::Any => return true,
+            Self::Local(names) => (names, false),
+            Self::Addresses(names) => (names, true),
+        };
+        let Some(host) = host.map(without_port) else { return false };
+        let is_address = |address: IpAddr| is_any_address || address.is_loopback();
+        host == "localhost"
+            || host.parse().is_ok_and(is_address)
+            || names.iter().any(|HostName(name)| name.eq_ignore_ascii_case(host.trim_end_matches('.')))
+    }
+}
+
+fn without_port(host: &str) -> &str {
+    match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or(rest),
         None => host.split(':').next().unwrap_or(host),
-    };
-    name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+    }
 }
 
 /// Whether both are the same, found out in a time that doesn't tell where they differ.
@@ -169,11 +211,34 @@ mod tests {
 
     #[test]
     fn hosts_of_others_are_told_from_this_one() {
+        let hosts = Hosts::Local(Vec::new());
         for host in ["localhost", "localhost:7430", "127.0.0.1:7430", "[::1]:7430"] {
-            assert!(is_local_host(host), "{host}");
+            assert!(hosts.admit(Some(host)), "{host}");
         }
         for host in ["", "example.org", "127.0.0.1.example.org", "10.0.0.7:7430", "[fe80::1]:1"] {
-            assert!(!is_local_host(host), "{host}");
+            assert!(!hosts.admit(Some(host)), "{host}");
+        }
+        assert!(!hosts.admit(None));
+    }
+
+    #[test]
+    fn what_is_for_other_machines_is_asked_for_by_an_address_or_a_name_that_was_given() {
+        let hosts = Hosts::Addresses(vec!["memory-3.example.org.".parse().unwrap()]);
+        for host in
+            ["10.0.0.7:7432", "[fd00::7]:7432", "[fd00::7]", "localhost:7432", "Memory-3.example.org:7432"]
+        {
+            assert!(hosts.admit(Some(host)), "{host}");
+        }
+        for host in ["", "memory-3", "example.org:7432", "10.0.0.7.example.org", "[fd00::7.example.org]:1"] {
+            assert!(!hosts.admit(Some(host)), "{host}");
+        }
+        assert!(!hosts.admit(None) && Hosts::Any.admit(None));
+    }
+
+    #[test]
+    fn names_are_read_without_a_port() {
+        for text in ["", ".", "memory-3:7432", "http://memory-3", "a b", "*"] {
+            assert!(text.parse::<HostName>().is_err(), "{text}");
         }
     }
 

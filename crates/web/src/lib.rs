@@ -17,6 +17,6 @@ mod site;
 mod state;
 mod watch;
 
-pub use address::Address;
+pub use address::{Address, HostName};
 pub use metrics::{Measure, Unit};
 pub use site::{Change, Measures, Options, Site};

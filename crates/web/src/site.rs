@@ -17,7 +17,7 @@ use farmem_supervisor::{Report, applications};
 use serde::{Deserialize, Serialize};
 use tokio::net::{TcpListener, UnixListener};
 
-use crate::address::{Address, Bound, is_local_host, is_same_secret};
+use crate::address::{Address, Bound, HostName, Hosts, is_same_secret};
 use crate::inside;
 use crate::metrics::{self, Measure};
 use crate::state::State;
@@ -42,16 +42,31 @@ pub type Measures = Arc<Mutex<Vec<Measure>>>;
 pub struct Options {
     /// Where it listens.
     pub listen: Address,
+    /// Names by which it is asked, beside addresses and the machine's name for itself.
+    pub names: Vec<HostName>,
     /// Who knows this may change limits; from elsewhere than this machine only who knows it is let in.
     pub token: Option<String>,
     /// What changes them.
     pub change: Option<Change>,
-    /// Whether there is a page, or metrics alone.
+    /// Whether there is a page, or metrics alone. These are for everybody who reaches the address.
     pub has_page: bool,
     /// Whether the applications of this machine are shown.
     pub shows_applications: bool,
     /// More figures.
     pub measures: Measures,
+}
+
+impl Options {
+    /// Which hosts requests may name.
+    fn hosts(&self) -> Hosts {
+        match (&self.listen, &self.token) {
+            (Address::Unix(_), _) => Hosts::Any,
+            (Address::Tcp(_), _) if self.listen.is_local() => Hosts::Local(self.names.clone()),
+            // No page of others' knows the token.
+            (Address::Tcp(_), Some(_)) => Hosts::Any,
+            (Address::Tcp(_), None) => Hosts::Addresses(self.names.clone()),
+        }
+    }
 }
 
 /// A site that listens.
@@ -70,9 +85,9 @@ impl Site {
     /// Begins to listen.
     ///
     /// # Errors
-    /// A sentence: the address can't be had, or others than this machine would be let in.
+    /// A sentence: the address can't be had, or others than this machine would be let in to the page.
     pub fn bind(options: Options) -> Result<Self> {
-        if !options.listen.is_local() && options.token.is_none() {
+        if options.has_page && !options.listen.is_local() && options.token.is_none() {
             bail!(
                 "{} can be reached from other machines, and what runs here is not for everybody; give --token FILE, or listen on 127.0.0.1",
                 options.listen
@@ -211,13 +226,8 @@ fn routes(parts: Arc<Parts>) -> Router {
 
 /// Refuses what was meant for another host, and tells browsers what a page may do.
 async fn guard(Shared(parts): Shared<Arc<Parts>>, request: Request, next: Next) -> Response {
-    let is_meant = match (&parts.options.listen, request.headers().get(header::HOST)) {
-        (Address::Tcp(_), host) if parts.options.listen.is_local() => {
-            host.and_then(|host| host.to_str().ok()).is_some_and(is_local_host)
-        }
-        _ => true,
-    };
-    let mut response = match is_meant {
+    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    let mut response = match parts.options.hosts().admit(host) {
         true => next.run(request).await,
         false => (StatusCode::MISDIRECTED_REQUEST, "this is not that host\n").into_response(),
     };
@@ -232,9 +242,10 @@ async fn guard(Shared(parts): Shared<Arc<Parts>>, request: Request, next: Next) 
     response
 }
 
-/// From other machines only who knows the token.
+/// From other machines only who knows the token, if there is one.
 async fn let_in(Shared(parts): Shared<Arc<Parts>>, request: Request<Body>, next: Next) -> Response {
-    if parts.options.listen.is_local() || parts.knows_token(request.headers()) {
+    let options = &parts.options;
+    if options.listen.is_local() || options.token.is_none() || parts.knows_token(request.headers()) {
         return next.run(request).await;
     }
     refused()

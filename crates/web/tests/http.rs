@@ -22,6 +22,7 @@ fn site(token: Option<&str>, has_page: bool) -> String {
         Measure { name: "test_free", meaning: "Free", unit: Unit::Bytes, is_total: false, value: 3.0 };
     let options = Options {
         listen: "127.0.0.1:0".parse().unwrap(),
+        names: Vec::new(),
         token: token.map(str::to_owned),
         change: Some(change),
         has_page,
@@ -133,6 +134,7 @@ fn what_was_meant_for_another_host_is_refused() {
 fn other_machines_are_let_in_by_a_token_alone() {
     let open = |token: Option<&str>| Options {
         listen: "0.0.0.0:0".parse().unwrap(),
+        names: Vec::new(),
         token: token.map(str::to_owned),
         change: None,
         has_page: true,
@@ -156,11 +158,36 @@ fn other_machines_are_let_in_by_a_token_alone() {
 }
 
 #[test]
+fn metrics_alone_are_for_who_asks_by_an_address_or_a_name_that_was_given() {
+    let options = Options {
+        listen: "0.0.0.0:0".parse().unwrap(),
+        names: vec!["metrics.example.org".parse().unwrap()],
+        token: None,
+        change: None,
+        has_page: false,
+        shows_applications: false,
+        measures: Arc::default(),
+    };
+    let site = Site::bind(options).unwrap();
+    let Address::Tcp(address) = site.address().unwrap() else { panic!("it has a port") };
+    site.serve_beside().unwrap();
+    let address = format!("127.0.0.1:{}", address.port());
+    for host in ["10.0.0.7:7432", "metrics.example.org:7432"] {
+        let answer = ask(&address, "GET /metrics", &[&format!("Host: {host}")], "");
+        assert!(status(&answer) == 200 && answer.ends_with("# EOF\n"), "{answer}");
+    }
+    // A page of somebody else's whose name was made to lead here.
+    assert_eq!(status(&ask(&address, "GET /metrics", &["Host: example.org"], "")), 421);
+    assert_eq!(status(&ask(&address, "GET /api/state", &["Host: 10.0.0.7"], "")), 404);
+}
+
+#[test]
 fn metrics_come_by_a_socket_file_too() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("metrics.socket");
     let options = Options {
         listen: Address::Unix(path.clone()),
+        names: Vec::new(),
         token: None,
         change: None,
         has_page: false,

@@ -6,6 +6,7 @@ use clap::Args;
 use farmem_page::ByteCount;
 use farmem_web::Address;
 
+use super::MetricsHosts;
 use crate::amount::{parse_bandwidth, parse_size};
 use crate::log::Format;
 
@@ -42,6 +43,8 @@ pub(crate) struct HostArguments {
     /// Tell Prometheus about the broker and all applications, at /metrics of this address of this machine [default: nowhere]
     #[arg(long, value_name = "ADDRESS:PORT|unix:PATH")]
     pub(crate) metrics: Option<Address>,
+    #[command(flatten)]
+    pub(crate) metrics_hosts: MetricsHosts,
     /// Take what is not given here from this file
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,

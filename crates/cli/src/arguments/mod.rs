@@ -29,7 +29,9 @@ pub(crate) use self::run::{Entries, Far, Progress, RunArguments};
 pub(crate) use self::trace::{
     TraceArguments, TraceCommand, TraceRecordArguments, TraceReplayArguments, TraceShowArguments,
 };
-pub(crate) use self::watch::{ExplainArguments, SetArguments, StatArguments, TopArguments, WebArguments};
+pub(crate) use self::watch::{
+    ExplainArguments, MetricsHosts, SetArguments, StatArguments, TopArguments, WebArguments,
+};
 
 /// More memory than the machine has, for unmodified programs.
 #[derive(Parser, Debug)]

@@ -7,6 +7,7 @@ use farmem_page::ByteCount;
 use farmem_supervisor::Destination;
 use farmem_web::Address;
 
+use super::MetricsHosts;
 use crate::amount::parse_size;
 use crate::log::Format;
 
@@ -51,6 +52,8 @@ pub(crate) struct NodeArguments {
     /// Tell Prometheus about the node, at /metrics of this address of this machine [default: nowhere]
     #[arg(long, value_name = "ADDRESS:PORT|unix:PATH")]
     pub(crate) metrics: Option<Address>,
+    #[command(flatten)]
+    pub(crate) metrics_hosts: MetricsHosts,
     #[command(flatten)]
     pub(crate) security: SecurityArguments,
 }

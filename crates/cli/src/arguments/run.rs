@@ -8,7 +8,7 @@ use farmem_page::ByteCount;
 use farmem_supervisor::{ClusterSource, Destination, PrefetchPolicy, Redundancy};
 use farmem_web::Address;
 
-use super::{EtcdArguments, SecurityArguments, TransportName};
+use super::{EtcdArguments, MetricsHosts, SecurityArguments, TransportName};
 use crate::amount::{
     DiskAmount, LocalAmount, PoolAmount, parse_bandwidth, parse_cache, parse_cluster, parse_disk,
     parse_local, parse_name, parse_node, parse_node_read, parse_node_reserve, parse_partition, parse_pool,
@@ -125,6 +125,8 @@ pub(crate) struct RunArguments {
     /// Tell Prometheus about this run, at /metrics of this address of this machine, until its last process has ended [default: nowhere]
     #[arg(long, value_name = "ADDRESS:PORT|unix:PATH")]
     pub(crate) metrics: Option<Address>,
+    #[command(flatten)]
+    pub(crate) metrics_hosts: MetricsHosts,
     /// Show a line on standard error that says how it goes, if that is a terminal, or always
     #[arg(
         long,

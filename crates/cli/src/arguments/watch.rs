@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use farmem_web::Address;
+use farmem_web::{Address, HostName};
 
 use crate::amount::{Setting, parse_interval, parse_name, parse_setting};
 
@@ -73,6 +73,14 @@ pub(crate) struct WebArguments {
     /// File with the token that allows changes, and requests from other machines
     #[arg(long, value_name = "FILE")]
     pub(crate) token: Option<PathBuf>,
+}
+
+/// How Prometheus calls the machine.
+#[derive(Args, Debug, Default)]
+pub(crate) struct MetricsHosts {
+    /// Names by which Prometheus asks for --metrics, beside addresses; several are separated by commas
+    #[arg(long = "metrics-host", value_name = "NAME", value_delimiter = ',', requires = "metrics")]
+    pub(crate) names: Vec<HostName>,
 }
 
 /// Change the limits of an application while it runs.
