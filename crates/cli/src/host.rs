@@ -92,6 +92,20 @@ fn measures(options: &Options, figures: &Figures) -> Vec<Measure> {
     measures
 }
 
+/// All that a host may tell.
+#[cfg(test)]
+pub(crate) fn every_measure() -> Vec<Measure> {
+    let options = Options {
+        socket: PathBuf::new(),
+        pool: LEAST_POOL,
+        local: Some(LEAST_POOL),
+        is_successor: false,
+        bandwidth_in: None,
+        bandwidth_out: None,
+    };
+    measures(&options, &Figures { pool_free: LEAST_POOL, local_free: LEAST_POOL, spaces: 0 })
+}
+
 /// The signals that end a daemon, as something to wait for: what is to end removes its socket first.
 pub(crate) fn signals() -> anyhow::Result<SignalFd> {
     let mut set = SigSet::empty();

@@ -89,6 +89,12 @@ fn measures(figures: &NodeStatistics) -> Vec<Measure> {
     ]
 }
 
+/// All that a node tells.
+#[cfg(test)]
+pub(crate) fn every_measure() -> Vec<Measure> {
+    measures(&NodeStatistics::default())
+}
+
 /// After the first signal: until nobody is there any more, time is up, or a second one comes.
 fn end(server: &mut Server, signals: &SignalFd, patience: Duration) -> Result<(), Failure> {
     let end = Instant::now() + patience;

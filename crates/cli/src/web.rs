@@ -13,6 +13,8 @@ use crate::arguments::WebArguments;
 use crate::failure::Failure;
 use crate::log;
 use crate::set;
+#[cfg(test)]
+use crate::{host, node};
 
 /// Fewer letters can be guessed.
 const LEAST_TOKEN: usize = 16;
@@ -118,7 +120,44 @@ pub(crate) fn guest(listen: &Address, names: &[HostName]) -> Result<Guest, Failu
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use farmem_supervisor::Report;
+    use farmem_web::open_metrics;
+
     use super::*;
+
+    /// The names of the samples that are told of these.
+    fn names(reports: &[Report], measures: &[Measure]) -> BTreeSet<String> {
+        let text = open_metrics(reports, measures);
+        let samples = text.lines().filter(|line| !line.starts_with('#'));
+        samples.filter_map(|line| line.split(['{', ' ']).next()).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_dashboard_shows_all_that_hosts_and_nodes_tell_and_names_nothing_that_nobody_tells() {
+        let dashboard: serde_json::Value =
+            serde_json::from_str(include_str!("../../../docs/grafana-dashboard.json")).expect("JSON");
+        let daemons = names(&[], &[host::every_measure(), node::every_measure()].concat());
+        let applications = names(&[Report::default()], &[]);
+        let panels = dashboard["panels"].as_array().expect("panels");
+        let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
+        let shown: BTreeSet<&str> = targets
+            .flat_map(|target| {
+                let expression = target["expr"].as_str().expect("an expression");
+                expression.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
+            })
+            .filter(|word| word.starts_with("farmem_"))
+            .collect();
+        for name in &shown {
+            assert!(applications.contains(*name) || daemons.contains(*name), "nobody tells {name}");
+        }
+        let links =
+            ["farmem_link_in_bytes_total", "farmem_link_out_bytes_total", "farmem_node_lacking_bytes"];
+        for name in daemons.iter().map(String::as_str).chain(links) {
+            assert!(shown.contains(name), "{name} is on no panel");
+        }
+    }
 
     #[test]
     fn a_token_that_can_be_guessed_is_refused() {

@@ -18,5 +18,5 @@ mod state;
 mod watch;
 
 pub use address::{Address, HostName};
-pub use metrics::{Measure, Unit};
+pub use metrics::{Measure, Unit, text as open_metrics};
 pub use site::{Change, Measures, Options, Site};
