@@ -12,6 +12,7 @@
 //! - `FARMEM_TEST_KEEP`: keeps the directories of the tests, for a look at what was left there.
 
 mod application;
+mod browser;
 mod etcd;
 mod guest;
 mod host;
@@ -31,6 +32,7 @@ mod trial;
 mod watch;
 
 pub use application::{application, set_limits};
+pub use browser::Browser;
 pub use etcd::Etcd;
 pub use guest::start_guest;
 pub use host::Host;

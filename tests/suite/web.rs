@@ -1,12 +1,14 @@
 //! `farmem web` in a real browser.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use farmem_tests::{Launcher, Program, Scratch, farmem_binary, managed_runner, wait_for};
+use farmem_tests::{Browser, Launcher, Node, Program, Scratch, farmem_binary, managed_runner, wait_for};
+
+use crate::host::number as figure;
 
 const MEBIBYTE: u64 = 1 << 20;
 /// A browser needs seconds to start where others work.
@@ -23,9 +25,10 @@ impl Drop for Own {
 }
 
 /// `farmem web` on a port of its own, and where that is.
-fn site() -> (Own, String) {
+fn site(options: &[&OsStr]) -> (Own, String) {
     let mut child = Command::new(farmem_binary())
         .args(["web", "--listen", "127.0.0.1:0"])
+        .args(options)
         .stdin(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -54,34 +57,6 @@ fn number(answer: &str, key: &str) -> Option<u32> {
     rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// What the browser makes of the page: the document after its scripts have run for some seconds, or a picture.
-fn browse(scratch: &Scratch, what: &[&str], address: &str) -> String {
-    let output = scratch.file("document");
-    let browser = ["chromium", "chromium-browser"]
-        .into_iter()
-        .find(|name| Command::new(name).arg("--version").output().is_ok())
-        .expect("scripts/setup installs chromium");
-    let child = Command::new(browser)
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"])
-        .arg(format!("--user-data-dir={}", scratch.file("browser").display()))
-        .args(["--virtual-time-budget=4000"])
-        .args(what)
-        .arg(address)
-        .current_dir(scratch.path())
-        .stdin(Stdio::null())
-        .stdout(std::fs::File::create(&output).expect("the test's directory can be written"))
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the browser can be started");
-    let mut child = Own(child);
-    let end = Instant::now() + PATIENCE;
-    while child.0.try_wait().expect("it is a child").is_none() {
-        assert!(Instant::now() < end, "the browser doesn't end");
-        sleep(Duration::from_millis(50));
-    }
-    std::fs::read_to_string(output).expect("what it wrote")
-}
-
 /// A program that is short of memory where it has 8 MiB.
 fn hungry() -> Program {
     let words = ["workload", "--data", "32M", "--pattern", "random-read", "--rounds", "1000"];
@@ -97,7 +72,7 @@ fn a_browser_shows_processes_and_regions_of_who_is_looked_into() {
     let launcher = Launcher::managed(8 * MEBIBYTE);
     let mut running = launcher.start(hungry());
     let process = wait_for("the program", || running.program_process_id());
-    let (_site, address) = site();
+    let (_site, address) = site(&[]);
     let paths = [
         format!("/api/processes?application={process}"),
         format!("/api/regions?application={process}&process={process}"),
@@ -111,11 +86,13 @@ fn a_browser_shows_processes_and_regions_of_who_is_looked_into() {
     let regions = get(&address, &paths[1]);
     assert!(regions.contains("\"address\":null"), "a port is everybody's: {regions}");
 
-    let document = browse(&scratch, &["--dump-dom"], &format!("{address}/#{process}/{process}"));
+    let mut browser = Browser::open(&scratch, &format!("{address}/#{process}/{process}"));
+    let document = browser.document("a table of regions", |document| {
+        document.contains("aria-label=\"regions\"") && document.contains("packed to")
+    });
 
     assert!(running.is_running());
     assert!(document.contains("▾ processes") && document.contains("aria-label=\"processes\""), "{document}");
-    assert!(document.contains("aria-label=\"regions\"") && document.contains("packed to"), "{document}");
     assert!(
         document.contains(&format!("<tr aria-current=\"true\"><td class=\"word\"><a href=\"#{process}\">"))
     );
@@ -131,17 +108,74 @@ fn a_browser_shows_who_is_short_of_memory_and_why() {
     let name = format!("starved-{}", std::process::id());
     let launcher = Launcher::managed(8 * MEBIBYTE).option("--name").option(&name);
     let mut running = launcher.start(hungry());
-    let (_site, address) = site();
+    let (_site, address) = site(&[]);
     wait_for("a program that is short of memory", || {
         let state = get(&address, "/api/state");
         (state.contains(&name) && state.contains("\"level\":\"short\"")).then_some(())
     });
 
-    let document = browse(&scratch, &["--dump-dom"], &address);
+    let mut browser = Browser::open(&scratch, &address);
+    let document = browser.document("who is short of memory, with charts", |document| {
+        document.contains("▲ short of memory") && document.contains("<polyline")
+    });
 
     assert!(running.is_running());
     assert!(document.contains(&format!("<h2>{name}</h2>")), "{document}");
-    assert!(document.contains("▲ short of memory"), "{document}");
     assert!(document.contains("waits for pages") && document.contains("more local memory"), "{document}");
-    assert!(document.contains("<polyline") && document.contains("role=\"img\""), "{document}");
+    assert!(document.contains("role=\"img\""), "{document}");
+}
+
+/// Where `FARMEM_TEST_KEEP` is set, the test's directory stays with a picture of the page: `page.png`.
+#[test]
+fn a_limit_is_changed_in_a_browser_by_who_types_the_token_and_by_nobody_else() {
+    if !managed_runner() {
+        return;
+    }
+    const TOKEN: &str = "0123456789abcdef-token";
+    let scratch = Scratch::new();
+    let token = scratch.file("token");
+    std::fs::write(&token, TOKEN).expect("the test's directory can be written");
+    let name = format!("limited-{}", std::process::id());
+    let node = Node::start("256M");
+    // Little enough of a pool that its pages come from the node.
+    let options = ["--pool", "6M", "--node", node.address(), "--name", &name];
+    let launcher = options.into_iter().fold(Launcher::managed(8 * MEBIBYTE), Launcher::option);
+    let mut running = launcher.start(hungry());
+    let (_site, address) = site(&["--token".as_ref(), token.as_os_str()]);
+    let card = format!("<h2>{name}</h2>");
+    let has_form = |document: &str| document.contains("aria-label=\"new value\"");
+
+    let mut browser = Browser::open(&scratch, &address);
+    let document = browser.document("the program", |document| document.contains(&card));
+    assert!(!has_form(&document), "nobody has typed the token: {document}");
+
+    browser.type_into("#token", "another word of some length");
+    let document = browser.document("a refusal", |document| document.contains("that is another token"));
+    assert!(!has_form(&document), "{document}");
+
+    browser.type_into("#token", TOKEN);
+    browser.document("a form", |document| has_form(document) && document.contains(&card));
+    let form = format!(
+        "[...document.querySelectorAll('article')].find(card => card.querySelector('h2').textContent === '{name}').id = 'own'"
+    );
+    browser.evaluate(&form);
+    browser.evaluate("document.querySelector('#own select').value = 'local'");
+    browser.type_into("#own form input", "16M");
+    browser.document("what became of it", |document| document.contains("16 MiB"));
+    wait_for("the new budget", || (figure(&name, "budget_bytes") == 16 * MEBIBYTE).then_some(()));
+
+    browser.type_into("#own form input", "plenty");
+    let status = "document.querySelector('#own form [role=status]').textContent";
+    wait_for("why it can't be", || {
+        browser.evaluate(status).as_str().filter(|said| said.contains("write a size")).map(|_| ())
+    });
+    let document = browser.document("links by class", |document| {
+        ["from memory nodes, demand", "demand ", "ahead ", "bulk "]
+            .iter()
+            .all(|words| document.contains(words))
+    });
+    browser.picture(&scratch.file("page.png"));
+
+    assert_eq!(figure(&name, "budget_bytes"), 16 * MEBIBYTE, "{document}");
+    assert!(running.is_running());
 }
