@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 
-use farmem_tests::{Etcd, Node, Scratch, assert_refusal, farmem_binary, managed_runner, refusal};
+use farmem_tests::{Etcd, Node, Scratch, assert_refusal, farmem_binary, managed_runner, refusal, wait_for};
 use serde_json::Value;
 
 use crate::far_redis::{KEYS, end_with_nothing_lost, loaded, small_pool, unique, wait_for_pages_on_nodes};
@@ -121,6 +121,89 @@ fn what_makes_no_sense_is_refused_in_a_sentence_and_changes_nothing() {
     assert_eq!(text(&path), "Dear Sir,");
     assert!(refused(&["show", "/nowhere/cluster.toml"]).contains("No such file"));
     assert!(refused(&["drain", "/dev/null", "one"]).contains("no node of role memory or general"));
+}
+
+/// A node that was started by hand, and ends with its test.
+struct Started(Child);
+
+impl Started {
+    /// Waits until it answers.
+    fn of_cluster(source: &str, name: &str, options: &[&str], address: &str) -> Self {
+        let mut command = Command::new(farmem_binary());
+        command.args(["node", "--cluster", source, "--name", name, "--drain", "0"]).args(options);
+        let node =
+            Self(command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("farmem can be started"));
+        wait_for("a node that answers", || {
+            let asked = Command::new(farmem_binary()).args(["node", "stat", address]).output();
+            asked.expect("farmem can be started").status.success().then_some(())
+        });
+        node
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn one_file_starts_all_nodes_and_show_says_where_one_lends_another_amount() {
+    let (scratch, etcd) = (Scratch::new(), Etcd::start());
+    let path = scratch.file("cluster.toml");
+    let file = path.to_str().expect("a name of the test's own");
+    let address = |name: &str| format!("unix:{}", scratch.file(name).display());
+    let node = |name: &str, role: &str, rest: &str| {
+        format!("[[node]]\nname = \"{name}\"\nrole = \"{role}\"\naddress = \"{}\"\n{rest}\n", address(name))
+    };
+    let cluster = [
+        node("one", "general", "size = \"8M\""),
+        node("two", "memory", "size = \"16M\""),
+        node("three", "memory", ""),
+        node("four", "memory", "size = \"much\""),
+        node("front", "compute", ""),
+    ]
+    .concat();
+    fs::write(&path, &cluster).expect("the test's own folder");
+    etcd.put(KEY, &cluster);
+    let source = format!("etcd://{}/{KEY}", etcd.endpoint());
+
+    let _one = Started::of_cluster(file, "one", &[], &address("one"));
+    // The command line counts before the file.
+    let _two = Started::of_cluster(&source, "two", &["--memory", "12M"], &address("two"));
+    let elsewhere = address("elsewhere");
+    let _three = Started::of_cluster(file, "three", &["--memory", "8M", "--listen", &elsewhere], &elsewhere);
+
+    let nodes = shown(&[file]);
+    let of = |name: &str| nodes.iter().find(|node| node["name"] == name).expect("it is shown");
+    assert_eq!(of("one")["lent_bytes"].as_u64(), Some(8 << 20));
+    assert!(of("one").get("trouble").is_none());
+    assert_eq!(of("two")["lent_bytes"].as_u64(), Some(12 << 20));
+    assert_eq!(of("two")["trouble"], "it lends 12 MiB, and its size here is 16M");
+    assert!(of("three").get("lent_bytes").is_none(), "it listens elsewhere");
+    let table = String::from_utf8(run(&["show", file]).stdout).expect("text");
+    let line = |name: &str| table.lines().find(|line| line.starts_with(name)).expect("it is shown");
+    assert!(line("two ").ends_with("it lends 12 MiB, and its size here is 16M"), "{table}");
+    assert!(!line("one ").contains("its size"), "{table}");
+
+    let refused = |words: &str| {
+        let mut command = Command::new(farmem_binary());
+        assert_refusal(2, command.arg("node").args(words.split(' ')))
+    };
+    let of_file = |words: &str| refused(&format!("--cluster {file} {words}"));
+    assert!(
+        of_file("--name nine").contains("no node nine is in it; these are: one, two, three, four, front")
+    );
+    assert!(of_file("--name front").contains("front lends nothing there"));
+    assert!(of_file("--name front --memory 8M").contains("front lends nothing there"));
+    assert!(of_file("--name three").contains("how much three lends is not said there"));
+    assert!(of_file("--name four").contains("the size of four"));
+    assert!(of_file("--memory 8M").contains("--name"));
+    assert!(of_file("--name one --cluster-login x").contains("a file needs none"));
+    assert!(refused("--memory 8M --name one").contains("--cluster"));
+    assert!(refused("--memory 8M --cluster-ca x").contains("are for --cluster etcds"));
+    assert!(refused("--cluster /nowhere/cluster.toml --name one").contains("No such file"));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use farmem_supervisor::{
 use farmem_transport::{FRAME_BYTES, NodeStatistics};
 use serde_json::{Value, json};
 
-use crate::amount::Readable;
+use crate::amount::{Readable, parse_size};
 use crate::arguments::{
     ClusterCommand, ClusterDrainArguments, ClusterJoinArguments, ClusterLeaveArguments, ClusterPlace,
     ClusterRole, ClusterShowArguments, EtcdArguments, SecurityArguments,
@@ -50,8 +50,58 @@ pub(crate) fn reached(source: ClusterSource, arguments: &EtcdArguments) -> Resul
     source.with_files(&files(arguments)).map_err(|reason| unusable(&name, &reason))
 }
 
+/// Where no cluster is named, there is no etcd that certificates and passwords could be for.
+pub(crate) fn without(arguments: &EtcdArguments) -> Result<(), Failure> {
+    if files(arguments).is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Unusable(
+        "--cluster-ca, --cluster-cert, --cluster-key and --cluster-login are for --cluster etcds://…; give that"
+            .to_owned(),
+    ))
+}
+
 fn unusable(source: &dyn std::fmt::Display, reason: &str) -> Failure {
     Failure::Unusable(format!("cannot use {source}: {reason}"))
+}
+
+/// A node of a cluster that lends memory.
+pub(crate) struct Lender {
+    source: ClusterSource,
+    node: ClusterNode,
+}
+
+/// The node of that name, for the machine that is to be it.
+pub(crate) fn lender(source: &ClusterSource, etcd: &EtcdArguments, name: &str) -> Result<Lender, Failure> {
+    let Found { source, cluster } = Found::at(ClusterPlace { source: source.clone(), etcd: etcd.clone() })?;
+    let known: Vec<&str> = cluster.nodes.iter().map(|node| node.name.as_str()).collect();
+    let unknown = || unusable(&source, &format!("no node {name} is in it; these are: {}", known.join(", ")));
+    let node = cluster.nodes.iter().find(|node| node.name == name).ok_or_else(unknown)?.clone();
+    if !node.role.lends() {
+        let reason =
+            format!("{name} lends nothing there; give it the role memory or general to have it lend");
+        return Err(unusable(&source, &reason));
+    }
+    Ok(Lender { source, node })
+}
+
+impl Lender {
+    /// How much it lends.
+    pub(crate) fn size(&self) -> Result<ByteCount, Failure> {
+        let name = &self.node.name;
+        let Some(size) = &self.node.size else {
+            let reason = format!("how much {name} lends is not said there; add its size, or give --memory");
+            return Err(unusable(&self.source, &reason));
+        };
+        parse_size(size).map_err(|reason| unusable(&self.source, &format!("the size of {name}: {reason}")))
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> Result<Destination, Failure> {
+        let name = &self.node.name;
+        let missing = || format!("where {name} listens is not said there; add its address, or give --listen");
+        destination(&self.node)?.ok_or_else(|| unusable(&self.source, &missing()))
+    }
 }
 
 /// A cluster, and where it is.
@@ -99,6 +149,18 @@ fn granted(figures: &NodeStatistics) -> u64 {
     bytes(figures.frames.saturating_sub(figures.free_frames))
 }
 
+/// What a running node lends, where that is not what the cluster says of it.
+fn difference(node: &ClusterNode, figures: &NodeStatistics) -> Option<String> {
+    let size = node.size.as_ref()?;
+    let lent = readable(bytes(figures.frames));
+    match parse_size(size) {
+        // As many frames as a node makes of it.
+        Ok(said) if said.pages().get() == figures.frames => None,
+        Ok(_) => Some(format!("it lends {lent}, and its size here is {size}")),
+        Err(_) => Some(format!("it lends {lent}, and its size here, {size}, is none")),
+    }
+}
+
 fn readable(bytes: u64) -> String {
     Readable(ByteCount::new(bytes)).to_string()
 }
@@ -135,11 +197,12 @@ fn show(arguments: ClusterShowArguments) -> Result<ExitCode, Failure> {
     for (node, answer) in nodes {
         let figures = match answer {
             Some(Ok(figures)) => format!(
-                "{:>10} {:>10} {:>8}",
+                "{:>10} {:>10} {:>8}  {}",
                 readable(bytes(figures.frames)),
                 readable(granted(figures)),
                 // Who asks is one.
-                figures.clients.saturating_sub(1)
+                figures.clients.saturating_sub(1),
+                difference(node, figures).unwrap_or_default()
             ),
             Some(Err(reason)) => format!("  {reason}"),
             None => String::new(),
@@ -169,6 +232,9 @@ fn as_json(node: &ClusterNode, answer: Option<&Result<NodeStatistics, String>>) 
             shown["lent_bytes"] = bytes(figures.frames).into();
             shown["granted_bytes"] = granted(figures).into();
             shown["clients"] = figures.clients.saturating_sub(1).into();
+            if let Some(difference) = difference(node, figures) {
+                shown["trouble"] = difference.into();
+            }
         }
         Some(Err(reason)) => shown["trouble"] = reason.as_str().into(),
         None => {}

@@ -21,6 +21,7 @@ use crate::arguments::{
     NodeArguments, NodeCommand, NodeKeygenArguments, NodeStatArguments, SecurityArguments,
 };
 use crate::certificates;
+use crate::cluster;
 use crate::failure::Failure;
 use crate::host::signals;
 use crate::log;
@@ -28,6 +29,8 @@ use crate::web::Metrics;
 
 /// Less than this holds not even one chunk of the largest size.
 const MEMORY_MINIMUM: ByteCount = ByteCount::new(4 << 20);
+/// Where a node listens that is told nothing.
+const PORT: u16 = 7431;
 /// How long a node that is asked how it is may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -109,8 +112,29 @@ fn end(server: &mut Server, signals: &SignalFd, patience: Duration) -> Result<()
     Ok(())
 }
 
+/// How much to lend, and where to listen: as the command line says, and what it doesn't say as the cluster does.
+fn terms(arguments: &NodeArguments) -> Result<(ByteCount, Vec<Destination>), Failure> {
+    let (mut memory, mut listen) = (arguments.memory, arguments.listen.clone());
+    match (&arguments.cluster, &arguments.name) {
+        (Some(source), Some(name)) => {
+            let lender = cluster::lender(source, &arguments.etcd, name)?;
+            if memory.is_none() {
+                memory = Some(lender.size()?);
+            }
+            if listen.is_empty() {
+                listen.push(lender.address()?);
+            }
+        }
+        _ => cluster::without(&arguments.etcd)?,
+    }
+    if listen.is_empty() {
+        listen.push(Destination::Tcp { host: "127.0.0.1".to_owned(), port: PORT });
+    }
+    Ok((memory.unwrap_or(ByteCount::ZERO), listen))
+}
+
 fn options(arguments: &NodeArguments) -> Result<Options, Failure> {
-    let memory = arguments.memory.unwrap_or(ByteCount::ZERO);
+    let (memory, listen) = terms(arguments)?;
     if memory < MEMORY_MINIMUM {
         return Err(Failure::Unusable(format!(
             "{} is too little to lend; give --memory at least {}",
@@ -126,9 +150,9 @@ fn options(arguments: &NodeArguments) -> Result<Options, Failure> {
             Readable(usable)
         )));
     }
-    let security = security(&arguments.security, &arguments.listen)?;
+    let security = security(&arguments.security, &listen)?;
     Ok(Options {
-        listen: arguments.listen.clone(),
+        listen,
         security,
         memory,
         lease: Duration::from_secs(arguments.lease.into()),

@@ -4,8 +4,8 @@
 //! [[node]]
 //! name = "rack1-3"
 //! address = "10.0.1.3:7411"
-//! role = "memory"        # compute, memory or general
-//! size = "64G"           # what it lends; not for compute nodes
+//! role = "memory"        # compute lends nothing; memory and general are the same here
+//! size = "64G"           # what it lends when `farmem node --cluster` starts it
 //! state = "drain"        # it is to be emptied; left out, it is used
 //! ```
 
@@ -19,13 +19,13 @@ use crate::membership::Roster;
 /// Numbers of nodes have 16 bits.
 const MOST_NODES: usize = 1 << 16;
 
-/// What a machine is for.
+/// What a machine is for. Nothing but whether it lends follows from that: any machine may run programs, and `general` tells people that this one does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// It runs programs, and lends nothing.
     Compute,
-    /// It lends its memory.
+    /// It lends its memory, and is there for nothing else.
     Memory,
     /// It does both.
     General,
@@ -79,7 +79,7 @@ pub struct ClusterNode {
     pub address: Option<String>,
     /// What it is for.
     pub role: Role,
-    /// What it lends, as it is written there.
+    /// What it lends, as it is written there. A node that runs may have been told otherwise, and says itself what it lends.
     #[serde(default)]
     pub size: Option<String>,
     /// What is to be done with it.

@@ -10,7 +10,7 @@ use super::SecurityArguments;
 use crate::amount::{parse_cluster, parse_interval, parse_name, parse_node, parse_size_as_written};
 
 /// How an etcd that holds a cluster is reached.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct EtcdArguments {
     /// With etcds://: the certificates of those by whom etcd must have its own, as PEM
     #[arg(long, value_name = "FILE")]
@@ -66,6 +66,7 @@ pub(crate) struct ClusterPlace {
 /// Show a cluster's nodes, and what each of them holds.
 ///
 /// Nodes are asked, by the key or certificates that they and their clients have. GRANTED is memory that clients hold or have asked for ahead of need.
+/// Where a node lends another amount than its `size` in the cluster, that is said behind it.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  farmem cluster show cluster.toml --key node.key --json")]
 pub(crate) struct ClusterShowArguments {
@@ -94,10 +95,10 @@ pub(crate) struct ClusterJoinArguments {
     /// Where `farmem node` listens there
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_node)]
     pub(crate) address: Option<Destination>,
-    /// What the machine is for [default: memory]
+    /// What the machine is for: one that is `compute` lends nothing, and the other two are the same to Farmem [default: memory]
     #[arg(long, value_name = "compute|memory|general", value_enum)]
     pub(crate) role: Option<ClusterRole>,
-    /// What it lends, for people: the node itself says what it has
+    /// What it lends, if `farmem node --cluster` starts it; `show` says where a node lends another amount
     #[arg(long, value_name = "SIZE", value_parser = parse_size_as_written)]
     pub(crate) size: Option<String>,
 }

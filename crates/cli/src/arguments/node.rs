@@ -4,38 +4,43 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use farmem_page::ByteCount;
-use farmem_supervisor::Destination;
+use farmem_supervisor::{ClusterSource, Destination};
 use farmem_web::Address;
 
-use super::MetricsHosts;
-use crate::amount::parse_size;
+use super::{EtcdArguments, MetricsHosts};
+use crate::amount::{parse_cluster, parse_name, parse_size};
 use crate::log::Format;
 
 /// Lend this machine's memory to programs on other machines.
 ///
 /// The node runs until a signal ends it; then it grants nothing more, and waits for those who hold something to leave. A second signal ends it at
 /// once. What a client wrote is lost when its node ends; that is for the client to provide against.
+///
+/// With `--cluster` and `--name` the node lends the `size` and listens at the `address` that the cluster has for that name, so that one command does for all machines. It looks there once, when it starts.
 #[derive(Args, Debug)]
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
     after_help = "Examples:\n  farmem node keygen node.key\n  farmem node --memory 16G --listen 0.0.0.0:7431 --key node.key\n  farmem node \
-                  stat memory-3:7431 --key node.key --json"
+                  --cluster cluster.toml --name memory-3 --key node.key\n  farmem node stat memory-3:7431 --key node.key --json"
 )]
 pub(crate) struct NodeArguments {
     #[command(subcommand)]
     pub(crate) command: Option<NodeCommand>,
-    /// Memory to lend, to all clients together; it is taken as they write
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, required = true)]
+    /// Memory to lend, to all clients together; it is taken as they write [default: what the cluster says]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, required_unless_present = "cluster")]
     pub(crate) memory: Option<ByteCount>,
-    /// Where to listen; several are separated by commas
-    #[arg(
-        long,
-        value_name = "HOST:PORT|unix:PATH|shm:PATH",
-        value_delimiter = ',',
-        default_value = "127.0.0.1:7431"
-    )]
+    /// Where to listen; several are separated by commas [default: what the cluster says; without one 127.0.0.1:7431]
+    #[arg(long, value_name = "HOST:PORT|unix:PATH|shm:PATH", value_delimiter = ',')]
     pub(crate) listen: Vec<Destination>,
+    /// Be the node that this file, or what is under a key of etcd, has under the name of `--name`; `--memory` and `--listen` count before it
+    #[arg(long, value_name = "FILE|etcd[s]://HOST:PORT[,…]/KEY", value_parser = parse_cluster, requires = "name")]
+    pub(crate) cluster: Option<ClusterSource>,
+    /// With `--cluster`: this node's name there
+    #[arg(long, value_name = "NAME", value_parser = parse_name, requires = "cluster")]
+    pub(crate) name: Option<String>,
+    #[command(flatten)]
+    pub(crate) etcd: EtcdArguments,
     /// What was granted to a client that says nothing for so many seconds goes to others
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86400))]
     pub(crate) lease: u32,
