@@ -1,11 +1,14 @@
 //! Several applications beside each other, which lease from one broker.
 
+use std::ffi::OsStr;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use farmem_tests::{
-    Host, Launcher, Program, Running, SplitMix, application, assert_nothing_is_left, assert_refusal,
-    farmem_binary, is_large, managed_runner, memory_file_bytes, refusal, set_limits, wait_for,
+    Host, Launcher, Node, Program, Running, Scratch, SplitMix, application, assert_nothing_is_left,
+    assert_refusal, farmem_binary, is_large, managed_runner, memory_file_bytes, refusal, set_limits,
+    wait_for,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -482,4 +485,108 @@ fn a_broker_in_a_container_of_its_own_leases_to_programs_outside_of_it() {
     assert_eq!(standing(&name), "attached");
     assert!(number(&name, "pool_leased_bytes") > 0, "{}", host.said());
     end(&launcher, running);
+}
+
+/// A program that has begun; what its run says of nodes in its figures.
+fn nodes_of(launcher: &Launcher, name: &str) -> (u64, String) {
+    let running = launcher.start(Program::new("sleep").args(["1000"]));
+    let figures = figures(name);
+    let nodes = figures["nodes"].as_u64().unwrap_or(0);
+    let redundancy = figures["redundancy"].as_str().unwrap_or_default().to_owned();
+    drop(running);
+    (nodes, redundancy)
+}
+
+#[test]
+fn programs_use_the_nodes_that_their_host_names_if_they_are_not_told_otherwise() {
+    if !managed_runner() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let key = scratch.file("node.key");
+    let made = Command::new(farmem_binary()).args(["node", "keygen"]).arg(&key).status();
+    assert!(made.expect("farmem can be started").success());
+    let with_key = [OsStr::new("--key"), key.as_os_str()];
+    let mut nodes = [Node::start_with("16M", &with_key), Node::start_with("16M", &with_key)];
+    let other = Node::start("16M");
+    let config = scratch.file("host.toml");
+    let [one, two] = nodes.each_ref().map(|node| format!("{:?}", node.address()));
+    let text =
+        format!("pool = \"64M\"\n[nodes]\nnode = [{one}, {two}]\nkey = {key:?}\nredundancy = \"mirror\"\n");
+    std::fs::write(&config, text).expect("the test's own folder");
+    let host = Host::start(&["--config", config.to_str().expect("own name")]);
+    let with = |of: &str, options: &[&str]| {
+        let (launcher, name) = (host.launcher(&name(of), 32 * MEBIBYTE), name(of));
+        let launcher = options.iter().fold(launcher, |launcher, option| launcher.option(*option));
+        nodes_of(&launcher, &name)
+    };
+
+    let of = |nodes, redundancy: &str| (nodes, redundancy.to_owned());
+    assert_eq!(with("as-the-host-says", &[]), of(2, "mirror"));
+    assert_eq!(with("another-redundancy", &["--redundancy", "none"]), of(2, "none"));
+    assert_eq!(with("none", &["--node", "none"]).0, 0);
+    // Neither the key nor the redundancy is for a node that the host doesn't name.
+    assert_eq!(with("its-own", &["--node", other.address()]), of(1, "none"));
+
+    let refused = |options: &[&str]| {
+        let mut command = Command::new(farmem_binary());
+        command.args(["run", "--host"]).arg(host.socket()).args(options).args(["--", "true"]);
+        assert_refusal(2, &mut command)
+    };
+    let named = "`--node none` does without";
+    let stranger = scratch.file("other.key");
+    let made = Command::new(farmem_binary()).args(["node", "keygen"]).arg(&stranger).status();
+    assert!(made.expect("farmem can be started").success());
+    let said = refused(&["--key", stranger.to_str().expect("own name")]);
+    assert!(said.contains("it has another key") && said.contains(named), "{said}");
+    let said = refused(&["--redundancy", "4+2"]);
+    assert!(said.contains("needs 6 nodes") && said.contains(named), "{said}");
+    nodes.each_mut().map(Node::kill);
+    let said = refused(&[]);
+    assert!(said.contains("cannot use node") && said.contains(named), "{said}");
+    std::fs::remove_file(&key).expect("own file");
+    let said = refused(&[]);
+    assert!(said.contains("node.key: No such file") && said.contains(named), "{said}");
+}
+
+#[test]
+fn nodes_of_another_users_broker_are_refused() {
+    const NOBODY: u32 = 65534;
+    if !managed_runner() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let scratch = Scratch::new();
+    std::os::unix::fs::chown(scratch.path(), Some(NOBODY), Some(NOBODY)).expect("root may");
+    let socket = scratch.file("host.socket");
+    let host = |options: &[&str]| {
+        let mut command = Command::new(farmem_binary());
+        command.args(["host", "--pool", "64M", "--socket"]).arg(&socket).args(options);
+        let mut broker =
+            command.uid(NOBODY).gid(NOBODY).stderr(Stdio::null()).spawn().expect("farmem can be started");
+        wait_for("a broker that listens", || {
+            assert!(broker.try_wait().expect("own child").is_none(), "the broker has ended");
+            socket.exists().then_some(())
+        });
+        broker
+    };
+    let run = || {
+        let mut command = Command::new(farmem_binary());
+        command.args(["run", "--local", "32M", "--host"]).arg(&socket);
+        command
+    };
+    let end = |mut broker: Child| {
+        broker.kill().expect("own child");
+        broker.wait().expect("own child");
+        std::fs::remove_file(&socket).expect("root may");
+    };
+
+    let broker = host(&["--node", "unix:/nowhere/node.socket"]);
+    let said = assert_refusal(2, run().args(["--", "true"]));
+    assert!(said.contains("another user's, and names memory nodes"), "{said}");
+    assert!(run().args(["--node", "none", "--", "true"]).status().expect("farmem can be started").success());
+    end(broker);
+    // One that names none may lease all the same.
+    let broker = host(&[]);
+    assert!(run().args(["--", "true"]).status().expect("farmem can be started").success());
+    end(broker);
 }

@@ -24,6 +24,7 @@ use rustix::net::{SocketFlags, accept_with};
 
 use crate::board::{Board, Direction, SEATS, Shared};
 use crate::books::{Amounts, Books, Lease, Refusal, SpaceId, Violation};
+use crate::nodes::Notice;
 
 /// While an application runs that an earlier broker may have leased to, nothing is leased for so long. Spaces look for a broker five
 /// times in that time.
@@ -53,6 +54,8 @@ pub struct Options {
     pub bandwidth_in: Option<ByteCount>,
     /// The same for what they write to nodes.
     pub bandwidth_out: Option<ByteCount>,
+    /// Which memory nodes applications use that aren't told of any. The broker hands it on, and doesn't read it.
+    pub nodes: Option<String>,
 }
 
 /// How a broker is.
@@ -74,6 +77,7 @@ pub struct Server {
     _lock: File,
     books: Books,
     board: Board,
+    nodes: Option<Notice>,
     began: Instant,
     connections: Vec<Connection>,
     log: Log,
@@ -188,6 +192,7 @@ impl Server {
         let limit = |bandwidth: Option<ByteCount>| bandwidth.map_or(0, ByteCount::get);
         board.set_rate(Direction::In, limit(options.bandwidth_in));
         board.set_rate(Direction::Out, limit(options.bandwidth_out));
+        let nodes = options.nodes.as_deref().map(Notice::new).transpose()?;
         let slabs = (options.pool.get() / LEASED_SLAB_BYTES).min(MOST_SLABS);
         let settled_at = if options.is_successor { SETTLING } else { Duration::ZERO };
         Ok(Self {
@@ -196,6 +201,7 @@ impl Server {
             _lock: lock,
             books: Books::new(slabs, options.local.map(|local| local.pages().get()), settled_at),
             board,
+            nodes,
             began: Instant::now(),
             connections: Vec::new(),
             log: Log::default(),
@@ -303,6 +309,7 @@ impl Server {
                 _ if is_flood => Some(End::Flood),
                 None => Some(End::Garbage),
                 Some(ToBroker::Sit) => self.seat(at).err(),
+                Some(ToBroker::Ask) => self.tell_nodes(at).err(),
                 Some(message) => obey(&mut self.books, connection, now, message).err(),
             };
             self.connections[at].end = end;
@@ -328,6 +335,24 @@ impl Server {
             Err(error) => return Err(End::Kernel(error)),
         }
         Ok(())
+    }
+
+    /// Says which memory nodes the host names.
+    fn tell_nodes(&self, at: usize) -> Result<(), End> {
+        let link = &self.connections[at].link;
+        let sent = match &self.nodes {
+            Some(notice) => {
+                let message = FromBroker::Nodes { length_bytes: notice.length_bytes() };
+                link.send(&message.encode(), &[notice.file()])
+            }
+            None => link.send(&FromBroker::Nodes { length_bytes: 0 }.encode(), &[]),
+        };
+        match sent {
+            // Who doesn't listen has not waited for the answer.
+            Ok(()) | Err(Errno::AGAIN) => Ok(()),
+            Err(Errno::PIPE | Errno::CONNRESET) => Err(End::Gone),
+            Err(error) => Err(End::Kernel(error)),
+        }
     }
 
     /// Ends what has waited for too long.
@@ -450,8 +475,8 @@ fn obey(books: &mut Books, connection: &mut Connection, now: Duration, message: 
         (ToBroker::Attach { .. }, Some(_)) | (ToBroker::Change { .. } | ToBroker::Report { .. }, None) => {
             Err(End::Untimely)
         }
-        // A seat is not the books' to give.
-        (ToBroker::Sit, _) => Ok(()),
+        // Neither a seat nor the host's nodes are the books' to give.
+        (ToBroker::Sit | ToBroker::Ask, _) => Ok(()),
     }
 }
 

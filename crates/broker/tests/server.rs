@@ -1,8 +1,10 @@
 //! The broker at its socket, with spaces that are played by the test.
 
 use std::ffi::CString;
-use std::os::fd::OwnedFd;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,14 +12,15 @@ use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use farmem_broker::board::{Board, Direction, Gate, Pass, SEATS, Shared};
-use farmem_broker::{Options, Server};
+use farmem_broker::{Options, Server, named_nodes};
 use farmem_page::ByteCount;
 use farmem_policy::links::Class;
 use farmem_sys::Errno;
-use farmem_sys::link::Link;
+use farmem_sys::link::{Link, listen_on};
 use farmem_wire::host::{
     FromBroker, HOST_PACKET_BYTES, Holding, LEASED_SLAB_BYTES, RefusalReason, Terms, ToBroker, packed_name,
 };
+use rustix::net::{SocketFlags, accept_with};
 
 const SLABS: u64 = 400;
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -26,12 +29,18 @@ struct Broker {
     thread: Option<JoinHandle<()>>,
     is_ending: Arc<AtomicBool>,
     folder: tempfile::TempDir,
+    nodes: Option<String>,
 }
 
 impl Broker {
     fn start() -> Self {
-        let mut broker =
-            Self { thread: None, is_ending: Arc::default(), folder: tempfile::tempdir().expect("a folder") };
+        Self::start_naming(None)
+    }
+
+    fn start_naming(nodes: Option<&str>) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let nodes = nodes.map(str::to_owned);
+        let mut broker = Self { thread: None, is_ending: Arc::default(), folder, nodes };
         broker.restart(false);
         broker
     }
@@ -44,6 +53,7 @@ impl Broker {
             is_successor,
             bandwidth_in: None,
             bandwidth_out: None,
+            nodes: self.nodes.clone(),
         }
     }
 
@@ -162,6 +172,67 @@ fn slabs_go_from_one_space_to_another() {
     let serial = lease_of(&one, SLABS / 2);
     report(&one, serial, SLABS / 2, SLABS);
     lease_of(&two, SLABS / 2);
+}
+
+#[test]
+fn who_asks_which_nodes_there_are_is_told_and_can_change_nothing_of_it() {
+    let broker = Broker::start_naming(Some("all of them"));
+    let socket = broker.options(false).socket;
+    for _ in 0..2 {
+        assert_eq!(named_nodes(&socket).unwrap().as_deref(), Some("all of them"));
+        let link = broker.connect();
+        link.send(&ToBroker::Ask.encode(), &[]).unwrap();
+        let mut packet = [0; HOST_PACKET_BYTES];
+        let file = loop {
+            match link.receive(&mut packet) {
+                Ok((_, [file, ..])) => break File::from(file.expect("a file comes along")),
+                Err(Errno::AGAIN) => sleep(Duration::from_millis(1)),
+                Err(error) => panic!("{error}"),
+            }
+        };
+        assert!(file.write_at(b"none", 0).is_err());
+        assert!(file.set_len(1).is_err());
+    }
+    let silent = Broker::start();
+    assert_eq!(named_nodes(&silent.options(false).socket).unwrap(), None);
+    let nowhere = named_nodes(Path::new("/nowhere/host.socket")).unwrap_err().to_string();
+    assert!(nowhere.contains("no broker listens on /nowhere/host.socket"), "{nowhere}");
+    let mut options = broker.options(false);
+    options.socket = broker.folder.path().join("other.socket");
+    options.nodes = Some("x".repeat(64 << 10 | 1));
+    let refused = Server::bind(&options).err().expect("a refusal").to_string();
+    assert!(refused.contains("too many memory nodes"), "{refused}");
+}
+
+#[test]
+fn a_broker_that_tells_of_nodes_in_a_way_that_it_may_not_is_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("host.socket");
+    let listener = listen_on(&CString::new(socket.as_os_str().as_bytes()).unwrap()).unwrap();
+    let (no_file, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+    let nodes = FromBroker::Nodes { length_bytes: 5 }.encode();
+    for (packet, file) in [
+        (&nodes[..], None),
+        (&nodes[..], Some(no_file.as_fd())),
+        (&nodes[1..], None),
+        (&FromBroker::Accepted.encode()[..], None),
+    ] {
+        let asking = {
+            let socket = socket.clone();
+            std::thread::spawn(move || named_nodes(&socket))
+        };
+        let link = loop {
+            match accept_with(&listener, SocketFlags::CLOEXEC) {
+                Ok(link) => break Link::from(link),
+                Err(Errno::AGAIN) => sleep(Duration::from_millis(1)),
+                Err(error) => panic!("{error}"),
+            }
+        };
+        let files: Vec<_> = file.into_iter().collect();
+        link.send(packet, &files).unwrap();
+        let said = asking.join().unwrap().unwrap_err().to_string();
+        assert!(said.contains("broker doesn't answer"), "{said}");
+    }
 }
 
 #[test]

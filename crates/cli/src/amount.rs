@@ -255,6 +255,20 @@ pub(crate) fn parse_node(text: &str) -> Result<Destination, String> {
     text.parse().map_err(|error| format!("{error}; write where `farmem node` listens, such as memory-3:7431"))
 }
 
+/// A memory node, as a run is told of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum NodeChoice {
+    /// None at all, whatever the host names.
+    None,
+    /// One.
+    At(Destination),
+}
+
+/// Reads a node, or that there is to be none.
+pub(crate) fn parse_node_choice(text: &str) -> Result<NodeChoice, String> {
+    if text == "none" { Ok(NodeChoice::None) } else { parse_node(text).map(NodeChoice::At) }
+}
+
 /// Reads where it is said which nodes there are.
 pub(crate) fn parse_cluster(text: &str) -> Result<ClusterSource, String> {
     text.parse()

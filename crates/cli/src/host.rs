@@ -16,6 +16,7 @@ use serde::Deserialize;
 use crate::amount::{Readable, parse_bandwidth, parse_size};
 use crate::arguments::HostArguments;
 use crate::failure::Failure;
+use crate::host_nodes::HostNodes;
 use crate::log;
 use crate::web::Metrics;
 
@@ -30,6 +31,8 @@ struct Configuration {
     bandwidth_in: Option<String>,
     #[serde(rename = "bandwidth-out")]
     bandwidth_out: Option<String>,
+    #[serde(default)]
+    nodes: HostNodes,
 }
 
 /// Where the broker of this user listens unless told otherwise; `None` when there is no place for it.
@@ -45,7 +48,7 @@ pub(crate) fn default_socket() -> Option<PathBuf> {
 pub(crate) fn host(arguments: HostArguments) -> Result<ExitCode, Failure> {
     let (metrics, log) = (arguments.metrics.clone(), arguments.log);
     let names = arguments.metrics_hosts.names.clone();
-    let options = options(arguments)?;
+    let (options, nodes) = options(arguments)?;
     log::begin(log)?;
     let signals = signals().map_err(Failure::Failed)?;
     let mut server = Server::bind(&options).map_err(|error| Failure::Unusable(format!("{error:#}")))?;
@@ -56,6 +59,9 @@ pub(crate) fn host(arguments: HostArguments) -> Result<ExitCode, Failure> {
         Readable(options.pool),
         options.socket.display()
     ));
+    if let Some(nodes) = nodes {
+        log::tell(&format!("farmem host: programs that name no memory nodes use {nodes}"));
+    }
     let mut metrics = metrics.map(|address| Metrics::begin(&address, &names, true)).transpose()?;
     while !server.turn(Some(&signals)).map_err(Failure::Failed)? {
         if let Some(metrics) = &mut metrics {
@@ -116,8 +122,10 @@ pub(crate) fn signals() -> anyhow::Result<SignalFd> {
     Ok(SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?)
 }
 
-fn options(arguments: HostArguments) -> Result<Options, Failure> {
+/// What the broker is to do, and which nodes it names, for people.
+fn options(arguments: HostArguments) -> Result<(Options, Option<String>), Failure> {
     let file = arguments.config.as_deref().map_or_else(|| Ok(Configuration::default()), read)?;
+    let nodes = HostNodes::from(&arguments);
     let memory = Memory::current().map_err(|error| Failure::Unusable(error.to_string()))?;
     let size = |name: &str, text: &Option<String>| {
         let unusable = |reason| Failure::Unusable(format!("{name} of the configuration file: {reason}"));
@@ -152,7 +160,11 @@ fn options(arguments: HostArguments) -> Result<Options, Failure> {
     };
     let bandwidth_in = arguments.bandwidth_in.or(bandwidth("bandwidth-in", &file.bandwidth_in)?);
     let bandwidth_out = arguments.bandwidth_out.or(bandwidth("bandwidth-out", &file.bandwidth_out)?);
-    Ok(Options { socket, pool, local, is_successor: is_any_running(), bandwidth_in, bandwidth_out })
+    let nodes = nodes.or(file.nodes);
+    let shown = nodes.shown();
+    let nodes = nodes.text()?;
+    let is_successor = is_any_running();
+    Ok((Options { socket, pool, local, is_successor, bandwidth_in, bandwidth_out, nodes }, shown))
 }
 
 fn read(path: &Path) -> Result<Configuration, Failure> {
@@ -170,7 +182,7 @@ fn read(path: &Path) -> Result<Configuration, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arguments::MetricsHosts;
+    use crate::arguments::{EtcdArguments, MetricsHosts, SecurityArguments};
 
     fn arguments(config: Option<PathBuf>) -> HostArguments {
         HostArguments {
@@ -178,6 +190,12 @@ mod tests {
             local: None,
             bandwidth_in: None,
             bandwidth_out: None,
+            node: Vec::new(),
+            cluster: None,
+            etcd: EtcdArguments::default(),
+            node_security: SecurityArguments::default(),
+            redundancy: None,
+            transport: None,
             socket: Some("/x/host.socket".into()),
             metrics: None,
             metrics_hosts: MetricsHosts::default(),
@@ -190,7 +208,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("host.toml");
         std::fs::write(&path, text).unwrap();
-        options(HostArguments { socket: None, ..arguments(Some(path)) })
+        options(HostArguments { socket: None, ..arguments(Some(path)) }).map(|(options, _)| options)
     }
 
     #[test]
@@ -202,13 +220,28 @@ mod tests {
         assert_eq!(options.local, Some(ByteCount::new(32 << 20)));
         assert_eq!(options.socket, Path::new("/y/s"));
         assert_eq!((options.bandwidth_in, options.bandwidth_out), (Some(ByteCount::new(100 << 20)), None));
+        assert_eq!(options.nodes, None);
+        let options =
+            options_of("socket = \"/y/s\"\n[nodes]\ncluster = \"/c\"\nkey = \"/k\"\nredundancy = \"4+2\"\n")
+                .unwrap();
+        let nodes = options.nodes.unwrap();
+        for word in ["\"cluster\":\"/c\"", "\"key\":\"/k\"", "\"redundancy\":\"4+2\""] {
+            assert!(nodes.contains(word), "{nodes}");
+        }
     }
 
     #[test]
     fn a_file_with_mistakes_is_refused_in_one_line() {
-        for text in
-            ["pool = 5", "pool = \"much\"", "speed = \"9\"", "pool", "pool = \"900000T\"", "pool = \"1K\""]
-        {
+        for text in [
+            "pool = 5",
+            "pool = \"much\"",
+            "speed = \"9\"",
+            "pool",
+            "pool = \"900000T\"",
+            "pool = \"1K\"",
+            "[nodes]\nkey = \"/k\"",
+            "[nodes]\nkeys = 3",
+        ] {
             let Err(Failure::Unusable(sentence)) = options_of(text) else { panic!("{text} is accepted") };
             assert!(sentence.lines().count() == 1, "{sentence}");
         }
@@ -216,6 +249,6 @@ mod tests {
 
     #[test]
     fn without_words_there_is_a_pool_that_the_machine_can_spare() {
-        assert!(options(arguments(None)).unwrap().pool >= LEAST_POOL);
+        assert!(options(arguments(None)).unwrap().0.pool >= LEAST_POOL);
     }
 }

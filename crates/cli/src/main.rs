@@ -13,6 +13,7 @@ mod generate;
 #[cfg(test)]
 mod guide;
 mod host;
+mod host_nodes;
 mod inside;
 mod log;
 mod node;
@@ -48,7 +49,7 @@ fn main() -> ExitCode {
 fn dispatch(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(arguments) => run::run(*arguments),
-        Command::Host(arguments) => host::host(arguments),
+        Command::Host(arguments) => host::host(*arguments),
         Command::Node(arguments) => node::node(&arguments),
         Command::Cluster(arguments) => cluster::cluster(arguments.command),
         Command::Explain(arguments) => explain::explain(&arguments),

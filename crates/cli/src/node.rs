@@ -165,36 +165,34 @@ fn options(arguments: &NodeArguments) -> Result<Options, Failure> {
     })
 }
 
+/// Refuses addresses off this machine where nothing is said of what protects the way to them.
+pub(crate) fn refuse_open(arguments: &SecurityArguments, addresses: &[Destination]) -> Result<(), Failure> {
+    match addresses.iter().find(|address| !address.is_local()).filter(|_| arguments.is_silent()) {
+        None => Ok(()),
+        Some(address) => Err(Failure::Unusable(format!(
+            "{address} is not on this machine alone; give --key (`farmem node keygen` makes one), or --plain if anybody \
+             there may read and change what is stored"
+        ))),
+    }
+}
+
 /// What protects connections to or from some addresses. Off this machine nothing goes unprotected unless that was asked for.
 pub(crate) fn security(
     arguments: &SecurityArguments,
     addresses: &[Destination],
 ) -> Result<Security, Failure> {
-    let identity = match (
-        &arguments.key,
-        &arguments.certificate,
-        &arguments.certificate_key,
-        &arguments.authority,
-    ) {
-        (Some(key), ..) => SharedKey::load(key).and_then(|key| Identity::with_key(&key)),
-        (None, Some(certificate), Some(key), Some(authority)) => {
-            Identity::with_certificates(&CertificateFiles {
-                certificate: certificate.clone(),
-                key: key.clone(),
-                authority: authority.clone(),
-            })
-        }
-        _ => {
-            let open = addresses.iter().find(|address| !address.is_local());
-            return match open.filter(|_| !arguments.plain) {
-                None => Ok(Security::Plain),
-                Some(address) => Err(Failure::Unusable(format!(
-                    "{address} is not on this machine alone; give --key (`farmem node keygen` makes one), or --plain if anybody \
-                     there may read and change what is stored"
-                ))),
-            };
-        }
-    };
+    let identity =
+        match (&arguments.key, &arguments.certificate, &arguments.certificate_key, &arguments.authority) {
+            (Some(key), ..) => SharedKey::load(key).and_then(|key| Identity::with_key(&key)),
+            (None, Some(certificate), Some(key), Some(authority)) => {
+                Identity::with_certificates(&CertificateFiles {
+                    certificate: certificate.clone(),
+                    key: key.clone(),
+                    authority: authority.clone(),
+                })
+            }
+            _ => return refuse_open(arguments, addresses).map(|()| Security::Plain),
+        };
     identity.map(Security::Tls).map_err(|error| Failure::Unusable(error.to_string()))
 }
 

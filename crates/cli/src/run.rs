@@ -24,6 +24,7 @@ use crate::arguments::{Entries, Far, Progress, RunArguments, SecurityArguments, 
 use crate::cluster;
 use crate::failure::Failure;
 use crate::host::default_socket;
+use crate::host_nodes;
 use crate::log;
 use crate::node;
 use crate::program;
@@ -98,7 +99,7 @@ pub(crate) fn run(arguments: RunArguments) -> Result<ExitCode, Failure> {
 }
 
 /// Checks what can be checked without starting anything.
-fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
+fn plan(mut arguments: RunArguments) -> Result<Plan, Failure> {
     let memory = Memory::current().map_err(|error| Failure::Unusable(error.to_string()))?;
     let local = arguments.local.resolve(memory.usable()).map_err(Failure::Unusable)?;
     let sizing = match arguments.local {
@@ -120,24 +121,30 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
     if let Some(disk) = &arguments.disk {
         writable("--disk", &disk.path)?;
     }
+    let host = host_choice(arguments.host.take());
+    let named_by = host_nodes::complete(&mut arguments, &host)?;
+    let as_named = |failure| match (failure, &named_by) {
+        (Failure::Unusable(sentence), Some(who)) => Failure::Unusable(format!("{sentence}; {who}")),
+        (failure, _) => failure,
+    };
+    let transport = arguments.transport.unwrap_or(TransportName::Auto);
     let source = match arguments.cluster {
-        Some(source) => Some(cluster::reached(source, &arguments.etcd)?),
-        None if cluster::files(&arguments.etcd).is_empty() => None,
+        Some(source) => Some(cluster::reached(source, &arguments.etcd).map_err(as_named)?),
         None => {
-            return Err(Failure::Unusable(
-                "--cluster-ca, --cluster-cert, --cluster-key and --cluster-login are for --cluster etcds://…; give that"
-                    .to_owned(),
-            ));
+            cluster::without(&arguments.etcd)?;
+            None
         }
     };
-    let nodes = nodes(arguments.node, source.as_ref(), &arguments.node_security)?;
+    let named = host_nodes::named(arguments.node)?;
+    let nodes = nodes(named, source.as_ref(), &arguments.node_security).map_err(as_named)?;
     let travel = match &nodes {
-        Some((nodes, security)) => travel(arguments.transport, arguments.rdma.as_deref(), nodes, security)?,
+        Some((nodes, security)) => {
+            travel(transport, arguments.rdma.as_deref(), nodes, security).map_err(as_named)?
+        }
         None => Travel::Connection,
     };
     let membership = source.map(|source| {
-        let (transport, is_plain) = (arguments.transport, arguments.node_security.plain);
-        let is_bare = matches!(nodes, Some((_, Security::Plain))) && !is_plain;
+        let is_bare = matches!(nodes, Some((_, Security::Plain))) && !arguments.node_security.plain;
         let unfit = move |node: &Destination| {
             if is_bare && !node.is_local() {
                 return Some(format!(
@@ -152,7 +159,8 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
     let nodes = nodes.map(|(nodes, security)| NodesOptions {
         nodes,
         membership,
-        redundancy: arguments.redundancy,
+        named_by: named_by.clone(),
+        redundancy: arguments.redundancy.unwrap_or_default(),
         rebuild_per_second: arguments.rebuild_rate,
         security,
         travel,
@@ -171,7 +179,6 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
     let executable = program::find(&program)?;
     program::check(&executable)?;
     let name = arguments.name.unwrap_or_else(|| shown_name(&executable));
-    let host = host_choice(arguments.host);
     let default_pool = || match &host {
         HostChoice::None => memory.spare(kept).max(SMALLEST_POOL),
         // The broker's total is the limit.

@@ -119,6 +119,8 @@ impl Landlord {
                     FromBroker::Seat { number } => {
                         Word::Seat(number as usize, descriptors[0].take().ok_or(Gone)?)
                     }
+                    // Nobody has asked.
+                    FromBroker::Nodes { .. } => return Err(Gone),
                 }))
             }
             Self::Own { books, began, .. } => {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use farmem_broker::board::{Board, Shared};
-use farmem_broker::{Amounts, LEAST_POOL, LEAST_SLABS, Lease};
+use farmem_broker::{Amounts, LEAST_POOL, LEAST_SLABS, Lease, NO_ANSWER, nobody_listens};
 use farmem_page::{ByteCount, PageCount};
 use farmem_store::SLAB_BYTES;
 use farmem_sys::OwnedFd;
@@ -112,12 +112,7 @@ impl Tenancy {
                 tenancy.socket = Some(socket.clone());
                 let uses_nodes = application.carrier.is_some();
                 let landlord = Landlord::host(socket, terms, nothing, packed_name(name), uses_nodes)
-                    .with_context(|| {
-                        format!(
-                            "no broker listens on {}; start one with `farmem host`, or give --host none",
-                            socket.display()
-                        )
-                    })?;
+                    .with_context(|| nobody_listens(socket))?;
                 Some(landlord)
             }
         };
@@ -210,7 +205,7 @@ impl Tenancy {
                 }
             }
         }
-        Err("the host's broker doesn't answer; try again, or see to it".to_owned())
+        Err(NO_ANSWER.to_owned())
     }
 
     /// One look: hears, obeys, reports. How long to pause afterwards.

@@ -1,12 +1,12 @@
 //! What a space (the supervisor of one application) and the host's broker say to each other: packets of fixed size over a Unix socket, with a
-//! descriptor where a seat at the links' board is given. A lease is a number, since every space has its pool and its local memory to itself; only how much of them it may fill is agreed.
+//! descriptor where a seat at the links' board is given, or where the host names memory nodes. A lease is a number, since every space has its pool and its local memory to itself; only how much of them it may fill is agreed.
 //!
 //! Layout of a packet, little-endian: kind (4 bytes), protocol version (4), fifteen arguments (8 each).
 
 /// Bytes of a packet.
 pub const HOST_PACKET_BYTES: usize = 8 + 8 * ARGUMENTS;
 /// Both ends must speak the same version.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const ARGUMENTS: usize = 15;
 const HOLDING_WORDS: usize = 8;
 
@@ -24,6 +24,8 @@ pub const MOST_PAGES: u64 = 1 << 35;
 pub const MOST_WEIGHT: u32 = 1000;
 /// Seats of the links' board.
 pub const MOST_SEATS: u64 = 256;
+/// What a host says of memory nodes is no longer.
+pub const MOST_NODES_BYTES: u64 = 64 << 10;
 /// Longest name of a space.
 pub const NAME_BYTES: usize = 64;
 const NAME_WORDS: usize = NAME_BYTES / 8;
@@ -173,6 +175,8 @@ pub enum ToBroker {
     },
     /// It uses memory nodes, and wants a seat where links to them are shared. Answered by [`FromBroker::Seat`], or not at all when none is left.
     Sit,
+    /// Before a space begins: which memory nodes the host names. Answered by [`FromBroker::Nodes`].
+    Ask,
 }
 
 /// Why a broker refuses terms.
@@ -212,6 +216,11 @@ pub enum FromBroker {
     Seat {
         /// Which.
         number: u64,
+    },
+    /// Which memory nodes the host names, in a memory file that comes along; none, and no file, where nothing is said.
+    Nodes {
+        /// Bytes of what is said.
+        length_bytes: u64,
     },
 }
 
@@ -279,6 +288,7 @@ impl ToBroker {
                 3
             }
             Self::Sit => 4,
+            Self::Ask => 5,
         };
         pack(kind, &words)
     }
@@ -305,6 +315,7 @@ impl ToBroker {
                 Self::Report { serial: words[0], moved_pages: words[1], holding }
             }
             4 => Self::Sit,
+            5 => Self::Ask,
             _ => return None,
         })
     }
@@ -325,6 +336,7 @@ impl FromBroker {
             }
             Self::Lease { serial, pool_slabs, local_pages } => pack(103, &[serial, pool_slabs, local_pages]),
             Self::Seat { number } => pack(104, &[number]),
+            Self::Nodes { length_bytes } => pack(105, &[length_bytes]),
         }
     }
 
@@ -346,6 +358,7 @@ impl FromBroker {
                 Self::Lease { serial: first, pool_slabs: second, local_pages: third }
             }
             104 if first < MOST_SEATS => Self::Seat { number: first },
+            105 if first <= MOST_NODES_BYTES => Self::Nodes { length_bytes: first },
             _ => return None,
         })
     }
@@ -398,6 +411,7 @@ mod tests {
             ToBroker::Change { terms: Terms { borrows: false, weight: MOST_WEIGHT, ..TERMS } },
             ToBroker::Report { serial: u64::MAX, holding: HOLDING, moved_pages: 11 },
             ToBroker::Sit,
+            ToBroker::Ask,
         ] {
             assert_eq!(ToBroker::decode(&message.encode()), Some(message));
         }
@@ -408,6 +422,7 @@ mod tests {
             FromBroker::Refused { reason: RefusalReason::Spaces, most: u64::MAX },
             FromBroker::Lease { serial: 1, pool_slabs: MOST_SLABS, local_pages: 0 },
             FromBroker::Seat { number: MOST_SEATS - 1 },
+            FromBroker::Nodes { length_bytes: MOST_NODES_BYTES },
         ] {
             assert_eq!(FromBroker::decode(&message.encode()), Some(message));
         }
@@ -453,6 +468,7 @@ mod tests {
         assert_eq!(FromBroker::decode(&pack(103, &[1, MOST_SLABS + 1, 0])), None);
         assert_eq!(FromBroker::decode(&pack(102, &[9, 0])), None);
         assert_eq!(FromBroker::decode(&pack(104, &[MOST_SEATS])), None);
+        assert_eq!(FromBroker::decode(&pack(105, &[MOST_NODES_BYTES + 1])), None);
         let mut other_version = FromBroker::Accepted.encode();
         other_version[4] ^= 0xff;
         assert_eq!(FromBroker::decode(&other_version), None);

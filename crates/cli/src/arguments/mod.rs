@@ -52,7 +52,7 @@ pub(crate) enum Command {
     /// Run a program within a budget of local memory
     Run(Box<RunArguments>),
     /// Lease one pool, and local memory, to all applications of this machine
-    Host(HostArguments),
+    Host(Box<HostArguments>),
     /// Lend this machine's memory to programs on other machines
     Node(Box<NodeArguments>),
     /// Show and change which memory nodes a cluster has

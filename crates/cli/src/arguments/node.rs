@@ -77,7 +77,7 @@ pub(crate) enum TransportName {
 }
 
 /// How nodes and clients know each other.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct SecurityArguments {
     /// File with the key that nodes and clients share; `farmem node keygen` makes one
     #[arg(long, value_name = "FILE", conflicts_with_all = ["certificate", "plain"])]
@@ -94,6 +94,13 @@ pub(crate) struct SecurityArguments {
     /// Without a key: let anybody in who reaches the address, and everybody on the way read and change what is said
     #[arg(long)]
     pub(crate) plain: bool,
+}
+
+impl SecurityArguments {
+    /// Whether nothing is said of it.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.key.is_none() && self.certificate.is_none() && !self.plain
+    }
 }
 
 #[derive(Subcommand, Debug)]

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 use farmem_page::ByteCount;
-use farmem_supervisor::{ClusterSource, Destination, PrefetchPolicy, Redundancy};
+use farmem_supervisor::{ClusterSource, PrefetchPolicy, Redundancy};
 use farmem_web::Address;
 
 use super::{EtcdArguments, MetricsHosts, SecurityArguments, TransportName};
 use crate::amount::{
-    DiskAmount, LocalAmount, PoolAmount, parse_bandwidth, parse_cache, parse_cluster, parse_disk,
-    parse_local, parse_name, parse_node, parse_node_read, parse_node_reserve, parse_partition, parse_pool,
-    parse_prefetch, parse_read_buffer, parse_redundancy, parse_size, parse_stall, parse_weight,
+    DiskAmount, LocalAmount, NodeChoice, PoolAmount, parse_bandwidth, parse_cache, parse_cluster, parse_disk,
+    parse_local, parse_name, parse_node_choice, parse_node_read, parse_node_reserve, parse_partition,
+    parse_pool, parse_prefetch, parse_read_buffer, parse_redundancy, parse_size, parse_stall, parse_weight,
 };
 use crate::log::Format;
 
@@ -56,24 +56,25 @@ pub(crate) struct RunArguments {
     /// stride of most faults (Leap)
     #[arg(long, value_name = "POLICY", value_parser = parse_prefetch(), default_value = "two-tier")]
     pub(crate) prefetch: PrefetchPolicy,
-    /// Memory nodes to use between pool and disk, where `farmem node` runs
-    #[arg(long, value_name = "HOST:PORT[,…]", value_delimiter = ',', value_parser = parse_node, conflicts_with = "cluster")]
-    pub(crate) node: Vec<Destination>,
+    /// Memory nodes to use between pool and disk, where `farmem node` runs, or `none` [default: those that the host's broker names, if any; and with them its key,
+    /// certificates, `--redundancy` and `--transport`, where these are not given]
+    #[arg(long, value_name = "HOST:PORT[,…]|none", value_delimiter = ',', value_parser = parse_node_choice, conflicts_with = "cluster")]
+    pub(crate) node: Vec<NodeChoice>,
     /// Use the memory nodes that this file names, or what is under a key of etcd. It is followed: nodes join, are emptied (`state = "drain"`) and leave while the program runs
     #[arg(long, value_name = "FILE|etcd[s]://HOST:PORT[,…]/KEY", value_parser = parse_cluster)]
     pub(crate) cluster: Option<ClusterSource>,
     #[command(flatten)]
     pub(crate) etcd: EtcdArguments,
     /// How slabs lie on memory nodes: one copy, and with a disk a second one there; two copies on different nodes; or cut into K parts (1, 2, 4 or 8)
-    /// with M of parity (1 to 4), on K+M nodes, of which any M may be lost, such as 4+2
-    #[arg(long, value_name = "none|mirror|K+M", value_parser = parse_redundancy, default_value = "none")]
-    pub(crate) redundancy: Redundancy,
+    /// with M of parity (1 to 4), on K+M nodes, of which any M may be lost, such as 4+2 [default: none]
+    #[arg(long, value_name = "none|mirror|K+M", value_parser = parse_redundancy)]
+    pub(crate) redundancy: Option<Redundancy>,
     /// What goes at most in a second, read and written together, to make copies and parity anew that were lost with a node, and to empty nodes
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
     pub(crate) rebuild_rate: ByteCount,
-    /// How pages travel to and from nodes of other machines: by RDMA where both machines have a device, else over the connection (auto); over the connection (tcp); or by RDMA or not at all (rdma). `shm` is for nodes of this machine, which are named shm:PATH
-    #[arg(long, value_name = "auto|tcp|shm|rdma", value_enum, default_value_t = TransportName::Auto)]
-    pub(crate) transport: TransportName,
+    /// How pages travel to and from nodes of other machines: by RDMA, which doesn't encrypt them, where both machines have a device, else over the connection (auto); over the connection (tcp); or by RDMA or not at all (rdma). `shm` is for nodes of this machine, which are named shm:PATH [default: auto]
+    #[arg(long, value_name = "auto|tcp|shm|rdma", value_enum)]
+    pub(crate) transport: Option<TransportName>,
     /// The RDMA device, its port, and which of the port's addresses [default: the one with the address of the connection]
     #[arg(long, value_name = "DEVICE[:PORT[:GID]]")]
     pub(crate) rdma: Option<String>,

@@ -110,12 +110,19 @@ pub struct NodesOptions {
     pub tuning: NodeTuning,
     /// Where it is said which nodes there are, if that may change.
     pub membership: Option<MembershipOptions>,
+    /// Who has named them, where who starts the program has not; a few words for what is said of nodes that can't be used.
+    pub named_by: Option<String>,
 }
 
 impl NodesOptions {
     /// How many nodes may join.
     pub(crate) fn joins(&self) -> usize {
         if self.membership.is_some() { JOINS } else { 0 }
+    }
+
+    /// To follow a sentence about nodes.
+    fn origin(&self) -> String {
+        self.named_by.as_ref().map_or_else(String::new, |who| format!("; {who}"))
     }
 }
 
@@ -164,8 +171,9 @@ impl Reached {
         let (named, needed) = (options.nodes.len(), options.redundancy.shards());
         if named < needed {
             bail!(
-                "--redundancy {} needs {needed} nodes, and {named} are named; name more, or use none",
-                options.redundancy
+                "--redundancy {} needs {needed} nodes, and {named} are named; name more, or use none{}",
+                options.redundancy,
+                options.origin()
             );
         }
         let mut descriptions = Vec::new();
@@ -180,10 +188,11 @@ impl Reached {
             && let Some((node, error)) = refusals.pop()
         {
             if let LinkError::Rdma(_) = error {
-                return Err(error).with_context(|| format!("cannot use node {node}"));
+                return Err(error).with_context(|| format!("cannot use node {node}{}", options.origin()));
             }
             return Err(error).with_context(|| {
-                format!("cannot use node {node}; start `farmem node` there, or name another one")
+                let origin = options.origin();
+                format!("cannot use node {node}; start `farmem node` there, or name another one{origin}")
             });
         }
         for (node, error) in refusals {

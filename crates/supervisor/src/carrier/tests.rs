@@ -107,6 +107,7 @@ impl World {
             security: Security::Plain,
             travel: Travel::Connection,
             device: None,
+            named_by: None,
             tuning: NodeTuning::default(),
             // Tests say themselves what is to be.
             membership: Some(MembershipOptions {
