@@ -149,7 +149,10 @@ impl Connector {
             Some(why) if before != Some(false) => {
                 tracing::info!(node = %to, %why, "pages go by TCP, not by RDMA");
             }
-            None if before != Some(true) => tracing::info!(node = %to, "pages go by RDMA"),
+            None if before != Some(true) => {
+                // Also where everything else goes through TLS: see docs/adr/0037-rdma.md.
+                tracing::info!(node = %to, "pages go by RDMA, not encrypted; --transport tcp forbids it");
+            }
             _ => {}
         }
         Ok(link)
