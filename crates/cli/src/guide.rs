@@ -1,5 +1,5 @@
 //! What people are told to type, as far as no test runs it: units of systemd, manifests, commands for other machines. The command line must take all of it. Beside it:
-//! each command says how it is used.
+//! each command says how it is used, and messages that the guide explains are messages of Farmem.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -93,6 +93,74 @@ fn each_command_says_how_it_is_used_with_an_example() {
             assert_eq!(refusal(&call), None, "{call:?}");
         }
         commands.extend(command.get_subcommands().cloned());
+    }
+}
+
+/// What the sources of all crates say, tests left out, as it is printed but for what is filled in.
+fn sources() -> String {
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("..")];
+    let mut sources = String::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder of sources") {
+            let path = entry.expect("an entry").path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if path.is_dir() && !["tests", "examples", "benches", "target"].contains(&name) {
+                folders.push(path);
+            } else if name.ends_with(".rs") && !["tests.rs", "guide.rs"].contains(&name) {
+                let text = fs::read_to_string(&path).expect("text");
+                sources += text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+            }
+        }
+    }
+    // A literal that goes on in the next line.
+    let mut joined = String::new();
+    for (nth, part) in sources.split("\\\n").enumerate() {
+        joined += if nth == 0 { part } else { part.trim_start() };
+    }
+    joined
+}
+
+/// Messages in the first column of tables that say so.
+fn messages(document: &str) -> Vec<String> {
+    let (mut messages, mut is_inside) = (Vec::new(), false);
+    for line in document.lines() {
+        let Some(row) = line.strip_prefix("| ") else {
+            is_inside &= line.starts_with("|--");
+            continue;
+        };
+        let first = row.split(" | ").next().unwrap_or_default();
+        is_inside |= first == "message";
+        let quoted = first.split('`').skip(1).step_by(2).filter(|_| is_inside);
+        messages.extend(quoted.filter(|words| words.contains(' ')).map(str::to_owned));
+    }
+    messages
+}
+
+/// Whether a message can be printed: each part of it stands somewhere. Parts are divided by what is filled in, of which options may be one, and where a reason follows what
+/// came of it.
+fn is_said(sources: &str, message: &str) -> bool {
+    let stands = |part: &str| sources.contains(part.trim());
+    message.split('…').all(|part| {
+        let is_filled = |word: &str| word.starts_with("--");
+        stands(part)
+            || part.split(": ").all(|part| {
+                let words: Vec<&str> = part.split(' ').collect();
+                stands(part) || words.split(|word| is_filled(word)).all(|words| stands(&words.join(" ")))
+            })
+    })
+}
+
+#[test]
+fn messages_that_the_guide_explains_are_printed_so() {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/troubleshooting.md");
+    let messages = messages(&fs::read_to_string(guide).expect("text"));
+    let sources = sources();
+    let missing: Vec<&String> = messages.iter().filter(|message| !is_said(&sources, message)).collect();
+    assert_eq!(missing, Vec::<&String>::new());
+    assert!(messages.len() > 80, "{} messages", messages.len());
+    for invented in ["cannot use node …; start a shop there", "process … was ended: pool and disk are full"]
+    {
+        assert!(!is_said(&sources, invented), "{invented}");
     }
 }
 
