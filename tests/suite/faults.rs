@@ -2,11 +2,14 @@
 //!
 //! What needs a hook inside the pager is started with `FARMEM_INJECT=NAME`, and is ignored while there is no such hook.
 
+use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use farmem_tests::{Finished, Launcher, Program, Scratch, farmem_binary, managed_runner, wait_for};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
 use rustix::process::{Pid, Signal, kill_process};
 
 const BUDGET_BYTES: u64 = 16 << 20;
@@ -296,6 +299,44 @@ fn a_program_that_is_stopped_for_long_goes_on() {
     kill_process(program, Signal::CONT).expect("it is stopped");
 
     running.wait().assert_success();
+}
+
+/// Any user of the machine finds the socket in the kernel's list.
+#[test]
+fn strangers_who_connect_and_say_nothing_keep_no_process_from_its_start() {
+    if !managed_runner() {
+        return;
+    }
+    const DESCRIPTORS: usize = 128;
+    let launcher = Launcher::managed(BUDGET_BYTES);
+    let script = "touch ready; while ! test -e go; do sleep 0.05; done; for i in 1 2 3 4 5 6 7 8; do sh -c 'sleep 1' & done; wait";
+    let farmem = farmem_binary();
+    let mut run = Command::new("prlimit")
+        .arg(format!("--nofile={DESCRIPTORS}:{DESCRIPTORS}"))
+        .arg(farmem)
+        .args(["run", "--local", "16M", "--", "sh", "-c", script])
+        .current_dir(launcher.directory())
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("prlimit can be started");
+    wait_for("the program's start", || launcher.file("ready").exists().then_some(()));
+    let name = SocketAddrUnix::new_abstract_name(format!("farmem/{}", run.id()).as_bytes()).expect("a name");
+
+    let strangers: Vec<OwnedFd> = (0..2 * DESCRIPTORS)
+        .map(|_| {
+            let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("a socket");
+            connect(&socket, &name).expect("it listens");
+            socket
+        })
+        .collect();
+    std::fs::write(launcher.file("go"), "").expect("the test's own directory");
+    let status = wait_for("the end of the run", || run.try_wait().expect("own child"));
+
+    let mut said = String::new();
+    run.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
+    assert!(status.success() && said.is_empty(), "{status}: {said}");
+    drop(strangers);
 }
 
 /// As `cpulimit` and some monitors do, which know the program and not its supervisor.

@@ -11,6 +11,8 @@ pub(crate) enum Ending {
     Failed(Failure),
     /// It never had a pager of its own: its parent ended while forking it.
     Orphaned,
+    /// The supervisor had no descriptor left by which its memory would outlive its parent.
+    Crowded,
 }
 
 impl Ending {
@@ -31,6 +33,10 @@ impl Ending {
             Self::Failed(Failure::Kernel(refusal)) => return refused(refusal),
             Self::Orphaned => {
                 "its parent ended while forking it, and with it whoever could tell what the child's far memory held"
+            }
+            Self::Crowded => {
+                "its supervisor had no descriptor left to hold its far memory once its parent has ended: allow more \
+                 (`ulimit -n`)"
             }
         };
         reason.to_owned()

@@ -12,6 +12,8 @@ pub(crate) enum Notice {
     /// A process has connected and is not managed; whether because the kernel refused its userfaultfd, or because it
     /// could not even make one.
     Unmanaged { process: u32, is_refused: bool },
+    /// Hardly any descriptors are left.
+    Crowded,
     /// A child that nobody can serve asked for a page.
     Abandoned,
 }
@@ -33,6 +35,9 @@ impl Notice {
                 "process {process} runs without Farmem: the kernel refuses its userfaultfd; farmem needs \
                  CAP_SYS_PTRACE, so run it as root (`farmem doctor` tells more)"
             ),
+            Self::Crowded => "there are so many processes that hardly any descriptors are left to look after more: forked ones are \
+                              served by their parents, and programs that are started run without Farmem; allow more (`ulimit -n`)"
+                .to_owned(),
             Self::Abandoned => "a forked process asked for memory that only its parent could give, and its parent \
                                 has ended; it gets SIGBUS (only processes forked past the C library, or whose \
                                 parent was killed, can be left like this)"
@@ -66,6 +71,7 @@ mod tests {
             let sentence = Notice::Unmanaged { process: 42, is_refused }.sentence();
             assert!(sentence.contains("process 42") && sentence.contains("farmem doctor"), "{sentence}");
         }
+        assert!(Notice::Crowded.sentence().contains("ulimit -n"));
         assert!(Notice::Abandoned.sentence().contains("SIGBUS"));
     }
 }

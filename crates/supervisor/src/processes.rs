@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use farmem_page::PageCount;
@@ -15,11 +15,14 @@ use farmem_store::OwnerId;
 use farmem_sys::disk::DiskFile;
 use farmem_sys::link::Link;
 use farmem_sys::uffd::{FEATURES, Uffd, UffdError};
-use farmem_sys::{AsFd, BorrowedFd, Errno, OwnedFd};
+use farmem_sys::{AsFd, AsRawFd, BorrowedFd, Errno, OwnedFd};
 use farmem_telemetry::{Counter, Header, MAX_PROCESSES, SlotState};
 use farmem_wire::{HAS_DEVICE, HAS_DISK, PACKET_BYTES, Reply, Request};
+use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
+use nix::unistd::Pid;
 
 use crate::application::Application;
 use crate::endings::Ending;
@@ -27,11 +30,19 @@ use crate::limits::Limits;
 use crate::lineage::Lineage;
 use crate::notices::{Notice, Notices};
 use crate::report::Totals;
-use crate::silent::Silent;
+use crate::silent::{Silent, has_messages};
+
+/// Any user of the machine may connect. Who hasn't said for so long who it is, is dropped, and so is who came first of more than so many.
+const INTRODUCTION: Duration = Duration::from_secs(2);
+pub(crate) const MOST_STRANGERS: usize = 64;
+/// Descriptors that no new connection gets: for the userfaultfds of children whose parents are connected, and for files. At most a
+/// quarter of all.
+const KEPT_DESCRIPTORS: u64 = 64;
 
 /// A connected process.
 pub(crate) struct Process {
     link: Link,
+    came: Instant,
     /// Its place in the ledger, once it has said who it is.
     slot: Option<usize>,
     /// Its number as this process sees it. In a PID namespace it has another one for itself.
@@ -52,6 +63,8 @@ pub(crate) struct Processes {
     next_key: u64,
     /// In the order in which they were told of: of two children of one fork, the announced one comes first.
     silent: Vec<Silent>,
+    /// Forks, by slot and epoch, that were told of without the child's userfaultfd: there was no descriptor left for it.
+    lost: Vec<(usize, u64)>,
     /// Slots of processes that have ended but whose entries somebody reads.
     kept: Vec<usize>,
     totals: Totals,
@@ -72,6 +85,7 @@ impl Processes {
             connected: HashMap::new(),
             next_key: 0,
             silent: Vec::new(),
+            lost: Vec::new(),
             kept: Vec::new(),
             totals: Totals::new(),
             started: 0,
@@ -86,8 +100,13 @@ impl Processes {
     pub(crate) fn accept(&mut self, socket: OwnedFd) {
         let Ok(peer) = getsockopt(&socket, PeerCredentials) else { return };
         let Some(number) = u32::try_from(peer.pid()).ok().filter(|&number| number != 0) else { return };
+        if !leaves_descriptors(&socket) {
+            self.notices.say(Notice::Crowded);
+            return;
+        }
         let process = Process {
             link: Link::from(socket),
+            came: Instant::now(),
             slot: None,
             process: number,
             uffd: None,
@@ -97,6 +116,23 @@ impl Processes {
         };
         self.connected.insert(self.next_key, process);
         self.next_key += 1;
+    }
+
+    /// Drops connections that say nothing. Those of other users go first.
+    pub(crate) fn expel_strangers(&mut self) {
+        let is_silent = |process: &Process| {
+            process.slot.is_none() && process.waiting.is_none() && !has_messages(&process.link)
+        };
+        let silent = self.connected.iter().filter(|(_, process)| is_silent(process));
+        let mut strangers: Vec<(bool, Instant, u64)> =
+            silent.map(|(&key, process)| (process.may_set, process.came, key)).collect();
+        strangers.sort_unstable();
+        let excess = strangers.len().saturating_sub(MOST_STRANGERS);
+        for (nth, (_, came, key)) in strangers.into_iter().enumerate() {
+            if nth < excess || came.elapsed() > INTRODUCTION {
+                self.connected.remove(&key);
+            }
+        }
     }
 
     pub(crate) fn links(&self) -> impl Iterator<Item = (u64, BorrowedFd<'_>)> {
@@ -225,7 +261,13 @@ impl Processes {
     fn expect(&mut self, key: u64, epoch: u64, descriptor: Option<OwnedFd>) -> Result<(), Errno> {
         let Some(parent) = self.connected.get(&key) else { return Ok(()) };
         let Some(slot) = parent.slot else { return Ok(()) };
-        let uffd = Uffd::from(descriptor.ok_or(Errno::INVAL)?);
+        let Some(descriptor) = descriptor else {
+            // The kernel had no descriptor to give. The parent can't help that.
+            self.lost.push((slot, epoch));
+            self.hand_over();
+            return Ok(());
+        };
+        let uffd = Uffd::from(descriptor);
         self.silent.push(Silent::new(uffd, parent.lineage.of_child(slot, epoch), None));
         self.freeze(slot);
         if let Some(view) = self.application.ledger.slot(slot) {
@@ -246,6 +288,10 @@ impl Processes {
                 Some(at) => {
                     let silent = self.silent.remove(at);
                     self.inherit(key, silent)
+                }
+                None if self.lost.contains(&fork) => {
+                    self.end_lost(key);
+                    continue;
                 }
                 None if self.is_connected(fork.0) => Ok(()),
                 None => self.refuse(key),
@@ -288,6 +334,14 @@ impl Processes {
         let reply = Reply::Inherited { slot: slot as u32, pool_bytes, flags };
         let descriptors: Vec<_> = [uffd.as_fd(), pool.file()].into_iter().chain(disk).collect();
         child.link.send(&reply.encode(), &descriptors)
+    }
+
+    /// Nobody beside the parent could serve that child, and from the parent's end on it would read zeros. While it waits for an answer its
+    /// number is its own.
+    fn end_lost(&mut self, key: u64) {
+        let Some(child) = self.connected.remove(&key) else { return };
+        self.endings.push((child.process, Ending::Crowded));
+        let _ = kill(Pid::from_raw(child.process as i32), Signal::SIGKILL);
     }
 
     /// The parent has gone without having told of the child: nobody can hand its memory over.
@@ -388,6 +442,7 @@ impl Processes {
             }
             view.set_state(SlotState::Free);
             self.kept.push(slot);
+            self.lost.retain(|&(parent, _)| parent != slot);
             let number = process.process;
             if process.uffd.is_none() && Path::new(&format!("/proc/{number}")).exists() {
                 self.notices.say(Notice::Unmanaged { process: number, is_refused: false });
@@ -478,6 +533,12 @@ impl Process {
     fn is_forked(&self) -> bool {
         self.lineage.fork().is_some()
     }
+}
+
+/// Whether a connection that was just taken leaves enough descriptors for those who are there. The kernel gives the lowest that is free.
+fn leaves_descriptors(socket: &OwnedFd) -> bool {
+    let Ok((most, _)) = getrlimit(Resource::RLIMIT_NOFILE) else { return true };
+    (socket.as_raw_fd() as u64) < most - KEPT_DESCRIPTORS.min(most / 4)
 }
 
 /// What somebody wants who isn't a process of the application.
@@ -598,6 +659,49 @@ mod tests {
             assert_eq!(stranger.hear(), None);
         }
         assert!(processes.connected.is_empty() && !processes.has_program_reported);
+    }
+
+    #[test]
+    fn of_many_who_say_nothing_the_first_are_dropped_and_nobody_who_has_said_something() {
+        let mut processes = processes();
+        let (_program, slot) = begin(&mut processes);
+        let waiting = connect(&mut processes);
+        let token = processes.application.token;
+        // On its way when the others come.
+        waiting.link.send(&Request::Hello { token }.encode(), &[]).unwrap();
+        let strangers: Vec<Peer> = (0..2 * MOST_STRANGERS).map(|_| connect(&mut processes)).collect();
+
+        processes.expel_strangers();
+
+        assert!(processes.is_connected(slot) && processes.connected.contains_key(&waiting.key));
+        let (dropped, kept) = strangers.split_at(MOST_STRANGERS);
+        assert!(dropped.iter().all(|stranger| stranger.link.is_cut()));
+        assert!(kept.iter().all(|stranger| processes.connected.contains_key(&stranger.key)));
+    }
+
+    #[test]
+    fn a_stranger_that_says_nothing_is_dropped_after_a_while() {
+        let mut processes = processes();
+        let stranger = connect(&mut processes);
+        processes.connected.get_mut(&stranger.key).unwrap().came = Instant::now() - 2 * INTRODUCTION;
+
+        processes.expel_strangers();
+
+        assert!(stranger.link.is_cut());
+    }
+
+    #[test]
+    fn a_parent_stays_when_there_is_no_descriptor_for_its_child() {
+        let mut processes = processes();
+        let (parent, slot) = begin(&mut processes);
+
+        parent.ask(&mut processes, Request::Forked { epoch: 1 }, &[]);
+        fork(&mut processes, &parent, 2);
+        let child = inherit(&mut processes, slot, 2);
+
+        assert!(processes.is_connected(slot));
+        assert_eq!(processes.lost, [(slot, 1)]);
+        assert!(matches!(child.hear(), Some(Reply::Inherited { .. })));
     }
 
     #[test]

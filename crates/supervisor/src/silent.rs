@@ -99,8 +99,8 @@ impl Silent {
 }
 
 /// Whether there is something to be read.
-pub(crate) fn has_messages(uffd: &Uffd) -> bool {
-    let mut set = [PollFd::from_borrowed_fd(uffd.as_fd(), PollFlags::IN)];
+pub(crate) fn has_messages(end: &impl AsFd) -> bool {
+    let mut set = [PollFd::from_borrowed_fd(end.as_fd(), PollFlags::IN)];
     let none = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut set, Some(&none)).is_ok_and(|ready| ready > 0) && set[0].revents().contains(PollFlags::IN)
 }

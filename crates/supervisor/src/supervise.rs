@@ -28,7 +28,7 @@ use crate::mover;
 use crate::notices::Notice;
 use crate::options::Options;
 use crate::packer;
-use crate::processes::{Processes, Question};
+use crate::processes::{MOST_STRANGERS, Processes, Question};
 use crate::progress::Progress;
 use crate::report::{Report, Source};
 use crate::say::{self, say};
@@ -42,6 +42,8 @@ use crate::worker::Worker;
 
 /// How often the supervisor looks around.
 const LOOK: Duration = Duration::from_millis(10);
+/// How long nobody is let in after there was no descriptor for somebody.
+const REST: Duration = Duration::from_millis(100);
 /// A program reports in before it does anything of its own.
 const REPORTING: Duration = Duration::from_secs(2);
 /// What begins or ends together with the program's end has done so after this time. Only a program that leaves somebody
@@ -104,6 +106,7 @@ fn start(options: &Options) -> Result<Supervisor<'_>> {
         own,
         application,
         listener,
+        listens_from: began,
         signals,
         processes: Processes::new(application, child.id()),
         tenancy,
@@ -140,6 +143,7 @@ struct Supervisor<'a> {
     guests: Vec<Ending>,
     application: Application,
     listener: OwnedFd,
+    listens_from: Instant,
     signals: Signals,
     processes: Processes,
     tenancy: &'static Mutex<Tenancy>,
@@ -294,7 +298,9 @@ impl Supervisor<'_> {
                 .map(|(_, link)| PollFd::from_borrowed_fd(link, PollFlags::IN))
                 .collect();
             set.push(PollFd::from_borrowed_fd(self.signals.fd().as_fd(), PollFlags::IN));
-            set.push(PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN));
+            let is_listening = self.listens_from <= Instant::now();
+            let new = if is_listening { PollFlags::IN } else { PollFlags::empty() };
+            set.push(PollFd::from_borrowed_fd(self.listener.as_fd(), new));
             let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
             if poll(&mut set, Some(&timeout)).is_err() {
                 return;
@@ -349,8 +355,22 @@ impl Supervisor<'_> {
             self.signals.pass_on(program.filter(|_| !self.has_ended));
         }
         if has_connection {
-            while let Ok(socket) = accept_with(&self.listener, SocketFlags::CLOEXEC) {
-                self.processes.accept(socket);
+            self.let_in();
+        }
+        self.processes.expel_strangers();
+    }
+
+    /// Takes new connections, no more than are heard out before the next ones.
+    fn let_in(&mut self) {
+        for _ in 0..MOST_STRANGERS {
+            match accept_with(&self.listener, SocketFlags::CLOEXEC) {
+                Ok(socket) => self.processes.accept(socket),
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    // Whoever waits still waits: asking again and again wouldn't help.
+                    self.listens_from = Instant::now() + REST;
+                    return;
+                }
+                Err(_) => return,
             }
         }
     }

@@ -11,6 +11,7 @@
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod address;
+mod connections;
 mod inside;
 mod metrics;
 mod site;

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use tokio::net::{TcpListener, UnixListener};
 
 use crate::address::{Address, Bound, HostName, Hosts, is_same_secret};
+use crate::connections::Bounded;
 use crate::inside;
 use crate::metrics::{self, Measure};
 use crate::state::State;
@@ -198,8 +199,8 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 
 async fn answer(bound: Bound, routes: Router) -> Result<()> {
     match bound {
-        Bound::Tcp(listener) => axum::serve(TcpListener::from_std(listener)?, routes).await?,
-        Bound::Unix(listener, _path) => axum::serve(UnixListener::from_std(listener)?, routes).await?,
+        Bound::Tcp(listener) => axum::serve(Bounded::new(TcpListener::from_std(listener)?), routes).await?,
+        Bound::Unix(listener, _path) => axum::serve(Bounded::new(UnixListener::from_std(listener)?), routes).await?,
     }
     Ok(())
 }
