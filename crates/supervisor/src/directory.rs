@@ -1,13 +1,14 @@
 //! Finding running applications: each supervisor listens at a name that tells who it is.
 
 use std::os::unix::ffi::OsStrExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use farmem_sys::link::{Link, listen_at};
-use farmem_sys::{Errno, OwnedFd};
+use farmem_sys::{AsFd, Errno, OwnedFd};
 use farmem_wire::Request;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::event::{PollFd, PollFlags, poll};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::inside::{ProcessReport, RegionsReport};
 use crate::limits::Limits;
@@ -15,8 +16,10 @@ use crate::report::Report;
 
 /// Names begin with this, so that they can be found in the kernel's list of sockets.
 const PREFIX: &str = "farmem/";
-/// A supervisor that is stopped, or frozen together with its application, doesn't answer; nobody else shall wait for it.
+/// A supervisor that is stopped, or frozen together with its application, doesn't answer; nobody else shall wait for it. Any user can make a
+/// socket of such a name that never answers: so many are asked at once that these cost no more than one.
 const PATIENCE: Duration = Duration::from_secs(1);
+const MOST_AT_ONCE: usize = 256;
 /// Longest report.
 const REPORT_BYTES: usize = 64 << 10;
 
@@ -43,7 +46,7 @@ pub(crate) fn listen() -> Result<(OwnedFd, String), Errno> {
 
 /// The applications that run on this machine under this user's eyes, as they are at this moment.
 pub fn applications() -> Vec<Report> {
-    names().iter().filter_map(|name| ask(name)).collect()
+    reports(&names()).into_iter().flatten().collect()
 }
 
 /// The sockets of all supervisors.
@@ -91,10 +94,7 @@ pub enum SetError {
 pub fn set(name: &str, limits: Limits) -> Result<Report, SetError> {
     let (socket, _) = named(name)?;
     let answer = exchange(&socket, limits.request()).ok_or_else(|| SetError::Gone(name.to_owned()))?;
-    match serde_json::from_slice::<String>(&answer) {
-        Ok(reason) => Err(SetError::Refused(name.to_owned(), reason)),
-        Err(_) => serde_json::from_slice(&answer).map_err(|_| SetError::Gone(name.to_owned())),
-    }
+    understood(name, &answer)
 }
 
 /// The application of that name, or of that program's process number, as it is now.
@@ -123,22 +123,32 @@ pub fn regions(name: &str, process: u32) -> Result<RegionsReport, SetError> {
 
 fn look<T: DeserializeOwned>(name: &str, process: u32) -> Result<T, SetError> {
     let (socket, _) = named(name)?;
-    let gone = || SetError::Gone(name.to_owned());
-    let answer = exchange(&socket, Request::Look { process }).ok_or_else(gone)?;
-    match serde_json::from_slice::<String>(&answer) {
-        Ok(reason) => Err(SetError::Refused(name.to_owned(), reason)),
-        Err(_) => serde_json::from_slice(&answer).map_err(|_| gone()),
-    }
+    let answer =
+        exchange(&socket, Request::Look { process }).ok_or_else(|| SetError::Gone(name.to_owned()))?;
+    understood(name, &answer)
 }
 
-/// The same, and the socket of its supervisor.
+/// What was asked for, or the reason why not.
+fn understood<T: DeserializeOwned>(name: &str, answer: &[u8]) -> Result<T, SetError> {
+    if let Some(reason) = decode::<String>(answer) {
+        return Err(SetError::Refused(name.to_owned(), reason));
+    }
+    decode(answer).ok_or_else(|| SetError::Gone(name.to_owned()))
+}
+
+/// The same, and the socket of its supervisor. A number counts before a name: programs ask by numbers, and anybody may give an application such a
+/// name.
 fn named(name: &str) -> Result<(String, Report), SetError> {
+    let sockets = names();
+    let reports = reports(&sockets);
+    let all = sockets.into_iter().zip(reports);
     let mut all: Vec<(String, Report)> =
-        names().into_iter().filter_map(|socket| ask(&socket).map(|report| (socket, report))).collect();
-    if all.iter().any(|(_, report)| report.name == name) {
-        all.retain(|(_, report)| report.name == name);
+        all.filter_map(|(socket, report)| report.map(|report| (socket, report))).collect();
+    let is_number = |report: &Report| report.process.to_string() == name;
+    if all.iter().any(|(_, report)| is_number(report)) {
+        all.retain(|(_, report)| is_number(report));
     } else {
-        all.retain(|(_, report)| report.process.to_string() == name);
+        all.retain(|(_, report)| report.name == name);
     }
     match all.len() {
         0 => Err(SetError::Unknown(name.to_owned())),
@@ -161,7 +171,7 @@ impl Own {
 
     /// How it is at this moment; nothing while its supervisor doesn't answer.
     pub fn reports(&self) -> Vec<Report> {
-        ask(&self.socket).into_iter().collect()
+        reports(std::slice::from_ref(&self.socket)).into_iter().flatten().collect()
     }
 }
 
@@ -170,19 +180,124 @@ pub fn query(name: &str) -> Vec<Report> {
     applications().into_iter().filter(|report| report.name == name).collect()
 }
 
-fn ask(name: &str) -> Option<Report> {
-    serde_json::from_slice(&exchange(name, Request::Query)?).ok()
+/// How the applications are whose supervisors listen there; of those that don't answer, nothing.
+fn reports(names: &[String]) -> Vec<Option<Report>> {
+    exchange_all(names, Request::Query).iter().map(|answer| decode(answer.as_ref()?)).collect()
+}
+
+/// Takes an answer apart. It may be anybody's, and what it says goes to terminals: names of files, too, may hold anything.
+fn decode<T: DeserializeOwned>(answer: &[u8]) -> Option<T> {
+    fn shown(text: &str) -> String {
+        text.replace(char::is_control, "?")
+    }
+    fn clean(value: Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(shown(&text)),
+            Value::Array(values) => values.into_iter().map(clean).collect(),
+            Value::Object(fields) => {
+                fields.into_iter().map(|(name, value)| (shown(&name), clean(value))).collect()
+            }
+            other => other,
+        }
+    }
+    serde_json::from_value(clean(serde_json::from_slice(answer).ok()?)).ok()
 }
 
 /// The answer of the supervisor that listens there.
 fn exchange(name: &str, request: Request) -> Option<Vec<u8>> {
-    let link = Link::connect(name.as_bytes()).ok()?;
-    for direction in [Timeout::Recv, Timeout::Send] {
-        set_socket_timeout(&link, direction, Some(PATIENCE)).ok()?;
+    exchange_all(&[name.to_owned()], request).pop().flatten()
+}
+
+/// The answers of all supervisors that listen at these names, in the same order.
+fn exchange_all(names: &[String], request: Request) -> Vec<Option<Vec<u8>>> {
+    names.chunks(MOST_AT_ONCE).flat_map(|names| exchange_at_once(names, request)).collect()
+}
+
+fn exchange_at_once(names: &[String], request: Request) -> Vec<Option<Vec<u8>>> {
+    let end = Instant::now() + PATIENCE;
+    let mut answers = vec![None; names.len()];
+    let ask = |name: &String| {
+        let link = Link::connect_at_once(name.as_bytes()).ok()?;
+        link.send(&request.encode(), &[]).ok()?;
+        Some(link)
+    };
+    let mut asked: Vec<(usize, Link)> =
+        names.iter().enumerate().filter_map(|(at, name)| Some((at, ask(name)?))).collect();
+    while !asked.is_empty() {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        let timeout = rustix::time::Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        let mut set: Vec<PollFd<'_>> =
+            asked.iter().map(|(_, link)| PollFd::from_borrowed_fd(link.as_fd(), PollFlags::IN)).collect();
+        if poll(&mut set, Some(&timeout)).is_err_and(|error| error != Errno::INTR) {
+            break;
+        }
+        let ready: Vec<bool> = set.iter().map(|place| !place.revents().is_empty()).collect();
+        let mut ready = ready.into_iter();
+        asked.retain(|(at, link)| {
+            let is_ready = ready.next().unwrap_or_default();
+            if is_ready {
+                answers[*at] = receive(link);
+            }
+            !is_ready
+        });
     }
-    link.send(&request.encode(), &[]).ok()?;
+    answers
+}
+
+fn receive(link: &Link) -> Option<Vec<u8>> {
     let mut text = vec![0; REPORT_BYTES];
     let (length, _) = link.receive(&mut text).ok()?;
     text.truncate(length);
     Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, socket};
+
+    use super::*;
+
+    fn name(of: &str) -> String {
+        format!("{PREFIX}test-{of}-{}", std::process::id())
+    }
+
+    /// Answers one question with these bytes.
+    fn answer(listener: &OwnedFd, text: &str) {
+        let link = Link::from(rustix::net::accept(listener).unwrap());
+        link.receive(&mut [0; 64]).unwrap();
+        link.send(text.as_bytes(), &[]).unwrap();
+    }
+
+    #[test]
+    fn a_socket_at_which_nobody_is_let_in_keeps_no_other_from_answering() {
+        let (full, other) = (name("full"), name("other"));
+        let deaf = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        bind(&deaf, &SocketAddrUnix::new_abstract_name(full.as_bytes()).unwrap()).unwrap();
+        rustix::net::listen(&deaf, 0).unwrap();
+        let _waiting: Vec<Link> = std::iter::from_fn(|| Link::connect_at_once(full.as_bytes()).ok()).collect();
+        let listener = listen_at(other.as_bytes()).unwrap();
+        let asking = {
+            let names = [full, other];
+            std::thread::spawn(move || exchange_all(&names, Request::Query))
+        };
+
+        let mut set = [PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN)];
+        poll(&mut set, None).unwrap();
+        answer(&listener, "here");
+
+        assert_eq!(asking.join().unwrap(), [None, Some(b"here".to_vec())]);
+    }
+
+    #[test]
+    fn what_would_steer_a_terminal_is_taken_out_of_answers() {
+        let report = Report { name: "\x1b[2Jname\n".to_owned(), ..Report::default() };
+
+        let shown: Report = decode(serde_json::to_string(&report).unwrap().as_bytes()).unwrap();
+
+        assert_eq!(shown.name, "?[2Jname?");
+        assert_eq!(decode::<String>(b"\"no\\u001b\""), Some("no?".to_owned()));
+    }
 }

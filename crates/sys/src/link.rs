@@ -102,6 +102,17 @@ impl Link {
         Ok(Self { socket })
     }
 
+    /// Connects to the supervisor of that name. Neither this, nor sending, nor receiving will ever wait.
+    ///
+    /// # Errors
+    /// [`Errno::AGAIN`] where others wait already that nobody lets in, [`Errno::CONNREFUSED`] when there is none (any more).
+    pub fn connect_at_once(name: &[u8]) -> Result<Self, Errno> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        connect(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
+        Ok(Self { socket })
+    }
+
     /// The same end under another number, to be asked by another thread whether it is cut.
     ///
     /// # Errors
