@@ -462,6 +462,7 @@ impl Supervisor<'_> {
             buffer_hits: now.buffer_hits,
             fetches: now.fetches,
             fetches_failed: now.fetches_failed,
+            slabs_raised: now.slabs_raised,
             ..self.watch.peak()
         })
     }
