@@ -11,6 +11,7 @@ use std::cell::RefCell;
 use std::env;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -92,8 +93,20 @@ impl Step {
 }
 
 fn is_swap(device: &Path) -> anyhow::Result<bool> {
-    let device = device.to_string_lossy();
-    Ok(fs::read_to_string("/proc/swaps")?.lines().any(|line| line.split_whitespace().next() == Some(&device)))
+    Ok(is_listed(&fs::read("/proc/swaps")?, device))
+}
+
+/// Whether a device or file is among those at the beginnings of lines. What would end such a word the kernel writes as a number.
+fn is_listed(swaps: &[u8], device: &Path) -> bool {
+    let mut escaped = Vec::new();
+    for &byte in device.as_os_str().as_bytes() {
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\\' => escaped.extend(format!("\\{byte:03o}").bytes()),
+            _ => escaped.push(byte),
+        }
+    }
+    let first = |line: &[u8]| line.split(|byte| b" \t".contains(byte)).next() == Some(&escaped[..]);
+    swaps.split(|&byte| byte == b'\n').any(first)
 }
 
 fn is_mounted(folder: &Path) -> anyhow::Result<bool> {
@@ -312,4 +325,19 @@ fn undo_journal(path: &Path, patience: Duration) -> anyhow::Result<usize> {
     }
     gone(fs::remove_file(path))?;
     Ok(steps.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn swap_is_found_in_the_kernels_list_whatever_its_path() {
+        let swaps = b"Filename\t\t\t\tType\t\tSize\n/dev/zram0                              partition\t8\n/a\\040b/farmem.swap file\t\t8\n";
+        for (device, is_there) in
+            [("/dev/zram0", true), ("/a b/farmem.swap", true), ("/dev/zram", false), ("/a", false)]
+        {
+            assert_eq!(is_listed(swaps, Path::new(device)), is_there, "{device}");
+        }
+    }
 }

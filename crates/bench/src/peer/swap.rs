@@ -158,6 +158,8 @@ impl Swap {
 
     fn on_file(&mut self, size: ByteCount, folder: &Path, journal: &Rc<Journal>) -> anyhow::Result<()> {
         ensure!(folder.is_dir(), "{} is no folder", folder.display());
+        // As the kernel will list it: what undoes this finds it there, whichever folder that is in.
+        let folder = folder.canonicalize()?;
         let file = folder.join(format!("farmem-bench-{}.swap", std::process::id()));
         self.allocate(&file, size, journal)?;
         self.detail.push_str(&format!("file in {}", folder.display()));
