@@ -7,7 +7,7 @@ use std::time::Duration;
 const LEAST: usize = 8;
 /// Held at most: 8192 pages, from where COMEX (Figure 10) sees what is held in vain cost more than it gains.
 const MOST: usize = 128;
-/// A grant goes with a batch of writes, so it is heard of one batch later than a round trip, and the next batch must find its chunks.
+/// A grant is asked for with a batch of writes and heard of before the next one: what leaves meanwhile must find its chunks.
 const MARGIN: f64 = 2.0;
 /// What the latest measurement counts for, against all before it: an eighth.
 const WEIGHT: f64 = 0.125;

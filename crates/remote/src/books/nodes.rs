@@ -1,6 +1,6 @@
 //! What each node lends and holds, and its coming and going.
 
-use farmem_transport::Frame;
+use farmem_transport::{Frame, MOST_CHUNKS};
 
 use super::{Books, Kept, WrittenBy};
 
@@ -8,11 +8,13 @@ use super::{Books, Kept, WrittenBy};
 pub(super) struct NodeBooks {
     /// Chunks that it lends to all its clients; zero while it can't be used.
     pub(super) size: u64,
-    pub(super) is_usable: bool,
+    is_usable: bool,
     /// Whether it gets nothing more, and what is on it goes elsewhere.
     pub(super) is_leaving: bool,
     /// Whether its latest answer was that nothing is left.
     pub(super) is_full: bool,
+    /// Whether its writer waits for an answer that is long overdue.
+    is_silent: bool,
     pub(super) life: u32,
     pub(super) free: Vec<Frame>,
     /// By who has written to them.
@@ -22,9 +24,14 @@ pub(super) struct NodeBooks {
 }
 
 impl NodeBooks {
+    /// Whether something could be written there.
+    pub(super) fn answers(&self) -> bool {
+        self.is_usable && !self.is_silent
+    }
+
     /// Whether it can be given something.
     pub(super) fn takes_part(&self) -> bool {
-        self.is_usable && !self.is_leaving
+        self.answers() && !self.is_leaving
     }
 
     /// Chunks that this one is to give back.
@@ -63,7 +70,7 @@ impl Books {
         books.life = books.life.wrapping_add(1);
         books.free.clear();
         books.spoiled = Default::default();
-        (books.used, books.is_usable, books.is_full) = (0, false, false);
+        (books.used, books.is_usable, books.is_full, books.is_silent) = (0, false, false, false);
         let least = self.redundancy.data();
         let mut gone = Vec::new();
         for (&block, kept) in &mut self.blocks {
@@ -131,17 +138,31 @@ impl Books {
         self.nodes.get(node).is_some_and(|books| books.is_full)
     }
 
+    /// A node owes an answer to who brings blocks out of memory, and gets nothing until that has come; or it has. What it holds is still there.
+    pub fn set_silent(&mut self, node: usize, is_silent: bool) {
+        if let Some(books) = self.nodes.get_mut(node) {
+            books.is_silent = is_silent;
+        }
+    }
+
+    /// Whether a node gets nothing because it owes an answer.
+    pub fn is_silent(&self, node: usize) -> bool {
+        self.nodes.get(node).is_some_and(|books| books.is_silent)
+    }
+
     /// Free chunks of a node.
     pub fn in_hand(&self, node: usize) -> usize {
         self.nodes.get(node).map_or(0, |books| books.free.len())
     }
 
-    /// Chunks that a writer is to give back to a node, by the lane that it writes by: those that its writes have spoiled, and `surplus` free ones.
+    /// Chunks that a writer is to give back to a node, by the lane that it writes by: those that its writes have spoiled, and `surplus` free ones; as many
+    /// as one request gives back.
     pub fn give_back(&mut self, node: usize, by: WrittenBy, surplus: usize) -> Vec<Frame> {
         let Some(books) = self.nodes.get_mut(node) else { return Vec::new() };
-        let kept = books.free.len().saturating_sub(surplus);
-        let mut frames = books.free.split_off(kept);
-        frames.append(books.spoiled(by));
+        let spoiled = books.spoiled(by);
+        let mut frames = spoiled.split_off(spoiled.len().saturating_sub(MOST_CHUNKS));
+        let kept = books.free.len().saturating_sub(surplus.min(MOST_CHUNKS - frames.len()));
+        frames.append(&mut books.free.split_off(kept));
         frames
     }
 

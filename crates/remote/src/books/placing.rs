@@ -21,7 +21,7 @@ impl Books {
     /// How many blocks could be placed now. A node that has not refused yet is taken to have `unknown` more than is in hand.
     pub fn room(&self, unknown: usize) -> usize {
         match self.room_on(NodeBooks::takes_part, unknown) {
-            0 if self.is_last_resort => self.room_on(|books| books.is_usable, unknown),
+            0 if self.is_last_resort => self.room_on(NodeBooks::answers, unknown),
             room => room,
         }
     }
@@ -55,7 +55,7 @@ impl Books {
         let left = self.left.get(&owner).copied().unwrap_or(0);
         let (mut chosen, mut could_be_more) = self.choose(owner, left, NodeBooks::takes_part, &most);
         if chosen.len() < self.redundancy.data() && !could_be_more && self.is_last_resort {
-            (chosen, could_be_more) = self.choose(owner, left, |node| node.is_usable, &most);
+            (chosen, could_be_more) = self.choose(owner, left, NodeBooks::answers, &most);
         }
         let shards = self.redundancy.shards();
         if chosen.len() < self.redundancy.data() || chosen.len() < shards && could_be_more {

@@ -236,6 +236,36 @@ fn a_chunk_whose_write_nobody_is_sure_of_is_given_back_and_not_used_again() {
 }
 
 #[test]
+fn a_node_that_owes_an_answer_gets_nothing_and_keeps_what_it_has() {
+    let mut books = books(Redundancy::NONE, 2, 8);
+    let node = usize::from(keep(&mut books, 5).get(0).unwrap().node);
+    books.set_silent(node, true);
+    books.admit(node, 8);
+    let chosen: Vec<usize> =
+        (6..14).map(|block| keep(&mut books, block).get(0).unwrap().node.into()).collect();
+    assert!(!chosen.contains(&node) && books.room(3) == 3 && count(&books, 5) == 1);
+    books.set_silent(node, false);
+    assert_eq!(usize::from(keep(&mut books, 20).get(0).unwrap().node), node);
+    books.set_silent(node, true);
+    books.lose(node);
+    assert!(!books.is_silent(node), "another life of it owes nothing");
+}
+
+#[test]
+fn no_more_is_given_back_at_once_than_one_request_takes() {
+    let mut books = Books::new(99, Redundancy::NONE, 1);
+    books.admit(0, 2000);
+    books.granted(0, &(0..1500).map(|chunk| Frame::new(chunk * 64)).collect::<Vec<_>>());
+    let allotment = books.allot(5, 1, ANY).unwrap();
+    books.settle(&allotment, NOTHING, no_checks());
+    let spoiled = allotment.shards.get(0).unwrap().frame;
+    let first = books.give_back(0, WrittenBy::Mover, usize::MAX);
+    assert!(first.len() == farmem_transport::MOST_CHUNKS && first.contains(&spoiled));
+    let second = books.give_back(0, WrittenBy::Mover, usize::MAX);
+    assert_eq!((first.len() + second.len(), books.in_hand(0)), (1500, 0));
+}
+
+#[test]
 fn fewer_nodes_take_fewer_shards_as_long_as_they_are_enough() {
     let mut books = books(coded(2, 1), 3, 8);
     books.suspend(0);

@@ -1,6 +1,6 @@
 //! Whole blocks, from whichever of their shards can be had.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use farmem_remote::{Located, Piece, Redundancy};
 use farmem_store::SLAB_BYTES;
@@ -12,6 +12,8 @@ use super::links::Links;
 
 /// A shard that takes longer is left out.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// When so much time has gone by with those that were tried, no other is tried.
+const ALL_PATIENCE: Duration = Duration::from_secs(3);
 /// It is read in parts of so much, each of which takes its turn at the link: so a page that somebody waits for waits for one of them at most.
 const PART_BYTES: usize = 64 << 10;
 
@@ -24,8 +26,13 @@ pub(super) fn read_shards(
 ) -> Option<Vec<(usize, Vec<u8>)>> {
     let redundancy = carrier.redundancy();
     let mut shards = Vec::new();
-    for (shard, address) in located.shards.iter() {
-        if shards.len() == redundancy.data() {
+    let began = Instant::now();
+    // Nodes that owe an answer come last: each might be waited for.
+    let mut known: Vec<_> = located.shards.iter().collect();
+    known
+        .sort_by_key(|(_, address)| links.known().get(usize::from(address.node)).is_some_and(NodeLink::owes));
+    for (shard, address) in known {
+        if shards.len() == redundancy.data() || began.elapsed() > ALL_PATIENCE {
             break;
         }
         match read_right(carrier, &mut links[usize::from(address.node)], block, located, (shard, address)) {

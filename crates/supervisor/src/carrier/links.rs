@@ -24,6 +24,12 @@ impl Links {
             .extend((self.links.len()..carrier.nodes.len()).map(|node| NodeLink::new(carrier, node, lane)));
     }
 
+    /// To all nodes that there are by now, by their numbers.
+    pub(super) fn all(&mut self) -> &mut [NodeLink] {
+        self.grow();
+        &mut self.links
+    }
+
     /// Those that were asked for.
     pub(super) fn known(&self) -> &[NodeLink] {
         &self.links
@@ -53,7 +59,6 @@ impl<'a> IntoIterator for &'a mut Links {
     type IntoIter = std::slice::IterMut<'a, NodeLink>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.grow();
-        self.links.iter_mut()
+        self.all().iter_mut()
     }
 }

@@ -61,6 +61,7 @@ impl Rebuilder {
         if !is_leaving {
             self.note_room(true);
         }
+        self.stock.hear(&mut self.links);
         (&mut self.links).into_iter().for_each(|link| self.stock.give_back(link));
         if !is_bare && !is_leaving {
             (&mut self.links).into_iter().for_each(|link| link.close_if_left());

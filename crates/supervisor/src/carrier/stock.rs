@@ -1,17 +1,16 @@
-//! Chunks of nodes: asked for ahead of need, given back when there are too many.
+//! Chunks of nodes: asked for ahead of need, given back when there are too many. One request for a node is under way at a time, and its answer is heard
+//! at a later turn: no node keeps anybody waiting who has chunks of another in hand.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use farmem_remote::{Standing, WrittenBy};
-use farmem_transport::{Answer, Chunk, MOST_CHUNKS, Request};
+use farmem_transport::{Answer, Chunk, Frame, MOST_CHUNKS, Request};
 
 use super::Carrier;
-use super::link::NodeLink;
+use super::link::{NodeLink, Reply, SLICE, wait_for_any};
 use super::links::Links;
 
-/// Longer than this an answer is not waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// A node that is full is asked again after this time.
 const FULL: Duration = Duration::from_secs(1);
 
@@ -27,10 +26,70 @@ impl Stock {
         Self { carrier, by, full_since: HashMap::new() }
     }
 
+    /// Hears what nodes have answered. Whether any has.
+    pub(super) fn hear(&mut self, links: &mut Links) -> bool {
+        self.hear_from(links, false)
+    }
+
+    fn hear_from(&mut self, links: &mut Links, is_waiting: bool) -> bool {
+        let (mut is_answered, mut may_connect) = (false, true);
+        for link in links {
+            // A link that has just ended is made anew at once: that may be an accident. But nobody waits for one node after the other.
+            let has_ended = !link.listen(is_waiting) && !self.carrier.nodes[link.node()].has_left();
+            let is_needed = link.is_asked() && !link.is_open() && self.carrier.is_up(link.node());
+            if may_connect && (has_ended || is_needed) {
+                may_connect = link.open();
+                link.listen(is_waiting);
+            }
+            if let Some(reply) = link.take_reply() {
+                is_answered = true;
+                self.apply(link, reply);
+            }
+            self.note_silence(link);
+        }
+        is_answered
+    }
+
+    /// Until a node has answered what it owes, nothing more is left with it.
+    fn note_silence(&self, link: &NodeLink) {
+        if self.by == WrittenBy::Mover {
+            self.carrier.state().books.set_silent(link.node(), link.owes());
+        }
+    }
+
+    fn apply(&mut self, link: &mut NodeLink, reply: Reply) {
+        let node = link.node();
+        let mut state = self.carrier.state();
+        let is_current = state.books.life(node) == reply.life;
+        match (reply.request, reply.result) {
+            (Request::Grant { .. }, Some(Ok(Answer::Granted(frames)))) if !frames.is_empty() => {
+                if is_current {
+                    if let Some(took) = reply.took {
+                        state.reserves[node].answered(took);
+                    }
+                    state.books.granted(node, &frames);
+                } else if reply.is_fresh {
+                    // The node was given up, or has left. It is there nevertheless, and nobody else knows of these.
+                    drop(state);
+                    self.release(link, &frames);
+                }
+            }
+            // For whatever reason it grants none: others don't wait for it.
+            (Request::Grant { .. }, Some(_)) if is_current => {
+                state.books.set_full(node, true);
+                self.full_since.insert(node, Instant::now());
+            }
+            _ => {}
+        }
+    }
+
     /// Gives chunks back that a node granted in vain (COMEX §4.4: in batches): those that this thread's writes have spoiled, and, for the mover, those
     /// that nobody needs.
     pub(super) fn give_back(&mut self, link: &mut NodeLink) {
-        let (node, order) = (link.node(), self.carrier.order());
+        if link.is_asked() {
+            return;
+        }
+        let node = link.node();
         let frames = {
             let mut state = self.carrier.state();
             if state.health[node].standing() != Standing::Up {
@@ -44,43 +103,51 @@ impl Stock {
             };
             state.books.give_back(node, self.by, surplus)
         };
-        let chunks: Vec<Chunk> = frames.iter().filter_map(|&frame| Chunk::new(frame, order)).collect();
-        let requests: Vec<Request> =
-            chunks.chunks(MOST_CHUNKS).map(|chunks| Request::Release { chunks: chunks.to_vec() }).collect();
-        if !requests.is_empty() {
-            // What a node has not heard of comes back to it with the lease.
-            link.exchange(requests, PATIENCE);
+        self.release(link, &frames);
+    }
+
+    /// What a node never hears of comes back to it with the lease.
+    fn release(&self, link: &mut NodeLink, frames: &[Frame]) {
+        let chunk = |&frame: &Frame| Chunk::new(frame, self.carrier.order());
+        let chunks: Vec<Chunk> = frames.iter().filter_map(chunk).take(MOST_CHUNKS).collect();
+        if !chunks.is_empty() {
+            link.ask(Request::Release { chunks });
         }
     }
 
-    /// Asks nodes for chunks where fewer are in hand than will be needed (COMEX §3.3.3).
+    /// Asks a node that owes an answer whether it is there again.
+    pub(super) fn probe(&self, link: &mut NodeLink) {
+        if link.owes() && !link.is_asked() && self.carrier.is_up(link.node()) {
+            link.ask(Request::Renew);
+        }
+    }
+
+    /// Asks nodes for chunks where fewer are in hand than will be needed (COMEX §3.3.3). What they answer is heard later.
     pub(super) fn replenish(&mut self, links: &mut Links, needed: usize) {
         let order = self.carrier.order();
         for link in links {
-            let node = link.node();
-            let wanted = self.wanted(node, needed);
-            if wanted == 0 {
+            if link.is_asked() {
                 continue;
             }
-            let began = Instant::now();
-            let life = self.carrier.life(node);
-            let count = wanted.min(MOST_CHUNKS) as u16;
-            let outcome = link.exchange(vec![Request::Grant { order, count }], PATIENCE).pop().flatten();
-            let mut state = self.carrier.state();
-            if state.books.life(node) != life {
-                continue;
+            let count = self.wanted(link.node(), needed).min(MOST_CHUNKS);
+            if count > 0 {
+                link.ask(Request::Grant { order, count: count as u16 });
             }
-            match outcome {
-                Some((_, Ok(Answer::Granted(frames)))) if !frames.is_empty() => {
-                    state.reserves[node].answered(began.elapsed());
-                    state.books.granted(node, &frames);
-                }
-                // For whatever reason it grants none: others don't wait for it.
-                _ => {
-                    state.books.set_full(node, true);
-                    self.full_since.insert(node, Instant::now());
-                }
+        }
+    }
+
+    /// Waits until a node has answered what it was asked. False when there is none to wait for: what is long overdue isn't.
+    pub(super) fn wait(&mut self, links: &mut Links) -> bool {
+        loop {
+            if self.hear_from(links, true) {
+                return true;
             }
+            let is_awaited = |link: &&NodeLink| link.is_asked() && link.is_open() && !link.owes();
+            let mut awaited = links.known().iter().filter(is_awaited).peekable();
+            if awaited.peek().is_none() {
+                return false;
+            }
+            wait_for_any(awaited, SLICE);
         }
     }
 

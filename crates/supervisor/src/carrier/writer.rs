@@ -8,7 +8,7 @@ use farmem_store::{BlockError, NodeBlock, Nodes, SLAB_BYTES};
 use farmem_transport::{Answer, Frame, Request};
 
 use super::blocks::{assemble, read_shards};
-use super::link::Outcome;
+use super::link::exchange;
 use super::links::Links;
 use super::stock::Stock;
 use super::{Carrier, WRITER_LANE};
@@ -53,8 +53,10 @@ impl NodeWriter {
         let pool = self.carrier.pool;
         self.carrier.state().books.sweep(|block| pool.is_block_claimed(block as usize));
         self.carrier.leave_to_disk();
+        self.stock.hear(&mut self.links);
         for link in &mut self.links {
             self.stock.give_back(link);
+            self.stock.probe(link);
             link.close_if_left();
         }
     }
@@ -70,25 +72,27 @@ impl NodeWriter {
         self.lowering.went(2 * bytes);
     }
 
-    /// Places for blocks, as far as nodes have room. Others take chunks, too: what finds none in hand asks once more.
+    /// Places for blocks, as far as chunks are in hand. More are asked for ahead of need, and are there for the next ones; only who has none at all waits.
     fn allot(&mut self, blocks: &[NodeBlock]) -> Vec<Option<Allotment>> {
         let mut allotments = vec![None; blocks.len()];
-        for _ in 0..2 {
-            let lacking = allotments.iter().filter(|allotment| allotment.is_none()).count();
-            if lacking == 0 || self.room() == 0 {
-                break;
-            }
-            self.stock.replenish(&mut self.links, lacking);
+        let began = Instant::now();
+        self.stock.hear(&mut self.links);
+        loop {
             let now = self.carrier.now();
-            let mut state = self.carrier.state();
-            let most: Vec<u64> = state.health.iter().map(|health| health.most_blocks(now)).collect();
-            for (block, allotment) in blocks.iter().zip(&mut allotments) {
-                if allotment.is_none() {
+            {
+                let mut state = self.carrier.state();
+                let most: Vec<u64> = state.health.iter().map(|health| health.most_blocks(now)).collect();
+                for (block, allotment) in blocks.iter().zip(&mut allotments) {
                     *allotment = state.books.allot(block.block as u32, block.owner.0, |node| most[node]);
                 }
             }
+            let lacking = allotments.iter().filter(|allotment| allotment.is_none()).count();
+            self.stock.replenish(&mut self.links, lacking);
+            let has_none = lacking == blocks.len() && self.room() > 0 && began.elapsed() < PATIENCE;
+            if !has_none || !self.stock.wait(&mut self.links) {
+                return allotments;
+            }
         }
-        allotments
     }
 }
 
@@ -137,21 +141,26 @@ impl Nodes for NodeWriter {
             }
         }
         let mut are_written: Vec<Vec<usize>> = vec![Vec::new(); blocks.len()];
-        for (node, writes) in writes.iter().enumerate().filter(|(_, writes)| !writes.is_empty()) {
-            let began = Instant::now();
-            let request = |&(nth, shard, frame): &(usize, usize, Frame)| Request::Write {
-                at: frame.offset(),
-                data: coded[nth].shard(contents[nth], shard, shard_bytes).to_vec(),
-            };
-            let outcomes: Vec<Outcome> =
-                self.links[node].exchange(writes.iter().map(request).collect(), PATIENCE);
-            for (&(nth, shard, _), outcome) in writes.iter().zip(&outcomes) {
+        let began = Instant::now();
+        let request = |&(nth, shard, frame): &(usize, usize, Frame)| Request::Write {
+            at: frame.offset(),
+            data: coded[nth].shard(contents[nth], shard, shard_bytes).to_vec(),
+        };
+        let (nodes, requests): (Vec<usize>, Vec<_>) = writes
+            .iter()
+            .enumerate()
+            .filter(|(_, writes)| !writes.is_empty())
+            .map(|(node, writes)| (node, (node, writes.iter().map(request).collect())))
+            .unzip();
+        let outcomes = exchange(self.links.all(), requests, PATIENCE);
+        let between = self.wrote_at.elapsed().max(began.elapsed());
+        for (node, outcomes) in nodes.into_iter().zip(outcomes) {
+            for (&(nth, shard, _), outcome) in writes[node].iter().zip(&outcomes) {
                 if matches!(outcome, Some((_, Ok(Answer::Written)))) {
                     are_written[nth].push(shard);
                 }
             }
-            let between = self.wrote_at.elapsed().max(began.elapsed());
-            self.carrier.state().reserves[node].used(writes.len(), between);
+            self.carrier.state().reserves[node].used(writes[node].len(), between);
         }
         self.wrote_at = Instant::now();
         let mut state = self.carrier.state();
