@@ -40,6 +40,7 @@ checks! {
     madvise_dontneed_raw
     madvise_dontneed_threads
     madvise_free
+    madvise_guard
     madvise_hugepage
     madvise_dontfork
     madvise_wipeonfork
@@ -138,6 +139,13 @@ const SPECIAL: &[&str] = &[
     "drop_privileges",
     "signals_on_evicted_stacks",
     "few_descriptors_allowed",
+    "fork_changes_early",
+    "fork_ends_early",
+    "kept_grandchildren",
+    "kept_children_fork",
+    "changes_beside_a_fork",
+    "many_bare_children",
+    "bare_child_forks",
 ];
 
 #[test]
@@ -210,6 +218,27 @@ fn signals_on_evicted_stacks_keep_every_byte() {
 fn a_limit_of_few_descriptors_keeps_every_byte() {
     let launcher = farmem_tests::second_launcher(24 << 20);
     assert_eq!(check(&launcher, "few_descriptors_allowed"), "ok few_descriptors_allowed\n");
+}
+
+macro_rules! checks_of_served_children {
+    ($($name:ident)*) => {
+        /// Children that their parent serves have no pager of their own, and no limit, so only the bytes count here.
+        mod served_children {
+            $(#[test] fn $name() {
+                let launcher = farmem_tests::second_launcher(24 << 20);
+                assert_eq!(super::check(&launcher, stringify!($name)), concat!("ok ", stringify!($name), "\n"));
+            })*
+        }
+    };
+}
+
+checks_of_served_children! {
+    fork_changes_early
+    kept_grandchildren
+    kept_children_fork
+    changes_beside_a_fork
+    many_bare_children
+    bare_child_forks
 }
 
 /// The program ends up in an empty root as another user: nothing can be opened any more.

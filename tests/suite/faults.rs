@@ -410,6 +410,15 @@ fn mappings_that_change_before_they_are_registered_keep_every_byte() {
     }
 }
 
+/// The parent's pager brings a page in for a child that is no more; the thread that forked it waits for a decision about it.
+#[test]
+fn a_child_that_dies_while_its_parent_serves_it_keeps_nobody_waiting() {
+    if !managed_runner() {
+        return;
+    }
+    injected("death-in-fault").run(check("fork_ends_early")).assert_success();
+}
+
 /// The kernel has given the parent's pager the child's userfaultfd, and nobody else. With the last one goes what says
 /// which of the child's pages are far: from then on they would read as zeros.
 #[test]

@@ -26,13 +26,17 @@ pub(crate) enum Injection {
     LateRegistration = 6,
     /// A page that could not be stored is not put back at once, as if an event waited.
     RefusedPutBack = 7,
+    /// A child that is served by its parent is killed while it waits for its first page.
+    DeathInFault = 8,
 }
 
-const AT: [u64; 8] = [0, 500, 50, 500, 0, 1, 0, 0];
+const AT: [u64; 9] = [0, 500, 50, 500, 0, 1, 0, 0, 0];
 /// Long enough for a program to change a mapping.
 const LATE_NS: u64 = 3_000_000;
 /// Long enough for a child to begin its pager.
 const BIRTH_NS: u64 = 100_000_000;
+/// Between two looks whether a child has ended.
+const LOOK_NS: u64 = 100_000;
 
 impl Injection {
     /// Whether that was ordered.
@@ -57,7 +61,17 @@ impl Engine {
                 process::kill_self()
             }
             Injection::LateRegistration => thread::sleep(LATE_NS),
-            Injection::DiskReadError | Injection::RefusedPutBack => {}
+            Injection::DiskReadError | Injection::RefusedPutBack | Injection::DeathInFault => {}
+        }
+    }
+
+    /// Kills that child, if it was ordered, and waits for its end.
+    pub(crate) fn inject_death_of(&self, child: u32, has_ended: impl Fn() -> bool) {
+        if Injection::DeathInFault.is_ordered(self.ledger) {
+            process::kill(child);
+            while !has_ended() {
+                thread::sleep(LOOK_NS);
+            }
         }
     }
 }

@@ -44,6 +44,7 @@ impl Injection {
             "death-in-fork" => Self::Pager(5),
             "late-registration" => Self::Pager(6),
             "refused-put-back" => Self::Pager(7),
+            "death-in-fault" => Self::Pager(8),
             "disk-write-error" => Self::Disk(BlockError::Failed),
             "disk-full" => Self::Disk(BlockError::Full),
             "corrupt-page" => Self::Corruption,

@@ -175,6 +175,13 @@ pub fn parent_number() -> u32 {
     rustix::process::getppid().map_or(0, |parent| parent.as_raw_nonzero().get().unsigned_abs())
 }
 
+/// Ends that process at once, if there is one.
+pub fn kill(number: u32) {
+    if let Some(process) = i32::try_from(number).ok().and_then(rustix::process::Pid::from_raw) {
+        let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
+    }
+}
+
 /// Ends the calling process at once, as a kill from outside would.
 pub fn kill_self() -> ! {
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);

@@ -70,6 +70,7 @@ struct check {
 	void (*run)(void);
 };
 
-extern const struct check mapping_checks[], process_checks[], thread_checks[], call_checks[], signal_checks[], hint_checks[];
+extern const struct check mapping_checks[], process_checks[], kept_checks[], thread_checks[], call_checks[], signal_checks[],
+	hint_checks[];
 
 #endif

@@ -465,6 +465,31 @@ static void madvise_free(void)
 	}
 }
 
+/* Memory that nobody may touch for a while, and that is zeros when everybody may again (Linux 6.13). */
+static void madvise_guard(void)
+{
+	const int install = 102, remove = 103;
+	unsigned char *memory = map_filled(REGION, 40);
+	/* The first time it is far, the second time local but stored as well, the third time neither. */
+	for (int round = 0; round < 3; round++) {
+		squeeze();
+		if (round == 1)
+			verify(memory, REGION, 40);
+		if (round == 2)
+			fill(memory, REGION, 40);
+		if (madvise(memory, REGION / 2, install) != 0) {
+			CHECK(errno == EINVAL);
+			skip("the kernel knows no guards");
+			return;
+		}
+		squeeze();
+		CHECK(madvise(memory, REGION / 2, remove) == 0);
+		verify_zero(memory, REGION / 2);
+		verify_from(memory + REGION / 2, REGION / 2, 40, REGION / 2);
+		fill(memory, REGION / 2, 40);
+	}
+}
+
 static void madvise_hugepage(void)
 {
 	size_t bytes = 4 * REGION;
@@ -1001,6 +1026,7 @@ const struct check mapping_checks[] = {
 	{"madvise_dontneed_raw", madvise_dontneed_raw},
 	{"madvise_dontneed_threads", madvise_dontneed_threads},
 	{"madvise_free", madvise_free},
+	{"madvise_guard", madvise_guard},
 	{"madvise_hugepage", madvise_hugepage},
 	{"madvise_dontfork", madvise_dontfork},
 	{"madvise_wipeonfork", madvise_wipeonfork},

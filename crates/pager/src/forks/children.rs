@@ -20,6 +20,8 @@ use crate::fault::serve::Desk;
 pub(crate) const MOST: usize = 32;
 /// How often it is checked whether a child still lives.
 const PROBE_NS: u64 = 50_000_000;
+/// How long to wait before a child for whose page there was no memory tries again.
+const MEMORY_NS: u64 = 1_000_000;
 /// The last page that a program can have, which only a program that insists has mapped. The lowest pages won't do: most
 /// kernels refuse to talk about them (`vm.mmap_min_addr`).
 pub(crate) const NOWHERE: PageIndex = VirtAddr::new((1 << 47) - 2 * PAGE_BYTES as u64).page();
@@ -144,13 +146,14 @@ impl Engine {
                 }
             }
             if service == Service::GoesOn && is_probe_due && has_ended(&view.uffd) {
-                self.end_handover(view);
                 service = Service::IsOver;
             }
             if service == Service::GoesOn && is_probe_due && !view.is_given_up && self.fork.is_alone() {
                 self.give_up(view);
             }
             if service == Service::IsOver {
+                // However it has come to that: the forking thread waits for a decision that only a view takes.
+                self.end_handover(view);
                 *place = None;
             }
         }
@@ -184,7 +187,7 @@ impl Engine {
         }
     }
 
-    /// A child has ended before it served itself: who waits for it needn't any more.
+    /// A child isn't served here any more. If it has ended before it served itself, the thread that waits for it needn't any more.
     fn end_handover(&self, view: &View) {
         let word = self.slot.handover();
         let _ = Handover::advance(word, view.epoch, Handover::Begun, Handover::Kept);
@@ -203,7 +206,10 @@ impl Engine {
             Message::Fault { address, protected: true, .. } => {
                 return self.let_child_write(view, address.page());
             }
-            Message::Fault { address, .. } => return self.answer_fault(view, address.page(), desk),
+            Message::Fault { address, thread, .. } => {
+                self.inject_death_of(thread, || has_ended(&view.uffd));
+                return self.answer_fault(view, address.page(), desk);
+            }
             _ => {}
         }
         let table = match &view.table {
@@ -271,29 +277,28 @@ impl Engine {
         let table = view.table.as_ref().unwrap_or(&self.table);
         let content = &mut desk.content[0];
         let range = PageRange::new(page, PageIndex::new(page.get() + 1));
-        loop {
-            let loaded = match table.word(page).place() {
-                None | Some(Place::Zero) => {
-                    content.fill(0);
-                    Ok(Origin::Memory)
-                }
-                Some(place) => self.vault.load(&mut desk.reader, place, content, Urgency::Awaited),
-            };
-            let progress = match loaded {
-                Ok(_) => view.uffd.copy_in(page, content, Waiters::Wake),
-                Err(LoadFailure::Lost | LoadFailure::Later) => self.poison(&view.uffd, page),
-            };
-            match progress.stopped {
-                Some(UffdError::Ended) => return Service::IsOver,
-                Some(UffdError::OutOfMemory) => thread::sleep(1_000_000),
-                None => return Service::GoesOn,
-                // A page that is there, a mapping that has gone, or an event to be read first: the thread tries again.
-                Some(_) => {
-                    view.uffd.wake(range);
-                    return Service::GoesOn;
-                }
+        let loaded = match table.word(page).place() {
+            None | Some(Place::Zero) => {
+                content.fill(0);
+                Ok(Origin::Memory)
             }
+            Some(place) => self.vault.load(&mut desk.reader, place, content, Urgency::Awaited),
+        };
+        let progress = match loaded {
+            Ok(_) => view.uffd.copy_in(page, content, Waiters::Wake),
+            Err(LoadFailure::Lost | LoadFailure::Later) => self.poison(&view.uffd, page),
+        };
+        match progress.stopped {
+            Some(UffdError::Ended) => return Service::IsOver,
+            None => return Service::GoesOn,
+            // Other children must not wait for as long as this one finds no memory.
+            Some(UffdError::OutOfMemory) => thread::sleep(MEMORY_NS),
+            // A page that is there, a mapping that has gone, or an event to be read first.
+            Some(_) => {}
         }
+        // The thread tries again.
+        view.uffd.wake(range);
+        Service::GoesOn
     }
 }
 
