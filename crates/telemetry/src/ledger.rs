@@ -121,7 +121,7 @@ pub enum Handover {
     Asked,
     /// The parent has let go for good: the child serves itself. Only instead of `Asked`.
     Released,
-    /// The parent keeps the child for good. Only instead of `Begun`.
+    /// The parent keeps the child for good. Only instead of `Begun` or `Asked`.
     Kept,
     /// The parent has a copy of its words for the child. Only instead of `Kept`.
     Settled,

@@ -32,6 +32,8 @@ struct View {
     uffd: Uffd,
     /// The parent's count of forks when this child was made.
     epoch: u64,
+    /// Whether it may yet serve itself: the handover of its fork isn't over.
+    is_pending: bool,
     /// The child's words; `None` while nothing leaves the parent, whose own words then are right for the child too.
     table: Option<PageTable>,
     /// Whether what it had far was given up.
@@ -110,7 +112,7 @@ impl Engine {
     /// has ended nothing leaves the parent.
     pub(crate) fn adopt(&self, uffd: Uffd, epoch: u64, is_shared: bool) {
         let table = if is_shared { None } else { Some(self.copy_table()) };
-        if !self.children.add(View { uffd, epoch, table, is_given_up: false }) {
+        if !self.children.add(View { uffd, epoch, is_pending: is_shared, table, is_given_up: false }) {
             // Letting go of the descriptor would show the child zeros.
             self.refused(Step::Child, Errno::NFILE);
         }
@@ -168,7 +170,7 @@ impl Engine {
 
     /// Takes the next step of a child's handover, if one is due.
     fn hand_over(&self, view: &mut View) -> Service {
-        if view.table.is_some() {
+        if !view.is_pending {
             return Service::GoesOn;
         }
         let word = self.slot.handover();
@@ -179,8 +181,7 @@ impl Engine {
                 Service::IsOver
             }
             Some(Handover::Kept) => {
-                view.table = Some(self.copy_table());
-                let _ = Handover::advance(word, view.epoch, Handover::Kept, Handover::Settled);
+                self.serve_for_good(view);
                 Service::GoesOn
             }
             Some(Handover::Released | Handover::Settled) | None => Service::IsOver,
@@ -189,10 +190,29 @@ impl Engine {
 
     /// A child isn't served here any more. If it has ended before it served itself, the thread that waits for it needn't any more.
     fn end_handover(&self, view: &View) {
+        if view.is_pending {
+            self.refuse_handover(view.epoch);
+            let _ = Handover::advance(self.slot.handover(), view.epoch, Handover::Kept, Handover::Settled);
+        }
+    }
+
+    fn refuse_handover(&self, epoch: u64) {
         let word = self.slot.handover();
-        let _ = Handover::advance(word, view.epoch, Handover::Begun, Handover::Kept);
-        let _ = Handover::advance(word, view.epoch, Handover::Kept, Handover::Settled);
-        let _ = Handover::advance(word, view.epoch, Handover::Asked, Handover::Released);
+        let _ = Handover::advance(word, epoch, Handover::Begun, Handover::Kept)
+            || Handover::advance(word, epoch, Handover::Asked, Handover::Kept);
+    }
+
+    /// From here on it is this process that serves the child, for good.
+    fn serve_for_good<'a>(&self, view: &'a mut View) -> &'a PageTable {
+        if view.is_pending {
+            self.refuse_handover(view.epoch);
+        }
+        let table = view.table.get_or_insert_with(|| self.copy_table());
+        if view.is_pending {
+            let _ = Handover::advance(self.slot.handover(), view.epoch, Handover::Kept, Handover::Settled);
+            view.is_pending = false;
+        }
+        table
     }
 
     fn answer(
@@ -212,13 +232,15 @@ impl Engine {
             }
             _ => {}
         }
-        let table = match &view.table {
-            Some(table) => table,
-            None => view.table.insert(self.copy_table()),
-        };
+        // A child that has changed its memory doesn't serve itself: the tables that its pager has inherited, or will, don't know of
+        // that, and nobody is told twice.
+        let epoch = view.epoch;
+        let table = self.serve_for_good(view);
         match message {
             Message::Remove(range) | Message::Unmap(range) => table.discard(range, |_, _| {}),
             Message::Remap { from, to, count } => {
+                // What was there may have gone before this process heard of it.
+                table.discard(PageRange::at(to, count), |_, _| {});
                 if !table.relocate(PageRange::at(from, count), to) {
                     self.refused(Step::Child, Errno::NOMEM);
                 }
@@ -228,8 +250,8 @@ impl Engine {
                 let Some(place) = grandchildren.iter_mut().find(|place| place.is_none()) else {
                     self.refused(Step::Child, Errno::NFILE)
                 };
-                self.fork.tell(&uffd, view.epoch);
-                *place = Some(View { uffd, epoch: view.epoch, table: Some(copy), is_given_up: false });
+                self.fork.tell(&uffd, epoch);
+                *place = Some(View { uffd, epoch, is_pending: false, table: Some(copy), is_given_up: false });
             }
             Message::Fault { .. } | Message::Unknown(_) => {}
         }
@@ -239,7 +261,7 @@ impl Engine {
     /// There is no supervisor any more: with this process would end all that says which of the child's pages are far, and they
     /// would read as zeros. So they are poisoned while that can still be done.
     fn give_up(&self, view: &mut View) {
-        let Some(table) = &view.table else { return };
+        let Some(table) = view.table.as_ref().filter(|_| !view.is_pending) else { return };
         let is_stored = |word: PageWord| !matches!(word.place(), None | Some(Place::Zero));
         let mut is_complete = true;
         let mut is_lost = false;

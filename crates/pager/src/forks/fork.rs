@@ -144,17 +144,21 @@ impl Engine {
         }
     }
 
-    /// In a forked child, on its pager's thread: asks the parent to let go. `false` when the parent keeps the child.
+    /// In a forked child, on its pager's thread: asks the parent to let go. `false` when the parent keeps the child, which it also
+    /// does when it has heard of a change of the child's memory that these tables don't know of.
     pub(crate) fn ask_for_self(&self, epoch: u64) -> bool {
         let word = self.slot.handover();
         if !Handover::advance(word, epoch, Handover::Begun, Handover::Asked) {
             return false;
         }
         // A parent that has ended serves nobody any more.
-        while Handover::of(word.load(Ordering::Acquire), epoch) == Some(Handover::Asked) && self.is_parent() {
-            thread::sleep(LOOK_NS);
+        loop {
+            match Handover::of(word.load(Ordering::Acquire), epoch) {
+                Some(Handover::Kept | Handover::Settled) => return false,
+                Some(Handover::Asked) if self.is_parent() => thread::sleep(LOOK_NS),
+                _ => return true,
+            }
         }
-        true
     }
 
     /// In a forked child that can't serve itself: asks the parent to keep it, and waits for that. `false` when the parent has
