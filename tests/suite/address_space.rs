@@ -142,7 +142,7 @@ const SPECIAL: &[&str] = &[
     "fork_changes_early",
     "fork_ends_early",
     "kept_grandchildren",
-    "kept_children_fork",
+    "bare_children_clone",
     "changes_beside_a_fork",
     "many_bare_children",
     "bare_child_forks",
@@ -235,7 +235,7 @@ macro_rules! checks_of_served_children {
 checks_of_served_children! {
     fork_changes_early
     kept_grandchildren
-    kept_children_fork
+    bare_children_clone
     changes_beside_a_fork
     many_bare_children
     bare_child_forks

@@ -24,6 +24,11 @@ static void register_early(void)
 
 __attribute__((section(".preinit_array"), used)) static void (*const before_libraries)(void) = register_early;
 
+static pid_t clone_process(void)
+{
+	return (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, 0);
+}
+
 /* Shared by all processes. */
 static atomic_int *stage;
 
@@ -172,26 +177,25 @@ static void kept_grandchildren(void)
 	verify_zero(target, REGION);
 }
 
-/* Served children that all fork at once. */
-static void kept_children_fork(void)
+/* Served children that all make one more at once. */
+static void bare_children_clone(void)
 {
 	enum { COUNT = 12 };
 	unsigned char *memory = map_filled(REGION, 160);
 	make_stage();
-	allow_few_descriptors();
 	squeeze();
 	pid_t children[COUNT];
 	for (int number = 0; number < COUNT; number++) {
-		children[number] = fork();
+		children[number] = clone_process();
 		if (children[number] == 0) {
 			await_stage(1);
-			pid_t grandchild = fork();
+			pid_t grandchild = clone_process();
 			if (grandchild == 0) {
 				verify(memory, MEBIBYTE, 160);
-				_exit(0);
+				syscall(SYS_exit_group, 0);
 			}
 			expect_exit(grandchild, 0);
-			_exit(0);
+			syscall(SYS_exit_group, 0);
 		}
 	}
 	atomic_store(stage, 1);
@@ -252,11 +256,6 @@ static void changes_beside_a_fork(void)
 	fork_beside_changes();
 }
 
-static pid_t clone_process(void)
-{
-	return (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, 0);
-}
-
 /* More than can be served at a time, one after the other. */
 static void many_bare_children(void)
 {
@@ -311,7 +310,7 @@ const struct check kept_checks[] = {
 	{"fork_changes_early", fork_changes_early},
 	{"fork_ends_early", fork_ends_early},
 	{"kept_grandchildren", kept_grandchildren},
-	{"kept_children_fork", kept_children_fork},
+	{"bare_children_clone", bare_children_clone},
 	{"changes_beside_a_fork", changes_beside_a_fork},
 	{"many_bare_children", many_bare_children},
 	{"bare_child_forks", bare_child_forks},

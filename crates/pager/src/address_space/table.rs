@@ -4,6 +4,8 @@ use farmem_page::{PageIndex, PageRange, PageWord, Place, Transition};
 
 use crate::sync::{AtomicU64, Errno, Ordering, SparseWords};
 
+const EVERYWHERE: PageRange = PageRange::new(PageIndex::new(0), PageIndex::new(u64::MAX));
+
 /// Words of all pages.
 #[derive(Debug)]
 pub(crate) struct PageTable {
@@ -147,27 +149,26 @@ impl PageTable {
         Some(Taken { cell, page: to, ..taken })
     }
 
-    /// A copy of the words of `regions`' pages for a forked child, nobody holding any of them.
+    /// A copy of all words for a forked child, nobody holding any of them. Of all: a child may have pages where this process, or the
+    /// one that forked it, has none any more.
     ///
     /// # Errors
     /// No memory.
-    pub(crate) fn copy_for_child(&self, regions: impl Iterator<Item = PageRange>) -> Result<Self, Errno> {
+    pub(crate) fn copy_for_child(&self) -> Result<Self, Errno> {
         let copy = Self::new()?;
         let mut is_complete = true;
-        for region in regions {
-            self.each_known(region, |cell, page| {
-                let bits = cell.load(Ordering::Acquire);
-                if bits == 0 {
-                    return;
+        self.each_known(EVERYWHERE, |cell, page| {
+            let bits = cell.load(Ordering::Acquire);
+            if bits == 0 {
+                return;
+            }
+            match copy.words.get_or_create(page) {
+                Some(target) => {
+                    target.store(PageWord::from_bits(bits).without_holder().bits(), Ordering::Release);
                 }
-                match copy.words.get_or_create(page) {
-                    Some(target) => {
-                        target.store(PageWord::from_bits(bits).without_holder().bits(), Ordering::Release);
-                    }
-                    None => is_complete = false,
-                }
-            });
-        }
+                None => is_complete = false,
+            }
+        });
         if is_complete { Ok(copy) } else { Err(Errno::NOMEM) }
     }
 
@@ -207,8 +208,7 @@ impl PageTable {
 
     /// Calls `visit` for every page whose word is `wanted`.
     pub(crate) fn each_page(&self, wanted: impl Fn(PageWord) -> bool, mut visit: impl FnMut(PageIndex)) {
-        let all = PageRange::new(PageIndex::new(0), PageIndex::new(u64::MAX));
-        self.each_known(all, |cell, page| {
+        self.each_known(EVERYWHERE, |cell, page| {
             if wanted(PageWord::from_bits(cell.load(Ordering::Acquire))) {
                 visit(page);
             }

@@ -129,7 +129,7 @@ impl Engine {
     }
 
     fn copy_of(&self, table: &PageTable) -> PageTable {
-        table.copy_for_child(self.regions.iter()).unwrap_or_else(|errno| self.refused(Step::Child, errno))
+        table.copy_for_child().unwrap_or_else(|errno| self.refused(Step::Child, errno))
     }
 
     /// Answers what children have asked, and forgets those that have ended or serve themselves.

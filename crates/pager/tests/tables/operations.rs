@@ -304,7 +304,7 @@ impl World {
             }
             return;
         }
-        let Ok(copy) = self.table.copy_for_child(everything()) else { return };
+        let Ok(copy) = self.table.copy_for_child() else { return };
         for page in 0..PAGES {
             let (word, own) = (copy.word(index(page)), self.table.word(index(page)));
             assert!(!word.is_busy() && !word.is_waited() && !word.is_dropped(), "a child has no holders");
