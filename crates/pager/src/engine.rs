@@ -92,7 +92,7 @@ pub struct Engine {
     /// Resident pages: the kernel's figure when it was last asked, and what was brought in and taken away since.
     resident: AtomicI64,
     unnoticed: AtomicI64,
-    /// Pages that the words of the page table fill, when the kernel was last asked.
+    /// Pages that the words of the page table fill, and those of served children's, when the kernel was last asked.
     pub(crate) table_pages: AtomicU64,
     pub(crate) open_zeros: OpenZeros,
     pub(crate) unmovable: Unmovable,

@@ -3,7 +3,7 @@
 //! Private memory: a fork copies it, so that a child starts from its parent's state at that instant. The scanner asks here
 //! what is the runtime's own. Nothing is ever given back: the runtime lives as long as its process.
 
-use core::mem::{align_of, size_of};
+use core::mem::{align_of, size_of, size_of_val};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -41,6 +41,18 @@ pub fn table_mut<T: FromZeros>(count: usize) -> Result<&'static mut [T], Errno> 
     USED_BYTES.fetch_add((count * size_of::<T>()) as u64, Ordering::Relaxed);
     // SAFETY: as in `table`; the mapping is new, so this is its only reference.
     Ok(unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), count) })
+}
+
+/// Makes a whole table of words zero, and gives back the memory that they take.
+pub(crate) fn clear(words: &'static [AtomicU64]) {
+    let start = words.as_ptr().cast_mut().cast();
+    // SAFETY: the words are a table of this module's, whole pages of private anonymous memory that is never unmapped. Atomics may
+    // become zero at any time.
+    if unsafe { madvise(start, size_of_val(words), Advice::LinuxDontNeed) }.is_ok() {
+        return;
+    }
+    // The program has locked all memory (mlockall).
+    words.iter().filter(|word| word.load(Ordering::Relaxed) != 0).for_each(|word| word.store(0, Ordering::Relaxed));
 }
 
 /// Moves `value` into memory of the runtime's own, for as long as the process lives.

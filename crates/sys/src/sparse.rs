@@ -71,6 +71,15 @@ impl SparseWords {
         Ok(PageCount::new(resident))
     }
 
+    /// Makes all words zero, and gives back the memory that they take.
+    pub fn clear(&self) {
+        let leaves = self.leaves.iter().map(|leaf| leaf.load(Ordering::Acquire));
+        for leaf in leaves.filter(|leaf| !leaf.is_null()) {
+            // SAFETY: the leaf is leaked and holds LEAF_PAGES words.
+            memory::clear(unsafe { core::slice::from_raw_parts(leaf, LEAF_PAGES) });
+        }
+    }
+
     /// The first page from `page` on whose leaf exists, so that callers can leave out empty stretches.
     pub fn skip_empty(&self, page: PageIndex) -> Option<PageIndex> {
         let first = page.get() as usize / LEAF_PAGES;

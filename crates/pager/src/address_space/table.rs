@@ -149,13 +149,12 @@ impl PageTable {
         Some(Taken { cell, page: to, ..taken })
     }
 
-    /// A copy of all words for a forked child, nobody holding any of them. Of all: a child may have pages where this process, or the
-    /// one that forked it, has none any more.
+    /// Copies all words to an empty table for a forked child, nobody holding any of them. All: a child may have pages where this process,
+    /// or the one that forked it, has none any more.
     ///
     /// # Errors
     /// No memory.
-    pub(crate) fn copy_for_child(&self) -> Result<Self, Errno> {
-        let copy = Self::new()?;
+    pub(crate) fn copy_to_child(&self, copy: &Self) -> Result<(), Errno> {
         let mut is_complete = true;
         self.each_known(EVERYWHERE, |cell, page| {
             let bits = cell.load(Ordering::Acquire);
@@ -169,7 +168,12 @@ impl PageTable {
                 None => is_complete = false,
             }
         });
-        if is_complete { Ok(copy) } else { Err(Errno::NOMEM) }
+        if is_complete { Ok(()) } else { Err(Errno::NOMEM) }
+    }
+
+    /// Forgets all words of a table that nobody uses any more.
+    pub(crate) fn clear(&self) {
+        self.words.clear();
     }
 
     /// In a forked child: the same words, which are its own copy since the fork, nobody holding any of them.

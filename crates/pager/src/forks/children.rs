@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use farmem_page::{PAGE_BYTES, PageCount, PageIndex, PageRange, PageWord, Place, VirtAddr};
 use farmem_store::{Origin, Urgency};
 use farmem_sys::lock::Lock;
+use farmem_sys::pagemap::Pagemap;
 use farmem_sys::say::say;
 use farmem_sys::uffd::{Message, Uffd, UffdError, Waiters};
 use farmem_sys::{AsFd, AsRawFd, Errno, RawFd, thread};
@@ -47,6 +48,8 @@ const GIVEN_UP: &[u8] = b"farmem: the supervisor has gone: forked processes with
 #[derive(Debug)]
 pub(crate) struct Children {
     views: Lock<[Option<View>; MOST]>,
+    /// Tables of children that have ended, empty: there are never more tables than there have been children at a time.
+    spare: Lock<[Option<PageTable>; MOST]>,
     /// Whether there is a view: asked at every fault, without the lock. Written under it.
     are_any: AtomicBool,
     probed_ns: AtomicU64,
@@ -63,6 +66,7 @@ impl Children {
     pub(crate) const fn new() -> Self {
         Self {
             views: Lock::new([const { None }; MOST]),
+            spare: Lock::new([const { None }; MOST]),
             are_any: AtomicBool::new(false),
             probed_ns: AtomicU64::new(0),
         }
@@ -73,16 +77,44 @@ impl Children {
         self.are_any.load(Ordering::Acquire)
     }
 
+    /// `false` when there are too many.
     fn add(&self, view: View) -> bool {
         let mut views = self.views.lock();
-        match views.iter_mut().find(|place| place.is_none()) {
-            Some(place) => {
-                *place = Some(view);
-                self.are_any.store(true, Ordering::Release);
-                true
-            }
-            None => false,
+        let is_open = |place: &Option<View>| place.is_none();
+        let place = match views.iter().position(is_open) {
+            // Some may have ended since it was last looked.
+            None => views.iter().position(|place| place.as_ref().is_some_and(|view| has_ended(&view.uffd))),
+            open => open,
+        };
+        let Some(place) = place else { return false };
+        if let Some(ended) = views[place].replace(view) {
+            self.retire(ended);
         }
+        self.are_any.store(true, Ordering::Release);
+        true
+    }
+
+    /// An empty table for a child.
+    fn table(&self) -> Result<PageTable, Errno> {
+        let spare = self.spare.lock().iter_mut().find_map(Option::take);
+        spare.map_or_else(PageTable::new, Ok)
+    }
+
+    /// A child has gone. Its table is for the next one: memory of the pager's own is never given back.
+    fn retire(&self, view: View) {
+        let Some(table) = view.table else { return };
+        table.clear();
+        if let Some(place) = self.spare.lock().iter_mut().find(|place| place.is_none()) {
+            *place = Some(table);
+        }
+    }
+
+    /// What the words of all children take. `None` while they are being served, which may take long.
+    pub(crate) fn table_pages(&self, pagemap: &Pagemap) -> Option<PageCount> {
+        let views = self.views.try_lock()?;
+        let tables = views.iter().flatten().filter_map(|view| view.table.as_ref());
+        let pages = tables.filter_map(|table| table.words().resident(pagemap).ok());
+        Some(PageCount::new(pages.map(PageCount::get).sum()))
     }
 
     /// The descriptors to wait for, and how many there are.
@@ -129,7 +161,8 @@ impl Engine {
     }
 
     fn copy_of(&self, table: &PageTable) -> PageTable {
-        table.copy_for_child().unwrap_or_else(|errno| self.refused(Step::Child, errno))
+        let copy = self.children.table().and_then(|copy| table.copy_to_child(&copy).map(|()| copy));
+        copy.unwrap_or_else(|errno| self.refused(Step::Child, errno))
     }
 
     /// Answers what children have asked, and forgets those that have ended or serve themselves.
@@ -156,7 +189,7 @@ impl Engine {
             if service == Service::IsOver {
                 // However it has come to that: the forking thread waits for a decision that only a view takes.
                 self.end_handover(view);
-                *place = None;
+                place.take().into_iter().for_each(|view| self.children.retire(view));
             }
         }
         self.children.are_any.store(views.iter().any(Option::is_some), Ordering::Release);

@@ -29,8 +29,11 @@ impl OwnMemory {
     pub(crate) fn round(&mut self, engine: &Engine) {
         let now_ns = thread::now_ns();
         if now_ns - self.asked_ns >= PERIOD_NS.max(self.question_ns * QUESTION_SHARE) {
-            if let Ok(pages) = engine.table.words().resident(&engine.files.pagemap) {
-                engine.table_pages.store(pages.get(), Ordering::Relaxed);
+            let pagemap = &engine.files.pagemap;
+            if let Ok(own) = engine.table.words().resident(pagemap)
+                && let Some(childrens) = engine.children.table_pages(pagemap)
+            {
+                engine.table_pages.store((own + childrens).get(), Ordering::Relaxed);
             }
             self.asked_ns = now_ns;
             self.question_ns = thread::now_ns() - now_ns;

@@ -74,6 +74,10 @@ impl SparseWords {
         self.get(page)
     }
 
+    pub(crate) fn clear(&self) {
+        self.words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+
     pub(crate) fn skip_empty(&self, page: PageIndex) -> Option<PageIndex> {
         (page.get() < PAGES as u64).then_some(page)
     }

@@ -77,6 +77,10 @@ impl SparseWords {
         self.get(page)
     }
 
+    pub(crate) fn clear(&self) {
+        self.words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+
     pub(crate) fn skip_empty(&self, page: PageIndex) -> Option<PageIndex> {
         let next = (page.get() as usize / CHUNK + 1) * CHUNK;
         (next < PAGES).then_some(PageIndex::new(next as u64))

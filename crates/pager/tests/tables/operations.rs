@@ -304,13 +304,18 @@ impl World {
             }
             return;
         }
-        let Ok(copy) = self.table.copy_for_child() else { return };
+        let Ok(copy) = PageTable::new() else { return };
+        if self.table.copy_to_child(&copy).is_err() {
+            return;
+        }
         for page in 0..PAGES {
             let (word, own) = (copy.word(index(page)), self.table.word(index(page)));
             assert!(!word.is_busy() && !word.is_waited() && !word.is_dropped(), "a child has no holders");
             let place = if own.is_dropped() { None } else { own.place() };
             assert_eq!((word.place(), word.is_pinned()), (place, own.is_pinned()));
         }
+        copy.clear();
+        assert!((0..PAGES).all(|page| copy.word(index(page)) == PageWord::default()), "ready for the next child");
     }
 
     fn change_regions(&mut self, page: usize, count: usize, is_added: bool) {
