@@ -173,7 +173,8 @@ impl Engine {
         for place in views.iter_mut() {
             let Some(view) = place else { continue };
             let mut service = self.hand_over(view);
-            while service == Service::GoesOn {
+            // Where there is no place for another grandchild its event waits, and with it the thread that makes it.
+            while service == Service::GoesOn && grandchildren.iter().any(Option::is_none) {
                 match view.uffd.read() {
                     Ok(Some(message)) => service = self.answer(view, message, desk, &mut grandchildren),
                     // The descriptor of a process that has ended has nothing to read either.
