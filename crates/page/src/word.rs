@@ -104,6 +104,10 @@ impl PageWord {
     pub const fn place(self) -> Option<Place> {
         Place::decode(self.0 & PLACE_MASK)
     }
+    /// Whether the page has an entry that holds something.
+    pub const fn is_stored(self) -> bool {
+        !matches!(self.place(), None | Some(Place::Zero))
+    }
     /// The same word with this entry, or with none.
     pub const fn with_place(self, place: Option<Place>) -> Self {
         let bits = match place {

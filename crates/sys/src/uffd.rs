@@ -287,6 +287,19 @@ impl Uffd {
         let _ = rustix::event::poll(set, timeout.as_ref());
     }
 
+    /// Whether the page belongs to a mapping that is registered here. `None` when that can't be asked: an event waits, or the process has
+    /// ended.
+    pub fn is_registered(&self, page: PageIndex) -> Option<bool> {
+        // What this asks for is done in shared memory alone, and refused only after the mapping was found.
+        let range = kernel_range(PageRange::at(page, PageCount::new(1)));
+        let mut proceed = raw::uffdio_continue { range, mode: 0, mapped: 0 };
+        match self.update::<CONTINUE, _>(&mut proceed) {
+            Err(UffdError::Gone) => Some(false),
+            Err(UffdError::Changing | UffdError::Ended) => None,
+            _ => Some(true),
+        }
+    }
+
     /// Installs `content` (whole pages) from `page` on.
     pub fn copy_in(&self, page: PageIndex, content: &[u8], waiters: Waiters) -> Progress {
         debug_assert_eq!(content.len() % PAGE_BYTES, 0);
@@ -436,6 +449,7 @@ const COPY: rustix::ioctl::Opcode = opcode::read_write::<raw::uffdio_copy>(UFFDI
 const ZEROPAGE: rustix::ioctl::Opcode = opcode::read_write::<raw::uffdio_zeropage>(UFFDIO, 0x04);
 const MOVE: rustix::ioctl::Opcode = opcode::read_write::<UffdioMove>(UFFDIO, 0x05);
 const WRITEPROTECT: rustix::ioctl::Opcode = opcode::read_write::<raw::uffdio_writeprotect>(UFFDIO, 0x06);
+const CONTINUE: rustix::ioctl::Opcode = opcode::read_write::<raw::uffdio_continue>(UFFDIO, 0x07);
 const POISON: rustix::ioctl::Opcode = opcode::read_write::<UffdioPoison>(UFFDIO, 0x08);
 
 #[repr(C)]

@@ -32,6 +32,7 @@ impl Engine {
 
     /// Nobody changes pages while the caller reads, so no page is held but those that are stranded.
     fn take_in(&self, reading: &Reading<'_>, event: Message) {
+        self.part_from_children(reading, &event);
         match event {
             Message::Remove(range) => {
                 self.sharing.note_let_go();

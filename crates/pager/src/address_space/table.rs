@@ -219,6 +219,15 @@ impl PageTable {
         });
     }
 
+    /// Whether something that pages of `range` have, or had, is stored.
+    pub(crate) fn is_stored(&self, range: PageRange) -> bool {
+        let mut is_stored = false;
+        self.each_known(range, |cell, _| {
+            is_stored |= PageWord::from_bits(cell.load(Ordering::Acquire)).is_stored();
+        });
+        is_stored
+    }
+
     /// Calls `visit` for every page of `range` that may have a word.
     fn each_known(&self, range: PageRange, mut visit: impl FnMut(&'static AtomicU64, PageIndex)) {
         let mut page = range.start;

@@ -16,6 +16,7 @@ use crate::address_space::table::PageTable;
 use crate::engine::Engine;
 use crate::eviction::vault::LoadFailure;
 use crate::fault::serve::Desk;
+use crate::gate::Reading;
 
 /// Most children served at a time.
 pub(crate) const MOST: usize = 32;
@@ -35,7 +36,8 @@ struct View {
     epoch: u64,
     /// Whether it may yet serve itself: the handover of its fork isn't over.
     is_pending: bool,
-    /// The child's words; `None` while nothing leaves the parent, whose own words then are right for the child too.
+    /// The child's words; `None` while the parent's own are right for the child too: nothing leaves the parent, and it has done nothing
+    /// to what it has stored since the fork.
     table: Option<PageTable>,
     /// Whether what it had far was given up.
     is_given_up: bool,
@@ -143,7 +145,9 @@ impl Engine {
     /// Begins to serve a child. `is_shared` while the parent's words stay right for the child: until the fork's handover
     /// has ended nothing leaves the parent.
     pub(crate) fn adopt(&self, uffd: Uffd, epoch: u64, is_shared: bool) {
-        let table = if is_shared { None } else { Some(self.copy_table()) };
+        // The parent's words don't say what a child finds empty.
+        let has_own = !is_shared || self.has_wiped.load(Ordering::Acquire);
+        let table = if has_own { Some(self.copy_table()) } else { None };
         if !self.children.add(View { uffd, epoch, is_pending: is_shared, table, is_given_up: false }) {
             // Letting go of the descriptor would show the child zeros.
             self.refused(Step::Child, Errno::NFILE);
@@ -163,6 +167,37 @@ impl Engine {
     fn copy_of(&self, table: &PageTable) -> PageTable {
         let copy = self.children.table().and_then(|copy| table.copy_to_child(&copy).map(|()| copy));
         copy.unwrap_or_else(|errno| self.refused(Step::Child, errno))
+    }
+
+    /// An event is about to be taken in. A child whose handover is under way has what its parent had at the fork, so what the parent has
+    /// done since must not change the child's words.
+    pub(crate) fn part_from_children(&self, _reading: &Reading<'_>, event: &Message) {
+        // Only during a handover: at other times nobody waits here for children to be served.
+        if self.forking.load(Ordering::Acquire) == 0 || !self.children.are_any() {
+            return;
+        }
+        let (from, to) = match *event {
+            Message::Remove(range) | Message::Unmap(range) => (range, None),
+            Message::Remap { from, to, count } => (PageRange::at(from, count), Some(to)),
+            _ => return,
+        };
+        let target = to.map_or(from, |to| PageRange::at(to, from.count()));
+        let mut views = self.children.views.lock();
+        for view in views.iter_mut().flatten().filter(|view| view.is_pending) {
+            if view.table.is_none() && (self.table.is_stored(from) || self.table.is_stored(target)) {
+                view.table = Some(self.copy_table());
+            }
+            // Of two threads that fork and move memory, the one that moves may come first and be heard of last. Then the child has the
+            // memory where it is now. (Of a child that is changing its memory itself that can't be asked. By then it has run for long.)
+            if let (Some(to), Some(table)) = (to, &view.table)
+                && view.uffd.is_registered(from.start) == Some(false)
+            {
+                table.discard(target, |_, _| {});
+                if !table.relocate(from, to) {
+                    self.refused(Step::Child, Errno::NOMEM);
+                }
+            }
+        }
     }
 
     /// Answers what children have asked, and forgets those that have ended or serve themselves.
@@ -296,10 +331,9 @@ impl Engine {
     /// would read as zeros. So they are poisoned while that can still be done.
     fn give_up(&self, view: &mut View) {
         let Some(table) = view.table.as_ref().filter(|_| !view.is_pending) else { return };
-        let is_stored = |word: PageWord| !matches!(word.place(), None | Some(Place::Zero));
         let mut is_complete = true;
         let mut is_lost = false;
-        table.each_page(is_stored, |page| {
+        table.each_page(PageWord::is_stored, |page| {
             match view.uffd.poison(PageRange::at(page, PageCount::new(1))).stopped {
                 None => is_lost = true,
                 // The child has the page, or no such mapping.
