@@ -232,6 +232,11 @@ impl Engine {
         Ok(engine)
     }
 
+    /// Whether it is the calling process's, and not only a copy of its parent's.
+    pub fn is_of_this_process(&self) -> bool {
+        self.number == process::own_number()
+    }
+
     pub(crate) fn serving(&self, change: &Change<'_>, page: PageIndex) {
         self.serving[change.party()].store(page.get(), Ordering::Release);
     }

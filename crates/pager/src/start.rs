@@ -21,6 +21,7 @@ use crate::address_space::scan::mapping_at;
 use crate::bookkeeper::Bookkeeper;
 use crate::engine::{Engine, Parts};
 use crate::eviction::vault::{DiskTier, Vault};
+use crate::forks::children::NOWHERE;
 use crate::inject::Injection;
 
 /// Longest name of a supervisor's socket.
@@ -209,6 +210,10 @@ impl Task {
         let mut descriptors = descriptors.iter_mut().filter_map(Option::take);
         let mut next = || descriptors.next().ok_or(StartError::Refused);
         let uffd = Uffd::from(next()?);
+        // Two children can be told apart by their memory alone, when one of them was made by a bare clone at that moment.
+        if !uffd.is_of_caller(NOWHERE) {
+            return Err(StartError::Refused);
+        }
         // The number of the pool's file is one of the parent's table.
         let pool: &'static SharedMemory = memory::leak(parent.vault.memory().with_file(next()?))?;
         let disk = disk_tier(parent.ledger, if flags & HAS_DISK != 0 { Some(next()?) } else { None })?;

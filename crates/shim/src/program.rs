@@ -65,8 +65,14 @@ pub(crate) fn forget() {
     ENGINE.store(core::ptr::null_mut(), Ordering::Release);
 }
 
-/// This process's pager, if it has one.
+/// This process's pager, if it has one. A process that was made by a bare `clone` has its parent's pager in its memory, without the threads
+/// that would answer it.
 pub(crate) fn engine() -> Option<&'static Engine> {
+    inherited().filter(|engine| engine.is_of_this_process())
+}
+
+/// The pager that is in this process's memory: in a forked child at first its parent's.
+pub(crate) fn inherited() -> Option<&'static Engine> {
     // SAFETY: null, or what `publish` was given: a reference that lives for ever.
     unsafe { ENGINE.load(Ordering::Acquire).as_ref() }
 }

@@ -6,9 +6,12 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 const NOWHERE: PageIndex = VirtAddr::new((1 << 47) - 2 * PAGE_BYTES as u64).page();
 
+/// `UFFD_FEATURE_MOVE`.
+const CAN_MOVE: u64 = 1 << 16;
+
 /// A userfaultfd, and two pages of which it knows the first.
 fn half_registered() -> Option<(Uffd, PageRange)> {
-    let uffd = Uffd::create(None).ok().filter(|uffd| uffd.handshake(0).is_ok());
+    let uffd = Uffd::create(None).ok().filter(|uffd| uffd.handshake(CAN_MOVE).is_ok());
     let Some(uffd) = uffd else {
         eprintln!("skipped: this user may not use userfaultfd");
         return None;
@@ -46,4 +49,11 @@ fn a_page_that_is_not_registered_or_not_mapped_is_not_known() {
     let second = PageIndex::new(pages.start.get() + 1);
 
     assert_eq!((uffd.is_registered(second), uffd.is_registered(NOWHERE)), (Some(false), Some(false)));
+}
+
+#[test]
+fn the_own_address_space_is_known() {
+    let Some((uffd, _)) = half_registered() else { return };
+
+    assert!(uffd.is_of_caller(NOWHERE));
 }
