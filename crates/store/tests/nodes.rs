@@ -253,7 +253,9 @@ fn carry_late(shelf: &Shelf, pool: &Pool<SharedMemory>, ends: &AtomicBool) {
         let fill = |call: &Call| pool.fill(pool.begin_fill().unwrap(), call, ONE, &content);
         let pages = Call { count: 1, ..taken.call };
         let answer = fill(&pages);
-        (1..=4).for_each(|other| drop(fill(&Call { block: pages.block + other, ..pages })));
+        for other in 1..=4 {
+            let _displaces = fill(&Call { block: pages.block + other, ..pages });
+        }
         pool.answer(&taken, answer);
     }
 }
