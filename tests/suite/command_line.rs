@@ -69,7 +69,8 @@ fn signals_for_farmem_reach_the_program() {
         let ready = launcher.file("ready");
         running.until("the program's start", || ready.exists().then_some(()));
 
-        let sent = Command::new("kill").arg(format!("-{name}")).arg(running.process_id().to_string()).status();
+        let sent =
+            Command::new("kill").arg(format!("-{name}")).arg(running.process_id().to_string()).status();
         assert!(sent.expect("kill can be started").success(), "{name}");
 
         let finished = running.wait();

@@ -206,7 +206,10 @@ fn a_pool_that_is_given_room_takes_back_what_nobody_reads_from_disk() {
     let finished = running.wait().success();
     assert_eq!(finished.text(), "same\n");
     let statistics = finished.statistics.expect("a managed run").expect("complete statistics");
-    assert!(statistics.number("raised_bytes") >= raised as f64, "what came back after most was stored is counted");
+    assert!(
+        statistics.number("raised_bytes") >= raised as f64,
+        "what came back after most was stored is counted"
+    );
 }
 
 #[test]

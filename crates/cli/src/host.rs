@@ -108,6 +108,7 @@ pub(crate) fn every_measure() -> Vec<Measure> {
         is_successor: false,
         bandwidth_in: None,
         bandwidth_out: None,
+        nodes: None,
     };
     measures(&options, &Figures { pool_free: LEAST_POOL, local_free: LEAST_POOL, spaces: 0 })
 }

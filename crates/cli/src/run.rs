@@ -310,7 +310,9 @@ fn shown_name(executable: &Path) -> String {
 fn writable_file(option: &str, path: &Path) -> Result<(), Failure> {
     if path.is_dir() {
         let shown = path.display();
-        return Err(Failure::Unusable(format!("cannot write {option} {shown}: it is a folder; name a file in it")));
+        return Err(Failure::Unusable(format!(
+            "cannot write {option} {shown}: it is a folder; name a file in it"
+        )));
     }
     writable(option, path)
 }

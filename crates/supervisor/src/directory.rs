@@ -228,7 +228,8 @@ fn exchange_at_once(names: &[String], request: Request) -> Vec<Option<Vec<u8>>> 
         if left.is_zero() {
             break;
         }
-        let timeout = rustix::time::Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        let timeout =
+            rustix::time::Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
         let mut set: Vec<PollFd<'_>> =
             asked.iter().map(|(_, link)| PollFd::from_borrowed_fd(link.as_fd(), PollFlags::IN)).collect();
         if poll(&mut set, Some(&timeout)).is_err_and(|error| error != Errno::INTR) {
@@ -277,7 +278,8 @@ mod tests {
         let deaf = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
         bind(&deaf, &SocketAddrUnix::new_abstract_name(full.as_bytes()).unwrap()).unwrap();
         rustix::net::listen(&deaf, 0).unwrap();
-        let _waiting: Vec<Link> = std::iter::from_fn(|| Link::connect_at_once(full.as_bytes()).ok()).collect();
+        let _waiting: Vec<Link> =
+            std::iter::from_fn(|| Link::connect_at_once(full.as_bytes()).ok()).collect();
         let listener = listen_at(other.as_bytes()).unwrap();
         let asking = {
             let names = [full, other];

@@ -52,7 +52,10 @@ pub(crate) fn clear(words: &'static [AtomicU64]) {
         return;
     }
     // The program has locked all memory (mlockall).
-    words.iter().filter(|word| word.load(Ordering::Relaxed) != 0).for_each(|word| word.store(0, Ordering::Relaxed));
+    words
+        .iter()
+        .filter(|word| word.load(Ordering::Relaxed) != 0)
+        .for_each(|word| word.store(0, Ordering::Relaxed));
 }
 
 /// Moves `value` into memory of the runtime's own, for as long as the process lives.

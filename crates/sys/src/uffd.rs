@@ -305,7 +305,8 @@ impl Uffd {
     pub fn is_of_caller(&self, nowhere: PageIndex) -> bool {
         // Only inside its own address space a caller hears that the page isn't there.
         let page = kernel_range(PageRange::at(nowhere, PageCount::new(1)));
-        let mut moved = UffdioMove { dst: page.start, src: page.start, len: page.len, mode: MOVE_DONTWAKE, moved: 0 };
+        let mut moved =
+            UffdioMove { dst: page.start, src: page.start, len: page.len, mode: MOVE_DONTWAKE, moved: 0 };
         self.update::<MOVE, _>(&mut moved) != Err(UffdError::Unsupported)
     }
 

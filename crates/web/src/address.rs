@@ -185,7 +185,8 @@ mod tests {
     #[test]
     fn a_socket_that_was_left_makes_way_and_nothing_else_does() {
         let folder = tempfile::tempdir().unwrap();
-        let (left, used, file) = (folder.path().join("left"), folder.path().join("used"), folder.path().join("file"));
+        let (left, used, file) =
+            (folder.path().join("left"), folder.path().join("used"), folder.path().join("file"));
         drop(UnixListener::bind(&left).unwrap());
         let _listener = UnixListener::bind(&used).unwrap();
         std::fs::write(&file, "results").unwrap();

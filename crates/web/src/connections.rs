@@ -56,7 +56,11 @@ pub(crate) struct Connection<S> {
 
 impl<S> Connection<S> {
     /// What has come of the stream; an error where nothing has for too long.
-    fn bounded<T>(&mut self, context: &mut Context<'_>, of_stream: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn bounded<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        of_stream: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
         if self.end.as_mut().poll(context).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
@@ -128,7 +132,8 @@ mod tests {
                 axum::serve(bounded, Router::new().route("/", get(|| async { "here" }))).await
             })
         });
-        let mut idle: Vec<TcpStream> = (0..MOST_CONNECTIONS).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let mut idle: Vec<TcpStream> =
+            (0..MOST_CONNECTIONS).map(|_| TcpStream::connect(address).unwrap()).collect();
 
         let mut late = TcpStream::connect(address).unwrap();
         late.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();

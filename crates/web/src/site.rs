@@ -200,7 +200,9 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 async fn answer(bound: Bound, routes: Router) -> Result<()> {
     match bound {
         Bound::Tcp(listener) => axum::serve(Bounded::new(TcpListener::from_std(listener)?), routes).await?,
-        Bound::Unix(listener, _path) => axum::serve(Bounded::new(UnixListener::from_std(listener)?), routes).await?,
+        Bound::Unix(listener, _path) => {
+            axum::serve(Bounded::new(UnixListener::from_std(listener)?), routes).await?
+        }
     }
     Ok(())
 }

@@ -315,7 +315,10 @@ impl World {
             assert_eq!((word.place(), word.is_pinned()), (place, own.is_pinned()));
         }
         copy.clear();
-        assert!((0..PAGES).all(|page| copy.word(index(page)) == PageWord::default()), "ready for the next child");
+        assert!(
+            (0..PAGES).all(|page| copy.word(index(page)) == PageWord::default()),
+            "ready for the next child"
+        );
     }
 
     fn change_regions(&mut self, page: usize, count: usize, is_added: bool) {
