@@ -188,7 +188,7 @@ enum Build {
 /// The step by both builds, one right after the other, since a machine changes in the course of hours. In each repetition another one is first.
 fn in_turn(step: Step) -> [(Step, Build); 2] {
     let mut builds = [Build::Other, Build::This];
-    if step.repetition % 2 == 0 {
+    if step.repetition.is_multiple_of(2) {
         builds.reverse();
     }
     builds.map(|build| (step, build))
