@@ -6,9 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -17,6 +18,8 @@ use crate::stolen::Times;
 
 /// How often a program is looked at.
 const POLL: Duration = Duration::from_millis(5);
+/// How long one that is asked to end may take.
+const END: Duration = Duration::from_secs(10);
 
 /// What one run showed.
 #[derive(Clone, Debug)]
@@ -144,10 +147,40 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if matches!(self.0.try_wait(), Ok(None)) {
-            // Both only fail when it has ended by itself.
-            let _ = self.0.kill();
-            let _ = self.0.wait();
+        end(&mut self.0);
+    }
+}
+
+/// Ends a program that may have ended. It is asked first: `farmem run` passes that on, and would leave its own program behind if it were killed.
+pub(crate) fn end(child: &mut Child) {
+    if !matches!(child.try_wait(), Ok(None)) {
+        return;
+    }
+    // All of these only fail when it has ended by itself.
+    let _ = kill_process(Pid::from_child(child), Signal::TERM);
+    let deadline = Instant::now() + END;
+    while matches!(child.try_wait(), Ok(None)) && Instant::now() < deadline {
+        thread::sleep(POLL);
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_ended_early_is_asked_first() {
+        let folder = TempDir::new().unwrap();
+        let script = "trap 'touch asked; exit' TERM; touch ready; while :; do sleep 0.01; done";
+        let mut child = Command::new("sh").args(["-c", script]).current_dir(folder.path()).spawn().unwrap();
+        while !folder.path().join("ready").exists() {
+            thread::sleep(POLL);
         }
+
+        end(&mut child);
+
+        assert!(folder.path().join("asked").exists());
     }
 }

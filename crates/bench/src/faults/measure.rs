@@ -21,6 +21,7 @@ use super::case::{Case, PeerName};
 use crate::interrupt::Interrupt;
 use crate::option;
 use crate::peer::{Group, LocalBytes, Swap};
+use crate::run;
 use crate::stolen::{self, Times};
 use crate::undo::Journal;
 use crate::workload::{Event, Outcome};
@@ -330,11 +331,7 @@ impl Running {
     }
 
     fn end(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
-            // Both only fail when it has ended by itself.
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
+        run::end(&mut self.child);
     }
 }
 
