@@ -184,7 +184,7 @@ impl Harness {
         if peer == PeerName::Farmem {
             // What fits, fits with room to spare.
             let local = if case.fits { self.data.get() * 2 } else { self.local.get() };
-            command.args(["run", "--local", &local.to_string(), "--stats"]).arg(statistics);
+            command.args(["run", "--host", "none", "--local", &local.to_string(), "--stats"]).arg(statistics);
             command.arg("--").arg(&self.farmem);
         }
         command.args(["workload", "--paced", "--data", &self.data.get().to_string()]);

@@ -188,7 +188,7 @@ impl Way {
     ) -> anyhow::Result<Child> {
         let local = local.get().to_string();
         let mut run = vec![self.farmem.as_os_str()];
-        run.extend(["run", "--name", &self.name, "--local", &local].map(OsStr::new));
+        run.extend(["run", "--host", "none", "--name", &self.name, "--local", &local].map(OsStr::new));
         run.extend(self.options.iter().map(OsStr::new));
         run.push(OsStr::new("--"));
         let before = if self.is_swapped { &[][..] } else { &run[..] };
