@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use farmem_supervisor::Guest;
+use farmem_transport::read_secret;
 use farmem_web::{Address, HostName, Measure, Measures, Options, Site};
 
 use crate::amount::parse_setting;
@@ -46,7 +47,7 @@ fn bind(options: Options) -> Result<Site, Failure> {
 fn read_token(path: &Path) -> Result<String, Failure> {
     let unusable =
         |reason: String| Failure::Unusable(format!("cannot use --token {}: {reason}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| unusable(error.to_string()))?;
+    let text = read_secret(path).map_err(|error| Failure::Unusable(format!("--token: {error}")))?;
     let token = text.trim();
     if token.len() < LEAST_TOKEN || !token.chars().all(|letter| letter.is_ascii_graphic()) {
         return Err(unusable(format!(
@@ -121,6 +122,8 @@ pub(crate) fn guest(listen: &Address, names: &[HostName]) -> Result<Guest, Failu
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
 
     use farmem_supervisor::Report;
     use farmem_web::open_metrics;
@@ -160,15 +163,19 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_can_be_guessed_is_refused() {
+    fn a_token_that_can_be_guessed_or_read_by_others_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         for (text, is_good) in
             [("0123456789abcdef\n", true), ("short", false), ("two words of some length", false)]
         {
             std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
             assert_eq!(read_token(&path).is_ok(), is_good, "{text}");
         }
+        std::fs::write(&path, "0123456789abcdef").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        assert!(read_token(&path).is_err());
         assert!(read_token(&folder.path().join("nothing")).is_err());
     }
 }

@@ -20,7 +20,7 @@ use tokio::net::{TcpListener, UnixListener};
 use crate::address::{Address, Bound, HostName, Hosts, is_same_secret};
 use crate::connections::Bounded;
 use crate::inside;
-use crate::metrics::{self, Measure};
+use crate::metrics::{self, Measure, Unit};
 use crate::state::State;
 use crate::watch::Watch;
 
@@ -281,7 +281,16 @@ impl Parts {
 }
 
 async fn metrics_of(Shared(parts): Shared<Arc<Parts>>) -> impl IntoResponse {
-    let measures = parts.options.measures.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let mut measures = parts.options.measures.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if parts.options.shows_applications {
+        measures.push(Measure {
+            name: "applications_left_out",
+            meaning: "Applications that run and of which no figures are told",
+            unit: Unit::Count,
+            is_total: false,
+            value: parts.watch.sight().left_out as f64,
+        });
+    }
     ([(header::CONTENT_TYPE, OPEN_METRICS)], metrics::text(&parts.reports(), &measures))
 }
 

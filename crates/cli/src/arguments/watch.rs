@@ -64,7 +64,7 @@ pub(crate) struct TopArguments {
 /// /metrics. Without a token nothing can be changed, and only this machine is let in; with one, who knows it can change limits as `farmem set` does.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  farmem web\n  head -c 24 /dev/urandom | base64 >token; farmem web --listen 0.0.0.0:7430 --token token"
+    after_help = "Examples:\n  farmem web\n  head -c 24 /dev/urandom | base64 >token; chmod 600 token; farmem web --listen 0.0.0.0:7430 --token token"
 )]
 pub(crate) struct WebArguments {
     /// Where to listen
