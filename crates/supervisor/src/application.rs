@@ -59,6 +59,15 @@ impl Application {
         Self::assemble(options, device)
     }
 
+    /// Begins to record, if that is wanted. Last of all that may be refused: the trace that was there before is gone then.
+    pub(crate) fn record(mut self, options: &Options) -> Result<Self> {
+        if let Some(path) = &options.trace {
+            self.recorder = Some(leak(Recorder::begin(path, self.ledger, options.prefetch)?));
+            self.ledger.header(Header::IsTraced).store(1, Ordering::Release);
+        }
+        Ok(self)
+    }
+
     fn assemble(options: &Options, device: Option<File>) -> Result<Self> {
         let injection = Injection::ordered();
         let ledger_memory = leak(SharedMemory::create(c"farmem-ledger", LEDGER_BYTES).map_err(to_error)?);
@@ -107,11 +116,6 @@ impl Application {
         }
         let carrier = reached.map(|reached| leak(Carrier::new(pool, reached, sharing)));
         let device = device.map(leak);
-        let recorder = match &options.trace {
-            Some(path) => Some(leak(Recorder::begin(path, ledger, options.prefetch)?)),
-            None => None,
-        };
-        ledger.header(Header::IsTraced).store(recorder.is_some().into(), Ordering::Release);
         ledger.header(Header::IsWithoutHugePages).store(huge_pages::are_off().into(), Ordering::Release);
         let packing = leak(Mutex::new(()));
         let is_pool_short = leak(AtomicBool::new(true));
@@ -125,7 +129,7 @@ impl Application {
             carrier,
             is_pool_short,
             device,
-            recorder,
+            recorder: None,
             token: random()?,
             injection,
         })

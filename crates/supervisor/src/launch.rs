@@ -24,9 +24,23 @@ pub(crate) fn find_library() -> Result<PathBuf> {
         folder.join("../lib").join(LIBRARY),
     ];
     match candidates.iter().find(|path| path.is_file()) {
-        Some(path) => Ok(path.canonicalize()?),
+        Some(path) => {
+            let path = path.canonicalize()?;
+            if !is_preloadable(&path) {
+                bail!(
+                    "{} can't be loaded into programs: the loader takes blanks and colons for ends of paths; install Farmem where there are none",
+                    path.display()
+                );
+            }
+            Ok(path)
+        }
         None => bail!("{LIBRARY} is missing beside {}; build or install Farmem again", own.display()),
     }
+}
+
+/// Whether `LD_PRELOAD` can name that file.
+fn is_preloadable(path: &Path) -> bool {
+    !path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b' ' | b':'))
 }
 
 /// Starts the program.
@@ -54,4 +68,16 @@ fn start(mut command: Command, mask: SigSet) -> Result<Child> {
     let child = command.spawn();
     own.thread_set_mask()?;
     Ok(child?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_the_loader_would_take_apart_is_known() {
+        assert!(is_preloadable(Path::new("/usr/lib/farmem/libfarmem.so")));
+        assert!(!is_preloadable(Path::new("/home/a b/libfarmem.so")));
+        assert!(!is_preloadable(Path::new("/srv/a:b/libfarmem.so")));
+    }
 }

@@ -86,6 +86,7 @@ fn start(options: &Options) -> Result<Supervisor<'_>> {
     let begun =
         Tenancy::begin(application, &options.name, &options.host, options.terms(), options.sizing.is_none())?;
     let tenancy: &'static Mutex<Tenancy> = Box::leak(Box::new(Mutex::new(begun)));
+    let application = application.record(options)?;
     let address = Address { name: name.as_bytes(), token: application.token }.to_string();
     let began = Instant::now();
     let child = launch::launch(options, &library, &address, signals.before())?;
