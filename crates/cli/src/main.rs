@@ -1,6 +1,9 @@
 //! `farmem`: more memory than the machine has, for unmodified programs.
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod print;
+
 mod amount;
 mod arguments;
 mod bench;

@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
@@ -85,6 +85,18 @@ fn a_socket_option_that_names_something_else_leaves_it_as_it_is() {
     assert_eq!(fs::read_to_string(&file).unwrap(), "results");
     assert!(UnixStream::connect(&socket).is_ok());
     assert!(!folder.path().join("results.lock").exists());
+}
+
+#[test]
+fn a_command_whose_output_nobody_reads_says_so() {
+    let (read, written) = std::io::pipe().unwrap();
+    drop(read);
+
+    let output = Command::new(FARMEM).arg("stat").stdin(Stdio::null()).stdout(written).output().unwrap();
+
+    let complaint = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{complaint}");
+    assert!(complaint.starts_with("farmem: cannot print: ") && complaint.lines().count() == 1, "{complaint}");
 }
 
 #[test]

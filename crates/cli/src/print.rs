@@ -1,0 +1,28 @@
+//! Printing. The standard library's macros panic when nobody reads any more, or a disk is full, and a panic leaves a core file; these take their
+//! place in this crate.
+
+use std::fmt::Arguments;
+use std::io::{self, Write};
+
+use crate::log;
+
+macro_rules! print {
+    ($($words:tt)*) => { $crate::print::print(format_args!($($words)*)) };
+}
+
+macro_rules! println {
+    ($($words:tt)*) => { $crate::print::print(format_args!("{}\n", format_args!($($words)*))) };
+}
+
+macro_rules! eprintln {
+    ($($words:tt)*) => { $crate::log::say(&format!($($words)*)) };
+}
+
+/// Prints on standard output, or ends the command as one that has failed.
+pub(crate) fn print(words: Arguments<'_>) {
+    let mut output = io::stdout().lock();
+    if let Err(error) = output.write_fmt(words).and_then(|()| output.flush()) {
+        log::say(&format!("farmem: cannot print: {error}"));
+        std::process::exit(1);
+    }
+}
