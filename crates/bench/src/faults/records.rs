@@ -41,8 +41,9 @@ fn measurements(figure: &Figure) -> Vec<Measurement> {
     found
 }
 
-/// Where the time of a fault goes that brings a page from the pool: what the pager counts of it, and the rest of what the thread waits. `None` of others than
-/// Farmem. How long faults wait for room is known only of all together, those that filled the memory among them.
+/// Where the time of a fault goes that brings a page from the pool: what the pager counts of it, and the rest of what the thread waits. How long faults wait for room
+/// is known only of all together, those that filled the memory among them. `None` of others than Farmem, and of a run that was so disturbed that what the pager
+/// counted, a mean over all of it, is more than what an access took, a median of rounds.
 fn parts(figure: &Figure) -> Option<[(&'static str, f64); 3]> {
     let statistics = figure.farmem_statistics.as_ref()?;
     let count = |name: &str| statistics[name].as_f64();
@@ -54,9 +55,9 @@ fn parts(figure: &Figure) -> Option<[(&'static str, f64); 3]> {
     }
     let whole = figure.nanoseconds_per_access / 1e3 / faults;
     let (pool, unpacking) = (each("stall_pool_ns")?, each("unpack_ns")?);
-    Some([
-        ("trap, message, wake-ups, waiting for room", (whole - pool).max(0.0)),
-        ("the pager, until the page is mapped", (pool - unpacking).max(0.0)),
+    (unpacking <= pool && pool <= whole).then_some([
+        ("trap, message, wake-ups, waiting for room", whole - pool),
+        ("the pager, until the page is mapped", pool - unpacking),
         ("copying, unpacking and checking", unpacking),
     ])
 }
@@ -68,20 +69,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_of_a_fault_add_up_to_what_a_thread_waits() {
+    fn parts_of_a_fault_add_up_to_what_a_thread_waits_or_are_not_told() {
         let statistics = json!({ "fetches": 120, "fetches_from_nodes": 15, "fetches_from_disk": 5,
             "stall_pool_ns": 800_000, "unpack_ns": 300_000 });
-        let figure = Figure {
-            nanoseconds_per_access: 9_000.0,
+        let figure = |nanoseconds_per_access| Figure {
+            nanoseconds_per_access,
             major_faults_per_access: 0.75,
-            farmem_statistics: Some(statistics),
+            farmem_statistics: Some(statistics.clone()),
             ..Figure::empty(CaseName::RandomRead, PeerName::Farmem)
         };
 
-        let parts = parts(&figure).unwrap().map(|(_, microseconds)| microseconds);
+        let parts = super::parts(&figure(9_000.0)).unwrap().map(|(_, microseconds)| microseconds);
 
         assert_eq!(parts, [4.0, 5.0, 3.0]);
         assert_eq!(parts.iter().sum::<f64>(), 12.0);
+        assert_eq!(super::parts(&figure(5_000.0)), None);
     }
 
     #[test]
