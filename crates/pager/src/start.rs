@@ -89,7 +89,7 @@ impl Start {
     /// any other error the parent goes on serving it.
     pub fn in_child(self, parent: Started, publish: fn(Started)) -> Result<(), StartError> {
         self.launch(Some(parent), publish).map_err(|error| {
-            let epoch = parent.vault.ended_epoch();
+            let epoch = parent.announced_epoch();
             let is_kept = parent.keeps_child(epoch);
             if is_kept && parent.is_child_heard_of(epoch) {
                 return error;
@@ -203,7 +203,7 @@ impl Task {
         descriptors::own_table()?;
         let _low = LowNumbers::take();
         let (link, token) = self.start.link()?;
-        let (parent_slot, epoch) = (parent.slot.index() as u32, parent.vault.ended_epoch());
+        let (parent_slot, epoch) = (parent.slot.index() as u32, parent.announced_epoch());
         let inherit = Request::Inherit { parent_slot, epoch, token };
         let (reply, mut descriptors) = ask(&link, inherit, None)?;
         let Reply::Inherited { slot, flags, .. } = reply else { return Err(StartError::Refused) };

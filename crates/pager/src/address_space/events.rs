@@ -101,8 +101,9 @@ impl Engine {
     /// A child has come into being. Until it serves itself, it is served here.
     fn forked(&self, reading: &Reading<'_>, uffd: Uffd) {
         self.give_stranded_to(reading, &uffd);
-        let is_announced = self.fork.is_expected();
-        let epoch = if is_announced { self.vault.ended_epoch() } else { self.vault.end_epoch() };
+        let announced = self.fork.expected();
+        let is_announced = announced.is_some();
+        let epoch = announced.unwrap_or_else(|| self.vault.end_epoch());
         self.inject_at(Injection::DeathInFork, epoch);
         let is_heard = self.fork.tell(&uffd, epoch);
         self.adopt(uffd, epoch, is_announced);

@@ -231,6 +231,7 @@ impl Vault {
     }
 
     /// The epoch that the latest fork has ended.
+    #[cfg(test)]
     pub(crate) fn ended_epoch(&self) -> u64 {
         u64::from(self.epoch.load(Ordering::Acquire) - 1)
     }

@@ -12,7 +12,7 @@
 //! when nobody is left to keep it. Who decides what writes it into one word of the ledger, see
 //! [`Handover`].
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use farmem_sys::AsFd;
 use farmem_sys::link::Link;
@@ -36,6 +36,8 @@ pub(crate) struct Fork {
     /// One announced fork at a time.
     is_taken: AtomicBool,
     is_expected: AtomicBool,
+    /// The epoch that the announced fork ends: others may have ended since.
+    epoch: AtomicU64,
     has_happened: AtomicBool,
     is_heard: AtomicBool,
 }
@@ -46,14 +48,15 @@ impl Fork {
             link: Lock::new(Some(link)),
             is_taken: AtomicBool::new(false),
             is_expected: AtomicBool::new(false),
+            epoch: AtomicU64::new(0),
             has_happened: AtomicBool::new(false),
             is_heard: AtomicBool::new(false),
         }
     }
 
-    /// Whether the next fork event belongs to an announced fork.
-    pub(crate) fn is_expected(&self) -> bool {
-        self.is_expected.swap(false, Ordering::AcqRel)
+    /// The epoch of the announced fork to which the next fork event belongs, if there is one.
+    pub(crate) fn expected(&self) -> Option<u64> {
+        self.is_expected.swap(false, Ordering::AcqRel).then(|| self.epoch.load(Ordering::Acquire))
     }
 
     /// Sends a child's userfaultfd to the supervisor, which keeps it open whatever happens here. `false` when there is no
@@ -104,6 +107,7 @@ impl Engine {
             thread::sleep(LOOK_NS);
         }
         let epoch = self.vault.announce_fork();
+        self.fork.epoch.store(epoch, Ordering::Release);
         self.slot.handover().store(Handover::Begun.word(epoch), Ordering::Release);
         self.fork.is_expected.store(true, Ordering::Release);
         true
@@ -116,7 +120,7 @@ impl Engine {
         if self.fork.has_happened.load(Ordering::Acquire) {
             self.wait_for_handover();
         } else {
-            let epoch = self.vault.ended_epoch();
+            let epoch = self.fork.epoch.load(Ordering::Acquire);
             self.slot.handover().store(Handover::Settled.word(epoch), Ordering::Release);
             self.vault.forget_fork();
         }
@@ -127,7 +131,7 @@ impl Engine {
 
     /// Only looks at words and sleeps: this thread's stack is managed, so it must not hold what a handler needs.
     fn wait_for_handover(&self) {
-        let epoch = self.vault.ended_epoch();
+        let epoch = self.fork.epoch.load(Ordering::Acquire);
         let word = self.slot.handover();
         let mut patience_ns = if self.fork.is_heard.load(Ordering::Acquire) { PATIENCE_NS } else { 0 };
         loop {
@@ -142,6 +146,11 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// In a forked child of this process: the epoch that its fork has ended.
+    pub(crate) fn announced_epoch(&self) -> u64 {
+        self.fork.epoch.load(Ordering::Acquire)
     }
 
     /// In a forked child, on its pager's thread: asks the parent to let go. `false` when the parent keeps the child, which it also
