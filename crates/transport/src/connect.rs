@@ -2,7 +2,7 @@
 
 #[cfg(feature = "rdma")]
 use std::collections::HashMap;
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 #[cfg(feature = "rdma")]
@@ -16,6 +16,7 @@ use rustix::net::{
 };
 
 use crate::link::Link;
+use crate::names::Names;
 #[cfg(feature = "rdma")]
 use crate::rdma::NoRdma;
 use crate::stream::Stream;
@@ -55,6 +56,7 @@ pub enum Travel {
 pub struct Connector {
     security: Security,
     travel: Travel,
+    names: Names,
     #[cfg(feature = "rdma")]
     device: Option<farmem_verbs::Wanted>,
     #[cfg(feature = "rdma")]
@@ -86,7 +88,14 @@ impl Connector {
             if travel == Travel::Rdma {
                 crate::rdma::probe(device.as_ref()).map_err(|error| LinkError::Rdma(error.to_string()))?;
             }
-            Ok(Self { security, travel, device, spaces: Default::default(), ways: Mutex::default() })
+            Ok(Self {
+                security,
+                travel,
+                names: Names::default(),
+                device,
+                spaces: Default::default(),
+                ways: Mutex::default(),
+            })
         }
         #[cfg(not(feature = "rdma"))]
         {
@@ -94,12 +103,11 @@ impl Connector {
                 let why = "this program was built without it; `cargo build --release -p farmem --features rdma` has it";
                 return Err(LinkError::Rdma(why.to_owned()));
             }
-            Ok(Self { security, travel })
+            Ok(Self { security, travel, names: Names::default() })
         }
     }
 
-    /// Connects to a node and introduces a client to it, all within `patience` (the look-up of a host's name aside); connecting devices may take some seconds
-    /// more.
+    /// Connects to a node and introduces a client to it, all within `patience`; connecting devices may take some seconds more.
     ///
     /// # Errors
     /// Nobody is there, or who is there doesn't let the client in.
@@ -110,7 +118,7 @@ impl Connector {
         traffic: Traffic,
         patience: Duration,
     ) -> Result<Box<dyn Transport>, LinkError> {
-        let link = introduce(to, client, &self.security, Instant::now() + patience)?;
+        let link = introduce(to, client, &self.security, &self.names, Instant::now() + patience)?;
         let is_by_device = matches!(to, Destination::Tcp { .. })
             && traffic != Traffic::Control
             && self.travel != Travel::Connection;
@@ -170,8 +178,8 @@ impl Connector {
     }
 }
 
-/// Connects to a node and introduces a client to it, all within `patience` (the look-up of a host's name aside). `security` is for networks; a Unix socket
-/// needs none. Everything travels over the connection.
+/// Connects to a node and introduces a client to it, all within `patience`. `security` is for networks; a Unix socket needs none. Everything travels over the
+/// connection.
 ///
 /// # Errors
 /// Nobody is there, or who is there doesn't let the client in.
@@ -181,18 +189,20 @@ pub fn connect(
     security: &Security,
     patience: Duration,
 ) -> Result<Box<dyn Transport>, LinkError> {
-    Ok(Box::new(introduce(to, client, security, Instant::now() + patience)?))
+    Ok(Box::new(introduce(to, client, security, &Names::default(), Instant::now() + patience)?))
 }
 
 fn introduce(
     to: &Destination,
     client: ClientIdentity,
     security: &Security,
+    names: &Names,
     deadline: Instant,
 ) -> Result<Link, LinkError> {
     let stream = match to {
         Destination::Tcp { host, port } => {
-            Stream::to_node(reach(host, *port, deadline)?.into(), security, host)?
+            let addresses = names.look_up(host, *port, deadline)?;
+            Stream::to_node(reach(&addresses, deadline)?.into(), security, host)?
         }
         Destination::Unix(path) => Stream::plain(reach_here(path, deadline)?),
         Destination::Shared(path) => Stream::accept_memory(reach_here(path, deadline)?, deadline)?,
@@ -221,15 +231,15 @@ fn reach_here(path: &Path, deadline: Instant) -> Result<OwnedFd, LinkError> {
     Ok(socket)
 }
 
-/// Tries the addresses of a host, one after the other.
-fn reach(host: &str, port: u16, deadline: Instant) -> Result<TcpStream, LinkError> {
+/// Tries the addresses of a host, one after the other. Each has its part of the time: one that says nothing keeps none from being tried.
+fn reach(addresses: &[SocketAddr], deadline: Instant) -> Result<TcpStream, LinkError> {
     let mut last = None;
-    for address in (host, port).to_socket_addrs()? {
-        let left = deadline.saturating_duration_since(Instant::now());
+    for (nth, address) in addresses.iter().enumerate() {
+        let left = deadline.saturating_duration_since(Instant::now()) / (addresses.len() - nth) as u32;
         if left.is_zero() {
             return Err(LinkError::Silent);
         }
-        match TcpStream::connect_timeout(&address, left) {
+        match TcpStream::connect_timeout(address, left) {
             Ok(socket) => {
                 // A request is small, and whoever asks waits for it.
                 socket.set_nodelay(true)?;

@@ -17,6 +17,7 @@ mod destination;
 mod inbox;
 mod link;
 pub mod memory;
+mod names;
 mod outbox;
 #[cfg(feature = "rdma")]
 pub mod rdma;
