@@ -19,7 +19,7 @@ const MOST_UNSENT_BYTES: usize = 2 * MOST_TRANSFER_BYTES;
 /// The longest message that there is.
 const MOST_MESSAGE_BYTES: usize = HEADER_BYTES + MOST_BODY_BYTES;
 /// Requests that are served before it is another connection's turn; fewer, where they move [`MOST_UNSENT_BYTES`].
-const TURN: usize = 32;
+pub(crate) const TURN: usize = 32;
 
 /// What a call has left to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,6 +55,9 @@ pub(crate) enum End {
     /// It didn't introduce itself in time, or said nothing for the time of a lease.
     #[error("it says nothing")]
     Silent,
+    /// It had not introduced itself, and others wanted its place.
+    #[error("there are too many connections, and it has not said who it is")]
+    Crowded,
     /// Its lease ended while it was away.
     #[error("its lease has ended")]
     Expired,

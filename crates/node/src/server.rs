@@ -5,7 +5,7 @@
 //! nobody else. Nothing waits for a client: what its connection doesn't take stays in its outbox, and until that is out nothing more is
 //! heard of it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
@@ -76,8 +76,12 @@ pub struct Server {
     clock: Clock,
     connections: HashMap<u64, Place>,
     lanes: HashMap<ClientIdentity, u64>,
-    /// Connections that are to be called though nothing new has come.
+    /// Connections that have not said who they are, the oldest first.
+    strangers: BTreeSet<u64>,
+    /// Connections that are to be called though nothing new has come, each of them once.
     unfinished: VecDeque<u64>,
+    /// Whether nobody new is heard for now: there is no room for anybody.
+    is_closed: bool,
     next: u64,
     looked_at: Duration,
     log: Log,
@@ -87,6 +91,8 @@ struct Place {
     connection: Connection,
     peer: String,
     interest: epoll::EventFlags,
+    /// Whether it is among the unfinished.
+    is_unfinished: bool,
 }
 
 /// The event of something that [`Server::turn`] was given to watch.
@@ -121,7 +127,9 @@ impl Server {
             clock: Clock::start(),
             connections: HashMap::new(),
             lanes: HashMap::new(),
+            strangers: BTreeSet::new(),
             unfinished: VecDeque::new(),
+            is_closed: false,
             next: 0,
             looked_at: Duration::ZERO,
             log: Log::default(),
@@ -164,13 +172,13 @@ impl Server {
                 OTHER => is_other = true,
                 event => match self.listeners.get((FIRST_LISTENER - event) as usize) {
                     Some(_) => self.accept((FIRST_LISTENER - event) as usize),
-                    None => self.call(event),
+                    None => self.wake(event),
                 },
             }
         }
         for _ in 0..self.unfinished.len() {
             if let Some(id) = self.unfinished.pop_front() {
-                self.call(id);
+                self.resume(id);
             }
         }
         self.look();
@@ -190,17 +198,39 @@ impl Server {
         for _ in 0..MOST_ACCEPTED {
             let now = self.clock.now();
             match self.listeners[at].accept(&self.security) {
-                Ok(Some((_, peer))) if self.connections.len() >= MOST_CONNECTIONS => {
+                Ok(Some((_, peer))) if self.connections.len() >= MOST_CONNECTIONS && !self.expel() => {
                     self.log.say(now, &format!("{peer} was turned away: there are too many connections"));
                 }
                 Ok(Some((stream, peer))) => self.welcome(stream, peer, now),
                 Ok(None) => return,
                 Err(error) => {
                     self.log.say(now, &format!("somebody could not be let in: {error}"));
-                    return;
+                    if !error.is_lack() {
+                        return;
+                    }
+                    if !self.expel() {
+                        // Who waits is still there then, and the listener would be ready all the time.
+                        return self.hear_listeners(false);
+                    }
                 }
             }
         }
+    }
+
+    /// Makes room for somebody new, at the cost of whoever has not said for longest who they are: known clients have memory here. Whether there was anybody.
+    fn expel(&mut self) -> bool {
+        let Some(oldest) = self.strangers.first().copied() else { return false };
+        self.close(oldest, &End::Crowded);
+        true
+    }
+
+    fn hear_listeners(&mut self, is_open: bool) {
+        let interest = if is_open { epoll::EventFlags::IN } else { epoll::EventFlags::empty() };
+        for (listener, event) in self.listeners.iter().zip((0..=FIRST_LISTENER).rev()) {
+            // One that can't be changed is heard too often.
+            let _ = epoll::modify(&self.poll, listener, epoll::EventData::new_u64(event), interest);
+        }
+        self.is_closed = !is_open;
     }
 
     fn welcome(&mut self, stream: Stream, peer: String, now: Duration) {
@@ -213,7 +243,32 @@ impl Server {
             self.log.say(now, &format!("{peer} could not be let in: {error}"));
             return;
         }
-        self.connections.insert(id, Place { connection, peer, interest });
+        self.connections.insert(id, Place { connection, peer, interest, is_unfinished: false });
+        self.strangers.insert(id);
+    }
+
+    /// A connection is to be called again though nothing new may come.
+    fn note_unfinished(&mut self, id: u64) {
+        if let Some(place) = self.connections.get_mut(&id)
+            && !std::mem::replace(&mut place.is_unfinished, true)
+        {
+            self.unfinished.push_back(id);
+        }
+    }
+
+    /// Something has come, or can go. Who has a turn to come anyway waits for it: else whoever sends without pause would have two at a time.
+    fn wake(&mut self, id: u64) {
+        if self.connections.get(&id).is_some_and(|place| !place.is_unfinished) {
+            self.call(id);
+        }
+    }
+
+    /// The turn of a connection that is unfinished.
+    fn resume(&mut self, id: u64) {
+        if let Some(place) = self.connections.get_mut(&id) {
+            place.is_unfinished = false;
+            self.call(id);
+        }
     }
 
     /// Lets a connection do what it has to do.
@@ -222,15 +277,16 @@ impl Server {
         let Some(place) = self.connections.get_mut(&id) else { return };
         match place.connection.turn(now, &mut self.service) {
             Ok(Progress::Done) => {}
-            Ok(Progress::More) => self.unfinished.push_back(id),
+            Ok(Progress::More) => self.note_unfinished(id),
             Ok(Progress::Introduced(client)) => {
-                // Requests may have come with the introduction.
-                self.unfinished.push_back(id);
+                self.strangers.remove(&id);
                 self.service.detach(client);
                 tracing::info!(peer = place.peer, space = format_args!("{:x}", client.space), "client came");
                 if let Some(earlier) = self.lanes.insert(client, id) {
                     self.close(earlier, &End::Replaced);
                 }
+                // Requests may have come with the introduction.
+                self.note_unfinished(id);
             }
             Ok(Progress::Left(client)) => {
                 tracing::info!(peer = place.peer, space = format_args!("{:x}", client.space), "client left");
@@ -238,7 +294,7 @@ impl Server {
                     |(lane, _): &(&ClientIdentity, &u64)| lane.space == client.space && **lane != client;
                 let others: Vec<u64> = self.lanes.iter().filter(other).map(|(_, id)| *id).collect();
                 others.iter().for_each(|other| self.close(*other, &End::Left));
-                self.unfinished.push_back(id);
+                self.note_unfinished(id);
             }
             Err(end) => return self.close(id, &end),
         }
@@ -264,6 +320,7 @@ impl Server {
 
     fn close(&mut self, id: u64, end: &End) {
         let Some(place) = self.connections.remove(&id) else { return };
+        self.strangers.remove(&id);
         let _ = epoll::delete(&self.poll, &place.connection);
         if let Some(client) = place.connection.client()
             && self.lanes.get(&client) == Some(&id)
@@ -298,6 +355,9 @@ impl Server {
         let silent: Vec<u64> =
             self.connections.iter().filter(|(_, place)| is_silent(place)).map(|(id, _)| *id).collect();
         silent.iter().for_each(|id| self.close(*id, &End::Silent));
+        if self.is_closed {
+            self.hear_listeners(true);
+        }
     }
 }
 
@@ -306,4 +366,47 @@ fn random() -> Result<u128> {
     let count = getrandom(&mut bytes, GetRandomFlags::empty()).context("cannot draw a random number")?;
     anyhow::ensure!(count == bytes.len(), "the kernel gave too few random bytes");
     Ok(u128::from_le_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::{ErrorKind, Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    use farmem_transport::wire::{encode_hello, encode_request};
+    use farmem_transport::{Request, Ticket};
+
+    use super::*;
+    use crate::connection::TURN;
+
+    #[test]
+    fn who_asks_without_pause_has_one_turn_in_each_of_the_nodes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("node");
+        let options = Options {
+            listen: vec![Destination::Unix(path.clone())],
+            security: Security::Plain,
+            memory: ByteCount::new(4 << 20),
+            lease: Duration::from_secs(60),
+            rdma: WantedRdma::None,
+            fault: None,
+        };
+        let mut server = Server::bind(&options, None::<&File>).unwrap();
+        let mut client = UnixStream::connect(&path).unwrap();
+        client.set_nonblocking(true).unwrap();
+        let mut asked = encode_hello(ClientIdentity { space: 1, lane: 0 }).to_vec();
+        (1..=100_000).for_each(|ticket| encode_request(Ticket(ticket), &Request::Renew, &mut asked));
+        let (mut rest, mut room) = (&asked[..], vec![0; 1 << 20]);
+        let would_block = |error: std::io::Error| assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        let mut served = 0;
+        while served < 10_000 {
+            client.write(rest).map_or_else(would_block, |count| rest = &rest[count..]);
+            server.turn().unwrap();
+            let now = server.statistics().requests;
+            assert!(now - served <= TURN as u64, "{} at once", now - served);
+            served = now;
+            client.read(&mut room).map_or_else(would_block, |_| ());
+        }
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use rustix::io::Errno;
+
 use crate::{Chunk, Frame, Order, RegionOffset};
 
 /// Most bytes that one read or write carries: four slabs.
@@ -321,6 +323,15 @@ pub enum LinkError {
     /// The kernel says so.
     #[error("the connection failed: {0}")]
     Kernel(#[from] std::io::Error),
+}
+
+impl LinkError {
+    /// Whether it was this machine that lacked something, such as a descriptor: that says nothing about the node.
+    pub fn is_lack(&self) -> bool {
+        let Self::Kernel(error) = self else { return false };
+        let lacks = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::AGAIN];
+        Errno::from_io_error(error).is_some_and(|errno| lacks.contains(&errno))
+    }
 }
 
 /// The protocol's version, told first of all.

@@ -2,6 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
@@ -22,7 +23,7 @@ const CLIENT: ClientIdentity = ClientIdentity { space: 0x1234_5678, lane: 0 };
 struct Node {
     process: Child,
     /// Kept open, so that the node can go on to say things.
-    _said: BufReader<ChildStderr>,
+    said: BufReader<ChildStderr>,
     address: Destination,
 }
 
@@ -32,7 +33,18 @@ impl Node {
     }
 
     fn listen(options: &[&str], fault: &str, at: &str) -> Self {
-        let mut process = Command::new(FARMEM)
+        Self::begin(Command::new(FARMEM), options, fault, at)
+    }
+
+    /// One that may have so many descriptors.
+    fn limited(descriptors: u32) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -n {descriptors} && exec \"$0\" \"$@\""), FARMEM]);
+        Self::begin(command, &[], "", "127.0.0.1:0")
+    }
+
+    fn begin(mut command: Command, options: &[&str], fault: &str, at: &str) -> Self {
+        let mut process = command
             .args(["node", "--memory", "16M", "--drain", "0", "--listen", at])
             .args(options)
             .env("FARMEM_NODE_FAULT", fault)
@@ -44,7 +56,7 @@ impl Node {
         let mut line = String::new();
         said.read_line(&mut line).expect("it says where it listens");
         let address = line.trim().rsplit(' ').next().and_then(|address| address.parse().ok());
-        Self { process, _said: said, address: address.unwrap_or_else(|| panic!("it says: {line}")) }
+        Self { process, said, address: address.unwrap_or_else(|| panic!("it says: {line}")) }
     }
 
     fn connect(&self, security: &Security) -> Result<Box<dyn Transport>, LinkError> {
@@ -97,6 +109,24 @@ fn converse(link: &mut dyn Transport) -> Result<(), LinkError> {
     assert_eq!(ask(link, 6, Request::Renew)?.result, Ok(Answer::Renewed));
     assert_eq!(ask(link, 7, Request::Leave)?.result, Ok(Answer::Left));
     Ok(())
+}
+
+#[test]
+fn connections_of_strangers_make_room_for_a_client_where_descriptors_run_out() {
+    let mut node = Node::limited(40);
+    let mut first = node.connect(&Security::Plain).unwrap();
+    let Destination::Tcp { host, port } = &node.address else { panic!("{}", node.address) };
+    let _strangers: Vec<TcpStream> =
+        (0..64).map(|_| TcpStream::connect((host.as_str(), *port)).unwrap()).collect();
+    let second = ClientIdentity { lane: 1, ..CLIENT };
+    let mut second = connect(&node.address, second, &Security::Plain, PATIENCE).unwrap();
+    for link in [&mut first, &mut second] {
+        assert_eq!(ask(&mut **link, 1, Request::Renew).unwrap().result, Ok(Answer::Renewed));
+    }
+    // They went at once, and not after the time in which they might have introduced themselves.
+    let mut lines = (&mut node.said).lines().map(|line| line.unwrap());
+    let closed = lines.find(|line| line.contains("was closed")).unwrap();
+    assert!(closed.contains("there are too many connections"), "{closed}");
 }
 
 #[test]
