@@ -46,6 +46,8 @@ pub(crate) fn node(arguments: &NodeArguments) -> Result<ExitCode, Failure> {
 fn lend(arguments: &NodeArguments) -> Result<ExitCode, Failure> {
     let options = options(arguments)?;
     log::begin(arguments.log)?;
+    // One or more for each link of each client.
+    farmem_sys::descriptors::allow_most();
     let signals = signals().map_err(Failure::Failed)?;
     let mut server =
         Server::bind(&options, Some(&signals)).map_err(|error| Failure::Unusable(format!("{error:#}")))?;

@@ -90,6 +90,8 @@ fn start(options: &Options) -> Result<Supervisor<'_>> {
     let address = Address { name: name.as_bytes(), token: application.token }.to_string();
     let began = Instant::now();
     let child = launch::launch(options, &library, &address, signals.before())?;
+    // For the supervisor's own: two links of each lane to each node, and several descriptors for each process. The program has its limit as it was.
+    farmem_sys::descriptors::allow_most();
     tracing::info!(
         application = options.name,
         process = child.id(),

@@ -8,7 +8,7 @@
 use rustix::event::EventfdFlags;
 use rustix::fd::IntoRawFd;
 use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::syscall;
 
@@ -17,6 +17,14 @@ const LOW: u64 = 40;
 /// Descriptors that the runtime keeps open, and some on top.
 const KEPT: u64 = 20;
 const _: () = assert!(LOW + KEPT <= 64, "the kernel's smallest table is large enough");
+
+/// Lets this process, and children that it makes from now on, have as many descriptors as it may. A process usually begins with a lower limit, for
+/// programs that count on small numbers.
+pub fn allow_most() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // Refused nowhere; and if so, there are as many as before.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
 
 /// Gives the calling thread a table of descriptors of its own, an empty one: a program that closes every descriptor then
 /// can't close the runtime's, children don't inherit them, and no pipe stays open because the runtime has it too.

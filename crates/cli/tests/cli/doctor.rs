@@ -17,7 +17,8 @@ fn every_check_has_a_verdict_and_a_meaning_and_every_gap_a_mend() {
 
     let diagnosis: Value = serde_json::from_slice(&output.stdout).unwrap();
     let checks = diagnosis["checks"].as_array().unwrap();
-    for name in ["kernel", "userfaultfd", "seccomp", "yama ptrace_scope", "huge pages", "ulimit -n", "memory"]
+    for name in
+        ["kernel", "userfaultfd", "seccomp", "yama ptrace_scope", "huge pages", "ulimit -Hn", "memory"]
     {
         assert!(checks.iter().any(|check| check["name"] == name), "{name}");
     }
