@@ -4,7 +4,9 @@
 //! Invariants, for slabs of the pool and, where the host has a total of it, for pages of local memory:
 //! 1. A space is *charged* with what it may hold at this moment: the largest of its lease and of what it held when the lease became smaller,
 //!    until it has confirmed that it holds less.
-//! 2. All charges together are no more than there is. So is what honest spaces hold, which is no more than they are charged with.
+//! 2. All charges together are no more than there is, but for the *excess*: slabs that spaces brought with them and of which nobody had so many to give.
+//!    They are charged with these, too, and give them back first; until then nothing is free. So what honest spaces hold is no more than there is, and
+//!    than they brought.
 //! 3. Until `settled_at` nothing is leased beyond what spaces bring with them: those that an earlier broker has left may still come.
 
 use std::time::Duration;
@@ -87,6 +89,8 @@ struct Space {
     moved_at: Duration,
     lease: Lease,
     charged: Amounts,
+    /// Slabs of those that it brought, and that nobody had to give.
+    excess_slabs: u64,
     /// Since when it has been charged with more slabs than its lease, and has not got closer to it.
     owing_since: Option<Duration>,
 }
@@ -108,8 +112,8 @@ impl Books {
         Self { pool_slabs, local_pages, settled_at, spaces: Vec::new(), next: 0 }
     }
 
-    /// A space comes, with what it says that it holds already, and how much of its pool could move to a disk. It is believed as far as so
-    /// much is there.
+    /// A space comes, with what it says that it holds already, and how much of its pool could move to a disk. It keeps that as far as so much is there; slabs
+    /// beyond that it is to give back, as if they had been leased.
     ///
     /// # Errors
     /// What it asks for is not there.
@@ -125,7 +129,7 @@ impl Books {
         }
         self.check(None, &terms)?;
         let free = self.free();
-        let charged = Amounts { slabs: held.slabs.min(free.slabs), pages: held.pages.min(free.pages) };
+        let charged = Amounts { slabs: held.slabs, pages: held.pages.min(free.pages) };
         let id = SpaceId(self.next);
         self.next += 1;
         self.spaces.push(Space {
@@ -145,6 +149,7 @@ impl Books {
             moved_at: now,
             lease: Lease { serial: 0, amounts: charged },
             charged,
+            excess_slabs: held.slabs.saturating_sub(free.slabs),
             owing_since: None,
         });
         Ok(id)
@@ -193,6 +198,8 @@ impl Books {
                 Some(since) if charged.slabs == space.charged.slabs => Some(since),
                 _ => Some(now),
             };
+            let given_slabs = space.charged.slabs.saturating_sub(charged.slabs);
+            space.excess_slabs = space.excess_slabs.saturating_sub(given_slabs);
             space.charged = charged;
         }
         if moved_pages != space.moved_pages {
@@ -358,8 +365,12 @@ impl Space {
         Claim {
             weight: self.terms.weight,
             guaranteed,
-            // Nobody holds more than they are charged with, whatever they say.
-            kept: self.holding.pool_used.saturating_sub(self.holding.pool_movable).min(self.charged.slabs),
+            // Nobody holds more than they are charged with, whatever they say; and what they brought is kept only where it was there.
+            kept: self
+                .holding
+                .pool_used
+                .saturating_sub(self.holding.pool_movable)
+                .min(self.charged.slabs.saturating_sub(self.excess_slabs)),
             needed: self.holding.pool_needed.min(most),
             wanted,
             is_idle: self.is_idle(now),
@@ -474,6 +485,42 @@ mod tests {
     }
 
     #[test]
+    fn spaces_that_bring_more_than_there_is_give_it_back() {
+        let mut books = Books::new(100, None, START);
+        let bring = |books: &mut Books| {
+            books.attach(START, terms(1, 0, 100), Amounts { slabs: 90, pages: 0 }, 90).unwrap()
+        };
+        let spaces = [bring(&mut books), bring(&mut books)];
+        let mut known = [Lease { serial: 0, amounts: Amounts { slabs: 90, pages: 0 } }; 2];
+        for _ in 0..3 {
+            for (id, lease) in spaces.iter().zip(&known) {
+                let held = lease.amounts.slabs;
+                assert_eq!(books.report(START, *id, lease.serial, holding(held, held, 90), 1), Ok(()));
+            }
+            for (id, lease) in books.leases(START) {
+                known[spaces.iter().position(|space| *space == id).unwrap()] = lease;
+            }
+        }
+        assert_eq!(known.map(|lease| lease.amounts.slabs), [50, 50]);
+        assert_eq!(spaces.map(|id| books.charged(id).unwrap().slabs), [50, 50]);
+    }
+
+    #[test]
+    fn who_brings_more_than_there_is_and_cannot_give_it_back_costs_others_nothing_they_have() {
+        let mut books = Books::new(100, None, START);
+        let full = |held| Holding { pool_movable: 0, ..holding(held, held, held) };
+        let one = books.attach(START, terms(1, 0, 100), Amounts { slabs: 90, pages: 0 }, 0).unwrap();
+        let two = books.attach(START, terms(1, 0, 100), Amounts { slabs: 90, pages: 0 }, 0).unwrap();
+        books.report(START, one, 0, full(90), 1).unwrap();
+        books.report(START, two, 0, full(90), 1).unwrap();
+        let leases = books.leases(START);
+        assert_eq!(lease_of(&leases, one).amounts.slabs, 90);
+        assert_eq!(lease_of(&leases, two).amounts.slabs, 10);
+        books.report(LATER, two, 1, full(90), 1).unwrap();
+        assert_eq!(books.overdue(START + OVERDUE + LATER), [two]);
+    }
+
+    #[test]
     fn what_no_honest_space_says_is_a_violation() {
         let mut books = Books::new(100, None, START);
         let one = books.attach(START, terms(1, 0, 100), Amounts::default(), 0).unwrap();
@@ -539,7 +586,7 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Step {
-        Come { guaranteed: u64, weight: u32 },
+        Come { guaranteed: u64, weight: u32, held: u64 },
         Go { which: usize },
         Use { which: usize, slabs: u64 },
         Lie { which: usize, held: u64, serial: u64 },
@@ -548,7 +595,8 @@ mod tests {
 
     fn any_step() -> impl Strategy<Value = Step> {
         prop_oneof![
-            2 => (0_u64..60, 1_u32..5).prop_map(|(guaranteed, weight)| Step::Come { guaranteed, weight }),
+            2 => (0_u64..60, 1_u32..5, prop_oneof![2 => Just(0), 1 => 0..2 * TOTAL])
+                .prop_map(|(guaranteed, weight, held)| Step::Come { guaranteed, weight, held }),
             1 => any::<usize>().prop_map(|which| Step::Go { which }),
             6 => (any::<usize>(), 0_u64..250).prop_map(|(which, slabs)| Step::Use { which, slabs }),
             1 => (any::<usize>(), 0_u64..500, 0_u64..9).prop_map(|(which, held, serial)| Step::Lie { which, held, serial }),
@@ -560,6 +608,9 @@ mod tests {
 
     /// Leases go out, each space obeys and reports, until nobody has anything to say.
     fn converge(books: &mut Books, spaces: &mut [Honest], now: Duration) {
+        let charged = |books: &Books| books.spaces.iter().map(|space| space.charged.slabs).sum::<u64>();
+        // What they brought they may still hold, and nothing is leased to anybody meanwhile.
+        let mut most = charged(books).max(TOTAL);
         for _ in 0..20 {
             for space in spaces.iter_mut() {
                 // All of them have a disk: what is not leased any more leaves the pool.
@@ -570,8 +621,10 @@ mod tests {
                 books.report(now, space.id, space.known.serial, report, now.as_nanos() as u64).unwrap();
             }
             let leases = books.leases(now);
-            assert!(books.spaces.iter().map(|space| space.charged.slabs).sum::<u64>() <= TOTAL);
+            assert!(charged(books) <= most, "more than was brought");
+            most = charged(books).max(TOTAL);
             if leases.is_empty() {
+                assert!(charged(books) <= TOTAL);
                 return;
             }
             for (id, lease) in leases {
@@ -581,7 +634,7 @@ mod tests {
                 }
             }
             let held: u64 = spaces.iter().map(|space| space.held).sum();
-            assert!(held <= TOTAL, "more is held than there is");
+            assert!(held <= most, "more is held than there is");
         }
         panic!("leases go back and forth");
     }
@@ -597,10 +650,10 @@ mod tests {
             for step in steps {
                 now += Duration::from_millis(100);
                 match step {
-                    Step::Come { guaranteed, weight } => {
-                        if let Ok(id) = books.attach(now, terms(weight, guaranteed, TOTAL), Amounts::default(), 0) {
-                            let known = Lease { serial: 0, amounts: Amounts::default() };
-                            spaces.push(Honest { id, known, used: 0, held: 0 });
+                    Step::Come { guaranteed, weight, held } => {
+                        let brought = Amounts { slabs: held, pages: 0 };
+                        if let Ok(id) = books.attach(now, terms(weight, guaranteed, TOTAL), brought, held) {
+                            spaces.push(Honest { id, known: Lease { serial: 0, amounts: brought }, used: held, held });
                         }
                     }
                     Step::Go { which } if !spaces.is_empty() => {

@@ -60,8 +60,10 @@ pub(crate) struct Tenancy {
     name: String,
     socket: Option<PathBuf>,
     landlord: Option<Landlord>,
-    /// Since when it has none.
+    /// Since when it has none, or none that kept it for long.
     lost_at: Instant,
+    /// When the latest was found.
+    attached_at: Instant,
     searched_at: Instant,
     terms: Terms,
     /// Whether the local budget is as leased; else it follows the program by itself.
@@ -95,6 +97,7 @@ impl Tenancy {
             socket: None,
             landlord: None,
             lost_at: now,
+            attached_at: now,
             searched_at: now,
             terms,
             is_budget_leased,
@@ -258,7 +261,12 @@ impl Tenancy {
 
     fn lose(&mut self) {
         self.landlord = None;
-        (self.lost_at, self.searched_at) = (Instant::now(), Instant::now());
+        let now = Instant::now();
+        // One that drops the space time and again is none: the time without a broker goes on.
+        if now.duration_since(self.attached_at) > SETTLEMENT {
+            self.lost_at = now;
+        }
+        self.searched_at = now;
     }
 
     /// Looks for a new broker.
@@ -285,6 +293,7 @@ impl Tenancy {
                 Landlord::host(&socket, self.terms, held, packed_name(&self.name), uses_nodes)
             {
                 self.landlord = Some(landlord);
+                self.attached_at = now;
                 self.lease = Lease { serial: 0, amounts };
                 self.is_confirmed = false;
                 return BUSY;
