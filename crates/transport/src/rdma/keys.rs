@@ -1,7 +1,8 @@
 //! What the lanes of a client share: keys of frames, and which writes have been done. The node's processor sees no write, so it can't remember them.
 //!
 //! Keys are dropped when frames are given back, and when they are granted anew. So a key is stale only where another process of the same client has given
-//! frames back; a device that shows such a key loses its connection, and is connected anew.
+//! frames back, or where a lane was told it at the moment at which another one gave back frames behind the same key. A device that shows such a key loses
+//! its connection; the key is dropped, and the next connection asks for another.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
@@ -173,6 +174,12 @@ mod tests {
         known.drop_keys(&(70..71));
         let has = |frame: u64| known.parts(RegionOffset::new(frame * 4096), 1, &mut Vec::new());
         assert!(has(0) && has(128) && !has(64) && !has(127));
+        known.drop_keys(&(0..u64::MAX));
+        assert!(![0, 64, 128].into_iter().any(|frame| known.parts(
+            RegionOffset::new(frame * 4096),
+            1,
+            &mut Vec::new()
+        )));
     }
 
     #[test]

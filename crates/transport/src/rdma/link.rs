@@ -409,6 +409,22 @@ impl RdmaLink {
         chunks.iter().for_each(|chunk| known.drop_keys(&chunk.frames()));
     }
 
+    fn forget_posted_keys(&self) {
+        let mut known = self.space.lock();
+        for Entry { request, state, .. } in &self.entries {
+            let frames = match (state, request) {
+                (State::Posted { .. }, Some(Request::Read { at, length_bytes, .. })) => {
+                    at.frames(*length_bytes as usize)
+                }
+                (State::Posted { .. }, Some(Request::Write { at, data })) => at.frames(data.len()),
+                // Of one that was late it is not known any more where it was to go.
+                (State::Posted { .. }, None) => Some(0..u64::MAX),
+                _ => None,
+            };
+            frames.into_iter().for_each(|frames| known.drop_keys(&frames));
+        }
+    }
+
     /// Hears what the node has answered.
     fn pump(&mut self, into: &mut Vec<Completion>) -> Result<(), LinkError> {
         self.looked_at = Instant::now();
@@ -471,6 +487,8 @@ impl RdmaLink {
         add(Count::Completions, done.iter().filter(|done| done.id != LETTER).count());
         for Done { id, status } in &done {
             if *status != 0 {
+                // A key that was right when it was given may be one of frames that another lane has given back since. Whoever has it keeps it no longer.
+                self.forget_posted_keys();
                 return Err(LinkError::Rdma(format!("a transfer failed with status {status}")));
             }
             if *id == LETTER {
@@ -478,7 +496,8 @@ impl RdmaLink {
                 self.is_letter_posted = false;
                 continue;
             }
-            while let Some(Entry { ticket, state: State::Posted { .. }, .. }) = self.entries.front()
+            while let Some(Entry { ticket, state: State::Posted { .. } | State::Ended(_), .. }) =
+                self.entries.front()
                 && ticket.0 <= *id
             {
                 self.finish_first(into);
