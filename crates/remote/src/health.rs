@@ -1,7 +1,8 @@
 //! How a node is doing: up, away for a moment, or lost for good.
 //!
 //! A link can break while its node lives, and a node can die and come back empty. Only the incarnation tells: the same one still has everything,
-//! another one has nothing. Who waits for a node waits for a bounded time: then what was there alone is lost, even if the node should come back.
+//! another one has nothing. Who waits for a node waits for a bounded time: then what was there alone is lost, even if the node should come back. It holds
+//! all of it still, then, and is told that nobody wants it before it is used again.
 
 use std::time::Duration;
 
@@ -38,6 +39,8 @@ pub enum Reunion {
     Same,
     /// One that holds nothing.
     Other,
+    /// The node that was given up, with all that it held then. It stays lost until it has been told that nobody wants that: [`Health::forgot`].
+    Remains,
 }
 
 /// What is known of one node. Times count from any one moment.
@@ -49,6 +52,12 @@ pub struct Health {
     since: Duration,
     retry_at: Duration,
     retry_after: Duration,
+    /// Since it is away: when the latest try began that failed.
+    tried_at: Option<Duration>,
+    /// Whether somebody could not reach it, or was cut off from it, while others may reach it.
+    is_doubted: bool,
+    /// Whether it holds nothing any more of what was given up.
+    has_forgotten: bool,
     /// When a node came that replaces one that was lost, or joined.
     replaced_at: Option<Duration>,
     /// Whether it joined while others were in use.
@@ -68,6 +77,9 @@ impl Default for Health {
             since: Duration::ZERO,
             retry_at: Duration::ZERO,
             retry_after: RETRY_FIRST,
+            tried_at: None,
+            is_doubted: false,
+            has_forgotten: false,
             replaced_at: None,
             has_joined: false,
             answer_time: Duration::ZERO,
@@ -104,7 +116,12 @@ impl Health {
             self.retry_at = now + RETRY_MOST;
             return Reunion::Same;
         }
-        let is_same = self.incarnation == Some(incarnation) && self.standing != Standing::Lost;
+        let is_known = self.incarnation == Some(incarnation);
+        if is_known && self.standing == Standing::Lost && !self.has_forgotten {
+            self.retry_at = now + RETRY_MOST;
+            return Reunion::Remains;
+        }
+        let is_same = is_known && self.standing != Standing::Lost;
         if !is_same {
             self.lies = 0;
         }
@@ -117,27 +134,64 @@ impl Health {
         self.incarnation = Some(incarnation);
         self.standing = Standing::Up;
         self.retry_after = RETRY_FIRST;
+        (self.tried_at, self.has_forgotten) = (None, false);
         if is_same { Reunion::Same } else { Reunion::Other }
     }
 
-    /// A link to it has ended, or could not be made.
+    /// The node that was given up knows that nobody wants what it held.
+    pub fn forgot(&mut self) {
+        self.has_forgotten = true;
+    }
+
+    /// It doesn't answer.
     pub fn failed(&mut self, now: Duration) {
         if self.standing == Standing::Up {
             (self.standing, self.since) = (Standing::Away, now);
-            self.retry_after = RETRY_FIRST;
+            (self.retry_after, self.retry_at) = (RETRY_FIRST, now + RETRY_FIRST);
         }
+    }
+
+    /// A try to reach it, which began at `began`, has failed. How many others wait for it in vain meanwhile makes tries no rarer.
+    pub fn tried(&mut self, began: Duration, now: Duration) {
+        self.failed(now);
+        self.tried_at = Some(began);
+        self.put_off(now);
+    }
+
+    /// It could not be tried, for want of something that this machine lacks. That says nothing about the node.
+    pub fn put_off(&mut self, now: Duration) {
         self.retry_at = now + self.retry_after;
         self.retry_after = (self.retry_after * 2).min(RETRY_MOST);
+        if self.standing == Standing::Away {
+            // The last one.
+            self.retry_at = self.retry_at.min((self.since + PATIENCE).max(now));
+        }
     }
 
-    /// Whether to try again to reach it.
+    /// Somebody could not make a link to it, or a link has ended. That may have reasons which are not the node's.
+    pub fn doubt(&mut self) {
+        self.is_doubted |= self.standing == Standing::Up;
+    }
+
+    /// Whether it is to be asked if it is there. True once for any number of doubts.
+    pub fn take_doubt(&mut self) -> bool {
+        std::mem::take(&mut self.is_doubted) && self.standing == Standing::Up
+    }
+
+    /// Whether to try to reach it, if there is no good link.
     pub fn is_retry_due(&self, now: Duration) -> bool {
-        self.standing != Standing::Up && now >= self.retry_at
+        now >= self.retry_at
     }
 
-    /// Whether it counts as lost from this moment on. True once for each loss.
+    /// Whether it is up, and of this incarnation.
+    pub fn is_up_as(&self, incarnation: Incarnation) -> bool {
+        self.standing == Standing::Up && self.incarnation == Some(incarnation)
+    }
+
+    /// Whether it counts as lost from this moment on: a last try after the time of patience has failed. True once for each loss.
     pub fn is_just_lost(&mut self, now: Duration) -> bool {
-        let is_lost = self.standing == Standing::Away && now >= self.since + PATIENCE;
+        let is_over = self.tried_at.is_some_and(|began| began >= self.since + PATIENCE);
+        let is_lost = self.standing == Standing::Away && is_over;
         if is_lost {
             (self.standing, self.since) = (Standing::Lost, now);
         }
@@ -213,9 +267,51 @@ mod tests {
         let mut health = up();
         health.failed(START);
         health.failed(START + PATIENCE / 2);
+        health.tried(START + PATIENCE, START + PATIENCE);
         assert!(health.is_just_lost(START + PATIENCE));
         assert!(!health.is_just_lost(START + PATIENCE * 2));
+        assert_eq!(health.connected(START + PATIENCE * 3, TWO), Reunion::Other);
+    }
+
+    #[test]
+    fn a_node_that_was_given_up_is_used_again_when_it_has_forgotten_what_it_held() {
+        let mut health = up();
+        health.failed(START);
+        health.tried(START + PATIENCE, START + PATIENCE);
+        assert!(health.is_just_lost(START + PATIENCE));
+        for _ in 0..2 {
+            assert_eq!(health.connected(START + PATIENCE * 2, ONE), Reunion::Remains);
+            assert_eq!(health.standing(), Standing::Lost);
+        }
+        health.forgot();
         assert_eq!(health.connected(START + PATIENCE * 3, ONE), Reunion::Other);
+        assert_eq!(health.standing(), Standing::Up);
+        health.failed(START + PATIENCE * 4);
+        health.tried(START + PATIENCE * 5, START + PATIENCE * 5);
+        assert!(health.is_just_lost(START + PATIENCE * 5));
+        assert_eq!(health.connected(START + PATIENCE * 6, ONE), Reunion::Remains, "it holds something again");
+    }
+
+    #[test]
+    fn no_node_is_lost_before_a_last_try_has_failed() {
+        let mut health = up();
+        health.failed(START);
+        let (late, second) = (START + PATIENCE - Duration::from_millis(1), Duration::from_secs(1));
+        health.tried(late, late + second);
+        assert!(!health.is_just_lost(late + second * 2));
+        assert!(health.is_retry_due(late + second), "the last try");
+        health.tried(late + second, late + second * 2);
+        assert!(health.is_just_lost(late + second * 2));
+    }
+
+    #[test]
+    fn one_link_that_fails_takes_nothing_away() {
+        let mut health = up();
+        health.doubt();
+        health.doubt();
+        assert_eq!(health.standing(), Standing::Up);
+        assert!(health.take_doubt());
+        assert!(!health.take_doubt());
     }
 
     #[test]
@@ -267,7 +363,21 @@ mod tests {
         let mut health = up();
         health.failed(START);
         assert!(!health.is_retry_due(START) && health.is_retry_due(START + RETRY_FIRST));
-        (0..20).for_each(|_| health.failed(START));
+        (0..3).for_each(|_| health.tried(START, START));
+        assert!(
+            !health.is_retry_due(START + RETRY_FIRST * 3) && health.is_retry_due(START + RETRY_FIRST * 4)
+        );
+        // Lost, and tried on.
+        health.tried(START + PATIENCE, START + PATIENCE);
+        assert!(health.is_just_lost(START + PATIENCE));
+        (0..20).for_each(|_| health.tried(START, START));
         assert!(!health.is_retry_due(START + RETRY_MOST / 2) && health.is_retry_due(START + RETRY_MOST));
+    }
+
+    #[test]
+    fn who_waits_in_vain_for_a_node_makes_tries_to_reach_it_no_rarer() {
+        let mut health = up();
+        (0..20).for_each(|nth| health.failed(START + Duration::from_millis(50) * nth));
+        assert!(health.is_retry_due(START + RETRY_FIRST * 2));
     }
 }

@@ -5,7 +5,9 @@ mod exchange;
 
 use std::time::{Duration, Instant};
 
-use farmem_transport::{Completion, LinkError, Request, Ticket, Transport, Unsubmitted};
+use farmem_transport::{
+    Answer, Completion, LinkError, NodeDescription, Request, Ticket, Transport, Unsubmitted,
+};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -16,6 +18,10 @@ pub(super) use exchange::{SLICE, exchange};
 
 /// Between two looks at a node that has no descriptor to wait for.
 const UNSEEN: Duration = Duration::from_micros(100);
+/// After a link could not be made it is not tried again for so long, and twice as long each time up to the second: each try takes the time of a thread that
+/// others wait for.
+const REST_FIRST: Duration = Duration::from_millis(50);
+const REST_MOST: Duration = Duration::from_secs(2);
 
 pub(super) struct NodeLink {
     carrier: &'static Carrier,
@@ -34,6 +40,8 @@ pub(super) struct NodeLink {
     owes: bool,
     /// Whether it is to be made anew before it is used again.
     is_stale: bool,
+    /// After it could not be made: when that is tried again, and how long after that.
+    rest: Option<(Instant, Duration)>,
 }
 
 impl NodeLink {
@@ -51,6 +59,7 @@ impl NodeLink {
             aside: None,
             owes: false,
             is_stale: false,
+            rest: None,
         }
     }
 
@@ -64,42 +73,95 @@ impl NodeLink {
 
     /// Makes the link if there is none. Whether there is one now.
     pub(super) fn open(&mut self) -> bool {
-        if self.transport.is_none() {
-            let before = self.life;
-            self.life = self.carrier.life(self.node);
+        let is_resting = self.rest.is_some_and(|(until, _)| Instant::now() < until);
+        if self.transport.is_none() && !is_resting {
+            let life = self.carrier.life(self.node);
             match self.carrier.link(self.node, self.lane) {
-                Ok(transport) => {
-                    self.transport = Some(transport);
-                    self.life = self.carrier.life(self.node);
-                    self.made += 1;
-                    self.is_stale = false;
-                    // Another life of the node owes nothing.
-                    self.owes &= self.life == before;
-                    self.repeat_aside();
-                }
+                Ok((transport, life)) => self.put(transport, life),
                 Err(error) => {
                     tracing::debug!(node = %self.carrier.nodes[self.node].address, lane = self.lane, %error, "no link");
-                    self.carrier.failed(self.node, self.life);
+                    let pause = self.rest.map_or(REST_FIRST, |(_, pause)| (pause * 2).min(REST_MOST));
+                    self.rest = Some((Instant::now() + pause, pause));
+                    self.carrier.doubted(self.node, life);
                 }
             }
         }
         self.transport.is_some()
     }
 
-    /// Makes the link anew, to see whether anybody answers.
-    pub(super) fn reopen(&mut self) -> bool {
-        self.transport = None;
-        self.open()
+    /// From now on this is the link, to that life of the node.
+    pub(super) fn put(&mut self, transport: Box<dyn Transport>, life: u32) {
+        // Another life of the node owes nothing.
+        self.owes &= self.life == life;
+        (self.transport, self.life) = (Some(transport), life);
+        self.made += 1;
+        self.is_stale = false;
+        self.rest = None;
+        self.repeat_aside();
     }
 
-    /// The node is late. Whether it is there at all shows when a link to it is made.
+    /// Which life of the node the link is to.
+    pub(super) fn life(&self) -> u32 {
+        self.life
+    }
+
+    /// The node is late. Whether it is there at all the steward finds out.
     pub(super) fn doubt(&self) {
         self.carrier.failed(self.node, self.life);
     }
 
+    /// The link has ended, which the node need not know of: the steward asks it.
+    fn suspect(&self) {
+        self.carrier.doubted(self.node, self.life);
+    }
+
+    /// Asks the node whether it is there, by the link that there is and whatever is thought of the node. Not while it is asked already.
+    pub(super) fn ask_whether_there(&mut self, patience: Duration) {
+        let ticket = Ticket(self.ticket + 1);
+        if let Some(transport) = self.transport.as_mut().filter(|transport| transport.pending() == 0)
+            && transport.submit(ticket, Request::Renew, Instant::now() + patience).is_ok()
+        {
+            self.ticket += 1;
+        }
+    }
+
+    /// Who is at the other end, if there is a link.
+    pub(super) fn described(&self) -> Option<NodeDescription> {
+        self.transport.as_ref().map(|transport| transport.node())
+    }
+
+    /// Lets go a link to an earlier life of the node: nobody would believe what it says of the node.
+    pub(super) fn close_if_outdated(&mut self) {
+        if self.transport.is_some() && self.life != self.carrier.life(self.node) {
+            self.transport = None;
+        }
+    }
+
+    /// Tells the node that nobody wants what it has granted, if there is a link.
+    pub(super) fn tell_to_forget(&mut self, patience: Duration) {
+        self.ticket += 1;
+        if let Some(transport) = &mut self.transport {
+            // One that doesn't hear of it finds out when the lease ends.
+            let _ = tell_to_forget(&mut **transport, Ticket(self.ticket), patience);
+        }
+    }
+
+    /// Whether the node is up and there is a link to this life of it, or one could be made now.
+    fn is_usable(&mut self) -> bool {
+        let Some(life) = self.carrier.life_up(self.node) else { return false };
+        if self.transport.is_some() && life != self.life {
+            // Whoever waits for something by it sees first that it has ended.
+            if self.pending() > 0 {
+                return false;
+            }
+            self.transport = None;
+        }
+        self.open()
+    }
+
     /// Submits a request. `None` when there is no link, or it takes no more now.
     pub(super) fn submit(&mut self, request: Request, patience: Duration) -> Option<Ticket> {
-        if !self.carrier.is_up(self.node) || !self.open() {
+        if !self.is_usable() {
             return None;
         }
         let ticket = Ticket(self.ticket + 1);
@@ -123,7 +185,7 @@ impl NodeLink {
     /// Hears what has been completed, waiting at most so long.
     ///
     /// # Errors
-    /// The link has ended; the node is noted to be away. What was not completed never will be.
+    /// The link has ended; the steward asks the node by its own. What was not completed never will be.
     pub(super) fn hear(&mut self, into: &mut Vec<Completion>, timeout: Duration) -> Result<(), LinkError> {
         self.hear_as(into, timeout, false)
     }
@@ -147,7 +209,7 @@ impl NodeLink {
         if let Err(error) = &heard {
             tracing::debug!(node = %self.carrier.nodes[self.node].address, lane = self.lane, %error, "link has ended");
             self.transport = None;
-            self.doubt();
+            self.suspect();
         }
         heard
     }
@@ -162,6 +224,28 @@ impl NodeLink {
         let transport = self.transport.as_ref()?;
         let out = if transport.waits_to_send() { PollFlags::OUT } else { PollFlags::empty() };
         Some(PollFd::from_borrowed_fd(transport.as_fd()?, PollFlags::IN | out))
+    }
+}
+
+/// Tells a node, by any link to it, that nobody wants what it has granted, and waits until it knows.
+pub(super) fn tell_to_forget(
+    link: &mut dyn Transport,
+    ticket: Ticket,
+    patience: Duration,
+) -> Result<(), LinkError> {
+    let deadline = Instant::now() + patience;
+    link.submit(ticket, Request::Leave, deadline).map_err(|_| LinkError::Closed)?;
+    let mut completions = Vec::new();
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let heard = link.complete(&mut completions, left);
+        if completions.drain(..).any(|completion| completion.result == Ok(Answer::Left)) {
+            return Ok(());
+        }
+        heard?;
+        if left.is_zero() {
+            return Err(LinkError::Silent);
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use farmem_page::ByteCount;
 use farmem_remote::{Change, Health, Member, Roster, changes};
-use farmem_transport::{Destination, Request};
+use farmem_transport::Destination;
 
 use super::link::NodeLink;
 use super::{Carrier, LEAVE_PATIENCE, NodeAddress, State};
@@ -226,8 +226,7 @@ impl Carrier {
             // What was granted there and is not used goes with it.
             state.books.retire(node);
         }
-        // One that doesn't hear of it finds out when the lease ends.
-        link.exchange(vec![Request::Leave], LEAVE_PATIENCE);
+        link.tell_to_forget(LEAVE_PATIENCE);
         let mut state = self.state();
         state.members[node] = Member::Left;
         state.health[node] = Health::gone();

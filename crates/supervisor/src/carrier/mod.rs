@@ -13,9 +13,10 @@
 //! Nodes join, are emptied and leave while all of this runs ([`membership`]): a node is a number, numbers grow, and what becomes of a node is a state
 //! of its number.
 //!
-//! A node that fails is *away* first: its links are made anew, and if the same life of it answers, all is well. After five seconds, or when another
-//! life answers, what it held is lost: blocks of which too little is left are marked so, and their pages become a SIGBUS for whoever touches them. The
-//! others are made whole again on nodes that are left.
+//! A node that fails is *away* first: it is asked by the steward's link, its links are made anew, and if the same life of it answers, all is well. When a try
+//! after five seconds fails, or when another life answers, what it held is lost: blocks of which too little is left are marked so, and their pages become a
+//! SIGBUS for whoever touches them. The others are made whole again on nodes that are left. A link that one thread can't make, or that ends, takes no node
+//! away: the steward asks the node by its own.
 
 mod blocks;
 mod figures;
@@ -45,8 +46,8 @@ use farmem_remote::{
 };
 use farmem_store::{NodesConfig, SLAB_BYTES};
 use farmem_transport::{
-    ClientIdentity, Connector, Destination, LinkError, NodeDescription, Order, Request, Security, Traffic,
-    Transport, Travel,
+    ClientIdentity, Connector, Destination, LinkError, NodeDescription, Order, Request, Security, Ticket,
+    Traffic, Transport, Travel,
 };
 
 use crate::application::{Application, SharedPool};
@@ -57,6 +58,7 @@ use farmem_page::ByteCount;
 use figures::Counts;
 pub(crate) use figures::NodeFigures;
 use lane::Lane;
+use link::tell_to_forget;
 use links::Links;
 pub use membership::MembershipOptions;
 use membership::NodeSlot;
@@ -310,7 +312,7 @@ impl Carrier {
         };
         for (node, description) in descriptions.iter().enumerate() {
             if let Some(description) = description {
-                carrier.met(node, description);
+                carrier.met(node, carrier.life(node), description);
             }
         }
         carrier
@@ -349,42 +351,98 @@ impl Carrier {
         self.began.elapsed()
     }
 
-    /// A link to a node, if the node is there.
-    fn link(&self, node: usize, lane: u8) -> Result<Box<dyn Transport>, LinkError> {
+    /// A link to a node, if the node is there, and the life of it that the link is to.
+    fn link(&self, node: usize, lane: u8) -> Result<(Box<dyn Transport>, u32), LinkError> {
+        let life = self.life(node);
         let client = ClientIdentity { space: self.space, lane };
         let link = (self.connect)(&self.nodes[node].address, client, traffic_of(lane))?;
-        self.met(node, &link.node());
-        Ok(link)
+        match self.met(node, life, &link.node()) {
+            Meeting::Use(life) => Ok((link, life)),
+            Meeting::Remains | Meeting::Unfit => Err(LinkError::Closed),
+        }
     }
 
-    /// A node has introduced itself.
-    fn met(&self, node: usize, description: &NodeDescription) {
+    /// The steward's link to a node, which may have been given up: then it is told first that nobody wants what it holds, for it would keep that, and
+    /// nobody else could have it.
+    fn reach(&self, node: usize) -> Result<(Box<dyn Transport>, u32), LinkError> {
+        let client = ClientIdentity { space: self.space, lane: STEWARD_LANE };
+        // Twice, because a node lets go the links of who has left.
+        for _ in 0..2 {
+            let life = self.life(node);
+            let mut link = (self.connect)(&self.nodes[node].address, client, traffic_of(STEWARD_LANE))?;
+            match self.met(node, life, &link.node()) {
+                Meeting::Use(life) => return Ok((link, life)),
+                Meeting::Unfit => break,
+                Meeting::Remains => {
+                    // Above all that this lane used before.
+                    let ticket = Ticket(self.now().as_micros() as u64 + 1);
+                    tell_to_forget(&mut *link, ticket, CONNECT_PATIENCE)?;
+                    self.state().health[node].forgot();
+                }
+            }
+        }
+        Err(LinkError::Closed)
+    }
+
+    /// A node has introduced itself on a link that was begun in this life of it.
+    fn met(&self, node: usize, life: u32, description: &NodeDescription) -> Meeting {
         let now = self.now();
         let mut state = self.state();
+        if state.books.life(node) != life && !state.health[node].is_up_as(description.incarnation) {
+            // Others have met another one meanwhile. Which of the two came later nobody can say.
+            return Meeting::Unfit;
+        }
         let was_up = state.health[node].standing() == Standing::Up;
-        if state.health[node].connected(now, description.incarnation) == Reunion::Other {
-            self.lose(&mut state, node);
-        }
-        if !was_up && state.health[node].standing() == Standing::Up {
-            tracing::info!(node = %self.nodes[node].address, "node answers");
-        }
-        if state.health[node].standing() == Standing::Up {
+        let loss = match state.health[node].connected(now, description.incarnation) {
+            Reunion::Same => Loss::default(),
+            Reunion::Other => self.lose(&mut state, node),
+            Reunion::Remains => return Meeting::Remains,
+        };
+        let is_up = state.health[node].standing() == Standing::Up;
+        let life = state.books.life(node);
+        if is_up {
             state.books.admit(node, description.frames / u64::from(self.order().frames()));
             self.fit_pool(&state);
         }
+        drop(state);
+        loss.tell();
+        if is_up && !was_up {
+            tracing::info!(node = %self.nodes[node].address, "node answers");
+        }
+        if is_up { Meeting::Use(life) } else { Meeting::Unfit }
     }
 
-    /// A link to this life of a node has ended, or could not be made, or nothing comes by it. Of an earlier life everybody knows already.
+    /// This life of a node doesn't answer. Of an earlier life everybody knows already.
     fn failed(&self, node: usize, life: u32) {
+        self.take_away(node, life, Health::failed);
+    }
+
+    /// A try to reach this life of a node, which began at `began`, has failed.
+    fn tried(&self, node: usize, life: u32, began: Duration) {
+        self.take_away(node, life, |health, now| health.tried(began, now));
+    }
+
+    fn take_away(&self, node: usize, life: u32, note: impl FnOnce(&mut Health, Duration)) {
         let now = self.now();
         let mut state = self.state();
+        if state.books.life(node) != life {
+            return;
+        }
+        let was_up = state.health[node].standing() == Standing::Up;
+        note(&mut state.health[node], now);
+        state.books.suspend(node);
+        let is_up = state.health[node].standing() == Standing::Up;
+        drop(state);
+        if was_up && !is_up {
+            tracing::warn!(node = %self.nodes[node].address, "node does not answer");
+        }
+    }
+
+    /// One link to this life of a node has ended, or could not be made, which may have reasons that are not the node's: the steward asks the node.
+    fn doubted(&self, node: usize, life: u32) {
+        let mut state = self.state();
         if state.books.life(node) == life {
-            let was_up = state.health[node].standing() == Standing::Up;
-            state.health[node].failed(now);
-            state.books.suspend(node);
-            if was_up && state.health[node].standing() != Standing::Up {
-                tracing::warn!(node = %self.nodes[node].address, "node does not answer");
-            }
+            state.health[node].doubt();
         }
     }
 
@@ -394,18 +452,19 @@ impl Carrier {
     }
 
     /// What a node held is lost.
-    fn lose(&self, state: &mut State, node: usize) {
+    fn lose(&self, state: &mut State, node: usize) -> Loss {
         let gone = state.books.lose(node);
         gone.iter().for_each(|&block| self.pool.forget_nodes_of(block as usize));
-        if !gone.is_empty() {
-            let backed = gone.iter().filter(|&&block| self.pool.has_disk_copy(block as usize)).count();
-            say(&format!(
-                "node {} is lost, and with it {:.1} MiB; {:.1} MiB of these are on disk as well",
-                self.nodes[node].address,
-                mebibytes(gone.len()),
-                mebibytes(backed)
-            ));
+        if gone.is_empty() {
+            return Loss::default();
         }
+        let backed = gone.iter().filter(|&&block| self.pool.has_disk_copy(block as usize)).count();
+        Loss(Some(format!(
+            "node {} is lost, and with it {:.1} MiB; {:.1} MiB of these are on disk as well",
+            self.nodes[node].address,
+            mebibytes(gone.len()),
+            mebibytes(backed)
+        )))
     }
 
     /// A node says that it hasn't got a shard.
@@ -417,12 +476,17 @@ impl Carrier {
         }
     }
 
-    /// Whether bytes are what was written to that range. Where there is but one copy, whoever uses them finds out; but they are not that copy's if it
-    /// was moved elsewhere meanwhile, and its chunk is somebody else's.
+    /// Whether bytes can be used for what was written to that range. Where there is but one copy, whoever uses them finds out whether they are right; but they
+    /// are not that copy's if it was moved elsewhere meanwhile, and its chunk is somebody else's.
     fn is_right(&self, block: u32, located: &Located, piece: Piece, content: &[u8]) -> bool {
         if self.redundancy.parity() == 0 {
             return self.state().books.is_there(block, located);
         }
+        self.is_as_written(located, piece, content)
+    }
+
+    /// Whether bytes are what was written to that range.
+    fn is_as_written(&self, located: &Located, piece: Piece, content: &[u8]) -> bool {
         let first = piece.shard * self.redundancy.shard_pages() + piece.first;
         located
             .checks
@@ -447,15 +511,19 @@ impl Carrier {
         if state.books.lose_shard(block, located, shard, LostChunk::Returned) {
             self.pool.forget_nodes_of(block as usize);
         }
-        if let Some(address) = located.shards.get(shard)
+        // Where there is but one copy, what else is there is better than nothing.
+        if self.redundancy.parity() > 0
+            && let Some(address) = located.shards.get(shard)
             && let node = usize::from(address.node)
             && state.health[node].lied(now)
         {
+            let loss = self.lose(&mut state, node);
+            drop(state);
             say(&format!(
                 "node {} sends other bytes than were written; nothing of it is used any more until it starts anew",
                 self.nodes[node].address
             ));
-            self.lose(&mut state, node);
+            loss.tell();
         }
         true
     }
@@ -472,6 +540,33 @@ impl Carrier {
     /// Whether a node answers, as far as is known.
     fn is_up(&self, node: usize) -> bool {
         self.state().health[node].standing() == Standing::Up
+    }
+
+    /// Which life of a node answers, as far as is known.
+    fn life_up(&self, node: usize) -> Option<u32> {
+        let state = self.state();
+        (state.health[node].standing() == Standing::Up).then(|| state.books.life(node))
+    }
+}
+
+/// What becomes of a link that has just been made.
+enum Meeting {
+    /// It is to this life of the node, and is to be used.
+    Use(u32),
+    /// The node was given up, and holds what it held then.
+    Remains,
+    /// It is not to be used.
+    Unfit,
+}
+
+/// What is to be told of a loss, once nobody waits for the state any more: standard error may block.
+#[derive(Default)]
+#[must_use]
+struct Loss(Option<String>);
+
+impl Loss {
+    fn tell(self) {
+        self.0.iter().for_each(|words| say(words));
     }
 }
 

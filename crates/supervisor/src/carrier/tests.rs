@@ -9,13 +9,13 @@ use farmem_page::{PAGE_BYTES, PageBytes, Place};
 use farmem_policy::links::Class;
 use farmem_remote::{Roster, WrittenBy};
 use farmem_store::{
-    Caller, Epoch, LoadError, Mover, NullFile, OwnerId, Pool, PoolConfig, Reader, StepOutcome, Urgency,
-    Writer,
+    BlockError, BlockFile, Caller, Epoch, LoadError, Mover, OwnerId, Pool, PoolConfig, Reader, StepOutcome,
+    Urgency, Writer,
 };
 use farmem_sys::shared::SharedMemory;
 use farmem_transport::memory::MemoryNode;
 use farmem_transport::trouble::Troubled;
-use farmem_transport::{Failure, RegionOffset, Request, Security, Travel};
+use farmem_transport::{ClientIdentity, Failure, LinkError, RegionOffset, Request, Security, Travel};
 
 use super::link::NodeLink;
 use super::stock::Stock;
@@ -63,8 +63,31 @@ fn address(node: usize) -> NodeAddress {
     format!("unix:{node}").parse().unwrap()
 }
 
+/// A disk, or none where there is no room on it.
+struct TestDisk(Mutex<Vec<u8>>);
+
+impl TestDisk {
+    fn at(bytes: &mut [u8], offset_bytes: u64, length: usize) -> Result<&mut [u8], BlockError> {
+        bytes.get_mut(offset_bytes as usize..offset_bytes as usize + length).ok_or(BlockError::Full)
+    }
+}
+
+impl BlockFile for TestDisk {
+    fn read_at(&self, offset_bytes: u64, out: &mut [u8]) -> Result<(), BlockError> {
+        let mut bytes = self.0.lock().unwrap();
+        out.copy_from_slice(Self::at(&mut bytes, offset_bytes, out.len())?);
+        Ok(())
+    }
+    fn write_at(&self, offset_bytes: u64, bytes: &[u8]) -> Result<(), BlockError> {
+        let mut all = self.0.lock().unwrap();
+        Self::at(&mut all, offset_bytes, bytes.len())?.copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
 struct World {
     nodes: Vec<MemoryNode>,
+    disk: TestDisk,
     pool: &'static SharedPool,
     carrier: &'static Carrier,
     writer: NodeWriter,
@@ -80,25 +103,50 @@ impl World {
     }
 
     fn limited(slabs: &[u32], redundancy: Redundancy, bandwidth: Bandwidth) -> Self {
-        Self::made(slabs, slabs.len(), redundancy, bandwidth, None)
+        Self::made(slabs, slabs.len(), redundancy, ByteCount::ZERO, bandwidth, None, |_, _| true)
+    }
+
+    /// Nodes beside a disk that has room for all.
+    fn with_disk(slabs: &[u32]) -> Self {
+        let disk = ByteCount::new((PAGES * PAGE_BYTES) as u64 * 2);
+        Self::made(slabs, slabs.len(), Redundancy::NONE, disk, Bandwidth::default(), None, |_, _| true)
     }
 
     /// Of which only the first few take part to begin with.
     fn growing(slabs: &[u32], named: usize, redundancy: Redundancy) -> Self {
-        Self::made(slabs, named, redundancy, Bandwidth::default(), None)
+        Self::made(slabs, named, redundancy, ByteCount::ZERO, Bandwidth::default(), None, |_, _| true)
+    }
+
+    /// With links to nodes, by lanes, that are only made where that is allowed.
+    fn guarded(
+        slabs: &[u32],
+        redundancy: Redundancy,
+        allows: impl Fn(usize, u8) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self::made(slabs, slabs.len(), redundancy, ByteCount::ZERO, Bandwidth::default(), None, allows)
     }
 
     /// With links that have trouble of this seed.
     fn troubled(slabs: &[u32], redundancy: Redundancy, seed: u64) -> Self {
-        Self::made(slabs, slabs.len(), redundancy, Bandwidth::default(), Some(seed))
+        Self::made(
+            slabs,
+            slabs.len(),
+            redundancy,
+            ByteCount::ZERO,
+            Bandwidth::default(),
+            Some(seed),
+            |_, _| true,
+        )
     }
 
     fn made(
         slabs: &[u32],
         named: usize,
         redundancy: Redundancy,
+        disk: ByteCount,
         bandwidth: Bandwidth,
         trouble: Option<u64>,
+        allows: impl Fn(usize, u8) -> bool + Send + Sync + 'static,
     ) -> Self {
         let nodes: Vec<MemoryNode> = slabs.iter().map(|slabs| MemoryNode::new(slabs * 64)).collect();
         let options = NodesOptions {
@@ -118,8 +166,11 @@ impl World {
         };
         let known = nodes.clone();
         let links = AtomicU64::new(0);
-        let connector = Box::new(move |node: &NodeAddress, client, _| {
+        let connector = Box::new(move |node: &NodeAddress, client: ClientIdentity, _| {
             let number: usize = node.to_string().trim_start_matches("unix:").parse().unwrap();
+            if !allows(number, client.lane) {
+                return Err(LinkError::Closed);
+            }
             let link = Box::new(known[number].connect(client)) as Box<dyn Transport>;
             // Each link has trouble of its own.
             let nth = links.fetch_add(1, Ordering::Relaxed);
@@ -134,8 +185,8 @@ impl World {
         let config = PoolConfig {
             limit,
             capacity: limit,
-            disk: ByteCount::ZERO,
-            nodes: reached.config(false, ByteCount::new(64 << 20)),
+            disk,
+            nodes: reached.config(disk > ByteCount::ZERO, ByteCount::new(64 << 20)),
             owners: 1,
             seed: 1,
         };
@@ -145,6 +196,7 @@ impl World {
         let carrier: &'static Carrier = Box::leak(Box::new(Carrier::new(pool, reached, sharing)));
         let mut world = Self {
             nodes,
+            disk: TestDisk(Mutex::new(vec![0; disk.get() as usize])),
             pool,
             carrier,
             writer: NodeWriter::new(carrier),
@@ -168,7 +220,7 @@ impl World {
     }
 
     fn step(&mut self) -> StepOutcome {
-        self.mover.step(self.pool, &NullFile, &mut self.writer)
+        self.mover.step(self.pool, &self.disk, &mut self.writer)
     }
 
     /// Reads all pages, each of them checked: how many were to be had, and how many are lost.
@@ -177,7 +229,7 @@ impl World {
     }
 
     fn read_all_for(&self, urgency: Urgency) -> (usize, usize) {
-        read_pages(self.pool, &self.places, urgency)
+        read_pages(self.pool, &self.disk, &self.places, urgency)
     }
 
     /// Waits until nothing is lacking on nodes. That nodes have been lost must be known.
@@ -240,8 +292,8 @@ impl World {
 }
 
 /// Reads pages, each of them checked: how many were to be had, and how many were not.
-fn read_pages(pool: &SharedPool, places: &[Place], urgency: Urgency) -> (usize, usize) {
-    let mut reader = Box::new(Reader::with_nodes(NullFile, Waiting(Instant::now())));
+fn read_pages(pool: &SharedPool, disk: &TestDisk, places: &[Place], urgency: Urgency) -> (usize, usize) {
+    let mut reader = Box::new(Reader::with_nodes(disk, Waiting(Instant::now())));
     let mut page = [0; PAGE_BYTES];
     let (mut right, mut lost) = (0, 0);
     for (number, place) in places.iter().enumerate() {
@@ -303,6 +355,82 @@ fn links_that_are_cut_are_made_anew_and_nothing_is_lost() {
         assert!(began.elapsed() < PATIENCE, "nothing leaves any more");
         std::thread::sleep(Duration::from_millis(10));
     }
+    assert_eq!(world.read_all(), (PAGES, 0));
+}
+
+#[test]
+fn a_node_that_was_given_up_and_comes_back_lends_again_what_it_held() {
+    let is_cut_off = Arc::new(AtomicBool::new(false));
+    let cut_off = Arc::clone(&is_cut_off);
+    let mut world = World::guarded(&[32, 32], Redundancy::NONE, move |node, _| {
+        node != 0 || !cut_off.load(Ordering::Relaxed)
+    });
+    let life = world.carrier.life(0);
+    assert!(world.nodes[0].free_frames() < 32 * 64);
+    is_cut_off.store(true, Ordering::Relaxed);
+    world.nodes[0].cut();
+    world.wait_until("it is given up", |world| world.carrier.life(0) != life);
+    is_cut_off.store(false, Ordering::Relaxed);
+    world.wait_until("it is used again", |world| world.carrier.is_up(0));
+    assert_eq!(world.nodes[0].free_frames(), 32 * 64);
+    world.store_again(0..PAGES);
+    assert_eq!(world.read_all(), (PAGES, 0));
+}
+
+#[test]
+fn links_that_cannot_be_made_take_no_node_away_by_whose_other_links_all_goes_on() {
+    /// Of each thread, and more than make the steward believe that a node is away.
+    const REFUSALS: u64 = 6;
+    let (refused, stewards) = (Arc::new(AtomicU64::new(0)), AtomicU64::new(0));
+    let refusals = Arc::clone(&refused);
+    let mut world = World::guarded(&[32], Redundancy::NONE, move |_, lane| {
+        // The first is closed before the steward has its own.
+        let is_allowed =
+            lane < AHEAD_LANE && (lane != STEWARD_LANE || stewards.fetch_add(1, Ordering::Relaxed) < 2);
+        refusals.fetch_add(u64::from(!is_allowed), Ordering::Relaxed);
+        is_allowed
+    });
+    let life = world.carrier.life(0);
+    assert_eq!(world.read_all(), (PAGES, 0));
+    world.wait_until("links were refused time and again", |world| {
+        world.pool.clear_buffer();
+        let (right, later) = world.read_all_for(Urgency::Ahead);
+        assert_eq!(right + later, PAGES);
+        assert!(world.carrier.is_up(0));
+        refused.load(Ordering::Relaxed) >= REFUSALS
+    });
+    assert_eq!(world.carrier.life(0), life);
+    world.pool.clear_buffer();
+    assert_eq!(world.read_all(), (PAGES, 0));
+}
+
+#[test]
+fn nodes_that_cannot_be_reached_keep_no_other_from_being_reached() {
+    let (is_held, tries) = (Arc::new(AtomicBool::new(false)), Arc::new([const { AtomicU64::new(0) }; 4]));
+    let (held, tried) = (Arc::clone(&is_held), Arc::clone(&tries));
+    let mut world = World::guarded(&[32; 4], Redundancy::NONE, move |node, lane| {
+        tried[node].fetch_add(u64::from(lane == STEWARD_LANE), Ordering::Relaxed);
+        let began = Instant::now();
+        // Others would wait in the test's own thread.
+        if node > 0 && lane != STEWARD_LANE {
+            return !held.load(Ordering::Relaxed);
+        }
+        while node > 0 && held.load(Ordering::Relaxed) && began.elapsed() < 2 * PATIENCE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        true
+    });
+    let tries_of = |node: usize| tries[node].load(Ordering::Relaxed);
+    let before: Vec<u64> = (0..4).map(tries_of).collect();
+    is_held.store(true, Ordering::Relaxed);
+    world.nodes[1..].iter().for_each(MemoryNode::cut);
+    world.wait_until("the others are tried", |_| (1..4).all(|node| tries_of(node) > before[node]));
+    for _ in 0..3 {
+        let before = tries_of(0);
+        world.nodes[0].cut();
+        world.wait_until("it is reached", |world| tries_of(0) > before && world.carrier.is_up(0));
+    }
+    is_held.store(false, Ordering::Relaxed);
     assert_eq!(world.read_all(), (PAGES, 0));
 }
 
@@ -917,11 +1045,11 @@ fn what_would_come_too_late_is_dropped_and_comes_when_somebody_waits() {
 /// Reads all pages ahead time and again, and beside that as threads do that wait, until one of these has come for what was read ahead.
 fn read_beside_who_reads_ahead(world: &World) {
     let ends = AtomicBool::new(false);
-    let (pool, places) = (world.pool, &world.places);
+    let (pool, disk, places) = (world.pool, &world.disk, &world.places);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !ends.load(Ordering::Relaxed) {
-                let (right, left) = read_pages(pool, places, Urgency::Ahead);
+                let (right, left) = read_pages(pool, disk, places, Urgency::Ahead);
                 assert_eq!(right + left, PAGES);
             }
         });

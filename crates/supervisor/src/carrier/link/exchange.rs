@@ -39,7 +39,8 @@ struct Exchange {
 impl Exchange {
     fn begin(link: &mut NodeLink, requests: Vec<Request>, patience: Duration) -> Self {
         let (first, count) = (link.ticket + 1, requests.len());
-        let is_possible = link.carrier.is_up(link.node) && link.open();
+        link.close_if_outdated();
+        let is_possible = link.is_usable();
         let mut waiting = VecDeque::new();
         if is_possible {
             link.ticket += count as u64;
@@ -144,7 +145,7 @@ impl Exchange {
         let own = transport.take_unanswered().into_iter().filter(|(ticket, _)| ticket.0 >= self.first);
         let own: Vec<_> = own.collect();
         drop(transport);
-        link.doubt();
+        link.suspect();
         if self.reconnections == RECONNECTIONS || !link.open() {
             self.has_ended = true;
             return;
