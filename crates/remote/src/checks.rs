@@ -1,5 +1,6 @@
-//! What tells the bytes that were written to a node from others. Kept by the client for each page of each shard, where a block has several: then who
-//! sent other bytes is known, and the right ones are made from what the others hold. (Whatever gets past 32 bits the page's own fingerprint finds.)
+//! What tells the bytes that were written to a node from others. Kept by the client for each page of each shard: where a block has several, who sent other
+//! bytes is known, and the right ones are made from what the others hold; where it has one, another copy is not given up for bytes that are wrong.
+//! (Whatever gets past 32 bits the page's own fingerprint finds.)
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use farmem_transport::FRAME_BYTES;
 /// Takes and compares checks, with a seed of its own: nodes can't know which bytes would pass.
 pub struct Checker(Fingerprinter);
 
-/// The checks of a block's shards, page by page, one shard after the other. Empty where there is but one copy.
+/// The checks of a block's shards, page by page, one shard after the other.
 pub type Checks = Arc<[u32]>;
 
 impl Checker {

@@ -53,9 +53,24 @@ pub(super) fn read_right(
     (shard, address): (usize, RemoteAddress),
 ) -> Result<Vec<u8>, Unread> {
     let redundancy = carrier.redundancy();
-    match read_shard(link, address, redundancy.order().bytes()) {
+    let whole = Piece { shard, first: 0, count: redundancy.shard_pages() };
+    let mut read = read_shard(link, address, redundancy.order().bytes());
+    // Where there is one copy on nodes, whoever asks would give up the one on disk for this, or this for what is to be written elsewhere. What was changed
+    // on its way comes right when it is read again.
+    let is_alone = redundancy.parity() == 0;
+    let is_wrong = |bytes: &Vec<u8>| is_alone && !carrier.is_as_written(located, whole, bytes);
+    if read.as_ref().is_ok_and(is_wrong) {
+        read = read_shard(link, address, redundancy.order().bytes());
+    }
+    match read {
+        // Of what has no other copy, pages that are right are still to be had.
+        Ok(bytes) if carrier.pool.has_disk_copy(block as usize) && is_wrong(&bytes) => {
+            match carrier.caught(block, located, shard) {
+                true => Err(Unread::Failed),
+                false => Err(Unread::Changed),
+            }
+        }
         Ok(bytes) => {
-            let whole = Piece { shard, first: 0, count: redundancy.shard_pages() };
             if carrier.is_right(block, located, whole, &bytes) {
                 Ok(bytes)
             } else if carrier.caught(block, located, shard) {

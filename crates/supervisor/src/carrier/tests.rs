@@ -499,6 +499,23 @@ fn damaged_bytes_are_read_from_the_other_copy() {
     assert_eq!(world.read_all(), (PAGES, 0));
 }
 
+#[test]
+fn what_a_node_has_damaged_comes_back_to_memory_from_disk() {
+    let mut world = World::with_disk(&[32]);
+    let end = 32 * SLAB_BYTES as u64;
+    (0..end).step_by(1024).for_each(|at| world.nodes[0].damage(farmem_transport::RegionOffset::new(at)));
+    let kept = PAGES - 8 * 64;
+    for place in world.places.split_off(kept) {
+        world.pool.free(place, OWNER, Epoch::NONE);
+    }
+    // Each page that a node sent, and that its reader found wrong, came from disk.
+    assert_eq!(world.read_all(), (kept, 0));
+    let raised = world.mover.raise(world.pool, &world.disk, &mut world.writer);
+    assert!(matches!(raised, StepOutcome::Raised { .. }), "{raised:?}");
+    assert!(world.carrier.figures().damaged > 0);
+    assert_eq!(world.read_all(), (kept, 0));
+}
+
 fn coded(data: u8, parity: u8) -> Redundancy {
     Redundancy::new(data, parity).unwrap()
 }

@@ -105,10 +105,7 @@ struct Coded {
 impl Coded {
     fn new(carrier: &Carrier, content: &[u8]) -> Self {
         let redundancy = carrier.redundancy();
-        if redundancy.parity() == 0 {
-            return Self { parity: Vec::new(), checks: Checks::from([]) };
-        }
-        let parity = redundancy.parity_of(content);
+        let parity = if redundancy.parity() > 0 { redundancy.parity_of(content) } else { Vec::new() };
         let checks = carrier.checker.of(content).chain(carrier.checker.of(&parity)).collect();
         Self { parity, checks }
     }
