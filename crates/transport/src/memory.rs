@@ -39,6 +39,8 @@ struct State {
     is_draining: bool,
     /// The lanes of links that nobody has closed, one for each link.
     lanes: Vec<u8>,
+    /// Lanes by which something was read.
+    readers: BTreeSet<u8>,
     /// What came of the latest changes of each lane.
     done: BTreeMap<(u128, u8), VecDeque<Done>>,
     figures: NodeStatistics,
@@ -55,6 +57,7 @@ impl MemoryNode {
             stalled_from: None,
             is_draining: false,
             lanes: Vec::new(),
+            readers: BTreeSet::new(),
             done: BTreeMap::new(),
             figures: NodeStatistics::default(),
         })))
@@ -126,6 +129,11 @@ impl MemoryNode {
         self.state().lanes.iter().copied().collect()
     }
 
+    /// The lanes by which something was read.
+    pub fn readers(&self) -> BTreeSet<u8> {
+        self.state().readers.clone()
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // Whoever panicked is a test.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -155,6 +163,9 @@ impl State {
         {
             let known = done.iter().find(|(known, _)| *known == ticket);
             return known.map_or(Err(Refusal::Forgotten), |(_, result)| result.clone());
+        }
+        if matches!(request, Request::Read { .. }) {
+            self.readers.insert(client.lane);
         }
         let result = self.carry_out(client.space, request);
         match result {

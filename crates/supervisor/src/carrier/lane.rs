@@ -118,6 +118,7 @@ impl Lane {
             looked_at: Instant::now(),
             timing: Timing::default(),
         };
+        lane.links.prepare();
         let mut is_placed = false;
         Worker::start(move || {
             if !is_placed {
@@ -140,10 +141,7 @@ impl Lane {
             let wait = if self.parked.is_empty() { IDLE } else { PARKED };
             self.carrier.pool.wait_for_call(self.number, wait.as_nanos() as u64);
             self.retry();
-            // What has just been asked must not be heard where answers are thrown away.
-            if self.readings.is_empty() {
-                self.look_after_links();
-            }
+            self.look_after_links();
         } else if self.pending.is_empty() && !self.waiting.is_empty() {
             self.await_turn();
             self.retry();
@@ -153,6 +151,8 @@ impl Lane {
             self.go_around_overdue();
             self.take_turns();
             self.retry();
+            // Those that are not used now live by it, too.
+            self.look_after_links();
         }
     }
 
@@ -618,12 +618,14 @@ impl Lane {
         self.looked_at = Instant::now();
         for way in self.links.known() {
             self.links[way].close_if_left();
-            // One that has ended is made anew when it is needed. What comes late teaches how long the node takes.
+            // What comes late teaches how long the node takes.
             self.hear_from(way, Duration::ZERO);
             if !self.links[way].is_open() {
                 self.abandon(way);
             }
         }
+        // One that has ended is made anew before it is needed.
+        self.links.prepare();
     }
 }
 

@@ -1,4 +1,4 @@
-//! One thread's link to one node: made when it is needed, made anew when it breaks.
+//! One thread's link to one node: made ahead of need or when it is needed, made anew when it breaks.
 
 mod aside;
 mod exchange;
@@ -12,6 +12,7 @@ use farmem_transport::{
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Carrier;
+use super::prepared::{Made, Permit};
 use aside::Aside;
 pub(super) use aside::Reply;
 pub(super) use exchange::{SLICE, exchange};
@@ -28,7 +29,9 @@ pub(super) struct NodeLink {
     node: usize,
     lane: u8,
     transport: Option<Box<dyn Transport>>,
-    /// Which life of the node the link is to.
+    /// Counts it, if it was made ahead of need.
+    permit: Option<Permit>,
+    /// Which life of the node the link is to, or was when there was one.
     life: u32,
     /// The latest ticket; they rise for as long as the application runs, whatever becomes of links.
     ticket: u64,
@@ -53,6 +56,7 @@ impl NodeLink {
             node,
             lane,
             transport: None,
+            permit: None,
             life: 0,
             ticket,
             made: 0,
@@ -71,8 +75,13 @@ impl NodeLink {
         self.transport.is_some()
     }
 
-    /// Makes the link if there is none. Whether there is one now.
+    /// Makes the link if there is none, unless that has been done ahead of need. Whether there is one now.
     pub(super) fn open(&mut self) -> bool {
+        if self.transport.is_none()
+            && let Some(made) = self.carrier.prepared.take(self.node, self.lane)
+        {
+            self.adopt(made);
+        }
         let is_resting = self.rest.is_some_and(|(until, _)| Instant::now() < until);
         if self.transport.is_none() && !is_resting {
             let life = self.carrier.life(self.node);
@@ -89,11 +98,31 @@ impl NodeLink {
         self.transport.is_some()
     }
 
+    /// Has the link made before it is needed, if there is none, and takes it when that has been done.
+    pub(super) fn prepare(&mut self) {
+        if self.transport.is_some() {
+            return;
+        }
+        self.permit = None;
+        if self.carrier.is_up(self.node) {
+            let made = self.carrier.prepared.want(self.node, self.lane);
+            made.into_iter().for_each(|made| self.adopt(made));
+        }
+    }
+
+    /// Takes a link that was made ahead of need, unless the node is another one by now.
+    fn adopt(&mut self, Made { transport, life, permit }: Made) {
+        if life == self.carrier.life(self.node) {
+            self.put(transport, life);
+            self.permit = Some(permit);
+        }
+    }
+
     /// From now on this is the link, to that life of the node.
     pub(super) fn put(&mut self, transport: Box<dyn Transport>, life: u32) {
         // Another life of the node owes nothing.
         self.owes &= self.life == life;
-        (self.transport, self.life) = (Some(transport), life);
+        (self.transport, self.life, self.permit) = (Some(transport), life, None);
         self.made += 1;
         self.is_stale = false;
         self.rest = None;
@@ -177,8 +206,9 @@ impl NodeLink {
 
     /// Closes the link if its node has left. Nothing that is kept is there any more; but what was asked of it last may have to be given back.
     pub(super) fn close_if_left(&mut self) {
-        if self.transport.is_some() && self.aside.is_none() && self.carrier.nodes[self.node].has_left() {
-            self.transport = None;
+        if self.aside.is_none() && self.carrier.nodes[self.node].has_left() {
+            (self.transport, self.permit) = (None, None);
+            self.carrier.prepared.forget(self.node, self.lane);
         }
     }
 

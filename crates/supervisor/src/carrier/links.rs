@@ -30,6 +30,11 @@ impl Links {
         &mut self.links
     }
 
+    /// Has all of them made before they are needed.
+    pub(super) fn prepare(&mut self) {
+        self.all().iter_mut().for_each(NodeLink::prepare);
+    }
+
     /// Those that were asked for.
     pub(super) fn known(&self) -> &[NodeLink] {
         &self.links

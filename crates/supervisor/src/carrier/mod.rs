@@ -24,6 +24,7 @@ mod lane;
 mod link;
 mod links;
 mod membership;
+mod prepared;
 mod rebuilder;
 mod sharing;
 mod slots;
@@ -62,6 +63,7 @@ use link::tell_to_forget;
 use links::Links;
 pub use membership::MembershipOptions;
 use membership::NodeSlot;
+use prepared::Prepared;
 use rebuilder::Rebuilder;
 pub(crate) use sharing::{LinkFigures, Sharing};
 use slots::{JOINS, Slots};
@@ -247,6 +249,7 @@ pub(crate) struct Carrier {
     membership: Option<MembershipOptions>,
     space: u128,
     connect: Connect,
+    prepared: Prepared,
     redundancy: Redundancy,
     rebuild_bytes_per_second: u64,
     tuning: NodeTuning,
@@ -301,6 +304,7 @@ impl Carrier {
             membership,
             space,
             connect,
+            prepared: Prepared::new(),
             redundancy,
             rebuild_bytes_per_second,
             tuning,
@@ -326,11 +330,12 @@ impl Carrier {
     /// Starts its threads.
     pub(crate) fn start(&'static self) -> Vec<Worker> {
         self.pool.clear_buffer();
+        self.prepared.clear();
         let lanes = (0..self.pool.lanes()).map(|number| Lane::start(self, number));
         let is_rebuilding = self.redundancy.parity() > 0 || self.membership.is_some();
         let rebuilder = is_rebuilding.then(|| Rebuilder::start(self));
         let watch = self.membership.as_ref().map(|options| membership::start(self, options));
-        lanes.chain([Steward::start(self)]).chain(rebuilder).chain(watch).collect()
+        lanes.chain([Steward::start(self), prepared::start(self)]).chain(rebuilder).chain(watch).collect()
     }
 
     /// Gives everything back: nobody needs it any more. Nodes that don't hear of it find out when the lease ends.

@@ -1,5 +1,6 @@
 //! The carrier over nodes that are memory of the test: cut, restarted, stalled, damaged, forgetful.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -892,9 +893,9 @@ fn changes_that_follow_each_other_quickly_end_in_the_last_one() {
     assert_eq!(world.read_all(), (PAGES, 0));
 }
 
-/// Whether a node has links of lanes for what threads wait for, and of those for what nobody waits for.
-fn linked(node: &MemoryNode) -> (bool, bool) {
-    let lanes = node.lanes();
+/// Whether something was read from a node by links of lanes for what threads wait for, and by those for what nobody waits for.
+fn asked(node: &MemoryNode) -> (bool, bool) {
+    let lanes = node.readers();
     (lanes.iter().any(|lane| *lane < WRITER_LANE), lanes.iter().any(|lane| *lane >= AHEAD_LANE))
 }
 
@@ -904,12 +905,12 @@ fn what_nobody_waits_for_comes_by_links_of_its_own() {
         let world = World::filled(&slabs, redundancy);
         let (_, away) = world.read_all_for(Urgency::Later);
         assert!(away > PAGES / 4, "{away} pages are on nodes alone");
-        assert_eq!(linked(&world.nodes[0]), (false, false), "nobody has been asked");
+        assert_eq!(asked(&world.nodes[0]), (false, false), "nobody has been asked");
 
         assert_eq!(world.read_all_for(Urgency::Ahead), (PAGES, 0));
-        assert_eq!(linked(&world.nodes[0]), (false, true));
+        assert_eq!(asked(&world.nodes[0]), (false, true));
         assert_eq!(world.read_all(), (PAGES, 0));
-        assert_eq!(linked(&world.nodes[0]), (true, true));
+        assert_eq!(asked(&world.nodes[0]), (true, true));
     }
 }
 
@@ -917,14 +918,35 @@ fn what_nobody_waits_for_comes_by_links_of_its_own() {
 fn what_nobody_waits_for_comes_from_nodes_that_join_and_by_no_link_to_one_that_has_left() {
     let mut world = World::growing(&[64, 64], 1, Redundancy::NONE);
     assert_eq!(world.read_all_for(Urgency::Ahead), (PAGES, 0));
-    assert_eq!((linked(&world.nodes[0]), linked(&world.nodes[1])), ((false, true), (false, false)));
+    assert_eq!((asked(&world.nodes[0]), asked(&world.nodes[1])), ((false, true), (false, false)));
 
     assert_eq!(world.follow(&[1], &[]), [""; 0]);
     world.wait_until("the first has left", |world| world.carrier.member(0).0 == Member::Left);
     world.pool.clear_buffer();
     assert_eq!(world.read_all_for(Urgency::Ahead), (PAGES, 0));
-    assert_eq!(linked(&world.nodes[1]), (false, true));
-    world.wait_until("its links are closed", |world| !linked(&world.nodes[0]).1);
+    assert_eq!(asked(&world.nodes[1]), (false, true));
+    world.wait_until("its links are closed", |world| world.nodes[0].lanes().is_empty());
+}
+
+/// Waits until a node has all links that are made ahead of need.
+fn wait_until_linked(world: &mut World, node: usize) {
+    let lanes = world.pool.lanes() as u8;
+    let held: BTreeSet<u8> = (0..lanes).chain([WRITER_LANE]).chain(AHEAD_LANE..AHEAD_LANE + lanes).collect();
+    world.wait_until("all links are made", |world| held.is_subset(&world.nodes[node].lanes()));
+}
+
+#[test]
+fn links_are_there_before_anything_is_read_and_again_when_a_node_comes_back_or_joins() {
+    let mut world = World::growing(&[64, 64], 1, Redundancy::NONE);
+    wait_until_linked(&mut world, 0);
+    world.nodes[0].cut();
+    wait_until_linked(&mut world, 0);
+    assert_eq!(world.read_all(), (PAGES, 0));
+    lose(&world, 0);
+    wait_until_linked(&mut world, 0);
+    assert_eq!(world.follow(&[0, 1], &[]), [""; 0]);
+    wait_until_linked(&mut world, 1);
+    assert_eq!(asked(&world.nodes[1]), (false, false), "nobody has been asked");
 }
 
 /// A lane of nobody's.

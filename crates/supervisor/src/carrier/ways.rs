@@ -19,9 +19,14 @@ pub(super) struct Ways {
 }
 
 impl Ways {
-    /// None of them is made before it is needed.
     pub(super) fn new(carrier: &'static Carrier, lane: u8) -> Self {
         Self { awaited: Links::new(carrier, lane), ahead: Links::new(carrier, AHEAD_LANE + lane) }
+    }
+
+    /// Has all of them made before they are needed.
+    pub(super) fn prepare(&mut self) {
+        self.awaited.prepare();
+        self.ahead.prepare();
     }
 
     fn of(&self, is_ahead: bool) -> &Links {

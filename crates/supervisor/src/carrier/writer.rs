@@ -34,9 +34,11 @@ pub(crate) struct NodeWriter {
 impl NodeWriter {
     pub(crate) fn new(carrier: &'static Carrier) -> Self {
         let now = Instant::now();
+        let mut links = Links::new(carrier, WRITER_LANE);
+        links.prepare();
         Self {
             carrier,
-            links: Links::new(carrier, WRITER_LANE),
+            links,
             stock: Stock::new(carrier, WrittenBy::Mover),
             swept_at: now,
             wrote_at: now,
@@ -58,6 +60,7 @@ impl NodeWriter {
             self.stock.give_back(link);
             self.stock.probe(link);
             link.close_if_left();
+            link.prepare();
         }
     }
 

@@ -51,9 +51,8 @@ impl NodeLink {
         debug_assert!(self.aside.is_none(), "one at a time");
         let life = self.carrier.life(self.node);
         self.aside = Some(Aside { ticket: None, request, life, since: Instant::now(), came: None });
-        if self.carrier.is_up(self.node) {
-            self.open();
-        }
+        // Without a link it waits for one: whoever hears has it made.
+        self.prepare();
         self.listen(false);
     }
 
