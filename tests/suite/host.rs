@@ -541,7 +541,7 @@ fn programs_use_the_nodes_that_their_host_names_if_they_are_not_told_otherwise()
     assert!(said.contains("it has another key") && said.contains(named), "{said}");
     let said = refused(&["--redundancy", "4+2"]);
     assert!(said.contains("needs 6 nodes") && said.contains(named), "{said}");
-    nodes.each_mut().map(Node::kill);
+    nodes.iter_mut().for_each(Node::kill);
     let said = refused(&[]);
     assert!(said.contains("cannot use node") && said.contains(named), "{said}");
     std::fs::remove_file(&key).expect("own file");

@@ -75,7 +75,7 @@ impl SparseWords {
     }
 
     pub(crate) fn clear(&self) {
-        self.words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.words.iter().for_each(|word| word.store(0, crate::sync::Ordering::Relaxed));
     }
 
     pub(crate) fn skip_empty(&self, page: PageIndex) -> Option<PageIndex> {
