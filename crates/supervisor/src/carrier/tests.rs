@@ -994,7 +994,7 @@ fn what_a_stalled_node_is_asked_for_is_asked_once_and_comes_when_it_goes_on() {
 fn a_grant_that_was_not_heard_of_when_its_link_broke_is_not_granted_twice() {
     for seed in seeds() {
         eprintln!("FARMEM_TEST_SEED={seed}");
-        let world = World::troubled(&[64, 64], Redundancy::NONE, seed);
+        let mut world = World::troubled(&[64, 64], Redundancy::NONE, seed);
         let (mut stock, mut links) = stock_of(&world);
         for round in 0..30 {
             let needed = world.carrier.state().books.in_hand(round % 2) + 2;
@@ -1003,12 +1003,11 @@ fn a_grant_that_was_not_heard_of_when_its_link_broke_is_not_granted_twice() {
             stock.replenish(&mut links, needed);
             hear_all(&mut stock, &mut links);
         }
-        let held = |node: usize| {
-            let books = &world.carrier.state().books;
-            64 * (books.in_hand(node) + books.used_on(node) as usize)
-        };
-        (0..2).for_each(|node| {
-            assert_eq!(64 * 64 - world.nodes[node].free_frames(), held(node), "seed {seed}")
+        // What the mover was still granted when all had left is heard of as well.
+        world.wait_until("what is granted is what is known of", |world| {
+            let state = world.carrier.state();
+            let held = |node: usize| 64 * (state.books.in_hand(node) + state.books.used_on(node) as usize);
+            (0..2).all(|node| 64 * 64 - world.nodes[node].free_frames() == held(node))
         });
     }
 }
@@ -1019,6 +1018,8 @@ fn a_grant_that_comes_when_its_node_was_lost_is_not_counted_on() {
     let (mut stock, mut links) = stock_of(&world);
     world.nodes[0].stall_from(Some(SPARE_LANE));
     stock.replenish(&mut links, 40);
+    stock.hear(&mut links);
+    assert!(links[0].is_open(), "it has been asked");
     lose(&world, 0);
     world.nodes[0].stall(false);
     hear_all(&mut stock, &mut links);
@@ -1032,6 +1033,8 @@ fn a_grant_that_comes_when_its_node_has_left_is_given_back() {
     let (mut stock, mut links) = stock_of(&world);
     world.nodes[0].stall_from(Some(SPARE_LANE));
     stock.replenish(&mut links, 40);
+    stock.hear(&mut links);
+    assert!(links[0].is_open(), "it has been asked");
     assert_eq!(world.follow(&[1], &[]), [""; 0]);
     world.wait_until("it has left", |world| world.carrier.member(0).0 == Member::Left);
     // It does what it was asked all the same: it is told so by another link, and knows no order between them.
