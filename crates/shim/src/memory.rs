@@ -6,15 +6,17 @@ use core::ptr::NonNull;
 use farmem_pager::Engine;
 use farmem_sys::thread;
 
-use crate::{program, real};
+use crate::{libc, program, real};
 
 const MADV_DONTNEED: c_int = 4;
 const MADV_FREE: c_int = 8;
 const MADV_WIPEONFORK: c_int = 18;
 const MADV_POPULATE_READ: c_int = 22;
+const MADV_GUARD_INSTALL: c_int = 102;
 
 const UFFDIO_REGISTER: c_ulong = 0xc020_aa00;
 const PAGE_BYTES: usize = 4096;
+const ENOMEM: c_int = 12;
 
 /// Where a userfaultfd is to be told of faults: the beginning of the kernel's `struct uffdio_register`.
 #[repr(C)]
@@ -27,6 +29,9 @@ struct Registration {
 /// A lazily freed page goes later, when the kernel needs memory, and tells nobody. Until then it would count as the
 /// program's, and might be paged out for nothing. So where the kernel allows pages to be freed lazily, which is in
 /// private anonymous memory only, managed ones go at once: nobody may rely on when they do.
+///
+/// Guards take the place of pages without a word to whoever manages these, too (Linux 6.13). What is stored of them must go, or it would come
+/// back when the guards do.
 ///
 /// # Safety
 /// As the C library's.
@@ -42,11 +47,25 @@ pub unsafe extern "C" fn madvise(address: *mut c_void, length: usize, advice: c_
     }
     // SAFETY: passed on as it came.
     let answer = unsafe { next(address, length, advice) };
-    if advice == MADV_FREE && answer == 0 && engine.is_some() {
-        // SAFETY: the kernel has just agreed that the content of these pages may go.
+    // A range with holes has guards wherever it is mapped.
+    let is_guarded = advice == MADV_GUARD_INSTALL && (answer == 0 || error() == ENOMEM);
+    if engine.is_some() && (is_guarded || advice == MADV_FREE && answer == 0) {
+        let before = error();
+        // SAFETY: the kernel has just agreed that the content of these pages may go, or has taken it. Guards stay.
         unsafe { next(address, length, MADV_DONTNEED) };
+        set_error(before);
     }
     answer
+}
+
+fn error() -> c_int {
+    // SAFETY: the C library's `errno` of the calling thread.
+    unsafe { *libc::__errno_location() }
+}
+
+fn set_error(number: c_int) {
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = number }
 }
 
 /// Locking everything at once would fill the whole pool, which is mapped here too, with memory. So pages are locked as they
