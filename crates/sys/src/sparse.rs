@@ -14,6 +14,8 @@ const LEAF_WORD_PAGES: usize = LEAF_PAGES * size_of::<u64>() / PAGE_BYTES;
 const _: () = assert!(LEAF_WORD_PAGES <= SCAN_PAGES, "one question tells of all words of a leaf");
 /// Leaves of a 47-bit address space.
 const LEAVES: usize = 1 << 17;
+/// Where the pages that can have a word end.
+pub const END: PageIndex = PageIndex::new((LEAVES * LEAF_PAGES) as u64);
 
 /// A word for each page of a 47-bit address space. Lock-free; words never move and never go.
 #[derive(Clone, Copy, Debug)]

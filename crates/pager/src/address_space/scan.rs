@@ -4,6 +4,7 @@ use farmem_page::{PageCount, PageIndex, PageRange, VirtAddr};
 use farmem_sys::maps::{Mapping, Maps};
 use farmem_sys::memory;
 use farmem_sys::process;
+use farmem_sys::sparse;
 use farmem_sys::thread;
 use farmem_sys::uffd::UffdError;
 use farmem_telemetry::Counter;
@@ -88,6 +89,8 @@ impl Scanner {
         mapping.anonymous
             && mapping.writable
             && mapping.range.count() >= SMALLEST
+            // A processor with larger addresses gives them to programs that ask for some.
+            && mapping.range.end <= sparse::END
             && !self.excluded.iter().any(|other| !other.intersect(mapping.range).is_empty())
             && !memory::is_own(mapping.range)
     }
@@ -150,5 +153,24 @@ pub(crate) fn mapping_at(maps: &Maps, address: usize) -> PageRange {
     match maps.next(page.addr()) {
         Ok(Some(mapping)) if mapping.range.contains(page) => mapping.range,
         _ => nothing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapping_whose_pages_can_have_no_words_is_left_alone() {
+        let nothing = PageRange::new(PageIndex::new(0), PageIndex::new(0));
+        let scanner = Scanner::new([nothing; 2]);
+        let ending_at = |end: PageIndex| Mapping {
+            range: PageRange::new(PageIndex::new(end.get() - SMALLEST.get()), end),
+            writable: true,
+            anonymous: true,
+        };
+
+        assert!(scanner.is_manageable(&ending_at(sparse::END)));
+        assert!(!scanner.is_manageable(&ending_at(PageIndex::new(sparse::END.get() + 1))));
     }
 }
