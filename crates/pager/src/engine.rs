@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-use farmem_page::{PageBytes, PageCount, PageIndex, PageRange};
+use farmem_page::{PageBytes, PageCount, PageIndex, PageRange, PageWord, Place};
 use farmem_policy::{
     ChosenPrefetcher, Found, PrefetchPolicy, Prefetcher, Probes, Run, Streams, VictimPolicy, Victims,
 };
@@ -153,15 +153,19 @@ impl Engine {
             .serving
             .iter()
             .map(|page| PageRange::at(PageIndex::new(page.load(Ordering::Acquire)), PageCount::new(1)));
-        let table = self.table.take_over(regions.iter().chain(served));
-        leave_unmapped(&regions, &table)?;
+        // What is served may be in no region any more; in one, it isn't counted twice.
+        let _ = self.table.take_over(served);
+        let (table, mut far) = self.table.take_over(regions.iter());
+        let mut gone = |word: PageWord, _| far = far.saturating_sub(u64::from(word.is_far()));
+        leave_unmapped(&regions, &table, &mut gone)?;
         let let_go = self.let_go.take_over();
         let hints = self.hints.begin_in_child(&table);
         let engine = Self::assemble(parts, table, regions, let_go, hints, self.sharing.is_protected())?;
         if self.has_wiped.load(Ordering::Acquire) {
             engine.note_wiped();
-            engine.wipe(&engine.table)?;
+            engine.wipe(&engine.table, gone)?;
         }
+        engine.slot.set(Counter::FarPages, far);
         Ok(engine)
     }
 
@@ -364,8 +368,12 @@ impl Engine {
 }
 
 /// In a forked child: what isn't mapped here any more (MADV_DONTFORK, or unmapped by another thread at that moment) has no
-/// words.
-fn leave_unmapped(regions: &Regions, table: &PageTable) -> Result<(), Errno> {
+/// words; `gone` hears of those that had an entry.
+fn leave_unmapped(
+    regions: &Regions,
+    table: &PageTable,
+    mut gone: impl FnMut(PageWord, Place),
+) -> Result<(), Errno> {
     let maps = Maps::open()?;
     let mut from = PageIndex::new(0);
     while let Some(region) = regions.from(from) {
@@ -384,7 +392,7 @@ fn leave_unmapped(regions: &Regions, table: &PageTable) -> Result<(), Errno> {
             }
         };
         if !gap.is_empty() {
-            table.discard(gap, |_, _| {});
+            table.discard(gap, &mut gone);
             regions.remove(gap);
         }
     }

@@ -176,17 +176,21 @@ impl PageTable {
         self.words.clear();
     }
 
-    /// In a forked child: the same words, which are its own copy since the fork, nobody holding any of them.
-    pub(crate) fn take_over(&self, regions: impl Iterator<Item = PageRange>) -> Self {
+    /// In a forked child: the same words, which are its own copy since the fork, nobody holding any of them. And how many far pages
+    /// `regions` have.
+    pub(crate) fn take_over(&self, regions: impl Iterator<Item = PageRange>) -> (Self, u64) {
+        let mut far = 0;
         for region in regions {
             self.each_known(region, |cell, _| {
-                let word = PageWord::from_bits(cell.load(Ordering::Acquire));
+                let mut word = PageWord::from_bits(cell.load(Ordering::Acquire));
                 if word.is_busy() {
-                    cell.store(word.without_holder().bits(), Ordering::Release);
+                    word = word.without_holder();
+                    cell.store(word.bits(), Ordering::Release);
                 }
+                far += u64::from(word.is_far());
             });
         }
-        Self { words: self.words }
+        (Self { words: self.words }, far)
     }
 
     /// Calls `visit` for the parts of `range` between the pages whose words are `excepted`.

@@ -157,7 +157,7 @@ impl Engine {
     fn copy_table(&self) -> PageTable {
         let table = self.copy_of(&self.table);
         if self.has_wiped.load(Ordering::Acquire)
-            && let Err(errno) = self.wipe(&table)
+            && let Err(errno) = self.wipe(&table, |_, _| {})
         {
             self.refused(Step::Mappings, errno);
         }

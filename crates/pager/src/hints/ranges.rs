@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use farmem_page::{PageIndex, PageRange, VirtAddr};
+use farmem_page::{PageIndex, PageRange, PageWord, Place, VirtAddr};
 use farmem_sys::{Errno, thread};
 
 use crate::address_space::table::PageTable;
@@ -57,12 +57,12 @@ impl Engine {
         self.has_wiped.store(true, Ordering::Release);
     }
 
-    /// Takes what a forked child finds empty out of the table that is to be the child's.
+    /// Takes what a forked child finds empty out of the table that is to be the child's. `gone` hears of what had an entry.
     ///
     /// # Errors
     /// The kernel doesn't say.
-    pub(crate) fn wipe(&self, table: &PageTable) -> Result<(), Errno> {
-        self.files.flags.wiped_on_fork(|range| table.discard(range, |_, _| {}))
+    pub(crate) fn wipe(&self, table: &PageTable, mut gone: impl FnMut(PageWord, Place)) -> Result<(), Errno> {
+        self.files.flags.wiped_on_fork(|range| table.discard(range, &mut gone))
     }
 
     /// The program wants to serve these pages itself: they leave no more. `false` when they were not managed, or can't cease

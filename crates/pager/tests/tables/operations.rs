@@ -300,7 +300,10 @@ impl World {
         let everything = || [range(0, PAGES)].into_iter();
         if !is_copied {
             if self.held.is_empty() {
-                self.table = self.table.take_over(everything());
+                let (table, far) = self.table.take_over(everything());
+                self.table = table;
+                let is_far = |page: &usize| self.table.word(index(*page)).is_far();
+                assert_eq!(far, (0..PAGES).filter(is_far).count() as u64, "a child counts what it has far");
             }
             return;
         }
