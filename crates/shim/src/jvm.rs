@@ -13,15 +13,22 @@ use crate::libc;
 
 /// Looks left at the table of a VM that isn't ready: it makes fewer threads than that until it is.
 static LOOKS_LEFT: AtomicU32 = AtomicU32::new(64);
+/// Looks left for a VM. A program that has made so many threads without one is hardly going to have one; and each look takes the loader's
+/// lock, for which the C library doesn't wait when it makes a thread.
+static MISSES_LEFT: AtomicU32 = AtomicU32::new(16);
 
 /// A thread is about to be made: if it is a Java VM that makes it, and its heap is there, the pager learns how its references are written.
 pub(crate) fn look(engine: &Engine) {
     let left = LOOKS_LEFT.load(Ordering::Relaxed);
-    if left == 0 || !engine.follows_references() {
+    let misses_left = MISSES_LEFT.load(Ordering::Relaxed);
+    if left == 0 || misses_left == 0 || !engine.follows_references() {
         return;
     }
     // SAFETY: a VM whose library is loaded stays loaded.
-    let Some(table) = (unsafe { Table::find() }) else { return };
+    let Some(table) = (unsafe { Table::find() }) else {
+        MISSES_LEFT.store(misses_left - 1, Ordering::Relaxed);
+        return;
+    };
     LOOKS_LEFT.store(left - 1, Ordering::Relaxed);
     // SAFETY: the table is a VM's, and its fields are there as long as its library is.
     if let Some(heap) = unsafe { Heap::of(&table) } {
