@@ -205,9 +205,15 @@ impl Bookkeeper {
         let evictor = Evictor::new(&engine.uffd, engine.vault.writer(), &files.pagemap)
             .unwrap_or_else(|errno| engine.refused(Step::Staging, errno));
         let Some(allowed) = self.allowed else { engine.refused(Step::Thread, Errno::NOTSUP) };
-        self.handlers = allowed.count().clamp(1, handler::MOST);
-        if let Err(errno) = (0..self.handlers).try_for_each(|party| handler::start(engine, party, allowed)) {
-            engine.refused(Step::Thread, errno);
+        // Where the program has as many threads as it may, fewer handlers do; only one must be had.
+        let wanted = allowed.count().clamp(1, handler::MOST);
+        self.handlers = 0;
+        while self.handlers < wanted {
+            match handler::start(engine, self.handlers, allowed) {
+                Ok(()) => self.handlers += 1,
+                Err(errno) if self.handlers == 0 => engine.refused(Step::Thread, errno),
+                Err(_) => break,
+            }
         }
         // New memory is filled by the kernel alone until it is noticed, by huge pages ten times as fast; and what is to leave must be split anyway.
         huge_pages::turn_off(true);
