@@ -18,7 +18,7 @@ use farmem_sys::AsFd;
 use farmem_sys::link::Link;
 use farmem_sys::lock::Lock;
 use farmem_sys::uffd::Uffd;
-use farmem_sys::{process, thread};
+use farmem_sys::{Errno, process, thread};
 use farmem_telemetry::{Handover, SlotState};
 use farmem_wire::Request;
 
@@ -27,6 +27,8 @@ use crate::engine::Engine;
 /// How long a parent waits for its child's pager to ask.
 const PATIENCE_NS: u64 = 5_000_000_000;
 const LOOK_NS: u64 = 50_000;
+/// How long to wait before the supervisor is told again of a child.
+const RETRY_NS: u64 = 1_000_000;
 
 /// A process's forks.
 #[derive(Debug)]
@@ -63,9 +65,22 @@ impl Fork {
     /// supervisor any more.
     pub(crate) fn tell(&self, uffd: &Uffd, epoch: u64) -> bool {
         let mut link = self.link.lock();
-        let is_sent = link
-            .as_ref()
-            .is_some_and(|link| link.send(&Request::Forked { epoch }.encode(), &[uffd.as_fd()]).is_ok());
+        let send = |link: &Link| link.send(&Request::Forked { epoch }.encode(), &[uffd.as_fd()]);
+        let mut patience_ns = PATIENCE_NS;
+        let is_sent = link.as_ref().is_some_and(|link| {
+            loop {
+                match send(link) {
+                    Ok(()) => break true,
+                    Err(Errno::PIPE | Errno::CONNRESET) => break false,
+                    // Too many descriptors are on their way, or there is no memory at this moment.
+                    Err(_) if patience_ns > 0 => {
+                        thread::sleep(RETRY_NS);
+                        patience_ns = patience_ns.saturating_sub(RETRY_NS);
+                    }
+                    Err(_) => break false,
+                }
+            }
+        });
         if !is_sent {
             *link = None;
         }
