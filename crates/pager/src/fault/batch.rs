@@ -134,7 +134,19 @@ impl Engine {
         // The thread waits for whatever comes with its page.
         let loaded = self.load(desk, batch, at, Cause::Fault(fault.page), Urgency::Awaited);
         desk.waiting.end_loading(loading, &self.slot);
+        if loaded == Loaded::Later {
+            self.put_off(batch, at);
+        }
         loaded == Loaded::There
+    }
+
+    /// Lets go of the batch's page at that position, which stays where it is. Whoever has come meanwhile, or waits already, faults again.
+    fn put_off(&self, batch: &mut Batch, at: usize) {
+        if let Some(taken) = batch.pages[at].take() {
+            let page = taken.page;
+            let _ = taken.put_back();
+            self.wake_page(page);
+        }
     }
 
     /// Installs the pages of a batch from position `from` on, each for itself, none of them the faulted one.
@@ -158,8 +170,10 @@ impl Engine {
         let loading = desk.waiting.begin_loading();
         // What comes from a node with this page is there for others.
         let first = (0..batch.count).find(|at| is_faulted(&batch, *at));
-        if let Some(at) = first {
-            let _ = self.load(desk, &mut batch, at, cause, Urgency::Awaited);
+        if let Some(at) = first
+            && self.load(desk, &mut batch, at, cause, Urgency::Awaited) == Loaded::Later
+        {
+            self.put_off(&mut batch, at);
         }
         let mut later = 0_u128;
         for at in (0..batch.count).filter(|at| Some(*at) != first) {
@@ -190,14 +204,8 @@ impl Engine {
             if let Some(taken) = &batch.pages[at] {
                 self.asked.note(taken.page, since_ns);
             }
-            if self.load(desk, &mut batch, at, cause, Urgency::Ahead) == Loaded::Later
-                && let Some(taken) = batch.pages[at].take()
-            {
-                let page = taken.page;
-                // Who has come meanwhile faults again, and waits for it.
-                if taken.put_back().is_waited {
-                    self.wake_page(page);
-                }
+            if self.load(desk, &mut batch, at, cause, Urgency::Ahead) == Loaded::Later {
+                self.put_off(&mut batch, at);
             }
         }
         let _ = self.install_all(desk, &mut batch, cause);
