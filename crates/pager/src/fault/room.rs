@@ -76,7 +76,7 @@ impl Engine {
             if outcome.evicted == 0 && outcome.shared > 0 {
                 return !self.sharing.must_fetch_wait(excess);
             }
-            if now_ns >= deadline_ns {
+            if now_ns >= deadline_ns && outcome.evicted == 0 {
                 self.fail(Failure::NoRoom);
             }
             if outcome.evicted == 0 {
