@@ -172,6 +172,7 @@ variadic!(/// `execle`
 const IN_REGISTERS: usize = 5;
 /// Longest list of arguments that the variadic functions take; a call with more is answered as one that is too long.
 const LISTED: usize = 1024;
+const E2BIG: c_int = 7;
 
 /// Calls `use_it` with the arguments as a list, and with what follows the list's end.
 ///
@@ -193,6 +194,8 @@ unsafe fn with_list(
             return use_it(list.as_ptr(), argument(at + 1));
         }
     }
+    // SAFETY: the C library's `errno` of the calling thread.
+    unsafe { *libc::__errno_location() = E2BIG };
     -1
 }
 
