@@ -3,6 +3,7 @@
 
 use core::cell::UnsafeCell;
 use core::fmt;
+use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
 use crate::sync::wait::{self, Scope, Sleepers};
@@ -24,6 +25,14 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 /// The right to the value; lets go when dropped.
 pub struct Guard<'a, T> {
     lock: &'a Lock<T>,
+    /// It is shared and sent as the reference that it stands for.
+    value: PhantomData<&'a mut T>,
+}
+
+impl<'a, T> Guard<'a, T> {
+    fn new(lock: &'a Lock<T>) -> Self {
+        Self { lock, value: PhantomData }
+    }
 }
 
 impl<T> Lock<T> {
@@ -37,7 +46,7 @@ impl<T> Lock<T> {
         self.state
             .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
             .ok()
-            .map(|_| Guard { lock: self })
+            .map(|_| Guard::new(self))
     }
 
     /// The value, as soon as nobody else has it.
@@ -47,7 +56,7 @@ impl<T> Lock<T> {
                 wait::wait(&self.state, CONTENDED, None, Scope::Process);
             }
         }
-        Guard { lock: self }
+        Guard::new(self)
     }
 }
 
