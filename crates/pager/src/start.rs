@@ -1,5 +1,6 @@
 //! How a pager comes to be in a process: at the start of a program, and in a forked child.
 
+use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use farmem_page::{PageCount, PageRange};
@@ -215,7 +216,9 @@ impl Task {
             return Err(StartError::Refused);
         }
         // The number of the pool's file is one of the parent's table.
-        let pool: &'static SharedMemory = memory::leak(parent.vault.memory().with_file(next()?))?;
+        // Without memory for it, it must not be dropped: the mapping is the parent's, which this child goes on reading.
+        let pool = ManuallyDrop::new(parent.vault.memory().with_file(next()?));
+        let pool: &'static SharedMemory = memory::leak(pool)?;
         let disk = disk_tier(parent.ledger, if flags & HAS_DISK != 0 { Some(next()?) } else { None })?;
         let slot = parent.ledger.slot(slot as usize).ok_or(StartError::Refused)?;
         let pool = memory::leak(Pool::attach(pool).map_err(|_| StartError::Refused)?)?;
