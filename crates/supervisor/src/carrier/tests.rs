@@ -1085,7 +1085,7 @@ fn what_would_come_too_late_is_dropped_and_comes_when_somebody_waits() {
 }
 
 /// Reads all pages ahead time and again, and beside that as threads do that wait, until one of these has come for what was read ahead.
-fn read_beside_who_reads_ahead(world: &World) {
+fn read_beside_who_reads_ahead(world: &World, turns: Vec<Turn>) {
     let ends = AtomicBool::new(false);
     let (pool, disk, places) = (world.pool, &world.disk, &world.places);
     std::thread::scope(|scope| {
@@ -1102,6 +1102,8 @@ fn read_beside_who_reads_ahead(world: &World) {
             assert_eq!(world.read_all(), (PAGES, 0));
         }
         ends.store(true, Ordering::Relaxed);
+        // Or the last round of reads ahead would wait for turns that never come.
+        drop(turns);
     });
 }
 
@@ -1109,11 +1111,11 @@ fn read_beside_who_reads_ahead(world: &World) {
 fn what_a_thread_comes_to_wait_for_does_not_wait_behind_others() {
     for redundancy in [Redundancy::NONE, coded(2, 1)] {
         let world = World::filled(&vec![32; redundancy.shards()], redundancy);
-        // They never go, and all that is read ahead waits behind them.
+        // They don't go, and all that is read ahead waits behind them.
         let gate = |node| world.carrier.sharing.gate(node, Direction::In);
-        let _turns: Vec<Turn> =
+        let turns: Vec<Turn> =
             (0..redundancy.shards()).map(|node| gate(node).turn(Class::Demand, PAGE_BYTES as u64)).collect();
-        read_beside_who_reads_ahead(&world);
+        read_beside_who_reads_ahead(&world, turns);
     }
 }
 
@@ -1124,7 +1126,7 @@ fn what_is_overdue_when_a_thread_comes_is_asked_for_again_and_what_comes_of_the_
         assert_eq!(world.read_all(), (PAGES, 0), "it is known how long reads take");
         world.nodes.iter().for_each(|node| node.stall_from(Some(AHEAD_LANE)));
         world.pool.clear_buffer();
-        read_beside_who_reads_ahead(&world);
+        read_beside_who_reads_ahead(&world, Vec::new());
         world.nodes.iter().for_each(|node| node.stall(false));
         world.pool.clear_buffer();
         assert_eq!(world.read_all(), (PAGES, 0));
