@@ -134,11 +134,11 @@ fn signals_that_the_caller_ignores_are_ignored_by_the_program_and_hide_no_end() 
     if !managed_runner() {
         return;
     }
-    let script = "trap '' CHLD PIPE; exec \"$@\"";
+    // A shell need not let its child processes be ignored.
     let ran = |words: &[&str]| {
-        let mut command = Command::new("sh");
-        command.args(["-c", script, "sh"]).args(words).stdin(Stdio::null());
-        command.output().expect("a shell can be started")
+        let mut command = Command::new("env");
+        command.arg("--ignore-signal=CHLD,PIPE").args(words).stdin(Stdio::null());
+        command.output().expect("env can be started")
     };
     let farmem = farmem_binary();
     let farmem = farmem.to_str().expect("a path of text");
