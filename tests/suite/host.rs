@@ -313,7 +313,7 @@ fn a_program_that_talks_nonsense_to_the_broker_is_dropped_and_nobody_else() {
                   \x20   to.connect(sys.argv[1])\n\
                   \x20   to.settimeout(60)\n\
                   \x20   return to\n\
-                  def packet(kind, *arguments): return struct.pack('<II15Q', kind, 2, *arguments, *[0] * (15 - len(arguments)))\n\
+                  def packet(kind, *arguments): return struct.pack('<II15Q', kind, 3, *arguments, *[0] * (15 - len(arguments)))\n\
                   def is_dropped(to, packets):\n\
                   \x20   try:\n\
                   \x20       for each in packets: to.send(each)\n\
