@@ -135,6 +135,9 @@ fn a_limit_is_changed_in_a_browser_by_who_types_the_token_and_by_nobody_else() {
     let scratch = Scratch::new();
     let token = scratch.file("token");
     std::fs::write(&token, TOKEN).expect("the test's directory can be written");
+    // One that others can read is refused.
+    let own = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o600);
+    std::fs::set_permissions(&token, own).expect("own file");
     let name = format!("limited-{}", std::process::id());
     let node = Node::start("256M");
     // Little enough of a pool that its pages come from the node.
