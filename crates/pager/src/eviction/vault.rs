@@ -230,12 +230,6 @@ impl Vault {
         }
     }
 
-    /// The epoch that the latest fork has ended.
-    #[cfg(test)]
-    pub(crate) fn ended_epoch(&self) -> u64 {
-        u64::from(self.epoch.load(Ordering::Acquire) - 1)
-    }
-
     /// A fork: everything stored so far is frozen. The epoch that ends with it.
     pub(crate) fn end_epoch(&self) -> u64 {
         u64::from(self.freeze_all().0)
@@ -501,6 +495,11 @@ mod tests {
         (Vault::new(pool, disk, link, slot).unwrap(), supervisor)
     }
 
+    /// The epoch that the latest fork has ended.
+    fn ended_epoch(vault: &Vault) -> u64 {
+        u64::from(vault.epoch.load(Ordering::Acquire) - 1)
+    }
+
     /// A page that no compressor shortens.
     fn page(number: u64) -> PageBytes {
         let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -545,7 +544,7 @@ mod tests {
         let mut writer = Box::new(vault.writer());
         let tell = |frozen: u64| {
             vault.slot.set_frozen_epoch(frozen);
-            vault.slot.note_heard_epoch(vault.ended_epoch());
+            vault.slot.note_heard_epoch(ended_epoch(&vault));
         };
         let first = store(&vault, &mut writer, 1);
         let lives_on = vault.end_epoch();
@@ -585,7 +584,7 @@ mod tests {
             (deferred.count, deferred.frozen)
         };
         assert_eq!(waiting(&vault), (3, frozen));
-        vault.slot.note_heard_epoch(vault.ended_epoch());
+        vault.slot.note_heard_epoch(ended_epoch(&vault));
         vault.free_deferred();
         assert_eq!((vault.pool.usage().stored_pages.get(), waiting(&vault).0), (0, 0));
     }

@@ -216,6 +216,21 @@ impl Engine {
 
     /// Installs what has been loaded of a batch.
     fn install_all(&self, desk: &Desk, batch: &mut Batch, cause: Cause) -> Served {
+        self.install_runs(batch, cause, |at, length| desk.content[at..at + length].as_flattened())
+    }
+
+    /// Installs pages of zeros.
+    pub(super) fn install_zeros(&self, mut batch: Batch, cause: Cause) -> Served {
+        self.install_runs(&mut batch, cause, |_, length| self.zeros[..length].as_flattened())
+    }
+
+    /// Installs the pages that are left of a batch, those that follow each other at once; `content` knows what the pages from a position on hold.
+    fn install_runs<'a>(
+        &self,
+        batch: &mut Batch,
+        cause: Cause,
+        content: impl Fn(usize, usize) -> &'a [u8],
+    ) -> Served {
         let mut outcome = Served::Done;
         let mut at = 0;
         while at < batch.count {
@@ -224,23 +239,7 @@ impl Engine {
                 at += 1;
                 continue;
             }
-            let content = desk.content[at..at + length].as_flattened();
-            if self.install(&self.uffd, batch, at, content, cause) == Served::Again {
-                outcome = Served::Again;
-            }
-            at += length;
-        }
-        outcome
-    }
-
-    /// Installs pages of zeros.
-    pub(super) fn install_zeros(&self, mut batch: Batch, cause: Cause) -> Served {
-        let mut outcome = Served::Done;
-        let mut at = 0;
-        while at < batch.count {
-            let length = contiguous(&batch, at).max(1);
-            let content = self.zeros[..length].as_flattened();
-            if self.install(&self.uffd, &mut batch, at, content, cause) == Served::Again {
+            if self.install(&self.uffd, batch, at, content(at, length), cause) == Served::Again {
                 outcome = Served::Again;
             }
             at += length;
