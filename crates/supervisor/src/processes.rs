@@ -23,6 +23,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::unistd::Pid;
+use rustix::io::fcntl_dupfd_cloexec;
 
 use crate::application::Application;
 use crate::endings::Ending;
@@ -100,10 +101,10 @@ impl Processes {
     pub(crate) fn accept(&mut self, socket: OwnedFd) {
         let Ok(peer) = getsockopt(&socket, PeerCredentials) else { return };
         let Some(number) = u32::try_from(peer.pid()).ok().filter(|&number| number != 0) else { return };
-        if !leaves_descriptors(&socket) {
+        let Some(socket) = self.with_room_left(socket) else {
             self.notices.say(Notice::Crowded);
             return;
-        }
+        };
         let process = Process {
             link: Link::from(socket),
             came: Instant::now(),
@@ -118,8 +119,33 @@ impl Processes {
         self.next_key += 1;
     }
 
-    /// Drops connections that say nothing. Those of other users go first.
+    /// The connection, when enough descriptors are left beside it. Strangers give way for it, those of other users first: descriptors are
+    /// short only when processes of the application have them.
+    fn with_room_left(&mut self, mut socket: OwnedFd) -> Option<OwnedFd> {
+        let mut strangers = None;
+        while !leaves_descriptors(&socket) {
+            let (_, _, key) = strangers.get_or_insert_with(|| self.strangers().into_iter()).next()?;
+            self.connected.remove(&key);
+            // What the stranger had is now perhaps the lowest that is free.
+            socket = fcntl_dupfd_cloexec(&socket, 0).ok()?;
+        }
+        Some(socket)
+    }
+
+    /// Drops connections that say nothing.
     pub(crate) fn expel_strangers(&mut self) {
+        let strangers = self.strangers();
+        let excess = strangers.len().saturating_sub(MOST_STRANGERS);
+        for (nth, (_, came, key)) in strangers.into_iter().enumerate() {
+            if nth < excess || came.elapsed() > INTRODUCTION {
+                self.connected.remove(&key);
+            }
+        }
+    }
+
+    /// Who has said nothing so far, in the order in which they are dropped: those of other users first, then who came first. With when
+    /// each came, and its key.
+    fn strangers(&self) -> Vec<(bool, Instant, u64)> {
         let is_silent = |process: &Process| {
             process.slot.is_none() && process.waiting.is_none() && !has_messages(&process.link)
         };
@@ -127,12 +153,7 @@ impl Processes {
         let mut strangers: Vec<(bool, Instant, u64)> =
             silent.map(|(&key, process)| (process.may_set, process.came, key)).collect();
         strangers.sort_unstable();
-        let excess = strangers.len().saturating_sub(MOST_STRANGERS);
-        for (nth, (_, came, key)) in strangers.into_iter().enumerate() {
-            if nth < excess || came.elapsed() > INTRODUCTION {
-                self.connected.remove(&key);
-            }
-        }
+        strangers
     }
 
     pub(crate) fn links(&self) -> impl Iterator<Item = (u64, BorrowedFd<'_>)> {
