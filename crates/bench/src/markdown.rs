@@ -110,7 +110,11 @@ fn row(case: CaseName, figures: &[Figure]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
     use super::*;
+    use crate::record;
     use crate::record::tests::record;
 
     const README: &str = include_str!("../../../README.md");
@@ -200,5 +204,27 @@ mod tests {
         let (_, rest) = README.split_once(begin).unwrap();
         let (of_readme, _) = rest.split_once(end).unwrap();
         assert_eq!(without_figures(of_readme), without_figures(&table));
+    }
+
+    /// The file of records of the newest version that has one.
+    fn newest_results() -> PathBuf {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
+        let version = |path: &PathBuf| -> Option<Vec<u64>> {
+            let name = path.file_name()?.to_str()?.strip_suffix(".jsonl")?;
+            name.split('.').map(|number| number.parse().ok()).collect()
+        };
+        let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        files.filter(|path| version(path).is_some()).max_by_key(version).unwrap()
+    }
+
+    #[test]
+    fn the_readme_has_the_figures_of_the_newest_results() {
+        let newest = newest_results();
+        let table = table(&record::read(&newest).unwrap()).unwrap();
+        let name = newest.file_name().unwrap().display();
+        assert!(
+            with_table(README, &table).unwrap() == README,
+            "`farmem bench table docs/results/{name} --update README.md` puts this into the README:\n{table}"
+        );
     }
 }
