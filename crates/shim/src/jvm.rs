@@ -134,13 +134,15 @@ impl Heap {
     /// # Safety
     /// As [`Table::field`].
     unsafe fn of(table: &Table) -> Option<Self> {
-        // SAFETY: as the caller promises; the fields are of the sizes that JDK 17 gives them. A pointer to the heap that isn't null is
-        // one to a heap; its bounds are set when it is known how references to it are written.
+        // SAFETY: as the caller promises; the fields are of the sizes that JDK 17, 21 and 25 give them. A pointer to the heap that isn't
+        // null is one to a heap; its bounds are set when it is known how references to it are written.
         unsafe {
             let field = |of, name| table.field(of, name);
             let read = |at: *const u8| (!at.is_null()).then(|| at.cast::<u64>().read_unaligned());
-            let base = field(c"CompressedOops", c"_narrow_oop._base")?.address;
-            let shift = field(c"CompressedOops", c"_narrow_oop._shift")?.address;
+            // Up to JDK 21 by the struct that holds both, in JDK 25 by themselves.
+            let of_references = |names: [&CStr; 2]| names.into_iter().find_map(|name| field(c"CompressedOops", name));
+            let base = of_references([c"_narrow_oop._base", c"_base"])?.address;
+            let shift = of_references([c"_narrow_oop._shift", c"_shift"])?.address;
             let heap = read(field(c"Universe", c"_collectedHeap")?.address)?;
             let heap = core::ptr::with_exposed_provenance::<u8>(heap as usize);
             if heap.is_null() || shift.is_null() {
