@@ -140,7 +140,8 @@ impl Heap {
             let field = |of, name| table.field(of, name);
             let read = |at: *const u8| (!at.is_null()).then(|| at.cast::<u64>().read_unaligned());
             // Up to JDK 21 by the struct that holds both, in JDK 25 by themselves.
-            let of_references = |names: [&CStr; 2]| names.into_iter().find_map(|name| field(c"CompressedOops", name));
+            let of_references =
+                |names: [&'static CStr; 2]| names.into_iter().find_map(|name| field(c"CompressedOops", name));
             let base = of_references([c"_narrow_oop._base", c"_base"])?.address;
             let shift = of_references([c"_narrow_oop._shift", c"_shift"])?.address;
             let heap = read(field(c"Universe", c"_collectedHeap")?.address)?;
