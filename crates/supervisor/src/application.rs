@@ -20,9 +20,9 @@ use farmem_telemetry::{Header, LEDGER_BYTES, Ledger, MAX_PROCESSES};
 
 use crate::carrier::{self, Carrier, Reached, Sharing};
 use crate::injection::Injection;
-use crate::limits::to_whole_pages;
+use crate::limits::set::to_whole_pages;
 use crate::options::{DiskOptions, FarForm, Options};
-use crate::recorder::Recorder;
+use crate::threads::recorder::Recorder;
 
 /// The pool as the supervisor sees it.
 pub(crate) type SharedPool = Pool<&'static SharedMemory>;
@@ -195,7 +195,7 @@ fn open_disk(disk: &DiskOptions) -> Result<(DiskFile, ByteCount)> {
 }
 
 #[cfg(test)]
-use crate::tenancy::HostChoice;
+use crate::limits::tenancy::HostChoice;
 
 #[cfg(test)]
 impl Application {

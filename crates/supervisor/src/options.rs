@@ -7,10 +7,10 @@ use farmem_page::ByteCount;
 use farmem_policy::PrefetchPolicy;
 use farmem_wire::host::{LEASED_SLAB_BYTES, MOST_SLABS, Terms};
 
-use crate::beside::Guest;
 use crate::carrier::NodesOptions;
-use crate::sizing::SizingOptions;
-use crate::tenancy::HostChoice;
+use crate::limits::sizing::SizingOptions;
+use crate::limits::tenancy::HostChoice;
+use crate::threads::beside::Guest;
 
 /// Where pages go when the pool is full.
 #[derive(Clone, Debug)]

@@ -12,14 +12,14 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use crate::application::Application;
+use crate::limits::sizing::Sizing;
 use crate::processes::Processes;
-use crate::report::Totals;
-use crate::returns::Returns;
+use crate::processes::shares;
+use crate::processes::silent::has_messages;
+use crate::processes::stall::{Judgement, Patience, Signs, is_held};
+use crate::reporting::report::Totals;
+use crate::reporting::returns::Returns;
 use crate::say::say;
-use crate::shares;
-use crate::silent::has_messages;
-use crate::sizing::Sizing;
-use crate::stall::{Judgement, Patience, Signs, is_held};
 
 /// Asking for shared memory takes the kernel a walk over the process's pages: at most this part of the time.
 const SHARED_TIME_SHARE: u32 = 20;

@@ -19,7 +19,7 @@ use super::figures::count;
 use super::link::wait_for_any;
 use super::timing::Timing;
 use super::ways::{Way, Ways};
-use crate::worker::Worker;
+use crate::threads::worker::Worker;
 
 /// How long a lane sleeps when nobody calls. Then it sees that it should end, and that its links live.
 const IDLE: Duration = Duration::from_millis(100);

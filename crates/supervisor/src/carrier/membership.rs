@@ -16,9 +16,9 @@ use farmem_transport::Destination;
 
 use super::link::NodeLink;
 use super::{Carrier, LEAVE_PATIENCE, NodeAddress, State};
-use crate::cluster::{ClusterSource, Source};
+use crate::cluster::source::{ClusterSource, Source};
 use crate::say::say;
-use crate::worker::Worker;
+use crate::threads::worker::Worker;
 
 /// Between two looks at what the cluster says. Changes are made by hand: nobody sees half a second.
 const LOOK: Duration = Duration::from_millis(500);

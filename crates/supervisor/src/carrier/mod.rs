@@ -19,6 +19,7 @@
 //! away: the steward asks the node by its own.
 
 mod blocks;
+mod by_class;
 mod figures;
 mod lane;
 mod link;
@@ -53,8 +54,9 @@ use farmem_transport::{
 
 use crate::application::{Application, SharedPool};
 use crate::say::say;
-use crate::worker::Worker;
+use crate::threads::worker::Worker;
 
+pub use by_class::ByClass;
 use farmem_page::ByteCount;
 use figures::Counts;
 pub(crate) use figures::NodeFigures;

@@ -13,7 +13,7 @@ use farmem_transport::Transport;
 use rustix::process::{Resource, getrlimit};
 
 use super::{CONNECT_PATIENCE, Carrier};
-use crate::worker::Worker;
+use crate::threads::worker::Worker;
 
 /// Links to all nodes together. With four descriptors each, as RDMA has, they are half of what a process may usually open.
 const MOST: usize = 128;

@@ -10,7 +10,7 @@ use super::blocks::{read_right, read_shards, restore};
 use super::links::Links;
 use super::stock::Stock;
 use super::{Carrier, REBUILD_LANE};
-use crate::worker::Worker;
+use crate::threads::worker::Worker;
 
 /// A write that takes longer is given up.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -10,8 +10,8 @@ use farmem_sys::shared::SharedMemoryError;
 use farmem_transport::Request;
 
 use super::NodeAddress;
+use super::by_class::ByClass;
 use super::slots::Slots;
-use crate::by_class::ByClass;
 use crate::options::Bandwidth;
 
 /// The gates of all links.

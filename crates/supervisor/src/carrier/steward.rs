@@ -12,7 +12,7 @@ use farmem_transport::{Failure, LinkError, Transport};
 use super::link::NodeLink;
 use super::links::Links;
 use super::{Carrier, STEWARD_LANE};
-use crate::worker::Worker;
+use crate::threads::worker::Worker;
 
 const LOOK: Duration = Duration::from_millis(50);
 /// A node that is asked whether it is there answers within this time, or is away.

@@ -21,7 +21,7 @@ use farmem_transport::{ClientIdentity, Failure, LinkError, RegionOffset, Request
 use super::link::NodeLink;
 use super::stock::Stock;
 use super::*;
-use crate::cluster::ClusterSource;
+use crate::cluster::source::ClusterSource;
 use crate::options::Bandwidth;
 
 const OWNER: OwnerId = OwnerId(0);

@@ -1,6 +1,6 @@
 //! What has gone wrong with an application's memory, in sentences.
 
-use crate::report::Report;
+use crate::reporting::report::Report;
 
 /// One sentence for each thing that an operator should know of; none while all is well.
 pub fn troubles(report: &Report) -> Vec<String> {

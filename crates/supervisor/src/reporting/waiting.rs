@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::rates::Rates;
-use crate::report::Report;
+use crate::reporting::rates::Rates;
+use crate::reporting::report::Report;
 
 /// Judged over so long.
 const SPELL: Duration = Duration::from_secs(10);

@@ -6,7 +6,7 @@ use farmem_wire::Request;
 use farmem_wire::host::{LEASED_SLAB_BYTES, MOST_PAGES, MOST_SLABS, MOST_WEIGHT};
 
 use crate::application::Application;
-use crate::tenancy::Tenancy;
+use crate::limits::tenancy::Tenancy;
 
 /// New limits; what is `None` stays as it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -154,7 +154,7 @@ fn to_slabs(bytes: ByteCount) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tenancy::HostChoice;
+    use crate::limits::tenancy::HostChoice;
 
     const MEBIBYTE: u64 = 1 << 20;
 

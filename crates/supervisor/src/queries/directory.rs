@@ -10,9 +10,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::inside::{ProcessReport, RegionsReport};
-use crate::limits::Limits;
-use crate::report::Report;
+use crate::limits::set::Limits;
+use crate::reporting::inside::{ProcessReport, RegionsReport};
+use crate::reporting::report::Report;
 
 /// Names begin with this, so that they can be found in the kernel's list of sockets.
 const PREFIX: &str = "farmem/";

@@ -13,9 +13,8 @@ use farmem_telemetry::{
 use farmem_wire::host::{LEASED_SLAB_BYTES, Terms};
 use serde::{Deserialize, Serialize};
 
-use crate::by_class::ByClass;
-use crate::carrier::{LinkFigures, NodeFigures};
-use crate::summary::summary;
+use crate::carrier::{ByClass, LinkFigures, NodeFigures};
+use crate::reporting::summary::summary;
 
 /// A sample of fewer pages says too little.
 const LEAST_PROBES: u64 = 16;

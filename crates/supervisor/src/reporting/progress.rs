@@ -3,8 +3,8 @@
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
 
-use crate::rates::Rates;
-use crate::report::Report;
+use crate::reporting::rates::Rates;
+use crate::reporting::report::Report;
 use crate::say;
 
 /// From one line to the next.

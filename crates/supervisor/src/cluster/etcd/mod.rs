@@ -15,7 +15,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::cluster::Source;
+use crate::cluster::source::Source;
 use access::Access;
 pub use access::EtcdFiles;
 use gateway::{Connection, MOST_ANSWER_BYTES, Trouble, ask, exchange, host_of};

@@ -8,7 +8,7 @@ use farmem_store::{BlockFile, Mover, NoNodes, Nodes, NullFile, StepOutcome};
 use crate::application::Application;
 use crate::carrier::NodeWriter;
 use crate::injection::Disk;
-use crate::worker::Worker;
+use crate::threads::worker::Worker;
 
 const IDLE: Duration = Duration::from_millis(10);
 const SOON: Duration = Duration::from_millis(1);

@@ -25,7 +25,7 @@ impl Notice {
                 "the program (process {process}) runs without Farmem: it never reported in; it may be linked \
                  statically or against another C library, have more rights than its caller (set-user-ID), or \
                  {library} may be of another build",
-                library = crate::launch::LIBRARY
+                library = crate::program::launch::LIBRARY
             ),
             Self::Unmanaged { process, is_refused: false } => format!(
                 "process {process} runs without Farmem: it may not use userfaultfd; run as root, or let its user open \

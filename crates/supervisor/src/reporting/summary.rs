@@ -2,9 +2,9 @@
 
 use std::fmt::{Arguments, Write as _};
 
-use crate::explanation::Explanation;
-use crate::report::Report;
-use crate::troubles::troubles;
+use crate::reporting::explanation::Explanation;
+use crate::reporting::report::Report;
+use crate::reporting::troubles::troubles;
 
 /// The lines that `--summary` prints. Beyond ten only what has gone wrong.
 pub(crate) fn summary(report: &Report) -> String {

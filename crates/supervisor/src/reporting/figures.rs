@@ -1,7 +1,7 @@
 //! The report's figures that no process counts, each described once for whoever shows them under its own name.
 
-use crate::by_class::ByClass;
-use crate::report::Report;
+use crate::carrier::ByClass;
+use crate::reporting::report::Report;
 
 /// What a figure counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 
-use crate::report::Report;
+use crate::reporting::report::Report;
 
 /// The file.
 pub(crate) struct StatisticsFile {

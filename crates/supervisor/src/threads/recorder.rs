@@ -12,7 +12,7 @@ use farmem_telemetry::{Ledger, TraceReader};
 use farmem_trace::{TraceHeader, TraceWriter};
 
 use crate::say::say;
-use crate::worker::Worker;
+use crate::threads::worker::Worker;
 
 /// Between two looks at the ring. It holds 131 072 records, and a fault with its eviction makes two: this leaves room for six million faults a
 /// second.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::directory::Own;
+use crate::queries::directory::Own;
 
 /// Ends a guest, and waits until its threads have gone.
 pub type Ending = Box<dyn FnOnce() + Send>;

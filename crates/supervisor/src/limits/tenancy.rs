@@ -22,9 +22,9 @@ use farmem_telemetry::{Counter, SlotState};
 use farmem_wire::host::{Holding, LEASED_SLAB_BYTES, MOST_PAGES, RefusalReason, Terms, packed_name};
 
 use crate::application::Application;
-use crate::demand::{Condition, Demand, Shortage};
-use crate::landlord::{Gone, Held, Landlord, Word};
-use crate::worker::Worker;
+use crate::limits::demand::{Condition, Demand, Shortage};
+use crate::limits::landlord::{Gone, Held, Landlord, Word};
+use crate::threads::worker::Worker;
 
 const _: () = assert!(SLAB_BYTES as u64 == LEASED_SLAB_BYTES, "what is leased is what the pool is made of");
 

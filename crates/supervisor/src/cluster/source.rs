@@ -8,8 +8,8 @@ use std::str::FromStr;
 
 use farmem_remote::Edit;
 
-use crate::cluster_file;
-use crate::etcd::{EtcdFiles, EtcdKey};
+use crate::cluster::etcd::{EtcdFiles, EtcdKey};
+use crate::cluster::file;
 
 /// A description of a cluster is no longer: a machine takes a hundred bytes.
 pub(crate) const MOST_BYTES: u64 = 4 << 20;
@@ -96,7 +96,7 @@ impl ClusterSource {
     pub fn edit(&self, edit: &Edit) -> Result<bool, String> {
         let change = |text: &str| edit.apply(text).map_err(|error| error.to_string());
         match self {
-            Self::File(path) => cluster_file::edit(path, &change),
+            Self::File(path) => file::edit(path, &change),
             Self::Etcd(key) => key.edit(&change),
         }
     }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::report::Report;
+use crate::reporting::report::Report;
 
 /// What threads wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]

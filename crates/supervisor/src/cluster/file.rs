@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::cluster::read_file;
+use crate::cluster::source::read_file;
 
 /// How long others may hold the file.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -11,7 +11,7 @@ use farmem_store::{OwnerId, Packer};
 use farmem_telemetry::SlotState;
 
 use crate::application::Application;
-use crate::worker::Worker;
+use crate::threads::worker::Worker;
 
 /// Pages of one process that are packed before the next one's turn: a quarter of a queue.
 const TURN_PAGES: usize = 256;

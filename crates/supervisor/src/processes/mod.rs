@@ -4,6 +4,13 @@
 //! living process descends from it by forks alone, and a living process is told up to which fork its entries are frozen.
 //! Living is what the kernel says, not what a connection says: see [`Silent`].
 
+mod endings;
+mod lineage;
+pub(crate) mod notices;
+pub(crate) mod shares;
+pub(crate) mod silent;
+pub(crate) mod stall;
+
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -26,12 +33,12 @@ use nix::unistd::Pid;
 use rustix::io::fcntl_dupfd_cloexec;
 
 use crate::application::Application;
-use crate::endings::Ending;
-use crate::limits::Limits;
-use crate::lineage::Lineage;
-use crate::notices::{Notice, Notices};
-use crate::report::Totals;
-use crate::silent::{Silent, has_messages};
+use crate::limits::set::Limits;
+use crate::processes::endings::Ending;
+use crate::processes::lineage::Lineage;
+use crate::processes::notices::{Notice, Notices};
+use crate::processes::silent::{Silent, has_messages};
+use crate::reporting::report::Totals;
 
 /// Any user of the machine may connect. Who hasn't said for so long who it is, is dropped, and so is who came first of more than so many.
 const INTRODUCTION: Duration = Duration::from_secs(2);

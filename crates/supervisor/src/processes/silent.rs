@@ -12,7 +12,7 @@ use farmem_sys::AsFd;
 use farmem_sys::uffd::{Message, Uffd, UffdError};
 use rustix::event::{PollFd, PollFlags, poll};
 
-use crate::lineage::Lineage;
+use crate::processes::lineage::Lineage;
 
 /// How long a fault waits for somebody who serves it, for a child may be on its way.
 const GRACE: Duration = Duration::from_secs(2);

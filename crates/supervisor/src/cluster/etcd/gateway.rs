@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::access::{Access, Login};
-use crate::cluster::MOST_BYTES;
+use crate::cluster::source::MOST_BYTES;
 
 /// To connect, and for each piece of an answer. A step of the thread that looks takes no longer than a few of these.
 const PATIENCE: Duration = Duration::from_secs(1);
