@@ -19,16 +19,19 @@ use rustix::process::{WaitOptions, set_child_subreaper, wait};
 use crate::application::Application;
 use crate::carrier;
 use crate::injection;
+use crate::limits::set::Limits;
 use crate::limits::sizing::Sizing;
 use crate::limits::tenancy::{self, Tenancy};
 use crate::options::Options;
 use crate::processes::notices::Notice;
-use crate::processes::{MOST_STRANGERS, Processes, Question};
+use crate::processes::{MOST_STRANGERS, Processes};
 use crate::program::background::{Role, split};
 use crate::program::launch;
 use crate::program::signals::Signals;
 use crate::queries::directory::{Own, listen};
-use crate::reporting::inside::{self, Inside};
+use crate::queries::query::{Query, Question};
+use crate::queries::regions::RegionQuestions;
+use crate::reporting::inside;
 use crate::reporting::progress::Progress;
 use crate::reporting::report::{Report, Source};
 use crate::reporting::statistics::StatisticsFile;
@@ -118,7 +121,7 @@ fn start(options: &Options) -> Result<Supervisor<'_>> {
         statistics: options.stats.as_deref().map(StatisticsFile::at),
         progress: options.progress.then(Progress::new),
         waiting: Waiting::new(),
-        inside: Inside::new(application.ledger),
+        regions: RegionQuestions::new(application.ledger),
         program: Pid::from_raw(child.id() as i32),
         has_ended: false,
         began,
@@ -155,13 +158,21 @@ struct Supervisor<'a> {
     statistics: Option<StatisticsFile>,
     progress: Option<Progress>,
     waiting: Waiting,
-    inside: Inside,
+    regions: RegionQuestions,
     program: Pid,
     /// From then on its number may be somebody else's.
     has_ended: bool,
     began: Instant,
     /// Processor time that was known when the supervisor went to the background.
     cpu_before: Duration,
+}
+
+/// What has happened while the supervisor waited.
+struct News {
+    /// Keys of the connections on which there is something to be read.
+    links: Vec<u64>,
+    has_signal: bool,
+    has_connection: bool,
 }
 
 impl Supervisor<'_> {
@@ -293,74 +304,71 @@ impl Supervisor<'_> {
 
     /// Waits for something to happen, at most until it is time to look around, and deals with it.
     fn wait_and_hear(&mut self) {
-        let (ready, has_signal, has_connection) = {
-            let keys: Vec<u64> = self.processes.links().map(|(key, _)| key).collect();
-            let mut set: Vec<PollFd<'_>> = self
-                .processes
-                .links()
-                .map(|(_, link)| PollFd::from_borrowed_fd(link, PollFlags::IN))
-                .collect();
-            set.push(PollFd::from_borrowed_fd(self.signals.fd().as_fd(), PollFlags::IN));
-            let is_listening = self.listens_from <= Instant::now();
-            let new = if is_listening { PollFlags::IN } else { PollFlags::empty() };
-            set.push(PollFd::from_borrowed_fd(self.listener.as_fd(), new));
-            let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
-            if poll(&mut set, Some(&timeout)).is_err() {
-                return;
-            }
-            let is_ready = |place: &PollFd<'_>| !place.revents().is_empty();
-            let ready: Vec<u64> =
-                keys.iter().zip(&set).filter(|(_, place)| is_ready(place)).map(|(&key, _)| key).collect();
-            (ready, is_ready(&set[keys.len()]), is_ready(&set[keys.len() + 1]))
-        };
-        for key in ready {
+        let Some(news) = self.await_news() else { return };
+        for key in news.links {
             if let Some(query) = self.processes.hear(key) {
-                let refused = match query.question {
-                    Question::Report => None,
-                    Question::Processes | Question::Regions(_) if !query.may_set => {
-                        Some(NOT_YOURS.to_owned())
-                    }
-                    Question::Processes => {
-                        query.answer(&inside::to_json(&inside::processes(&self.application.ledger)));
-                        continue;
-                    }
-                    Question::Regions(process) => {
-                        self.inside.take(query, process);
-                        continue;
-                    }
-                    Question::Set(_) if !query.may_set => Some(NOT_YOURS.to_owned()),
-                    Question::Set(limits) => {
-                        let refused = limits.apply(&self.application, &mut self.tenancy()).err();
-                        if refused.is_none() && limits.local.is_some() {
-                            self.watch.leave_budget();
-                        }
-                        match &refused {
-                            None => {
-                                tracing::info!(application = self.options.name, ?limits, "limits changed")
-                            }
-                            Some(reason) => {
-                                tracing::info!(application = self.options.name, reason, "limits refused");
-                            }
-                        }
-                        refused
-                    }
-                };
-                let answer = match refused {
-                    Some(reason) => serde_json::to_string(&reason),
-                    None => serde_json::to_string(&self.report(self.application.pool.usage())),
-                };
-                query.answer(&answer.unwrap_or_default());
+                self.answer(query);
             }
         }
-        self.inside.look();
-        if has_signal {
+        self.regions.look();
+        if news.has_signal {
             let program = rustix::process::Pid::from_raw(self.program.as_raw());
             self.signals.pass_on(program.filter(|_| !self.has_ended));
         }
-        if has_connection {
+        if news.has_connection {
             self.let_in();
         }
         self.processes.expel_strangers();
+    }
+
+    /// What has happened, when something has or it is time to look around; `None` when waiting was interrupted.
+    fn await_news(&self) -> Option<News> {
+        let keys: Vec<u64> = self.processes.links().map(|(key, _)| key).collect();
+        let mut set: Vec<PollFd<'_>> =
+            self.processes.links().map(|(_, link)| PollFd::from_borrowed_fd(link, PollFlags::IN)).collect();
+        set.push(PollFd::from_borrowed_fd(self.signals.fd().as_fd(), PollFlags::IN));
+        let is_listening = self.listens_from <= Instant::now();
+        let new = if is_listening { PollFlags::IN } else { PollFlags::empty() };
+        set.push(PollFd::from_borrowed_fd(self.listener.as_fd(), new));
+        let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
+        poll(&mut set, Some(&timeout)).ok()?;
+        let is_ready = |place: &PollFd<'_>| !place.revents().is_empty();
+        Some(News {
+            links: keys.iter().zip(&set).filter(|(_, place)| is_ready(place)).map(|(&key, _)| key).collect(),
+            has_signal: is_ready(&set[keys.len()]),
+            has_connection: is_ready(&set[keys.len() + 1]),
+        })
+    }
+
+    /// Answers what somebody asks, at once unless it is for a process to tell.
+    fn answer(&mut self, query: Query) {
+        let refused = match query.question {
+            Question::Report => None,
+            _ if !query.may_set => Some(NOT_YOURS.to_owned()),
+            Question::Processes => return query.answer(&inside::processes(&self.application.ledger)),
+            Question::Regions(process) => return self.regions.take(query, process),
+            Question::Set(limits) => self.set(limits).err(),
+        };
+        match refused {
+            Some(reason) => query.refuse(&reason),
+            None => query.answer(&self.report(self.application.pool.usage())),
+        }
+    }
+
+    /// Changes limits: all of them or none.
+    ///
+    /// # Errors
+    /// A sentence that says why they can't be set.
+    fn set(&mut self, limits: Limits) -> Result<(), String> {
+        let outcome = limits.apply(&self.application, &mut self.tenancy());
+        match &outcome {
+            Ok(()) => tracing::info!(application = self.options.name, ?limits, "limits changed"),
+            Err(reason) => tracing::info!(application = self.options.name, reason, "limits refused"),
+        }
+        if outcome.is_ok() && limits.local.is_some() {
+            self.watch.leave_budget();
+        }
+        outcome
     }
 
     /// Takes new connections, no more than are heard out before the next ones.

@@ -33,11 +33,11 @@ use nix::unistd::Pid;
 use rustix::io::fcntl_dupfd_cloexec;
 
 use crate::application::Application;
-use crate::limits::set::Limits;
 use crate::processes::endings::Ending;
 use crate::processes::lineage::Lineage;
 use crate::processes::notices::{Notice, Notices};
 use crate::processes::silent::{Silent, has_messages};
+use crate::queries::query::{Query, Question};
 use crate::reporting::report::Totals;
 
 /// Any user of the machine may connect. Who hasn't said for so long who it is, is dropped, and so is who came first of more than so many.
@@ -187,11 +187,8 @@ impl Processes {
         };
         let descriptor = descriptors[0].take();
         if let Some(question) = Question::of(request) {
-            return self.connected.remove(&key).map(|asker| Query {
-                link: asker.link,
-                question,
-                may_set: asker.may_set,
-            });
+            let asker = self.connected.remove(&key)?;
+            return Some(Query::new(asker.link, question, asker.may_set));
         }
         if self.obey(key, request, descriptor).is_err() {
             self.gone(key);
@@ -567,55 +564,6 @@ impl Process {
 fn leaves_descriptors(socket: &OwnedFd) -> bool {
     let Ok((most, _)) = getrlimit(Resource::RLIMIT_NOFILE) else { return true };
     (socket.as_raw_fd() as u64) < most - KEPT_DESCRIPTORS.min(most / 4)
-}
-
-/// What somebody wants who isn't a process of the application.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Question {
-    /// How is the application?
-    Report,
-    /// How are its processes?
-    Processes,
-    /// What do the regions of this process hold?
-    Regions(u32),
-    /// Change these limits.
-    Set(Limits),
-}
-
-impl Question {
-    fn of(request: Request) -> Option<Self> {
-        match request {
-            Request::Query => Some(Self::Report),
-            Request::Look { process: 0 } => Some(Self::Processes),
-            Request::Look { process } => Some(Self::Regions(process)),
-            Request::Set { .. } => Limits::of_request(request).map(Self::Set),
-            _ => None,
-        }
-    }
-}
-
-/// Somebody asks something of the supervisor.
-pub(crate) struct Query {
-    link: Link,
-    pub(crate) question: Question,
-    /// Whether the asker has the right to change limits, and to know addresses.
-    pub(crate) may_set: bool,
-}
-
-impl Query {
-    /// A question, and the end at which its answer comes.
-    #[cfg(test)]
-    pub(crate) fn for_test(question: Question) -> (Self, Link) {
-        use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-        let ends = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
-        let (near, far) = ends.expect("two sockets");
-        (Self { link: Link::from(near), question, may_set: true }, Link::from(far))
-    }
-
-    pub(crate) fn answer(&self, text: &str) {
-        // Who has gone meanwhile needs no answer.
-        let _ = self.link.send(text.as_bytes(), &[]);
-    }
 }
 
 #[cfg(test)]

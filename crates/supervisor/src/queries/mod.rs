@@ -3,3 +3,5 @@
 //! The answers are made by [`limits`](crate::limits) and [`reporting`](crate::reporting), which know nothing of who asks.
 
 pub(crate) mod directory;
+pub(crate) mod query;
+pub(crate) mod regions;

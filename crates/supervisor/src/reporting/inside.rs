@@ -1,24 +1,16 @@
 //! What an application looks like inside: its processes, and the regions of one. For `farmem stat --regions`, `farmem top` and `farmem web`.
 //!
-//! Processes are told from the ledger. Regions only the process itself knows: it is asked by way of the ledger's board, one process at a time, and the supervisor goes on meanwhile.
+//! Processes are told from the ledger. Regions only the process itself knows (`queries/regions.rs`).
 
-use std::collections::VecDeque;
 use std::fs;
-use std::time::{Duration, Instant};
 
 use farmem_page::PAGE_SHIFT;
 use farmem_policy::absence::Absences;
 use farmem_telemetry::{ABSENCE_SPANS, Counter, Gathered, Ledger, ProcessSlot, RegionFigures, SlotState};
 use serde::{Deserialize, Serialize};
 
-use crate::processes::Query;
-
 /// Processes that are told, so that the answer stays a packet.
 const MOST_PROCESSES: usize = 128;
-/// A process answers within some rounds of its bookkeeper; one that is stopped doesn't. Shorter than who asks waits for the supervisor.
-const PATIENCE: Duration = Duration::from_millis(800);
-/// Questions that may wait for the one before.
-const MOST_WAITING: usize = 8;
 
 /// A process of an application, in figures.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -122,7 +114,7 @@ impl RegionReport {
 }
 
 impl RegionsReport {
-    fn of(process: u32, gathered: &Gathered) -> Self {
+    pub(crate) fn of(process: u32, gathered: &Gathered) -> Self {
         let mut regions: Vec<RegionReport> = gathered.regions().iter().map(RegionReport::of).collect();
         regions.sort_by_key(|region| region.start);
         Self { process, regions, count: gathered.count() as u64, rest: RegionReport::of(gathered.rest()) }
@@ -167,158 +159,9 @@ pub(crate) fn processes(ledger: &Ledger<'_>) -> Vec<ProcessReport> {
     slots.iter().take(MOST_PROCESSES).map(ProcessReport::of).collect()
 }
 
-/// Questions for regions: one that a process is asked, and those that wait.
-pub(crate) struct Inside {
-    ledger: Ledger<'static>,
-    asked: Option<Asked>,
-    waiting: VecDeque<(Query, u32)>,
-}
-
-struct Asked {
-    query: Option<Query>,
-    process: u32,
-    slot: usize,
-    question: u64,
-    deadline: Instant,
-}
-
-impl Inside {
-    pub(crate) fn new(ledger: Ledger<'static>) -> Self {
-        Self { ledger, asked: None, waiting: VecDeque::new() }
-    }
-
-    /// Takes a question for the regions of a process.
-    pub(crate) fn take(&mut self, query: Query, process: u32) {
-        if self.waiting.len() < MOST_WAITING {
-            self.waiting.push_back((query, process));
-        } else {
-            refuse(&query, "too many ask for regions at once; try again");
-        }
-    }
-
-    /// Goes on with what was asked: to be called often.
-    pub(crate) fn look(&mut self) {
-        self.hear();
-        while self.asked.is_none()
-            && let Some((query, process)) = self.waiting.pop_front()
-        {
-            let is_it = |slot: &ProcessSlot<'_>| slot.process() == process && slot.state() != SlotState::Free;
-            let Some(slot) = self.ledger.slots().find(is_it) else {
-                refuse(&query, &format!("process {process} is none of this application's"));
-                continue;
-            };
-            let Some(question) = self.ledger.board().ask(slot.index()) else {
-                refuse(&query, "the process that was asked before has not answered yet; try again");
-                continue;
-            };
-            let deadline = Instant::now() + PATIENCE;
-            self.asked = Some(Asked { query: Some(query), process, slot: slot.index(), question, deadline });
-        }
-    }
-
-    fn hear(&mut self) {
-        let Some(asked) = &mut self.asked else { return };
-        let board = self.ledger.board();
-        if let Some(gathered) = board.answer(asked.question) {
-            if let Some(query) = asked.query.take() {
-                query.answer(&to_json(&RegionsReport::of(asked.process, &gathered)));
-            }
-            self.asked = None;
-            return;
-        }
-        let slot = self.ledger.slot(asked.slot);
-        let has_gone =
-            slot.is_none_or(|slot| slot.state() == SlotState::Free || slot.process() != asked.process);
-        if !has_gone && Instant::now() < asked.deadline {
-            return;
-        }
-        if let Some(query) = asked.query.take() {
-            refuse(
-                &query,
-                &format!("process {} doesn't answer: it is stopped, or has just ended", asked.process),
-            );
-        }
-        if board.take_back(asked.question, has_gone) {
-            self.asked = None;
-        }
-    }
-}
-
-fn refuse(query: &Query, reason: &str) {
-    query.answer(&to_json(&reason));
-}
-
-/// Numbers and names: always JSON.
-pub(crate) fn to_json(answer: &(impl Serialize + ?Sized)) -> String {
-    serde_json::to_string(answer).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
-    use farmem_page::{PageCount, PageIndex, PageRange};
-    use farmem_sys::link::Link;
-
     use super::*;
-    use crate::application::Application;
-    use crate::processes::Question;
-
-    const PROCESS: u32 = 77;
-
-    fn with_process() -> (Ledger<'static>, Inside) {
-        let ledger = Application::for_test().ledger;
-        ledger.header(farmem_telemetry::Header::SlotsUsed).store(2, std::sync::atomic::Ordering::Release);
-        ledger.slot(1).unwrap().assign(PROCESS);
-        (ledger, Inside::new(ledger))
-    }
-
-    fn ask(inside: &mut Inside, process: u32) -> Link {
-        let (query, end) = Query::for_test(Question::Regions(process));
-        inside.take(query, process);
-        inside.look();
-        end
-    }
-
-    fn answer(end: &Link) -> Vec<u8> {
-        let mut text = vec![0; 64 << 10];
-        let (length, _) = end.receive(&mut text).unwrap();
-        text.truncate(length);
-        text
-    }
-
-    #[test]
-    fn what_a_process_tells_is_passed_on() {
-        let (ledger, mut inside) = with_process();
-        let first = ask(&mut inside, PROCESS);
-        let second = ask(&mut inside, PROCESS);
-        for _ in 0..2 {
-            let question = ledger.board().question(1).unwrap();
-            let range = PageRange::at(PageIndex::new(16), PageCount::new(8));
-            let mut gathered = Gathered::new();
-            gathered.add(RegionFigures { resident: 3, hot: 2, ..RegionFigures::new(range) });
-            assert!(ledger.board().tell(question, &gathered));
-            inside.look();
-        }
-
-        for end in [first, second] {
-            let report: RegionsReport = serde_json::from_slice(&answer(&end)).unwrap();
-            let region = &report.regions[0];
-            assert_eq!((report.process, report.count, region.start, region.end), (PROCESS, 1, 65536, 98304));
-            assert_eq!((region.resident_bytes, region.hot_bytes, region.idle()), (12288, 8192, None));
-        }
-    }
-
-    #[test]
-    fn who_asks_for_a_stranger_or_one_that_ends_is_told_why_not() {
-        let (ledger, mut inside) = with_process();
-        let end = ask(&mut inside, 5);
-        assert!(serde_json::from_slice::<String>(&answer(&end)).unwrap().contains("none of this"));
-
-        let end = ask(&mut inside, PROCESS);
-        ledger.slot(1).unwrap().set_state(SlotState::Free);
-        inside.look();
-        assert!(serde_json::from_slice::<String>(&answer(&end)).unwrap().contains("doesn't answer"));
-        assert_eq!(ledger.board().question(1), None, "the question was taken back");
-    }
 
     #[test]
     fn most_of_all_processes_at_their_longest_fit_a_packet() {
@@ -336,7 +179,7 @@ mod tests {
             stall_ns: u64::MAX,
             refault_distance_bytes: Some(u64::MAX),
         };
-        assert!(to_json(&vec![process; MOST_PROCESSES]).len() < 64 << 10);
+        assert!(serde_json::to_string(&vec![process; MOST_PROCESSES]).unwrap().len() < 64 << 10);
         let region = RegionReport {
             start: u64::MAX,
             end: u64::MAX,
@@ -348,6 +191,7 @@ mod tests {
             away_bytes: [u64::MAX; ABSENCE_SPANS],
         };
         let regions = vec![region; farmem_telemetry::BOARD_REGIONS + 1];
-        assert!(to_json(&RegionsReport { regions, ..RegionsReport::default() }).len() < 64 << 10);
+        let report = RegionsReport { regions, ..RegionsReport::default() };
+        assert!(serde_json::to_string(&report).unwrap().len() < 64 << 10);
     }
 }

@@ -1,0 +1,69 @@
+//! What a supervisor can be asked by somebody who isn't a process of the application, and the way back to the asker.
+
+use farmem_sys::link::Link;
+use farmem_wire::Request;
+use serde::Serialize;
+
+use crate::limits::set::Limits;
+
+/// What somebody wants who isn't a process of the application.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Question {
+    /// How is the application?
+    Report,
+    /// How are its processes?
+    Processes,
+    /// What do the regions of this process hold?
+    Regions(u32),
+    /// Change these limits.
+    Set(Limits),
+}
+
+impl Question {
+    /// The question that a packet asks; `None` for what a process of the application says.
+    pub(crate) fn of(request: Request) -> Option<Self> {
+        match request {
+            Request::Query => Some(Self::Report),
+            Request::Look { process: 0 } => Some(Self::Processes),
+            Request::Look { process } => Some(Self::Regions(process)),
+            Request::Set { .. } => Limits::of_request(request).map(Self::Set),
+            _ => None,
+        }
+    }
+}
+
+/// Somebody asks something of the supervisor.
+pub(crate) struct Query {
+    link: Link,
+    pub(crate) question: Question,
+    /// Whether the asker has the right to change limits, and to know addresses.
+    pub(crate) may_set: bool,
+}
+
+impl Query {
+    pub(crate) fn new(link: Link, question: Question, may_set: bool) -> Self {
+        Self { link, question, may_set }
+    }
+
+    /// A question, and the end at which its answer comes.
+    #[cfg(test)]
+    pub(crate) fn for_test(question: Question) -> (Self, Link) {
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+        let ends = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        let (near, far) = ends.expect("two sockets");
+        (Self::new(Link::from(near), question, true), Link::from(far))
+    }
+
+    /// Answers with what was asked for.
+    pub(crate) fn answer(&self, answer: &(impl Serialize + ?Sized)) {
+        // Numbers and names: always JSON.
+        let text = serde_json::to_string(answer).unwrap_or_default();
+        // Who has gone meanwhile needs no answer.
+        let _ = self.link.send(text.as_bytes(), &[]);
+    }
+
+    /// Answers with the reason why not: a text, where anything else would be the answer.
+    pub(crate) fn refuse(&self, reason: &str) {
+        self.answer(reason);
+    }
+}
