@@ -17,8 +17,8 @@ use crate::processes::Processes;
 use crate::processes::shares;
 use crate::processes::silent::has_messages;
 use crate::processes::stall::{Judgement, Patience, Signs, is_held};
-use crate::reporting::report::Totals;
 use crate::reporting::returns::Returns;
+use crate::reporting::totals::Totals;
 use crate::say::say;
 
 /// Asking for shared memory takes the kernel a walk over the process's pages: at most this part of the time.

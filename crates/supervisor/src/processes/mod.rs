@@ -38,7 +38,7 @@ use crate::processes::lineage::Lineage;
 use crate::processes::notices::{Notice, Notices};
 use crate::processes::silent::{Silent, has_messages};
 use crate::queries::query::{Query, Question};
-use crate::reporting::report::Totals;
+use crate::reporting::totals::Totals;
 
 /// Any user of the machine may connect. Who hasn't said for so long who it is, is dropped, and so is who came first of more than so many.
 const INTRODUCTION: Duration = Duration::from_secs(2);

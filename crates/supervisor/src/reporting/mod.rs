@@ -11,5 +11,6 @@ pub(crate) mod report;
 pub(crate) mod returns;
 pub(crate) mod statistics;
 mod summary;
+pub(crate) mod totals;
 pub(crate) mod troubles;
 pub(crate) mod waiting;

@@ -1,70 +1,22 @@
 //! The application's figures, as the user gets them.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use farmem_page::PageCount;
 use farmem_policy::PrefetchPolicy;
 use farmem_policy::absence::Absences;
 use farmem_store::PoolUsage;
-use farmem_telemetry::{
-    BUCKETS, COUNTERS, Counter, Header, Histogram, Kind, Ledger, ProcessSlot, RETURN_BUCKETS, SlotState,
-};
+use farmem_telemetry::{COUNTERS, Counter, Header, Kind, Ledger, SlotState};
 use farmem_wire::host::{LEASED_SLAB_BYTES, Terms};
 use serde::{Deserialize, Serialize};
 
 use crate::carrier::{ByClass, LinkFigures, NodeFigures};
 use crate::reporting::summary::summary;
+use crate::reporting::totals::Totals;
 
 /// A sample of fewer pages says too little.
 const LEAST_PROBES: u64 = 16;
-
-/// Sums over processes.
-pub(crate) struct Totals {
-    figures: Vec<u64>,
-    latency: Vec<AtomicU64>,
-    returned: [u64; RETURN_BUCKETS],
-}
-
-impl Clone for Totals {
-    fn clone(&self) -> Self {
-        let copy = Self { figures: self.figures.clone(), latency: buckets(), returned: self.returned };
-        Histogram::new(&copy.latency).add(&Histogram::new(&self.latency));
-        copy
-    }
-}
-
-fn buckets() -> Vec<AtomicU64> {
-    (0..BUCKETS).map(|_| AtomicU64::new(0)).collect()
-}
-
-impl Totals {
-    pub(crate) fn new() -> Self {
-        Self { figures: vec![0; COUNTERS.len()], latency: buckets(), returned: [0; RETURN_BUCKETS] }
-    }
-
-    /// Adds a process's figures; those of this moment only while it lives.
-    pub(crate) fn add(&mut self, slot: &ProcessSlot<'_>) {
-        for (counter, _, kind, _) in COUNTERS {
-            if *kind == Kind::Total {
-                self.figures[*counter as usize] += slot.get(*counter);
-            }
-        }
-        Histogram::new(&self.latency).add(&slot.fault_latency());
-        for (sum, count) in self.returned.iter_mut().zip(slot.returns()) {
-            *sum += count;
-        }
-    }
-
-    /// Pages that left, and those that came back.
-    pub(crate) fn absences(&self) -> Absences {
-        Absences::new(self.returned, self.get(Counter::Evicted))
-    }
-
-    pub(crate) fn get(&self, counter: Counter) -> u64 {
-        self.figures[counter as usize]
-    }
-}
 
 /// A run in figures.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -237,7 +189,7 @@ impl Report {
         let living = || ledger.slots().filter(|slot| slot.state() != SlotState::Free);
         let gauge = |counter| living().map(|slot| slot.get(counter)).sum::<u64>();
         let bytes = |pages: u64| PageCount::new(pages).bytes().get();
-        let latency = Histogram::new(&totals.latency);
+        let latency = totals.latency();
         let used = prefetched_used(totals);
         let far_faults = totals.get(Counter::Fetches) + used;
         let prefetch = PrefetchPolicy::from_number(ledger.header(Header::Prefetch).load(Ordering::Relaxed));
