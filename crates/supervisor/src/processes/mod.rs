@@ -3,49 +3,44 @@
 //! A forked child reads entries that its ancestors stored. So the slabs of a process that has ended are kept until no
 //! living process descends from it by forks alone, and a living process is told up to which fork its entries are frozen.
 //! Living is what the kernel says, not what a connection says: see [`Silent`].
+//!
+//! Here belongs what the supervisor knows of each process, how they come, fork, share, stall and go, and why one was ended. It speaks with them by `farmem-wire`, and
+//! writes their slots in the ledger; of the pool it knows only that a slot's entries are released.
 
 mod endings;
+mod forks;
+mod kin;
 mod lineage;
 pub(crate) mod notices;
 pub(crate) mod shares;
 pub(crate) mod silent;
 pub(crate) mod stall;
+pub(crate) mod strangers;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Result;
-use farmem_page::PageCount;
 use farmem_store::OwnerId;
-use farmem_sys::disk::DiskFile;
 use farmem_sys::link::Link;
 use farmem_sys::uffd::{FEATURES, Uffd, UffdError};
-use farmem_sys::{AsFd, AsRawFd, BorrowedFd, Errno, OwnedFd};
-use farmem_telemetry::{Counter, Header, MAX_PROCESSES, SlotState};
+use farmem_sys::{AsFd, BorrowedFd, Errno, OwnedFd};
+use farmem_telemetry::{Header, MAX_PROCESSES, SlotState};
 use farmem_wire::{HAS_DEVICE, HAS_DISK, PACKET_BYTES, Reply, Request};
-use nix::sys::resource::{Resource, getrlimit};
-use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
-use nix::unistd::Pid;
-use rustix::io::fcntl_dupfd_cloexec;
 
 use crate::application::Application;
 use crate::processes::endings::Ending;
 use crate::processes::lineage::Lineage;
 use crate::processes::notices::{Notice, Notices};
-use crate::processes::silent::{Silent, has_messages};
+use crate::processes::silent::Silent;
 use crate::queries::query::{Query, Question};
 use crate::reporting::totals::Totals;
-
-/// Any user of the machine may connect. Who hasn't said for so long who it is, is dropped, and so is who came first of more than so many.
-const INTRODUCTION: Duration = Duration::from_secs(2);
-pub(crate) const MOST_STRANGERS: usize = 64;
-/// Descriptors that no new connection gets: for the userfaultfds of children whose parents are connected, and for files. At most a
-/// quarter of all.
-const KEPT_DESCRIPTORS: u64 = 64;
 
 /// A connected process.
 pub(crate) struct Process {
@@ -124,43 +119,6 @@ impl Processes {
         };
         self.connected.insert(self.next_key, process);
         self.next_key += 1;
-    }
-
-    /// The connection, when enough descriptors are left beside it. Strangers give way for it, those of other users first: descriptors are
-    /// short only when processes of the application have them.
-    fn with_room_left(&mut self, mut socket: OwnedFd) -> Option<OwnedFd> {
-        let mut strangers = None;
-        while !leaves_descriptors(&socket) {
-            let (_, _, key) = strangers.get_or_insert_with(|| self.strangers().into_iter()).next()?;
-            self.connected.remove(&key);
-            // What the stranger had is now perhaps the lowest that is free.
-            socket = fcntl_dupfd_cloexec(&socket, 0).ok()?;
-        }
-        Some(socket)
-    }
-
-    /// Drops connections that say nothing.
-    pub(crate) fn expel_strangers(&mut self) {
-        let strangers = self.strangers();
-        let excess = strangers.len().saturating_sub(MOST_STRANGERS);
-        for (nth, (_, came, key)) in strangers.into_iter().enumerate() {
-            if nth < excess || came.elapsed() > INTRODUCTION {
-                self.connected.remove(&key);
-            }
-        }
-    }
-
-    /// Who has said nothing so far, in the order in which they are dropped: those of other users first, then who came first. With when
-    /// each came, and its key.
-    fn strangers(&self) -> Vec<(bool, Instant, u64)> {
-        let is_silent = |process: &Process| {
-            process.slot.is_none() && process.waiting.is_none() && !has_messages(&process.link)
-        };
-        let silent = self.connected.iter().filter(|(_, process)| is_silent(process));
-        let mut strangers: Vec<(bool, Instant, u64)> =
-            silent.map(|(&key, process)| (process.may_set, process.came, key)).collect();
-        strangers.sort_unstable();
-        strangers
     }
 
     pub(crate) fn links(&self) -> impl Iterator<Item = (u64, BorrowedFd<'_>)> {
@@ -283,99 +241,6 @@ impl Processes {
         process.link.send(&reply.encode(), &[])
     }
 
-    fn expect(&mut self, key: u64, epoch: u64, descriptor: Option<OwnedFd>) -> Result<(), Errno> {
-        let Some(parent) = self.connected.get(&key) else { return Ok(()) };
-        let Some(slot) = parent.slot else { return Ok(()) };
-        let Some(descriptor) = descriptor else {
-            // The kernel had no descriptor to give. The parent can't help that.
-            self.lost.push((slot, epoch));
-            self.hand_over();
-            return Ok(());
-        };
-        let uffd = Uffd::from(descriptor);
-        self.silent.push(Silent::new(uffd, parent.lineage.of_child(slot, epoch), None));
-        self.freeze(slot);
-        if let Some(view) = self.application.ledger.slot(slot) {
-            view.note_heard_epoch(epoch);
-            // At once: the process decides by it whether to go on watching what it shares.
-            view.set_kin(view.kin().max(1));
-        }
-        self.hand_over();
-        Ok(())
-    }
-
-    /// Gives children that have come what their parents have sent.
-    fn hand_over(&mut self) {
-        let asking: Vec<(u64, (usize, u64))> =
-            self.connected.iter().filter_map(|(&key, child)| child.waiting.map(|fork| (key, fork))).collect();
-        for (key, fork) in asking {
-            let answered = match self.silent.iter().position(|silent| silent.lineage.fork() == Some(fork)) {
-                Some(at) => {
-                    let silent = self.silent.remove(at);
-                    self.inherit(key, silent)
-                }
-                None if self.lost.contains(&fork) => {
-                    self.end_lost(key);
-                    continue;
-                }
-                None if self.is_connected(fork.0) => Ok(()),
-                None => self.refuse(key),
-            };
-            if answered.is_err() {
-                self.gone(key);
-            }
-        }
-    }
-
-    fn inherit(&mut self, key: u64, silent: Silent) -> Result<(), Errno> {
-        let number = self.connected.get(&key).map_or(0, |child| child.process);
-        let slot = self.assign(number);
-        let application = self.application;
-        let Some(child) = self.connected.get_mut(&key) else {
-            self.silent.push(silent);
-            return Ok(());
-        };
-        child.waiting = None;
-        child.lineage = silent.lineage;
-        child.slot = slot;
-        let uffd = child.uffd.insert(silent.uffd);
-        let Some(slot) = slot else { return child.link.send(&Reply::Refused { errno: 0 }.encode(), &[]) };
-        let parent = child.lineage.fork().and_then(|(slot, _)| application.ledger.slot(slot));
-        if let Some((parent, view)) = parent.zip(application.ledger.slot(slot)) {
-            // All that a new child has it shares with its parent; whether it hears of writes to it, too. In this order, so that
-            // it counts once at any moment.
-            view.set_kin(1);
-            let resident = parent.resident();
-            if parent.is_protected() {
-                view.set_shared(resident, view.separated());
-                view.set_protected(true);
-            }
-            view.set(Counter::ResidentPages, resident.get());
-        }
-        let pool = application.pool_memory;
-        let disk = application.disk.map(DiskFile::file);
-        let flags = if disk.is_some() { HAS_DISK } else { 0 };
-        let pool_bytes = pool.length_bytes() as u64;
-        let reply = Reply::Inherited { slot: slot as u32, pool_bytes, flags };
-        let descriptors: Vec<_> = [uffd.as_fd(), pool.file()].into_iter().chain(disk).collect();
-        child.link.send(&reply.encode(), &descriptors)
-    }
-
-    /// Nobody beside the parent could serve that child, and from the parent's end on it would read zeros. While it waits for an answer its
-    /// number is its own.
-    fn end_lost(&mut self, key: u64) {
-        let Some(child) = self.connected.remove(&key) else { return };
-        self.endings.push((child.process, Ending::Crowded));
-        let _ = kill(Pid::from_raw(child.process as i32), Signal::SIGKILL);
-    }
-
-    /// The parent has gone without having told of the child: nobody can hand its memory over.
-    fn refuse(&mut self, key: u64) -> Result<(), Errno> {
-        let Some(child) = self.connected.get_mut(&key) else { return Ok(()) };
-        child.waiting = None;
-        child.link.send(&Reply::Refused { errno: 0 }.encode(), &[])
-    }
-
     /// Whether a process of the application lives.
     pub(crate) fn remain(&self) -> bool {
         self.connected.values().any(|process| process.slot.is_some() || process.waiting.is_some())
@@ -384,74 +249,6 @@ impl Processes {
 
     fn is_connected(&self, slot: usize) -> bool {
         self.connected.values().any(|process| process.slot == Some(slot))
-    }
-
-    /// Tells a process up to which fork its entries are still read by others.
-    fn freeze(&self, slot: usize) {
-        let epoch = self.lineages().map(|lineage| lineage.frozen_epoch(slot)).max().unwrap_or(0);
-        if let Some(view) = self.application.ledger.slot(slot) {
-            view.set_frozen_epoch(epoch);
-        }
-    }
-
-    fn lineages(&self) -> impl Iterator<Item = &Lineage> {
-        let connected = self.connected.values().map(|process| &process.lineage);
-        connected.chain(self.silent.iter().map(|silent| &silent.lineage))
-    }
-
-    /// A process has ended that had `credit` pages counted with its kin. Those that only one of them still has are its own now.
-    fn pass_on(&self, slot: usize, lineage: &Lineage, credit: i64) {
-        let ledger = self.application.ledger;
-        let kin: Vec<usize> = self.kin((Some(slot), lineage)).collect();
-        match kin[..] {
-            [] => {}
-            [last] => {
-                if let Some(view) = ledger.slot(last) {
-                    view.set_shared(PageCount::ZERO, view.separated());
-                }
-            }
-            // How many each has is known when they are measured.
-            _ => {
-                let inherited = credit.max(0) as u64 / kin.len() as u64;
-                ledger.header(Header::Inherited).fetch_add(inherited, Ordering::Relaxed);
-            }
-        }
-    }
-
-    /// Slots of the connected processes that may share memory with that one, itself left out.
-    fn kin(&self, one: (Option<usize>, &Lineage)) -> impl Iterator<Item = usize> {
-        self.connected
-            .values()
-            .filter(move |other| other.slot != one.0 && Lineage::are_kin(one, (other.slot, &other.lineage)))
-            .filter_map(|other| other.slot)
-    }
-
-    /// Whether there are processes that share memory, or have been told so.
-    pub(crate) fn are_kin_about(&self) -> bool {
-        let ledger = self.application.ledger;
-        let is_told = |slot: usize| ledger.slot(slot).is_some_and(|view| view.kin() > 0);
-        self.connected.values().any(|process| process.is_forked() || process.slot.is_some_and(is_told))
-    }
-
-    /// Whether a child of that process, or of its kin, is still on its way: what it shares belongs to nobody yet.
-    pub(crate) fn awaits_kin(&self, process: &Process) -> bool {
-        let one = (process.slot, &process.lineage);
-        self.silent
-            .iter()
-            .any(|silent| silent.own.is_none() && Lineage::are_kin(one, (None, &silent.lineage)))
-    }
-
-    /// Tells each process how many others may share memory with it.
-    pub(crate) fn count_kin(&self) {
-        for process in self.connected.values() {
-            let Some(view) = process.slot.and_then(|slot| self.application.ledger.slot(slot)) else {
-                continue;
-            };
-            let one = (process.slot, &process.lineage);
-            let silent =
-                self.silent.iter().filter(|silent| Lineage::are_kin(one, (silent.own, &silent.lineage)));
-            view.set_kin((self.kin(one).count() + silent.count()) as u64);
-        }
     }
 
     /// A connection has closed: the process has ended, or runs another program now, or will shortly.
@@ -557,220 +354,5 @@ impl Process {
 
     fn is_forked(&self) -> bool {
         self.lineage.fork().is_some()
-    }
-}
-
-/// Whether a connection that was just taken leaves enough descriptors for those who are there. The kernel gives the lowest that is free.
-fn leaves_descriptors(socket: &OwnedFd) -> bool {
-    let Ok((most, _)) = getrlimit(Resource::RLIMIT_NOFILE) else { return true };
-    (socket.as_raw_fd() as u64) < most - KEPT_DESCRIPTORS.min(most / 4)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-
-    struct Peer {
-        key: u64,
-        link: Link,
-    }
-
-    /// A process that connects.
-    fn connect(processes: &mut Processes) -> Peer {
-        let flags = SocketFlags::CLOEXEC;
-        let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
-        processes.accept(near);
-        Peer { key: processes.next_key - 1, link: Link::from(far) }
-    }
-
-    impl Peer {
-        fn ask(&self, processes: &mut Processes, request: Request, descriptors: &[BorrowedFd<'_>]) {
-            self.link.send(&request.encode(), descriptors).unwrap();
-            processes.hear(self.key);
-        }
-
-        fn hear(&self) -> Option<Reply> {
-            let mut packet = [0; PACKET_BYTES];
-            let (length, _) = self.link.receive(&mut packet).unwrap();
-            Reply::decode(&packet[..length])
-        }
-    }
-
-    fn processes() -> Processes {
-        // Both ends of the connections are this process's.
-        Processes::new(Application::for_test(), std::process::id())
-    }
-
-    /// A program that has said who it is; its slot.
-    fn begin(processes: &mut Processes) -> (Peer, usize) {
-        let peer = connect(processes);
-        let token = processes.application.token;
-        peer.ask(processes, Request::Hello { token }, &[]);
-        let Some(Reply::Welcome { slot, .. }) = peer.hear() else { panic!("not welcome") };
-        (peer, slot as usize)
-    }
-
-    /// Any descriptor stands for a userfaultfd whose memory has not ended.
-    fn fork(processes: &mut Processes, parent: &Peer, epoch: u64) {
-        let memory = processes.application.ledger_memory;
-        parent.ask(processes, Request::Forked { epoch }, &[memory.file()]);
-    }
-
-    fn inherit(processes: &mut Processes, parent_slot: usize, epoch: u64) -> Peer {
-        let child = connect(processes);
-        let token = processes.application.token;
-        let request = Request::Inherit { parent_slot: parent_slot as u32, epoch, token };
-        child.ask(processes, request, &[]);
-        child
-    }
-
-    #[test]
-    fn who_does_not_know_the_token_gets_nothing_and_is_dropped() {
-        let mut processes = processes();
-        let token = !processes.application.token;
-        for request in [Request::Hello { token }, Request::Inherit { parent_slot: 0, epoch: 1, token }] {
-            let stranger = connect(&mut processes);
-            stranger.ask(&mut processes, request, &[]);
-            assert_eq!(stranger.hear(), None);
-        }
-        assert!(processes.connected.is_empty() && !processes.has_program_reported);
-    }
-
-    #[test]
-    fn of_many_who_say_nothing_the_first_are_dropped_and_nobody_who_has_said_something() {
-        let mut processes = processes();
-        let (_program, slot) = begin(&mut processes);
-        let waiting = connect(&mut processes);
-        let token = processes.application.token;
-        // On its way when the others come.
-        waiting.link.send(&Request::Hello { token }.encode(), &[]).unwrap();
-        let strangers: Vec<Peer> = (0..2 * MOST_STRANGERS).map(|_| connect(&mut processes)).collect();
-
-        processes.expel_strangers();
-
-        assert!(processes.is_connected(slot) && processes.connected.contains_key(&waiting.key));
-        let (dropped, kept) = strangers.split_at(MOST_STRANGERS);
-        assert!(dropped.iter().all(|stranger| stranger.link.is_cut()));
-        assert!(kept.iter().all(|stranger| processes.connected.contains_key(&stranger.key)));
-    }
-
-    #[test]
-    fn a_stranger_that_says_nothing_is_dropped_after_a_while() {
-        let mut processes = processes();
-        let stranger = connect(&mut processes);
-        processes.connected.get_mut(&stranger.key).unwrap().came = Instant::now() - 2 * INTRODUCTION;
-
-        processes.expel_strangers();
-
-        assert!(stranger.link.is_cut());
-    }
-
-    #[test]
-    fn a_parent_stays_when_there_is_no_descriptor_for_its_child() {
-        let mut processes = processes();
-        let (parent, slot) = begin(&mut processes);
-
-        parent.ask(&mut processes, Request::Forked { epoch: 1 }, &[]);
-        fork(&mut processes, &parent, 2);
-        let child = inherit(&mut processes, slot, 2);
-
-        assert!(processes.is_connected(slot));
-        assert_eq!(processes.lost, [(slot, 1)]);
-        assert!(matches!(child.hear(), Some(Reply::Inherited { .. })));
-    }
-
-    #[test]
-    fn the_program_is_welcome_and_counts_as_reported() {
-        let mut processes = processes();
-        let (_program, slot) = begin(&mut processes);
-        assert_eq!(slot, 0);
-        assert!(processes.has_program_reported);
-        let view = processes.application.ledger.slot(slot).unwrap();
-        assert_eq!(view.process(), std::process::id(), "the kernel's word counts");
-    }
-
-    #[test]
-    fn a_child_inherits_after_its_parent_has_gone() {
-        let mut processes = processes();
-        let (parent, slot) = begin(&mut processes);
-        fork(&mut processes, &parent, 1);
-        processes.gone(parent.key);
-
-        let child = inherit(&mut processes, slot, 1);
-
-        let Some(Reply::Inherited { slot: own, .. }) = child.hear() else { panic!("nothing inherited") };
-        assert_ne!(own as usize, slot);
-        assert_eq!(processes.kept, [slot]);
-    }
-
-    #[test]
-    fn a_child_that_comes_before_its_parents_word_waits_for_it() {
-        let mut processes = processes();
-        let (parent, slot) = begin(&mut processes);
-
-        let child = inherit(&mut processes, slot, 1);
-        fork(&mut processes, &parent, 1);
-
-        assert!(matches!(child.hear(), Some(Reply::Inherited { .. })));
-    }
-
-    #[test]
-    fn a_child_of_which_its_parent_never_told_is_refused_when_the_parent_goes() {
-        let mut processes = processes();
-        let (parent, slot) = begin(&mut processes);
-
-        let child = inherit(&mut processes, slot, 1);
-        processes.gone(parent.key);
-
-        assert_eq!(child.hear(), Some(Reply::Refused { errno: 0 }));
-    }
-
-    #[test]
-    fn a_child_that_never_comes_keeps_its_parents_entries_frozen() {
-        let mut processes = processes();
-        let (parent, slot) = begin(&mut processes);
-        let view = processes.application.ledger.slot(slot).unwrap();
-
-        fork(&mut processes, &parent, 3);
-
-        assert_eq!((view.frozen_epoch(), view.heard_epoch()), (3, 3));
-    }
-
-    #[test]
-    fn what_was_heard_of_a_fork_stays_so_when_a_kept_child_forks() {
-        let mut processes = processes();
-        let (parent, slot) = begin(&mut processes);
-        fork(&mut processes, &parent, 1);
-        fork(&mut processes, &parent, 2);
-
-        fork(&mut processes, &parent, 1);
-
-        let view = processes.application.ledger.slot(slot).unwrap();
-        assert_eq!((view.frozen_epoch(), view.heard_epoch()), (2, 2));
-    }
-
-    #[test]
-    fn an_orphan_is_a_failure_only_if_it_knows_the_token() {
-        let mut processes = processes();
-        let token = processes.application.token;
-        let (stranger, orphan) = (connect(&mut processes), connect(&mut processes));
-
-        stranger.ask(&mut processes, Request::Orphaned { token: !token }, &[]);
-        orphan.ask(&mut processes, Request::Orphaned { token }, &[]);
-
-        assert_eq!(processes.endings, [(std::process::id(), Ending::Orphaned)]);
-    }
-
-    #[test]
-    fn a_parent_outlives_the_sudden_end_of_its_child() {
-        let mut processes = processes();
-        let (parent, slot) = begin(&mut processes);
-        let child = inherit(&mut processes, slot, 1);
-        drop(child);
-
-        fork(&mut processes, &parent, 1);
-
-        assert!(processes.is_connected(slot));
     }
 }
