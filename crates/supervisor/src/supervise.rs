@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use farmem_store::PoolUsage;
 use farmem_sys::OwnedFd;
 use farmem_wire::Address;
-use nix::sys::resource::{Resource, UsageWho, getrusage, setrlimit};
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -27,6 +27,7 @@ use crate::processes::Processes;
 use crate::processes::notices::Notice;
 use crate::processes::strangers::MOST_STRANGERS;
 use crate::program::background::{Role, split};
+use crate::program::end::{End, end_as};
 use crate::program::launch;
 use crate::program::signals::Signals;
 use crate::queries::directory::{Own, listen};
@@ -59,13 +60,6 @@ const LAST: Duration = Duration::from_secs(2);
 
 /// Why a stranger can't change limits, nor look inside.
 const NOT_YOURS: &str = "it belongs to another user; ask that user, or root";
-
-/// How a program ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum End {
-    Exited(i32),
-    Signalled(i32),
-}
 
 /// Runs the program under supervision until it has ended. The result is the status to exit with; if a signal ended the
 /// program, the same signal ends the calling process.
@@ -508,29 +502,4 @@ fn children_cpu() -> Duration {
 
 fn to_duration(time: nix::sys::time::TimeVal) -> Duration {
     Duration::from_secs(time.tv_sec() as u64) + Duration::from_micros(time.tv_usec() as u64)
-}
-
-/// The status to exit with, after the same signal as the program's.
-fn end_as(end: End) -> u8 {
-    match end {
-        End::Exited(status) => status as u8,
-        End::Signalled(number) => {
-            if let Ok(signal) = Signal::try_from(number) {
-                end_by(signal);
-            }
-            128 + number as u8
-        }
-    }
-}
-
-fn end_by(signal: Signal) {
-    // One core file is enough.
-    let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
-    let mut only = SigSet::empty();
-    only.add(signal);
-    let _ = only.thread_unblock();
-    // Rust's runtime handles the first SIGSEGV or SIGBUS, and gives up the handler with it.
-    for _ in 0..2 {
-        let _ = nix::sys::signal::kill(Pid::this(), signal);
-    }
 }

@@ -4,5 +4,6 @@
 //! Here is what concerns that one process and the supervisor's own: no ledger, no pool, no other process of the application.
 
 pub(crate) mod background;
+pub(crate) mod end;
 pub(crate) mod launch;
 pub(crate) mod signals;
