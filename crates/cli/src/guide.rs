@@ -62,9 +62,21 @@ fn lines(text: &str) -> Vec<String> {
 
 fn documents() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let guide = fs::read_dir(root.join("docs/guide")).expect("the guide");
-    let guide = guide.map(|page| page.expect("a page").path());
-    [root.join("README.md"), root.join("docs/results/README.md")].into_iter().chain(guide).collect()
+    let pages = |folder: &str| {
+        let pages = fs::read_dir(root.join(folder)).expect("pages");
+        pages
+            .map(|page| page.expect("a page").path())
+            .filter(|page| page.extension().is_some_and(|end| end == "md"))
+    };
+    [root.join("README.md")].into_iter().chain(pages("docs/guide")).chain(pages("docs/results")).collect()
+}
+
+/// Whole commands in the cells of tables, which say how a figure is found.
+fn calls_of_tables(text: &str) -> Vec<Vec<String>> {
+    let rows = text.lines().filter(|line| line.starts_with('|'));
+    let spans = rows.flat_map(|row| row.split('`').skip(1).step_by(2));
+    let is_call = |span: &&str| span.starts_with("farmem ") || span.starts_with("sudo farmem ");
+    spans.filter(is_call).flat_map(calls).collect()
 }
 
 #[test]
@@ -80,6 +92,20 @@ fn what_the_documents_say_to_type_the_command_line_takes() {
         }
     }
     assert!(taken > 50, "{taken} commands");
+}
+
+#[test]
+fn commands_by_which_results_say_a_figure_is_found_are_taken() {
+    let results =
+        documents().into_iter().filter(|page| page.parent().is_some_and(|at| at.ends_with("results")));
+    let mut taken = 0;
+    for page in results {
+        for call in calls_of_tables(&fs::read_to_string(&page).expect("text")) {
+            assert_eq!(refusal(&call), None, "{}: {call:?}", page.display());
+            taken += 1;
+        }
+    }
+    assert!(taken > 20, "{taken} commands");
 }
 
 #[test]

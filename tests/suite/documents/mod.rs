@@ -1,4 +1,4 @@
-//! What the README and the guide tell people to type works.
+//! What the README, the guide and the results tell people to type works.
 //!
 //! Every fenced block says what it holds; those of `sh` are commands, and are run here, one document after the other, each in a folder and in namespaces of its own.
 //! HTML comments above a block, which readers don't see, say what the test does in another way:
@@ -149,26 +149,32 @@ documents! {
     several_applications: "docs/guide/several-applications.md",
     watching: "docs/guide/watching.md",
     results: "docs/results/README.md",
+    results_papers: "docs/results/papers.md",
 }
 
-/// Documents without commands, or whose commands take what no test has: another machine, a guest, an engine for containers.
-const ELSEWHERE: [&str; 6] = [
+/// Documents without commands, or whose commands take what no test has: another machine, a guest, an engine for containers, an idle machine.
+const ELSEWHERE: [&str; 9] = [
     "docs/guide/containers.md",
     "docs/guide/hints.md",
     "docs/guide/limits.md",
     "docs/guide/services.md",
     "docs/guide/troubleshooting.md",
     "docs/guide/virtual-machines.md",
+    "docs/results/isolation.md",
+    "docs/results/memory-nodes.md",
+    "docs/results/prefetching.md",
 ];
 
 #[test]
-fn every_page_of_the_guide_is_tested_and_every_block_says_what_it_holds() {
+fn every_page_of_guide_and_results_is_tested_and_every_block_says_what_it_holds() {
     let known: Vec<&str> = DOCUMENTS.iter().chain(&ELSEWHERE).copied().collect();
-    let guide = fs::read_dir(root().join("docs/guide")).expect("the guide");
-    for page in guide {
-        let name = page.expect("a page").file_name().into_string().expect("text");
-        let path = format!("docs/guide/{name}");
-        assert!(known.contains(&path.as_str()), "{path} is not among the documents of this test");
+    for folder in ["docs/guide", "docs/results"] {
+        for page in fs::read_dir(root().join(folder)).expect("pages") {
+            let name = page.expect("a page").file_name().into_string().expect("text");
+            let path = format!("{folder}/{name}");
+            let is_known = known.contains(&path.as_str()) || !name.ends_with(".md");
+            assert!(is_known, "{path} is not among the documents of this test");
+        }
     }
     for document in known {
         for Block { line, language, treatment, .. } in blocks(&text(document)) {

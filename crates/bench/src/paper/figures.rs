@@ -2,27 +2,27 @@
 
 /// Figures and tables, and what they show.
 pub(super) const FIGURES: &[(&str, &str)] = &[
-    ("Canvas Figure 2", "slowdowns of programs beside others"),
+    ("Canvas Figure 2", "slowdowns of programs next to others"),
     ("Canvas Figure 9", "programs alone under several swap systems"),
-    ("Canvas Figure 10", "programs alone and beside others, 25 % and 50 % of their memory local"),
+    ("Canvas Figure 10", "programs alone and next to others, 25 % and 50 % of their memory local"),
     ("Canvas Table 3", "mean, least, largest and spread of slowdowns"),
-    ("Canvas Figure 11", "native programs beside a managed one, isolation alone"),
+    ("Canvas Figure 11", "native programs next to a managed one, isolation alone"),
     ("Canvas Figure 12", "programs with kept entries and without"),
-    ("Canvas Table 4", "swap-outs per second beside others"),
+    ("Canvas Table 4", "swap-outs per second next to others"),
     ("Canvas Figure 13", "swap-outs, and the time to find an entry, by number of cores"),
     ("Canvas Table 5", "contribution and accuracy of prefetchers"),
     ("Canvas Figure 14", "demand and prefetching on one link, with and without a schedule"),
     ("COMEX Figure 10", "frames reserved ahead (T)"),
     ("COMEX Figure 11", "pages read at once (P)"),
-    ("COMEX Figure 12", "pages kept of what was read (B)"),
-    ("COMEX Figure 13", "kernels beside disk swap, by local memory"),
-    ("COMEX Figure 14", "faults served by what was read along"),
-    ("FastSwap Table I", "a program beside Redis: speed-up over disk swap"),
-    ("FastSwap Table II", "throughput of Redis, pages in and out, space of what is swapped"),
+    ("COMEX Figure 12", "pages kept of those that were read (B)"),
+    ("COMEX Figure 13", "kernels compared with disk swap, by local memory"),
+    ("COMEX Figure 14", "faults served by pages that came along with others"),
+    ("FastSwap Table I", "a program next to Redis: speed-up over disk swap"),
+    ("FastSwap Table II", "throughput of Redis, pages in and out, space that swapped pages take"),
     ("FastSwap Table III", "run times of programs by swap system"),
     ("FastSwap Table IV", "time to bring a page back"),
     ("FastSwap Figure 2", "throughput of Redis over time, after it was given memory"),
-    ("FastSwap Figure 9", "throughput of Redis over time, while what is swapped outgrows its memory"),
+    ("FastSwap Figure 9", "throughput of Redis over time, while swapped pages outgrow its memory"),
     ("PFA Figure 10", "where the time of a fault goes"),
     ("PFA Figure 13", "bookkeeping for each page, in the fault and batched"),
 ];
@@ -31,8 +31,8 @@ pub(super) const FIGURES: &[(&str, &str)] = &[
 pub(super) const LEFT_OUT: &[(&str, &str)] = &[
     (
         "Canvas Figure 11",
-        "a managed program beside native ones, and isolation alone: memcached runs beside a native program that writes at random, with all that Farmem does; native programs \
-         beside one in Java are among the co-runs",
+        "a managed program next to native ones, and isolation alone: memcached runs next to a native program that writes at random, with all that Farmem does; native programs \
+         next to one in Java are among the co-runs",
     ),
     (
         "Canvas Figure 12",
@@ -40,15 +40,15 @@ pub(super) const LEFT_OUT: &[(&str, &str)] = &[
     ),
     (
         "Canvas Figure 14",
-        "(b), contribution and accuracy: what is fetched ahead travels with the page that is waited for, so no schedule changes them",
+        "(b), contribution and accuracy: pages that are fetched ahead travel with the page that a thread waits for, so no schedule changes them",
     ),
     (
         "FastSwap Table I",
-        "Spark and Redis beside each other: XGBoost, Snappy and a graph in Java beside memcached instead",
+        "Spark and Redis next to each other: XGBoost, Snappy and a graph in Java next to memcached instead",
     ),
     (
         "FastSwap Table II",
-        "Redis beside Spark: memcached beside random writes instead; the time that processors wait for a disk",
+        "Redis next to Spark: memcached next to random writes instead; the time that processors wait for a disk",
     ),
     ("FastSwap Table III", "Spark: kernels and the programs of the groups instead"),
     (

@@ -2,7 +2,7 @@
 //!
 //! - `references` ties each measure to the figures that it answers;
 //! - `figures` lists what is to be answered, and why some are not;
-//! - [`Answers`] is both together: the table of the guide, of `farmem bench papers`, and of the report.
+//! - [`Answers`] is both together: the table of docs/results/papers.md, of `farmem bench papers`, and of the report.
 
 mod figures;
 mod references;
@@ -65,7 +65,7 @@ impl fmt::Display for Answers {
 mod tests {
     use super::*;
 
-    const GUIDE: &str = include_str!("../../../../docs/guide/measuring.md");
+    const RESULTS: &str = include_str!("../../../../docs/results/papers.md");
 
     #[test]
     fn every_figure_is_answered_by_a_measure_or_left_out_with_a_reason() {
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn the_guide_has_the_table() {
-        assert!(GUIDE.contains(&Answers.to_string()), "put this into docs/guide/measuring.md:\n{Answers}");
+    fn the_results_have_the_table() {
+        assert!(RESULTS.contains(&Answers.to_string()), "put this into docs/results/papers.md:\n{Answers}");
     }
 }
