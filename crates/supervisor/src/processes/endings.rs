@@ -20,7 +20,7 @@ impl Ending {
     pub(crate) fn reason(self, is_disk_failing: bool) -> String {
         let reason = match self {
             Self::Failed(Failure::Panic) => {
-                "its pager found itself in a state that can't be (a bug: please report it)"
+                "its pager met an internal error (a bug in Farmem: please report it)"
             }
             Self::Failed(Failure::NoRoom) if is_disk_failing => {
                 "the pool is full, the disk refuses what is written to it, and the local budget is used up: \
