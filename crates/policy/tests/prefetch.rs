@@ -1,4 +1,4 @@
-//! What the policies of prefetching promise, on seeded traces.
+//! What the policies of prefetching promise, on seeded traces. What they make of real programs is in `crates/trace/tests/recorded.rs`.
 mod support;
 
 use std::collections::HashSet;
