@@ -144,6 +144,7 @@ const SPECIAL: &[&str] = &[
     "kept_grandchildren",
     "bare_children_clone",
     "changes_beside_a_fork",
+    "changes_before_a_fork",
     "many_bare_children",
     "bare_child_forks",
 ];
@@ -237,6 +238,7 @@ checks_of_served_children! {
     kept_grandchildren
     bare_children_clone
     changes_beside_a_fork
+    changes_before_a_fork
     many_bare_children
     bare_child_forks
 }

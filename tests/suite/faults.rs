@@ -420,6 +420,15 @@ fn a_child_that_dies_while_its_parent_serves_it_keeps_nobody_waiting() {
     injected("death-in-fault").run(check("fork_ends_early")).assert_success();
 }
 
+/// The child's tables are those that the fork has copied. They don't know of what another thread had done and the pager had not heard of by then.
+#[test]
+fn changes_that_are_heard_of_after_a_fork_keep_every_byte_of_the_child() {
+    if !managed_runner() {
+        return;
+    }
+    injected("late-reading").run(check("changes_before_a_fork")).assert_success();
+}
+
 /// The kernel has given the parent's pager the child's userfaultfd, and nobody else. With the last one goes what says
 /// which of the child's pages are far: from then on they would read as zeros.
 #[test]

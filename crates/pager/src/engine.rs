@@ -157,7 +157,7 @@ impl Engine {
         let _ = self.table.take_over(served);
         let (table, mut far) = self.table.take_over(regions.iter());
         let mut gone = |word: PageWord, _| far = far.saturating_sub(u64::from(word.is_far()));
-        leave_unmapped(&regions, &table, &mut gone)?;
+        leave_unmapped(&regions, &table, &parts.uffd, &mut gone)?;
         let let_go = self.let_go.take_over();
         let hints = self.hints.begin_in_child(&table);
         let engine = Self::assemble(parts, table, regions, let_go, hints, self.sharing.is_protected())?;
@@ -367,11 +367,13 @@ impl Engine {
     }
 }
 
-/// In a forked child: what isn't mapped here any more (MADV_DONTFORK, or unmapped by another thread at that moment) has no
-/// words; `gone` hears of those that had an entry.
+/// In a forked child: what isn't mapped here any more (MADV_DONTFORK, or unmapped by another thread at that moment), or isn't registered
+/// (another thread has just put other memory there), has no words; `gone` hears of those that had an entry. Nobody would be told of a
+/// touch of what isn't registered, so it must not leave.
 fn leave_unmapped(
     regions: &Regions,
     table: &PageTable,
+    uffd: &Uffd,
     mut gone: impl FnMut(PageWord, Place),
 ) -> Result<(), Errno> {
     let maps = Maps::open()?;
@@ -384,7 +386,8 @@ fn leave_unmapped(
             Some(mapping) => {
                 let mapped = mapping.range.intersect(rest);
                 from = mapped.end;
-                PageRange::new(start, if mapping.anonymous { mapped.start } else { mapped.end })
+                let is_managed = mapping.anonymous && uffd.is_registered(mapped.start) != Some(false);
+                PageRange::new(start, if is_managed { mapped.start } else { mapped.end })
             }
             None => {
                 from = region.end;

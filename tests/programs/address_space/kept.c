@@ -17,9 +17,18 @@ static void new_child(void)
 		in_new_child();
 }
 
+/* Runs just before the kernel forks: these handlers run the other way round. */
+static void (*before_fork)(void);
+
+static void fork_begins(void)
+{
+	if (before_fork)
+		before_fork();
+}
+
 static void register_early(void)
 {
-	pthread_atfork(NULL, NULL, new_child);
+	pthread_atfork(fork_begins, NULL, new_child);
 }
 
 __attribute__((section(".preinit_array"), used)) static void (*const before_libraries)(void) = register_early;
@@ -256,6 +265,69 @@ static void changes_beside_a_fork(void)
 	fork_beside_changes();
 }
 
+/* Lets the other thread go on, until it has changed what is at beside[0]: the page that is touched here stays while the process forks. */
+static void let_change(void)
+{
+	unsigned char resident;
+	verify_from(beside[0], PAGE, 160, 0);
+	atomic_store(stage, 1);
+	for (int look = 0; mincore(beside[0], PAGE, &resident) == 0 && resident & 1; look++) {
+		CHECK(look < 120000);
+		usleep(1000);
+	}
+}
+
+static void *move_before(void *unused)
+{
+	await_stage(1);
+	move(beside[0], beside[1]);
+	return unused;
+}
+
+static void *replace_before(void *unused)
+{
+	await_stage(1);
+	CHECK(mmap(beside[0], REGION, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == beside[0]);
+	return unused;
+}
+
+/* Another thread has just moved, or replaced, memory when the process forks. The test has the pager hear of it late. */
+static void changes_before_a_fork(void)
+{
+	void *(*const changes[])(void *) = {move_before, replace_before};
+	make_stage();
+	for (int number = 0; number < 2; number++) {
+		beside[0] = map_filled(REGION, 160);
+		/* Nobody manages this, so moving something here is one change and not two. */
+		beside[1] = mmap(NULL, REGION, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		CHECK(beside[1] != MAP_FAILED);
+		atomic_store(stage, 0);
+		squeeze();
+		pthread_t thread = start_thread(changes[number], NULL);
+		before_fork = let_change;
+		pid_t child = fork();
+		before_fork = NULL;
+		unsigned char *memory = beside[number == 0];
+		if (child == 0) {
+			if (number == 0)
+				verify(memory, REGION, 160);
+			else
+				verify_zero(memory, REGION);
+			fill(memory, REGION, 161);
+			squeeze();
+			verify(memory, REGION, 161);
+			_exit(0);
+		}
+		expect_exit(child, 0);
+		join_thread(thread);
+		if (number == 0)
+			verify(memory, REGION, 160);
+		else
+			verify_zero(memory, REGION);
+		unmap(memory, REGION);
+	}
+}
+
 /* More than can be served at a time, one after the other. */
 static void many_bare_children(void)
 {
@@ -312,6 +384,7 @@ const struct check kept_checks[] = {
 	{"kept_grandchildren", kept_grandchildren},
 	{"bare_children_clone", bare_children_clone},
 	{"changes_beside_a_fork", changes_beside_a_fork},
+	{"changes_before_a_fork", changes_before_a_fork},
 	{"many_bare_children", many_bare_children},
 	{"bare_child_forks", bare_child_forks},
 	{0},

@@ -33,6 +33,7 @@ impl Engine {
     /// Nobody changes pages while the caller reads, so no page is held but those that are stranded.
     fn take_in(&self, reading: &Reading<'_>, event: Message) {
         self.part_from_children(reading, &event);
+        self.fork.note(reading, &event);
         match event {
             Message::Remove(range) => {
                 self.sharing.note_let_go();
@@ -105,8 +106,9 @@ impl Engine {
         let is_announced = announced.is_some();
         let epoch = announced.unwrap_or_else(|| self.vault.end_epoch());
         self.inject_at(Injection::DeathInFork, epoch);
+        let is_behind = is_announced && self.fork.is_behind(reading, &uffd);
         let is_heard = self.fork.tell(&uffd, epoch);
-        self.adopt(uffd, epoch, is_announced);
+        self.adopt(uffd, epoch, is_announced, is_behind);
         if is_announced {
             self.fork.happened(is_heard);
         }

@@ -36,6 +36,8 @@ struct View {
     epoch: u64,
     /// Whether it may yet serve itself: the handover of its fork isn't over.
     is_pending: bool,
+    /// Whether the tables that its fork has copied lack what had been done to its memory before. Then it must not serve itself.
+    is_behind: bool,
     /// The child's words; `None` while the parent's own are right for the child too: nothing leaves the parent, and it has done nothing
     /// to what it has stored since the fork.
     table: Option<PageTable>,
@@ -143,12 +145,19 @@ impl Children {
 
 impl Engine {
     /// Begins to serve a child. `is_shared` while the parent's words stay right for the child: until the fork's handover
-    /// has ended nothing leaves the parent.
-    pub(crate) fn adopt(&self, uffd: Uffd, epoch: u64, is_shared: bool) {
+    /// has ended nothing leaves the parent. `is_behind` when its own tables are of no use to it.
+    pub(crate) fn adopt(&self, uffd: Uffd, epoch: u64, is_shared: bool, is_behind: bool) {
         // The parent's words don't say what a child finds empty.
         let has_own = !is_shared || self.has_wiped.load(Ordering::Acquire);
         let table = if has_own { Some(self.copy_table()) } else { None };
-        if !self.children.add(View { uffd, epoch, is_pending: is_shared, table, is_given_up: false }) {
+        if !self.children.add(View {
+            uffd,
+            epoch,
+            is_pending: is_shared,
+            is_behind,
+            table,
+            is_given_up: false,
+        }) {
             // Letting go of the descriptor would show the child zeros.
             self.refused(Step::Child, Errno::NFILE);
         }
@@ -181,20 +190,24 @@ impl Engine {
             Message::Remap { from, to, count } => (PageRange::at(from, count), Some(to)),
             _ => return,
         };
+        // A discard is told before it is done.
+        let is_done = !matches!(event, Message::Remove(_));
         let target = to.map_or(from, |to| PageRange::at(to, from.count()));
         let mut views = self.children.views.lock();
         for view in views.iter_mut().flatten().filter(|view| view.is_pending) {
             if view.table.is_none() && (self.table.is_stored(from) || self.table.is_stored(target)) {
                 view.table = Some(self.copy_table());
             }
-            // Of two threads that fork and move memory, the one that moves may come first and be heard of last. Then the child has the
-            // memory where it is now. (Of a child that is changing its memory itself that can't be asked. By then it has run for long.)
-            if let (Some(to), Some(table)) = (to, &view.table)
-                && view.uffd.is_registered(from.start) == Some(false)
-            {
-                table.discard(target, |_, _| {});
-                if !table.relocate(from, to) {
-                    self.refused(Step::Child, Errno::NOMEM);
+            // Of two threads that fork and change the address space, the one that changes it may come first and be heard of last. Then
+            // the child has memory where it is now, and the tables that the fork has copied don't know of that. (Of a child that is
+            // changing its memory itself that can't be asked. By then it has run for long.)
+            if is_done && view.uffd.is_registered(from.start) == Some(false) {
+                view.is_behind = true;
+                if let (Some(to), Some(table)) = (to, &view.table) {
+                    table.discard(target, |_, _| {});
+                    if !table.relocate(from, to) {
+                        self.refused(Step::Child, Errno::NOMEM);
+                    }
                 }
             }
         }
@@ -245,6 +258,10 @@ impl Engine {
         let word = self.slot.handover();
         match Handover::of(word.load(Ordering::Acquire), view.epoch) {
             Some(Handover::Begun) => Service::GoesOn,
+            Some(Handover::Asked) if view.is_behind => {
+                self.serve_for_good(view);
+                Service::GoesOn
+            }
             Some(Handover::Asked) => {
                 let _ = Handover::advance(word, view.epoch, Handover::Asked, Handover::Released);
                 Service::IsOver
@@ -320,7 +337,14 @@ impl Engine {
                     self.refused(Step::Child, Errno::NFILE)
                 };
                 self.fork.tell(&uffd, epoch);
-                *place = Some(View { uffd, epoch, is_pending: false, table: Some(copy), is_given_up: false });
+                *place = Some(View {
+                    uffd,
+                    epoch,
+                    is_pending: false,
+                    is_behind: false,
+                    table: Some(copy),
+                    is_given_up: false,
+                });
             }
             Message::Fault { .. } | Message::Unknown(_) => {}
         }

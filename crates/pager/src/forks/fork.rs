@@ -8,27 +8,59 @@
 //! 4. *After, in the parent*: the forking thread waits for that, and evictions go on.
 //!
 //! A child that doesn't ask in time is kept: it is served from here for good, by a copy of the words. So is one whose fork
-//! the C library didn't announce; it is noticed at step 2. A child that can't serve itself asks to be kept, and ends itself
-//! when nobody is left to keep it. Who decides what writes it into one word of the ledger, see
+//! the C library didn't announce; it is noticed at step 2. So is one that was forked before this process had taken in that another
+//! thread had unmapped or moved memory: the tables that the fork has copied lack that, or have it by half. A child that can't serve
+//! itself asks to be kept, and ends itself when nobody is left to keep it. Who decides what writes it into one word of the ledger, see
 //! [`Handover`].
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use farmem_page::PageIndex;
 use farmem_sys::AsFd;
 use farmem_sys::link::Link;
 use farmem_sys::lock::Lock;
-use farmem_sys::uffd::Uffd;
+use farmem_sys::uffd::{Message, Uffd};
 use farmem_sys::{Errno, process, thread};
 use farmem_telemetry::{Handover, SlotState};
 use farmem_wire::Request;
 
 use crate::engine::Engine;
+use crate::gate::Reading;
 
 /// How long a parent waits for its child's pager to ask.
 const PATIENCE_NS: u64 = 5_000_000_000;
 const LOOK_NS: u64 = 50_000;
 /// How long to wait before the supervisor is told again of a child.
 const RETRY_NS: u64 = 1_000_000;
+/// Changes that are remembered between the announcement of a fork and its event. Where there are more, the child is kept.
+const CHANGES: usize = 8;
+
+/// What a thread has done to the address space, and where a child's userfaultfd is asked whether that was before the child was forked.
+#[derive(Clone, Copy, Debug)]
+enum AddressChange {
+    /// Memory that began here was unmapped.
+    Unmapped(PageIndex),
+    /// Memory was moved to here.
+    Moved(PageIndex),
+}
+
+impl AddressChange {
+    fn of(event: &Message) -> Option<Self> {
+        match *event {
+            Message::Unmap(range) => Some(Self::Unmapped(range.start)),
+            Message::Remap { to, .. } => Some(Self::Moved(to)),
+            _ => None,
+        }
+    }
+
+    /// Whether the child was forked after it. Where that can't be told it counts as so: memory may have been moved to where there was some.
+    fn is_before_fork_of(self, child: &Uffd) -> bool {
+        match self {
+            Self::Unmapped(page) => child.is_registered(page) != Some(true),
+            Self::Moved(page) => child.is_registered(page) != Some(false),
+        }
+    }
+}
 
 /// A process's forks.
 #[derive(Debug)]
@@ -42,6 +74,11 @@ pub(crate) struct Fork {
     epoch: AtomicU64,
     has_happened: AtomicBool,
     is_heard: AtomicBool,
+    /// Changes that were taken in, or have begun to be, and how many those were when the fork was announced.
+    changes: AtomicU64,
+    changes_before: AtomicU64,
+    /// The last of them. Locked under a [`Reading`] alone, and so never waited for.
+    last_changes: Lock<[Option<AddressChange>; CHANGES]>,
 }
 
 impl Fork {
@@ -53,12 +90,39 @@ impl Fork {
             epoch: AtomicU64::new(0),
             has_happened: AtomicBool::new(false),
             is_heard: AtomicBool::new(false),
+            changes: AtomicU64::new(0),
+            changes_before: AtomicU64::new(0),
+            last_changes: Lock::new([None; CHANGES]),
         }
     }
 
     /// The epoch of the announced fork to which the next fork event belongs, if there is one.
     pub(crate) fn expected(&self) -> Option<u64> {
         self.is_expected.swap(false, Ordering::AcqRel).then(|| self.epoch.load(Ordering::Acquire))
+    }
+
+    /// Whether a fork was announced whose event has yet to come.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.is_expected.load(Ordering::Acquire)
+    }
+
+    /// An event is about to be taken in.
+    pub(crate) fn note(&self, _reading: &Reading<'_>, event: &Message) {
+        let Some(change) = AddressChange::of(event) else { return };
+        let number = self.changes.fetch_add(1, Ordering::AcqRel);
+        self.last_changes.lock()[number as usize % CHANGES] = Some(change);
+    }
+
+    /// Whether the tables that the announced fork has copied for its child lack a change that was there before, or have it by half: it
+    /// was taken in after the fork was announced, at whatever time.
+    pub(crate) fn is_behind(&self, _reading: &Reading<'_>, child: &Uffd) -> bool {
+        let count = self.changes.load(Ordering::Acquire);
+        let before = self.changes_before.load(Ordering::Acquire);
+        let last = self.last_changes.lock();
+        count - before > CHANGES as u64
+            || (before..count)
+                .filter_map(|number| last[number as usize % CHANGES])
+                .any(|change| change.is_before_fork_of(child))
     }
 
     /// Sends a child's userfaultfd to the supervisor, which keeps it open whatever happens here. `false` when there is no
@@ -124,6 +188,10 @@ impl Engine {
         let epoch = self.vault.announce_fork();
         self.fork.epoch.store(epoch, Ordering::Release);
         self.slot.handover().store(Handover::Begun.word(epoch), Ordering::Release);
+        // A change that was counted by now is in the tables once its reading has ended. What is counted later, the fork may copy by half.
+        // Whoever reads needs nothing that this thread holds: it only looks at words and sleeps.
+        self.fork.changes_before.store(self.fork.changes.load(Ordering::Acquire), Ordering::Release);
+        self.gate.until_read();
         self.fork.is_expected.store(true, Ordering::Release);
         true
     }
@@ -169,7 +237,7 @@ impl Engine {
     }
 
     /// In a forked child, on its pager's thread: asks the parent to let go. `false` when the parent keeps the child, which it also
-    /// does when it has heard of a change of the child's memory that these tables don't know of.
+    /// does when it knows of a change of the child's memory that these tables don't know of.
     pub(crate) fn ask_for_self(&self, epoch: u64) -> bool {
         let word = self.slot.handover();
         if !Handover::advance(word, epoch, Handover::Begun, Handover::Asked) {
