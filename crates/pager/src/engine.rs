@@ -103,7 +103,7 @@ pub struct Engine {
     pub(crate) staged: AtomicU64,
     /// Whether moved pages wait to be put back.
     pub(crate) are_stranded: AtomicBool,
-    /// Forks under way: while not zero, nothing is evicted.
+    /// Forks under way, and threads that take memory out of management: while not zero, nothing is evicted.
     pub(crate) forking: AtomicU32,
     /// Handlers that may take faults at this moment: those with a smaller number.
     pub(crate) armed: AtomicU32,

@@ -49,6 +49,12 @@ impl<T> Lock<T> {
             .map(|_| Guard::new(self))
     }
 
+    /// Whether nobody has the value at this moment. Whoever takes it later sees what the caller did before: for threads that must not hold it.
+    pub fn is_free(&self) -> bool {
+        // A change, though of nothing: what takes the lock next follows it.
+        self.state.fetch_or(0, Ordering::AcqRel) == FREE
+    }
+
     /// The value, as soon as nobody else has it.
     pub fn lock(&self) -> Guard<'_, T> {
         if self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {

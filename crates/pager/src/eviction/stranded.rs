@@ -56,9 +56,10 @@ impl Engine {
         self.are_stranded.load(Ordering::Acquire)
     }
 
-    /// Whether nobody has a page in hand on its way out, neither at this moment nor stranded.
+    /// Whether nobody has a page in hand on its way out, neither at this moment nor stranded. Asked by threads of the program. They don't take
+    /// the lock for that: a page of their stack may be far, or a handler of a signal touch one that is, and whoever serves that may need it.
     pub(crate) fn is_eviction_over(&self) -> bool {
-        self.evictor.try_lock().is_some() && !self.are_stranded()
+        self.evictor.is_free() && !self.are_stranded()
     }
 
     /// Puts a page that could not be stored back where the program expects it, at once or later.

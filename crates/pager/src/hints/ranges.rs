@@ -69,16 +69,23 @@ impl Engine {
     /// to be. The caller then touches those that are far ([`Engine::is_far`]) and calls [`Engine::finish_let_go`].
     pub fn let_go(&self, start: usize, length: usize) -> bool {
         let range = pages(start, length);
-        let is_managed = self.regions.from(range.start).is_some_and(|region| region.start < range.end);
-        if !is_managed || !self.let_go.insert(range) {
-            return false;
-        }
-        self.regions.remove(range);
-        // Who evicts at this moment may have them in hand.
+        // As for a fork, nothing leaves from now on, and who evicts at this moment, and may have them in hand, finishes. So the calling
+        // thread's stack stays, too: whoever would have to bring it back may need the regions, which this thread locks.
+        self.forking.fetch_add(1, Ordering::AcqRel);
         while !self.is_eviction_over() {
             thread::sleep(LOOK_NS);
         }
-        true
+        // Nor must a handler of a signal touch far memory meanwhile.
+        let is_let_go = thread::with_signals_blocked(|| {
+            let is_managed = self.regions.from(range.start).is_some_and(|region| region.start < range.end);
+            if !is_managed || !self.let_go.insert(range) {
+                return false;
+            }
+            self.regions.remove(range);
+            true
+        });
+        self.forking.fetch_sub(1, Ordering::AcqRel);
+        is_let_go
     }
 
     /// Whether the page at this address is away.
@@ -88,11 +95,11 @@ impl Engine {
 
     /// Ends the management of pages that are all local now.
     pub fn finish_let_go(&self, start: usize, length: usize) {
-        // The descriptor belongs to the pager's threads.
-        while !self.unregister.lock().add(pages(start, length)) {
+        // The descriptor belongs to the pager's threads. The bookkeeper takes this lock, and a handler of a signal may wait for it.
+        while !thread::with_signals_blocked(|| self.unregister.lock().add(pages(start, length))) {
             thread::sleep(LOOK_NS);
         }
-        while self.unregister.lock().count > 0 {
+        while thread::with_signals_blocked(|| self.unregister.lock().count) > 0 {
             thread::sleep(LOOK_NS);
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use shuttle::sync::Arc;
+use shuttle::sync::atomic::AtomicU32;
 use shuttle::thread;
 
 use crate::check;
@@ -53,5 +54,32 @@ fn who_only_tries_neither_waits_nor_gets_in_beside_another() {
             })
             .collect();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+#[test]
+fn who_takes_a_lock_that_was_seen_to_be_free_sees_what_was_done_before() {
+    check(|| {
+        let shared = Arc::new((Lock::new(()), AtomicU32::new(0), AtomicI32::new(0)));
+        let taker = Arc::clone(&shared);
+        let thread = thread::spawn(move || {
+            for _ in 0..ROUNDS {
+                let guard = taker.0.lock();
+                if taker.1.load(Ordering::SeqCst) == 0 {
+                    taker.2.store(1, Ordering::SeqCst);
+                    thread::yield_now();
+                    taker.2.store(0, Ordering::SeqCst);
+                }
+                drop(guard);
+            }
+        });
+        shared.1.store(1, Ordering::SeqCst);
+        while !shared.0.is_free() {
+            thread::yield_now();
+        }
+        assert_eq!(shared.2.load(Ordering::SeqCst), 0, "it goes on");
+        thread::yield_now();
+        assert_eq!(shared.2.load(Ordering::SeqCst), 0, "it has begun again");
+        thread.join().unwrap();
     });
 }
