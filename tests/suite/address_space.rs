@@ -141,6 +141,7 @@ const SPECIAL: &[&str] = &[
     "few_descriptors_allowed",
     "fork_changes_early",
     "fork_ends_early",
+    "fork_within_a_fork",
     "kept_grandchildren",
     "bare_children_clone",
     "changes_beside_a_fork",
@@ -235,6 +236,7 @@ macro_rules! checks_of_served_children {
 
 checks_of_served_children! {
     fork_changes_early
+    fork_within_a_fork
     kept_grandchildren
     bare_children_clone
     changes_beside_a_fork

@@ -22,6 +22,8 @@ pub(crate) extern "C" fn before() {
 
 pub(crate) extern "C" fn in_parent() {
     match program::engine() {
+        // The thread goes on with the announced one when the handler of the signal that has made this one returns.
+        Some(engine) if engine.after_fork_within() => {}
         Some(engine) if ends_announcement() => engine.after_fork_in_parent(),
         Some(_) => {}
         None => IS_UNMANAGED.store(false, Ordering::Release),
@@ -45,10 +47,13 @@ pub(crate) extern "C" fn in_child() {
     let parent = program::inherited();
     program::forget();
     let is_parents = !IS_UNMANAGED.swap(false, Ordering::AcqRel);
+    let is_announced = ends_announcement();
     let Some(order) = program::order() else { return };
     let started = match parent {
-        Some(parent) if is_parents && ends_announcement() => order.in_child(parent, program::publish),
-        // Nothing of it is far.
+        Some(parent) if is_parents && is_announced && !parent.was_fork_within() => {
+            order.in_child(parent, program::publish)
+        }
+        // Nothing of it is far, or its parent keeps it: what it has of its parent it can't manage then.
         _ => order.in_program(program::publish),
     };
     // After any other error the child is served by its parent, as long as that lives.

@@ -157,6 +157,47 @@ static void fork_ends_early(void)
 	}
 }
 
+static void fork_and_verify(int signal)
+{
+	(void)signal;
+	pid_t child = fork();
+	if (child == 0) {
+		verify(early_memory, REGION, 161);
+		_exit(0);
+	}
+	expect_exit(child, 0);
+}
+
+static void interrupt(void)
+{
+	before_fork = NULL;
+	CHECK(raise(SIGUSR1) == 0);
+}
+
+/* A signal comes while the process is forking, and its handler forks. */
+static void fork_within_a_fork(void)
+{
+	early_memory = map_filled(REGION, 161);
+	struct sigaction action = {.sa_handler = fork_and_verify};
+	CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+	for (int round = 0; round < 3; round++) {
+		squeeze();
+		before_fork = interrupt;
+		pid_t child = fork();
+		if (child == 0) {
+			verify(early_memory, REGION, 161);
+			fill(early_memory, REGION, 162);
+			squeeze();
+			verify(early_memory, REGION, 162);
+			_exit(0);
+		}
+		squeeze();
+		expect_exit(child, 0);
+		verify(early_memory, REGION, 161);
+		fork_and_verify(0);
+	}
+}
+
 /* What a grandchild has is neither what the first process has now, nor where it was there. */
 static void kept_grandchildren(void)
 {
@@ -381,6 +422,7 @@ static void bare_child_forks(void)
 const struct check kept_checks[] = {
 	{"fork_changes_early", fork_changes_early},
 	{"fork_ends_early", fork_ends_early},
+	{"fork_within_a_fork", fork_within_a_fork},
 	{"kept_grandchildren", kept_grandchildren},
 	{"bare_children_clone", bare_children_clone},
 	{"changes_beside_a_fork", changes_beside_a_fork},

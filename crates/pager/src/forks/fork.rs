@@ -8,12 +8,12 @@
 //! 4. *After, in the parent*: the forking thread waits for that, and evictions go on.
 //!
 //! A child that doesn't ask in time is kept: it is served from here for good, by a copy of the words. So is one whose fork
-//! the C library didn't announce; it is noticed at step 2. So is one that was forked before this process had taken in that another
+//! the C library didn't announce, or a handler of a signal made while its thread was forking; it is noticed at step 2. So is one that was forked before this process had taken in that another
 //! thread had unmapped or moved memory: the tables that the fork has copied lack that, or have it by half. A child that can't serve
 //! itself asks to be kept, and ends itself when nobody is left to keep it. Who decides what writes it into one word of the ledger, see
 //! [`Handover`].
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use farmem_page::PageIndex;
 use farmem_sys::AsFd;
@@ -34,6 +34,9 @@ const LOOK_NS: u64 = 50_000;
 const RETRY_NS: u64 = 1_000_000;
 /// Changes that are remembered between the announcement of a fork and its event. Where there are more, the child is kept.
 const CHANGES: usize = 8;
+
+/// No thread has this number.
+const NOBODY: u32 = 0;
 
 /// What a thread has done to the address space, and where a child's userfaultfd is asked whether that was before the child was forked.
 #[derive(Clone, Copy, Debug)]
@@ -67,9 +70,13 @@ impl AddressChange {
 pub(crate) struct Fork {
     /// The connection to the supervisor.
     link: Lock<Option<Link>>,
-    /// One announced fork at a time.
-    is_taken: AtomicBool,
+    /// The thread whose fork is announced, one at a time; 0 while none is.
+    thread: AtomicU32,
+    /// Forks that this thread has begun since, in handlers of signals, and that are under way. They are like bare clones.
+    within: AtomicU32,
     is_expected: AtomicBool,
+    /// Whether it is expected when those have happened.
+    is_put_off: AtomicBool,
     /// The epoch that the announced fork ends: others may have ended since.
     epoch: AtomicU64,
     has_happened: AtomicBool,
@@ -85,8 +92,10 @@ impl Fork {
     pub(crate) const fn new(link: Link) -> Self {
         Self {
             link: Lock::new(Some(link)),
-            is_taken: AtomicBool::new(false),
+            thread: AtomicU32::new(NOBODY),
+            within: AtomicU32::new(0),
             is_expected: AtomicBool::new(false),
+            is_put_off: AtomicBool::new(false),
             epoch: AtomicU64::new(0),
             has_happened: AtomicBool::new(false),
             is_heard: AtomicBool::new(false),
@@ -99,6 +108,20 @@ impl Fork {
     /// The epoch of the announced fork to which the next fork event belongs, if there is one.
     pub(crate) fn expected(&self) -> Option<u64> {
         self.is_expected.swap(false, Ordering::AcqRel).then(|| self.epoch.load(Ordering::Acquire))
+    }
+
+    /// The next fork event isn't the announced fork's, which comes later, or has been there.
+    fn begin_within(&self) {
+        self.within.fetch_add(1, Ordering::AcqRel);
+        if self.is_expected.swap(false, Ordering::AcqRel) {
+            self.is_put_off.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether the announced fork is now to come.
+    fn end_within(&self) -> bool {
+        let is_last = self.within.fetch_sub(1, Ordering::AcqRel) == 1;
+        is_last && self.is_put_off.swap(false, Ordering::AcqRel)
     }
 
     /// Whether a fork was announced whose event has yet to come.
@@ -167,15 +190,22 @@ impl Fork {
 }
 
 impl Engine {
-    /// Before a fork, on the forking thread. `false` when the process's memory isn't managed: then the pager has no part in
-    /// the fork.
+    /// Before a fork, on the forking thread. `false` when the process's memory isn't managed, or a handler of a signal forks while its
+    /// thread is forking: then the pager has no part in the fork.
     pub fn before_fork(&self) -> bool {
         self.protect_before_fork();
-        if !self.is_managing() {
+        let thread = thread::current();
+        let is_within = self.fork.thread.load(Ordering::Acquire) == thread;
+        if is_within {
+            // Its end can't be waited for: it goes on only when the handler has returned.
+            self.fork.begin_within();
+        }
+        if is_within || !self.is_managing() {
             self.sharing.unmanaged_fork_begins();
             return false;
         }
-        while self.fork.is_taken.swap(true, Ordering::AcqRel) {
+        while self.fork.thread.compare_exchange(NOBODY, thread, Ordering::AcqRel, Ordering::Relaxed).is_err()
+        {
             thread::sleep(LOOK_NS);
         }
         self.fork.has_happened.store(false, Ordering::Release);
@@ -185,6 +215,12 @@ impl Engine {
         while !self.is_eviction_over() {
             thread::sleep(LOOK_NS);
         }
+        self.announce_fork();
+        true
+    }
+
+    /// The fork event that comes next is that of the calling thread's fork.
+    fn announce_fork(&self) {
         let epoch = self.vault.announce_fork();
         self.fork.epoch.store(epoch, Ordering::Release);
         self.slot.handover().store(Handover::Begun.word(epoch), Ordering::Release);
@@ -193,7 +229,6 @@ impl Engine {
         self.fork.changes_before.store(self.fork.changes.load(Ordering::Acquire), Ordering::Release);
         self.gate.until_read();
         self.fork.is_expected.store(true, Ordering::Release);
-        true
     }
 
     /// After a fork (or an attempt), on the forking thread.
@@ -209,7 +244,23 @@ impl Engine {
         }
         self.fork.is_expected.store(false, Ordering::Release);
         self.forking.fetch_sub(1, Ordering::AcqRel);
-        self.fork.is_taken.store(false, Ordering::Release);
+        self.fork.thread.store(NOBODY, Ordering::Release);
+    }
+
+    /// After a fork (or an attempt) in which the pager had no part, on the forking thread: `true` if that is in the midst of another one.
+    pub fn after_fork_within(&self) -> bool {
+        let is_within = self.fork.within.load(Ordering::Acquire) > 0
+            && self.fork.thread.load(Ordering::Acquire) == thread::current();
+        if is_within && self.fork.end_within() {
+            // The entries that were frozen then may be so no longer: the children of the fork within may have ended.
+            self.announce_fork();
+        }
+        is_within
+    }
+
+    /// In a forked child of this process: whether that fork was made in the midst of another one.
+    pub fn was_fork_within(&self) -> bool {
+        self.fork.within.load(Ordering::Acquire) > 0
     }
 
     /// Only looks at words and sleeps: this thread's stack is managed, so it must not hold what a handler needs.
