@@ -59,6 +59,11 @@ impl Runs {
             .iter()
             .map(|&(start, end)| PageRange::new(VirtAddr::new(start).page(), VirtAddr::new(end).page()))
     }
+
+    /// Whether one of them has that page.
+    pub fn hold(&self, page: PageIndex) -> bool {
+        self.iter().any(|run| run.contains(page))
+    }
 }
 
 /// The calling process's page table.
@@ -86,6 +91,14 @@ impl Pagemap {
     /// What the kernel returns; [`Errno::NOTTY`] before 6.7.
     pub fn resident(&self, range: PageRange, runs: &mut Runs) -> Result<PageIndex, Errno> {
         self.scan(range, IS_PFNZERO | IS_PRESENT, IS_PFNZERO, runs)
+    }
+
+    /// As [`Pagemap::resident`], and those where the shared page of zeros is.
+    ///
+    /// # Errors
+    /// As [`Pagemap::resident`].
+    pub fn present(&self, range: PageRange, runs: &mut Runs) -> Result<PageIndex, Errno> {
+        self.scan(range, IS_PRESENT, 0, runs)
     }
 
     /// The pages of `range` where the shared page of zeros is, unless they are protected ([`crate::uffd::Uffd::protect`]): the

@@ -99,8 +99,9 @@ pub struct Progress {
 impl Progress {
     /// A move that stopped early, with those pages counted that the kernel has moved and not counted. Linux 6.18 does so when a page
     /// changed at the very moment when it was to be moved: it tries again, moves that page and those behind it, takes the failure of the
-    /// first attempt for that of the second, tries the same page a third time, and stops because there is a page at its target.
-    fn with_uncounted(self, target: PageRange, pagemap: &Pagemap) -> Self {
+    /// first attempt for that of the second, tries the same page a third time, and stops because there is a page at its target. The kernel's
+    /// page of zeros counts as arrived only where it has come from: it may have been in the way.
+    fn with_uncounted(self, source: PageRange, target: PageRange, pagemap: &Pagemap) -> Self {
         let is_doubtful = match self.stopped {
             Some(UffdError::Exists) => true,
             Some(_) => self.done > PageCount::ZERO,
@@ -109,13 +110,22 @@ impl Progress {
         if !is_doubtful {
             return self;
         }
+        let left = PageRange::new(source.start + self.done, source.end);
         let rest = PageRange::new(target.start + self.done, target.end);
-        let mut arrived = Runs::empty();
-        if let Err(errno) = pagemap.resident(rest, &mut arrived) {
+        let (mut still, mut framed, mut there) = (Runs::empty(), Runs::empty(), Runs::empty());
+        let answers = [
+            pagemap.present(left, &mut still),
+            pagemap.resident(rest, &mut framed),
+            pagemap.present(rest, &mut there),
+        ];
+        if let Some(Err(errno)) = answers.into_iter().find(Result::is_err) {
             return Self { stopped: Some(UffdError::Other(errno.raw_os_error())), ..self };
         }
-        let uncounted = arrived.iter().next().filter(|run| run.start == rest.start).map(PageRange::count);
-        let done = self.done + uncounted.unwrap_or(PageCount::ZERO);
+        let has_arrived = |(source, target): &(PageIndex, PageIndex)| {
+            framed.hold(*target) || there.hold(*target) && !still.hold(*source)
+        };
+        let uncounted = left.iter().zip(rest.iter()).take_while(has_arrived).count() as u64;
+        let done = self.done + PageCount::new(uncounted);
         Self { done, stopped: self.stopped.filter(|_| done < target.count()) }
     }
 }
@@ -351,7 +361,7 @@ impl Uffd {
         };
         let result = self.update::<MOVE, _>(&mut moved);
         let progress = progress(result, from.count().bytes().get(), moved.moved);
-        progress.with_uncounted(PageRange::at(to, from.count()), pagemap)
+        progress.with_uncounted(from, PageRange::at(to, from.count()), pagemap)
     }
 
     /// Makes the next write to each of these pages a fault, reported as [`Message::Fault`]. Concerns the pages that are there

@@ -278,7 +278,7 @@ impl Engine {
             let Some(stopped) = progress.stopped.filter(|_| moved == 0) else { continue };
             match stopped {
                 UffdError::Exists => {
-                    // A page of zeros came out uncounted. It takes no memory, and goes with the frames.
+                    // A page of zeros is in the way, which came out at some time uncounted. It takes no memory, and goes with the frames.
                     evictor.used += 1;
                     if STAGING_PAGES - evictor.used < length - at {
                         break;
