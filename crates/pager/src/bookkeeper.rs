@@ -248,11 +248,11 @@ impl Bookkeeper {
         self.zero_guard.round(engine);
         engine.unregister_let_go();
         if engine.are_stranded() {
-            engine.return_stranded(&engine.gate.change(PARTY));
+            engine.return_stranded(&engine.change_as_bookkeeper());
         }
         let is_full = self.evict_excess(scanner);
         engine.expel_shared();
-        engine.take_packed(PARTY);
+        engine.take_packed();
         engine.vault.free_deferred();
         let has_released = self.releaser.round(engine) > 0;
         self.own_memory.round(engine);
@@ -273,7 +273,7 @@ impl Bookkeeper {
         }
         while engine.excess(0) > 0 && fruitless < 4 && thread::now_ns() - began_ns < EVICTING_NS {
             let pages = (engine.excess(0) as usize).min(BATCH);
-            let outcome = engine.evict(&engine.gate.change(PARTY), pages);
+            let outcome = engine.evict(&engine.change_as_bookkeeper(), pages);
             let evicted = outcome.evicted + engine.expel_shared();
             fruitless = if evicted == 0 { fruitless + 1 } else { 0 };
             if outcome.is_full || outcome.is_changing {

@@ -113,6 +113,8 @@ pub struct Engine {
     pub(crate) bookkeeper: AtomicU32,
     /// The first handler's thread, once it runs.
     pub(crate) first_handler: AtomicU32,
+    /// Whether that is of the idle class, as the bookkeeper's look has made it, and nobody has taken it out since.
+    pub(crate) is_handler_idle: AtomicBool,
     /// The processor that the first handler stays on, plus one; 0 while it stays nowhere.
     pub(crate) processor: AtomicU32,
     /// A bit for each thread that has faulted lately, by its number's lowest bits.
@@ -223,6 +225,7 @@ impl Engine {
             least_armed: AtomicU32::new(1),
             bookkeeper: AtomicU32::new(0),
             first_handler: AtomicU32::new(0),
+            is_handler_idle: AtomicBool::new(false),
             processor: AtomicU32::new(0),
             faulting: AtomicU64::new(0),
             serving: [const { AtomicU64::new(0) }; PARTIES],

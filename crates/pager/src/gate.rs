@@ -44,6 +44,19 @@ impl Line {
         }
     }
 
+    /// The same, but sleeps only once, and for `timeout_ns` at most. Whether the word is open.
+    fn is_open_within(&self, timeout_ns: u64) -> bool {
+        for _ in 0..SPINS {
+            if self.0.load(Ordering::SeqCst) == OPEN {
+                return true;
+            }
+            spin_loop();
+        }
+        let _ = self.0.compare_exchange(TAKEN, AWAITED, Ordering::SeqCst, Ordering::Relaxed);
+        wait::wait(&self.0, AWAITED, Some(timeout_ns), Scope::Process);
+        self.0.load(Ordering::SeqCst) == OPEN
+    }
+
     fn open(&self) {
         if self.0.swap(OPEN, Ordering::SeqCst) == AWAITED {
             wait::wake(&self.0, Sleepers::All, Scope::Process);
@@ -82,14 +95,27 @@ impl Gate {
     /// Enters as `party` to change pages. A party enters once at a time.
     pub(crate) fn change(&self, party: usize) -> Change<'_> {
         loop {
-            // Sequentially consistent with `read`: of a reader and a changer at least one sees the other.
-            self.changing[party].0.store(TAKEN, Ordering::SeqCst);
-            if self.reading.0.load(Ordering::SeqCst) == OPEN {
-                return Change { gate: self, party };
+            if let Some(change) = self.try_change(party) {
+                return change;
             }
-            self.changing[party].open();
             self.reading.until_open();
         }
+    }
+
+    /// The same, but a wait for a reading may end in vain: after one sleep, of `timeout_ns` at most.
+    pub(crate) fn change_within(&self, party: usize, timeout_ns: u64) -> Option<Change<'_>> {
+        self.try_change(party)
+            .or_else(|| self.reading.is_open_within(timeout_ns).then(|| self.try_change(party)).flatten())
+    }
+
+    fn try_change(&self, party: usize) -> Option<Change<'_>> {
+        // Sequentially consistent with `read`: of a reader and a changer at least one sees the other.
+        self.changing[party].0.store(TAKEN, Ordering::SeqCst);
+        if self.reading.0.load(Ordering::SeqCst) == OPEN {
+            return Some(Change { gate: self, party });
+        }
+        self.changing[party].open();
+        None
     }
 
     /// Waits until a reading that is under way has ended.

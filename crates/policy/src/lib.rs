@@ -40,5 +40,5 @@ pub use prefetch::{
 };
 pub use reservations::{Partition, Pressure, RESERVED_PERCENT, Reservations};
 pub use right_sizing::RightSizing;
-pub use starvation::{Sight, Starvation};
+pub use starvation::{STARVED_NS, Sight, Starvation};
 pub use victims::{Sweep, TICKS_PER_BUDGET, Verdict, VictimPolicy, Victims};

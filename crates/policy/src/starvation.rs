@@ -5,7 +5,7 @@
 //! ordinary thread for a while; again and again, and each time for longer, while it starves soon after.
 
 /// No fault that is being served takes so long, but for one that reads from a disk.
-const STARVED_NS: u64 = 3_000_000;
+pub const STARVED_NS: u64 = 3_000_000;
 /// How long the handler competes after it has starved once.
 const SHORTEST_NS: u64 = 25_000_000;
 /// And at most.
@@ -47,13 +47,19 @@ impl Starvation {
             self.moved_ns = now_ns;
         }
         self.last = sight;
-        let has_starved = now_ns.saturating_sub(self.moved_ns) >= STARVED_NS;
-        if has_starved && now_ns >= self.compete_until_ns {
+        if now_ns.saturating_sub(self.moved_ns) >= STARVED_NS {
+            self.starved(now_ns);
+        }
+        now_ns < self.compete_until_ns
+    }
+
+    /// Somebody has waited for the handler for [`STARVED_NS`].
+    pub fn starved(&mut self, now_ns: u64) {
+        if now_ns >= self.compete_until_ns {
             let is_soon = now_ns < self.compete_until_ns.saturating_add(self.compete_ns);
             self.compete_ns = if is_soon { (self.compete_ns * 2).min(LONGEST_NS) } else { SHORTEST_NS };
             self.compete_until_ns = now_ns + self.compete_ns;
         }
-        now_ns < self.compete_until_ns
     }
 }
 
@@ -93,6 +99,15 @@ mod tests {
         starvation.look(unread, MS);
         assert!(!starvation.look(unread, 3 * MS));
         assert!(starvation.look(unread, 4 * MS));
+    }
+
+    #[test]
+    fn who_is_waited_for_elsewhere_competes_from_the_next_look_on() {
+        let mut starvation = Starvation::default();
+        assert!(!starvation.look(busy(1), 10 * MS));
+        starvation.starved(14 * MS);
+        assert!(starvation.look(busy(2), 15 * MS));
+        assert!(!starvation.look(busy(3), 40 * MS));
     }
 
     #[test]

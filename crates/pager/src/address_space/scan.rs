@@ -9,7 +9,6 @@ use farmem_sys::thread;
 use farmem_sys::uffd::UffdError;
 use farmem_telemetry::Counter;
 
-use crate::bookkeeper::PARTY;
 use crate::engine::Engine;
 use crate::forks::children::NOWHERE;
 use crate::gate::Change;
@@ -67,7 +66,7 @@ impl Scanner {
         let mut from = within.start;
         while from < within.end {
             // One mapping at a time, so that nobody waits long; what changes between two is found in the next scan.
-            let change = engine.gate.change(PARTY);
+            let change = engine.change_as_bookkeeper();
             let Ok(Some(mapping)) = engine.files.maps.next(from.addr()) else { break };
             if mapping.range.start >= within.end {
                 break;

@@ -13,12 +13,12 @@ const BATCHES: usize = 32;
 
 impl Engine {
     /// Deals with what has been packed since the last time.
-    pub(crate) fn take_packed(&self, party: usize) {
+    pub(crate) fn take_packed(&self) {
         for _ in 0..BATCHES {
             if self.vault.next_packed().is_none() {
                 return;
             }
-            let _change = self.gate.change(party);
+            let _change = self.change_as_bookkeeper();
             // A fork waits for who has this lock, and nobody begins to work under it while one is under way.
             let Some(_evictor) = self.evictor.try_lock() else { return };
             if self.forking.load(Ordering::Acquire) != 0 {

@@ -11,7 +11,6 @@ use farmem_sys::pagemap::{Runs, SCAN_PAGES};
 use farmem_sys::thread;
 use farmem_telemetry::Counter;
 
-use crate::bookkeeper::PARTY;
 use crate::engine::Engine;
 
 /// Resident pages that a round looks at,
@@ -126,7 +125,7 @@ impl Releaser {
         places: &mut [Option<Place>],
     ) -> PageRange {
         let nothing = PageRange::new(window.end, window.end);
-        let _change = engine.gate.change(PARTY);
+        let _change = engine.change_as_bookkeeper();
         // As for an eviction: what is resident stays so, and no forked child is served by these very words.
         let Some(_evictor) = engine.evictor.try_lock() else { return nothing };
         if engine.forking.load(Ordering::Acquire) != 0

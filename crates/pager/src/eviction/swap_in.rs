@@ -10,7 +10,6 @@ use farmem_policy::swap_in::{Room, Survey};
 use farmem_sys::{Errno, memory, thread};
 use farmem_telemetry::Counter;
 
-use crate::bookkeeper::PARTY;
 use crate::engine::{BATCH_PAGES, Engine};
 use crate::fault::serve::{Cause, Desk};
 
@@ -128,7 +127,7 @@ impl SwapIn {
         while left > 0 {
             let mut search = Search { engine, hand: self.hand, longest, looked_at: 0, is_over: false };
             // Messages are read, and forks begin, between two batches.
-            let change = engine.gate.change(PARTY);
+            let change = engine.change_as_bookkeeper();
             let batch_began_ns = thread::now_ns();
             let most = self.at_once.min(left);
             let returned = engine.return_pages(&change, desk, search.by_ref().take(most), Cause::Room);

@@ -12,7 +12,7 @@
 
 use core::sync::atomic::Ordering;
 
-use farmem_policy::{Fault, Sight, Starvation};
+use farmem_policy::{Fault, STARVED_NS, Sight, Starvation};
 use farmem_sys::affinity::Allowed;
 use farmem_sys::process::WatchedThread;
 use farmem_sys::thread::Class;
@@ -22,9 +22,10 @@ use farmem_telemetry::{Counter, MAX_HANDLERS};
 
 use crate::address_space::events::Received;
 use crate::bell::Reason;
+use crate::bookkeeper::PARTY;
 use crate::engine::Engine;
 use crate::fault::serve::{Desk, Served};
-use crate::gate::PARTIES;
+use crate::gate::{Change, PARTIES};
 use crate::inject::Injection;
 
 /// Most handlers: all parties at the gate but the bookkeeper.
@@ -341,6 +342,26 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// Enters the gate, on the bookkeeper. A handler of the idle class may have lost its processor while it reads a message: nobody but
+    /// this thread, which waits for it, would notice.
+    pub(crate) fn change_as_bookkeeper(&self) -> Change<'_> {
+        let began_ns = thread::now_ns();
+        loop {
+            if let Some(change) = self.gate.change_within(PARTY, STARVED_NS) {
+                return change;
+            }
+            if thread::now_ns() - began_ns >= STARVED_NS
+                && self.is_handler_idle.swap(false, Ordering::Relaxed)
+            {
+                let handler = self.first_handler.load(Ordering::Acquire);
+                // Where that isn't allowed any more, the next look finds out.
+                self.is_handler_idle.store(!thread::set_class(handler, Class::Normal), Ordering::Relaxed);
+            }
+        }
+    }
+}
+
 /// The class of the first handler, kept by the bookkeeper.
 #[derive(Debug)]
 pub(crate) struct Pace {
@@ -366,12 +387,17 @@ impl Pace {
         if !self.may_return {
             return;
         }
+        let now_ns = thread::now_ns();
+        if self.class == Class::Idle && !engine.is_handler_idle.load(Ordering::Relaxed) {
+            self.class = Class::Normal;
+            self.starvation.starved(now_ns);
+        }
         let sight = Sight {
             faults: engine.slot.get(Counter::Faults),
             work: engine.slot.work(0).load(Ordering::Relaxed),
             is_waiting: engine.uffd.has_message(),
         };
-        let competes = self.starvation.look(sight, thread::now_ns());
+        let competes = self.starvation.look(sight, now_ns);
         let is_alone = engine.armed.load(Ordering::Relaxed) == 1;
         let wanted = if is_alone && !competes && !is_resting { Class::Idle } else { Class::Normal };
         let handler = engine.first_handler.load(Ordering::Acquire);
@@ -380,6 +406,7 @@ impl Pace {
         }
         if thread::set_class(handler, wanted) {
             self.class = wanted;
+            engine.is_handler_idle.store(wanted == Class::Idle, Ordering::Relaxed);
         } else if wanted == Class::Normal {
             // What was allowed at the start no longer is, by a filter of system calls perhaps. Another handler takes over.
             engine.least_armed.store(2, Ordering::Relaxed);

@@ -22,7 +22,6 @@ use farmem_sys::uffd::UffdError;
 use farmem_telemetry::Counter;
 
 use crate::bell::Reason;
-use crate::bookkeeper::PARTY;
 use crate::engine::{Engine, WINDOW_PAGES};
 use crate::eviction::evict::{RUN_PAGES, TOLERATED_PAGES};
 use crate::fault::serve::Served;
@@ -306,7 +305,7 @@ impl Engine {
         let mut attempts = 0;
         while start < range.end {
             let end = (start + PageCount::new(AT_ONCE)).min(range.end);
-            let change = self.gate.change(PARTY);
+            let change = self.change_as_bookkeeper();
             let result = act(PageRange::new(start, end));
             drop(change);
             if result == Err(UffdError::Changing) {
@@ -387,7 +386,7 @@ impl Engine {
             self.slot.add(Counter::Unshared, run.count().get());
             // A failure leaves pages as they are: then they don't leave.
             let _ = memory::unshare_pages(run);
-            let outcome = self.evict_run(&self.gate.change(PARTY), run);
+            let outcome = self.evict_run(&self.change_as_bookkeeper(), run);
             if outcome.evicted == 0 && outcome.in_use > 0 {
                 self.sharing.end_fetch_wait();
             }
@@ -399,7 +398,7 @@ impl Engine {
     /// Ends the protection of what is still there of the first part of `run`, which it returns. Refused while the address
     /// space is changing; the hand will come by again.
     fn open(&self, run: PageRange) -> Option<PageRange> {
-        let _change = self.gate.change(PARTY);
+        let _change = self.change_as_bookkeeper();
         let managed = self.regions.holding(run.start)?;
         let mut resident = Runs::empty();
         // What has left meanwhile must not be brought back for this.

@@ -14,7 +14,6 @@ use farmem_telemetry::Counter;
 
 use crate::address_space::scan::Scanner;
 use crate::bell::Reason;
-use crate::bookkeeper::PARTY;
 use crate::engine::Engine;
 use crate::gate::{Change, Reading};
 use crate::hints::{HintError, checked};
@@ -138,7 +137,7 @@ impl Engine {
         if order.is_release.load(Ordering::Relaxed) {
             return Some((Keeping::Release, range));
         }
-        if self.reserve_kept(&self.gate.change(PARTY), range) {
+        if self.reserve_kept(&self.change_as_bookkeeper(), range) {
             return Some((Keeping::Keep, range));
         }
         order.answer(false);
@@ -241,7 +240,7 @@ impl Engine {
         let (total, most) = self.kept_and_most();
         let mut over = hints::to_give_up(own, total, most).get().min(GIVEN_UP_AT_ONCE);
         while over > 0 {
-            let _change = self.gate.change(PARTY);
+            let _change = self.change_as_bookkeeper();
             let Some(last) = self.hints.kept.iter().last() else { return };
             let count = over.min(last.count().get());
             let start = PageIndex::new(last.end.get() - count);

@@ -21,7 +21,6 @@ use crate::address_space::regions::Regions;
 use crate::address_space::scan::Scanner;
 use crate::address_space::table::PageTable;
 use crate::bell::Reason;
-use crate::bookkeeper::PARTY;
 use crate::engine::Engine;
 use crate::fault::serve::{Cause, Desk, Source};
 use crate::gate::Change;
@@ -251,7 +250,7 @@ impl Hinted {
                     engine.take_order().map(|(keeping, range)| Task::new(range, Stage::Note(keeping)));
             }
             let Some(task) = &mut self.order else { continue };
-            let change = engine.gate.change(PARTY);
+            let change = engine.change_as_bookkeeper();
             match (advance(engine, &change, desk.as_deref_mut(), task, None), task.stage) {
                 (Progress::GoesOn, _) => {}
                 (Progress::NoRoom, _) if task.is_patient() => return true,
@@ -279,7 +278,7 @@ impl Hinted {
         }
         let Some(desk) = desk else { return false };
         while engine.bell.is_rung(Reason::Hint) {
-            let goes_on = engine.follow_hints(&engine.gate.change(PARTY), desk, None);
+            let goes_on = engine.follow_hints(&engine.change_as_bookkeeper(), desk, None);
             if !goes_on || thread::now_ns() >= deadline_ns {
                 return engine.bell.is_rung(Reason::Hint);
             }
