@@ -1,7 +1,7 @@
 //! A space's seat at one direction of a link: when it may go.
 //!
-//! What others say is believed for a while only. A line that waits, has the smallest tag, and doesn't go although there is room, is passed over after 4 ms until it says
-//! something else: its space sleeps, or lies. Bytes under way in a line that has not changed for 200 ms are taken to have come.
+//! What others say is believed for a while only. A line that waits, has the smallest tag, and doesn't go although there is room and the limit of all spaces would let it, is passed over after 4 ms until
+//! it says something else: its space sleeps, or lies. Bytes under way in a line that has not changed for 200 ms are taken to have come.
 
 use farmem_policy::links::{Rate, Turns, VirtualTime, Window};
 
@@ -121,7 +121,11 @@ impl Seat {
             return Err(Denied { look_again_ns: STALE_NS / 8 });
         }
         if let Some(first) = others.first.filter(|first| (first.waits, first.seat) < (waits, self.seat)) {
-            self.hesitate(first, now_ns);
+            match self.early_ns(board, now_ns) {
+                0 => self.hesitate(first, now_ns),
+                // The limit of all spaces lets nobody go.
+                _ => self.hesitates = None,
+            }
             if said > 0 && (said, self.seat) < (first.waits, first.seat) {
                 // The clock has overtaken the tag that it waited with: the other one may sleep because it saw the smaller one.
                 ring(board, self.lines, first.seat);
@@ -246,7 +250,7 @@ impl Seat {
         others
     }
 
-    /// There is room, and another one, whose turn it is, hasn't gone.
+    /// It could go, and another one, whose turn it is, hasn't gone.
     fn hesitate(&mut self, first: First, now_ns: u64) {
         match self.hesitates {
             Some((seat, waits, since_ns)) if (seat, waits) == (first.seat, first.waits) => {
@@ -258,6 +262,14 @@ impl Seat {
             }
             _ => self.hesitates = Some((first.seat, first.waits, now_ns)),
         }
+    }
+
+    /// How long the limit of all spaces lets nobody go.
+    fn early_ns<M: Memory>(&self, board: &Board<M>, now_ns: u64) -> u64 {
+        let direction = self.lines.direction as usize;
+        let due_ns = board.memory().word(DUES + direction).get();
+        let rate = Rate::new(board.memory().word(RATES + direction).get());
+        rate.and_then(|rate| rate.take(due_ns, now_ns, 0).err()).unwrap_or(0)
     }
 
     /// Pays for it out of the limit of all spaces.
@@ -296,5 +308,53 @@ pub(super) fn clear<M: Memory>(board: &Board<M>, lines: Lines, seat: usize) {
         if board.memory().word(lines.line(other) + WAITS).get() > 0 {
             ring(board, lines, other);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::board::{Direction, Shared};
+
+    const SPAN: u64 = 64 << 10;
+    const MILLISECOND_NS: u64 = 1_000_000;
+
+    /// With a limit at which a transfer is paid for in 64 ms: much longer than anybody who hesitates is waited for.
+    #[test]
+    fn whose_turn_it_is_keeps_it_while_the_limit_of_all_spaces_lets_nobody_go() {
+        let board = Board::new(Shared::create().unwrap());
+        board.set_rate(Direction::In, 1_024_000);
+        let lines = board.link(7, Direction::In).unwrap();
+        let [mut went, mut waits] = [0, 1].map(|seat| Seat::take(&board, lines, seat));
+        let wish = Wish { bytes: SPAN, weight: 1, is_followed: false };
+        let began_ns = 1_000 * MILLISECOND_NS;
+        went.ask(&board, wish, began_ns).unwrap();
+        went.end(&board, SPAN, began_ns);
+        let mut due = None;
+        for now_ns in (1..100).map(|after| began_ns + after * MILLISECOND_NS) {
+            assert!(went.ask(&board, wish, now_ns).is_err(), "the other one's tag is smaller");
+            if waits.ask(&board, wish, now_ns).is_ok() {
+                due = Some(now_ns - began_ns);
+                break;
+            }
+        }
+        assert_eq!(due, Some(62 * MILLISECOND_NS), "when the limit lets it go");
+    }
+
+    #[test]
+    fn who_could_go_and_does_not_is_passed_over() {
+        let board = Board::new(Shared::create().unwrap());
+        let lines = board.link(7, Direction::In).unwrap();
+        let [mut first, mut other] = [0, 1].map(|seat| Seat::take(&board, lines, seat));
+        let wish = Wish { bytes: SPAN, weight: 1, is_followed: true };
+        let began_ns = 1_000 * MILLISECOND_NS;
+        // It says that it has more behind, and never asks for it.
+        first.ask(&board, wish, began_ns).unwrap();
+        first.end(&board, SPAN, began_ns);
+        other.ask(&board, wish, began_ns).unwrap();
+        other.end(&board, SPAN, began_ns);
+        let went =
+            (0..10).position(|after| other.ask(&board, wish, began_ns + after * MILLISECOND_NS).is_ok());
+        assert!(went.is_some_and(|after| after > 4), "{went:?}");
     }
 }
