@@ -48,6 +48,7 @@ pub(crate) fn workload(arguments: &WorkloadArguments) -> Result<ExitCode, Failur
         accesses: arguments.accesses,
         warm_up: arguments.warm_up,
         rounds: arguments.rounds,
+        until_end: arguments.until_end,
         sibling: arguments.sibling,
         paced: arguments.paced,
     })?;

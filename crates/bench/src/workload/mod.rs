@@ -8,10 +8,11 @@ mod objects;
 mod pattern;
 mod protocol;
 
+use std::collections::VecDeque;
 use std::hint::black_box;
 use std::io::{self, BufRead, Write};
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Instant;
 
@@ -49,6 +50,8 @@ pub struct Options {
     pub warm_up: u32,
     /// Measured rounds.
     pub rounds: u32,
+    /// Whether rounds go on until standard input ends, and each event is told. The outcome is that of the last ones, as many as `rounds` says.
+    pub until_end: bool,
     /// Whether one more thread is kept busy that touches no data.
     pub sibling: bool,
     /// Whether to tell each event, and to wait for a line on standard input before going on.
@@ -191,7 +194,20 @@ impl Workload {
             self.round(data)?;
         }
         tell(options, &Event::Warm)?;
-        (0..options.rounds).map(|_| self.round(data)).collect()
+        if !options.until_end {
+            return (0..options.rounds).map(|_| self.round(data)).collect();
+        }
+        let is_over = end_of_input();
+        let mut rounds = VecDeque::new();
+        loop {
+            rounds.push_back(self.round(data)?);
+            if rounds.len() > options.rounds as usize {
+                rounds.pop_front();
+            }
+            if is_over.load(Ordering::Relaxed) {
+                return Ok(rounds.into());
+            }
+        }
     }
 
     fn round(&mut self, data: &[AtomicU64]) -> anyhow::Result<Round> {
@@ -341,12 +357,27 @@ fn resident_peak_bytes() -> u64 {
     peak_kib.unwrap_or(0) * 1024
 }
 
-/// Tells an event and waits for leave to go on, if the workload is paced.
+/// Set when standard input has ended.
+fn end_of_input() -> Arc<AtomicBool> {
+    let has_ended = Arc::new(AtomicBool::new(false));
+    let ends = Arc::clone(&has_ended);
+    // It waits for as long as the workload goes on, and ends with the process.
+    thread::spawn(move || {
+        // Whoever can't be heard any more has gone, too.
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        ends.store(true, Ordering::Relaxed);
+    });
+    has_ended
+}
+
+/// Tells an event, if somebody wants to know, and waits for leave to go on, if the workload is paced.
 fn tell(options: &Options, event: &Event) -> anyhow::Result<()> {
+    if options.paced || options.until_end {
+        print(event)?;
+    }
     if !options.paced {
         return Ok(());
     }
-    print(event)?;
     let mut line = String::new();
     ensure!(io::stdin().lock().read_line(&mut line)? > 0, "nobody paces the workload any more");
     Ok(())

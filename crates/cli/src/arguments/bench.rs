@@ -191,7 +191,7 @@ pub(crate) struct PrefetchArguments {
 /// Memory nodes beside bare connections, programs whose far memory is there, in the pool or on disk, what the loss of a node costs, and how evenly nodes are loaded.
 ///
 /// Nodes are reached by loopback, plain and with TLS, by a Unix socket and by shared memory; and, as root, by links between network namespaces, which
-/// go with the benchmark, however it ends. The loss is that of one node of six while Redis runs, with parity (4+2) and with two copies. Twelve nodes are loaded by ten programs, of 64M each. The tables go to standard
+/// go with the benchmark, however it ends. Such a link, limited, is also shared by three programs of weights 1, 2 and 4, and by two of which one floods it. The loss is that of one node of six while Redis runs, with parity (4+2) and with two copies. Twelve nodes are loaded by ten programs, of 64M each. The tables go to standard
 /// output, progress to standard error. Kernels in the manner of COMEX's evaluation run with a half, a quarter and a tenth of their data local, and as root also over swap to a file.
 #[derive(Args, Debug)]
 #[command(
@@ -200,7 +200,7 @@ pub(crate) struct PrefetchArguments {
 pub(crate) struct NodesArguments {
     #[command(flatten)]
     pub(crate) rounds: RoundsArguments,
-    /// Data of the programs; a quarter of it is kept local [default: 256M, with --quick 32M; of each of ten 64M, with --quick 32M]
+    /// Data of the programs; a quarter of it is kept local [default: 256M, with --quick 32M; of each of several at once 64M, with --quick 32M]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) data: Option<ByteCount>,
     /// Where swap files are made, to compare with; must be on a disk
@@ -304,6 +304,9 @@ pub(crate) struct WorkloadArguments {
     /// Measured rounds
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,
+    /// Go on with rounds until standard input ends, and tell what happens; the last rounds are those that count as measured
+    #[arg(long, conflicts_with = "paced")]
+    pub(crate) until_end: bool,
     /// Keep one more thread busy that touches no data
     #[arg(long)]
     pub(crate) sibling: bool,

@@ -38,6 +38,29 @@ fn every_pattern_finds_its_data_as_it_was_written() {
 }
 
 #[test]
+fn rounds_go_on_until_standard_input_ends_and_the_last_ones_are_told() {
+    let mut workload = Command::new(FARMEM)
+        .args(["workload", "--data=1M", "--accesses=100", "--warm-up=0", "--rounds=2", "--until-end"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(workload.stdout.take().unwrap()).lines().map(|line| line.unwrap());
+    let mut next = || serde_json::from_str::<Value>(&lines.next().unwrap()).unwrap();
+    for event in ["started", "filled", "warm"] {
+        assert_eq!(next()["event"], event);
+    }
+    assert_eq!(workload.try_wait().unwrap(), None);
+
+    drop(workload.stdin.take());
+
+    let done = next();
+    assert_eq!((&done["event"], &done["mismatches"]), (&Value::from("done"), &Value::from(0)));
+    assert!((1..=2).contains(&done["rounds"].as_array().unwrap().len()), "{done}");
+    assert!(workload.wait().unwrap().success());
+}
+
+#[test]
 fn a_native_run_makes_a_report() {
     let output = farmem("bench faults --quick --data 4M --only zipf,fits --peer native --json".split(' '));
 
