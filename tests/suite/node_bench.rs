@@ -21,8 +21,16 @@ fn bench(scratch: &Scratch) -> Command {
 }
 
 fn assert_nothing_is_left(scratch: &Scratch) {
-    let mut left = fs::read_dir(scratch.file("temporary")).expect("the test's own folder");
+    let folder = scratch.file("temporary");
+    let mut left = fs::read_dir(&folder).expect("the test's own folder");
     assert!(left.next().is_none());
+    let folder = folder.to_str().expect("names are text");
+    let processes = fs::read_dir("/proc").expect("the kernel tells").flatten();
+    // What has ended meanwhile can't be read.
+    let words = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+    let left: Vec<String> = words.map(|words| String::from_utf8_lossy(&words).replace('\0', " ")).collect();
+    let left: Vec<&String> = left.iter().filter(|words| words.contains(folder)).collect();
+    assert!(left.is_empty(), "{left:?}");
 }
 
 /// Network devices where this process is.
@@ -97,6 +105,59 @@ fn a_link_that_is_shared_gives_everybody_a_part_and_what_is_fetched_ahead_some()
             "dropped",
         ];
         assert!(figures.iter().all(|key| link[key].as_f64() > Some(0.0)), "{link}");
+    }
+    assert_eq!(devices(), before);
+    assert_nothing_is_left(&scratch);
+}
+
+#[test]
+fn programs_that_share_a_link_get_parts_by_weight_and_a_walk_is_told_alone_and_beside_a_flood() {
+    if !managed_runner() {
+        return;
+    }
+    let (scratch, before) = (Scratch::new(), devices());
+
+    let output = bench(&scratch)
+        .args(["--json", "--only", "spaces", "--data", "24M"])
+        .output()
+        .expect("farmem can be started");
+
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a JSON object");
+    let rows = |key: &str| report[key].as_array().expect("rows").clone();
+    let (spaces, walks, can_link) = (rows("spaces"), rows("walks"), rows("left_out").is_empty());
+    assert_eq!((spaces.len(), walks.len()), if can_link { (4, 2) } else { (0, 0) }, "{report}");
+    for row in &spaces {
+        let parts = row["parts"].as_array().expect("rows");
+        let figures =
+            |key: &str| -> Vec<f64> { parts.iter().filter_map(|part| part[key].as_f64()).collect() };
+        let (weights, rates) = (figures("weight"), figures("bytes_per_second"));
+        assert_eq!(weights, [1.0, 2.0, 4.0], "{row}");
+        assert!(rates.len() == 3 && rates.iter().all(|rate| *rate > 0.0), "{row}");
+        let by_weight: Vec<f64> = rates.iter().zip(weights).map(|(rate, weight)| rate / weight).collect();
+        let least = by_weight.iter().copied().fold(f64::MAX, f64::min);
+        let ratio = least / by_weight.iter().copied().fold(0.0, f64::max);
+        assert!(row["ratio"].as_f64().is_some_and(|told| (told - ratio).abs() < 1e-6), "{row}");
+        // One process alone doesn't always want more.
+        if row["processes"].as_u64() > Some(1) {
+            assert!(rates[0] < rates[2], "{row} is not by weight");
+            assert!(figures("reads_waiting").iter().all(|waiting| *waiting > 0.0), "{row}");
+        }
+    }
+    for walk in &walks {
+        for side in [&walk["alone"], &walk["flooded"]] {
+            let figure = |key: &str| side[key].as_f64().expect("a figure");
+            assert!(
+                0.0 < figure("fault_p50_us") && figure("fault_p50_us") <= figure("fault_p99_us"),
+                "{walk}"
+            );
+            assert!(
+                figure("access_us") > 0.0 && side["class_bytes"]["demand"].as_f64() > Some(0.0),
+                "{walk}"
+            );
+            assert!(figure("ahead_dropped") >= 0.0 && figure("ahead_awaited") >= 0.0, "{walk}");
+        }
+        assert!(walk["flood_bytes_per_second"]["demand"].as_f64() > Some(0.0), "{walk}");
     }
     assert_eq!(devices(), before);
     assert_nothing_is_left(&scratch);
@@ -194,19 +255,37 @@ fn when_it_is_interrupted_nothing_is_left_behind() {
     if !managed_runner() {
         return;
     }
+    // All ways and links are there when the first one has had its turn.
+    assert_interrupted_leaves_nothing("ways", "1/100 tls");
+}
+
+#[test]
+fn when_it_is_interrupted_programs_broker_and_node_end() {
+    if !managed_runner() {
+        return;
+    }
+    // A turn ends before that line, and another one begins.
+    assert_interrupted_leaves_nothing("spaces", "1/100 three programs, veth-1gbit, one process");
+}
+
+/// Interrupts a benchmark of this part once it has said that.
+fn assert_interrupted_leaves_nothing(part: &str, once: &str) {
     let (scratch, before) = (Scratch::new(), devices());
     let mut bench = bench(&scratch)
-        .args(["--repeat", "100"])
+        .args(["--repeat", "100", "--only", part, "--data", "24M"])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
         .expect("farmem can be started");
     let mut progress = BufReader::new(bench.stderr.take().expect("a pipe"));
     let mut line = String::new();
-    // All ways and links are there when the first one has had its turn.
-    while !line.contains("1/100 tls") {
+    while !line.contains(once) {
         line.clear();
-        assert!(progress.read_line(&mut line).expect("a pipe") > 0, "it ended by itself");
+        if progress.read_line(&mut line).expect("a pipe") == 0 {
+            // Where there can be no links, this part has nothing to do.
+            assert!(part == "spaces" && bench.wait().expect("own child").success(), "it ended by itself");
+            return;
+        }
     }
 
     kill_process(Pid::from_child(&bench), Signal::INT).expect("it is running");

@@ -32,8 +32,13 @@ pub(super) struct Member {
 impl Member {
     /// Starts one on a free port of the loopback device. `folder` is for what it says.
     pub(super) fn start(farmem: &Path, folder: &Path, memory: ByteCount) -> Result<Self> {
+        Self::start_at(farmem, folder, memory, "127.0.0.1")
+    }
+
+    /// The same at this address, which is one of the calling thread's network. It is reached from there alone.
+    pub(super) fn start_at(farmem: &Path, folder: &Path, memory: ByteCount, host: &str) -> Result<Self> {
         let said = tempfile::Builder::new().prefix("node").tempfile_in(folder)?.into_temp_path().keep()?;
-        let (process, address) = listen(farmem, &said, memory, "127.0.0.1:0")?;
+        let (process, address) = listen(farmem, &said, memory, &format!("{host}:0"))?;
         Ok(Self { farmem: farmem.to_owned(), said, memory, address, process })
     }
 
@@ -73,7 +78,7 @@ impl Drop for Member {
 
 fn listen(farmem: &Path, said: &Path, memory: ByteCount, address: &str) -> Result<(Child, String)> {
     let mut process = Command::new(farmem)
-        .args(["node", "--memory", &memory.get().to_string(), "--listen", address])
+        .args(["node", "--plain", "--memory", &memory.get().to_string(), "--listen", address])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(File::create(said)?)

@@ -1,5 +1,5 @@
 //! `farmem bench nodes`: memory nodes beside bare connections that go the same way, programs whose far memory is there, in the pool or on disk, what
-//! the loss of a node costs, and how evenly many programs load many nodes.
+//! the loss of a node costs, how programs share a link, and how evenly many programs load many nodes.
 
 mod apart;
 mod bare;
@@ -14,6 +14,7 @@ mod records;
 mod report;
 mod route;
 mod shared;
+mod spaces;
 mod speed_up;
 mod spread;
 mod sweep;
@@ -36,6 +37,8 @@ pub use report::Report;
 use report::{LeftOut, ProgramFigure, Side, WayFigure, judge};
 use route::Route;
 pub use shared::SharedFigure;
+use spaces::Spaces;
+pub use spaces::{Classes, PartFigure, SpacesFigure, Walk, WalkFigure};
 use speed_up::SpeedUp;
 pub use speed_up::SpeedUpFigure;
 pub use spread::SpreadFigure;
@@ -69,6 +72,8 @@ pub enum Part {
     Ways,
     /// Links with a rate, shared by three spaces, and with a flood of what is fetched ahead.
     Shared,
+    /// The same by programs under `farmem run`: three that share a link, and one that walks through its data beside a flood.
+    Spaces,
     /// Programs with their far memory in several places.
     Programs,
     /// Kernels with a part of their data local, beside the kernel's swap to a file.
@@ -86,9 +91,9 @@ const SPELL: Duration = Duration::from_secs(10);
 const SPELL_QUICK: Duration = Duration::from_secs(3);
 const DATA_BYTES: ByteCount = ByteCount::new(256 << 20);
 const DATA_QUICK_BYTES: ByteCount = ByteCount::new(32 << 20);
-/// Data of each of ten programs.
-const SPREAD_BYTES: ByteCount = ByteCount::new(64 << 20);
-const SPREAD_QUICK_BYTES: ByteCount = ByteCount::new(32 << 20);
+/// Data of each of several programs at once.
+const EACH_BYTES: ByteCount = ByteCount::new(64 << 20);
+const EACH_QUICK_BYTES: ByteCount = ByteCount::new(32 << 20);
 const REPETITIONS: u32 = 3;
 const AMOUNT: Amount = Amount { fetches: 10_000, at_most: Duration::from_secs(3), bytes: 256 << 20 };
 const AMOUNT_QUICK: Amount = Amount { fetches: 2_000, at_most: Duration::from_secs(1), bytes: 64 << 20 };
@@ -106,6 +111,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     let repetitions = options.repeat.unwrap_or(if options.quick { 1 } else { REPETITIONS });
     let amount = if options.quick { AMOUNT_QUICK } else { AMOUNT };
     let data = options.data.unwrap_or(if options.quick { DATA_QUICK_BYTES } else { DATA_BYTES });
+    let data_of_each = options.data.unwrap_or(if options.quick { EACH_QUICK_BYTES } else { EACH_BYTES });
     // Three clients, and a program that may write all of its data before any of it is given back.
     let memory = ByteCount::new(3 * CLIENT_BYTES + 2 * data.get());
     let folder = tempfile::tempdir().context("cannot make a folder for sockets")?;
@@ -129,6 +135,14 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     let shared = match is_wanted(Part::Shared) {
         true => measure_shared(&runner, &routes, amount.at_most, repetitions)?,
         false => Vec::new(),
+    };
+    // Why a link can't be made is said of that link.
+    let (spaces, walks) = match is_wanted(Part::Spaces) && left_out.is_empty() {
+        true => {
+            let (interrupt, farmem) = (runner.interrupt(), &options.farmem);
+            Spaces { interrupt, farmem, data: data_of_each, repetitions, quick: options.quick }.measure()?
+        }
+        false => (Vec::new(), Vec::new()),
     };
     let programs = match is_wanted(Part::Programs) {
         true => measure_programs(&runner, options, &routes, data, repetitions)?,
@@ -161,10 +175,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         false => Vec::new(),
     };
     let spreads = match is_wanted(Part::Spread) {
-        true => {
-            let data = options.data.unwrap_or(if options.quick { SPREAD_QUICK_BYTES } else { SPREAD_BYTES });
-            vec![spread::measure(runner.interrupt(), &options.farmem, data)?]
-        }
+        true => vec![spread::measure(runner.interrupt(), &options.farmem, data_of_each)?],
         false => Vec::new(),
     };
     Ok(Report {
@@ -173,9 +184,15 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         data_bytes: data.get(),
         repetitions,
         left_out,
-        targets: judge(&ways, &shared).into_iter().chain(spreads.iter().map(SpreadFigure::target)).collect(),
+        targets: judge(&ways, &shared)
+            .into_iter()
+            .chain(spaces.iter().filter_map(SpacesFigure::target))
+            .chain(spreads.iter().map(SpreadFigure::target))
+            .collect(),
         ways,
         shared,
+        spaces,
+        walks,
         programs,
         speed_ups,
         swap_left_out,

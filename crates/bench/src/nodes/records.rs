@@ -34,6 +34,29 @@ impl Report {
                 us("in one class", "p90 of what is fetched ahead", link.one_class_p90_us),
             ]);
         }
+        for figure in &self.spaces {
+            let case = format!("three programs, {}", figure.way);
+            found.extend([
+                Measurement::more(case.as_str(), "farmem", "ratio of parts by weight", figure.ratio, ""),
+                Measurement::more(case, "farmem", "rate of all three", figure.bytes_per_second / 1e6, "MB/s"),
+            ]);
+        }
+        for figure in &self.walks {
+            let case = format!("{}, {}", figure.pattern, figure.way);
+            for (beside, walk) in [("alone", &figure.alone), ("beside a flood", &figure.flooded)] {
+                let less = |measure, value, unit| Measurement::less(&case, beside, measure, value, unit);
+                let more = |measure, value| Measurement::more(&case, beside, measure, value, "%");
+                found.extend([
+                    less("p50 of a fault", walk.fault_p50_us, "µs"),
+                    less("p99 of a fault", walk.fault_p99_us, "µs"),
+                    less("time of a visit", walk.access_us, "µs"),
+                    less("reads ahead dropped", walk.ahead_dropped, "reads"),
+                    less("reads ahead awaited", walk.ahead_awaited, "reads"),
+                    more("contribution on a node", walk.contribution * 100.0),
+                    more("accuracy on a node", walk.accuracy * 100.0),
+                ]);
+            }
+        }
         for figure in &self.speed_ups {
             let case = format!("{}, 1/{} local", figure.kernel, figure.part);
             let swap_file = if figure.is_swap_file_ended { "swap file, ended then" } else { "swap file" };

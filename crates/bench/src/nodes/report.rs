@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::loss::LossFigure;
 use super::program::Sample;
 use super::shared::SharedFigure;
+use super::spaces::{Classes, PartFigure, SpacesFigure, Walk, WalkFigure};
 use super::speed_up::SpeedUpFigure;
 use super::spread::SpreadFigure;
 use super::sweep::SweepFigure;
@@ -44,6 +45,10 @@ pub struct Report {
     pub programs: Vec<ProgramFigure>,
     /// Links that spaces share.
     pub shared: Vec<SharedFigure>,
+    /// Programs that share a link.
+    pub spaces: Vec<SpacesFigure>,
+    /// Programs that walk through their data, alone and beside a flood.
+    pub walks: Vec<WalkFigure>,
     /// Kernels with a part of their data local.
     pub speed_ups: Vec<SpeedUpFigure>,
     /// Why they were not measured with the kernel's swap to a file, where they could not be.
@@ -263,6 +268,8 @@ impl fmt::Display for Report {
         let parts = [
             (self.ways.len(), ways),
             (self.shared.len(), self.shared()),
+            (self.spaces.len(), self.spaces()),
+            (self.walks.len(), self.walks()),
             (self.programs.len(), programs),
             (self.speed_ups.len(), self.speed_ups()),
             (self.sweeps.len(), self.sweeps()),
@@ -325,6 +332,92 @@ impl Report {
             ]);
         }
         shared
+    }
+
+    fn spaces(&self) -> Table {
+        let mut spaces = table(
+            &[
+                "three programs at a link",
+                "weights 1, 2, 4: MB/s",
+                "ratio",
+                "MB/s of all",
+                "waited for %",
+                "ahead %",
+                "slabs %",
+                "reads waiting",
+            ],
+            1,
+        );
+        for figure in &self.spaces {
+            let each = |words: &dyn Fn(&PartFigure) -> String| {
+                figure.parts.iter().map(words).collect::<Vec<_>>().join(" ")
+            };
+            let sum = |class: &dyn Fn(&Classes) -> f64| {
+                let bytes: f64 = figure.parts.iter().map(|part| class(&part.class_bytes_per_second)).sum();
+                format!("{:.1}", bytes / figure.bytes_per_second * 100.0)
+            };
+            spaces.add_row([
+                figure.way.clone(),
+                each(&|part| format!("{:.1}", part.bytes_per_second / 1e6)),
+                format!("{:.3}", figure.ratio),
+                format!("{:.1}", figure.bytes_per_second / 1e6),
+                sum(&|classes| classes.demand),
+                sum(&|classes| classes.ahead),
+                sum(&|classes| classes.bulk),
+                each(&|part| format!("{:.1}", part.reads_waiting)),
+            ]);
+        }
+        spaces
+    }
+
+    fn walks(&self) -> Table {
+        let mut walks = table(
+            &[
+                "walk",
+                "beside",
+                "fault p50 µs",
+                "p99 µs",
+                "µs/access",
+                "waited for MB",
+                "ahead MB",
+                "dropped",
+                "awaited",
+                "contribution",
+                "accuracy",
+                "flood: waited for MB/s",
+                "ahead MB/s",
+            ],
+            2,
+        );
+        let mb = |bytes: f64| format!("{:.1}", bytes / 1e6);
+        for figure in &self.walks {
+            let flood = figure.flood_bytes_per_second;
+            let rows = [
+                ("nothing", figure.alone, [String::new(), String::new()]),
+                ("a flood", figure.flooded, [mb(flood.demand), mb(flood.ahead)]),
+            ];
+            for (beside, walk, flood) in rows {
+                let Walk { fault_p50_us, fault_p99_us, access_us, ahead_dropped, ahead_awaited, .. } = walk;
+                walks.add_row(
+                    [
+                        format!("{}, {}", figure.pattern, figure.way),
+                        beside.to_owned(),
+                        format!("{fault_p50_us:.1}"),
+                        format!("{fault_p99_us:.1}"),
+                        format!("{access_us:.2}"),
+                        mb(walk.class_bytes.demand),
+                        mb(walk.class_bytes.ahead),
+                        format!("{ahead_dropped:.0}"),
+                        format!("{ahead_awaited:.0}"),
+                        format!("{:.2}", walk.contribution),
+                        format!("{:.2}", walk.accuracy),
+                    ]
+                    .into_iter()
+                    .chain(flood),
+                );
+            }
+        }
+        walks
     }
 
     fn speed_ups(&self) -> Table {

@@ -16,7 +16,7 @@ use crate::median::median;
 use crate::target::Target;
 
 /// Parts of a link that is shared, by weight, may differ by so much: a ratio of 0.97.
-const PARTS: f64 = 1.031;
+pub(super) const PARTS: f64 = 1.031;
 
 /// Weights of spaces that all want as much as they can get.
 pub(super) const WEIGHTS: [u32; 3] = [1, 2, 4];
@@ -139,14 +139,10 @@ pub(super) fn measure(route: &Route, time: Duration) -> Result<SharedFigure> {
     let (beside_dropped, kept) = flooded_by(Class::Ahead, Some(USEFUL))?;
     let (beside_alike, alike) = flooded_by(Class::Demand, None)?;
     let us = |nanoseconds: u64| nanoseconds as f64 / 1e3;
-    let parts: Vec<f64> =
-        bytes.iter().zip(WEIGHTS).map(|(bytes, weight)| *bytes as f64 / f64::from(weight)).collect();
-    let least = parts.iter().copied().fold(f64::MAX, f64::min);
-    let most = parts.iter().copied().fold(0.0, f64::max);
     Ok(SharedFigure {
         way: route.name.clone(),
         bytes_per_second: bytes.iter().map(|bytes| *bytes as f64 / time.as_secs_f64()).collect(),
-        ratio: least / most,
+        ratio: weighted_ratio(bytes.iter().map(|bytes| *bytes as f64).zip(WEIGHTS)),
         demand_p99_us: us(alone.nanoseconds.value_at_quantile(0.99)),
         flooded_p99_us: us(flooded.nanoseconds.value_at_quantile(0.99)),
         ahead_p90_us: us(flood.nanoseconds.value_at_quantile(0.9)),
@@ -160,10 +156,29 @@ pub(super) fn measure(route: &Route, time: Duration) -> Result<SharedFigure> {
     })
 }
 
+/// The weighted min-max ratio of parts with their weights (Canvas §6.4.3): the smallest part divided by its weight, of the largest.
+pub(super) fn weighted_ratio(parts: impl Iterator<Item = (f64, u32)>) -> f64 {
+    let (least, most) = parts
+        .map(|(part, weight)| part / f64::from(weight))
+        .fold((f64::MAX, 0.0_f64), |(least, most), part| (least.min(part), most.max(part)));
+    least / most
+}
+
 /// Gates of spaces with these weights, at one link.
 fn gates(board: &Arc<Board>, weights: &[u32]) -> Result<Vec<Arc<Gate>>> {
     let lines = board.link(key_of("node"), Direction::In).context("a new board has no room")?;
     let gate =
         |(seat, weight): (usize, &u32)| Gate::new(Arc::clone(board), lines, seat, Arc::default(), *weight);
     Ok(weights.iter().enumerate().map(gate).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_that_are_as_their_weights_have_a_ratio_of_one_and_the_least_of_others_counts() {
+        assert_eq!(weighted_ratio([(1.0, 1), (2.0, 2), (4.0, 4)].into_iter()), 1.0);
+        assert_eq!(weighted_ratio([(2.0, 1), (2.0, 2), (2.0, 4)].into_iter()), 0.25);
+    }
 }

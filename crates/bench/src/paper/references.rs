@@ -273,6 +273,21 @@ pub(super) const REFERENCES: &[Reference] = &[
         &["Canvas Figure 14"],
         "5 % less with the schedule, with Leap 9 times less",
     ),
+    reference("nodes/spaces", "", "ratio of parts by weight", &["Canvas §6.4.3"], "0.88, weighted min-max"),
+    reference(
+        "nodes/spaces",
+        "",
+        "p99 of a fault",
+        &["Canvas Figure 14"],
+        "demand takes no longer beside what is fetched ahead",
+    ),
+    reference(
+        "nodes/spaces",
+        "",
+        "reads ahead dropped",
+        &["Canvas Figure 14"],
+        "those that would come later than pages are used; their number isn't told",
+    ),
     reference(
         "nodes/ways",
         "",
