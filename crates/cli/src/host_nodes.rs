@@ -6,6 +6,7 @@ use clap::{Parser, ValueEnum};
 use farmem_broker::named_nodes;
 use farmem_supervisor::{ClusterSource, Destination, HostChoice};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::amount::NodeChoice;
 use crate::arguments::{Arguments, Command, HostArguments, RunArguments};
@@ -13,7 +14,7 @@ use crate::cluster;
 use crate::failure::Failure;
 use crate::node;
 
-/// What is said of nodes. Secrets stay in their files, of which only the names go from hand to hand.
+/// What is said of nodes, each under the name of its option. Secrets stay in their files, of which only the names go from hand to hand.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct HostNodes {
@@ -127,25 +128,13 @@ impl HostNodes {
 
     /// As if it had been given on the command line of a run, so that the same is refused.
     fn as_run(&self) -> Result<Box<RunArguments>, String> {
-        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
-        let options = [
-            ("cluster", self.cluster.clone()),
-            ("cluster-ca", path(&self.cluster_ca)),
-            ("cluster-cert", path(&self.cluster_cert)),
-            ("cluster-key", path(&self.cluster_key)),
-            ("cluster-login", path(&self.cluster_login)),
-            ("key", path(&self.key)),
-            ("certificate", path(&self.certificate)),
-            ("certificate-key", path(&self.certificate_key)),
-            ("authority", path(&self.authority)),
-            ("redundancy", self.redundancy.clone()),
-            ("transport", self.transport.clone()),
-        ];
-        let nodes = self.node.iter().map(|node| ("node", Some(node.clone())));
-        let given = nodes.chain(options).filter_map(|(name, value)| Some(format!("--{name}={}", value?)));
-        let plain = self.plain.then(|| "--plain".to_owned());
-        let words = ["farmem", "run"].map(str::to_owned).into_iter().chain(given).chain(plain);
-        let words = words.chain(["--", "true"].map(str::to_owned));
+        let options = serde_json::to_value(self).and_then(serde_json::from_value::<Map<String, Value>>);
+        let options = options.map_err(|error| error.to_string())?;
+        let mut words = vec!["farmem".to_owned(), "run".to_owned()];
+        for (name, value) in &options {
+            words.extend(words_of(name, value));
+        }
+        words.extend(["--".to_owned(), "true".to_owned()]);
         match Arguments::try_parse_from(words) {
             Ok(Arguments { command: Command::Run(run) }) => Ok(run),
             Ok(_) => Err("it is no way to run a program".to_owned()),
@@ -177,6 +166,16 @@ impl From<&HostArguments> for HostNodes {
             redundancy: arguments.redundancy.map(|redundancy| redundancy.to_string()),
             transport: transport.map(|value| value.get_name().to_owned()),
         }
+    }
+}
+
+/// An option as it is given on a command line: once for each element of a list, not at all if it is absent.
+fn words_of(name: &str, value: &Value) -> Vec<String> {
+    match value {
+        Value::String(text) => vec![format!("--{name}={text}")],
+        Value::Array(elements) => elements.iter().flat_map(|element| words_of(name, element)).collect(),
+        Value::Bool(true) => vec![format!("--{name}")],
+        _ => Vec::new(),
     }
 }
 

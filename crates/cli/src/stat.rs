@@ -22,24 +22,27 @@ pub(crate) fn stat(arguments: &StatArguments) -> Result<ExitCode, Failure> {
             "no application named {name} runs under Farmem; `farmem stat` lists those that do"
         )));
     }
-    if arguments.json {
-        let text = serde_json::to_string_pretty(&reports).map_err(anyhow::Error::from)?;
-        println!("{text}");
-    } else {
-        print_table(&reports);
-    }
+    let text = match arguments.json {
+        true => serde_json::to_string_pretty(&reports).map_err(anyhow::Error::from)? + "\n",
+        false => table(&reports),
+    };
+    print!("{text}");
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_table(reports: &[Report]) {
+/// A line for each application, and below them what has gone wrong; one sentence when there is none.
+fn table(reports: &[Report]) -> String {
+    if reports.is_empty() {
+        return "Nothing runs under Farmem. Start something: farmem run --local 512M -- PROGRAM\n".to_owned();
+    }
     let mib = |bytes: u64| format!("{:.1}", bytes as f64 / f64::from(1 << 20));
-    println!(
-        "{:<20} {:>8} {:>5} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
+    let mut table = format!(
+        "{:<20} {:>8} {:>5} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}\n",
         "NAME", "PID", "PROCS", "BUDGET", "RESIDENT", "FAR", "POOL", "NODES", "DISK", "FAULTS"
     );
     for report in reports {
-        println!(
-            "{:<20} {:>8} {:>5} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
+        table += &format!(
+            "{:<20} {:>8} {:>5} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}\n",
             report.name,
             report.process,
             report.processes,
@@ -52,8 +55,21 @@ fn print_table(reports: &[Report]) {
             report.counter("faults"),
         );
     }
-    println!("sizes in MiB");
+    table += "sizes in MiB\n";
     for report in reports {
-        troubles(report).iter().for_each(|trouble| println!("{}: {trouble}", report.name));
+        troubles(report).iter().for_each(|trouble| table += &format!("{}: {trouble}\n", report.name));
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_runs_is_said_in_a_sentence() {
+        let said = table(&[]);
+
+        assert!(said.starts_with("Nothing runs under Farmem.") && said.lines().count() == 1, "{said}");
     }
 }

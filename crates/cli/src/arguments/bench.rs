@@ -15,7 +15,7 @@ use farmem_supervisor::PrefetchPolicy;
 
 use crate::amount::{parse_prefetch, parse_size};
 
-/// Measure Farmem beside the kernel's own swap.
+/// Measure Farmem compared with the kernel's own swap.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  farmem bench faults --quick")]
 pub(crate) struct BenchArguments {
@@ -29,17 +29,17 @@ pub(crate) enum BenchCommand {
     All(AllArguments),
     /// Access patterns over data four times the local memory: native, Farmem and each kind of kernel swap
     Faults(FaultsArguments),
-    /// Applications beside each other: Farmem and each kind of kernel swap
+    /// Applications next to each other: Farmem and each kind of kernel swap
     Isolation(IsolationArguments),
-    /// Programs and patterns of access, or a program of one's own, under each policy of prefetching
+    /// Programs and access patterns, or your own program, under each prefetching policy
     Prefetch(PrefetchArguments),
-    /// Memory nodes beside bare connections, and programs whose far memory is there, in the pool or on disk
+    /// Memory nodes compared with bare connections, and programs whose far memory is on nodes, in the pool or on disk
     Nodes(NodesArguments),
     /// What changed between two results of `bench all`, beyond chance
     Compare(CompareArguments),
-    /// The access patterns of results of `bench all` as a table in Markdown, as in the README
+    /// The access patterns in results of `bench all` as a Markdown table, as in the README
     Table(TableArguments),
-    /// Which figures and tables of the papers are measured, and by what, as a table in Markdown
+    /// Which figures and tables of the papers are measured, and by what, as a Markdown table
     Papers(PapersArguments),
     /// What system calls, page faults, moves of pages and wake-ups cost on this machine
     Micro(MicroArguments),
@@ -49,45 +49,45 @@ pub(crate) enum BenchCommand {
 
 /// All benchmarks one after the other: a line of JSON for each measurement, and one report as HTML.
 ///
-/// The folder gets records.jsonl, report.html and progress.json, after each step. What was interrupted goes on where it stopped when it is called again
-/// with the same folder. What this machine can't run is left out and named, with the reason. All of it takes hours, with --quick some 35 minutes; kernel swap and links between
-/// namespaces need root. With --beside another build makes each step in turn with this one, and in the end it says what changed from that one to this one.
+/// The folder gets records.jsonl, report.html and progress.json, after each step. An interrupted run goes on where it stopped when it is started again
+/// with the same folder. Steps that this machine can't run are left out and named, with the reason. All of it takes hours, with `--quick` about 35 minutes; kernel swap and links between
+/// namespaces need root. With `--beside` another build makes each step in turn with this one, and the end of the output says what changed from that one to this one.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  sudo farmem bench all --out results --quick\n  sudo farmem bench all --out results --only faults/random-read\n  sudo farmem bench all --out results --only faults \
                   --beside ../before/target/release/farmem"
 )]
 pub(crate) struct AllArguments {
-    /// Folder for the results, made if it isn't there
+    /// Folder for the results, created if it doesn't exist
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: PathBuf,
     /// Less data, shorter measurements and fewer repetitions: rougher figures, sooner
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Repetitions of everything; a comparison needs at least 4 to tell differences from chance [default: 5, with --quick 1]
+    /// Repetitions of everything, from 1 to 100; a comparison needs at least 4 to tell differences from chance [default: 5, with --quick 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) repeat: Option<u32>,
     /// Data of each program that is measured [default: 256M, with --quick 32M to 64M]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) data: Option<ByteCount>,
-    /// Only these benchmarks, such as `faults`, or parts of them, such as `faults/zipf`; `micro` comes with all
+    /// Only these benchmarks, such as `faults`, or parts of them, such as `faults/zipf`; `micro` is always measured
     #[arg(long, value_name = "BENCH[/PART]", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
     /// Only these peers for the access patterns
     #[arg(long, value_name = "PEER", value_delimiter = ',', value_enum)]
     pub(crate) peer: Vec<PeerName>,
-    /// A Python with XGBoost, for programs beside each other
+    /// A Python with XGBoost, for programs next to each other
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     pub(crate) python: PathBuf,
-    /// Where swap files are made; must be on a disk
+    /// Folder for swap files; it must be on a disk
     #[arg(long, value_name = "FOLDER", default_value = "/var/tmp")]
     pub(crate) swap_folder: PathBuf,
-    /// Measure another build of farmem, with its libfarmem.so beside it, in turn with this one; its results go to FOLDER/beside
+    /// Another build of farmem, with its libfarmem.so in the same folder, to measure in turn with this one; its results go to FOLDER/beside
     #[arg(long, value_name = "FARMEM")]
     pub(crate) beside: Option<PathBuf>,
 }
 
-/// How long to measure what is compared, and how the figures are printed.
+/// How long to measure, and how the figures are printed.
 #[derive(Args, Debug)]
 pub(crate) struct RoundsArguments {
     /// Print one JSON object instead of tables
@@ -96,27 +96,27 @@ pub(crate) struct RoundsArguments {
     /// Less data, shorter measurements and one repetition: rougher figures, sooner
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Repetitions, interleaved between what is compared [default: 3, with --quick 1]
+    /// Repetitions, from 1 to 100, in turn for all that is compared [default: 3, with --quick 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) repeat: Option<u32>,
 }
 
-/// How to measure beside the kernel's swap.
+/// How to measure compared with the kernel's swap.
 #[derive(Args, Debug)]
 pub(crate) struct MeasureArguments {
     #[command(flatten)]
     pub(crate) rounds: RoundsArguments,
-    /// Data of each program that is measured; a quarter of it is kept local [default: 256M, with --quick 64M]
+    /// Data of each program that is measured, of which a quarter is local [default: 256M, with --quick 64M]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) data: Option<ByteCount>,
-    /// Where swap files are made; must be on a disk
+    /// Folder for swap files; it must be on a disk
     #[arg(long, value_name = "FOLDER", default_value = "/var/tmp")]
     pub(crate) swap_folder: PathBuf,
 }
 
 /// Access patterns over data four times the local memory: native, Farmem and each kind of kernel swap.
 ///
-/// Kernel swap needs root; a peer that this machine can't offer is left out and named. Swap is on only while its
+/// Kernel swap needs root; a peer that this machine can't run is left out and named. Swap is on only while its
 /// peer runs. The table goes to standard output, progress to standard error.
 #[derive(Args, Debug)]
 #[command(
@@ -134,11 +134,11 @@ pub(crate) struct FaultsArguments {
     pub(crate) peer: Vec<PeerName>,
 }
 
-/// A server beside a program that swaps as fast as it can, and programs of several kinds beside each other: Farmem and each kind of kernel swap.
+/// A server next to a program that swaps as fast as it can, and programs of several kinds next to each other: Farmem and each kind of kernel swap.
 ///
-/// memcached holds data four times its local memory and is asked at a fixed rate, alone and while another program
-/// writes at random to four times its own. Each has a processor of its own; what they still share is the paging. Then Snappy, memcached, XGBoost and a
-/// Java program run alone and all at once, each with the same part of a processor. Kernel swap and parts of processors need root.
+/// memcached holds data four times its local memory and gets requests at a fixed rate, alone and while another program
+/// writes at random to four times its own local memory. Each has a processor of its own; what they share is the paging. Then Snappy, memcached, XGBoost and a
+/// Java program run alone and all at once, each with the same share of a processor. Kernel swap and shares of processors need root.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  sudo farmem bench isolation\n  sudo farmem bench isolation --quick --only co-runs --peer farmem,zram --json"
@@ -157,9 +157,9 @@ pub(crate) struct IsolationArguments {
     pub(crate) peer: Vec<IsolationPeer>,
 }
 
-/// Programs and patterns of access, or a program of one's own, under each policy of prefetching.
+/// Programs and access patterns, or your own program, under each prefetching policy.
 ///
-/// All of them take some hours, with --quick some ten minutes; what isn't installed here is left out and named. Each runs with a quarter of the memory that it has resident when nothing limits it, and must write the same to standard output every
+/// All of them take some hours, with `--quick` about ten minutes; programs that aren't installed are left out and named. Each runs with a quarter of the memory that is resident when nothing limits it, and must write the same to standard output every
 /// time. The table goes to standard output, progress to standard error.
 #[derive(Args, Debug)]
 #[command(
@@ -171,28 +171,28 @@ pub(crate) struct PrefetchArguments {
     /// Data of each program [default: 256M, with --quick 64M]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "program")]
     pub(crate) data: Option<ByteCount>,
-    /// Local memory [default: a quarter of what the program has resident when nothing limits it]
+    /// Local memory [default: a quarter of what is resident when nothing limits the program]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) local: Option<ByteCount>,
     /// Only these policies
     #[arg(long, value_name = "POLICY", value_delimiter = ',', value_parser = parse_prefetch())]
     pub(crate) policy: Vec<PrefetchPolicy>,
-    /// Only these programs and patterns
+    /// Only these programs and access patterns
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_enum, conflicts_with = "program")]
     pub(crate) only: Vec<SubjectName>,
     /// A Python with numpy and XGBoost
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     pub(crate) python: PathBuf,
-    /// A program of one's own, and its arguments [default: some twenty programs and patterns]
+    /// Your own program, and its arguments [default: about twenty programs and access patterns]
     #[arg(value_name = "PROGRAM", trailing_var_arg = true)]
     pub(crate) program: Vec<OsString>,
 }
 
-/// Memory nodes beside bare connections, programs whose far memory is there, in the pool or on disk, what the loss of a node costs, and how evenly nodes are loaded.
+/// Memory nodes compared with bare connections, programs whose far memory is on nodes, in the pool or on disk, what the loss of a node costs, and how evenly nodes are loaded.
 ///
 /// Nodes are reached by loopback, plain and with TLS, by a Unix socket and by shared memory; and, as root, by links between network namespaces, which
-/// go with the benchmark, however it ends. Such a link, limited, is also shared by three programs of weights 1, 2 and 4, and by two of which one floods it. The loss is that of one node of six while Redis runs, with parity (4+2) and with two copies. Twelve nodes are loaded by ten programs, of 64M each. The tables go to standard
-/// output, progress to standard error. Kernels in the manner of COMEX's evaluation run with a half, a quarter and a tenth of their data local, and as root also over swap to a file.
+/// vanish with the benchmark, however it ends. Such a link, limited, is also shared by three programs of weights 1, 2 and 4, and by two of which one floods it. One node of six is lost while Redis runs, with parity (4+2) and with two copies. Ten programs of 64M each load twelve nodes. The tables go to standard
+/// output, progress to standard error. Kernels in the manner of COMEX's evaluation run with a half, a quarter and a tenth of their data local, and as root also with swap to a file.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  sudo farmem bench nodes\n  farmem bench nodes --quick --json\n  farmem bench nodes --only loss"
@@ -200,10 +200,10 @@ pub(crate) struct PrefetchArguments {
 pub(crate) struct NodesArguments {
     #[command(flatten)]
     pub(crate) rounds: RoundsArguments,
-    /// Data of the programs; a quarter of it is kept local [default: 256M, with --quick 32M; of each of several at once 64M, with --quick 32M]
+    /// Data of each program, of which a quarter is local [default: 256M, with --quick 32M; where several run at once 64M, with --quick 32M]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) data: Option<ByteCount>,
-    /// Where swap files are made, to compare with; must be on a disk
+    /// Folder for swap files, to compare with; it must be on a disk
     #[arg(long, value_name = "FOLDER", default_value = "/var/tmp")]
     pub(crate) swap_folder: PathBuf,
     /// Only these parts
@@ -213,15 +213,15 @@ pub(crate) struct NodesArguments {
 
 /// What changed between two results of `bench all`, beyond chance.
 ///
-/// Compares the medians of all figures that both have, and names those that differ by more than chance (Mann-Whitney U test, 5%). Exit status 0 whatever
-/// changed; with --json each figure has its verdict.
+/// Compares the medians of all figures that are in both, and names those that differ by more than chance (Mann-Whitney U test, 5%). The exit status is 0 whatever
+/// changed; with `--json` each figure has its verdict.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  farmem bench compare results-before results-after")]
 pub(crate) struct CompareArguments {
     /// The first results: a folder of `bench all`, or a file of records
     #[arg(value_name = "FIRST")]
     pub(crate) first: PathBuf,
-    /// The second ones
+    /// The second results, in the same form
     #[arg(value_name = "SECOND")]
     pub(crate) second: PathBuf,
     /// Print one JSON object with all figures
@@ -229,9 +229,9 @@ pub(crate) struct CompareArguments {
     pub(crate) json: bool,
 }
 
-/// The access patterns of results of `bench all` as a table in Markdown, as in the README.
+/// The access patterns in results of `bench all` as a Markdown table, as in the README.
 ///
-/// Below the table it says what is wanted of Farmem, and whether that was reached; then on which machine, with how much data.
+/// Below the table stand the targets and whether they were reached, then the machine and the amount of data.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  farmem bench table results\n  farmem bench table results --update README.md"
@@ -240,32 +240,32 @@ pub(crate) struct TableArguments {
     /// A folder of `bench all`, or a file of records
     #[arg(value_name = "RESULTS")]
     pub(crate) results: PathBuf,
-    /// Put it into this file, between the lines <!-- bench-table begin --> and <!-- bench-table end -->, instead of printing it
+    /// Put the table into this file, between the lines <!-- bench-table begin --> and <!-- bench-table end -->, instead of printing it
     #[arg(long, value_name = "FILE")]
     pub(crate) update: Option<PathBuf>,
 }
 
-/// Which figures and tables of the papers are measured, and by what, as a table in Markdown.
+/// Which figures and tables of the papers are measured, and by what, as a Markdown table.
 ///
-/// What answers a figure is named as in `farmem bench all --only`.
+/// Benchmarks have the names that `farmem bench all --only` takes.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  farmem bench papers")]
 pub(crate) struct PapersArguments {}
 
 /// What system calls, page faults, moves of pages and wake-ups cost on this machine.
 ///
-/// The last lines are the floor: a fault that a handler in user space answers with a page that is at hand. No pager that serves faults from a thread of its
-/// own is faster here, whatever else it does.
+/// The last lines are the floor: a fault that a handler in user space answers with a page that is ready. No pager that serves faults from a thread of its
+/// own can be faster here.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  farmem bench micro")]
 pub(crate) struct MicroArguments {
     /// Print one JSON object instead of the table
     #[arg(long)]
     pub(crate) json: bool,
-    /// Fewer calls and turns: rougher figures, sooner
+    /// Fewer calls and repetitions: rougher figures, sooner
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Turns of each primitive [default: 5, with --quick 3]
+    /// Repetitions of each primitive, from 1 to 100 [default: 5, with --quick 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) repeat: Option<u32>,
 }
@@ -283,7 +283,7 @@ pub(crate) struct CleanupArguments {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  farmem workload --data 64M --pattern random-read --threads 2")]
 pub(crate) struct WorkloadArguments {
-    /// How much memory to fill
+    /// Amount of memory to fill
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
     pub(crate) data: ByteCount,
     /// The order of accesses
@@ -315,14 +315,14 @@ pub(crate) struct WorkloadArguments {
     pub(crate) paced: bool,
 }
 
-/// A program that `bench` measures beside others: compresses text, unpacks it, checks every byte.
+/// A program that `bench` measures next to others: compresses text, decompresses it, checks every byte.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  farmem compression --data 64M --rounds 3")]
 pub(crate) struct CompressionArguments {
-    /// What text and compressed text take
+    /// Memory for the text and the compressed text
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
     pub(crate) data: ByteCount,
-    /// How often
+    /// Number of rounds
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,
 }
@@ -331,10 +331,10 @@ pub(crate) struct CompressionArguments {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  farmem kernel sort --data 64M")]
 pub(crate) struct KernelArguments {
-    /// Which
+    /// The kernel to run
     #[arg(value_enum, value_name = "KERNEL")]
     pub(crate) kernel: Kernel,
-    /// How much data it works on, from 1M
+    /// Amount of data, from 1M
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
     pub(crate) data: ByteCount,
 }

@@ -6,30 +6,42 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use farmem_supervisor::{ClusterSource, Destination};
 
-use super::SecurityArguments;
+use super::{SecurityArguments, heading};
 use crate::amount::{parse_cluster, parse_interval, parse_name, parse_node, parse_size_as_written};
 
 /// How an etcd that holds a cluster is reached.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct EtcdArguments {
-    /// With etcds://: the certificates of those by whom etcd must have its own, as PEM
-    #[arg(long, value_name = "FILE")]
+    /// With etcds://: CA certificates (PEM), one of which must have signed etcd's certificate
+    #[arg(long, value_name = "FILE", hide_short_help = true, help_heading = heading::ETCD)]
     pub(crate) cluster_ca: Option<PathBuf>,
-    /// With etcds://: the certificate of this side, where etcd asks for one, as PEM
-    #[arg(long, value_name = "FILE", requires_all = ["cluster_key", "cluster_ca"])]
+    /// With etcds://: certificate chain of this side (PEM), if etcd asks for one
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires_all = ["cluster_key", "cluster_ca"],
+        hide_short_help = true,
+        help_heading = heading::ETCD
+    )]
     pub(crate) cluster_cert: Option<PathBuf>,
-    /// The certificate's private key, as PEM
-    #[arg(long, value_name = "FILE", requires = "cluster_cert")]
+    /// Private key of the certificate in `--cluster-cert` (PEM)
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "cluster_cert",
+        hide_short_help = true,
+        help_heading = heading::ETCD
+    )]
     pub(crate) cluster_key: Option<PathBuf>,
-    /// File with a line USER:PASSWORD, for an etcd that wants one; readable for its owner only
-    #[arg(long, value_name = "FILE")]
+    /// File with one line USER:PASSWORD, for an etcd that asks for it; only its owner may be able to read it
+    #[arg(long, value_name = "FILE", hide_short_help = true, help_heading = heading::ETCD)]
     pub(crate) cluster_login: Option<PathBuf>,
 }
 
 /// Show and change which memory nodes a cluster has.
 ///
-/// The cluster is a file, or what is under a key of etcd, as for `farmem run --cluster`. Programs that follow it notice a change within a second. Comments and order of what is written
-/// there stay, and so does what others change at the same time.
+/// The cluster is a file, or the value of a key of etcd, as for `farmem run --cluster`. Programs that follow it notice a change within a second. A change leaves comments, order
+/// and the changes that others make at the same time as they are.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  farmem cluster show cluster.toml --key node.key\n  farmem cluster join cluster.toml memory-3 --address \
@@ -45,11 +57,11 @@ pub(crate) struct ClusterArguments {
 pub(crate) enum ClusterCommand {
     /// Show its nodes, and what each of them holds
     Show(ClusterShowArguments),
-    /// Add a node, or use one again that is to be emptied
+    /// Add a node, or use one again that is being emptied
     Join(ClusterJoinArguments),
-    /// Have a node emptied: it gets nothing new, and what it holds goes to others
+    /// Have a node emptied: it gets nothing new, and its pages go to other nodes
     Drain(ClusterDrainArguments),
-    /// Take a node out
+    /// Take a node out of the cluster
     Leave(ClusterLeaveArguments),
 }
 
@@ -65,8 +77,8 @@ pub(crate) struct ClusterPlace {
 
 /// Show a cluster's nodes, and what each of them holds.
 ///
-/// Nodes are asked, by the key or certificates that they and their clients have. GRANTED is memory that clients hold or have asked for ahead of need.
-/// Where a node lends another amount than its `size` in the cluster, that is said behind it.
+/// Each node is asked, with the key or certificates of its clients. GRANTED is memory that clients use or have been granted ahead of need.
+/// If a node lends another amount than its `size` in the cluster, its line says so.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  farmem cluster show cluster.toml --key node.key --json")]
 pub(crate) struct ClusterShowArguments {
@@ -79,9 +91,9 @@ pub(crate) struct ClusterShowArguments {
     pub(crate) security: SecurityArguments,
 }
 
-/// Add a node, or use one again that is to be emptied.
+/// Add a node, or use one again that is being emptied.
 ///
-/// Programs connect to it, and it gets its load slowly. Of a node that is in the cluster nothing but its name needs to be given.
+/// Programs connect to it, and its load grows slowly. For a node that is in the cluster already, its name is enough.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example:\n  farmem cluster join cluster.toml memory-3 --address 10.0.0.9:7431 --size 64G"
@@ -92,13 +104,13 @@ pub(crate) struct ClusterJoinArguments {
     /// The node's name, for people
     #[arg(value_name = "NAME", value_parser = parse_name)]
     pub(crate) name: String,
-    /// Where `farmem node` listens there
+    /// Address on which the node listens
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_node)]
     pub(crate) address: Option<Destination>,
-    /// What the machine is for: one that is `compute` lends nothing, and the other two are the same to Farmem [default: memory]
+    /// What the machine is for; Farmem treats `memory` and `general` alike [default: memory]
     #[arg(long, value_name = "compute|memory|general", value_enum)]
     pub(crate) role: Option<ClusterRole>,
-    /// What it lends, if `farmem node --cluster` starts it; `show` says where a node lends another amount
+    /// Memory that the node lends when `farmem node --cluster` starts it
     #[arg(long, value_name = "SIZE", value_parser = parse_size_as_written)]
     pub(crate) size: Option<String>,
 }
@@ -106,18 +118,18 @@ pub(crate) struct ClusterJoinArguments {
 /// What a machine of a cluster is for.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ClusterRole {
-    /// It runs programs, and lends nothing
+    /// Runs programs, and lends nothing
     Compute,
-    /// It lends its memory
+    /// Lends its memory
     Memory,
-    /// It does both
+    /// Does both
     General,
 }
 
-/// Have a node emptied: it gets nothing new, and what it holds goes to others.
+/// Have a node emptied: it gets nothing new, and its pages go to other nodes.
 ///
-/// Each program moves what it has there, at most `--rebuild-rate` bytes a second. With `--wait` the node is asked each second what it has still granted, until that is nothing:
-/// then it can be stopped, and taken out of the cluster. It may never be, where no other node and no disk has room: programs say so.
+/// Each program moves its own pages, at most `--rebuild-rate` bytes per second. With `--wait` the node is asked each second how much it still has granted. When that is nothing, the
+/// node can be stopped and taken out of the cluster. If no other node and no disk has room, that never happens, and the programs say so.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example:\n  farmem cluster drain cluster.toml memory-1 --wait --timeout 10m --key node.key"
@@ -128,10 +140,10 @@ pub(crate) struct ClusterDrainArguments {
     /// The node's name
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Wait until the node holds nothing, and show how far it is
+    /// Wait until the node holds nothing, and show the progress
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Wait at most so long; exit status 1 when the node still holds something then [default: for ever]
+    /// Longest time to wait, such as 10m; if the node still holds something then, the exit status is 1 [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = parse_interval, requires = "wait")]
     pub(crate) timeout: Option<Duration>,
     #[command(flatten)]
@@ -140,8 +152,8 @@ pub(crate) struct ClusterDrainArguments {
 
 /// Take a node out of a cluster.
 ///
-/// Only one that holds nothing, so that it can be stopped then: `farmem cluster drain --wait` empties it first. Programs empty also a node that is no longer named,
-/// and `--now` is for that, or for one that is dead.
+/// Only a node that holds nothing is taken out, so that it can be stopped then: `farmem cluster drain --wait` empties it first. With `--now` it is taken out at once, which is
+/// right for a dead node; a node that lives is emptied by the programs after that.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  farmem cluster leave cluster.toml memory-1 --key node.key")]
 pub(crate) struct ClusterLeaveArguments {
@@ -150,7 +162,7 @@ pub(crate) struct ClusterLeaveArguments {
     /// The node's name
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Whatever it holds
+    /// Take it out even if it still holds pages
     #[arg(long)]
     pub(crate) now: bool,
     #[command(flatten)]

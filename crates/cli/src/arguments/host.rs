@@ -7,66 +7,84 @@ use farmem_page::ByteCount;
 use farmem_supervisor::{ClusterSource, Destination, Redundancy};
 use farmem_web::Address;
 
-use super::{EtcdArguments, MetricsHosts, SecurityArguments, TransportName};
+use super::{EtcdArguments, MetricsHosts, SecurityArguments, TransportName, heading};
 use crate::amount::{parse_bandwidth, parse_cluster, parse_node, parse_redundancy, parse_size};
 use crate::log::Format;
 
-/// Lease one pool, and local memory, to all applications of this machine.
+/// Share one pool, and local memory, among all applications of this machine.
 ///
-/// Applications that `farmem run` starts from then on share what the broker has: each gets what it was guaranteed whenever it wants it, and
-/// beyond that by weight what others don't need; idle ones give back first. The broker runs until a signal ends it. It is on nobody's way: if it
-/// ends, applications go on with what they hold, and come to the next one.
+/// Applications that `farmem run` starts from then on share this memory. Each gets what it was guaranteed whenever it wants it, and beyond that, by its weight, what the others
+/// don't need; idle applications give back first. The broker runs until a signal ends it. If it ends, applications go on with what they hold, and connect to the next broker.
 ///
-/// A host may name memory nodes, and how they are reached: programs that name none use them, unless they are started with `--node none`. Of a key and of certificates the broker
-/// tells only in which files they are, and `farmem run` opens those with the rights of its user.
+/// A host may name memory nodes and how they are reached. Programs that name none use these, unless they are started with `--node none`. The broker tells them only the
+/// names of the files with keys and certificates; `farmem run` opens these files with the rights of its user.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  farmem host --pool 8G\n  farmem host --pool 8G --local 4G --socket /run/farmem/batch.socket\n  farmem host --pool 8G \
                   --cluster /etc/farmem/cluster.toml --key /etc/farmem/node.key --redundancy mirror\n\nA configuration file has lines such as `pool = \"8G\"`, `local = \"4G\"`, `socket = \"/run/farmem/host.socket\"`, and below a line \
-                  `[nodes]` what it says of memory nodes, such as `cluster = \"/etc/farmem/cluster.toml\"`, `key = \
-                  \"/etc/farmem/node.key\"`, `redundancy = \"mirror\"`; what is given on the command line counts before it."
+                  `[nodes]` the options for memory nodes, such as `cluster = \"/etc/farmem/cluster.toml\"`, `key = \
+                  \"/etc/farmem/node.key\"`, `redundancy = \"mirror\"`; options of the command line override the file."
 )]
 pub(crate) struct HostArguments {
     /// Memory for the pools of all applications together [default: half of what is free]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = heading::MEMORY)]
     pub(crate) pool: Option<ByteCount>,
     /// Local memory of all applications together [default: the sum of their budgets]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = heading::MEMORY)]
     pub(crate) local: Option<ByteCount>,
-    /// Most bytes per second that all applications together read from memory nodes: 125M are a gigabit per second (bytes, not bits) [default: no limit]
-    #[arg(long, value_name = "SIZE", value_parser = parse_bandwidth)]
-    pub(crate) bandwidth_in: Option<ByteCount>,
-    /// The same for what they write to them
-    #[arg(long, value_name = "SIZE", value_parser = parse_bandwidth)]
-    pub(crate) bandwidth_out: Option<ByteCount>,
-    /// Memory nodes that programs use which name none
-    #[arg(long, value_name = "HOST:PORT[,…]", value_delimiter = ',', value_parser = parse_node, conflicts_with = "cluster")]
+    /// Memory nodes for programs that name none
+    #[arg(
+        long,
+        value_name = "HOST:PORT[,…]",
+        value_delimiter = ',',
+        value_parser = parse_node,
+        conflicts_with = "cluster",
+        help_heading = heading::NODES
+    )]
     pub(crate) node: Vec<Destination>,
-    /// The same by a cluster: a file, or a key of etcd
-    #[arg(long, value_name = "FILE|etcd[s]://HOST:PORT[,…]/KEY", value_parser = parse_cluster)]
+    /// File or key of etcd with memory nodes for programs that name none
+    ///
+    /// FILE, or as URL etcd[s]://HOST:PORT[,…]/KEY.
+    #[arg(long, value_name = "FILE|URL", value_parser = parse_cluster, help_heading = heading::NODES)]
     pub(crate) cluster: Option<ClusterSource>,
-    #[command(flatten)]
-    pub(crate) etcd: EtcdArguments,
+    /// Copies on these nodes for programs that don't choose them: none, mirror or K+M
+    ///
+    /// As for `farmem run`.
+    #[arg(long, value_name = "SCHEME", value_parser = parse_redundancy, help_heading = heading::NODES)]
+    pub(crate) redundancy: Option<Redundancy>,
+    /// How pages travel to and from these nodes for programs that don't choose it
+    #[arg(long, value_name = "WAY", value_enum, help_heading = heading::NODES)]
+    pub(crate) transport: Option<TransportName>,
+    /// Most bytes per second that all applications read from nodes [default: no limit]
+    ///
+    /// 125M is about a gigabit per second.
+    #[arg(long, value_name = "SIZE", value_parser = parse_bandwidth, help_heading = heading::NODES)]
+    pub(crate) bandwidth_in: Option<ByteCount>,
+    /// Most bytes per second that all applications write to nodes [default: no limit]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bandwidth, help_heading = heading::NODES)]
+    pub(crate) bandwidth_out: Option<ByteCount>,
     #[command(flatten)]
     pub(crate) node_security: SecurityArguments,
-    /// How their slabs lie on these nodes, if they don't say it
-    #[arg(long, value_name = "none|mirror|K+M", value_parser = parse_redundancy)]
-    pub(crate) redundancy: Option<Redundancy>,
-    /// How pages travel to these nodes, if they don't say it; `tcp` keeps them from going by RDMA, which doesn't encrypt them
-    #[arg(long, value_name = "auto|tcp|shm|rdma", value_enum)]
-    pub(crate) transport: Option<TransportName>,
-    /// Socket to listen on [default: /run/farmem/host.socket, for other users than root farmem/host.socket in their runtime directory]
-    #[arg(long, value_name = "PATH")]
-    pub(crate) socket: Option<PathBuf>,
-    /// Log what happens on standard error, one event a line; `RUST_LOG` chooses what [default: no log]
-    #[arg(long, value_name = "text|json", value_enum)]
+    #[command(flatten)]
+    pub(crate) etcd: EtcdArguments,
+    /// Log events to standard error
+    ///
+    /// One event a line; `RUST_LOG` chooses which [default: no log].
+    #[arg(long, value_name = "FORMAT", value_enum, help_heading = heading::WATCHING)]
     pub(crate) log: Option<Format>,
-    /// Tell Prometheus about the broker and all applications, at /metrics of this address of this machine [default: nowhere]
-    #[arg(long, value_name = "ADDRESS:PORT|unix:PATH")]
+    /// Address of this machine at which Prometheus finds the metrics
+    ///
+    /// ADDRESS:PORT or unix:PATH; those of the broker and of all applications are at /metrics there [default: nowhere].
+    #[arg(long, value_name = "ADDRESS", help_heading = heading::WATCHING)]
     pub(crate) metrics: Option<Address>,
     #[command(flatten)]
     pub(crate) metrics_hosts: MetricsHosts,
-    /// Take what is not given here from this file
-    #[arg(long, value_name = "FILE")]
+    /// Socket to listen on
+    ///
+    /// [default: /run/farmem/host.socket for root, farmem/host.socket in their runtime directory for other users]
+    #[arg(long, value_name = "PATH", help_heading = heading::BROKER)]
+    pub(crate) socket: Option<PathBuf>,
+    /// Configuration file, for what is not given here
+    #[arg(long, value_name = "FILE", help_heading = heading::BROKER)]
     pub(crate) config: Option<PathBuf>,
 }

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use clap::Args;
 use clap_complete::Shell;
 
-/// Tell what this machine and user can do, and how to mend what is missing.
+/// Check what this machine and user can do, and how to repair what is missing.
 ///
 /// Exit status 0 when `farmem run` can work here, else 1.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  farmem doctor")]
 pub(crate) struct DoctorArguments {
-    /// Show the checks that are fine as well
+    /// Show the checks that are fine, too
     #[arg(long)]
     pub(crate) all: bool,
 
@@ -24,7 +24,7 @@ pub(crate) struct DoctorArguments {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  farmem man target/man")]
 pub(crate) struct ManArguments {
-    /// Folder for the pages, made if it isn't there
+    /// Folder for the pages, created if it doesn't exist
     #[arg(value_name = "FOLDER")]
     pub(crate) folder: PathBuf,
 }

@@ -2,6 +2,7 @@
 
 mod bench;
 mod cluster;
+mod heading;
 mod host;
 mod machine;
 mod node;
@@ -51,13 +52,13 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run a program within a budget of local memory
     Run(Box<RunArguments>),
-    /// Lease one pool, and local memory, to all applications of this machine
+    /// Share one pool, and local memory, among all applications of this machine
     Host(Box<HostArguments>),
     /// Lend this machine's memory to programs on other machines
     Node(Box<NodeArguments>),
     /// Show and change which memory nodes a cluster has
     Cluster(Box<ClusterArguments>),
-    /// Tell what an application waits for, and what would help
+    /// Show what an application waits for, and what would help
     Explain(ExplainArguments),
     /// Show the applications that run under Farmem now
     Stat(StatArguments),
@@ -67,16 +68,16 @@ pub(crate) enum Command {
     Web(WebArguments),
     /// Change the limits of an application while it runs
     Set(SetArguments),
-    /// Tell what this machine and user can do, and how to mend what is missing
+    /// Check what this machine and user can do, and how to repair what is missing
     Doctor(DoctorArguments),
-    /// Look at what was recorded of a program's pages, and try policies on it
+    /// Record what happens to a program's pages, and try policies on recordings
     Trace(TraceArguments),
-    /// Measure Farmem beside the kernel's own swap
+    /// Measure Farmem compared with the kernel's own swap
     Bench(BenchArguments),
     /// The program that `bench` measures
     #[command(hide = true)]
     Workload(WorkloadArguments),
-    /// A program that `bench` measures beside others
+    /// A program that `bench` measures next to others
     #[command(hide = true)]
     Compression(CompressionArguments),
     /// A numerical kernel, or a problem on graphs, keys or points, that `bench` measures

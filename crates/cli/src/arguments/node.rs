@@ -7,16 +7,16 @@ use farmem_page::ByteCount;
 use farmem_supervisor::{ClusterSource, Destination};
 use farmem_web::Address;
 
-use super::{EtcdArguments, MetricsHosts};
+use super::{EtcdArguments, MetricsHosts, heading};
 use crate::amount::{parse_cluster, parse_name, parse_size};
 use crate::log::Format;
 
 /// Lend this machine's memory to programs on other machines.
 ///
-/// The node runs until a signal ends it; then it grants nothing more, and waits for those who hold something to leave. A second signal ends it at
-/// once. What a client wrote is lost when its node ends; that is for the client to provide against.
+/// The node runs until a signal ends it. Then it grants nothing more, and waits for clients that still hold memory to leave; a second signal ends it at once. When a node ends, the
+/// pages on it are lost: clients keep copies or parity elsewhere if they need them (`farmem run --redundancy`).
 ///
-/// With `--cluster` and `--name` the node lends the `size` and listens at the `address` that the cluster has for that name, so that one command does for all machines. It looks there once, when it starts.
+/// With `--cluster` and `--name` the node reads its `size` and `address` from the cluster when it starts, so that one command does for all machines.
 #[derive(Args, Debug)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -27,77 +27,148 @@ use crate::log::Format;
 pub(crate) struct NodeArguments {
     #[command(subcommand)]
     pub(crate) command: Option<NodeCommand>,
-    /// Memory to lend, to all clients together; it is taken as they write [default: what the cluster says]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, required_unless_present = "cluster")]
+    /// Memory to lend to all clients together [default: what the cluster says]
+    ///
+    /// The machine's memory is taken as clients write, not before.
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = parse_size,
+        required_unless_present = "cluster",
+        help_heading = heading::LENDING
+    )]
     pub(crate) memory: Option<ByteCount>,
-    /// Where to listen; several are separated by commas [default: what the cluster says; without one 127.0.0.1:7431]
-    #[arg(long, value_name = "HOST:PORT|unix:PATH|shm:PATH", value_delimiter = ',')]
+    /// Addresses to listen on [default: what the cluster says, else 127.0.0.1:7431]
+    ///
+    /// HOST:PORT, unix:PATH or shm:PATH, separated by commas.
+    #[arg(long, value_name = "ADDRESS[,…]", value_delimiter = ',', help_heading = heading::LENDING)]
     pub(crate) listen: Vec<Destination>,
-    /// Be the node that this file, or what is under a key of etcd, has under the name of `--name`; `--memory` and `--listen` count before it
-    #[arg(long, value_name = "FILE|etcd[s]://HOST:PORT[,…]/KEY", value_parser = parse_cluster, requires = "name")]
+    /// File or key of etcd that says what the node `--name` lends, and where
+    ///
+    /// FILE, or as URL etcd[s]://HOST:PORT[,…]/KEY. `--memory` and `--listen` override it.
+    #[arg(
+        long,
+        value_name = "FILE|URL",
+        value_parser = parse_cluster,
+        requires = "name",
+        help_heading = heading::LENDING
+    )]
     pub(crate) cluster: Option<ClusterSource>,
     /// With `--cluster`: this node's name there
-    #[arg(long, value_name = "NAME", value_parser = parse_name, requires = "cluster")]
+    #[arg(long, value_name = "NAME", value_parser = parse_name, requires = "cluster", help_heading = heading::LENDING)]
     pub(crate) name: Option<String>,
     #[command(flatten)]
+    pub(crate) security: SecurityArguments,
+    #[command(flatten)]
     pub(crate) etcd: EtcdArguments,
-    /// What was granted to a client that says nothing for so many seconds goes to others
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86400))]
-    pub(crate) lease: u32,
-    /// At a signal, wait at most so many seconds for clients to leave
-    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=86400))]
-    pub(crate) drain: u32,
-    /// Whether clients may reach their memory by RDMA: where there is a device with the address that they connect to; not at all; or by this
-    /// device, its port, and which of the port's addresses
-    #[arg(long, value_name = "auto|none|DEVICE[:PORT[:GID]]", default_value = "auto")]
-    pub(crate) rdma: String,
-    /// Log what happens on standard error, one event a line; `RUST_LOG` chooses what [default: no log]
-    #[arg(long, value_name = "text|json", value_enum)]
+    /// Log events to standard error
+    ///
+    /// One event a line; `RUST_LOG` chooses which [default: no log].
+    #[arg(long, value_name = "FORMAT", value_enum, help_heading = heading::WATCHING)]
     pub(crate) log: Option<Format>,
-    /// Tell Prometheus about the node, at /metrics of this address of this machine [default: nowhere]
-    #[arg(long, value_name = "ADDRESS:PORT|unix:PATH")]
+    /// Address of this machine at which Prometheus finds the metrics
+    ///
+    /// ADDRESS:PORT or unix:PATH; those of the node are at /metrics there [default: nowhere].
+    #[arg(long, value_name = "ADDRESS", help_heading = heading::WATCHING)]
     pub(crate) metrics: Option<Address>,
     #[command(flatten)]
     pub(crate) metrics_hosts: MetricsHosts,
-    #[command(flatten)]
-    pub(crate) security: SecurityArguments,
+    /// Seconds after which a silent client loses its memory, from 1 to 86400
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 30,
+        value_parser = clap::value_parser!(u32).range(1..=86400),
+        hide_short_help = true,
+        help_heading = heading::TUNING
+    )]
+    pub(crate) lease: u32,
+    /// Seconds to wait at most for clients to leave, after a signal that ends the node
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(0..=86400),
+        hide_short_help = true,
+        help_heading = heading::TUNING
+    )]
+    pub(crate) drain: u32,
+    /// RDMA device by which clients may reach their memory, its port, and the number of the port's address
+    ///
+    /// `auto` takes the device that has the address to which a client connects, if there is one; `none` allows no RDMA.
+    #[arg(
+        long,
+        value_name = "auto|none|DEVICE[:PORT[:GID]]",
+        default_value = "auto",
+        hide_short_help = true,
+        help_heading = heading::TUNING
+    )]
+    pub(crate) rdma: String,
 }
 
 /// How pages travel to and from memory nodes.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TransportName {
-    /// As the node is named; to other machines by RDMA where both have a device.
+    /// As the node's address says; to other machines by RDMA, which doesn't encrypt pages, if both have a device
     Auto,
-    /// Over the connection.
+    /// Over the connection, never by RDMA
     Tcp,
-    /// By memory that both ends share.
+    /// Through memory that both ends share, for nodes of this machine, which are named shm:PATH
     Shm,
-    /// By RDMA, or not at all.
+    /// By RDMA, or not at all
     Rdma,
 }
 
 /// How nodes and clients know each other.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct SecurityArguments {
-    /// File with the key that nodes and clients share; `farmem node keygen` makes one
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["certificate", "plain"])]
+    /// File with the key that nodes and clients share
+    ///
+    /// `farmem node keygen` makes one.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["certificate", "plain"],
+        help_heading = heading::SECURITY
+    )]
     pub(crate) key: Option<PathBuf>,
-    /// Certificate of this side, instead of a key: PEM, with what leads from it to an authority
-    #[arg(long, value_name = "FILE", requires_all = ["certificate_key", "authority"], conflicts_with = "plain")]
+    /// Certificate chain of this side (PEM), instead of `--key`
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires_all = ["certificate_key", "authority"],
+        conflicts_with = "plain",
+        hide_short_help = true,
+        help_heading = heading::SECURITY
+    )]
     pub(crate) certificate: Option<PathBuf>,
-    /// The certificate's private key, as PEM
-    #[arg(long, value_name = "FILE", requires = "certificate")]
+    /// Private key of the certificate in `--certificate` (PEM)
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "certificate",
+        hide_short_help = true,
+        help_heading = heading::SECURITY
+    )]
     pub(crate) certificate_key: Option<PathBuf>,
-    /// The certificates of those by whom the other side must have its own, as PEM
-    #[arg(long, value_name = "FILE", requires = "certificate")]
+    /// CA certificates (PEM), one of which must have signed the other side's certificate
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "certificate",
+        hide_short_help = true,
+        help_heading = heading::SECURITY
+    )]
     pub(crate) authority: Option<PathBuf>,
-    /// Without a key: let anybody in who reaches the address, and everybody on the way read and change what is said
-    #[arg(long)]
+    /// Use no key: others on the network can read and change pages
+    ///
+    /// Anybody who reaches the address of a node is let in.
+    #[arg(long, help_heading = heading::SECURITY)]
     pub(crate) plain: bool,
 }
 
 impl SecurityArguments {
-    /// Whether nothing is said of it.
+    /// Whether none of them is given.
     pub(crate) fn is_silent(&self) -> bool {
         self.key.is_none() && self.certificate.is_none() && !self.plain
     }
@@ -105,16 +176,16 @@ impl SecurityArguments {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum NodeCommand {
-    /// Make a key, or certificates, by which nodes and clients know each other
+    /// Make the key, or the certificates, with which nodes and clients recognise each other
     Keygen(NodeKeygenArguments),
-    /// Ask a node how it is
+    /// Show how much a node lends, and how busy it is
     Stat(NodeStatArguments),
 }
 
-/// Make a key, or certificates, by which nodes and clients know each other.
+/// Make the key, or the certificates, with which nodes and clients recognise each other.
 ///
 /// A key is one file, the same on all machines. Certificates go to a folder: those of a new authority, of the nodes and of the clients, each with
-/// its private key. What is there already is not overwritten.
+/// its private key. Existing files are not overwritten.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  farmem node keygen /etc/farmem/node.key\n  farmem node keygen --certificates /etc/farmem/certificates \
@@ -132,11 +203,11 @@ pub(crate) struct NodeKeygenArguments {
     pub(crate) hosts: Vec<String>,
 }
 
-/// Ask a node how it is.
+/// Show how much a node lends, and how busy it is.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  farmem node stat memory-3:7431 --key node.key --json")]
 pub(crate) struct NodeStatArguments {
-    /// The node
+    /// Address of the node
     #[arg(value_name = "HOST:PORT|unix:PATH|shm:PATH")]
     pub(crate) node: Destination,
     /// Print one JSON object

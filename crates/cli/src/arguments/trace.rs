@@ -10,7 +10,7 @@ use farmem_supervisor::PrefetchPolicy;
 use super::RunArguments;
 use crate::amount::{parse_latency, parse_replayed, parse_size};
 
-/// Look at what was recorded of a program's pages, and try policies on it.
+/// Record what happens to a program's pages, and try policies on recordings.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example:\n  farmem trace record --local 25% --prefetch none search.trace -- python3 search.py\n  \
@@ -25,16 +25,16 @@ pub(crate) struct TraceArguments {
 pub(crate) enum TraceCommand {
     /// Run a program, and record its faults, fetches and evictions
     Record(Box<TraceRecordArguments>),
-    /// Tell what is in a trace
+    /// Show what is in a trace
     Show(TraceShowArguments),
-    /// Tell what policies of prefetching would have made of a trace
+    /// Show how prefetching policies would have done on a trace
     Replay(TraceReplayArguments),
 }
 
 /// Run a program, and record its faults, fetches and evictions.
 ///
-/// All options are those of `farmem run`. A trace that is to be replayed is best recorded with `--prefetch none`: only then is every first use of a
-/// page that came back a fault.
+/// It takes the options of `farmem run`. To replay the trace later, record it with `--prefetch none`: only then is every first use of a page
+/// that came back a fault.
 #[derive(Args, Debug)]
 pub(crate) struct TraceRecordArguments {
     /// The file to write
@@ -44,7 +44,7 @@ pub(crate) struct TraceRecordArguments {
     pub(crate) run: RunArguments,
 }
 
-/// Tell what is in a trace.
+/// Show what is in a trace.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  farmem trace show sort.trace\n  farmem trace show sort.trace --records | grep evict"
@@ -53,19 +53,19 @@ pub(crate) struct TraceShowArguments {
     /// The trace
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Print every record instead
+    /// Print every record instead of a summary
     #[arg(long)]
     pub(crate) records: bool,
-    /// Print one JSON object, or with `--records` one for each
+    /// Print one JSON object, or with `--records` one for each record
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// Tell what policies of prefetching would have made of a trace.
+/// Show how prefetching policies would have done on a trace.
 ///
-/// Shows for each policy the faults that would have been left, the share of accesses that it would have served (contribution), of what it fetched that
-/// was used (accuracy), of that what was there in time (timely), and of what the best could have been (bound): that of an oracle which knows
-/// the faults to come.
+/// For each policy: the faults that would have been left; of all accesses, the share that it would have served (contribution); of the pages that it would have
+/// fetched, the share that was used (accuracy), and of these the share that was there in time (timely); and the contribution as a share of the best possible one (bound), that of
+/// an oracle that knows the faults to come.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example:\n  farmem trace record --prefetch none sort.trace -- python3 sort.py\n  farmem trace replay sort.trace"
@@ -77,10 +77,10 @@ pub(crate) struct TraceReplayArguments {
     /// Only these policies
     #[arg(long, value_name = "POLICY", value_delimiter = ',', value_parser = parse_replayed())]
     pub(crate) policy: Vec<PrefetchPolicy>,
-    /// Local memory, which bounds what may come ahead [default: that of the recording]
+    /// Local memory, which limits what may be fetched ahead [default: that of the recording]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) local: Option<ByteCount>,
-    /// How long it takes until a page that is fetched ahead is there
+    /// Time until a page that is fetched ahead is there
     #[arg(long, value_name = "TIME", value_parser = parse_latency, default_value = "10us")]
     pub(crate) latency: Duration,
     /// Print one JSON array instead of the table

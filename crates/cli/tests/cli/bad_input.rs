@@ -29,7 +29,7 @@ fn options_that_make_no_sense_are_refused() {
         ("run", "<PROGRAM>"),
         ("run --", "<PROGRAM>"),
         ("run --locl 1G -- true", "'--local'"),
-        ("run --local", "'--local <SIZE|PERCENT%|auto[:MIN-MAX]>'"),
+        ("run --local", "'--local <SIZE|N%|auto>'"),
         ("run --local lots -- true", "write a size as `512M`"),
         ("run --local 0 -- true", "write a size as `512M`"),
         ("run --local -1 -- true", "unexpected argument '-1'"),

@@ -44,6 +44,49 @@ fn help_of_run_says_what_percentages_are_of() {
     assert!(help.contains("[default: 50%]"), "{help}");
 }
 
+/// The options of a help text, each with the heading that it stands below.
+fn options(help: &str) -> Vec<(&str, &str)> {
+    let (mut options, mut heading) = (Vec::new(), "");
+    for line in help.lines() {
+        if let Some(words) = line.strip_suffix(':').filter(|words| !words.starts_with(' ')) {
+            heading = words;
+        }
+        let word = line.split_whitespace().find(|word| !word.ends_with(','));
+        if line.starts_with("  ") && line.trim_start().starts_with('-') {
+            options.extend(word.filter(|word| word.starts_with("--")).map(|option| (heading, option)));
+        }
+    }
+    options
+}
+
+#[test]
+fn every_option_of_the_long_commands_stands_below_a_heading() {
+    for (command, count) in [("run", 40), ("host", 23), ("node", 20)] {
+        let help = text(&farmem([command, "--help"]).stdout);
+        let options = options(&help);
+
+        let without: Vec<&str> =
+            options.iter().filter(|(heading, _)| *heading == "Options").map(|(_, option)| *option).collect();
+        assert_eq!(without, ["--help"], "{command}");
+        assert!(options.len() >= count, "{command}: {options:?}");
+    }
+}
+
+#[test]
+fn short_help_of_run_fits_a_screen_and_leaves_out_what_few_need() {
+    let short = text(&farmem(["run", "-h"]).stdout);
+    let (long, hidden) = (text(&farmem(["run", "--help"]).stdout), ["Tuning", "Cluster in etcd"]);
+
+    assert!(short.lines().count() <= 64, "{} lines", short.lines().count());
+    assert!(options(&short).iter().all(|(heading, _)| !hidden.contains(heading)), "{short}");
+    for option in ["--local", "--pool", "--disk", "--summary", "--node", "--key"] {
+        assert!(options(&short).iter().any(|(_, shown)| *shown == option), "{option}: {short}");
+    }
+    for heading in hidden {
+        assert!(options(&long).iter().any(|(shown, _)| *shown == heading), "{heading}: {long}");
+    }
+}
+
 #[test]
 fn version_is_printed() {
     let output = farmem(["--version"]);
@@ -75,6 +118,11 @@ fn manual_pages_are_written_for_every_command() {
     ] {
         assert!(folder.join(page).is_file(), "{page}");
     }
+    // Below the headings of the help, and with the texts of options that `-h` leaves out.
+    let page = std::fs::read_to_string(folder.join("farmem-run.1")).unwrap();
+    for words in [".SH MEMORY\n", ".SH TUNING\n", "Most bytes per second, read and written together"] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
 }
 
 #[test]
@@ -82,6 +130,8 @@ fn completions_know_the_options() {
     for shell in ["bash", "zsh", "fish"] {
         let script = text(&farmem(["completions", shell]).stdout);
 
-        assert!(script.contains("summary"), "{shell}");
+        for option in ["summary", "rebuild-rate"] {
+            assert!(script.contains(option), "{shell}: {option}");
+        }
     }
 }
