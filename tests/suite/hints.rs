@@ -110,14 +110,14 @@ assert sum(pinned) == sum(range(5 << 20))
     let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python");
     let program = Program::new(crate::python()).args(["-c", SCRIPT]).env("PYTHONPATH", package);
     let mut running = launcher.start(program.env("PYTHONDONTWRITEBYTECODE", "1"));
-    let kept_bytes = || farmem_tests::application(&name)?["kept_bytes"].as_u64();
-    running.until("a pin of 40 MiB", || kept_bytes().filter(|&kept| kept >= 40 << 20));
+    let pinned_bytes = || farmem_tests::application(&name)?["pinned_bytes"].as_u64();
+    running.until("a pin of 40 MiB", || pinned_bytes().filter(|&pinned| pinned >= 40 << 20));
 
     assert!(farmem_tests::set_limits(&name, &["local=40M"]).status.success());
 
-    running.until("less that is pinned", || kept_bytes().filter(|&kept| kept <= 30 << 20));
-    let kept = kept_bytes().expect("the application runs");
-    assert!(kept > 29 << 20, "no more is given up than must be: {kept}");
+    running.until("less that is pinned", || pinned_bytes().filter(|&pinned| pinned <= 30 << 20));
+    let pinned = pinned_bytes().expect("the application runs");
+    assert!(pinned > 29 << 20, "no more is given up than must be: {pinned}");
     std::fs::write(launcher.file("end"), "").expect("the directory of the run can be written");
     running.wait().assert_success();
 }

@@ -258,7 +258,7 @@ mod tests {
             pool_stored_pages: 1 << 16,
             pool_stored_bytes: 1 << 27,
             cache_bytes: 1 << 20,
-            kept_bytes: 0,
+            pinned_bytes: 0,
             cache_limit_bytes: 32 << 20,
             prefetch: "streams".to_owned(),
             redundancy: "none".to_owned(),

@@ -77,16 +77,16 @@ const LEVEL_BITS: u32 = 3;
 const PLACE_MASK: u64 = (1 << Place::BITS) - 1;
 const AGE_MASK: u64 = ((1 << AgeStamp::BITS) - 1) << AGE_SHIFT;
 const LEVEL_MASK: u64 = ((1 << LEVEL_BITS) - 1) << LEVEL_SHIFT;
-const KEPT: u64 = 1 << 56;
+const PINNED: u64 = 1 << 56;
 const DISCARDED: u64 = 1 << 57;
 const FAR: u64 = 1 << 58;
 const PREFETCHED: u64 = 1 << 59;
-const PINNED: u64 = 1 << 60;
+const UNEVICTABLE: u64 = 1 << 60;
 const DROPPED: u64 = 1 << 61;
 const WAITED: u64 = 1 << 62;
 const BUSY: u64 = 1 << 63;
 /// What neither a discard of the page nor its holder changes.
-const LASTING: u64 = PINNED | KEPT;
+const LASTING: u64 = UNEVICTABLE | PINNED;
 
 const _: () = assert!(LEVEL_SHIFT + LEVEL_BITS <= 56, "fields and flags of a page word must not overlap");
 const _: () = assert!(Level::MAX.0 as u64 == (1 << LEVEL_BITS) - 1, "every level fits its field");
@@ -158,21 +158,21 @@ impl PageWord {
     pub const fn with_prefetched(self, prefetched: bool) -> Self {
         Self(if prefetched { self.0 | PREFETCHED } else { self.0 & !PREFETCHED })
     }
-    /// Whether the page must stay local.
+    /// Whether the page must stay local for the pager's own sake, whatever the program says of it.
+    pub const fn is_unevictable(self) -> bool {
+        self.0 & UNEVICTABLE != 0
+    }
+    /// The same word with that mark set or cleared.
+    pub const fn with_unevictable(self, unevictable: bool) -> Self {
+        Self(if unevictable { self.0 | UNEVICTABLE } else { self.0 & !UNEVICTABLE })
+    }
+    /// Whether the program has pinned the page: it stays local as long as the budget has room for that.
     pub const fn is_pinned(self) -> bool {
         self.0 & PINNED != 0
     }
-    /// The same word with the pin set or cleared.
+    /// The same word with that mark set or cleared.
     pub const fn with_pinned(self, pinned: bool) -> Self {
         Self(if pinned { self.0 | PINNED } else { self.0 & !PINNED })
-    }
-    /// Whether the program wants the page to stay local, as far as it may.
-    pub const fn is_kept(self) -> bool {
-        self.0 & KEPT != 0
-    }
-    /// The same word with that mark set or cleared.
-    pub const fn with_kept(self, kept: bool) -> Self {
-        Self(if kept { self.0 | KEPT } else { self.0 & !KEPT })
     }
     /// Whether a thread holds the page.
     pub const fn is_busy(self) -> bool {
@@ -252,13 +252,13 @@ mod tests {
             .with_level(Level::new(5))
             .with_age(AgeStamp::of(1023))
             .with_prefetched(true)
-            .with_pinned(true)
-            .with_kept(true);
+            .with_unevictable(true)
+            .with_pinned(true);
         assert_eq!(word.place(), Some(PLACE));
         assert_eq!(word.level(), Level::new(5));
         assert_eq!(word.age(), AgeStamp::of(1023));
-        assert!(word.is_prefetched() && word.is_pinned() && word.is_kept() && !word.is_busy());
-        assert!(word.with_pinned(false).is_kept() && word.with_kept(false).is_pinned());
+        assert!(word.is_prefetched() && word.is_unevictable() && word.is_pinned() && !word.is_busy());
+        assert!(word.with_unevictable(false).is_pinned() && word.with_pinned(false).is_unevictable());
         assert_eq!(word.with_place(None).level(), Level::new(5));
     }
 
@@ -280,9 +280,9 @@ mod tests {
     #[test]
     fn a_page_that_is_wanted_local_while_held_is_so_when_it_is_let_go_and_discarded() {
         let Transition::Take(held) = PageWord::default().take() else { panic!("nobody holds it") };
-        let released = held.with_kept(true).release(PageWord::default().with_place(Some(PLACE)));
-        assert!(released.is_kept() && released.discard().0.is_kept());
-        assert!(!held.release(PageWord::default().with_kept(true)).is_kept(), "the holder doesn't know");
+        let released = held.with_pinned(true).release(PageWord::default().with_place(Some(PLACE)));
+        assert!(released.is_pinned() && released.discard().0.is_pinned());
+        assert!(!held.release(PageWord::default().with_pinned(true)).is_pinned(), "the holder doesn't know");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The page word under threads that take, discard, pin and let go in any order, against a model that knows everything.
+//! The page word under threads that take, discard, mark and let go in any order, against a model that knows everything.
 //!
 //! A thread changes the word the way the pager does: it loads the word in one step, and swaps in the new one in a later
 //! step, which fails if the word has changed meanwhile. The steps of all threads come in any order.
@@ -15,7 +15,8 @@ const THREADS: usize = 4;
 enum Intent {
     Take,
     Discard,
-    Pin(bool),
+    /// Marks the page as one that must stay local, or no longer.
+    Mark(bool),
     Release,
 }
 
@@ -30,8 +31,8 @@ enum Edit {
         prefetched: bool,
         far: bool,
     },
-    /// A pin in the holder's copy: not the holder's to set.
-    StrayPin(bool),
+    /// That mark in the holder's copy: not the holder's to set.
+    StrayMark(bool),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +60,7 @@ struct Model {
     holder: Option<usize>,
     waiters: BTreeSet<usize>,
     is_dropped: bool,
-    is_pinned: bool,
+    is_unevictable: bool,
     /// The entry that the page has as far as everybody but the holder knows.
     entry: Option<Place>,
 }
@@ -106,7 +107,7 @@ impl World {
         let makes_sense = match intent {
             Intent::Take => !is_holder,
             Intent::Release => is_holder,
-            Intent::Discard | Intent::Pin(_) => true,
+            Intent::Discard | Intent::Mark(_) => true,
         };
         if makes_sense && !state.is_waiting {
             state.loaded = Some((self.word, intent));
@@ -144,7 +145,7 @@ impl World {
                     self.model.entry = None;
                     assert_eq!(
                         new,
-                        PageWord::default().with_pinned(self.model.is_pinned),
+                        PageWord::default().with_unevictable(self.model.is_unevictable),
                         "nothing else is kept"
                     );
                 }
@@ -152,9 +153,9 @@ impl World {
                     self.free(place);
                 }
             }
-            Intent::Pin(pinned) => {
-                self.word = old.with_pinned(pinned);
-                self.model.is_pinned = pinned;
+            Intent::Mark(unevictable) => {
+                self.word = old.with_unevictable(unevictable);
+                self.model.is_unevictable = unevictable;
             }
             Intent::Release => self.release(thread, old),
         }
@@ -172,10 +173,14 @@ impl World {
             if let Some(place) = held.place() {
                 self.free(place);
             }
-            assert_eq!(self.word, PageWord::default().with_pinned(self.model.is_pinned));
+            assert_eq!(self.word, PageWord::default().with_unevictable(self.model.is_unevictable));
             self.model.entry = None;
         } else {
-            assert_eq!(self.word, held.with_pinned(self.model.is_pinned), "the holder's history is kept");
+            assert_eq!(
+                self.word,
+                held.with_unevictable(self.model.is_unevictable),
+                "the holder's history is kept"
+            );
             self.model.entry = held.place();
         }
         assert_eq!(old.is_waited(), !self.model.waiters.is_empty(), "invariant 3");
@@ -201,7 +206,7 @@ impl World {
                 .with_age(AgeStamp::of(age))
                 .with_prefetched(prefetched)
                 .with_far(far),
-            Edit::StrayPin(pinned) => held.with_pinned(pinned),
+            Edit::StrayMark(unevictable) => held.with_unevictable(unevictable),
         };
         self.threads[thread].held = Some(new);
     }
@@ -212,7 +217,7 @@ impl World {
         assert_eq!(word.is_busy(), model.holder.is_some(), "invariant 2");
         assert_eq!(word.is_waited(), !model.waiters.is_empty(), "invariant 3");
         assert_eq!(word.is_dropped(), model.is_dropped, "invariant 4");
-        assert_eq!(word.is_pinned(), model.is_pinned);
+        assert_eq!(word.is_unevictable(), model.is_unevictable);
         assert_eq!(word.place(), model.entry, "only the holder changes the entry");
         assert_eq!(
             self.threads.iter().filter(|thread| thread.held.is_some()).count(),
@@ -225,7 +230,7 @@ impl World {
     fn check_fork(&self) {
         let child = self.word.without_holder();
         assert!(!child.is_busy() && !child.is_waited() && !child.is_dropped());
-        assert_eq!(child.is_pinned(), self.model.is_pinned);
+        assert_eq!(child.is_unevictable(), self.model.is_unevictable);
         assert_eq!(child.place(), if self.model.is_dropped { None } else { self.model.entry });
     }
 
@@ -246,7 +251,7 @@ fn intents() -> impl Strategy<Value = Intent> {
         4 => Just(Intent::Take),
         3 => Just(Intent::Release),
         2 => Just(Intent::Discard),
-        1 => any::<bool>().prop_map(Intent::Pin),
+        1 => any::<bool>().prop_map(Intent::Mark),
     ]
 }
 
@@ -256,7 +261,7 @@ fn edits() -> impl Strategy<Value = Edit> {
         1 => Just(Edit::NoEntry),
         2 => (0_u8..10, any::<u64>(), any::<bool>(), any::<bool>())
             .prop_map(|(level, age, prefetched, far)| Edit::History { level, age, prefetched, far }),
-        1 => any::<bool>().prop_map(Edit::StrayPin),
+        1 => any::<bool>().prop_map(Edit::StrayMark),
     ]
 }
 
@@ -286,7 +291,7 @@ proptest! {
         let word = PageWord::from_bits(bits);
         let free = word.release(PageWord::from_bits(other));
         prop_assert!(!free.is_busy() && !free.is_waited() && !free.is_dropped());
-        prop_assert_eq!(free.is_pinned(), word.is_pinned());
+        prop_assert_eq!(free.is_unevictable(), word.is_unevictable());
         prop_assert!(word.level() <= Level::MAX);
         prop_assert_eq!(word.with_place(word.place()).place(), word.place());
         prop_assert!(!word.without_holder().is_busy());
@@ -295,13 +300,13 @@ proptest! {
     #[test]
     fn every_field_keeps_to_itself(
         bits in any::<u64>(), slab in 0..SlabIndex::LIMIT, slot in 0..SlotIndex::LIMIT, level in 0_u8..8, age in 0_u64..1024,
-        prefetched in any::<bool>(), pinned in any::<bool>(), far in any::<bool>(),
+        prefetched in any::<bool>(), unevictable in any::<bool>(), far in any::<bool>(),
     ) {
         let start = PageWord::from_bits(bits);
         let place = SlabIndex::new(slab).zip(SlotIndex::new(slot)).map(|(slab, slot)| Place::Slot(SlotPlace { slab, slot }));
         let word = start
             .with_far(far)
-            .with_pinned(pinned)
+            .with_unevictable(unevictable)
             .with_prefetched(prefetched)
             .with_age(AgeStamp::of(age))
             .with_level(Level::new(level))
@@ -309,7 +314,7 @@ proptest! {
         prop_assert_eq!(word.place(), place);
         prop_assert_eq!(word.level(), Level::new(level));
         prop_assert_eq!(word.age(), AgeStamp::of(age));
-        prop_assert_eq!((word.is_prefetched(), word.is_pinned(), word.is_far()), (prefetched, pinned, far));
+        prop_assert_eq!((word.is_prefetched(), word.is_unevictable(), word.is_far()), (prefetched, unevictable, far));
         prop_assert_eq!((word.is_busy(), word.is_waited(), word.is_dropped()),
             (start.is_busy(), start.is_waited(), start.is_dropped()));
     }

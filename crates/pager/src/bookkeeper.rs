@@ -127,7 +127,7 @@ impl Bookkeeper {
         let has_more = self.inspector.step(engine) || has_more_hints;
         if self.scanner.is_none() {
             let left = gap - self.growth.margin(engine.ledger.budget());
-            if left >= 0 && !engine.must_protect() && !engine.is_anything_to_be_kept() {
+            if left >= 0 && !engine.must_protect() && !engine.is_anything_to_be_pinned() {
                 let pause_ns = self.growth.pause_before_ns(left);
                 return if has_more { HINTED_NS } else { pause_ns };
             }
@@ -241,7 +241,7 @@ impl Bookkeeper {
         if is_due && is_affordable || engine.bell.is_rung(Reason::Fork) {
             let began_ns = thread::cpu_ns();
             scanner.register_new(engine);
-            scanner.pin_control_blocks(engine);
+            scanner.keep_control_blocks(engine);
             self.last_scan_ns = thread::now_ns();
             self.scan_took_ns = thread::cpu_ns() - began_ns;
         }
@@ -280,7 +280,7 @@ impl Bookkeeper {
                 return outcome.is_full;
             }
         }
-        scanner.pin_control_blocks(engine);
+        scanner.keep_control_blocks(engine);
         false
     }
 }

@@ -29,7 +29,7 @@ pub use engine::Engine;
 pub use farmem_policy::references::Compression;
 pub use farmem_telemetry::Failure;
 pub use hints::HintError;
-pub use hints::keeping::Keeping;
 pub use hints::observer::ObservedFault;
+pub use hints::pin::Pin;
 pub use hints::queue::Hint;
 pub use start::{NAME_BYTES, Start, StartError, Started};

@@ -2,8 +2,8 @@
 
 use farmem_page::PageCount;
 
-/// Pages that an application may ask to keep local, of a budget: the rest must be enough for everything else, and for pages on their way.
-pub const fn most_kept(budget: PageCount) -> PageCount {
+/// Pages that an application may pin, of a budget: the rest must be enough for everything else, and for pages on their way.
+pub const fn most_pinned(budget: PageCount) -> PageCount {
     PageCount::new(budget.get() - budget.get().div_ceil(4))
 }
 
@@ -12,8 +12,8 @@ pub const fn most_hinted(limit: PageCount) -> PageCount {
     PageCount::new(limit.get() / 2)
 }
 
-/// Pages that one of an application's processes gives up keeping when all together keep `total` and may keep `most`: in proportion to
-/// what it keeps.
+/// Pages that one of an application's processes unpins when all together have pinned `total` and may pin `most`: in proportion to
+/// what it has pinned.
 pub fn to_give_up(own: PageCount, total: PageCount, most: PageCount) -> PageCount {
     let over = u128::from(total.saturating_sub(most).get());
     let total = u128::from(total.get()).max(1);
@@ -25,10 +25,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quarter_of_any_budget_is_never_kept() {
+    fn a_quarter_of_any_budget_is_never_pinned() {
         for budget in [1, 2, 3, 4, 5, 4096, u64::MAX / 8] {
-            assert!(most_kept(PageCount::new(budget)).get() <= budget / 4 * 3 + budget % 4);
-            assert!(most_kept(PageCount::new(budget)).get() < budget);
+            assert!(most_pinned(PageCount::new(budget)).get() <= budget / 4 * 3 + budget % 4);
+            assert!(most_pinned(PageCount::new(budget)).get() < budget);
         }
     }
 

@@ -4,7 +4,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use farmem_pager::{Hint, HintError, Keeping};
+use farmem_pager::{Hint, HintError, Pin};
 
 use crate::program;
 
@@ -25,8 +25,8 @@ fn hint(hint: Hint, address: *const c_void, length: usize) -> c_int {
     answer(program::engine().map_or(Ok(()), |engine| engine.hint(hint, address.addr(), length)))
 }
 
-fn keep(keeping: Keeping, address: *const c_void, length: usize) -> c_int {
-    answer(program::engine().map_or(Ok(()), |engine| engine.keep_local(keeping, address.addr(), length)))
+fn pin(pin: Pin, address: *const c_void, length: usize) -> c_int {
+    answer(program::engine().map_or(Ok(()), |engine| engine.pin(pin, address.addr(), length)))
 }
 
 /// 1 if this process has a pager, else 0.
@@ -50,11 +50,11 @@ pub extern "C" fn farmem_cold(address: *const c_void, length: usize) -> c_int {
 /// These bytes shall be local, and stay so.
 #[unsafe(no_mangle)]
 pub extern "C" fn farmem_pin(address: *const c_void, length: usize) -> c_int {
-    keep(Keeping::Keep, address, length)
+    pin(Pin::Pin, address, length)
 }
 
 /// These bytes need no longer stay local.
 #[unsafe(no_mangle)]
 pub extern "C" fn farmem_unpin(address: *const c_void, length: usize) -> c_int {
-    keep(Keeping::Release, address, length)
+    pin(Pin::Unpin, address, length)
 }

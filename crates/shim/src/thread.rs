@@ -83,7 +83,7 @@ unsafe extern "C" fn begin(record: *mut c_void) -> *mut c_void {
     // SAFETY: `pthread_create` passes a record of its own, which lives as long as the process.
     let (routine, argument) = unsafe { &*record.cast::<Record>() }.give_back();
     if let Some(engine) = program::engine() {
-        engine.pin_control_block();
+        engine.keep_control_block();
     }
     // SAFETY: the program's function, as it was given to `pthread_create`, which takes no null.
     unsafe { core::mem::transmute::<*mut c_void, Routine>(routine)(argument) }

@@ -95,8 +95,8 @@ counters! {
     CachedPages "cached_pages" Gauge,
     /// Pages brought in because the program said that it will want them.
     Hinted "hinted" Total,
-    /// Pages that the program has asked to keep local.
-    KeptPages "kept_pages" Gauge,
+    /// Pages that the program has pinned.
+    PinnedPages "pinned_pages" Gauge,
     /// Prefetched pages whose use can't be told from faults: their stream ended with them, or the references that led to them.
     PrefetchDoubtful "prefetch_doubtful" Total,
     /// Pages beside those that were left where they were, as a sample of them.

@@ -44,21 +44,21 @@ impl Engine {
             Message::Unmap(range) => {
                 self.sharing.note_let_go();
                 self.regions.remove(range);
-                self.forget_kept(reading, range);
+                self.forget_pinned(reading, range);
                 self.discard(range);
                 self.forget_stranded(reading, range);
                 self.forget_advice(range);
             }
             Message::Remap { from, to, count } => {
                 let (old, new) = (PageRange::at(from, count), PageRange::at(to, count));
-                self.forget_kept(reading, new);
+                self.forget_pinned(reading, new);
                 self.discard(new);
                 self.forget_stranded(reading, new);
                 if !self.table.relocate(old, to) {
                     self.refused(Step::Table, Errno::NOMEM);
                 }
                 self.move_stranded(reading, old, to);
-                self.move_kept(reading, old, to);
+                self.move_pinned(reading, old, to);
                 self.regions.remove(old);
                 self.regions.insert(new);
                 self.forget_advice(old);

@@ -123,23 +123,23 @@ impl Scanner {
     }
 
     /// Marks the control blocks of all threads: an ending thread can't wait for its page.
-    pub(crate) fn pin_control_blocks(&self, engine: &Engine) {
+    pub(crate) fn keep_control_blocks(&self, engine: &Engine) {
         let _ = engine.files.threads.each(|thread| {
-            engine.pin_control_block_of(thread);
+            engine.keep_control_block_of(thread);
         });
     }
 }
 
 impl Engine {
     /// Keeps the calling thread's control block local. For a thread that has just begun, before the scanner knows it.
-    pub fn pin_control_block(&self) {
-        self.pin_control_block_of(thread::current());
+    pub fn keep_control_block(&self) {
+        self.keep_control_block_of(thread::current());
     }
 
-    fn pin_control_block_of(&self, thread: u32) {
+    fn keep_control_block_of(&self, thread: u32) {
         for page in process::control_block(thread).into_iter().flat_map(PageRange::iter) {
-            if !self.table.word(page).is_pinned() {
-                self.table.update(page, |word| word.with_pinned(true));
+            if !self.table.word(page).is_unevictable() {
+                self.table.update(page, |word| word.with_unevictable(true));
             }
         }
     }

@@ -180,10 +180,10 @@ impl Engine {
                 self.expel(change, evictor, run, &mut taken, IfShared::Tell, &mut outcome);
             }
             if evictor.hand.laps != lap.number {
-                if !self.goes_on(lap, evictor.hand.kept, &outcome) {
+                if !self.goes_on(lap, evictor.hand.spared, &outcome) {
                     break;
                 }
-                lap = Lap { number: evictor.hand.laps, began: Some((outcome.evicted, evictor.hand.kept)) };
+                lap = Lap { number: evictor.hand.laps, began: Some((outcome.evicted, evictor.hand.spared)) };
             }
         }
         self.finish(evictor, &outcome);
@@ -191,12 +191,12 @@ impl Engine {
     }
 
     /// The hand has come round: whether another lap is of any use.
-    fn goes_on(&self, lap: Lap, kept: u64, outcome: &Outcome) -> bool {
+    fn goes_on(&self, lap: Lap, spared: u64, outcome: &Outcome) -> bool {
         let Some(began) = lap.began else { return true };
         if outcome.evicted > began.0 || outcome.shared > 0 {
             return true;
         }
-        if kept > began.1 {
+        if spared > began.1 {
             self.victims.on_want();
             return true;
         }

@@ -18,9 +18,9 @@ pub(super) struct Hand {
     detour: Option<Detour>,
     /// Pages that the next question to the kernel covers.
     reach: u64,
-    /// How often it has come to the end, and pages that the policy has kept.
+    /// How often it has come to the end, and pages that the policy has spared.
     pub(super) laps: u64,
-    pub(super) kept: u64,
+    pub(super) spared: u64,
     runs: Runs,
     /// The part of the current run that it has not come to.
     rest: PageRange,
@@ -44,7 +44,7 @@ impl Hand {
             detour: None,
             reach: SCAN_PAGES as u64,
             laps: 0,
-            kept: 0,
+            spared: 0,
             runs: Runs::empty(),
             rest: PageRange::new(nothing, nothing),
             next_run: 0,
@@ -77,8 +77,8 @@ impl Hand {
             return None;
         };
         let start = if region.contains(self.at) { self.at } else { region.start };
-        if let Some(kept) = engine.hints.kept(start) {
-            self.at = kept.end;
+        if let Some(pinned) = engine.hints.pinned(start) {
+            self.at = pinned.end;
             return None;
         }
         // Windows end where a page table of the kernel's does: one that is full is one question. Where pages are few, there
@@ -170,7 +170,7 @@ impl Hand {
                     count += 1;
                     continue;
                 }
-                Look::Kept => self.kept += 1,
+                Look::Spared => self.spared += 1,
                 Look::Away => {}
             }
             if count > 0 {
@@ -185,15 +185,15 @@ impl Hand {
 /// What the hand makes of a page.
 enum Look {
     Taken(Taken),
-    /// The policy keeps it.
-    Kept,
+    /// The policy lets it stay.
+    Spared,
     /// It can't leave now.
     Away,
 }
 
 /// Whether the page may be taken in order to leave.
 pub(super) fn may_leave(word: PageWord) -> bool {
-    !word.is_busy() && !word.is_pinned() && !word.is_kept() && !word.is_discarded()
+    !word.is_busy() && !word.is_unevictable() && !word.is_pinned() && !word.is_discarded()
 }
 
 /// Looks for resident pages in `window`; how far it came.
@@ -220,7 +220,7 @@ impl Engine {
                 if kept != word {
                     self.table.replace(page, word, kept);
                 }
-                Look::Kept
+                Look::Spared
             }
         }
     }

@@ -71,7 +71,7 @@ impl Engine {
         let mut take = |page| {
             let taken = self.table.take_if(page, |word| match source {
                 Source::Stored => word.is_far() && Source::of(word) == source,
-                Source::Zeros => word.with_kept(false) == PageWord::default(),
+                Source::Zeros => word.with_pinned(false) == PageWord::default(),
             })?;
             match (&mut probes, companion.replace(page)) {
                 (Some(probes), Some(companion)) => self.unless_probe(probes, taken, companion),

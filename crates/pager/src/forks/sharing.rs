@@ -274,7 +274,7 @@ impl Engine {
         for region in self.regions.iter() {
             self.table.each_gap(
                 region,
-                |word| word.is_pinned(),
+                |word| word.is_unevictable(),
                 |range| {
                     // A refusal means that the range has changed: what is there now is new.
                     self.for_parts(range, |part| self.uffd.protect(part));

@@ -1,10 +1,10 @@
 //! What the program says about its memory, and what the bookkeeper makes of it.
 //!
-//! The program's threads only leave word (`queue.rs`, `keeping.rs`): they hold nothing that a thread of the pager might wait for while
+//! The program's threads only leave word (`queue.rs`, `pin.rs`): they hold nothing that a thread of the pager might wait for while
 //! they fault, and the userfaultfd is in the pager's own table of descriptors. The bookkeeper does the rest, some milliseconds at a time.
 
-pub(crate) mod keeping;
 pub(crate) mod observer;
+pub(crate) mod pin;
 pub(crate) mod queue;
 pub(crate) mod ranges;
 
@@ -24,7 +24,7 @@ use crate::bell::Reason;
 use crate::engine::Engine;
 use crate::fault::serve::{Cause, Desk, Source};
 use crate::gate::Change;
-use crate::hints::keeping::{Keeping, Order};
+use crate::hints::pin::{Order, Pin};
 use crate::hints::queue::{Hint, HintQueue};
 use crate::hints::ranges::{Requests, pages};
 
@@ -46,7 +46,7 @@ const USER_END: u64 = 1 << 47;
 pub enum HintError {
     /// No program has such addresses.
     Invalid,
-    /// More would be kept local than may be, or some of it isn't mapped.
+    /// More would be pinned than may be, or some of it isn't mapped.
     NoMemory,
     /// Too much is asked for at this moment.
     Busy,
@@ -58,8 +58,8 @@ pub(crate) struct Hints {
     queue: HintQueue,
     pub(crate) order: Order,
     pending: Lock<Pending>,
-    /// Memory that stays local. Changed only with a `Change` of the bookkeeper's, or a `Reading`, and so by one thread at a time.
-    pub(crate) kept: Regions,
+    /// Memory that is pinned. Changed only with a `Change` of the bookkeeper's, or a `Reading`, and so by one thread at a time.
+    pub(crate) pinned: Regions,
     /// What the hand of evictions is to go to first.
     cold: Lock<Requests>,
     is_any_cold: AtomicBool,
@@ -72,12 +72,12 @@ impl Hints {
         Ok(Self::with(HintQueue::new()?, Regions::new()?))
     }
 
-    fn with(queue: HintQueue, kept: Regions) -> Self {
+    fn with(queue: HintQueue, pinned: Regions) -> Self {
         Self {
             queue,
             order: Order::new(),
             pending: Lock::new(Pending { task: None }),
-            kept,
+            pinned,
             cold: Lock::new(Requests::new()),
             is_any_cold: AtomicBool::new(false),
         }
@@ -85,15 +85,15 @@ impl Hints {
 
     /// In a forked child: nothing has been said, as of `mlock`, and the words in `table` know nothing any more.
     pub(crate) fn begin_in_child(&self, table: &PageTable) -> Self {
-        for page in self.kept.iter().flat_map(PageRange::iter) {
-            table.update(page, |word| word.with_kept(false));
+        for page in self.pinned.iter().flat_map(PageRange::iter) {
+            table.update(page, |word| word.with_pinned(false));
         }
-        Self::with(self.queue.emptied(), self.kept.emptied())
+        Self::with(self.queue.emptied(), self.pinned.emptied())
     }
 
-    /// The memory around `page` that is kept local, if it is.
-    pub(crate) fn kept(&self, page: PageIndex) -> Option<PageRange> {
-        self.kept.holding(page)
+    /// The pinned memory around `page`, if it is pinned.
+    pub(crate) fn pinned(&self, page: PageIndex) -> Option<PageRange> {
+        self.pinned.holding(page)
     }
 
     /// What is to leave first, once.
@@ -147,7 +147,7 @@ impl Engine {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     /// Noting in the words that pages stay, or no longer do.
-    Note(Keeping),
+    Note(Pin),
     /// Bringing in so many pages at most.
     Fetch(u64),
     /// Telling the policy that pages are cold.
@@ -238,23 +238,22 @@ impl Hinted {
         scanner: Option<&Scanner>,
         mut desk: Option<&mut Desk>,
     ) -> bool {
-        engine.give_up_kept();
+        engine.give_up_pinned();
         let deadline_ns = thread::now_ns() + STEP_NS;
         while engine.bell.is_rung(Reason::Order) || self.order.is_some() {
             if self.order.is_none() {
-                if !engine.manage_what_is_to_be_kept(scanner) {
+                if !engine.manage_what_is_to_be_pinned(scanner) {
                     return true;
                 }
                 engine.bell.answer(Reason::Order);
-                self.order =
-                    engine.take_order().map(|(keeping, range)| Task::new(range, Stage::Note(keeping)));
+                self.order = engine.take_order().map(|(pin, range)| Task::new(range, Stage::Note(pin)));
             }
             let Some(task) = &mut self.order else { continue };
             let change = engine.change_as_bookkeeper();
             match (advance(engine, &change, desk.as_deref_mut(), task, None), task.stage) {
                 (Progress::GoesOn, _) => {}
                 (Progress::NoRoom, _) if task.is_patient() => return true,
-                (Progress::Done, Stage::Note(Keeping::Keep)) => {
+                (Progress::Done, Stage::Note(Pin::Pin)) => {
                     *task = Task::new(task.range, Stage::Fetch(u64::MAX));
                 }
                 // A page was on its way out when it was marked: it comes to rest in far memory.
@@ -263,7 +262,7 @@ impl Hinted {
                     return true;
                 }
                 (Progress::NoRoom, Stage::Fetch(_)) => {
-                    *task = Task::new(task.range, Stage::Note(Keeping::Release));
+                    *task = Task::new(task.range, Stage::Note(Pin::Unpin));
                     task.is_refused = true;
                 }
                 (Progress::Done | Progress::NoRoom, _) => {
@@ -343,9 +342,8 @@ fn advance(
     fault: Option<PageIndex>,
 ) -> Progress {
     match (task.stage, desk) {
-        (Stage::Note(keeping), _) => {
-            task.hand =
-                engine.note_kept(change, keeping, PageRange::new(task.hand, task.range.end), LOOKED_AT);
+        (Stage::Note(pin), _) => {
+            task.hand = engine.note_pinned(change, pin, PageRange::new(task.hand, task.range.end), LOOKED_AT);
             Progress::done_if(task.hand >= task.range.end)
         }
         (Stage::Fetch(left), Some(desk)) => {
@@ -429,10 +427,10 @@ impl Engine {
         window.end
     }
 
-    /// Pages that all processes of the application keep local, and those that they may.
-    pub(crate) fn kept_and_most(&self) -> (PageCount, PageCount) {
-        let kept = self.ledger.slots().filter(|slot| slot.state() != SlotState::Free);
-        let kept = kept.map(|slot| slot.get(Counter::KeptPages)).sum();
-        (PageCount::new(kept), hints::most_kept(self.ledger.budget()))
+    /// Pages that all processes of the application have pinned, and those that they may pin.
+    pub(crate) fn pinned_and_most(&self) -> (PageCount, PageCount) {
+        let pinned = self.ledger.slots().filter(|slot| slot.state() != SlotState::Free);
+        let pinned = pinned.map(|slot| slot.get(Counter::PinnedPages)).sum();
+        (PageCount::new(pinned), hints::most_pinned(self.ledger.budget()))
     }
 }

@@ -82,7 +82,7 @@ impl Model {
 
     /// The page leaves: to its own entry or, as chance has it, to another.
     fn evict(&self, to_new: bool) {
-        let Some(taken) = self.table.take_if(PAGE, |word| !word.is_pinned()) else { return };
+        let Some(taken) = self.table.take_if(PAGE, |word| !word.is_unevictable()) else { return };
         let old = taken.word.place();
         let (word, is_dropped) = self.hold(taken, |word| match old {
             Some(_) if !to_new => word.with_far(true),
@@ -168,9 +168,9 @@ fn replace(model: &Model) {
     }
 }
 
-fn pin_and_unpin(model: &Model) {
-    model.table.update(PAGE, |word| word.with_pinned(true));
-    model.table.update(PAGE, |word| word.with_pinned(false));
+fn mark_and_unmark(model: &Model) {
+    model.table.update(PAGE, |word| word.with_unevictable(true));
+    model.table.update(PAGE, |word| word.with_unevictable(false));
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn a_page_discarded_while_it_is_rewritten_in_place_frees_its_entry_once() {
 
 #[test]
 fn marks_set_from_outside_disturb_no_holder() {
-    check(|| together([fault_twice, evict_twice, pin_and_unpin, replace]));
+    check(|| together([fault_twice, evict_twice, mark_and_unmark, replace]));
 }
 
 #[test]

@@ -34,7 +34,7 @@ struct World {
     stored: BTreeMap<u64, Content>,
     held: BTreeMap<usize, Held>,
     waiting: BTreeSet<usize>,
-    pinned: BTreeSet<usize>,
+    unevictable: BTreeSet<usize>,
     next: u32,
 }
 
@@ -73,7 +73,7 @@ impl World {
             stored: BTreeMap::new(),
             held: BTreeMap::new(),
             waiting: BTreeSet::new(),
-            pinned: BTreeSet::new(),
+            unevictable: BTreeSet::new(),
             next: 0,
         }
     }
@@ -89,7 +89,7 @@ impl World {
             9 => self.give_back(page),
             10 => self.discard(page, count),
             11 => self.relocate(page, second % PAGES, (first + second) % 16 + 1),
-            12 => self.pin(page, second.is_multiple_of(2)),
+            12 => self.mark(page, second.is_multiple_of(2)),
             13 => self.fork(second.is_multiple_of(2)),
             14 => self.change_regions(page, count, second.is_multiple_of(2)),
             _ => memory::set_short(second.is_multiple_of(4)),
@@ -161,8 +161,8 @@ impl World {
     /// The hand takes a resident page and moves its frame away.
     fn leave(&mut self, page: usize) {
         let Some(&content) = self.resident.get(&page) else { return };
-        let Some(taken) = self.table.take_if(index(page), |word| !word.is_pinned()) else { return };
-        assert!(!self.held.contains_key(&page) && !self.pinned.contains(&page));
+        let Some(taken) = self.table.take_if(index(page), |word| !word.is_unevictable()) else { return };
+        assert!(!self.held.contains_key(&page) && !self.unevictable.contains(&page));
         self.resident.remove(&page);
         self.held.insert(page, Held { taken, leaving: Some(content) });
     }
@@ -264,7 +264,7 @@ impl World {
             return;
         }
         self.discard(to, count);
-        // A pin goes with its word; where no word comes, the place keeps its own.
+        // A mark goes with its word; where no word comes, the place keeps its own.
         let is_known: Vec<bool> =
             (from..from + count).map(|page| self.table.word(index(page)) != PageWord::default()).collect();
         assert!(self.table.relocate(range(from, count), index(to)), "every target has a word");
@@ -275,21 +275,21 @@ impl World {
                 Some(content) => self.resident.insert(to, content),
                 None => self.resident.remove(&to),
             };
-            if self.pinned.remove(&from) {
-                self.pinned.insert(to);
+            if self.unevictable.remove(&from) {
+                self.unevictable.insert(to);
             } else if is_known {
-                self.pinned.remove(&to);
+                self.unevictable.remove(&to);
             }
         }
     }
 
-    fn pin(&mut self, page: usize, is_pinned: bool) {
+    fn mark(&mut self, page: usize, is_unevictable: bool) {
         if self.table.ensure(index(page)) {
-            self.table.update(index(page), |word| word.with_pinned(is_pinned));
-            if is_pinned {
-                self.pinned.insert(page)
+            self.table.update(index(page), |word| word.with_unevictable(is_unevictable));
+            if is_unevictable {
+                self.unevictable.insert(page)
             } else {
-                self.pinned.remove(&page)
+                self.unevictable.remove(&page)
             };
         }
     }
@@ -315,7 +315,7 @@ impl World {
             let (word, own) = (copy.word(index(page)), self.table.word(index(page)));
             assert!(!word.is_busy() && !word.is_waited() && !word.is_dropped(), "a child has no holders");
             let place = if own.is_dropped() { None } else { own.place() };
-            assert_eq!((word.place(), word.is_pinned()), (place, own.is_pinned()));
+            assert_eq!((word.place(), word.is_unevictable()), (place, own.is_unevictable()));
         }
         copy.clear();
         assert!(
@@ -348,7 +348,7 @@ impl World {
             let word = self.table.word(index(page));
             assert_eq!(word.is_busy(), self.held.contains_key(&page), "page {page}");
             assert_eq!(word.is_waited(), self.waiting.contains(&page), "page {page}");
-            assert_eq!(word.is_pinned(), self.pinned.contains(&page), "page {page}");
+            assert_eq!(word.is_unevictable(), self.unevictable.contains(&page), "page {page}");
             for place in word.place().into_iter().filter(|place| *place != Place::Zero) {
                 assert!(entries.insert(place.encode()), "{place:?} belongs to two pages");
             }

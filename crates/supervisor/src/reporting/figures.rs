@@ -91,7 +91,7 @@ figures! {
     gauge Bytes "partition" "Limit of far memory" |report| report.partition_bytes as f64;
     gauge Bytes "cache" "What was fetched ahead and is not known to have been used" |report| report.cache_bytes as f64;
     gauge Bytes "cache_limit" "Limit of the swap cache" |report| report.cache_limit_bytes as f64;
-    gauge Bytes "kept" "What the program has asked to keep local" |report| report.kept_bytes as f64;
+    gauge Bytes "pinned" "Memory that the program has pinned" |report| report.pinned_bytes as f64;
     gauge Bytes "node" "What of other machines' memory is in use" |report| report.node_bytes as f64;
     gauge Bytes "node_stored" "What of other machines' memory is in use, copies and parity included" |report| report.node_stored_bytes as f64;
     gauge Bytes "node_leaving" "Of that, what is on nodes that are to be emptied; 0 when they may be stopped" |report| report.node_leaving_bytes as f64;

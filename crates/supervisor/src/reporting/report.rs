@@ -68,8 +68,8 @@ pub struct Report {
     pub cache_bytes: u64,
     /// Limit of the swap cache.
     pub cache_limit_bytes: u64,
-    /// What the program has asked to keep local.
-    pub kept_bytes: u64,
+    /// Memory that the program has pinned.
+    pub pinned_bytes: u64,
     /// Of the pool's limit, what it may take at present.
     pub pool_leased_bytes: u64,
     /// Of that, what the host guarantees.
@@ -222,7 +222,7 @@ impl Report {
             pool_limit_bytes: source.terms.pool_most * LEASED_SLAB_BYTES,
             partition_bytes: usage.partition.get(),
             cache_bytes: bytes(gauge(Counter::CachedPages)),
-            kept_bytes: bytes(gauge(Counter::KeptPages)),
+            pinned_bytes: bytes(gauge(Counter::PinnedPages)),
             cache_limit_bytes: ledger.cache().bytes().get(),
             pool_leased_bytes: usage.limit.get(),
             pool_guaranteed_bytes: source.terms.pool_guaranteed * LEASED_SLAB_BYTES,

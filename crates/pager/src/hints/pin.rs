@@ -1,8 +1,8 @@
 //! Memory that stays local because the program wants it so (PFA §6), within what the application's budget allows.
 //!
-//! A page that is kept has a mark in its word, which the hand of evictions respects; and it is among the ranges of [`Hints::kept`](crate::hints::Hints),
-//! which follow when memory is unmapped or moved: so only managed memory is kept, of which the kernel says so, and memory that is to be kept is put under
-//! management first. A forked child keeps nothing. If the budget falls, so much is given up that the rest fits.
+//! A pinned page has a mark in its word, which the hand of evictions respects; and it is among the ranges of [`Hints::pinned`](crate::hints::Hints),
+//! which follow when memory is unmapped or moved: so only managed memory is pinned, of which the kernel says so, and memory that is to be pinned is put under
+//! management first. A forked child has nothing pinned. If the budget falls, so much is unpinned that the rest fits.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -23,16 +23,16 @@ const PATIENCE_NS: u64 = 10_000_000_000;
 const LOOK_NS: u64 = 50_000;
 /// A sleep of who waits for an answer ends so soon in any case.
 const NAP_NS: u64 = 1_000_000_000;
-/// Pages that are given up in one go.
+/// Pages that are unpinned in one go.
 const GIVEN_UP_AT_ONCE: u64 = 1 << 12;
 
 /// What becomes of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Keeping {
+pub enum Pin {
     /// It stays local.
-    Keep,
+    Pin,
     /// It leaves like any other.
-    Release,
+    Unpin,
 }
 
 const NOTHING: u32 = 0;
@@ -46,7 +46,7 @@ pub(crate) struct Order {
     /// One thread at a time.
     is_taken: AtomicBool,
     state: AtomicU32,
-    is_release: AtomicBool,
+    is_unpin: AtomicBool,
     start: AtomicU64,
     end: AtomicU64,
 }
@@ -56,7 +56,7 @@ impl Order {
         Self {
             is_taken: AtomicBool::new(false),
             state: AtomicU32::new(NOTHING),
-            is_release: AtomicBool::new(false),
+            is_unpin: AtomicBool::new(false),
             start: AtomicU64::new(0),
             end: AtomicU64::new(0),
         }
@@ -75,12 +75,12 @@ impl Order {
 }
 
 impl Engine {
-    /// The program wants `length` bytes from `start` on to stay local, or no longer. On any thread of its, but not in a handler of a signal.
+    /// The program pins `length` bytes from `start` on, or unpins them. On any of its threads, but not in a handler of a signal.
     /// Returns when they are local.
     ///
     /// # Errors
     /// See [`HintError`].
-    pub fn keep_local(&self, keeping: Keeping, start: usize, length: usize) -> Result<(), HintError> {
+    pub fn pin(&self, pin: Pin, start: usize, length: usize) -> Result<(), HintError> {
         let range = checked(start, length)?;
         if length == 0 {
             return Ok(());
@@ -94,7 +94,7 @@ impl Engine {
                 return Err(HintError::Busy);
             }
         }
-        order.is_release.store(keeping == Keeping::Release, Ordering::Relaxed);
+        order.is_unpin.store(pin == Pin::Unpin, Ordering::Relaxed);
         order.start.store(range.start.get(), Ordering::Relaxed);
         order.end.store(range.end.get(), Ordering::Relaxed);
         order.state.store(ASKED, Ordering::Release);
@@ -107,63 +107,63 @@ impl Engine {
         if is_done { Ok(()) } else { Err(HintError::NoMemory) }
     }
 
-    /// The memory that a thread wants to stay local, if one does.
-    fn to_be_kept(&self) -> Option<PageRange> {
+    /// The memory that a thread wants to pin, if one does.
+    fn to_be_pinned(&self) -> Option<PageRange> {
         let order = &self.hints.order;
-        if order.state.load(Ordering::Acquire) != ASKED || order.is_release.load(Ordering::Relaxed) {
+        if order.state.load(Ordering::Acquire) != ASKED || order.is_unpin.load(Ordering::Relaxed) {
             return None;
         }
         Some(order.range())
     }
 
-    /// Whether a thread wants memory to stay local: there must be somebody who manages it.
-    pub(crate) fn is_anything_to_be_kept(&self) -> bool {
-        self.to_be_kept().is_some()
+    /// Whether a thread wants to pin memory: it must be managed then.
+    pub(crate) fn is_anything_to_be_pinned(&self) -> bool {
+        self.to_be_pinned().is_some()
     }
 
-    /// On the bookkeeper: puts what a thread wants to stay local under management, as far as it can be. `false` when that can't be done in this round.
-    pub(crate) fn manage_what_is_to_be_kept(&self, scanner: Option<&Scanner>) -> bool {
-        let Some(range) = self.to_be_kept() else { return true };
+    /// On the bookkeeper: puts the memory that a thread wants to pin under management, as far as that can be done. `false` when that can't be done in this round.
+    pub(crate) fn manage_what_is_to_be_pinned(&self, scanner: Option<&Scanner>) -> bool {
+        let Some(range) = self.to_be_pinned() else { return true };
         scanner.is_some_and(|scanner| scanner.register_in(self, range))
     }
 
-    /// On the bookkeeper: what a thread waits for, if it may be. What is to be kept counts from now on.
-    pub(crate) fn take_order(&self) -> Option<(Keeping, PageRange)> {
+    /// On the bookkeeper: the order of a thread, if it is allowed. Memory that is to be pinned counts from now on.
+    pub(crate) fn take_order(&self) -> Option<(Pin, PageRange)> {
         let order = &self.hints.order;
         if order.state.load(Ordering::Acquire) != ASKED {
             return None;
         }
         let range = order.range();
-        if order.is_release.load(Ordering::Relaxed) {
-            return Some((Keeping::Release, range));
+        if order.is_unpin.load(Ordering::Relaxed) {
+            return Some((Pin::Unpin, range));
         }
-        if self.reserve_kept(&self.change_as_bookkeeper(), range) {
-            return Some((Keeping::Keep, range));
+        if self.reserve_pinned(&self.change_as_bookkeeper(), range) {
+            return Some((Pin::Pin, range));
         }
         order.answer(false);
         None
     }
 
     /// Adds what of `range` can be far at all. `false` when there would be too much, or there is nothing at some of its addresses.
-    fn reserve_kept(&self, _change: &Change<'_>, range: PageRange) -> bool {
-        let kept = &self.hints.kept;
+    fn reserve_pinned(&self, _change: &Change<'_>, range: PageRange) -> bool {
+        let pinned = &self.hints.pinned;
         let mut more = 0;
         let is_mapped = self.each_managed(range, |part| {
-            let already: u64 = kept.within(part).map(|part| part.count().get()).sum();
+            let already: u64 = pinned.within(part).map(|part| part.count().get()).sum();
             more += part.count().get() - already;
         });
         if !is_mapped {
             return false;
         }
         // Counted first: of two processes that ask for the rest at the same time, both may be refused, but not both be allowed.
-        let before = self.slot.get(Counter::KeptPages);
-        self.slot.set(Counter::KeptPages, before + more);
-        let (total, most) = self.kept_and_most();
+        let before = self.slot.get(Counter::PinnedPages);
+        self.slot.set(Counter::PinnedPages, before + more);
+        let (total, most) = self.pinned_and_most();
         let mut is_done = more == 0 || total <= most;
         if is_done {
-            self.each_managed(range, |part| is_done &= kept.insert(part));
+            self.each_managed(range, |part| is_done &= pinned.insert(part));
         }
-        self.count_kept();
+        self.count_pinned();
         is_done
     }
 
@@ -185,66 +185,64 @@ impl Engine {
         true
     }
 
-    fn count_kept(&self) {
-        self.slot.set(Counter::KeptPages, self.hints.kept.pages().get());
+    fn count_pinned(&self) {
+        self.slot.set(Counter::PinnedPages, self.hints.pinned.pages().get());
     }
 
-    /// Notes in the words of the first `most` pages of `range` that are kept that they stay, or that they no longer do, and are kept no
-    /// more; how far it came.
-    pub(crate) fn note_kept(
+    /// Notes in the words of the first `most` pinned pages of `range` that they are pinned, or that they are so no more; how far it
+    /// came.
+    pub(crate) fn note_pinned(
         &self,
         _change: &Change<'_>,
-        keeping: Keeping,
+        pin: Pin,
         range: PageRange,
         most: u64,
     ) -> PageIndex {
-        let Some(part) = self.hints.kept.within(range).next() else { return range.end };
+        let Some(part) = self.hints.pinned.within(range).next() else { return range.end };
         let end = part.end.min(part.start + PageCount::new(most));
         let part = PageRange::new(part.start, end);
-        match keeping {
-            Keeping::Keep => {
-                part.iter().for_each(|page| self.table.update(page, |word| word.with_kept(true)))
-            }
-            Keeping::Release => self.release_kept(part),
+        match pin {
+            Pin::Pin => part.iter().for_each(|page| self.table.update(page, |word| word.with_pinned(true))),
+            Pin::Unpin => self.unpin_pages(part),
         }
         end
     }
 
-    fn release_kept(&self, part: PageRange) {
-        part.iter().for_each(|page| self.table.update(page, |word| word.with_kept(false)));
-        self.hints.kept.remove(part);
-        self.count_kept();
+    fn unpin_pages(&self, part: PageRange) {
+        part.iter().for_each(|page| self.table.update(page, |word| word.with_pinned(false)));
+        self.hints.pinned.remove(part);
+        self.count_pinned();
     }
 
     /// Memory has been unmapped: what comes to be there is other memory.
-    pub(crate) fn forget_kept(&self, _reading: &Reading<'_>, range: PageRange) {
-        while let Some(part) = self.hints.kept.within(range).next() {
-            self.release_kept(part);
+    pub(crate) fn forget_pinned(&self, _reading: &Reading<'_>, range: PageRange) {
+        while let Some(part) = self.hints.pinned.within(range).next() {
+            self.unpin_pages(part);
         }
     }
 
     /// Memory has been moved, and the words with it.
-    pub(crate) fn move_kept(&self, _reading: &Reading<'_>, from: PageRange, to: PageIndex) {
-        while let Some(part) = self.hints.kept.within(from).next() {
-            self.hints.kept.remove(part);
-            self.hints.kept.insert(PageRange::at(to + (part.start - from.start), part.count()));
+    pub(crate) fn move_pinned(&self, _reading: &Reading<'_>, from: PageRange, to: PageIndex) {
+        while let Some(part) = self.hints.pinned.within(from).next() {
+            self.hints.pinned.remove(part);
+            self.hints.pinned.insert(PageRange::at(to + (part.start - from.start), part.count()));
         }
     }
 
-    /// On the bookkeeper: gives up keeping what the budget no longer allows for, the highest addresses first.
-    pub(crate) fn give_up_kept(&self) {
-        let own = PageCount::new(self.slot.get(Counter::KeptPages));
+    /// On the bookkeeper: unpins what the budget no longer has room for, the highest addresses first.
+    pub(crate) fn give_up_pinned(&self) {
+        let own = PageCount::new(self.slot.get(Counter::PinnedPages));
         if own == PageCount::ZERO {
             return;
         }
-        let (total, most) = self.kept_and_most();
+        let (total, most) = self.pinned_and_most();
         let mut over = hints::to_give_up(own, total, most).get().min(GIVEN_UP_AT_ONCE);
         while over > 0 {
             let _change = self.change_as_bookkeeper();
-            let Some(last) = self.hints.kept.iter().last() else { return };
+            let Some(last) = self.hints.pinned.iter().last() else { return };
             let count = over.min(last.count().get());
             let start = PageIndex::new(last.end.get() - count);
-            self.release_kept(PageRange::new(start, last.end));
+            self.unpin_pages(PageRange::new(start, last.end));
             over -= count;
         }
     }
