@@ -41,7 +41,7 @@ struct Client {
 
 /// The books.
 pub struct Books {
-    life: u128,
+    incarnation: u128,
     lease: Duration,
     lent_frames: u64,
     granted_frames: u64,
@@ -53,11 +53,11 @@ pub struct Books {
 }
 
 impl Books {
-    /// Empty books of a node that lends so many frames. `life` is a random number.
-    pub fn new(life: u128, lent_frames: u64, lease: Duration) -> Self {
+    /// Empty books of a node that lends so many frames. `incarnation` is a random number.
+    pub fn new(incarnation: u128, lent_frames: u64, lease: Duration) -> Self {
         let lent_frames = lent_frames.min(1 << 32);
         Self {
-            life,
+            incarnation,
             lease,
             lent_frames,
             granted_frames: 0,
@@ -102,7 +102,7 @@ impl Books {
         }
         client.heard_at = now;
         Ok(NodeDescription {
-            incarnation: Incarnation(self.life >> 32 << 32 | u128::from(client.number)),
+            incarnation: Incarnation(self.incarnation >> 32 << 32 | u128::from(client.number)),
             frames: self.lent_frames,
             lease: self.lease,
         })

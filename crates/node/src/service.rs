@@ -49,13 +49,13 @@ pub(crate) struct Service {
 impl Service {
     /// A node with all of its memory free.
     pub(crate) fn new(
-        life: u128,
+        incarnation: u128,
         lent_frames: u64,
         lease: Duration,
         rdma: Rdma,
         faults: Faults,
     ) -> Result<Self, SharedMemoryError> {
-        let books = Books::new(life, lent_frames, lease);
+        let books = Books::new(incarnation, lent_frames, lease);
         let region = Region::new(books.numbers())?;
         Ok(Self { books, region, figures: NodeStatistics::default(), rdma, faults })
     }

@@ -65,7 +65,7 @@ pub struct Health {
     answer_time: Duration,
     /// How far answers are from that, on average.
     deviation: Duration,
-    /// Shards of this life of it that were not what was written.
+    /// Shards of this incarnation of it that were not what was written.
     lies: u32,
 }
 
@@ -110,7 +110,7 @@ impl Health {
         self.has_joined && self.incarnation.is_none() && self.retry_at > Duration::ZERO
     }
 
-    /// A link to it has been made. One that is not trusted stays lost, until another life of it answers.
+    /// A link to it has been made. One that is not trusted stays lost, until another incarnation of it answers.
     pub fn connected(&mut self, now: Duration, incarnation: Incarnation) -> Reunion {
         if self.is_distrusted(incarnation) {
             self.retry_at = now + RETRY_MOST;
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_lies_is_lost_until_another_life_of_it_answers() {
+    fn a_node_that_lies_is_lost_until_another_incarnation_of_it_answers() {
         let mut health = up();
         assert_eq!((0..20).filter(|_| health.lied(START)).count(), 1);
         health.connected(START, ONE);

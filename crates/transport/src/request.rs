@@ -21,7 +21,7 @@ const _: () = assert!(MOST_BYTES >= MOST_TRANSFER_BYTES, "the largest request ca
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Ticket(pub u64);
 
-/// Tells one life of a node from the next: a random number, drawn at its start. What was on a node of another incarnation is lost.
+/// Tells one incarnation of a node from the next: a random number, drawn at its start. What was on a node of another incarnation is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Incarnation(pub u128);
 
@@ -37,7 +37,7 @@ pub struct ClientIdentity {
 /// A node, as it introduces itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NodeDescription {
-    /// Which life of it.
+    /// Which incarnation of it.
     pub incarnation: Incarnation,
     /// Frames that it lends, to all clients together.
     pub frames: u64,

@@ -2,7 +2,7 @@
 //!
 //! A chunk is in exactly one of these hands: *free* (granted, nothing in it), *allotted* (being written), *kept* (a shard of a block), or *spoiled*
 //! (nobody knows whether a write to it will still take effect, or its node lies: it goes back, by the lane of that write, so that the node has done with the
-//! write before it grants the chunk again). Each life of a node has a number: what was allotted in an earlier one is worth nothing.
+//! write before it grants the chunk again). Each incarnation of a node has a number: what was allotted in an earlier one is worth nothing.
 
 mod mending;
 mod nodes;
@@ -27,7 +27,7 @@ pub struct Allotment {
     pub shards: Shards,
     owner: u16,
     by: WrittenBy,
-    lives: [u32; MOST_SHARDS],
+    incarnations: [u32; MOST_SHARDS],
 }
 
 /// Who writes shards. Each has lanes of its own, between which there is no order.
@@ -141,7 +141,7 @@ impl Books {
         let mut kept = Shards::default();
         for (shard, address) in allotment.shards.iter() {
             let Some(books) = self.nodes.get_mut(usize::from(address.node)) else { continue };
-            if books.life != allotment.lives[shard] {
+            if books.incarnation != allotment.incarnations[shard] {
                 continue;
             }
             if is_written(shard) {

@@ -15,7 +15,7 @@ pub(super) struct NodeBooks {
     pub(super) is_full: bool,
     /// Whether its writer waits for an answer that is long overdue.
     is_silent: bool,
-    pub(super) life: u32,
+    pub(super) incarnation: u32,
     pub(super) free: Vec<Frame>,
     /// By who has written to them.
     spoiled: [Vec<Frame>; 2],
@@ -67,7 +67,7 @@ impl Books {
     /// What a node held is lost, what was granted there too. The blocks of which too little is left.
     pub fn lose(&mut self, node: usize) -> Vec<u32> {
         let Some(books) = self.nodes.get_mut(node) else { return Vec::new() };
-        books.life = books.life.wrapping_add(1);
+        books.incarnation = books.incarnation.wrapping_add(1);
         books.free.clear();
         books.spoiled = Default::default();
         (books.used, books.is_usable, books.is_full, books.is_silent) = (0, false, false, false);
@@ -113,9 +113,9 @@ impl Books {
         self.nodes.get(node).is_some_and(|books| books.is_leaving)
     }
 
-    /// Which life of a node it is.
-    pub fn life(&self, node: usize) -> u32 {
-        self.nodes.get(node).map_or(0, |books| books.life)
+    /// Which incarnation of a node it is, counted here from 0: the node's own number says which is another one, not which is later.
+    pub fn incarnation(&self, node: usize) -> u32 {
+        self.nodes.get(node).map_or(0, |books| books.incarnation)
     }
 
     /// A node has granted chunks of a shard's size.

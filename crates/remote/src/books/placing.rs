@@ -116,12 +116,12 @@ impl Books {
         places: impl Iterator<Item = (usize, usize)>,
     ) -> Allotment {
         let mut allotment =
-            Allotment { block, shards: Shards::default(), owner, by, lives: [0; MOST_SHARDS] };
+            Allotment { block, shards: Shards::default(), owner, by, incarnations: [0; MOST_SHARDS] };
         for (shard, node) in places {
             let books = &mut self.nodes[node];
             if let Some(frame) = books.free.pop() {
                 books.used += 1;
-                allotment.lives[shard] = books.life;
+                allotment.incarnations[shard] = books.incarnation;
                 allotment.shards.set(shard, RemoteAddress { node: node as u16, frame });
             }
         }

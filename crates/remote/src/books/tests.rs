@@ -248,7 +248,7 @@ fn a_node_that_owes_an_answer_gets_nothing_and_keeps_what_it_has() {
     assert_eq!(usize::from(keep(&mut books, 20).get(0).unwrap().node), node);
     books.set_silent(node, true);
     books.lose(node);
-    assert!(!books.is_silent(node), "another life of it owes nothing");
+    assert!(!books.is_silent(node), "another incarnation of it owes nothing");
 }
 
 #[test]

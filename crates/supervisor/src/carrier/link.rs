@@ -31,8 +31,8 @@ pub(super) struct NodeLink {
     transport: Option<Box<dyn Transport>>,
     /// Counts it, if it was made ahead of need.
     permit: Option<Permit>,
-    /// Which life of the node the link is to, or was when there was one.
-    life: u32,
+    /// Which incarnation of the node the link is to, or was when there was one.
+    incarnation: u32,
     /// The latest ticket; they rise for as long as the application runs, whatever becomes of links.
     ticket: u64,
     /// How often it was made.
@@ -57,7 +57,7 @@ impl NodeLink {
             lane,
             transport: None,
             permit: None,
-            life: 0,
+            incarnation: 0,
             ticket,
             made: 0,
             aside: None,
@@ -84,14 +84,14 @@ impl NodeLink {
         }
         let is_resting = self.rest.is_some_and(|(until, _)| Instant::now() < until);
         if self.transport.is_none() && !is_resting {
-            let life = self.carrier.life(self.node);
+            let incarnation = self.carrier.incarnation(self.node);
             match self.carrier.link(self.node, self.lane) {
-                Ok((transport, life)) => self.put(transport, life),
+                Ok((transport, incarnation)) => self.put(transport, incarnation),
                 Err(error) => {
                     tracing::debug!(node = %self.carrier.nodes[self.node].address, lane = self.lane, %error, "no link");
                     let pause = self.rest.map_or(REST_FIRST, |(_, pause)| (pause * 2).min(REST_MOST));
                     self.rest = Some((Instant::now() + pause, pause));
-                    self.carrier.doubted(self.node, life);
+                    self.carrier.doubted(self.node, incarnation);
                 }
             }
         }
@@ -111,37 +111,37 @@ impl NodeLink {
     }
 
     /// Takes a link that was made ahead of need, unless the node is another one by now.
-    fn adopt(&mut self, Made { transport, life, permit }: Made) {
-        if life == self.carrier.life(self.node) {
-            self.put(transport, life);
+    fn adopt(&mut self, Made { transport, incarnation, permit }: Made) {
+        if incarnation == self.carrier.incarnation(self.node) {
+            self.put(transport, incarnation);
             self.permit = Some(permit);
         }
     }
 
-    /// From now on this is the link, to that life of the node.
-    pub(super) fn put(&mut self, transport: Box<dyn Transport>, life: u32) {
-        // Another life of the node owes nothing.
-        self.owes &= self.life == life;
-        (self.transport, self.life, self.permit) = (Some(transport), life, None);
+    /// From now on this is the link, to that incarnation of the node.
+    pub(super) fn put(&mut self, transport: Box<dyn Transport>, incarnation: u32) {
+        // Another incarnation of the node owes nothing.
+        self.owes &= self.incarnation == incarnation;
+        (self.transport, self.incarnation, self.permit) = (Some(transport), incarnation, None);
         self.made += 1;
         self.is_stale = false;
         self.rest = None;
         self.repeat_aside();
     }
 
-    /// Which life of the node the link is to.
-    pub(super) fn life(&self) -> u32 {
-        self.life
+    /// Which incarnation of the node the link is to.
+    pub(super) fn incarnation(&self) -> u32 {
+        self.incarnation
     }
 
     /// The node is late. Whether it is there at all the steward finds out.
     pub(super) fn doubt(&self) {
-        self.carrier.failed(self.node, self.life);
+        self.carrier.failed(self.node, self.incarnation);
     }
 
     /// The link has ended, which the node need not know of: the steward asks it.
     fn suspect(&self) {
-        self.carrier.doubted(self.node, self.life);
+        self.carrier.doubted(self.node, self.incarnation);
     }
 
     /// Asks the node whether it is there, by the link that there is and whatever is thought of the node. Not while it is asked already.
@@ -159,9 +159,9 @@ impl NodeLink {
         self.transport.as_ref().map(|transport| transport.node())
     }
 
-    /// Lets go a link to an earlier life of the node: nobody would believe what it says of the node.
+    /// Lets go a link to an earlier incarnation of the node: nobody would believe what it says of the node.
     pub(super) fn close_if_outdated(&mut self) {
-        if self.transport.is_some() && self.life != self.carrier.life(self.node) {
+        if self.transport.is_some() && self.incarnation != self.carrier.incarnation(self.node) {
             self.transport = None;
         }
     }
@@ -175,10 +175,10 @@ impl NodeLink {
         }
     }
 
-    /// Whether the node is up and there is a link to this life of it, or one could be made now.
+    /// Whether the node is up and there is a link to this incarnation of it, or one could be made now.
     fn is_usable(&mut self) -> bool {
-        let Some(life) = self.carrier.life_up(self.node) else { return false };
-        if self.transport.is_some() && life != self.life {
+        let Some(incarnation) = self.carrier.incarnation_up(self.node) else { return false };
+        if self.transport.is_some() && incarnation != self.incarnation {
             // Whoever waits for something by it sees first that it has ended.
             if self.pending() > 0 {
                 return false;

@@ -13,8 +13,8 @@
 //! Nodes join, are emptied and leave while all of this runs ([`membership`]): a node is a number, numbers grow, and what becomes of a node is a state
 //! of its number.
 //!
-//! A node that fails is *away* first: it is asked by the steward's link, its links are made anew, and if the same life of it answers, all is well. When a try
-//! after five seconds fails, or when another life answers, what it held is lost: blocks of which too little is left are marked so, and their pages become a
+//! A node that fails is *away* first: it is asked by the steward's link, its links are made anew, and if the same incarnation of it answers, all is well. When a try
+//! after five seconds fails, or when another incarnation answers, what it held is lost: blocks of which too little is left are marked so, and their pages become a
 //! SIGBUS for whoever touches them. The others are made whole again on nodes that are left. A link that one thread can't make, or that ends, takes no node
 //! away: the steward asks the node by its own.
 
@@ -318,7 +318,7 @@ impl Carrier {
         };
         for (node, description) in descriptions.iter().enumerate() {
             if let Some(description) = description {
-                carrier.met(node, carrier.life(node), description);
+                carrier.met(node, carrier.incarnation(node), description);
             }
         }
         carrier
@@ -358,13 +358,13 @@ impl Carrier {
         self.began.elapsed()
     }
 
-    /// A link to a node, if the node is there, and the life of it that the link is to.
+    /// A link to a node, if the node is there, and the incarnation of it that the link is to.
     fn link(&self, node: usize, lane: u8) -> Result<(Box<dyn Transport>, u32), LinkError> {
-        let life = self.life(node);
+        let incarnation = self.incarnation(node);
         let client = ClientIdentity { space: self.space, lane };
         let link = (self.connect)(&self.nodes[node].address, client, traffic_of(lane))?;
-        match self.met(node, life, &link.node()) {
-            Meeting::Use(life) => Ok((link, life)),
+        match self.met(node, incarnation, &link.node()) {
+            Meeting::Use(incarnation) => Ok((link, incarnation)),
             Meeting::Remains | Meeting::Unfit => Err(LinkError::Closed),
         }
     }
@@ -375,10 +375,10 @@ impl Carrier {
         let client = ClientIdentity { space: self.space, lane: STEWARD_LANE };
         // Twice, because a node lets go the links of who has left.
         for _ in 0..2 {
-            let life = self.life(node);
+            let incarnation = self.incarnation(node);
             let mut link = (self.connect)(&self.nodes[node].address, client, traffic_of(STEWARD_LANE))?;
-            match self.met(node, life, &link.node()) {
-                Meeting::Use(life) => return Ok((link, life)),
+            match self.met(node, incarnation, &link.node()) {
+                Meeting::Use(incarnation) => return Ok((link, incarnation)),
                 Meeting::Unfit => break,
                 Meeting::Remains => {
                     // Above all that this lane used before.
@@ -391,11 +391,13 @@ impl Carrier {
         Err(LinkError::Closed)
     }
 
-    /// A node has introduced itself on a link that was begun in this life of it.
-    fn met(&self, node: usize, life: u32, description: &NodeDescription) -> Meeting {
+    /// A node has introduced itself on a link that was begun in this incarnation of it.
+    fn met(&self, node: usize, incarnation: u32, description: &NodeDescription) -> Meeting {
         let now = self.now();
         let mut state = self.state();
-        if state.books.life(node) != life && !state.health[node].is_up_as(description.incarnation) {
+        if state.books.incarnation(node) != incarnation
+            && !state.health[node].is_up_as(description.incarnation)
+        {
             // Others have met another one meanwhile. Which of the two came later nobody can say.
             return Meeting::Unfit;
         }
@@ -406,7 +408,7 @@ impl Carrier {
             Reunion::Remains => return Meeting::Remains,
         };
         let is_up = state.health[node].standing() == Standing::Up;
-        let life = state.books.life(node);
+        let incarnation = state.books.incarnation(node);
         if is_up {
             state.books.admit(node, description.frames / u64::from(self.order().frames()));
             self.fit_pool(&state);
@@ -416,23 +418,23 @@ impl Carrier {
         if is_up && !was_up {
             tracing::info!(node = %self.nodes[node].address, "node answers");
         }
-        if is_up { Meeting::Use(life) } else { Meeting::Unfit }
+        if is_up { Meeting::Use(incarnation) } else { Meeting::Unfit }
     }
 
-    /// This life of a node doesn't answer. Of an earlier life everybody knows already.
-    fn failed(&self, node: usize, life: u32) {
-        self.take_away(node, life, Health::failed);
+    /// This incarnation of a node doesn't answer. Of an earlier incarnation everybody knows already.
+    fn failed(&self, node: usize, incarnation: u32) {
+        self.take_away(node, incarnation, Health::failed);
     }
 
-    /// A try to reach this life of a node, which began at `began`, has failed.
-    fn tried(&self, node: usize, life: u32, began: Duration) {
-        self.take_away(node, life, |health, now| health.tried(began, now));
+    /// A try to reach this incarnation of a node, which began at `began`, has failed.
+    fn tried(&self, node: usize, incarnation: u32, began: Duration) {
+        self.take_away(node, incarnation, |health, now| health.tried(began, now));
     }
 
-    fn take_away(&self, node: usize, life: u32, note: impl FnOnce(&mut Health, Duration)) {
+    fn take_away(&self, node: usize, incarnation: u32, note: impl FnOnce(&mut Health, Duration)) {
         let now = self.now();
         let mut state = self.state();
-        if state.books.life(node) != life {
+        if state.books.incarnation(node) != incarnation {
             return;
         }
         let was_up = state.health[node].standing() == Standing::Up;
@@ -445,17 +447,17 @@ impl Carrier {
         }
     }
 
-    /// One link to this life of a node has ended, or could not be made, which may have reasons that are not the node's: the steward asks the node.
-    fn doubted(&self, node: usize, life: u32) {
+    /// One link to this incarnation of a node has ended, or could not be made, which may have reasons that are not the node's: the steward asks the node.
+    fn doubted(&self, node: usize, incarnation: u32) {
         let mut state = self.state();
-        if state.books.life(node) == life {
+        if state.books.incarnation(node) == incarnation {
             state.health[node].doubt();
         }
     }
 
-    /// Which life of a node it is.
-    fn life(&self, node: usize) -> u32 {
-        self.state().books.life(node)
+    /// Which incarnation of a node it is.
+    fn incarnation(&self, node: usize) -> u32 {
+        self.state().books.incarnation(node)
     }
 
     /// What a node held is lost.
@@ -511,7 +513,7 @@ impl Carrier {
         }
         let known = |located: &Located| located.shards.get(shard);
         if state.books.located(block).and_then(known) != known(located) {
-            // The shard was lost or moved while it was on its way: what came is of the node's next life, or somebody else's.
+            // The shard was lost or moved while it was on its way: what came is of the node's next incarnation, or somebody else's.
             return true;
         }
         figures::count(&self.counts.damaged);
@@ -549,16 +551,16 @@ impl Carrier {
         self.state().health[node].standing() == Standing::Up
     }
 
-    /// Which life of a node answers, as far as is known.
-    fn life_up(&self, node: usize) -> Option<u32> {
+    /// Which incarnation of a node answers, as far as is known.
+    fn incarnation_up(&self, node: usize) -> Option<u32> {
         let state = self.state();
-        (state.health[node].standing() == Standing::Up).then(|| state.books.life(node))
+        (state.health[node].standing() == Standing::Up).then(|| state.books.incarnation(node))
     }
 }
 
 /// What becomes of a link that has just been made.
 enum Meeting {
-    /// It is to this life of the node, and is to be used.
+    /// It is to this incarnation of the node, and is to be used.
     Use(u32),
     /// The node was given up, and holds what it held then.
     Remains,

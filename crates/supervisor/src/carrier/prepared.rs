@@ -27,8 +27,8 @@ const REST: Duration = Duration::from_secs(5);
 /// A link that was made ahead of need, and what counts it for as long as it is held.
 pub(super) struct Made {
     pub(super) transport: Box<dyn Transport>,
-    /// Which life of the node it is to.
-    pub(super) life: u32,
+    /// Which incarnation of the node it is to.
+    pub(super) incarnation: u32,
     pub(super) permit: Permit,
 }
 
@@ -135,8 +135,8 @@ pub(super) fn start(carrier: &'static Carrier) -> Worker {
         let Some((key, permit)) = carrier.prepared.next(is_possible) else { return LOOK };
         let (lane, node) = key;
         match carrier.link(node, lane) {
-            Ok((transport, life)) => {
-                carrier.prepared.made(key, Some(Made { transport, life, permit }));
+            Ok((transport, incarnation)) => {
+                carrier.prepared.made(key, Some(Made { transport, incarnation, permit }));
             }
             Err(error) => {
                 // Nobody needs it yet. Whether the node is there finds out who does.
@@ -158,7 +158,7 @@ mod tests {
 
     fn made(permit: Permit) -> Option<Made> {
         let transport = Box::new(MemoryNode::new(64).connect(ClientIdentity { space: 7, lane: 0 }));
-        Some(Made { transport, life: 0, permit })
+        Some(Made { transport, incarnation: 0, permit })
     }
 
     #[test]

@@ -39,8 +39,8 @@ struct Watched {
 /// A try to reach a node.
 struct Attempt {
     began: Duration,
-    /// The life that the node had then.
-    life: u32,
+    /// The incarnation that the node had then.
+    incarnation: u32,
     thread: Option<JoinHandle<Reached>>,
 }
 
@@ -48,10 +48,10 @@ type Reached = Result<(Box<dyn Transport>, u32), LinkError>;
 
 impl Attempt {
     fn begin(carrier: &'static Carrier, node: usize) -> Self {
-        let (began, life) = (carrier.now(), carrier.life(node));
+        let (began, incarnation) = (carrier.now(), carrier.incarnation(node));
         let thread =
             thread::Builder::new().name("farmem-reach".to_owned()).spawn(move || carrier.reach(node));
-        Self { began, life, thread: thread.ok() }
+        Self { began, incarnation, thread: thread.ok() }
     }
 
     fn has_ended(&self) -> bool {
@@ -163,7 +163,7 @@ impl Watched {
                 (_, Some(description)) => {
                     self.asked_at = None;
                     if !carrier.is_up(link.node()) {
-                        carrier.met(link.node(), link.life(), &description);
+                        carrier.met(link.node(), link.incarnation(), &description);
                     }
                 }
                 _ => {}
@@ -175,8 +175,8 @@ impl Watched {
         let Some(mut attempt) = self.attempt.take() else { return };
         let node = link.node();
         match attempt.end() {
-            Ok((transport, life)) => {
-                link.put(transport, life);
+            Ok((transport, incarnation)) => {
+                link.put(transport, incarnation);
                 self.asked_at = None;
             }
             Err(error) => {
@@ -185,7 +185,7 @@ impl Watched {
                     let now = carrier.now();
                     carrier.state().health[node].put_off(now);
                 } else if !link.is_open() || !carrier.is_up(node) {
-                    carrier.tried(node, attempt.life, attempt.began);
+                    carrier.tried(node, attempt.incarnation, attempt.began);
                 }
             }
         }

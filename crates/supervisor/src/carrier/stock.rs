@@ -60,7 +60,7 @@ impl Stock {
     fn apply(&mut self, link: &mut NodeLink, reply: Reply) {
         let node = link.node();
         let mut state = self.carrier.state();
-        let is_current = state.books.life(node) == reply.life;
+        let is_current = state.books.incarnation(node) == reply.incarnation;
         match (reply.request, reply.result) {
             (Request::Grant { .. }, Some(Ok(Answer::Granted(frames)))) if !frames.is_empty() => {
                 if is_current {

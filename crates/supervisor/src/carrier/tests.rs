@@ -366,11 +366,11 @@ fn a_node_that_was_given_up_and_comes_back_lends_again_what_it_held() {
     let mut world = World::guarded(&[32, 32], Redundancy::NONE, move |node, _| {
         node != 0 || !cut_off.load(Ordering::Relaxed)
     });
-    let life = world.carrier.life(0);
+    let incarnation = world.carrier.incarnation(0);
     assert!(world.nodes[0].free_frames() < 32 * 64);
     is_cut_off.store(true, Ordering::Relaxed);
     world.nodes[0].cut();
-    world.wait_until("it is given up", |world| world.carrier.life(0) != life);
+    world.wait_until("it is given up", |world| world.carrier.incarnation(0) != incarnation);
     is_cut_off.store(false, Ordering::Relaxed);
     world.wait_until("it is used again", |world| world.carrier.is_up(0));
     assert_eq!(world.nodes[0].free_frames(), 32 * 64);
@@ -391,7 +391,7 @@ fn links_that_cannot_be_made_take_no_node_away_by_whose_other_links_all_goes_on(
         refusals.fetch_add(u64::from(!is_allowed), Ordering::Relaxed);
         is_allowed
     });
-    let life = world.carrier.life(0);
+    let incarnation = world.carrier.incarnation(0);
     assert_eq!(world.read_all(), (PAGES, 0));
     world.wait_until("links were refused time and again", |world| {
         world.pool.clear_buffer();
@@ -400,7 +400,7 @@ fn links_that_cannot_be_made_take_no_node_away_by_whose_other_links_all_goes_on(
         assert!(world.carrier.is_up(0));
         refused.load(Ordering::Relaxed) >= REFUSALS
     });
-    assert_eq!(world.carrier.life(0), life);
+    assert_eq!(world.carrier.incarnation(0), incarnation);
     world.pool.clear_buffer();
     assert_eq!(world.read_all(), (PAGES, 0));
 }
@@ -523,10 +523,10 @@ fn coded(data: u8, parity: u8) -> Redundancy {
 
 /// Restarts a node, empty, and waits until that is known.
 fn lose(world: &World, node: usize) {
-    let life = world.carrier.life(node);
+    let incarnation = world.carrier.incarnation(node);
     world.nodes[node].restart();
     let began = Instant::now();
-    while world.carrier.life(node) == life {
+    while world.carrier.incarnation(node) == incarnation {
         assert!(began.elapsed() < PATIENCE, "nobody sees that node {node} is another one");
         std::thread::sleep(Duration::from_millis(5));
     }

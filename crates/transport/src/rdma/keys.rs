@@ -13,7 +13,7 @@ use crate::{
     Answer, FRAME_BYTES, Failure, Incarnation, MOST_REQUESTS, Refusal, RegionOffset, RemoteKey, Ticket,
 };
 
-/// Nodes and their lives that are remembered. The oldest without a link is forgotten first.
+/// Nodes and their incarnations that are remembered. The oldest without a link is forgotten first.
 const MOST_SPACES: usize = 256;
 
 /// What came of a write.
@@ -36,7 +36,7 @@ pub(super) struct Known {
 }
 
 impl Spaces {
-    /// What is known of a life of a node.
+    /// What is known of an incarnation of a node.
     pub(super) fn of(&self, space: u128, incarnation: Incarnation) -> Space {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, found)) = known.iter().find(|(name, _)| *name == (space, incarnation)) {

@@ -18,8 +18,8 @@ pub(super) struct Aside {
     /// `None` until a link has taken it.
     pub(super) ticket: Option<Ticket>,
     request: Request,
-    /// The life of the node that was asked.
-    life: u32,
+    /// The incarnation of the node that was asked.
+    incarnation: u32,
     since: Instant,
     came: Option<Came>,
 }
@@ -37,8 +37,8 @@ pub(in super::super) struct Reply {
     pub(in super::super) request: Request,
     /// `None` when it isn't known, and never will be.
     pub(in super::super) result: Option<Result<Answer, Failure>>,
-    /// The life of the node that was asked.
-    pub(in super::super) life: u32,
+    /// The incarnation of the node that was asked.
+    pub(in super::super) incarnation: u32,
     /// How long it took, where somebody was listening when it came.
     pub(in super::super) took: Option<Duration>,
     /// Whether the connection that it came by is there still: then the node has not forgotten since what it did.
@@ -49,8 +49,8 @@ impl NodeLink {
     /// Asks for something, without waiting for the answer. Not while another such request is under way.
     pub(in super::super) fn ask(&mut self, request: Request) {
         debug_assert!(self.aside.is_none(), "one at a time");
-        let life = self.carrier.life(self.node);
-        self.aside = Some(Aside { ticket: None, request, life, since: Instant::now(), came: None });
+        let incarnation = self.carrier.incarnation(self.node);
+        self.aside = Some(Aside { ticket: None, request, incarnation, since: Instant::now(), came: None });
         // Without a link it waits for one: whoever hears has it made.
         self.prepare();
         self.listen(false);
@@ -77,7 +77,7 @@ impl NodeLink {
 
     fn look_at_aside(&mut self) {
         let Some(aside) = self.aside.as_mut().filter(|aside| aside.came.is_none()) else { return };
-        if aside.life != self.carrier.life(self.node) {
+        if aside.incarnation != self.carrier.incarnation(self.node) {
             aside.came = Some(Came { result: None, made: self.made, took: None });
         } else if aside.since.elapsed() > PATIENCE && !self.owes {
             self.owes = true;
@@ -87,21 +87,21 @@ impl NodeLink {
 
     /// What has come of the request, if that is known.
     pub(in super::super) fn take_reply(&mut self) -> Option<Reply> {
-        let Aside { request, life, came: Some(Came { result, made, took }), .. } =
+        let Aside { request, incarnation, came: Some(Came { result, made, took }), .. } =
             self.aside.take_if(|aside| aside.came.is_some())?
         else {
             return None;
         };
         let is_fresh = self.transport.is_some() && self.made == made;
-        Some(Reply { request, result, life, took, is_fresh })
+        Some(Reply { request, result, incarnation, took, is_fresh })
     }
 
     /// Has the link take the request, if none has.
     fn send_aside(&mut self) {
         let Some(aside) = self.aside.as_mut().filter(|aside| aside.ticket.is_none()) else { return };
         let (Some(transport), ticket) = (&mut self.transport, Ticket(self.ticket + 1)) else { return };
-        // A later life of the node would take chunks of an earlier one for its own. By a link to an earlier life nothing comes to a later one.
-        let is_meant = self.life <= aside.life;
+        // A later incarnation of the node would take chunks of an earlier one for its own. By a link to an earlier incarnation nothing comes to a later one.
+        let is_meant = self.incarnation <= aside.incarnation;
         let deadline = Instant::now() + LASTING;
         if is_meant && transport.submit(ticket, aside.request.clone(), deadline).is_ok() {
             self.ticket += 1;
@@ -113,7 +113,7 @@ impl NodeLink {
     pub(super) fn repeat_aside(&mut self) {
         let Some(aside) = self.aside.as_ref().filter(|aside| aside.came.is_none()) else { return };
         if let (Some(ticket), Some(transport)) = (aside.ticket, &mut self.transport)
-            && self.life == aside.life
+            && self.incarnation == aside.incarnation
         {
             // A link that has taken nothing yet has room.
             let _ = transport.submit(ticket, aside.request.clone(), Instant::now() + LASTING);

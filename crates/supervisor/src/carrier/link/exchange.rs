@@ -141,7 +141,7 @@ impl Exchange {
         self.under_way = 0;
         self.passes.clear();
         self.turn = None;
-        let life = link.life;
+        let incarnation = link.incarnation;
         let own = transport.take_unanswered().into_iter().filter(|(ticket, _)| ticket.0 >= self.first);
         let own: Vec<_> = own.collect();
         drop(transport);
@@ -151,7 +151,7 @@ impl Exchange {
             return;
         }
         self.reconnections += 1;
-        if link.life != life {
+        if link.incarnation != incarnation {
             // It is another node: what was asked of the one before means nothing to it.
             self.has_ended = true;
             return;
