@@ -14,6 +14,8 @@ pub(crate) enum Reason {
     Hint = 2,
     /// A thread waits for the bookkeeper to keep memory local.
     Order = 4,
+    /// The program's only thread wants to be the process's only one.
+    Leave = 8,
 }
 
 /// A bit for each [`Reason`] that there is at this moment.

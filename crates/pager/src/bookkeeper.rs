@@ -50,6 +50,7 @@ pub(crate) struct Bookkeeper {
     /// Of its processor's time.
     scan_took_ns: u64,
     last_faults: u64,
+    last_check_ns: u64,
     growth: Growth,
     handlers: u32,
     rounds: u64,
@@ -82,6 +83,7 @@ impl Bookkeeper {
             last_scan_ns: 0,
             scan_took_ns: 0,
             last_faults: 0,
+            last_check_ns: 0,
             growth: Growth::default(),
             handlers: 0,
             rounds: 0,
@@ -123,6 +125,10 @@ impl Bookkeeper {
             thread::now_ns(),
             thread::process_cpu_ns().saturating_sub(thread::cpu_ns()),
         );
+        self.end_with_program();
+        if engine.bell.is_rung(Reason::Leave) {
+            self.leave();
+        }
         let has_more_hints = self.hinted.step(engine, self.scanner.as_ref(), self.desk.as_mut());
         let has_more = self.inspector.step(engine) || has_more_hints;
         if self.scanner.is_none() {
@@ -156,6 +162,36 @@ impl Bookkeeper {
             return HINTED_NS;
         }
         Outlook { gap, excess: engine.excess(0), far, is_returning, has_moved, is_running }.pause_ns()
+    }
+
+    /// Threads of the program that end by themselves, each by the system call `exit`, take the process with them when the last one has gone. With
+    /// the pager's threads in it, it would stay.
+    fn end_with_program(&mut self) {
+        let now_ns = thread::now_ns();
+        if self.growth.is_running() || now_ns - self.last_check_ns < pacing::LONGEST_NS {
+            return;
+        }
+        self.last_check_ns = now_ns;
+        if let Some(ended) = self.engine.files.first_thread.ended()
+            && ended.threads == 1 + self.own_threads()
+        {
+            ended.end_process();
+        }
+    }
+
+    /// The pager's threads in this process.
+    fn own_threads(&self) -> u32 {
+        1 + self.handlers
+    }
+
+    /// Leaves the process to its only thread, as long as nothing is managed; then it has no pager any more.
+    fn leave(&self) {
+        let mut threads = 0;
+        let counted = self.engine.files.threads.each(|_| threads += 1);
+        if self.scanner.is_none() && counted.is_ok() && threads == 1 + self.own_threads() {
+            thread::exit();
+        }
+        self.engine.bell.answer(Reason::Leave);
     }
 
     /// While one thread faults and its handler does the evicting, this thread runs on their processor. On another one it would
@@ -286,6 +322,22 @@ impl Bookkeeper {
 }
 
 impl Engine {
+    /// Ends the pager where the calling thread is the program's only one and nothing is managed yet, so that the process has no other thread. `false`
+    /// where that isn't so, and all stays as it is.
+    pub fn leave(&self) -> bool {
+        /// How often to look whether it has gone.
+        const LOOK_NS: u64 = 100_000;
+        let bookkeeper = self.bookkeeper.load(Ordering::Acquire);
+        self.bell.ring(Reason::Leave);
+        while thread::is_there(bookkeeper) {
+            if !self.bell.is_rung(Reason::Leave) {
+                return false;
+            }
+            thread::sleep(LOOK_NS);
+        }
+        true
+    }
+
     /// Whether faults must wait for room.
     pub(crate) fn is_far_over(&self) -> bool {
         self.is_managing.load(Ordering::Relaxed) && self.excess(0) > self.tolerated()

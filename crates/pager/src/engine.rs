@@ -10,7 +10,7 @@ use farmem_sys::link::Link;
 use farmem_sys::lock::Lock;
 use farmem_sys::maps::{Flags, Maps};
 use farmem_sys::pagemap::Pagemap;
-use farmem_sys::process::{Statm, Threads};
+use farmem_sys::process::{FirstThread, Statm, Threads};
 use farmem_sys::uffd::Uffd;
 use farmem_sys::{Errno, memory, process, thread};
 use farmem_telemetry::{Counter, Failure, Header, Ledger, ProcessSlot, Refusal, Step};
@@ -45,6 +45,7 @@ pub(crate) struct Files {
     pub(crate) pagemap: Pagemap,
     pub(crate) statm: Statm,
     pub(crate) threads: Threads,
+    pub(crate) first_thread: FirstThread,
 }
 
 /// What a pager is made of.
@@ -78,7 +79,7 @@ pub struct Engine {
     pub(crate) touch_ahead: Lock<Streams>,
     /// There from when the process begins to be managed.
     pub(crate) evictor: Lock<Option<Evictor>>,
-    /// The kernel's files about this process, opened before the program can forbid it.
+    /// The kernel's files about this process, opened by the bookkeeper before the program can forbid it.
     pub(crate) files: &'static Files,
     pub(crate) children: Children,
     pub(crate) fork: Fork,
@@ -202,6 +203,7 @@ impl Engine {
                 pagemap: Pagemap::open()?,
                 statm: Statm::open()?,
                 threads: Threads::open()?,
+                first_thread: FirstThread::open()?,
             })?,
             children: Children::new(),
             fork: Fork::new(parts.link),

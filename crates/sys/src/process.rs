@@ -16,12 +16,13 @@ pub struct Statm {
 }
 
 impl Statm {
-    /// Opens the figures.
+    /// Opens the figures, for as long as the calling thread lives. Those of the process are those of its first thread, and zeros when that has
+    /// ended and others go on.
     ///
     /// # Errors
     /// When /proc isn't there.
     pub fn open() -> Result<Self, Errno> {
-        Ok(Self { file: open(c"/proc/self/statm", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())? })
+        Ok(Self { file: open(c"/proc/thread-self/statm", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())? })
     }
 
     /// Resident pages that belong to no file. The kernel counts them in batches per processor, so the figure may lag
@@ -118,13 +119,78 @@ impl WatchedThread {
 
     /// The processor that it last ran on, `None` when it has ended.
     pub fn processor(&self) -> Option<u32> {
-        let mut text = [0_u8; 512];
-        let length = rustix::io::pread(&self.file, &mut text, 0).ok()?;
-        // The name (second field) may hold spaces; what follows its last parenthesis starts with the third field.
-        let after = text[..length].iter().rposition(|&byte| byte == b')')? + 2;
         const PROCESSOR: usize = 39 - 3;
-        let field = text.get(after..length)?.split(|&byte| byte == b' ').nth(PROCESSOR)?;
+        let mut text = [0_u8; STAT_BYTES];
+        let field = stat(&self.file, &mut text)?.nth(PROCESSOR)?;
         u32::try_from(decimal(field)?).ok()
+    }
+}
+
+/// No line of a process's or thread's figures is longer.
+const STAT_BYTES: usize = 1024;
+
+/// The figures of a process or thread, from the third on.
+fn stat<'a>(file: &OwnedFd, text: &'a mut [u8; STAT_BYTES]) -> Option<impl Iterator<Item = &'a [u8]>> {
+    let length = rustix::io::pread(file, &mut *text, 0).ok()?;
+    // The name (second field) may hold spaces; what follows its last parenthesis starts with the third field.
+    let after = text[..length].iter().rposition(|&byte| byte == b')')? + 2;
+    Some(text.get(after..length)?.trim_ascii_end().split(|&byte| byte == b' '))
+}
+
+/// The calling process's first thread. When it ends by itself (the system call `exit`) the process goes on as long as any thread does.
+#[derive(Debug)]
+pub struct FirstThread {
+    file: OwnedFd,
+}
+
+/// How a first thread has ended whose process has not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FirstThreadEnded {
+    /// Threads of the process, this one included.
+    pub threads: u32,
+    status: u32,
+}
+
+impl FirstThread {
+    /// Opens its figures.
+    ///
+    /// # Errors
+    /// When /proc isn't there.
+    pub fn open() -> Result<Self, Errno> {
+        Ok(Self { file: open(c"/proc/self/stat", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())? })
+    }
+
+    /// `None` while it runs.
+    pub fn ended(&self) -> Option<FirstThreadEnded> {
+        const THREADS: usize = 20 - 3 - 1;
+        const STATUS: usize = 52 - 20 - 1;
+        let mut text = [0_u8; STAT_BYTES];
+        let mut fields = stat(&self.file, &mut text)?;
+        if fields.next()? != b"Z" {
+            return None;
+        }
+        let mut number = |skipped| u32::try_from(decimal(fields.nth(skipped)?)?).ok();
+        Some(FirstThreadEnded { threads: number(THREADS)?, status: number(STATUS)? })
+    }
+}
+
+impl FirstThreadEnded {
+    /// Ends the process as that thread ended. Had it others, its status would be that of the last one, which nobody is told.
+    pub fn end_process(self) -> ! {
+        const SIGNAL: u32 = 0x7f;
+        const STATUS: u32 = 0xff;
+        let signal = self.status & SIGNAL;
+        if signal == 0 {
+            // SAFETY: ends the process; nothing of it is used after that.
+            let _ = unsafe {
+                syscall::call(
+                    linux_raw_sys::general::__NR_exit_group,
+                    [(self.status >> 8 & STATUS) as usize, 0, 0, 0],
+                )
+            };
+        }
+        crate::thread::raise_by_default(signal);
+        kill_self()
     }
 }
 

@@ -6,6 +6,7 @@ use core::ffi::CStr;
 use rustix::io::Errno;
 
 use crate::memory;
+use crate::process;
 use crate::syscall;
 
 const STACK_BYTES: usize = 256 << 10;
@@ -26,6 +27,8 @@ pub fn spawn_with<T: Send + 'static>(
         value: &'static mut T,
     }
     extern "C" fn begin<T: 'static>(start: usize) -> ! {
+        // Its current folder is its own, and must not keep a file system from being unmounted that the program has left.
+        let _ = rustix::process::chdir(c"/");
         // SAFETY: `spawn_with` leaked the Start for this thread alone, and it is read once.
         let start = unsafe { core::ptr::read(start as *const Start<T>) };
         (start.run)(start.value)
@@ -74,6 +77,43 @@ fn restore_signals(before: &SignalSet) {
     let _ = set_signals(*before);
 }
 
+/// Sends the calling thread a signal, with what the kernel does of its own accord about it. Returns if that is nothing.
+pub(crate) fn raise_by_default(signal: u32) {
+    /// A disposition as the kernel takes it: handler, flags, restorer, mask; all zeros are the default.
+    type Disposition = [u64; 4];
+    let default: Disposition = [0; 4];
+    let Some(bit) = signal.checked_sub(1).and_then(|shift| SignalSet::from(1_u8).checked_shl(shift)) else {
+        return;
+    };
+    // SAFETY: the disposition outlives the call, which stores none.
+    let _ = unsafe {
+        syscall::call(
+            linux_raw_sys::general::__NR_rt_sigaction,
+            [signal as usize, &raw const default as usize, 0, size_of::<SignalSet>()],
+        )
+    };
+    // SAFETY: touches no memory.
+    let _ = unsafe {
+        syscall::call(
+            linux_raw_sys::general::__NR_tgkill,
+            [process::own_number() as usize, current() as usize, signal as usize, 0],
+        )
+    };
+    let _ = set_signals(!bit);
+}
+
+/// Whether the process has a thread of that number.
+pub fn is_there(thread: u32) -> bool {
+    // SAFETY: touches no memory; signal 0 is none.
+    unsafe {
+        syscall::call(
+            linux_raw_sys::general::__NR_tgkill,
+            [process::own_number() as usize, thread as usize, 0, 0],
+        )
+    }
+    .is_ok()
+}
+
 fn set_signals(set: SignalSet) -> Result<SignalSet, Errno> {
     let mut before: SignalSet = 0;
     // SAFETY: both sets are eight bytes that outlive the call. libc's internal signals stay blocked only until
@@ -98,8 +138,8 @@ unsafe fn clone_thread(
     argument: usize,
 ) -> Result<u32, Errno> {
     use linux_raw_sys::general as raw;
+    // Without CLONE_FS: only a process that shares root and current folder with nobody may enter another mount namespace.
     let flags = raw::CLONE_VM
-        | raw::CLONE_FS
         | raw::CLONE_FILES
         | raw::CLONE_SIGHAND
         | raw::CLONE_THREAD
