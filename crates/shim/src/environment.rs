@@ -4,7 +4,7 @@
 //! user had put in `LD_PRELOAD` beside them.
 
 use core::cell::UnsafeCell;
-use core::ffi::{CStr, c_char, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::libc::{self, Strings};
@@ -69,6 +69,25 @@ pub(crate) unsafe fn take(environment: *mut *mut c_char) -> Option<Own> {
 /// Whether this process has variables to hand on.
 pub(crate) fn is_kept() -> bool {
     KEPT.is_set.load(Ordering::Acquire)
+}
+
+/// Whether the process has variables to hand on, and a program that it starts would find the library: not after it has changed its root or its
+/// user, perhaps. The loader would complain of that where the program's user sees it.
+pub(crate) fn can_be_handed_on() -> bool {
+    const R_OK: c_int = 4;
+    const ENOENT: c_int = 2;
+    const EACCES: c_int = 13;
+    const ENOTDIR: c_int = 20;
+    if !is_kept() {
+        return false;
+    }
+    let before = libc::error();
+    // The loader makes this call, too: a filter of system calls that lets a program start lets it pass.
+    // SAFETY: KEPT is set, so the text is `LD_PRELOAD=` and a path that ends with null, which the call only reads.
+    let answer = unsafe { libc::access(kept(LIBRARY).as_ptr().add(PRELOAD.len()), R_OK) };
+    let error = libc::error();
+    libc::set_error(before);
+    answer == 0 || !matches!(error, ENOENT | EACCES | ENOTDIR)
 }
 
 /// # Safety
@@ -147,20 +166,23 @@ pub(crate) unsafe fn is_of_ours(text: *const c_char) -> bool {
 /// # Safety
 /// `environment` must be null or a list of strings that ends with null.
 pub(crate) unsafe fn with_own<R>(environment: Strings, use_it: impl FnOnce(Strings) -> R) -> R {
-    /// Small enough for any stack, large enough for most environments.
-    const USUAL: usize = 512;
-    const USUAL_TEXT: usize = 6 << 10;
-    if !is_kept() {
+    /// Small enough for a signal's stack or a coroutine's, large enough for most environments.
+    const USUAL: usize = 128;
+    /// Small enough for a thread's stack.
+    const LONG: usize = 512;
+    const LONG_TEXT: usize = 6 << 10;
+    if !can_be_handed_on() {
         return use_it(environment);
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: as the caller promises; the lists are as long as is needed.
     let needs = unsafe { needs(environment) };
-    if needs.elements <= USUAL && needs.text_bytes <= USUAL_TEXT {
-        let mut list = [core::ptr::null::<c_char>(); USUAL];
-        let mut text = [0; USUAL_TEXT];
-        // SAFETY: as the caller promises.
-        unsafe { fill(environment, &mut list, &mut text) };
-        return use_it(list.as_ptr());
+    if needs.elements <= USUAL && needs.text_bytes == 0 {
+        // SAFETY: as above.
+        return unsafe { on_stack::<USUAL, 0, R>(environment, use_it) };
+    }
+    if needs.elements <= LONG && needs.text_bytes <= LONG_TEXT {
+        // SAFETY: as above.
+        return unsafe { on_stack::<LONG, LONG_TEXT, R>(environment, use_it) };
     }
     let list_bytes = needs.elements * size_of::<*const c_char>();
     let Some(room) = Room::new(list_bytes + needs.text_bytes) else { return use_it(environment) };
@@ -173,14 +195,30 @@ pub(crate) unsafe fn with_own<R>(environment: Strings, use_it: impl FnOnce(Strin
     use_it(room.start.cast())
 }
 
+/// Not part of its caller, whose stack it would grow even where another length is used.
+///
+/// # Safety
+/// As [`fill`].
+#[inline(never)]
+unsafe fn on_stack<const ELEMENTS: usize, const TEXT_BYTES: usize, R>(
+    environment: Strings,
+    use_it: impl FnOnce(Strings) -> R,
+) -> R {
+    let mut list = [core::ptr::null::<c_char>(); ELEMENTS];
+    let mut text = [0; TEXT_BYTES];
+    // SAFETY: as the caller promises.
+    unsafe { fill(environment, &mut list, &mut text) };
+    use_it(list.as_ptr())
+}
+
 /// Memory of the program's for the length of a call, with none of its allocator's locks.
-struct Room {
-    start: *mut c_void,
+pub(crate) struct Room {
+    pub(crate) start: *mut c_void,
     bytes: usize,
 }
 
 impl Room {
-    fn new(bytes: usize) -> Option<Self> {
+    pub(crate) fn new(bytes: usize) -> Option<Self> {
         // SAFETY: a new mapping at an address of the kernel's choice.
         let start = unsafe {
             libc::mmap(

@@ -170,8 +170,6 @@ variadic!(/// `execle`
     execle => collect_execle);
 
 const IN_REGISTERS: usize = 5;
-/// Longest list of arguments that the variadic functions take; a call with more is answered as one that is too long.
-const LISTED: usize = 1024;
 const E2BIG: c_int = 7;
 
 /// Calls `use_it` with the arguments as a list, and with what follows the list's end.
@@ -183,20 +181,31 @@ unsafe fn with_list(
     stack: Strings,
     use_it: impl FnOnce(Strings, *const c_char) -> c_int,
 ) -> c_int {
-    let mut list = [core::ptr::null::<c_char>(); LISTED];
+    /// Small enough for a signal's stack or a coroutine's, large enough for most calls.
+    const USUAL: usize = 64;
     // SAFETY: as the caller promises: the arguments go on until the null, and one more may follow.
     let argument = |at: usize| unsafe {
         if at < IN_REGISTERS { *registers.add(at) } else { *stack.add(at - IN_REGISTERS) }
     };
-    for at in 0..LISTED {
-        list[at] = argument(at);
-        if list[at].is_null() {
-            return use_it(list.as_ptr(), argument(at + 1));
-        }
+    let mut count = 0;
+    while !argument(count).is_null() {
+        count += 1;
     }
-    // SAFETY: the C library's `errno` of the calling thread.
-    unsafe { *libc::__errno_location() = E2BIG };
-    -1
+    // The null at the end is part of the list.
+    let elements = count + 1;
+    if elements <= USUAL {
+        let mut list = [core::ptr::null::<c_char>(); USUAL];
+        list[..count].iter_mut().enumerate().for_each(|(at, place)| *place = argument(at));
+        return use_it(list.as_ptr(), argument(elements));
+    }
+    let Some(room) = environment::Room::new(elements * size_of::<*const c_char>()) else {
+        libc::set_error(E2BIG);
+        return -1;
+    };
+    let list = room.start.cast::<*const c_char>();
+    // SAFETY: the room is zeroed, aligned to a page, and long enough; nobody else knows of it.
+    (0..count).for_each(|at| unsafe { list.add(at).write(argument(at)) });
+    use_it(list, argument(elements))
 }
 
 unsafe extern "C" fn collect_execl(path: *const c_char, registers: Strings, stack: Strings) -> c_int {

@@ -57,7 +57,7 @@ fn environ() -> &'static AtomicPtr<*mut c_char> {
 
 /// Calls `body` with the global environment replaced by one that holds the runtime's variables.
 pub(crate) fn with_own<R>(body: impl FnOnce() -> R) -> R {
-    if !environment::is_kept() {
+    if !environment::can_be_handed_on() {
         return body();
     }
     // SAFETY: see `Users`.

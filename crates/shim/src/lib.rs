@@ -14,6 +14,7 @@ mod hints;
 mod jvm;
 mod libc;
 mod memory;
+mod namespaces;
 mod panic;
 mod prefetcher;
 mod program;

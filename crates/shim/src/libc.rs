@@ -29,6 +29,7 @@ unsafe extern "C" {
     ) -> *mut c_void;
     pub(crate) fn munmap(address: *mut c_void, bytes: usize) -> c_int;
     pub(crate) fn pthread_detach(thread: c_ulong) -> c_int;
+    pub(crate) fn access(path: *const c_char, mode: c_int) -> c_int;
     pub(crate) fn strlen(text: *const c_char) -> usize;
     pub(crate) fn __register_atfork(
         prepare: Option<extern "C" fn()>,
@@ -36,4 +37,15 @@ unsafe extern "C" {
         child: Option<extern "C" fn()>,
         library: *const c_void,
     ) -> c_int;
+}
+
+/// The `errno` of the calling thread.
+pub(crate) fn error() -> c_int {
+    // SAFETY: the calling thread's own.
+    unsafe { *__errno_location() }
+}
+
+pub(crate) fn set_error(number: c_int) {
+    // SAFETY: as above.
+    unsafe { *__errno_location() = number }
 }

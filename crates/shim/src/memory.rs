@@ -48,24 +48,14 @@ pub unsafe extern "C" fn madvise(address: *mut c_void, length: usize, advice: c_
     // SAFETY: passed on as it came.
     let answer = unsafe { next(address, length, advice) };
     // A range with holes has guards wherever it is mapped.
-    let is_guarded = advice == MADV_GUARD_INSTALL && (answer == 0 || error() == ENOMEM);
+    let is_guarded = advice == MADV_GUARD_INSTALL && (answer == 0 || libc::error() == ENOMEM);
     if engine.is_some() && (is_guarded || advice == MADV_FREE && answer == 0) {
-        let before = error();
+        let before = libc::error();
         // SAFETY: the kernel has just agreed that the content of these pages may go, or has taken it. Guards stay.
         unsafe { next(address, length, MADV_DONTNEED) };
-        set_error(before);
+        libc::set_error(before);
     }
     answer
-}
-
-fn error() -> c_int {
-    // SAFETY: the C library's `errno` of the calling thread.
-    unsafe { *libc::__errno_location() }
-}
-
-fn set_error(number: c_int) {
-    // SAFETY: as above.
-    unsafe { *libc::__errno_location() = number }
 }
 
 /// Locking everything at once would fill the whole pool, which is mapped here too, with memory. So pages are locked as they

@@ -37,6 +37,13 @@ pub(crate) fn start(own: Own, stack: usize) {
     }
 }
 
+/// Connects a process again that had a pager before. Where that isn't allowed any more, it goes on unmanaged.
+pub(crate) fn start_again() {
+    if let Some(order) = order() {
+        let _ = order.in_program(publish);
+    }
+}
+
 /// What the start of a pager in this process is told.
 pub(crate) fn order() -> Option<Start> {
     let name = NAME.load(Ordering::Acquire);

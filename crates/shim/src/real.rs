@@ -49,8 +49,7 @@ impl<F: Copy> Real<F> {
 /// The answer of a function that the C library hasn't got.
 pub(crate) fn missing() -> c_int {
     const ENOSYS: c_int = 38;
-    // SAFETY: the C library's `errno` of the calling thread.
-    unsafe { *libc::__errno_location() = ENOSYS };
+    libc::set_error(ENOSYS);
     -1
 }
 
@@ -88,6 +87,8 @@ real! {
     POSIX_SPAWNP = c"posix_spawnp": Spawn;
     SYSTEM = c"system": unsafe extern "C" fn(*const c_char) -> c_int;
     POPEN = c"popen": unsafe extern "C" fn(*const c_char, *const c_char) -> *mut c_void;
+    UNSHARE = c"unshare": unsafe extern "C" fn(c_int) -> c_int;
+    SETNS = c"setns": unsafe extern "C" fn(c_int, c_int) -> c_int;
     MADVISE = c"madvise": unsafe extern "C" fn(*mut c_void, usize, c_int) -> c_int;
     IOCTL = c"ioctl": Ioctl;
     MLOCKALL = c"mlockall": unsafe extern "C" fn(c_int) -> c_int;
