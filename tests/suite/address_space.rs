@@ -121,6 +121,13 @@ checks! {
     hint_anywhere
     hint_threads
     hint_of_memory_that_goes
+    ends_thread_by_thread
+    ends_in_strict_mode
+    ends_by_a_filter
+    enters_mount_namespace
+    exec_on_small_stack
+    exec_with_many_arguments
+    exec_without_library
 }
 
 /// Checks that need more than a comparison of what was printed; their tests stand below, or with the command line.
@@ -148,6 +155,8 @@ const SPECIAL: &[&str] = &[
     "changes_before_a_fork",
     "many_bare_children",
     "bare_child_forks",
+    "first_thread_ends_at_once",
+    "enters_user_namespace",
 ];
 
 #[test]
@@ -243,6 +252,27 @@ checks_of_served_children! {
     changes_before_a_fork
     many_bare_children
     bare_child_forks
+}
+
+/// With room for everything: a program that is managed already can't enter a user namespace.
+#[test]
+fn a_program_that_is_not_managed_yet_enters_a_user_namespace() {
+    let launcher = farmem_tests::second_launcher(256 << 20);
+    assert_eq!(check(&launcher, "enters_user_namespace"), "ok enters_user_namespace\n");
+}
+
+/// What the kernel tells of a process is what it knows of its first thread, and of one that has ended it knows nothing.
+#[test]
+fn a_program_keeps_to_its_budget_when_its_first_thread_has_ended() {
+    const BUDGET_BYTES: u64 = 16 << 20;
+    let launcher = farmem_tests::second_launcher(BUDGET_BYTES);
+
+    let resident_bytes: u64 = check(&launcher, "first_thread_ends_at_once").trim().parse().expect("a number");
+
+    assert!(
+        !launcher.is_managed() || resident_bytes < 2 * BUDGET_BYTES,
+        "{resident_bytes} bytes are resident"
+    );
 }
 
 /// The program ends up in an empty root as another user: nothing can be opened any more.

@@ -71,6 +71,6 @@ struct check {
 };
 
 extern const struct check mapping_checks[], process_checks[], kept_checks[], thread_checks[], call_checks[], signal_checks[],
-	hint_checks[];
+	hint_checks[], presence_checks[];
 
 #endif

@@ -191,7 +191,7 @@ void join_thread(pthread_t thread)
 int main(int count, char **arguments)
 {
 	const struct check *groups[] = {mapping_checks, process_checks, kept_checks, thread_checks,
-					call_checks, signal_checks, hint_checks};
+					call_checks, signal_checks, hint_checks, presence_checks};
 	size_t group_count = sizeof groups / sizeof *groups;
 	if (count < 2) {
 		fputs("usage: address_space list | NAME\n", stderr);
