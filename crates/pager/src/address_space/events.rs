@@ -107,6 +107,10 @@ impl Engine {
         let epoch = announced.unwrap_or_else(|| self.vault.end_epoch());
         self.inject_at(Injection::DeathInFork, epoch);
         let is_behind = is_announced && self.fork.is_behind(reading, &uffd);
+        if is_behind {
+            // Now, when it can't have asked yet: it has its userfaultfd from the supervisor.
+            self.refuse_handover(epoch);
+        }
         let is_heard = self.fork.tell(&uffd, epoch);
         self.adopt(uffd, epoch, is_announced, is_behind);
         if is_announced {

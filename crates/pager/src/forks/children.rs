@@ -36,8 +36,6 @@ struct View {
     epoch: u64,
     /// Whether it may yet serve itself: the handover of its fork isn't over.
     is_pending: bool,
-    /// Whether the tables that its fork has copied lack what had been done to its memory before. Then it must not serve itself.
-    is_behind: bool,
     /// The child's words; `None` while the parent's own are right for the child too: nothing leaves the parent, and it has done nothing
     /// to what it has stored since the fork.
     table: Option<PageTable>,
@@ -150,14 +148,11 @@ impl Engine {
         // The parent's words don't say what a child finds empty.
         let has_own = !is_shared || self.has_wiped.load(Ordering::Acquire);
         let table = if has_own { Some(self.copy_table()) } else { None };
-        if !self.children.add(View {
-            uffd,
-            epoch,
-            is_pending: is_shared,
-            is_behind,
-            table,
-            is_given_up: false,
-        }) {
+        let mut view = View { uffd, epoch, is_pending: is_shared, table, is_given_up: false };
+        if is_behind {
+            self.serve_for_good(&mut view);
+        }
+        if !self.children.add(view) {
             // Letting go of the descriptor would show the child zeros.
             self.refused(Step::Child, Errno::NFILE);
         }
@@ -202,7 +197,10 @@ impl Engine {
             // the child has memory where it is now, and the tables that the fork has copied don't know of that. (Of a child that is
             // changing its memory itself that can't be asked. By then it has run for long.)
             if is_done && view.uffd.is_registered(from.start) == Some(false) {
-                view.is_behind = true;
+                // One that has asked already can't be told: the word may be about another fork before it looks.
+                if Handover::advance(self.slot.handover(), view.epoch, Handover::Begun, Handover::Kept) {
+                    self.serve_for_good(view);
+                }
                 if let (Some(to), Some(table)) = (to, &view.table) {
                     table.discard(target, |_, _| {});
                     if !table.relocate(from, to) {
@@ -258,10 +256,6 @@ impl Engine {
         let word = self.slot.handover();
         match Handover::of(word.load(Ordering::Acquire), view.epoch) {
             Some(Handover::Begun) => Service::GoesOn,
-            Some(Handover::Asked) if view.is_behind => {
-                self.serve_for_good(view);
-                Service::GoesOn
-            }
             Some(Handover::Asked) => {
                 let _ = Handover::advance(word, view.epoch, Handover::Asked, Handover::Released);
                 Service::IsOver
@@ -282,7 +276,9 @@ impl Engine {
         }
     }
 
-    fn refuse_handover(&self, epoch: u64) {
+    /// The child is to be kept. One that lives and has asked already may not hear of it: before it looks, the word may be about another
+    /// fork.
+    pub(crate) fn refuse_handover(&self, epoch: u64) {
         let word = self.slot.handover();
         let _ = Handover::advance(word, epoch, Handover::Begun, Handover::Kept)
             || Handover::advance(word, epoch, Handover::Asked, Handover::Kept);
@@ -337,14 +333,7 @@ impl Engine {
                     self.refused(Step::Child, Errno::NFILE)
                 };
                 self.fork.tell(&uffd, epoch);
-                *place = Some(View {
-                    uffd,
-                    epoch,
-                    is_pending: false,
-                    is_behind: false,
-                    table: Some(copy),
-                    is_given_up: false,
-                });
+                *place = Some(View { uffd, epoch, is_pending: false, table: Some(copy), is_given_up: false });
             }
             Message::Fault { .. } | Message::Unknown(_) => {}
         }
