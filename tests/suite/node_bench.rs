@@ -117,10 +117,8 @@ fn programs_that_share_a_link_get_parts_by_weight_and_a_walk_is_told_alone_and_b
     }
     let (scratch, before) = (Scratch::new(), devices());
 
-    let output = bench(&scratch)
-        .args(["--json", "--only", "spaces", "--data", "24M"])
-        .output()
-        .expect("farmem can be started");
+    let output =
+        bench(&scratch).args(["--json", "--only", "spaces"]).output().expect("farmem can be started");
 
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).expect("a JSON object");

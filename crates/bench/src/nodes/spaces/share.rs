@@ -36,10 +36,10 @@ pub(super) struct Case {
 /// than the window of a link lets go at once. So there are several processes, more than are enough as long as nobody else wants the processors, and one case without. With the lower limit of the
 /// broker a read is paid for in 6 ms, longer than a space that hesitates is waited for.
 pub(super) const CASES: [Case; 4] = [
-    Case { limit: Limit::Link("1gbit"), processes: 8 },
+    Case { limit: Limit::Link("1gbit"), processes: 6 },
     Case { limit: Limit::Link("1gbit"), processes: 1 },
-    Case { limit: Limit::Host("40M"), processes: 8 },
-    Case { limit: Limit::Host("10M"), processes: 8 },
+    Case { limit: Limit::Host("40M"), processes: 6 },
+    Case { limit: Limit::Host("10M"), processes: 6 },
 ];
 
 impl Case {

@@ -15,8 +15,9 @@ use crate::workload::{Event, Outcome, Pattern};
 /// Local memory: data divided by it. Several processes need some in any case.
 const PART: u64 = 4;
 const LEAST_LOCAL: u64 = 12 << 20;
-/// What stays compressed on this machine: next to nothing.
-const POOL: &str = "6M";
+/// What stays compressed on this machine: next to nothing, but each process fills slabs of its own.
+const POOL_BYTES: u64 = 4 << 20;
+const POOL_BYTES_EACH: u64 = 1 << 20;
 /// Starts as many as its first word says, and ends well when all have. They live as long as standard input does; a signal ends them sooner.
 const SEVERAL: &str = "left=$1; shift; exec 3<&0; trap 'kill $all; exit 143' TERM\n\
     while [ $left -gt 0 ]; do \"$@\" <&3 & all=\"$all $!\"; left=$((left - 1)); done\n\
@@ -88,9 +89,10 @@ impl Space {
         let [output, errors, statistics] =
             ["output", "errors", "statistics"].map(|what| folder.join(format!("{name}-{what}")));
         let local = (terms.data.get() / PART).max(LEAST_LOCAL).to_string();
+        let pool = (POOL_BYTES + POOL_BYTES_EACH * u64::from(terms.processes)).to_string();
         let weight = terms.weight.to_string();
         let mut command = Command::new(farmem);
-        command.args(["run", "--plain", "--no-borrow", "--name", &name, "--local", &local, "--pool", POOL]);
+        command.args(["run", "--plain", "--no-borrow", "--name", &name, "--local", &local, "--pool", &pool]);
         command.args(["--node", node, "--weight", &weight, "--host"]).arg(socket);
         command.args(terms.options).arg("--stats").arg(&statistics);
         command.arg("--").args(terms.program(farmem));
