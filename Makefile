@@ -50,7 +50,7 @@ lint: setup ## formatting, clippy, scripts
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked $(WORKSPACE) --all-targets -- -D warnings
 	$(CARGO) clippy --locked -p farmem-shim -- -D warnings
-	@if command -v shellcheck >/dev/null; then shellcheck -x scripts/preflight scripts/setup scripts/setup-rdma scripts/test-rdma scripts/demo scripts/fuzz scripts/record-traces .ci/run hw/scripts/test hw/scripts/bench; \
+	@if command -v shellcheck >/dev/null; then shellcheck -x -P SCRIPTDIR scripts/preflight scripts/setup scripts/setup-rdma scripts/test-rdma scripts/demo scripts/fuzz scripts/record-traces .ci/run hw/scripts/test hw/scripts/bench; \
 	else echo "shellcheck is not installed: scripts were not checked"; fi
 
 fmt: ## format everything
