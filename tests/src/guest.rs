@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::dependency::dependency;
 use crate::initial_file_system::InitialFileSystem;
 use crate::launch::{Launcher, Program, Running};
 use crate::redis::RedisClient;
@@ -49,7 +50,7 @@ fn emulator(memory_mebibytes: u64, files: &Path, socket: &Path, console: &Path) 
         .args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"])
         .args(["-accel", ACCELERATOR, "-m", &format!("{memory_mebibytes}M")])
         .arg("-kernel")
-        .arg(guest_directory().join("vmlinuz"))
+        .arg(dependency("guest").join("vmlinuz"))
         .arg("-initrd")
         .arg(files)
         .args(["-append", &format!("console=ttyS0 panic=-1 quiet -- {SERVER} {server_options} \"\"")])
@@ -76,14 +77,9 @@ fn initial_files() -> Vec<u8> {
     files.finish()
 }
 
-/// Where `scripts/setup` has put a kernel.
-fn guest_directory() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../.deps/guest")
-}
-
 /// The kernel's modules that a guest needs, in the order in which they are loaded.
 fn modules() -> Vec<PathBuf> {
-    let directory = guest_directory().join("modules");
+    let directory = dependency("guest").join("modules");
     let order = std::fs::read_to_string(directory.join("order"))
         .unwrap_or_else(|error| panic!("{}: {error}; run `scripts/setup`", directory.display()));
     order.lines().map(|module| directory.join(module)).collect()

@@ -13,6 +13,7 @@
 
 mod application;
 mod browser;
+mod dependency;
 mod etcd;
 mod guest;
 mod host;
@@ -33,6 +34,7 @@ mod watch;
 
 pub use application::{application, set_limits};
 pub use browser::Browser;
+pub use dependency::dependency;
 pub use etcd::Etcd;
 pub use guest::start_guest;
 pub use host::Host;

