@@ -1,6 +1,6 @@
 # Everything a contributor or a machine runs. `make help` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup preflight build demo test test-rdma hw-test hw-bench hw-bench-quick lint fmt bench-setup bench bench-quick fuzz nightly clean
+.PHONY: help setup preflight build demo test simulate test-rdma hw-test hw-bench hw-bench-quick lint fmt bench-setup bench bench-quick fuzz nightly clean
 
 CARGO ?= cargo
 # The library that is loaded into programs has no standard library: built together with crates that have one, it would
@@ -37,13 +37,17 @@ test: setup build ## everything that must hold, within fifteen minutes on two co
 	$(CARGO) nextest run --locked $(WORKSPACE) $(if $(CI),--profile ci)
 	@hw/scripts/test units proofs
 
+simulate: ## SEEDS=n runs of the simulated pager (10,000 unless said otherwise), or SEED=n: one, again
+	@FARMEM_SIMULATE_SEEDS=$(SEEDS) FARMEM_SIMULATE_SEED=$(SEED) $(CARGO) test --release --locked -p farmem-sim --test seeds -- $(if $(SEED),one_seed,no_seed)
+
 test-rdma: setup build ## memory nodes by RDMA, in guests of an emulator with a device in software: some minutes
 	@scripts/test-rdma
 
 hw-test: setup ## all checks of the accelerator in hw/; `make test` has its units and proofs
 	@hw/scripts/test
 
-nightly: setup build hw-test test-rdma ## the same programs with data of a real size, and all of hw/
+nightly: setup build hw-test test-rdma ## the same programs with data of a real size, a million simulated runs, and all of hw/
+	$(MAKE) simulate SEEDS=1000000
 	FARMEM_TEST_SCALE=large $(CARGO) nextest run --locked --profile nightly -p farmem-tests
 
 lint: setup ## formatting, clippy, scripts

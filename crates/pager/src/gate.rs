@@ -11,7 +11,7 @@
 //! 2. Changes don't exclude each other: faults of unrelated threads share no lock here, only read the same word.
 
 use crate::sync::wait::{self, Scope, Sleepers};
-use crate::sync::{AtomicU32, Ordering, SPINS, spin_loop};
+use crate::sync::{AtomicU32, Guard, Ordering, SPINS, guard, spin_loop};
 
 /// Threads of the pager that may change pages: one handler for each processor up to a limit, and the bookkeeper.
 pub(crate) const PARTIES: usize = 9;
@@ -128,7 +128,7 @@ impl Gate {
         while self.reading.0.compare_exchange(OPEN, TAKEN, Ordering::SeqCst, Ordering::SeqCst).is_err() {
             self.reading.until_open();
         }
-        for line in &self.changing {
+        for line in self.changing.iter().filter(|_| guard::stands(Guard::ReadingExcludesChanges)) {
             line.until_open();
         }
         Reading { gate: self }

@@ -4,6 +4,7 @@
 pub(crate) use core::hint::spin_loop;
 pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 pub(crate) use farmem_sys::Errno;
+pub(crate) use farmem_sys::guard::{self, Guard};
 pub(crate) use farmem_sys::lock::Lock;
 pub(crate) use farmem_sys::memory::table;
 pub(crate) use farmem_sys::sparse::SparseWords;

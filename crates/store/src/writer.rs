@@ -8,6 +8,7 @@ use crate::slab::{Gate, Kind};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use farmem_codec::{Compressor, ENCODED_MAX_BYTES, Encoded, Fingerprint, uniform};
 use farmem_page::{PageBytes, Place, SlabIndex, SlotIndex, SlotPlace};
+use farmem_sys::guard::{self, Guard};
 
 /// Why a page can't be stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -121,7 +122,7 @@ impl Writer {
         if let Place::Slot(at) = old
             && let Some(known) = stored_at(pool, at)
         {
-            if known.fingerprint == fingerprint {
+            if known.fingerprint == fingerprint || !guard::stands(Guard::CleanByFingerprint) {
                 return Ok(Update::Clean);
             }
             let prepared = self.encoder.prepare(page, fingerprint, epoch);

@@ -11,6 +11,7 @@ pub mod affinity;
 pub mod cache;
 pub mod descriptors;
 pub mod disk;
+pub mod guard;
 pub mod huge_pages;
 pub mod link;
 pub mod lock;

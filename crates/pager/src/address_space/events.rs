@@ -4,6 +4,7 @@
 use farmem_page::{PageIndex, PageRange};
 use farmem_policy::Fault;
 use farmem_sys::Errno;
+use farmem_sys::guard::{self, Guard};
 use farmem_sys::pagemap::{Runs, SCAN_PAGES};
 use farmem_sys::uffd::{Message, Uffd};
 use farmem_telemetry::{Counter, Step};
@@ -37,13 +38,19 @@ impl Engine {
         match event {
             Message::Remove(range) => {
                 self.sharing.note_let_go();
-                self.discard(range);
+                if guard::stands(Guard::DiscardedHasNoEntry) {
+                    self.discard(range);
+                }
                 self.forget_stranded(reading, range);
-                self.mark_discarded(range);
+                if guard::stands(Guard::DiscardedStays) {
+                    self.mark_discarded(range);
+                }
             }
             Message::Unmap(range) => {
                 self.sharing.note_let_go();
-                self.regions.remove(range);
+                if guard::stands(Guard::UnmappedIsForgotten) {
+                    self.regions.remove(range);
+                }
                 self.forget_pinned(reading, range);
                 self.discard(range);
                 self.forget_stranded(reading, range);
@@ -54,7 +61,7 @@ impl Engine {
                 self.forget_pinned(reading, new);
                 self.discard(new);
                 self.forget_stranded(reading, new);
-                if !self.table.relocate(old, to) {
+                if guard::stands(Guard::EntriesFollowMoves) && !self.table.relocate(old, to) {
                     self.refused(Step::Table, Errno::NOMEM);
                 }
                 self.move_stranded(reading, old, to);

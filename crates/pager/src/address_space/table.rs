@@ -2,7 +2,7 @@
 
 use farmem_page::{PageIndex, PageRange, PageWord, Place, Transition};
 
-use crate::sync::{AtomicU64, Errno, Ordering, SparseWords};
+use crate::sync::{AtomicU64, Errno, Guard, Ordering, SparseWords, guard};
 
 const EVERYWHERE: PageRange = PageRange::new(PageIndex::new(0), PageIndex::new(u64::MAX));
 
@@ -73,7 +73,7 @@ impl PageTable {
         loop {
             let (next, taken) = match word.take() {
                 Transition::Take(next) => (next, true),
-                Transition::Wait(next) => (next, false),
+                Transition::Wait(next) => (next, !guard::stands(Guard::OneHolder)),
             };
             match cell.compare_exchange_weak(word.bits(), next.bits(), Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return taken.then_some(Taken { cell, page, word }),

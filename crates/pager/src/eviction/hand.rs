@@ -2,6 +2,7 @@
 
 use farmem_page::{PageCount, PageIndex, PageRange, PageWord};
 use farmem_policy::{Verdict, VictimPolicy};
+use farmem_sys::guard::{self, Guard};
 use farmem_sys::pagemap::{Pagemap, Runs, SCAN_PAGES};
 
 use crate::address_space::table::Taken;
@@ -149,7 +150,9 @@ impl Hand {
         };
         // The kernel was asked for these pages under an earlier change. Whatever happened to their mapping since is known by
         // now: outside the regions there may be a new one, which nobody serves.
-        let Some(region) = engine.regions.from(run.start).filter(|region| region.start < run.end) else {
+        let region = engine.regions.from(run.start).filter(|region| region.start < run.end);
+        let region = if guard::stands(Guard::VictimsAreManaged) { region } else { Some(run) };
+        let Some(region) = region else {
             self.rest = nothing;
             return nothing;
         };

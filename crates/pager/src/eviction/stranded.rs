@@ -10,6 +10,7 @@ use core::sync::atomic::Ordering;
 
 use farmem_page::{PageCount, PageIndex, PageRange};
 use farmem_sys::Errno;
+use farmem_sys::guard::{self, Guard};
 use farmem_sys::uffd::{Uffd, UffdError, Waiters};
 use farmem_telemetry::Step;
 
@@ -130,7 +131,7 @@ impl Engine {
     /// The program has discarded or unmapped `range`, and its words say so.
     pub(crate) fn forget_stranded(&self, _reading: &Reading<'_>, range: PageRange) {
         self.each_stranded(|evictor, page| {
-            if !range.contains(page.taken.page) {
+            if !range.contains(page.taken.page) || !guard::stands(Guard::StrandedIsForgotten) {
                 return Some(page);
             }
             let (at, word) = (page.taken.page, page.taken.word);
@@ -167,7 +168,7 @@ impl Engine {
     pub(crate) fn give_stranded_to(&self, _reading: &Reading<'_>, child: &Uffd) {
         self.each_stranded(|evictor, page| {
             let at = page.taken.page;
-            if !self.is_wiped_on_fork(at) {
+            if !self.is_wiped_on_fork(at) && guard::stands(Guard::StrandedGoesToChildren) {
                 let content = evictor.frames.look(page.frame);
                 match child.copy_in(at, content, Waiters::Wake).stopped {
                     // Not mapped in the child, or the child has ended.

@@ -16,6 +16,7 @@ use farmem_store::{
     Reader, StoreError, Update, Urgency, WINDOW_BYTES, Writer,
 };
 use farmem_sys::disk::DiskFile;
+use farmem_sys::guard::{self, Guard};
 use farmem_sys::link::Link;
 use farmem_sys::lock::Lock;
 use farmem_sys::shared::SharedMemory;
@@ -258,6 +259,9 @@ impl Vault {
     }
 
     fn frozen(&self) -> Epoch {
+        if !guard::stands(Guard::ForkFreezesEntries) {
+            return Epoch::NONE;
+        }
         let unheard = self.unheard.load(Ordering::Acquire);
         // In this order: who has heard of a fork has counted it among the frozen ones before.
         let is_heard = unheard == 0 || self.slot.heard_epoch() >= u64::from(unheard);

@@ -3,6 +3,7 @@
 use farmem_page::{PAGE_BYTES, PageIndex, PageWord};
 use farmem_policy::{Fault, Run, VictimPolicy, absence};
 use farmem_store::Urgency;
+use farmem_sys::guard::{self, Guard};
 use farmem_sys::uffd::{Uffd, UffdError, Waiters};
 use farmem_telemetry::{Counter, RETURN_BUCKETS, TraceKind};
 
@@ -280,7 +281,9 @@ impl Engine {
                 let is_waited =
                     taken.release(word.with_far(word.is_far() && stopped != UffdError::Exists)).is_waited;
                 if cause.is_fault_on(page) && stopped == UffdError::Changing {
-                    outcome = Served::Again;
+                    if guard::stands(Guard::RefusedFaultsReturn) {
+                        outcome = Served::Again;
+                    }
                 } else if cause.is_fault_on(page) || is_waited {
                     self.wake_page(page);
                 }

@@ -4,6 +4,7 @@
 
 use farmem_page::{PageBytes, PageIndex, PageRange, PageWord, Place};
 use farmem_policy::{Advice, Fault, Prefetcher, Probes, Run};
+use farmem_sys::guard::{self, Guard};
 use farmem_sys::lock::Lock;
 use farmem_sys::uffd::UffdError;
 use farmem_sys::{Errno, memory, thread};
@@ -132,7 +133,7 @@ impl Engine {
             return Served::Done;
         };
         // The page may have left, or come, since the guess.
-        let source = Source::of(taken.word);
+        let source = if guard::stands(Guard::SourceAfterTaking) { Source::of(taken.word) } else { guess };
         self.trace_fault(fault, source == Source::Stored);
         if source == Source::Stored {
             self.observer.tell(fault);

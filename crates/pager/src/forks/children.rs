@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use farmem_page::{PAGE_BYTES, PageCount, PageIndex, PageRange, PageWord, Place, VirtAddr};
 use farmem_store::{Origin, Urgency};
+use farmem_sys::guard::{self, Guard};
 use farmem_sys::lock::Lock;
 use farmem_sys::pagemap::Pagemap;
 use farmem_sys::say::say;
@@ -146,7 +147,8 @@ impl Engine {
     /// has ended nothing leaves the parent. `is_behind` when its own tables are of no use to it.
     pub(crate) fn adopt(&self, uffd: Uffd, epoch: u64, is_shared: bool, is_behind: bool) {
         // The parent's words don't say what a child finds empty.
-        let has_own = !is_shared || self.has_wiped.load(Ordering::Acquire);
+        let has_own =
+            !is_shared && guard::stands(Guard::ChildHasItsWords) || self.has_wiped.load(Ordering::Acquire);
         let table = if has_own { Some(self.copy_table()) } else { None };
         let mut view = View { uffd, epoch, is_pending: is_shared, table, is_given_up: false };
         if is_behind {

@@ -21,6 +21,7 @@ mod pages;
 /// The facade of the checked files.
 mod sync {
     pub(crate) use crate::primitives::{Errno, SparseWords, wait};
+    pub(crate) use farmem_sys::guard::{self, Guard};
     pub(crate) use shuttle::hint::spin_loop;
     pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

@@ -6,6 +6,7 @@ use std::cell::Cell;
 pub(crate) use core::hint::spin_loop;
 pub(crate) use core::sync::atomic::{AtomicU64, Ordering, fence};
 pub(crate) use farmem_sys::Errno;
+pub(crate) use farmem_sys::guard::{self, Guard};
 pub(crate) use farmem_sys::lock::Lock;
 
 use farmem_page::PageIndex;

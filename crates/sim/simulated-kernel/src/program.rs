@@ -1,0 +1,271 @@
+//! What programs do: calls of the simulated kernel, made by threads of the simulated program.
+
+use std::rc::Rc;
+
+use farmem_page::{PageBytes, PageCount, PageIndex, PageRange};
+
+use crate::schedule::{self, Key};
+use crate::world::{self, Change, Entry, Fault, Reader, World};
+
+/// Where staging areas lie: behind all that programs map.
+pub const STAGING: PageIndex = PageIndex::new(1 << 34);
+
+/// What a thread wants of a page.
+enum Want {
+    Read,
+    Write(Rc<PageBytes>),
+    /// To have it to itself, as it is.
+    Own,
+}
+
+/// What became of a touch.
+enum Touched {
+    Done,
+    /// The thread waits for that fault of that userfaultfd.
+    Waits {
+        uffd: usize,
+        fault: u64,
+    },
+    /// Nothing is mapped there.
+    Unmapped,
+    /// It is a SIGBUS.
+    Poisoned,
+}
+
+/// A new mapping of zeros.
+pub fn map(space: usize, count: u64) -> PageRange {
+    schedule::point();
+    world::with(|world| {
+        let space = &mut world.spaces[space];
+        let range = space.place(PageCount::new(count));
+        space.map(range, false);
+        range
+    })
+}
+
+/// Reads a page, and compares it with what was written.
+pub fn read(space: usize, page: PageIndex) {
+    touch(space, page, Want::Read);
+}
+
+/// Writes a page as a whole.
+pub fn write(space: usize, page: PageIndex, value: Rc<PageBytes>) {
+    touch(space, page, Want::Write(value));
+}
+
+/// MADV_POPULATE_WRITE of a page; nothing happens where nothing is mapped.
+pub fn populate(space: usize, page: PageIndex) {
+    touch(space, page, Want::Own);
+}
+
+fn touch(space: usize, page: PageIndex, want: Want) {
+    loop {
+        schedule::point();
+        match world::with(|world| look(world, space, page, &want)) {
+            Touched::Done => return,
+            // Another thread has unmapped it: a real program would die of its own mistake.
+            Touched::Unmapped => return,
+            Touched::Poisoned => {
+                world::with(|world| world.fail_at(space, page, "SIGBUS"));
+                return;
+            }
+            Touched::Waits { uffd, fault } => {
+                schedule::wake(Key::Messages(uffd), usize::MAX);
+                // Who was woken since isn't asleep.
+                if world::with(|world| world.uffds[uffd].faults.iter().any(|it| it.number == fault)) {
+                    schedule::block(Key::Fault(fault), None);
+                }
+            }
+        }
+    }
+}
+
+fn look(world: &mut World, number: usize, page: PageIndex, want: &Want) -> Touched {
+    let space = &mut world.spaces[number];
+    let Some((_, area)) = space.area(page) else { return Touched::Unmapped };
+    let is_write = !matches!(want, Want::Read);
+    let mut is_protected = false;
+    match space.entry(page) {
+        Some(Entry::Poisoned) => return Touched::Poisoned,
+        Some(entry) if is_write && entry.is_protected() => is_protected = true,
+        Some(_) => {
+            if !space.see(page) {
+                world.fail_at(number, page, "other bytes than were written");
+                return Touched::Done;
+            }
+            if is_write {
+                write_present(world, number, page, want);
+            }
+            return Touched::Done;
+        }
+        None if area.uffd.is_none() => {
+            if !space.see(page) {
+                world.fail_at(number, page, "zeros where something was written, and nobody is asked");
+                return Touched::Done;
+            }
+            space.set(page, Entry::Zeros { is_protected: false });
+            if is_write {
+                write_present(world, number, page, want);
+            }
+            return Touched::Done;
+        }
+        None => {}
+    }
+    let Some(uffd) = area.uffd else { return Touched::Unmapped };
+    let fault = world.number();
+    world.faults += 1;
+    let thread = world.current;
+    world.tell(page, || format!("process {number} waits, write {is_write}, protected {is_protected}"));
+    world.uffds[uffd].faults.push(Fault {
+        number: fault,
+        page,
+        write: is_write,
+        is_protected,
+        thread,
+        is_read: false,
+    });
+    Touched::Waits { uffd, fault }
+}
+
+/// A write to a page that is there and not protected.
+fn write_present(world: &mut World, number: usize, page: PageIndex, want: &Want) {
+    world.tell(page, || format!("process {number} writes"));
+    let now = world.number();
+    let space = &mut world.spaces[number];
+    let kept = space.content(page).unwrap_or_else(|| Box::new([0; farmem_page::PAGE_BYTES]));
+    match want {
+        Want::Write(value) => {
+            space.set(page, Entry::frame(value));
+            space.expected.write(page, Rc::clone(value), now);
+        }
+        Want::Own | Want::Read => space.set(page, Entry::frame(&kept)),
+    }
+}
+
+/// Tells whoever reads the userfaultfd of a change, and waits until it is read.
+fn tell(uffd: usize, change: Change) {
+    let number = world::with(|world| {
+        let number = world.number();
+        world.uffds[uffd].events.push_back((number, change));
+        let (Change::Remap { from: range, .. } | Change::Remove(range) | Change::Unmap(range)) = change
+        else {
+            return number;
+        };
+        world.tell_of(range, || format!("an event waits: {change:?}"));
+        number
+    });
+    schedule::wake(Key::Messages(uffd), usize::MAX);
+    if world::with(|world| world.uffds[uffd].events.iter().any(|(event, _)| *event == number)) {
+        schedule::block(Key::Event(number), None);
+    }
+    schedule::point();
+    world::with(|world| world.uffds[uffd].changing -= 1);
+}
+
+/// From here on calls at that userfaultfd are refused.
+fn begin_change(world: &mut World, space: usize, range: PageRange) -> Option<usize> {
+    let uffd = world.spaces[space].uffd_of(range)?;
+    world.uffds[uffd].begin_change();
+    Some(uffd)
+}
+
+/// MADV_DONTNEED: told before it happens.
+pub fn discard(space: usize, range: PageRange) {
+    schedule::point();
+    let began = world::with(|world| {
+        let now = world.number();
+        world.spaces[space].expected.begin_discard(range, now);
+        now
+    });
+    if let Some(uffd) = world::with(|world| begin_change(world, space, range)) {
+        tell(uffd, Change::Remove(range));
+    }
+    let _reader = Reader::of(space);
+    for page in range.iter() {
+        schedule::point();
+        world::with(|world| {
+            world.tell(page, || "discarded".to_owned());
+            let space = &mut world.spaces[space];
+            if space.area(page).is_some() {
+                space.take(page);
+            }
+        });
+    }
+    world::with(|world| world.spaces[space].expected.end_discard(began));
+}
+
+/// munmap: told after it has happened.
+pub fn unmap(space: usize, range: PageRange) {
+    schedule::point();
+    let uffd = world::change(space, |world| {
+        let uffd = begin_change(world, space, range);
+        let space = &mut world.spaces[space];
+        space.split(range);
+        space.areas.retain(|start, _| !range.contains(*start));
+        for page in range.iter() {
+            space.take(page);
+            space.expected.unmap(page);
+        }
+        space.holes.push(range);
+        uffd
+    });
+    if let Some(uffd) = uffd {
+        tell(uffd, Change::Unmap(range));
+    }
+}
+
+/// mremap to another address, which is returned: told after it has happened.
+pub fn remap(space: usize, range: PageRange) -> PageRange {
+    schedule::point();
+    let (uffd, to) = world::change(space, |world| {
+        let uffd = begin_change(world, space, range);
+        let space = &mut world.spaces[space];
+        let to = space.place(range.count());
+        space.split(range);
+        let registered = space.area(range.start).and_then(|(_, area)| area.uffd);
+        space.areas.retain(|start, _| !range.contains(*start));
+        space.map(to, false);
+        space.areas_in(to).for_each(|(_, area)| area.uffd = registered);
+        for (old, new) in range.iter().zip(to.iter()) {
+            if let Some(mut entry) = space.take(old) {
+                entry.protect(entry.is_protected() && registered.is_some());
+                space.set(new, entry);
+            }
+            space.expected.relocate(old, new);
+        }
+        space.holes.push(range);
+        (uffd, to)
+    });
+    if let Some(uffd) = uffd {
+        tell(uffd, Change::Remap { from: range, to: to.start });
+    }
+    to
+}
+
+/// A fork past the C library; the child's space. Told after it has happened.
+pub fn fork(space: usize) -> usize {
+    schedule::point();
+    let (child, told) = world::change(space, |world| {
+        let parent = world.spaces[space].areas.values().find_map(|area| area.uffd);
+        let child = world.spaces.len();
+        let uffd = parent.map(|_| world.new_uffd(child));
+        let forked = world.spaces[space].fork(uffd);
+        world.spaces.push(forked);
+        if let Some(parent) = parent {
+            world.uffds[parent].begin_change();
+        }
+        (child, parent.zip(uffd))
+    });
+    if let Some((parent, uffd)) = told {
+        tell(parent, Change::Fork { uffd });
+    }
+    child
+}
+
+/// A process ends: its memory goes.
+pub fn end(space: usize) {
+    schedule::point();
+    world::with(|world| {
+        world.spaces[space] = world::Space::ended();
+    });
+}

@@ -1,0 +1,116 @@
+//! Memory that processes share: real memory, of this process; only sleep is simulated.
+
+use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::descriptors::Named;
+use crate::schedule::{self, Key};
+use crate::wait::Sleepers;
+use crate::{AsFd, BorrowedFd, OwnedFd, world};
+
+pub use farmem_sys::shared::SharedMemoryError;
+
+/// Shared memory.
+#[derive(Clone, Copy)]
+pub struct SharedMemory {
+    inner: &'static farmem_sys::shared::SharedMemory,
+}
+
+impl core::fmt::Debug for SharedMemory {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "SharedMemory({} bytes)", self.length_bytes())
+    }
+}
+
+impl SharedMemory {
+    /// Shared memory over memory of this process.
+    pub fn over(inner: &'static farmem_sys::shared::SharedMemory) -> Self {
+        Self { inner }
+    }
+
+    /// Bytes there are.
+    pub fn length_bytes(&self) -> usize {
+        self.inner.length_bytes()
+    }
+
+    /// Its addresses.
+    pub fn addresses(&self) -> Range<usize> {
+        self.inner.addresses()
+    }
+
+    /// `count` words from a byte offset on.
+    pub fn atomics(&self, offset_bytes: usize, count: usize) -> Option<&[AtomicU64]> {
+        self.inner.atomics(offset_bytes, count)
+    }
+
+    /// Copies content out; false outside the memory.
+    pub fn copy_out(&self, offset_bytes: usize, out: &mut [u8]) -> bool {
+        self.inner.copy_out(offset_bytes, out)
+    }
+
+    /// Copies content in; false outside the memory.
+    pub fn copy_in(&self, offset_bytes: usize, bytes: &[u8]) -> bool {
+        self.inner.copy_in(offset_bytes, bytes)
+    }
+
+    /// Hints that a range is about to be copied out.
+    pub fn prefetch(&self, offset_bytes: usize, length_bytes: usize) {
+        self.inner.prefetch(offset_bytes, length_bytes);
+    }
+
+    /// The memory behind a descriptor.
+    ///
+    /// # Errors
+    /// [`SharedMemoryError::Unsuitable`] when there is less.
+    pub fn attach(file: OwnedFd, length_bytes: usize) -> Result<Self, SharedMemoryError> {
+        match file.0 {
+            Named::Memory(memory) if memory.length_bytes() >= length_bytes => Ok(*memory),
+            _ => Err(SharedMemoryError::Unsuitable),
+        }
+    }
+
+    /// The same memory.
+    pub fn with_file(&'static self, _file: OwnedFd) -> Self {
+        *self
+    }
+
+    /// Its descriptor.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        BorrowedFd::of(Named::Nothing)
+    }
+
+    /// Sleeps while the low half of a word is `value`.
+    pub fn wait(&self, offset_bytes: usize, value: u32, timeout_ns: u64) {
+        schedule::point();
+        let Some(word) = self.word(offset_bytes) else { return };
+        if word.load(Ordering::SeqCst) as u32 == value {
+            let deadline_ns = world::with(|world| world.now_ns.saturating_add(timeout_ns));
+            schedule::block(Key::Word(core::ptr::from_ref(word).addr()), Some(deadline_ns));
+        }
+    }
+
+    /// Wakes who sleeps on a word.
+    pub fn wake(&self, offset_bytes: usize, sleepers: Sleepers) {
+        let Some(word) = self.word(offset_bytes) else { return };
+        let most = if sleepers == Sleepers::One { 1 } else { usize::MAX };
+        schedule::wake(Key::Word(core::ptr::from_ref(word).addr()), most);
+    }
+
+    fn word(&self, offset_bytes: usize) -> Option<&AtomicU64> {
+        self.inner.atomics(offset_bytes, 1)?.first()
+    }
+
+    /// Gives the memory behind a range back.
+    ///
+    /// # Errors
+    /// As of real memory.
+    pub fn release(&self, range_bytes: Range<usize>) -> Result<(), SharedMemoryError> {
+        self.inner.release(range_bytes)
+    }
+}
+
+impl AsFd for SharedMemory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file()
+    }
+}

@@ -1,0 +1,91 @@
+//! Threads, and time.
+
+use core::ffi::CStr;
+
+use crate::schedule::{self, Key};
+use crate::{Errno, world};
+
+pub use farmem_sys::thread::Class;
+
+/// What a thread that ends unwinds with.
+#[derive(Debug)]
+pub(crate) struct Exit;
+
+/// Starts `run(value)` on a thread of its own, of the same process.
+///
+/// # Errors
+/// None.
+pub fn spawn_with<T: Send + 'static>(
+    run: fn(&'static mut T) -> !,
+    value: &'static mut T,
+) -> Result<u32, Errno> {
+    let space = world::with(|world| world.own_space());
+    Ok(schedule::spawn(space, move || run(value)))
+}
+
+/// Calls `body`: there are no signals.
+pub fn with_signals_blocked<R>(body: impl FnOnce() -> R) -> R {
+    body()
+}
+
+/// Whether there is such a thread.
+pub fn is_there(thread: u32) -> bool {
+    world::with(|world| world.threads.contains_key(&thread))
+}
+
+/// Does nothing.
+pub fn name(_name: &CStr) {}
+
+/// Allowed.
+pub fn hurry() -> bool {
+    true
+}
+
+/// Allowed.
+pub fn set_class(_thread: u32, _class: Class) -> bool {
+    true
+}
+
+/// The calling thread's number.
+pub fn current() -> u32 {
+    world::with(|world| world.current)
+}
+
+/// The processor that it runs on.
+pub fn processor() -> usize {
+    0
+}
+
+/// Ends the calling thread.
+pub fn exit() -> ! {
+    std::panic::resume_unwind(Box::new(Exit))
+}
+
+/// Sleeps.
+pub fn sleep(nanoseconds: u64) {
+    let deadline_ns = world::with(|world| world.now_ns.saturating_add(nanoseconds.max(1)));
+    schedule::block(Key::Nothing, Some(deadline_ns));
+}
+
+/// Lets others go first.
+pub fn yield_now() {
+    schedule::point();
+}
+
+/// Simulated time, which a look at the clock takes as well.
+pub fn now_ns() -> u64 {
+    world::with(|world| {
+        world.now_ns += 50;
+        world.now_ns
+    })
+}
+
+/// As if each thread had used half of the time.
+pub fn cpu_ns() -> u64 {
+    now_ns() / 2
+}
+
+/// As if the program had used much of it.
+pub fn process_cpu_ns() -> u64 {
+    now_ns()
+}

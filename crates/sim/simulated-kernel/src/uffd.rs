@@ -1,0 +1,388 @@
+//! userfaultfd, as the pager's thin fence shows it: refused while a change is under way that has not been read, partial where
+//! something comes between, atomic against the program page by page.
+
+use farmem_page::{PAGE_BYTES, PageBytes, PageCount, PageIndex, PageRange, VirtAddr};
+
+use crate::descriptors::Named;
+use crate::pagemap::Pagemap;
+use crate::schedule::{self, Key};
+use crate::world::{self, Change, Entry, Reader, World};
+use crate::{AsFd, BorrowedFd, OwnedFd, RawFd};
+
+pub use farmem_sys::uffd::{FEATURES, Progress, UffdError, Waiters};
+
+/// A message from the kernel.
+#[derive(Debug)]
+pub enum Message {
+    /// A thread waits for a page.
+    Fault {
+        /// The address that it touched.
+        address: VirtAddr,
+        /// Whether it wants to write.
+        write: bool,
+        /// Whether the page is there, but protected.
+        protected: bool,
+        /// The number of the waiting thread.
+        thread: u32,
+    },
+    /// The program forked.
+    Fork(Uffd),
+    /// Pages moved to another address.
+    Remap {
+        /// Where they were.
+        from: PageIndex,
+        /// Where they are now.
+        to: PageIndex,
+        /// How many.
+        count: PageCount,
+    },
+    /// The content of these pages is being discarded.
+    Remove(PageRange),
+    /// These pages were unmapped.
+    Unmap(PageRange),
+    /// Never.
+    Unknown(u8),
+}
+
+/// A userfaultfd.
+#[derive(Debug)]
+pub struct Uffd {
+    number: usize,
+}
+
+impl From<OwnedFd> for Uffd {
+    fn from(fd: OwnedFd) -> Self {
+        match fd.0 {
+            Named::Uffd(number) => Self { number },
+            _ => Self { number: usize::MAX },
+        }
+    }
+}
+
+impl AsFd for Uffd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        BorrowedFd::of(Named::Uffd(self.number))
+    }
+}
+
+/// What one page brought.
+type Step = Result<(), UffdError>;
+
+impl Uffd {
+    /// A new userfaultfd for the calling process.
+    ///
+    /// # Errors
+    /// None.
+    pub fn create(_device: Option<BorrowedFd<'_>>) -> Result<Self, UffdError> {
+        let number = world::with(|world| {
+            let space = world.own_space();
+            world.new_uffd(space)
+        });
+        Ok(Self { number })
+    }
+
+    /// Agrees with the kernel on the interface.
+    ///
+    /// # Errors
+    /// None.
+    pub fn handshake(&self, _features: u64) -> Result<(), UffdError> {
+        Ok(())
+    }
+
+    /// Reports faults on missing and on protected pages of `range`.
+    ///
+    /// # Errors
+    /// [`UffdError::Unsupported`] where nothing is mapped.
+    pub fn register(&self, range: PageRange) -> Result<(), UffdError> {
+        self.set_registered(range, true)
+    }
+
+    /// Reports faults on missing pages of `range` alone.
+    ///
+    /// # Errors
+    /// As [`Uffd::register`].
+    pub fn register_missing(&self, range: PageRange) -> Result<(), UffdError> {
+        self.set_registered(range, true)
+    }
+
+    /// Ends what [`Uffd::register`] began.
+    ///
+    /// # Errors
+    /// None.
+    pub fn unregister(&self, range: PageRange) -> Result<(), UffdError> {
+        let _ = self.set_registered(range, false);
+        self.wake(range);
+        Ok(())
+    }
+
+    fn set_registered(&self, range: PageRange, is_registered: bool) -> Result<(), UffdError> {
+        schedule::point();
+        world::with(|world| {
+            let space = &mut world.spaces[world.uffds[self.number].space];
+            space.split(range);
+            let mut is_any = false;
+            for (_, area) in space.areas_in(range) {
+                area.uffd = is_registered.then_some(self.number);
+                is_any = true;
+            }
+            if is_any { Ok(()) } else { Err(UffdError::Unsupported) }
+        })
+    }
+
+    /// Whether there is a message to read.
+    pub fn has_message(&self) -> bool {
+        world::with(|world| {
+            let context = &world.uffds[self.number];
+            !context.events.is_empty() || context.faults.iter().any(|fault| !fault.is_read)
+        })
+    }
+
+    /// Waits until there is a message, here or at one of `others`; at most `timeout_ns`.
+    pub fn wait(&self, others: &[RawFd], timeout_ns: Option<u64>) {
+        schedule::point();
+        let is_any = others
+            .iter()
+            .filter_map(|&other| usize::try_from(other).ok())
+            .any(|number| Self { number }.has_message());
+        if is_any || self.has_message() {
+            return;
+        }
+        let deadline_ns = timeout_ns.map(|ns| world::with(|world| world.now_ns.saturating_add(ns)));
+        schedule::block(Key::Messages(self.number), deadline_ns);
+    }
+
+    /// Whether the page belongs to a mapping that is registered here.
+    pub fn is_registered(&self, page: PageIndex) -> Option<bool> {
+        schedule::point();
+        world::with(|world| {
+            let context = &world.uffds[self.number];
+            let space = &world.spaces[context.space];
+            match space.area(page) {
+                _ if space.has_ended => None,
+                Some((_, area)) if area.uffd == Some(self.number) => {
+                    if context.changing > 0 {
+                        None
+                    } else {
+                        Some(true)
+                    }
+                }
+                _ => Some(false),
+            }
+        })
+    }
+
+    /// Whether this tells of the calling process's own memory.
+    pub fn is_of_caller(&self, _nowhere: PageIndex) -> bool {
+        world::with(|world| world.uffds[self.number].space == world.own_space())
+    }
+
+    /// Installs `content` (whole pages) from `page` on.
+    pub fn copy_in(&self, page: PageIndex, content: &[u8], waiters: Waiters) -> Progress {
+        let (pages, _) = content.as_chunks::<PAGE_BYTES>();
+        let range = PageRange::at(page, PageCount::new(pages.len() as u64));
+        let progress = self.each(range, |world, step, page| {
+            let content: &PageBytes = &pages[step];
+            self.fill(world, page, Entry::frame(content))
+        });
+        if waiters == Waiters::Wake {
+            self.wake(PageRange::at(page, progress.done));
+        }
+        progress
+    }
+
+    /// Maps the kernel's shared page of zeros.
+    pub fn zero_in(&self, range: PageRange) -> Progress {
+        let progress =
+            self.each(range, |world, _, page| self.fill(world, page, Entry::Zeros { is_protected: false }));
+        self.wake(PageRange::at(range.start, progress.done));
+        progress
+    }
+
+    /// Makes every later touch of these missing pages a SIGBUS.
+    pub fn poison(&self, range: PageRange) -> Progress {
+        let progress = self.each(range, |world, _, page| self.fill(world, page, Entry::Poisoned));
+        self.wake(PageRange::at(range.start, progress.done));
+        progress
+    }
+
+    fn fill(&self, world: &mut World, page: PageIndex, entry: Entry) -> Step {
+        let space = &mut world.spaces[world.uffds[self.number].space];
+        match space.area(page) {
+            Some((_, area)) if area.uffd == Some(self.number) => {}
+            _ => return Err(UffdError::Gone),
+        }
+        if space.entry(page).is_some() {
+            return Err(UffdError::Exists);
+        }
+        let what = match entry {
+            Entry::Frame { .. } => "a frame comes in",
+            Entry::Zeros { .. } => "zeros come in",
+            Entry::Poisoned => "poisoned",
+        };
+        space.set(page, entry);
+        let number = world.uffds[self.number].space;
+        world.tell(page, || format!("process {number}: {what}"));
+        Ok(())
+    }
+
+    /// Takes pages away from where the program sees them and puts the same frames at `to`.
+    pub fn move_pages(&self, from: PageRange, to: PageIndex, _pagemap: &Pagemap) -> Progress {
+        let is_one = world::with(|world| {
+            let space = &world.spaces[world.uffds[self.number].space];
+            space.area(from.start).is_none_or(|(_, area)| area.end >= from.end)
+        });
+        self.each(from, |world, step, page| {
+            if !is_one {
+                return Err(UffdError::Unsupported);
+            }
+            let is_busy = world.chance(world.plan.busy_one_in);
+            let space = &mut world.spaces[world.uffds[self.number].space];
+            let target = to + PageCount::new(step as u64);
+            if space.area(page).is_none() {
+                return Err(UffdError::Gone);
+            }
+            if space.entry(target).is_some() {
+                return Err(UffdError::Exists);
+            }
+            match space.entry(page) {
+                None | Some(Entry::Poisoned) => return Err(UffdError::Gone),
+                Some(entry) if entry.is_shared() || is_busy => return Err(UffdError::Busy),
+                Some(_) => {}
+            }
+            if let Some(mut entry) = space.take(page) {
+                entry.protect(false);
+                space.set(target, entry);
+            }
+            world.moved += 1;
+            world.tell(page, || "moved out".to_owned());
+            Ok(())
+        })
+    }
+
+    /// Works through pages, one after the other: the turn may pass between two, and a change may begin.
+    fn each(
+        &self,
+        range: PageRange,
+        mut page_step: impl FnMut(&mut World, usize, PageIndex) -> Step,
+    ) -> Progress {
+        schedule::point();
+        let _reader = Reader::of(world::with(|world| world.uffds[self.number].space));
+        let mut done = 0;
+        for (step, page) in range.iter().enumerate() {
+            if step > 0 {
+                schedule::point();
+            }
+            let result = world::with(|world| {
+                let context = &world.uffds[self.number];
+                if world.spaces[context.space].has_ended {
+                    return Err(UffdError::Ended);
+                }
+                // A change that was under way when it was looked at may be over by now.
+                let may_stop = step > 0 || context.has_changed;
+                if context.changing > 0 || may_stop && world.chance(world.plan.stop_one_in) {
+                    return Err(UffdError::Changing);
+                }
+                page_step(world, step, page)
+            });
+            if let Err(error) = result {
+                // The kernel tells what stopped it only where nothing was done.
+                let stopped = Some(if done > 0 { UffdError::Changing } else { error });
+                return Progress { done: PageCount::new(done), stopped };
+            }
+            done += 1;
+        }
+        Progress { done: PageCount::new(done), stopped: None }
+    }
+
+    /// Makes the next write to each of these pages a fault.
+    ///
+    /// # Errors
+    /// [`UffdError::Changing`], [`UffdError::Gone`], [`UffdError::Ended`].
+    pub fn protect(&self, range: PageRange) -> Result<(), UffdError> {
+        self.set_protected(range, true)
+    }
+
+    /// Ends the protection of these pages, and lets threads that wait there try again.
+    ///
+    /// # Errors
+    /// As [`Uffd::protect`].
+    pub fn unprotect(&self, range: PageRange) -> Result<(), UffdError> {
+        self.set_protected(range, false)?;
+        self.wake(range);
+        Ok(())
+    }
+
+    fn set_protected(&self, range: PageRange, is_protected: bool) -> Result<(), UffdError> {
+        schedule::point();
+        world::with(|world| {
+            let context = &world.uffds[self.number];
+            let number = context.space;
+            if world.spaces[number].has_ended {
+                return Err(UffdError::Ended);
+            }
+            if context.changing > 0 {
+                return Err(UffdError::Changing);
+            }
+            let space = &mut world.spaces[number];
+            let is_registered =
+                |page| space.area(page).is_some_and(|(_, area)| area.uffd == Some(self.number));
+            if !range.iter().all(is_registered) {
+                return Err(UffdError::Gone);
+            }
+            for page in range.iter() {
+                if let Some(entry) = space.entry_mut(page) {
+                    entry.protect(is_protected);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Lets threads that wait for these pages try again.
+    pub fn wake(&self, range: PageRange) {
+        let woken: Vec<u64> = world::with(|world| {
+            let faults = &mut world.uffds[self.number].faults;
+            let (woken, left): (Vec<_>, Vec<_>) =
+                faults.drain(..).partition(|fault| range.contains(fault.page));
+            *faults = left;
+            woken.iter().map(|fault| fault.number).collect()
+        });
+        woken.iter().for_each(|&fault| schedule::wake(Key::Fault(fault), usize::MAX));
+    }
+
+    /// The next message, `None` when there is none. Faults come before events.
+    ///
+    /// # Errors
+    /// None.
+    pub fn read(&self) -> Result<Option<Message>, UffdError> {
+        schedule::point();
+        let fault = world::with(|world| {
+            let fault = world.uffds[self.number].faults.iter_mut().find(|fault| !fault.is_read)?;
+            fault.is_read = true;
+            let fault = *fault;
+            world.tell(fault.page, || "the fault is read".to_owned());
+            Some(fault)
+        });
+        if let Some(fault) = fault {
+            return Ok(Some(Message::Fault {
+                address: fault.page.addr(),
+                write: fault.write,
+                protected: fault.is_protected,
+                thread: fault.thread,
+            }));
+        }
+        let Some((event, change)) = world::with(|world| world.uffds[self.number].events.pop_front()) else {
+            return Ok(None);
+        };
+        if let Change::Remap { from: range, .. } | Change::Remove(range) | Change::Unmap(range) = change {
+            world::with(|world| world.tell_of(range, || format!("the event is read: {change:?}")));
+        }
+        schedule::wake(Key::Event(event), usize::MAX);
+        Ok(Some(match change {
+            Change::Fork { uffd } => Message::Fork(Self { number: uffd }),
+            Change::Remap { from, to } => Message::Remap { from: from.start, to, count: from.count() },
+            Change::Remove(range) => Message::Remove(range),
+            Change::Unmap(range) => Message::Unmap(range),
+        }))
+    }
+}

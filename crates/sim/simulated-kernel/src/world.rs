@@ -1,0 +1,468 @@
+//! All that there is: address spaces, userfaultfds, threads, time.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::rc::Rc;
+
+use farmem_page::{PAGE_BYTES, PageBytes, PageCount, PageIndex, PageRange, VirtAddr};
+use farmem_sys::maps::Mapping;
+use rand::Rng;
+use rand::rngs::SmallRng;
+
+use crate::expected::Expected;
+use crate::guard::Guard;
+use crate::link::{Answer, Supervisor};
+use crate::schedule::{self, Key, Outcome, Sleeper};
+
+/// How a world behaves. Chances are "one in so many", 0 for never.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Processors, and so handlers.
+    pub processors: u32,
+    /// How long a call takes, about.
+    pub step_ns: u64,
+    /// Calls at which the turn passes to another thread.
+    pub switch_one_in: u32,
+    /// Calls that take long, as on a loaded machine.
+    pub late_one_in: u32,
+    /// How long at most.
+    pub late_ns: u64,
+    /// Pages at which a call that covers several stops early.
+    pub stop_one_in: u32,
+    /// Pages that the kernel uses when they are to be moved.
+    pub busy_one_in: u32,
+    /// Calls after which a run counts as endless.
+    pub most_steps: u64,
+    /// What is missing of what keeps pages right.
+    pub without: Option<Guard>,
+    /// The page whose history is kept.
+    pub watched: Option<PageIndex>,
+}
+
+/// What a page table says of a page.
+#[derive(Clone, Debug)]
+pub enum Entry {
+    /// A frame of memory.
+    Frame {
+        /// What it holds. Several entries may have it after a fork.
+        frame: Rc<PageBytes>,
+        /// Whether a fork has left it shared, whoever has it still.
+        is_exclusive: bool,
+        /// Whether a write is a fault.
+        is_protected: bool,
+    },
+    /// The kernel's page of zeros.
+    Zeros {
+        /// Whether a write is a fault.
+        is_protected: bool,
+    },
+    /// A touch is a SIGBUS.
+    Poisoned,
+}
+
+impl Entry {
+    pub(crate) fn frame(content: &PageBytes) -> Self {
+        Self::Frame { frame: Rc::new(*content), is_exclusive: true, is_protected: false }
+    }
+
+    pub(crate) fn is_protected(&self) -> bool {
+        match self {
+            Self::Frame { is_protected, .. } | Self::Zeros { is_protected } => *is_protected,
+            Self::Poisoned => false,
+        }
+    }
+
+    pub(crate) fn protect(&mut self, value: bool) {
+        if let Self::Frame { is_protected, .. } | Self::Zeros { is_protected } = self {
+            *is_protected = value;
+        }
+    }
+
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self, Self::Frame { is_exclusive: false, .. })
+    }
+}
+
+/// A mapping, private and anonymous.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Area {
+    pub(crate) end: PageIndex,
+    /// The userfaultfd that it is registered with.
+    pub(crate) uffd: Option<usize>,
+    /// The pager's own, which a fork leaves out.
+    is_own: bool,
+}
+
+/// The address space of a process, and what its program has written there.
+#[derive(Debug, Default)]
+pub struct Space {
+    pub(crate) areas: BTreeMap<PageIndex, Area>,
+    table: BTreeMap<PageIndex, Entry>,
+    /// What the program has written.
+    pub(crate) expected: Expected,
+    /// Where something was mapped: what is mapped next may come there, as with a real kernel.
+    pub(crate) holes: Vec<PageRange>,
+    /// Where the next mapping begins.
+    pub(crate) next: u64,
+    pub(crate) has_ended: bool,
+    /// Calls under way that look through mappings: none is changed meanwhile (the kernel's `mmap_lock`).
+    readers: u32,
+}
+
+impl Space {
+    /// What is left of one whose process has ended.
+    pub(crate) fn ended() -> Self {
+        Self { has_ended: true, ..Self::default() }
+    }
+
+    pub(crate) fn map(&mut self, range: PageRange, is_own: bool) {
+        self.areas.insert(range.start, Area { end: range.end, uffd: None, is_own });
+    }
+
+    /// Addresses for a mapping: of a hole, if there is one that is large enough.
+    pub(crate) fn place(&mut self, count: PageCount) -> PageRange {
+        /// Pages between two mappings.
+        const GAP: u64 = 3;
+        if let Some(at) = self.holes.iter().position(|hole| hole.count() >= count) {
+            let hole = self.holes.swap_remove(at);
+            let range = PageRange::at(hole.start, count);
+            self.holes.push(PageRange::new(range.end, hole.end));
+            return range;
+        }
+        let range = PageRange::at(PageIndex::new(self.next), count);
+        self.next += count.get() + GAP;
+        range
+    }
+
+    pub(crate) fn area(&self, page: PageIndex) -> Option<(PageIndex, Area)> {
+        let (start, area) = self.areas.range(..=page).next_back()?;
+        (page < area.end).then_some((*start, *area))
+    }
+
+    /// Makes mappings end and begin at the ends of `range`.
+    pub(crate) fn split(&mut self, range: PageRange) {
+        for at in [range.start, range.end] {
+            if let Some((start, area)) = self.area(at)
+                && start < at
+            {
+                self.areas.insert(start, Area { end: at, ..area });
+                self.areas.insert(at, area);
+            }
+        }
+    }
+
+    /// The mappings inside `range`, at whose ends mappings end.
+    pub(crate) fn areas_in(&mut self, range: PageRange) -> impl Iterator<Item = (PageIndex, &mut Area)> {
+        self.areas.range_mut(range.start..range.end).map(|(start, area)| (*start, area))
+    }
+
+    /// The userfaultfds that parts of `range` are registered with.
+    pub(crate) fn uffd_of(&self, range: PageRange) -> Option<usize> {
+        range.iter().find_map(|page| self.area(page)?.1.uffd)
+    }
+
+    pub(crate) fn mapping_from(&self, page: PageIndex) -> Option<Mapping> {
+        let (start, area) = self
+            .area(page)
+            .or_else(|| self.areas.range(page..).next().map(|(start, area)| (*start, *area)))?;
+        Some(Mapping { range: PageRange::new(start, area.end), writable: true, anonymous: true })
+    }
+
+    pub(crate) fn resident(&self) -> PageCount {
+        let frames = self.table.values().filter(|entry| matches!(entry, Entry::Frame { .. }));
+        PageCount::new(frames.count() as u64)
+    }
+
+    /// Whether all of `range` is mapped.
+    pub fn has(&self, range: PageRange) -> bool {
+        range.iter().all(|page| self.area(page).is_some())
+    }
+
+    /// Whether the program's own pages have frames: how many.
+    pub fn resident_of_program(&self) -> PageCount {
+        let is_program = |page: &PageIndex| *page < crate::program::STAGING;
+        let frames = self
+            .table
+            .iter()
+            .filter(|(page, entry)| is_program(page) && matches!(entry, Entry::Frame { .. }));
+        PageCount::new(frames.count() as u64)
+    }
+
+    pub(crate) fn entries(&self, range: PageRange) -> impl Iterator<Item = (PageIndex, &Entry)> {
+        let end = range.end.max(range.start);
+        self.table.range(range.start..end).map(|(page, entry)| (*page, entry))
+    }
+
+    pub(crate) fn entry(&self, page: PageIndex) -> Option<&Entry> {
+        self.table.get(&page)
+    }
+
+    pub(crate) fn entry_mut(&mut self, page: PageIndex) -> Option<&mut Entry> {
+        self.table.get_mut(&page)
+    }
+
+    pub(crate) fn set(&mut self, page: PageIndex, entry: Entry) {
+        self.table.insert(page, entry);
+    }
+
+    pub(crate) fn take(&mut self, page: PageIndex) -> Option<Entry> {
+        self.table.remove(&page)
+    }
+
+    pub(crate) fn drop_entries(&mut self, range: PageRange) {
+        range.iter().for_each(|page| drop(self.table.remove(&page)));
+    }
+
+    /// What the kernel would let a thread see.
+    pub(crate) fn content(&self, page: PageIndex) -> Option<Box<PageBytes>> {
+        match self.table.get(&page)? {
+            Entry::Frame { frame, .. } => Some(Box::new(**frame)),
+            Entry::Zeros { .. } => Some(Box::new([0; PAGE_BYTES])),
+            Entry::Poisoned => None,
+        }
+    }
+
+    /// Whether a thread that looks at a page now sees what it may.
+    pub(crate) fn see(&mut self, page: PageIndex) -> bool {
+        match self.table.get(&page) {
+            Some(Entry::Frame { frame, .. }) => self.expected.see(page, Some(frame)),
+            Some(Entry::Zeros { .. }) | None => self.expected.see(page, None),
+            Some(Entry::Poisoned) => false,
+        }
+    }
+
+    /// A fork's copy, registered with another userfaultfd.
+    pub(crate) fn fork(&mut self, uffd: Option<usize>) -> Self {
+        for entry in self.table.values_mut() {
+            if let Entry::Frame { is_exclusive, .. } = entry {
+                *is_exclusive = false;
+            }
+        }
+        let areas = self.areas.iter().filter(|(_, area)| !area.is_own);
+        let areas: BTreeMap<_, _> =
+            areas.map(|(start, area)| (*start, Area { uffd: area.uffd.and(uffd), ..*area })).collect();
+        let is_there = |page: &PageIndex| *page < crate::program::STAGING;
+        let table = self.table.iter().filter(|(page, _)| is_there(page));
+        Self {
+            areas,
+            table: table.map(|(page, entry)| (*page, entry.clone())).collect(),
+            expected: self.expected.fork(),
+            next: self.next,
+            holes: self.holes.clone(),
+            ..Self::default()
+        }
+    }
+}
+
+/// A fault that a thread waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fault {
+    pub(crate) number: u64,
+    pub(crate) page: PageIndex,
+    pub(crate) write: bool,
+    pub(crate) is_protected: bool,
+    pub(crate) thread: u32,
+    pub(crate) is_read: bool,
+}
+
+/// A change of an address space that is told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    Fork { uffd: usize },
+    Remap { from: PageRange, to: PageIndex },
+    Remove(PageRange),
+    Unmap(PageRange),
+}
+
+/// A userfaultfd.
+#[derive(Debug, Default)]
+pub(crate) struct Context {
+    pub(crate) space: usize,
+    pub(crate) faults: Vec<Fault>,
+    pub(crate) events: VecDeque<(u64, Change)>,
+    /// Changes that are under way: calls are refused.
+    pub(crate) changing: u32,
+    /// Whether there ever was one.
+    pub(crate) has_changed: bool,
+}
+
+impl Context {
+    /// A change begins: calls are refused until it is over.
+    pub(crate) fn begin_change(&mut self) {
+        self.changing += 1;
+        self.has_changed = true;
+    }
+}
+
+/// All that there is.
+pub struct World {
+    /// How it behaves.
+    pub plan: Plan,
+    pub(crate) random: SmallRng,
+    pub(crate) now_ns: u64,
+    pub(crate) steps: u64,
+    pub(crate) faults: u64,
+    pub(crate) moved: u64,
+    /// The address spaces, by number. The first is the program's.
+    pub spaces: Vec<Space>,
+    pub(crate) uffds: Vec<Context>,
+    /// Threads, with their spaces.
+    pub(crate) threads: HashMap<u32, (usize, Option<shuttle::thread::Thread>)>,
+    pub(crate) alive: usize,
+    pub(crate) next_thread: u32,
+    pub(crate) current: u32,
+    pub(crate) sleepers: Vec<Sleeper>,
+    pub(crate) numbers: u64,
+    pub(crate) is_over: bool,
+    pub(crate) failure: Option<String>,
+    /// The page that held other bytes than were written.
+    pub(crate) wrong: Option<PageIndex>,
+    pub(crate) history: Vec<String>,
+    /// What was said on standard error.
+    pub said: Vec<String>,
+    /// Who answers packets.
+    pub supervisor: Option<Box<dyn Supervisor>>,
+    pub(crate) answers: VecDeque<Answer>,
+}
+
+impl World {
+    pub(crate) fn new(random: SmallRng, plan: Plan) -> Self {
+        let first = Space { next: 1 << 20, ..Space::default() };
+        Self {
+            plan,
+            random,
+            now_ns: 1_000_000_000,
+            steps: 0,
+            faults: 0,
+            moved: 0,
+            spaces: vec![first],
+            uffds: Vec::new(),
+            threads: HashMap::new(),
+            alive: 1,
+            next_thread: 0,
+            current: 0,
+            sleepers: Vec::new(),
+            numbers: 0,
+            is_over: false,
+            failure: None,
+            wrong: None,
+            history: Vec::new(),
+            said: Vec::new(),
+            supervisor: None,
+            answers: VecDeque::new(),
+        }
+    }
+
+    /// The first thing that goes wrong ends the run.
+    pub fn fail(&mut self, what: &str) {
+        self.is_over = true;
+        if self.failure.is_none() {
+            self.failure = Some(what.to_owned());
+        }
+    }
+
+    /// A page holds what it must not.
+    pub(crate) fn fail_at(&mut self, space: usize, page: PageIndex, what: &str) {
+        let place = VirtAddr::new(page.addr().get());
+        self.wrong = self.wrong.or(Some(page));
+        self.tell(page, || format!("process {space}: {what}"));
+        self.fail(&format!("process {space}, {place:?}: {what}"));
+    }
+
+    /// Keeps what happens to the watched page.
+    pub(crate) fn tell(&mut self, page: PageIndex, what: impl FnOnce() -> String) {
+        if self.plan.watched == Some(page) {
+            let (thread, time_us) = (self.current, self.now_ns / 1000);
+            self.history.push(format!("{time_us} us, thread {thread}: {}", what()));
+        }
+    }
+
+    /// The same of a range.
+    pub(crate) fn tell_of(&mut self, range: PageRange, what: impl FnOnce() -> String) {
+        if let Some(page) = self.plan.watched.filter(|&page| range.contains(page)) {
+            self.tell(page, what);
+        }
+    }
+
+    pub(crate) fn chance(&mut self, one_in: u32) -> bool {
+        one_in > 0 && self.random.random_ratio(1, one_in)
+    }
+
+    pub(crate) fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// The calling thread's address space.
+    pub(crate) fn own_space(&self) -> usize {
+        self.threads.get(&self.current).map_or(0, |(space, _)| *space)
+    }
+
+    /// A new userfaultfd of a space.
+    pub(crate) fn new_uffd(&mut self, space: usize) -> usize {
+        self.uffds.push(Context { space, ..Context::default() });
+        self.uffds.len() - 1
+    }
+}
+
+/// A call that looks through the mappings of a space, page by page.
+#[derive(Debug)]
+pub(crate) struct Reader(usize);
+
+impl Reader {
+    pub(crate) fn of(space: usize) -> Self {
+        with(|world| world.spaces[space].readers += 1);
+        Self(space)
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let is_last = with(|world| {
+            // The process may have ended meanwhile.
+            let readers = &mut world.spaces[self.0].readers;
+            *readers = readers.saturating_sub(1);
+            *readers == 0
+        });
+        if is_last {
+            schedule::wake(Key::Space(self.0), usize::MAX);
+        }
+    }
+}
+
+/// Changes mappings of a space, when nobody looks through them.
+pub(crate) fn change<R>(space: usize, body: impl FnOnce(&mut World) -> R) -> R {
+    while with(|world| world.spaces[space].readers > 0) {
+        schedule::block(Key::Space(space), None);
+    }
+    with(body)
+}
+
+thread_local! {
+    static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
+}
+
+pub(crate) fn begin(world: World) {
+    WORLD.set(Some(world));
+}
+
+pub(crate) fn end() -> Outcome {
+    WORLD.take().map_or_else(Outcome::default, |world| Outcome {
+        failure: world.failure,
+        steps: world.steps,
+        time_ns: world.now_ns,
+        faults: world.faults,
+        moved: world.moved,
+        said: world.said,
+        wrong: world.wrong,
+        history: world.history,
+    })
+}
+
+/// Looks at the world, or changes it. The turn must not pass meanwhile.
+///
+/// # Panics
+/// Outside a run.
+pub fn with<R>(body: impl FnOnce(&mut World) -> R) -> R {
+    WORLD.with_borrow_mut(|world| body(world.as_mut().expect("a run is under way")))
+}

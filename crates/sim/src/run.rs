@@ -1,0 +1,197 @@
+//! Running a case.
+
+use std::cell::Cell;
+use std::sync::{Arc, Mutex};
+
+use farmem_page::{PageCount, PageIndex, PageRange};
+use farmem_simulated_kernel::schedule::{self, Outcome};
+use farmem_simulated_kernel::{program, thread, world};
+use farmem_simulated_pager::{NAME_BYTES, Start};
+use farmem_telemetry::{Counter, LEDGER_BYTES, Ledger, ProcessSlot};
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+
+use crate::case::Case;
+use crate::operations::{Habits, Operation};
+use crate::supervisor::{Memory, Simulated};
+use crate::values;
+
+thread_local! {
+    static MEMORY: Cell<Option<Memory>> = const { Cell::new(None) };
+}
+
+/// The name and the token by which a supervisor is reached.
+const ADDRESS: &[u8] = b"simulated:0000000000000001";
+/// Pages of a mapping at the beginning.
+const FIRST_PAGES: u64 = 24;
+
+/// Runs a case. The same case has the same outcome.
+pub fn run(case: &Case) -> Outcome {
+    let memory = MEMORY.get().unwrap_or_else(|| {
+        let memory = Memory::new();
+        MEMORY.set(Some(memory));
+        memory
+    });
+    memory.clear();
+    let case = case.clone();
+    let mut outcome = schedule::run(case.seed, case.plan, move || {
+        let supervisor = Simulated::new(&case, &memory);
+        world::with(|world| world.supervisor = Some(Box::new(supervisor)));
+        begin();
+        let ranges = Arc::new(Mutex::new(Vec::new()));
+        for _ in 0..case.threads.len() + 1 {
+            let range = program::map(0, FIRST_PAGES);
+            lock(&ranges).push(range);
+        }
+        let threads: Vec<u32> = case
+            .threads
+            .iter()
+            .map(|operations| {
+                let (operations, ranges) = (operations.clone(), Arc::clone(&ranges));
+                schedule::spawn(0, move || operations.iter().for_each(|it| act(*it, 0, &ranges)))
+            })
+            .collect();
+        threads.into_iter().for_each(schedule::join);
+        let all: Vec<PageRange> = lock(&ranges).clone();
+        all.iter().flat_map(|range| range.iter()).for_each(|page| program::read(0, page));
+        schedule::finish();
+    });
+    if let (Some(failure), Some(why)) = (&mut outcome.failure, slot().and_then(|slot| slot.failure())) {
+        *failure = format!("{failure}: {why:?}");
+    }
+    outcome
+}
+
+/// The process's slot in the ledger of the latest run.
+fn slot() -> Option<ProcessSlot<'static>> {
+    let words = MEMORY.get()?.ledger.atomics(0, LEDGER_BYTES / 8)?;
+    Ledger::new(words)?.slot(0)
+}
+
+/// What the pager has counted in the latest run of the calling thread.
+pub fn counted(counter: Counter) -> u64 {
+    slot().map_or(0, |slot| slot.get(counter))
+}
+
+/// Starts the pager, as the loader does in a program.
+fn begin() {
+    let mut name = [0; NAME_BYTES];
+    name[..ADDRESS.len()].copy_from_slice(ADDRESS);
+    let start = Start { name, name_length: ADDRESS.len(), stack: 0, data: 0 };
+    if let Err(error) = start.in_program(|_| {}) {
+        world::with(|world| world.fail(&format!("the pager doesn't start: {error:?}")));
+    }
+}
+
+type Ranges = Mutex<Vec<PageRange>>;
+
+/// The lock is held only while nobody else can have the turn.
+fn lock(ranges: &Ranges) -> std::sync::MutexGuard<'_, Vec<PageRange>> {
+    ranges.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// A page of those that there are, and what follows it in its mapping.
+fn place(ranges: &Ranges, at: u32) -> Option<PageRange> {
+    let ranges = lock(ranges);
+    let pages: u64 = ranges.iter().map(|range| range.count().get()).sum();
+    let mut left = u64::from(at).checked_rem(pages)?;
+    for range in ranges.iter() {
+        if left < range.count().get() {
+            return Some(PageRange::new(range.start + PageCount::new(left), range.end));
+        }
+        left -= range.count().get();
+    }
+    None
+}
+
+/// The first `count` of these pages.
+fn first(range: PageRange, count: u32) -> PageRange {
+    range.intersect(PageRange::at(range.start, PageCount::new(count.into())))
+}
+
+/// Takes a mapping out of the list, so that no other thread touches it meanwhile.
+fn claim(ranges: &Ranges, at: u32) -> Option<PageRange> {
+    let mut ranges = lock(ranges);
+    // One stays for the others.
+    (ranges.len() > 1).then(|| {
+        let at = at as usize % ranges.len();
+        ranges.swap_remove(at)
+    })
+}
+
+fn act(operation: Operation, space: usize, ranges: &Ranges) {
+    match operation {
+        Operation::Read { at, count } => {
+            if let Some(range) = place(ranges, at) {
+                touch(ranges, first(range, count), |page, _| program::read(space, page));
+            }
+        }
+        Operation::Write { at, value } => {
+            if let Some(range) = place(ranges, at) {
+                touch(ranges, first(range, 1), |page, _| {
+                    program::write(space, page, values::page(value.into()))
+                });
+            }
+        }
+        Operation::Fill { at, count, value } => {
+            if let Some(range) = place(ranges, at) {
+                touch(ranges, first(range, count), |page, step| {
+                    program::write(space, page, values::page(u64::from(value) + step));
+                });
+            }
+        }
+        Operation::Map { count } => {
+            let range = program::map(space, count.into());
+            lock(ranges).push(range);
+        }
+        Operation::Unmap { at, count } => {
+            if let Some(range) = claim(ranges, at) {
+                let left = range.count().get().saturating_sub(count.into());
+                let split = range.start + PageCount::new(left);
+                program::unmap(space, PageRange::new(split, range.end));
+                if left > 0 {
+                    lock(ranges).push(PageRange::new(range.start, split));
+                }
+            }
+        }
+        Operation::Discard { at, count } => {
+            if let Some(range) = place(ranges, at) {
+                program::discard(space, first(range, count));
+            }
+        }
+        Operation::Move { at } => {
+            if let Some(range) = claim(ranges, at) {
+                let range = program::remap(space, range);
+                lock(ranges).push(range);
+            }
+        }
+        Operation::Fork { value } => fork(space, value, ranges),
+        Operation::Rest { time_us } => thread::sleep(u64::from(time_us) * 1000),
+    }
+}
+
+/// Touches pages, as long as they are the program's: another thread may have unmapped or moved them meanwhile.
+fn touch(ranges: &Ranges, range: PageRange, touch_page: impl Fn(PageIndex, u64)) {
+    for (step, page) in range.iter().enumerate() {
+        if lock(ranges).iter().any(|range| range.contains(page)) {
+            touch_page(page, step as u64);
+        }
+    }
+}
+
+/// A child that works for a while on its own copy, next to the parent's threads.
+fn fork(space: usize, value: u32, ranges: &Ranges) {
+    /// What a child does.
+    const OPERATIONS: usize = 12;
+    let own = Arc::new(Mutex::new(lock(ranges).clone()));
+    let child = program::fork(space);
+    // What other threads have unmapped or moved since the list was copied isn't there.
+    lock(&own).retain(|range| world::with(|world| world.spaces[child].has(*range)));
+    let mut random = SmallRng::seed_from_u64(value.into());
+    let operations: Vec<Operation> =
+        (0..OPERATIONS).map(|_| Operation::draw(&mut random, Habits::CHILD)).collect();
+    let _ = schedule::spawn(child, move || {
+        operations.iter().for_each(|operation| act(*operation, child, &own));
+        program::end(child);
+    });
+}

@@ -1,0 +1,146 @@
+//! Seeds, one after the other, on every processor. A failing one is named by a line that repeats it, shrunk, and told with the history
+//! of the page that was wrong.
+//!
+//! `FARMEM_SIMULATE_SEEDS` says how many, `FARMEM_SIMULATE_SEED` which single one; `make simulate` sets them.
+
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use farmem_sim::{Case, Counter, Guard, counted, run, shrink};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// Seeds of an ordinary run.
+const SEEDS: u64 = 10_000;
+/// Seeds among which one must show that a guard is missing.
+const MUTANT_SEEDS: u64 = 4_000;
+/// Seeds that are run twice.
+const REPEATED_SEEDS: u64 = 20;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    // What a thread of the simulation panics with is told with its seed.
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut trials = vec![
+        Trial::test("a_seed_repeats_its_run", a_seed_repeats_its_run),
+        Trial::test("no_seed_shows_a_wrong_byte_or_a_thread_that_waits_for_ever", || {
+            all_are_right(number("FARMEM_SIMULATE_SEEDS").unwrap_or(SEEDS))
+        }),
+    ];
+    trials.extend(Guard::ALL.map(|guard| {
+        Trial::test(format!("some_seed_shows_what_happens_without::{guard:?}"), move || is_noticed(guard))
+    }));
+    if let Some(seed) = number("FARMEM_SIMULATE_SEED") {
+        trials = vec![Trial::test("one_seed", move || verdict(seed))];
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn a_seed_repeats_its_run() -> Result<(), Failed> {
+    for seed in 0..REPEATED_SEEDS {
+        let [one, other] = [(); 2].map(|()| {
+            let outcome = run(&Case::of(seed));
+            (outcome.steps, outcome.time_ns, outcome.faults, outcome.moved, counted(Counter::Retries))
+        });
+        if one != other {
+            return Err(format!("seed {seed}: {one:?}, then {other:?}").into());
+        }
+    }
+    Ok(())
+}
+
+/// What happened in all runs together: a simulator in which nothing happens finds nothing.
+const WANTED: [(Counter, u64); 9] = [
+    (Counter::Evicted, 10),
+    (Counter::Fetches, 4),
+    (Counter::Prefetched, 1),
+    (Counter::DroppedClean, 1),
+    (Counter::Events, 5),
+    (Counter::Retries, 2),
+    (Counter::Refused, 1),
+    (Counter::PoolFull, 1),
+    (Counter::FirstTouches, 10),
+];
+
+fn all_are_right(count: u64) -> Result<(), Failed> {
+    let sums: [AtomicU64; WANTED.len()] = Default::default();
+    let failure = Mutex::new(None);
+    each(count, |seed| {
+        if let Err(failed) = verdict(seed) {
+            *failure.lock().expect("nobody panics with it") = Some(failed);
+            return true;
+        }
+        for ((counter, _), sum) in WANTED.iter().zip(&sums) {
+            sum.fetch_add(counted(*counter), Ordering::Relaxed);
+        }
+        false
+    });
+    if let Some(failed) = failure.into_inner().expect("nobody panics with it") {
+        return Err(failed);
+    }
+    for ((counter, each), sum) in WANTED.iter().zip(sums) {
+        let sum = sum.into_inner();
+        if sum < each * count {
+            return Err(
+                format!("{counter:?}: {sum} in {count} seeds, at least {each} for each wanted").into()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Without that guard something goes wrong, soon.
+fn is_noticed(guard: Guard) -> Result<(), Failed> {
+    let is_found = each(MUTANT_SEEDS, |seed| {
+        let mut case = Case::of(seed);
+        case.plan.without = Some(guard);
+        run(&case).failure.is_some()
+    });
+    if is_found {
+        Ok(())
+    } else {
+        Err(format!("none of {MUTANT_SEEDS} seeds shows that it is missing").into())
+    }
+}
+
+/// Goes through seeds on all processors, until `is_last` says of one that it was; whether it has.
+fn each(count: u64, is_last: impl Fn(u64) -> bool + Sync) -> bool {
+    let next = AtomicU64::new(0);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let workers = std::thread::available_parallelism().map_or(1, |count| count.get());
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= count {
+                        return;
+                    }
+                    if is_last(seed) {
+                        is_over.store(true, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    is_over.into_inner()
+}
+
+fn verdict(seed: u64) -> Result<(), Failed> {
+    let case = Case::of(seed);
+    let Some(failure) = run(&case).failure else { return Ok(()) };
+    let mut small = shrink(&case);
+    small.plan.watched = run(&small).wrong;
+    let again = run(&small);
+    Err(format!(
+        "{failure}\nagain: make simulate SEED={seed}\nsmaller, of {} operations: {}\n{small}{}",
+        small.operations(),
+        again.failure.unwrap_or_default(),
+        again.history.join("\n"),
+    )
+    .into())
+}

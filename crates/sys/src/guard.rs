@@ -1,0 +1,61 @@
+//! What keeps pages right, by name. All of it always stands: only the simulator (`crates/sim`), which has a module of its own in the
+//! place of this one, takes one away at a time, to show that it would notice.
+
+/// Something without which a program would see wrong bytes, or wait for ever.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Guard {
+    /// No message is read while a page is being changed (gate, invariant 1).
+    ReadingExcludesChanges,
+    /// One thread at a time has a page (page word, invariant 2).
+    OneHolder,
+    /// What a page holds is asked again once it is taken.
+    SourceAfterTaking,
+    /// A fault that the kernel refuses to answer is answered later.
+    RefusedFaultsReturn,
+    /// What a program discards has no entry.
+    DiscardedHasNoEntry,
+    /// A page whose discard has been told but not done doesn't leave.
+    DiscardedStays,
+    /// Memory that was unmapped isn't managed, whatever comes there.
+    UnmappedIsForgotten,
+    /// Entries go where their pages are moved.
+    EntriesFollowMoves,
+    /// The hand takes pages of managed memory alone, though it asked for others a moment ago.
+    VictimsAreManaged,
+    /// A page is clean only where its content is what is stored.
+    CleanByFingerprint,
+    /// Entries that a child reads are neither changed nor freed.
+    ForkFreezesEntries,
+    /// A child is served from words of its own.
+    ChildHasItsWords,
+    /// What is discarded while it can't be put back is not put back.
+    StrandedIsForgotten,
+    /// A child gets a copy of what was not in its parent's memory when it was forked.
+    StrandedGoesToChildren,
+}
+
+impl Guard {
+    /// All of them.
+    pub const ALL: [Self; 14] = [
+        Self::ReadingExcludesChanges,
+        Self::OneHolder,
+        Self::SourceAfterTaking,
+        Self::RefusedFaultsReturn,
+        Self::DiscardedHasNoEntry,
+        Self::DiscardedStays,
+        Self::UnmappedIsForgotten,
+        Self::EntriesFollowMoves,
+        Self::VictimsAreManaged,
+        Self::CleanByFingerprint,
+        Self::ForkFreezesEntries,
+        Self::ChildHasItsWords,
+        Self::StrandedIsForgotten,
+        Self::StrandedGoesToChildren,
+    ];
+}
+
+/// Whether it stands: always.
+#[inline(always)]
+pub const fn stands(_: Guard) -> bool {
+    true
+}
