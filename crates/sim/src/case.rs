@@ -6,7 +6,9 @@ use farmem_simulated_kernel::world::Plan;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+use crate::far::Far;
 use crate::operations::{Habits, Operation};
+use crate::supervisor::{MOST_ENTRIES, MOST_SLABS};
 
 /// Calls after which a run counts as endless.
 const MOST_STEPS: u64 = 400_000;
@@ -22,10 +24,12 @@ pub struct Case {
     pub threads: Vec<Vec<Operation>>,
     /// Pages that the program may have local.
     pub budget_pages: u64,
+    /// Pages of each of the program's first mappings, all of which are written before anything else where there is something below the pool.
+    pub first_pages: u64,
     /// Slabs of the pool.
     pub slabs: u64,
-    /// Whether a packer in the supervisor compresses.
-    pub is_packing: bool,
+    /// What there is below the pool.
+    pub far: Far,
 }
 
 impl Case {
@@ -36,6 +40,7 @@ impl Case {
         let threads = random.random_range(1..=4);
         let operations = random.random_range(8..=120);
         let habits = Habits::draw(&mut random);
+        let far = draw_far(&mut random);
         let plan = Plan {
             processors: random.random_range(1..=4),
             step_ns: u64::from(pick(&mut random, &[500, 5000, 20_000])),
@@ -44,6 +49,9 @@ impl Case {
             late_ns: 3_000_000,
             stop_one_in: pick(&mut random, &[0, 4, 32]),
             busy_one_in: pick(&mut random, &[0, 0, 8]),
+            disk_ns: u64::from(pick(&mut random, &[0, 100_000, 3_000_000])),
+            // Of two copies one is always left.
+            disk_full_one_in: if far.lost_after_ns > 0 { 0 } else { pick(&mut random, &[0, 0, 4]) },
             most_steps: MOST_STEPS,
             without: None,
             watched: None,
@@ -55,8 +63,9 @@ impl Case {
                 .map(|_| (0..operations).map(|_| Operation::draw(&mut random, habits)).collect())
                 .collect(),
             budget_pages: u64::from(pick(&mut random, &[4, 16, 32, 64])),
-            slabs: u64::from(pick(&mut random, &[1, 2, 4, 16])),
-            is_packing: false,
+            first_pages: if far == Far::default() { 24 } else { 120 },
+            slabs: u64::from(pick(&mut random, if far == Far::default() { &[1, 2, 4, 16] } else { &[2, 3] })),
+            far,
         }
     }
 
@@ -66,10 +75,33 @@ impl Case {
     }
 }
 
+/// In half of all cases there is nothing below the pool.
+fn draw_far(random: &mut SmallRng) -> Far {
+    let kind = random.random_range(0..8);
+    let slabs = random.random_range(2..=MOST_SLABS);
+    let loses = random.random_ratio(1, 2);
+    let mut pick = |from: &[u32]| from[random.random_range(0..from.len())];
+    let nodes = Far {
+        has_nodes: true,
+        entries: pick(&[1, 2, MOST_ENTRIES.into()]) as u16,
+        answer_ns: u64::from(pick(&[20_000, 200_000, 2_000_000])),
+        silent_one_in: pick(&[0, 0, 16]),
+        lie_one_in: pick(&[0, 0, 8]),
+        twice_one_in: pick(&[0, 4]),
+        ..Far::default()
+    };
+    match kind {
+        0..4 => Far::default(),
+        4 => Far { disk_slabs: slabs, ..Far::default() },
+        5 | 6 => Far { node_slabs: slabs, ..nodes },
+        _ => Far { disk_slabs: slabs, lost_after_ns: if loses { 5_000_000 } else { 0 }, ..nodes },
+    }
+}
+
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, plan, budget_pages, slabs, .. } = self;
-        writeln!(f, "seed {seed}, {budget_pages} pages local, {slabs} slabs, {plan:?}")?;
+        let Self { seed, plan, budget_pages, slabs, far, .. } = self;
+        writeln!(f, "seed {seed}, {budget_pages} pages local, {slabs} slabs, {far:?}, {plan:?}")?;
         let threads = self.threads.iter().enumerate().filter(|(_, operations)| !operations.is_empty());
         threads
             .into_iter()

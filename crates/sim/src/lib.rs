@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod case;
+mod far;
 mod operations;
 mod run;
 mod shrink;
@@ -12,6 +13,7 @@ mod supervisor;
 mod values;
 
 pub use case::Case;
+pub use far::Far;
 pub use farmem_simulated_kernel::guard::Guard;
 pub use farmem_simulated_kernel::schedule::Outcome;
 pub use farmem_telemetry::Counter;

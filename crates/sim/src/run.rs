@@ -12,6 +12,7 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
 use crate::case::Case;
+use crate::far::{self, Far};
 use crate::operations::{Habits, Operation};
 use crate::supervisor::{Memory, Simulated};
 use crate::values;
@@ -22,8 +23,6 @@ thread_local! {
 
 /// The name and the token by which a supervisor is reached.
 const ADDRESS: &[u8] = b"simulated:0000000000000001";
-/// Pages of a mapping at the beginning.
-const FIRST_PAGES: u64 = 24;
 
 /// Runs a case. The same case has the same outcome.
 pub fn run(case: &Case) -> Outcome {
@@ -35,13 +34,17 @@ pub fn run(case: &Case) -> Outcome {
     memory.clear();
     let case = case.clone();
     let mut outcome = schedule::run(case.seed, case.plan, move || {
-        let supervisor = Simulated::new(&case, &memory);
+        let (supervisor, pool) = Simulated::new(&case, &memory);
         world::with(|world| world.supervisor = Some(Box::new(supervisor)));
+        far::start(&pool, case.far);
         begin();
-        let ranges = Arc::new(Mutex::new(Vec::new()));
+        let ranges = Arc::new(Mutex::new(Mapped::default()));
         for _ in 0..case.threads.len() + 1 {
-            let range = program::map(0, FIRST_PAGES);
-            lock(&ranges).push(range);
+            let range = program::map(0, case.first_pages);
+            lock(&ranges).ranges.push(range);
+            if case.far != Far::default() {
+                range.iter().for_each(|page| program::write(0, page, values::page(page.get())));
+            }
         }
         let threads: Vec<u32> = case
             .threads
@@ -52,7 +55,7 @@ pub fn run(case: &Case) -> Outcome {
             })
             .collect();
         threads.into_iter().for_each(schedule::join);
-        let all: Vec<PageRange> = lock(&ranges).clone();
+        let all: Vec<PageRange> = lock(&ranges).ranges.clone();
         all.iter().flat_map(|range| range.iter()).for_each(|page| program::read(0, page));
         schedule::finish();
     });
@@ -83,16 +86,45 @@ fn begin() {
     }
 }
 
-type Ranges = Mutex<Vec<PageRange>>;
+/// The mappings of a process, and where threads discard at this moment: those mappings neither move nor go.
+type Ranges = Mutex<Mapped>;
+
+#[derive(Clone, Default)]
+struct Mapped {
+    ranges: Vec<PageRange>,
+    used: Vec<PageIndex>,
+}
+
+/// A mapping that stays while this lives.
+struct Using<'a> {
+    ranges: &'a Ranges,
+    page: PageIndex,
+}
+
+impl<'a> Using<'a> {
+    fn of(ranges: &'a Ranges, range: PageRange) -> Self {
+        lock(ranges).used.push(range.start);
+        Self { ranges, page: range.start }
+    }
+}
+
+impl Drop for Using<'_> {
+    fn drop(&mut self) {
+        let mut mapped = lock(self.ranges);
+        if let Some(at) = mapped.used.iter().position(|&page| page == self.page) {
+            mapped.used.swap_remove(at);
+        }
+    }
+}
 
 /// The lock is held only while nobody else can have the turn.
-fn lock(ranges: &Ranges) -> std::sync::MutexGuard<'_, Vec<PageRange>> {
+fn lock(ranges: &Ranges) -> std::sync::MutexGuard<'_, Mapped> {
     ranges.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// A page of those that there are, and what follows it in its mapping.
 fn place(ranges: &Ranges, at: u32) -> Option<PageRange> {
-    let ranges = lock(ranges);
+    let ranges = &lock(ranges).ranges;
     let pages: u64 = ranges.iter().map(|range| range.count().get()).sum();
     let mut left = u64::from(at).checked_rem(pages)?;
     for range in ranges.iter() {
@@ -111,12 +143,12 @@ fn first(range: PageRange, count: u32) -> PageRange {
 
 /// Takes a mapping out of the list, so that no other thread touches it meanwhile.
 fn claim(ranges: &Ranges, at: u32) -> Option<PageRange> {
-    let mut ranges = lock(ranges);
+    let mut mapped = lock(ranges);
+    let Mapped { ranges, used } = &mut *mapped;
+    let at = (at as usize).checked_rem(ranges.len())?;
+    let is_used = used.iter().any(|&page| ranges[at].contains(page));
     // One stays for the others.
-    (ranges.len() > 1).then(|| {
-        let at = at as usize % ranges.len();
-        ranges.swap_remove(at)
-    })
+    (ranges.len() > 1 && !is_used).then(|| ranges.swap_remove(at))
 }
 
 fn act(operation: Operation, space: usize, ranges: &Ranges) {
@@ -142,7 +174,7 @@ fn act(operation: Operation, space: usize, ranges: &Ranges) {
         }
         Operation::Map { count } => {
             let range = program::map(space, count.into());
-            lock(ranges).push(range);
+            lock(ranges).ranges.push(range);
         }
         Operation::Unmap { at, count } => {
             if let Some(range) = claim(ranges, at) {
@@ -150,19 +182,22 @@ fn act(operation: Operation, space: usize, ranges: &Ranges) {
                 let split = range.start + PageCount::new(left);
                 program::unmap(space, PageRange::new(split, range.end));
                 if left > 0 {
-                    lock(ranges).push(PageRange::new(range.start, split));
+                    lock(ranges).ranges.push(PageRange::new(range.start, split));
                 }
             }
         }
         Operation::Discard { at, count } => {
+            // A program that moves other memory to where it discards has nobody but itself to blame: the mapping is claimed, and what is
+            // left of it goes on being touched by others.
             if let Some(range) = place(ranges, at) {
+                let _using = Using::of(ranges, range);
                 program::discard(space, first(range, count));
             }
         }
         Operation::Move { at } => {
             if let Some(range) = claim(ranges, at) {
                 let range = program::remap(space, range);
-                lock(ranges).push(range);
+                lock(ranges).ranges.push(range);
             }
         }
         Operation::Fork { value } => fork(space, value, ranges),
@@ -173,7 +208,7 @@ fn act(operation: Operation, space: usize, ranges: &Ranges) {
 /// Touches pages, as long as they are the program's: another thread may have unmapped or moved them meanwhile.
 fn touch(ranges: &Ranges, range: PageRange, touch_page: impl Fn(PageIndex, u64)) {
     for (step, page) in range.iter().enumerate() {
-        if lock(ranges).iter().any(|range| range.contains(page)) {
+        if lock(ranges).ranges.iter().any(|range| range.contains(page)) {
             touch_page(page, step as u64);
         }
     }
@@ -183,10 +218,11 @@ fn touch(ranges: &Ranges, range: PageRange, touch_page: impl Fn(PageIndex, u64))
 fn fork(space: usize, value: u32, ranges: &Ranges) {
     /// What a child does.
     const OPERATIONS: usize = 12;
-    let own = Arc::new(Mutex::new(lock(ranges).clone()));
+    let own = Mapped { ranges: lock(ranges).ranges.clone(), used: Vec::new() };
+    let own = Arc::new(Mutex::new(own));
     let child = program::fork(space);
     // What other threads have unmapped or moved since the list was copied isn't there.
-    lock(&own).retain(|range| world::with(|world| world.spaces[child].has(*range)));
+    lock(&own).ranges.retain(|range| world::with(|world| world.spaces[child].has(*range)));
     let mut random = SmallRng::seed_from_u64(value.into());
     let operations: Vec<Operation> =
         (0..OPERATIONS).map(|_| Operation::draw(&mut random, Habits::CHILD)).collect();

@@ -1,6 +1,8 @@
-//! The disk below the pool. So far there is none.
+//! The disk below the pool: bytes in memory, slow as the case says.
 
-use crate::{BorrowedFd, Errno, OwnedFd};
+use rand::Rng;
+
+use crate::{AsFd, BorrowedFd, Errno, OwnedFd, thread, world};
 
 /// A disk's file.
 #[derive(Debug)]
@@ -29,23 +31,45 @@ impl DiskFile {
 
     /// Its descriptor.
     pub fn file(&self) -> BorrowedFd<'_> {
-        use crate::AsFd;
         self.file.as_fd()
     }
 
     /// Reads.
     ///
     /// # Errors
-    /// Always.
-    pub fn read_at(&self, _offset_bytes: u64, _out: &mut [u8]) -> Result<(), DiskError> {
-        Err(DiskError::Kernel(Errno::IO))
+    /// [`DiskError::Short`] behind its end.
+    pub fn read_at(&self, offset_bytes: u64, out: &mut [u8]) -> Result<(), DiskError> {
+        take_time();
+        world::with(|world| {
+            let start = offset_bytes as usize;
+            let content = world.disk.get(start..start + out.len()).ok_or(DiskError::Short)?;
+            out.copy_from_slice(content);
+            world.count("disk reads");
+            Ok(())
+        })
     }
 
     /// Writes.
     ///
     /// # Errors
-    /// Always.
-    pub fn write_at(&self, _offset_bytes: u64, _bytes: &[u8]) -> Result<(), DiskError> {
-        Err(DiskError::Full)
+    /// [`DiskError::Full`] where the case says so.
+    pub fn write_at(&self, offset_bytes: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        take_time();
+        world::with(|world| {
+            if world.chance(world.plan.disk_full_one_in) {
+                return Err(DiskError::Full);
+            }
+            let start = offset_bytes as usize;
+            if world.disk.len() < start + bytes.len() {
+                world.disk.resize(start + bytes.len(), 0);
+            }
+            world.disk[start..start + bytes.len()].copy_from_slice(bytes);
+            Ok(())
+        })
     }
+}
+
+fn take_time() {
+    let time_ns = world::with(|world| world.random.random_range(0..=world.plan.disk_ns));
+    thread::sleep(time_ns);
 }

@@ -1,5 +1,6 @@
 //! Whose turn it is. Threads change places only here, by the scheduler's choice; both it and the world draw from the seed.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
@@ -56,6 +57,8 @@ pub struct Outcome {
     pub wrong: Option<PageIndex>,
     /// What happened to the watched page.
     pub history: Vec<String>,
+    /// How often what has happened, by name.
+    pub counts: BTreeMap<&'static str, u64>,
 }
 
 /// Bytes of a thread's stack.

@@ -31,6 +31,10 @@ pub struct Plan {
     pub stop_one_in: u32,
     /// Pages that the kernel uses when they are to be moved.
     pub busy_one_in: u32,
+    /// How long the disk takes at most, for a read or a write.
+    pub disk_ns: u64,
+    /// Writes that the disk refuses.
+    pub disk_full_one_in: u32,
     /// Calls after which a run counts as endless.
     pub most_steps: u64,
     /// What is missing of what keeps pages right.
@@ -298,7 +302,8 @@ impl Context {
 pub struct World {
     /// How it behaves.
     pub plan: Plan,
-    pub(crate) random: SmallRng,
+    /// What is left to chance.
+    pub random: SmallRng,
     pub(crate) now_ns: u64,
     pub(crate) steps: u64,
     pub(crate) faults: u64,
@@ -320,6 +325,10 @@ pub struct World {
     pub(crate) history: Vec<String>,
     /// What was said on standard error.
     pub said: Vec<String>,
+    /// How often what has happened, by name.
+    pub(crate) counts: BTreeMap<&'static str, u64>,
+    /// What the disk holds.
+    pub(crate) disk: Vec<u8>,
     /// Who answers packets.
     pub supervisor: Option<Box<dyn Supervisor>>,
     pub(crate) answers: VecDeque<Answer>,
@@ -348,6 +357,8 @@ impl World {
             wrong: None,
             history: Vec::new(),
             said: Vec::new(),
+            counts: BTreeMap::new(),
+            disk: Vec::new(),
             supervisor: None,
             answers: VecDeque::new(),
         }
@@ -384,7 +395,13 @@ impl World {
         }
     }
 
-    pub(crate) fn chance(&mut self, one_in: u32) -> bool {
+    /// Counts something, for those who want to know whether it happens at all.
+    pub fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    /// Whether something that happens once in so many times happens now; 0 for never.
+    pub fn chance(&mut self, one_in: u32) -> bool {
         one_in > 0 && self.random.random_ratio(1, one_in)
     }
 
@@ -456,6 +473,7 @@ pub(crate) fn end() -> Outcome {
         said: world.said,
         wrong: world.wrong,
         history: world.history,
+        counts: world.counts,
     })
 }
 
