@@ -16,6 +16,7 @@ use crate::engine::Engine;
 use crate::eviction::evict::Evictor;
 use crate::eviction::release::Releaser;
 use crate::eviction::swap_in::SwapIn;
+use crate::fault::flights;
 use crate::fault::handler::{self, Pace};
 use crate::fault::serve::Desk;
 use crate::gate::PARTIES;
@@ -53,6 +54,8 @@ pub(crate) struct Bookkeeper {
     last_check_ns: u64,
     growth: Growth,
     handlers: u32,
+    /// Whether there is one for pages of nodes.
+    has_fetcher: bool,
     rounds: u64,
     cpu_ns: u64,
     pace: Pace,
@@ -86,6 +89,7 @@ impl Bookkeeper {
             last_check_ns: 0,
             growth: Growth::default(),
             handlers: 0,
+            has_fetcher: false,
             rounds: 0,
             cpu_ns: 0,
             pace: Pace::new(may_prefer),
@@ -181,7 +185,7 @@ impl Bookkeeper {
 
     /// The pager's threads in this process.
     fn own_threads(&self) -> u32 {
-        1 + self.handlers
+        1 + self.handlers + u32::from(self.has_fetcher)
     }
 
     /// Leaves the process to its only thread, as long as nothing is managed; then it has no pager any more.
@@ -251,6 +255,7 @@ impl Bookkeeper {
                 Err(_) => break,
             }
         }
+        self.has_fetcher = flights::start(engine).unwrap_or(false);
         // New memory is filled by the kernel alone until it is noticed, by huge pages ten times as fast; and what is to leave must be split anyway.
         huge_pages::turn_off(true);
         *place = Some(evictor);

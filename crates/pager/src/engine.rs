@@ -22,6 +22,7 @@ use crate::bell::Bell;
 use crate::eviction::evict::{Evictor, LEAST_TOLERATED_PAGES, TOLERATED_PAGES};
 use crate::eviction::vault::Vault;
 use crate::fault::asked::Asked;
+use crate::fault::flights::Flights;
 use crate::fault::references::References;
 use crate::fault::room::Unmovable;
 use crate::forks::children::Children;
@@ -131,6 +132,8 @@ pub struct Engine {
     pub(crate) is_managing: AtomicBool,
     pub(crate) zeros: &'static [PageBytes],
     pub(crate) asked: Asked,
+    /// Pages on their way from nodes.
+    pub(crate) flights: Flights,
 }
 
 impl Engine {
@@ -237,6 +240,7 @@ impl Engine {
             is_managing: AtomicBool::new(false),
             zeros: memory::table(BATCH_PAGES)?,
             asked: Asked::new()?,
+            flights: Flights::new(),
         })?;
         Ok(engine)
     }

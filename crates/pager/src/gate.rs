@@ -13,8 +13,8 @@
 use crate::sync::wait::{self, Scope, Sleepers};
 use crate::sync::{AtomicU32, Guard, Ordering, SPINS, guard, spin_loop};
 
-/// Threads of the pager that may change pages: one handler for each processor up to a limit, and the bookkeeper.
-pub(crate) const PARTIES: usize = 9;
+/// Threads of the pager that may change pages: one handler for each processor up to a limit, the fetcher, and the bookkeeper.
+pub(crate) const PARTIES: usize = 10;
 
 const OPEN: u32 = 0;
 const TAKEN: u32 = 1;

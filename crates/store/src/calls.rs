@@ -116,6 +116,8 @@ pub enum Urgency {
     Ahead,
     /// Nobody waits for it yet, and a thread would have to: what nodes alone have is not read.
     Later,
+    /// The same, but nodes have been asked, and this is what they say.
+    Answered(Call, Answer),
 }
 
 /// The caller of a pool without nodes: never waits.
@@ -226,6 +228,25 @@ impl TakenCall {
     }
 }
 
+/// A call that was left, and is not waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Posted {
+    /// Where its word is.
+    at: usize,
+    asked: State,
+}
+
+/// How a posted call stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// It waits for its answer.
+    Waits,
+    /// It is answered, and free for others.
+    Answered(Answer),
+    /// Somebody has taken it away.
+    Over,
+}
+
 impl<M: Memory> Pool<M> {
     /// How many lanes there are; none without memory nodes.
     pub fn lanes(&self) -> usize {
@@ -259,11 +280,8 @@ impl<M: Memory> Pool<M> {
             }
         };
         let (lane, at) = (at.0, at.1);
-        self.word(at + WORD_BYTES).ok()?.store(call.encode(), Relaxed);
-        self.word(at + AHEAD_WORD * WORD_BYTES).ok()?.store(is_ahead.into(), Relaxed);
+        self.leave_call(lane, at, asked, call, is_ahead)?;
         let word = self.word(at).ok()?;
-        word.store(asked.encode(), SeqCst);
-        self.ring(lane);
         loop {
             let now = word.load(Acquire);
             let state = State::decode(now).filter(|state| state.sequence == asked.sequence)?;
@@ -285,6 +303,63 @@ impl<M: Memory> Pool<M> {
             }
             let slice_ns = if is_ahead { waited_ns.clamp(AHEAD_SLICE_NS, SLICE_NS) } else { SLICE_NS };
             self.memory.wait(at, now as u32, slice_ns);
+        }
+    }
+
+    /// Leaves a call that the caller has claimed.
+    fn leave_call(&self, lane: usize, at: usize, asked: State, call: Call, is_ahead: bool) -> Option<()> {
+        self.word(at + WORD_BYTES).ok()?.store(call.encode(), Relaxed);
+        self.word(at + AHEAD_WORD * WORD_BYTES).ok()?.store(is_ahead.into(), Relaxed);
+        self.word(at).ok()?.store(asked.encode(), SeqCst);
+        self.ring(lane);
+        Some(())
+    }
+
+    /// Leaves a call and goes on: see [`Pool::standing`]. `None` when no call is free.
+    pub fn post<C: Caller>(&self, caller: &C, call: Call, is_ahead: bool) -> Option<Posted> {
+        let ((lane, at), asked) = self.claim_call(caller)?;
+        self.leave_call(lane, at, asked, call, is_ahead)?;
+        Some(Posted { at, asked })
+    }
+
+    /// How a posted call stands. An answer is told once.
+    pub fn standing(&self, posted: &Posted) -> Standing {
+        let Ok(word) = self.word(posted.at) else { return Standing::Over };
+        let now = word.load(Acquire);
+        let Some(state) = State::decode(now).filter(|state| state.sequence == posted.asked.sequence) else {
+            return Standing::Over;
+        };
+        match state.phase {
+            Phase::Asked | Phase::Serving => Standing::Waits,
+            Phase::Answered => {
+                let _ = word.compare_exchange(now, state.to(Phase::Free).encode(), AcqRel, Relaxed);
+                Standing::Answered(state.answer)
+            }
+            Phase::Free | Phase::Filling => Standing::Over,
+        }
+    }
+
+    /// Of a posted call that waits for its answer: the word whose low half changes when that comes, in bytes from the start of the pool's memory, and what
+    /// that half is now.
+    pub fn waits(&self, posted: &Posted) -> Option<(usize, u32)> {
+        let now = self.word(posted.at).ok()?.load(Acquire);
+        let state = State::decode(now).filter(|state| state.sequence == posted.asked.sequence)?;
+        matches!(state.phase, Phase::Asked | Phase::Serving).then_some((posted.at, now as u32))
+    }
+
+    /// Takes a posted call back, whatever it has come to. What was asked for may come to the read buffer all the same.
+    pub fn withdraw(&self, posted: &Posted) {
+        let Ok(word) = self.word(posted.at) else { return };
+        loop {
+            let now = word.load(Acquire);
+            let state = State::decode(now).filter(|state| state.sequence == posted.asked.sequence);
+            let Some(state) = state.filter(|state| !matches!(state.phase, Phase::Free | Phase::Filling))
+            else {
+                return;
+            };
+            if word.compare_exchange(now, state.to(Phase::Free).encode(), AcqRel, Relaxed).is_ok() {
+                return;
+            }
         }
     }
 

@@ -40,7 +40,7 @@ mod usage;
 mod window;
 mod writer;
 
-pub use calls::{Answer, Call, Caller, Nobody, TakenCall, Urgency};
+pub use calls::{Answer, Call, Caller, Nobody, Posted, Standing, TakenCall, Urgency};
 pub use class::{CLASS_COUNT, SLAB_BYTES, SizeClass};
 pub use disk::{BlockError, BlockFile, NullFile};
 pub use layout::{NodesConfig, PoolConfig, PoolConfigError, USE_BUCKETS};

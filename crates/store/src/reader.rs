@@ -248,7 +248,7 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
         page: &mut PageBytes,
     ) -> Result<Fetched, Damaged> {
         let range = slot_range(state.class, slot, known);
-        let aligned = range.start - range.start % PAGE_BYTES..range.end.next_multiple_of(PAGE_BYTES);
+        let aligned = aligned(range.clone());
         let stored = range.start - aligned.start..range.end - aligned.start;
         let copies = pool.copies(state.location)?;
         let mut outcome = Fetched::Lost;
@@ -312,8 +312,14 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
             pool.count(Header::BufferHits);
             return Ok(Fetched::Page(Origin::Node));
         }
-        if self.urgency == Urgency::Later {
-            return Ok(Fetched::Later);
+        match self.urgency {
+            Urgency::Later => return Ok(Fetched::Later),
+            // What was said of another content says nothing. Of a damaged copy another one is waited for: that is rare.
+            Urgency::Answered(asked, answer) if !is_retry => {
+                let is_nowhere = answer == Answer::Nowhere && asked == call;
+                return Ok(if is_nowhere { Fetched::Lost } else { Fetched::Later });
+            }
+            _ => {}
         }
         let is_ahead = self.urgency == Urgency::Ahead;
         let since = self.caller.now_ns();
@@ -337,6 +343,33 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
             }
         }
     }
+}
+
+impl<M: Memory> Pool<M> {
+    /// What is to be asked of nodes for the page at `place`; `None` where it is not on nodes.
+    pub fn call_for(&self, place: Place) -> Option<Call> {
+        let Place::Slot(at) = place else { return None };
+        let (slab, slot) = (at.slab.get(), at.slot.get());
+        let state = self.state(slab).ok().filter(|state| state.kind == Kind::Away)?;
+        let known =
+            (slot < state.class.slots()).then(|| self.slot(slab, state.class, slot).ok()).flatten()?;
+        let copies = self.copies(state.location).ok().filter(|copies| copies.on_node)?;
+        let pages = aligned(slot_range(state.class, slot, known));
+        let (first, count) = (pages.start / PAGE_BYTES, pages.len() / PAGE_BYTES);
+        let is_possible = known.length_bytes <= state.class.slot_bytes() && count > 0;
+        is_possible.then_some(Call {
+            block: state.location,
+            version: copies.version,
+            first,
+            count,
+            is_retry: false,
+        })
+    }
+}
+
+/// The whole pages that hold those bytes of a block.
+fn aligned(range: Range<usize>) -> Range<usize> {
+    range.start - range.start % PAGE_BYTES..range.end.next_multiple_of(PAGE_BYTES)
 }
 
 /// Unpacks what is stored, and tells whether that is the page.

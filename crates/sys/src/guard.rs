@@ -30,13 +30,17 @@ pub enum Guard {
     ChildHasItsWords,
     /// What is discarded while it can't be put back is not put back.
     StrandedIsForgotten,
+    /// What is discarded while it is on its way from a node is let go.
+    FlightsAreForgotten,
+    /// What is moved while it is on its way from a node arrives where it is now.
+    FlightsFollowMoves,
     /// A child gets a copy of what was not in its parent's memory when it was forked.
     StrandedGoesToChildren,
 }
 
 impl Guard {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::ReadingExcludesChanges,
         Self::OneHolder,
         Self::SourceAfterTaking,
@@ -50,6 +54,8 @@ impl Guard {
         Self::ForkFreezesEntries,
         Self::ChildHasItsWords,
         Self::StrandedIsForgotten,
+        Self::FlightsAreForgotten,
+        Self::FlightsFollowMoves,
         Self::StrandedGoesToChildren,
     ];
 }

@@ -30,6 +30,35 @@ pub fn wait(word: &AtomicU32, value: u32, timeout_ns: Option<u64>, scope: Scope)
     let _ = futex::wait(word, scope.flags(), value, timeout.as_ref());
 }
 
+/// Words that [`wait_any`] takes, at most.
+pub const MOST_WORDS: usize = 64;
+
+/// Sleeps while each of `words` holds the value beside it, at most `timeout_ns`; of more than [`MOST_WORDS`] the first ones. Returns early at
+/// will: check again.
+pub fn wait_any<'a>(words: impl Iterator<Item = (&'a AtomicU32, u32, Scope)>, timeout_ns: u64) {
+    let mut waiters = [futex::Wait::new(); MOST_WORDS];
+    let mut count = 0;
+    for (waiter, (word, value, scope)) in waiters.iter_mut().zip(words) {
+        waiter.val = value.into();
+        waiter.uaddr = futex::WaitPtr::new(core::ptr::from_ref(word).cast_mut().cast());
+        waiter.flags = match scope {
+            Scope::Process => futex::WaitFlags::SIZE_U32 | futex::WaitFlags::PRIVATE,
+            Scope::Machine => futex::WaitFlags::SIZE_U32,
+        };
+        count += 1;
+    }
+    // The kernel takes the moment, not how long.
+    let until_ns = crate::thread::now_ns().saturating_add(timeout_ns);
+    let until =
+        Timespec { tv_sec: (until_ns / 1_000_000_000) as i64, tv_nsec: (until_ns % 1_000_000_000) as i64 };
+    let _ = futex::waitv(
+        &waiters[..count],
+        futex::WaitvFlags::empty(),
+        Some(&until),
+        rustix::thread::ClockId::Monotonic,
+    );
+}
+
 /// How many sleepers to wake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sleepers {

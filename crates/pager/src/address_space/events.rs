@@ -31,7 +31,7 @@ impl Engine {
         }
     }
 
-    /// Nobody changes pages while the caller reads, so no page is held but those that are stranded.
+    /// Nobody changes pages while the caller reads, so no page is held but those that are stranded or on their way from nodes.
     fn take_in(&self, reading: &Reading<'_>, event: Message) {
         self.part_from_children(reading, &event);
         self.fork.note(reading, &event);
@@ -42,6 +42,7 @@ impl Engine {
                     self.discard(range);
                 }
                 self.forget_stranded(reading, range);
+                self.forget_flights(reading, range);
                 if guard::stands(Guard::DiscardedStays) {
                     self.mark_discarded(range);
                 }
@@ -54,6 +55,7 @@ impl Engine {
                 self.forget_pinned(reading, range);
                 self.discard(range);
                 self.forget_stranded(reading, range);
+                self.forget_flights(reading, range);
                 self.forget_advice(range);
             }
             Message::Remap { from, to, count } => {
@@ -61,10 +63,12 @@ impl Engine {
                 self.forget_pinned(reading, new);
                 self.discard(new);
                 self.forget_stranded(reading, new);
+                self.forget_flights(reading, new);
                 if guard::stands(Guard::EntriesFollowMoves) && !self.table.relocate(old, to) {
                     self.refused(Step::Table, Errno::NOMEM);
                 }
                 self.move_stranded(reading, old, to);
+                self.move_flights(reading, old, to);
                 self.move_pinned(reading, old, to);
                 self.regions.remove(old);
                 self.regions.insert(new);

@@ -12,8 +12,8 @@ use farmem_page::{ByteCount, PageBytes, PageIndex, Place};
 use farmem_policy::Partition;
 use farmem_policy::links::timeliness;
 use farmem_store::{
-    BlockError, BlockFile, Caller, Epoch, FreeOutcome, LoadError, Origin, OwnerId, Packed, Packing, Pool,
-    Reader, StoreError, Update, Urgency, WINDOW_BYTES, Writer,
+    BlockError, BlockFile, Call, Caller, Epoch, FreeOutcome, LoadError, Origin, OwnerId, Packed, Packing,
+    Pool, Posted, Reader, Standing, StoreError, Update, Urgency, WINDOW_BYTES, Writer,
 };
 use farmem_sys::disk::DiskFile;
 use farmem_sys::guard::{self, Guard};
@@ -306,6 +306,37 @@ impl Vault {
             }
         }
         Err(LoadFailure::Lost)
+    }
+
+    /// Asks nodes for the page at `place`, without waiting: what was asked, and the call. `None` where no node has it, or no call is free.
+    pub(crate) fn post(&self, reader: &PageReader, place: Place, is_ahead: bool) -> Option<(Call, Posted)> {
+        let call = self.pool.call_for(place)?;
+        Some((call, self.pool.post(reader.caller(), call, is_ahead)?))
+    }
+
+    /// How a posted call stands.
+    pub(crate) fn standing(&self, posted: &Posted) -> Standing {
+        self.pool.standing(posted)
+    }
+
+    /// What changes when a posted call that waits is answered: where it is in the pool's memory, and what it is now.
+    pub(crate) fn waits(&self, posted: &Posted) -> Option<(usize, u32)> {
+        self.pool.waits(posted)
+    }
+
+    /// Takes a posted call back.
+    pub(crate) fn withdraw(&self, posted: &Posted) {
+        self.pool.withdraw(posted);
+    }
+
+    /// Whether pages may be on nodes at all.
+    pub(crate) fn has_nodes(&self) -> bool {
+        self.pool.lanes() > 0
+    }
+
+    /// Whether an answer that has not come after so long will hardly come.
+    pub(crate) fn is_hopeless(&self, waited_ns: u64) -> bool {
+        waited_ns >= NODE_PATIENCE_NS || self.supervisor.is_cut()
     }
 
     /// Stores the content of `page`, which leaves and whose entry was `old`: raw if somebody else packs it afterwards. One

@@ -4,6 +4,7 @@ use farmem_page::{PAGE_BYTES, PageIndex, PageWord};
 use farmem_policy::{Fault, Run, VictimPolicy, absence};
 use farmem_store::Urgency;
 use farmem_sys::guard::{self, Guard};
+use farmem_sys::thread;
 use farmem_sys::uffd::{Uffd, UffdError, Waiters};
 use farmem_telemetry::{Counter, RETURN_BUCKETS, TraceKind};
 
@@ -27,6 +28,15 @@ enum Loaded {
     Later,
     /// It can't be had.
     Lost,
+}
+
+/// What became of a page that a fault wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Arrival {
+    /// It is at the desk.
+    There,
+    /// It is not, and that has been seen to.
+    Not(Served),
 }
 
 /// A batch of taken pages; those that follow each other stand next to each other.
@@ -129,16 +139,41 @@ impl Engine {
         }
     }
 
-    /// [`Engine::load`] of one page for the fault that leads the batch.
-    pub(crate) fn load_for(&self, desk: &mut Desk, batch: &mut Batch, at: usize, fault: Fault) -> bool {
+    /// [`Engine::load`] of one page for the fault that leads the batch. What has to be asked of nodes comes by itself, later.
+    pub(crate) fn load_for(&self, desk: &mut Desk, batch: &mut Batch, at: usize, fault: Fault) -> Arrival {
         let loading = desk.waiting.begin_loading();
+        let urgency = self.urgency();
         // The thread waits for whatever comes with its page.
-        let loaded = self.load(desk, batch, at, Cause::Fault(fault.page), Urgency::Awaited);
+        let loaded = self.load(desk, batch, at, Cause::Fault(fault.page), urgency);
         desk.waiting.end_loading(loading, &self.slot);
-        if loaded == Loaded::Later {
-            self.put_off(batch, at);
+        match loaded {
+            Loaded::There => Arrival::There,
+            Loaded::Lost => Arrival::Not(Served::Done),
+            Loaded::Later => Arrival::Not(self.send_for(desk, batch, at, Cause::Fault(fault.page))),
         }
-        loaded == Loaded::There
+    }
+
+    /// How to load what a thread waits for, before nodes are asked.
+    fn urgency(&self) -> Urgency {
+        if self.flights.may_fly() { Urgency::Later } else { Urgency::Awaited }
+    }
+
+    /// Asks nodes for the batch's page at that position, which is no longer part of it.
+    fn send_for(&self, desk: &Desk, batch: &mut Batch, at: usize, cause: Cause) -> Served {
+        let Some(taken) = batch.pages[at].take() else { return Served::Done };
+        let is_faulted = cause.is_fault_on(taken.page);
+        match self.launch(&desk.reader, taken, cause, !is_faulted) {
+            Ok(()) => Served::Flying,
+            // Too much is under way, or the page is somewhere else by now. The thread is kept: it need not fault again.
+            Err(taken) if is_faulted => {
+                self.give_back(taken);
+                Served::Later
+            }
+            Err(taken) => {
+                self.let_try_again(taken);
+                Served::Done
+            }
+        }
     }
 
     /// Lets go of the batch's page at that position, which stays where it is. Whoever has come meanwhile, or waits already, faults again.
@@ -158,9 +193,9 @@ impl Engine {
         }
     }
 
-    /// Installs the faulted page, which leads the batch.
-    pub(crate) fn install_faulted(&self, desk: &Desk, batch: &mut Batch, fault: Fault) -> Served {
-        self.install(&self.uffd, batch, 0, &desk.content[0], Cause::Fault(fault.page))
+    /// Installs the page that leads the batch.
+    pub(crate) fn install_first(&self, desk: &Desk, batch: &mut Batch, cause: Cause) -> Served {
+        self.install(&self.uffd, batch, 0, &desk.content[0], cause)
     }
 
     /// Pages that have an entry: load, check, install. No thread waits for pages that come along and that only nodes have: these come when its own is there.
@@ -171,10 +206,11 @@ impl Engine {
         let loading = desk.waiting.begin_loading();
         // What comes from a node with this page is there for others.
         let first = (0..batch.count).find(|at| is_faulted(&batch, *at));
+        let mut sent = None;
         if let Some(at) = first
-            && self.load(desk, &mut batch, at, cause, Urgency::Awaited) == Loaded::Later
+            && self.load(desk, &mut batch, at, cause, self.urgency()) == Loaded::Later
         {
-            self.put_off(&mut batch, at);
+            sent = Some(self.send_for(desk, &mut batch, at, cause));
         }
         let mut later = 0_u128;
         for at in (0..batch.count).filter(|at| Some(*at) != first) {
@@ -183,7 +219,18 @@ impl Engine {
         }
         desk.waiting.end_loading(loading, &self.slot);
         if later == 0 {
-            return self.install_all(desk, &mut batch, cause);
+            let outcome = self.install_all(desk, &mut batch, cause);
+            return sent.unwrap_or(outcome);
+        }
+        if cause != Cause::Hint && self.flights.may_fly() {
+            let outcome = self.install_all_but(desk, &mut batch, cause, later);
+            for at in (0..batch.count).filter(|at| later >> at & 1 != 0) {
+                if let Some(taken) = &batch.pages[at] {
+                    self.asked.note(taken.page, thread::now_ns());
+                }
+                let _ = self.send_for(desk, &mut batch, at, cause);
+            }
+            return sent.unwrap_or(outcome);
         }
         let mut rest = Batch::new();
         let taken =
@@ -213,6 +260,19 @@ impl Engine {
         if let Some(after_ns) = desk.reader.caller().ahead().awaited_after_ns() {
             self.vault.note_use(after_ns);
         }
+    }
+
+    /// Installs what has been loaded of a batch; not those pages that have a bit in `later`, which stay part of it.
+    fn install_all_but(&self, desk: &Desk, batch: &mut Batch, cause: Cause, later: u128) -> Served {
+        let mut rest = [const { None }; BATCH_PAGES];
+        for at in (0..batch.count).filter(|at| later >> at & 1 != 0) {
+            rest[at] = batch.pages[at].take();
+        }
+        let outcome = self.install_all(desk, batch, cause);
+        for (place, taken) in batch.pages.iter_mut().zip(rest).filter(|(_, taken)| taken.is_some()) {
+            *place = taken;
+        }
+        outcome
     }
 
     /// Installs what has been loaded of a batch.

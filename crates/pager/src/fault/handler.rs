@@ -28,8 +28,8 @@ use crate::fault::serve::{Desk, Served};
 use crate::gate::{Change, PARTIES};
 use crate::inject::Injection;
 
-/// Most handlers: all parties at the gate but the bookkeeper.
-pub(crate) const MOST: u32 = PARTIES as u32 - 1;
+/// Most handlers: all parties at the gate but the bookkeeper and the fetcher.
+pub(crate) const MOST: u32 = PARTIES as u32 - 2;
 const _: () = assert!(MOST as usize <= MAX_HANDLERS, "every handler can show its work");
 /// Faults that wait for the address space to settle. More threads than these would be woken to fault again.
 const DEFERRED: usize = 256;
@@ -214,6 +214,8 @@ impl Handler {
         self.engine.slot.add(Counter::Faults, 1);
         match self.serve(wish) {
             Served::Done => {}
+            // Whoever installs it counts it.
+            Served::Flying => return,
             Served::Again => self.defer(wish, true),
             Served::Later => self.defer(wish, false),
         }
@@ -261,7 +263,7 @@ impl Handler {
         for at in 0..count {
             let Some((wish, work)) = self.deferred[at].take() else { continue };
             let served = self.serve(wish);
-            if served != Served::Done {
+            if !matches!(served, Served::Done | Served::Flying) {
                 self.is_settling |= served == Served::Again;
                 // Who waits for room has been looked after: it is work anew.
                 let work = if served == Served::Later { self.work } else { work };

@@ -2,6 +2,7 @@
 
 pub(crate) mod asked;
 pub(crate) mod batch;
+pub(crate) mod flights;
 pub(crate) mod handler;
 pub(crate) mod lost;
 pub(crate) mod references;

@@ -16,8 +16,8 @@ use farmem_telemetry::Counter;
 
 use crate::address_space::table::Taken;
 use crate::engine::{BATCH_PAGES, Engine};
-use crate::fault::batch::Batch;
-use crate::fault::serve::{Desk, Served, Source};
+use crate::fault::batch::{Arrival, Batch};
+use crate::fault::serve::{Cause, Desk, Served, Source};
 
 /// Threads that are followed at a time. Others take the place of one of them.
 const FOLLOWERS: usize = 16;
@@ -172,9 +172,9 @@ impl Engine {
         let Pursuit { mut follower, most, looked_ns } = pursuit;
         let mut batch = Batch::new();
         batch.push(faulted);
-        if !self.load_for(desk, &mut batch, 0, fault) {
+        if let Arrival::Not(served) = self.load_for(desk, &mut batch, 0, fault) {
             self.spend_following(looked_ns);
-            return Served::Done;
+            return served;
         }
         let began_ns = thread::now_ns();
         let address = fault.address();
@@ -219,7 +219,7 @@ impl Engine {
                 Some(taken) => {
                     let at = batch.push(taken);
                     pages[at] = page;
-                    if self.load_for(desk, &mut batch, at, fault) {
+                    if self.load_for(desk, &mut batch, at, fault) == Arrival::There {
                         walk.arrive(&desk.content[at]);
                     }
                 }
@@ -242,7 +242,7 @@ impl Engine {
         let walked_ns = thread::now_ns().saturating_sub(began_ns);
         follower.took(self.spend_following(looked_ns + walked_ns));
         drop(follower);
-        self.install_faulted(desk, &mut batch, fault)
+        self.install_first(desk, &mut batch, Cause::Fault(fault.page))
     }
 }
 

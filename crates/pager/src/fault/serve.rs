@@ -68,8 +68,10 @@ pub(crate) enum Served {
     Done,
     /// The address space is changing: read messages, then try again.
     Again,
-    /// There is no room yet: try again when some may have been made.
+    /// There is no room yet, or too much is under way: try again when that may have changed.
     Later,
+    /// Nodes have been asked for the page. The thread goes on when it has come.
+    Flying,
 }
 
 /// Why pages come in.
@@ -130,6 +132,7 @@ impl Engine {
         self.serving(change, fault.page);
         let Some(taken) = self.table.take(fault.page) else {
             self.slot.add(Counter::StagedHits, 1);
+            self.hurry(fault.page);
             return Served::Done;
         };
         // The page may have left, or come, since the guess.

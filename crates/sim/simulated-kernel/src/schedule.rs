@@ -31,10 +31,10 @@ pub enum Key {
 }
 
 /// A thread that sleeps.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Sleeper {
     thread: u32,
-    key: Key,
+    keys: Vec<Key>,
     deadline_ns: Option<u64>,
 }
 
@@ -186,12 +186,17 @@ pub fn point() {
 
 /// Sleeps until somebody wakes that key, or until the deadline.
 pub fn block(key: Key, deadline_ns: Option<u64>) {
+    block_on_any(vec![key], deadline_ns);
+}
+
+/// The same of several keys.
+pub fn block_on_any(keys: Vec<Key>, deadline_ns: Option<u64>) {
     if std::thread::panicking() {
         return;
     }
     let own = world::with(|world| {
         let thread = world.current;
-        world.sleepers.push(Sleeper { thread, key, deadline_ns });
+        world.sleepers.push(Sleeper { thread, keys, deadline_ns });
         thread
     });
     pass_time();
@@ -207,7 +212,7 @@ pub fn block(key: Key, deadline_ns: Option<u64>) {
 pub fn wake(key: Key, most: usize) {
     let mut left = most;
     wake_those(|sleeper| {
-        let is_meant = sleeper.key == key && left > 0;
+        let is_meant = sleeper.keys.contains(&key) && left > 0;
         left -= usize::from(is_meant);
         is_meant
     });
@@ -241,7 +246,7 @@ fn pass_time() {
         match world.sleepers.iter().filter_map(|it| it.deadline_ns).min() {
             Some(first_ns) => world.now_ns = world.now_ns.max(first_ns),
             None if world.alive > 0 => {
-                let who: Vec<_> = world.sleepers.iter().map(|it| (it.thread, it.key)).collect();
+                let who: Vec<_> = world.sleepers.iter().map(|it| (it.thread, &it.keys)).collect();
                 world.fail(&format!("every thread waits for another one: {who:?}"));
                 return true;
             }

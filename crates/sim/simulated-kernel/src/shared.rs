@@ -1,7 +1,7 @@
 //! Memory that processes share: real memory, of this process; only sleep is simulated.
 
 use core::ops::Range;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::descriptors::Named;
 use crate::schedule::{self, Key};
@@ -94,6 +94,11 @@ impl SharedMemory {
         let Some(word) = self.word(offset_bytes) else { return };
         let most = if sleepers == Sleepers::One { 1 } else { usize::MAX };
         schedule::wake(Key::Word(core::ptr::from_ref(word).addr()), most);
+    }
+
+    /// The half of a word on which threads sleep.
+    pub fn low_half(&self, offset_bytes: usize) -> Option<&AtomicU32> {
+        self.inner.low_half(offset_bytes)
     }
 
     fn word(&self, offset_bytes: usize) -> Option<&AtomicU64> {

@@ -17,6 +17,21 @@ pub fn wait(word: &AtomicU32, value: u32, timeout_ns: Option<u64>, _scope: Scope
     schedule::block(Key::Word(core::ptr::from_ref(word).addr()), deadline_ns);
 }
 
+/// Words that [`wait_any`] takes, at most.
+pub const MOST_WORDS: usize = 64;
+
+/// Sleeps while each of `words` holds the value beside it, at most `timeout_ns`.
+pub fn wait_any<'a>(words: impl Iterator<Item = (&'a AtomicU32, u32, Scope)>, timeout_ns: u64) {
+    schedule::point();
+    let words: Vec<_> = words.take(MOST_WORDS).collect();
+    if words.iter().any(|(word, value, _)| word.load(Ordering::SeqCst) != *value) {
+        return;
+    }
+    let deadline_ns = world::with(|world| world.now_ns.saturating_add(timeout_ns));
+    let keys = words.iter().map(|(word, ..)| Key::Word(core::ptr::from_ref(*word).addr())).collect();
+    schedule::block_on_any(keys, Some(deadline_ns));
+}
+
 /// Wakes sleepers.
 pub fn wake(word: &AtomicU32, sleepers: Sleepers, _scope: Scope) {
     let most = match sleepers {

@@ -1,0 +1,313 @@
+//! Pages on their way from memory nodes. Whoever takes one of these asks, and goes on; the *fetcher*, a thread of its own, installs it when it
+//! has come. So a node holds up only the threads that touch its pages.
+//!
+//! A page is held meanwhile (its word is busy): whoever else touches it waits for the same answer. Unlike all others that are held, it
+//! is so while messages are read, as are stranded pages. So what a message says of it is done here: what the program has given up is let go,
+//! what it has moved is followed.
+//!
+//! Invariants:
+//! 1. A flight is in the list from when its call is posted until somebody ends it. Who ends one holds a [`Change`] or a [`Reading`], so
+//!    that the page isn't moved or discarded between.
+//! 2. The list is a leaf lock: while it is held nobody waits, and no page comes in.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use farmem_page::{PageIndex, PageRange};
+use farmem_store::{Answer, Call, Posted, Standing, Urgency};
+use farmem_sys::guard::{self, Guard};
+use farmem_sys::lock::Lock;
+use farmem_sys::wait::{self, Scope, Sleepers};
+use farmem_sys::{Errno, memory, thread};
+use farmem_telemetry::{Counter, Step};
+
+use crate::address_space::table::Taken;
+use crate::engine::Engine;
+use crate::eviction::vault::{LoadFailure, PageReader};
+use crate::fault::batch::Batch;
+use crate::fault::serve::{Cause, Desk, Served};
+use crate::gate::{Change, PARTIES, Reading};
+
+/// Pages of a process that may be on their way at a time: twice the calls of a lane.
+pub(crate) const MOST: usize = 32;
+const _: () = assert!(MOST < wait::MOST_WORDS, "the fetcher sleeps on a word for each, and one more");
+/// The fetcher's place at the gate: the one before the bookkeeper's.
+pub(crate) const PARTY: usize = PARTIES - 2;
+/// Pages that come in under one right to change pages, so that messages are read in between.
+const LANDED_AT_ONCE: usize = 8;
+/// How long the fetcher sleeps at most while something is under way.
+const SLICE_NS: u64 = 50_000_000;
+/// The same while nothing is.
+const IDLE_NS: u64 = 1_000_000_000;
+
+/// A page on its way.
+struct Flight {
+    taken: Taken,
+    call: Call,
+    posted: Posted,
+    cause: Cause,
+    since_ns: u64,
+    is_ahead: bool,
+    /// Whether a thread has come to wait for what was asked for ahead.
+    is_wanted: bool,
+}
+
+/// The pages on their way.
+#[derive(Debug)]
+pub(crate) struct Flights {
+    flights: Lock<List>,
+    /// Changes whenever the fetcher should look.
+    bell: AtomicU32,
+    /// Whether there is a fetcher.
+    is_running: AtomicBool,
+}
+
+struct List([Option<Flight>; MOST]);
+
+/// What a flight has come to.
+enum Landing {
+    /// Nodes have answered.
+    Answered(Answer),
+    /// A thread waits for what was asked for ahead.
+    Wanted,
+    /// No answer will come.
+    Hopeless,
+}
+
+impl Flights {
+    pub(crate) const fn new() -> Self {
+        Self {
+            flights: Lock::new(List([const { None }; MOST])),
+            bell: AtomicU32::new(0),
+            is_running: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether pages may be asked for without waiting.
+    pub(crate) fn may_fly(&self) -> bool {
+        self.is_running.load(Ordering::Acquire)
+    }
+
+    fn ring(&self) {
+        self.bell.fetch_add(1, Ordering::AcqRel);
+        wait::wake(&self.bell, Sleepers::All, Scope::Process);
+    }
+
+    /// Ends those flights that `is_meant` says; `each` hears of them, one after the other.
+    fn end_each(&self, is_meant: impl Fn(&Flight) -> bool, mut each: impl FnMut(Flight)) {
+        for at in 0..MOST {
+            let ended = self.flights.lock().0[at].take_if(|flight| is_meant(flight));
+            ended.into_iter().for_each(&mut each);
+        }
+    }
+}
+
+/// Memory of the fetcher.
+struct Fetcher {
+    engine: &'static Engine,
+    desk: Desk,
+}
+
+/// Starts the fetcher, where there may be pages on nodes. `false` when it needs none.
+///
+/// # Errors
+/// No memory, or no thread: then whoever asks waits for the answer.
+pub(crate) fn start(engine: &'static Engine) -> Result<bool, Errno> {
+    if !engine.vault.has_nodes() {
+        return Ok(false);
+    }
+    let fetcher = memory::leak(Fetcher { engine, desk: Desk::new(engine)? })?;
+    thread::spawn_with(run, fetcher)?;
+    engine.flights.is_running.store(true, Ordering::Release);
+    Ok(true)
+}
+
+fn run(fetcher: &'static mut Fetcher) -> ! {
+    thread::name(c"farmem-fetch");
+    let Fetcher { engine, desk } = fetcher;
+    loop {
+        let rung = engine.flights.bell.load(Ordering::Acquire);
+        while engine.land(desk) {}
+        engine.await_answers(rung);
+    }
+}
+
+impl Engine {
+    /// Asks nodes for a page that is held, and leaves it to the fetcher. Gives it back where that can't be done now.
+    pub(super) fn launch(
+        &self,
+        reader: &PageReader,
+        taken: Taken,
+        cause: Cause,
+        is_ahead: bool,
+    ) -> Result<(), Taken> {
+        let Some(place) = taken.word.place() else { return Err(taken) };
+        let mut flights = self.flights.flights.lock();
+        let Some(free) = flights.0.iter_mut().find(|flight| flight.is_none()) else { return Err(taken) };
+        let Some((call, posted)) = self.vault.post(reader, place, is_ahead) else { return Err(taken) };
+        let since_ns = thread::now_ns();
+        *free = Some(Flight { taken, call, posted, cause, since_ns, is_ahead, is_wanted: false });
+        drop(flights);
+        self.flights.ring();
+        Ok(())
+    }
+
+    /// A thread has come to wait for a page that somebody has. If that is on its way ahead of need, it is needed now.
+    pub(super) fn hurry(&self, page: PageIndex) {
+        if !self.flights.may_fly() {
+            return;
+        }
+        let mut flights = self.flights.flights.lock();
+        let is_it = |flight: &&mut Flight| flight.taken.page == page && flight.is_ahead && !flight.is_wanted;
+        let Some(flight) = flights.0.iter_mut().flatten().find(is_it) else { return };
+        flight.is_wanted = true;
+        drop(flights);
+        self.flights.ring();
+    }
+
+    /// On the fetcher: sleeps until a call is answered, or somebody rings.
+    fn await_answers(&self, rung: u32) {
+        let memory = self.vault.memory();
+        let mut words = [const { None }; MOST];
+        let mut is_any = false;
+        for (word, flight) in words.iter_mut().zip(&self.flights.flights.lock().0) {
+            let Some(flight) = flight else { continue };
+            // One that has been answered since, or is not to be waited for, is looked at again.
+            let Some((at, value)) = self.vault.waits(&flight.posted) else { return };
+            *word = memory.low_half(at).map(|half| (half, value, Scope::Machine));
+            is_any = true;
+        }
+        let bell = (&self.flights.bell, rung, Scope::Process);
+        let words = core::iter::once(bell).chain(words.iter().flatten().copied());
+        wait::wait_any(words, if is_any { SLICE_NS } else { IDLE_NS });
+    }
+
+    /// On the fetcher: takes in what has come. Whether there may be more.
+    fn land(&self, desk: &mut Desk) -> bool {
+        let change = self.gate.change(PARTY);
+        let mut landed = 0;
+        for at in 0..MOST {
+            if landed == LANDED_AT_ONCE {
+                return true;
+            }
+            let Some((flight, landing)) = self.next_landing(at) else { continue };
+            landed += 1;
+            self.take_in_flight(&change, desk, flight, landing);
+        }
+        false
+    }
+
+    /// The flight in that place of the list, which ends, if something has come of it.
+    fn next_landing(&self, at: usize) -> Option<(Flight, Landing)> {
+        let mut flights = self.flights.flights.lock();
+        let flight = flights.0[at].as_ref()?;
+        let landing = match self.vault.standing(&flight.posted) {
+            Standing::Answered(answer) => Landing::Answered(answer),
+            Standing::Waits if flight.is_wanted => Landing::Wanted,
+            Standing::Waits => {
+                let waited_ns = thread::now_ns().saturating_sub(flight.since_ns);
+                if waited_ns < SLICE_NS || !self.vault.is_hopeless(waited_ns) {
+                    return None;
+                }
+                Landing::Hopeless
+            }
+            Standing::Over => Landing::Hopeless,
+        };
+        flights.0[at].take().map(|flight| (flight, landing))
+    }
+
+    fn take_in_flight(&self, change: &Change<'_>, desk: &mut Desk, flight: Flight, landing: Landing) {
+        let Flight { taken, call, posted, cause, since_ns, is_ahead, is_wanted } = flight;
+        let is_needed = !is_ahead || is_wanted;
+        let urgency = match landing {
+            Landing::Answered(answer) => Urgency::Answered(call, answer),
+            Landing::Wanted => {
+                self.vault.withdraw(&posted);
+                Urgency::Later
+            }
+            Landing::Hopeless => {
+                self.vault.withdraw(&posted);
+                // Without a supervisor this asks nobody, and tells what else there is. Nobody waits for the rest.
+                if is_needed { Urgency::Awaited } else { Urgency::Later }
+            }
+        };
+        // Room was made when it was asked for, and others may have used it.
+        let _ = self.make_room(change, 1);
+        let Some(place) = taken.word.place() else { return self.give_back(taken) };
+        desk.waiting.begin();
+        match self.vault.load(&mut desk.reader, place, &mut desk.content[0], urgency) {
+            Ok(origin) => {
+                desk.waiting.loaded(origin, true);
+                let page = taken.page;
+                let mut batch = Batch::new();
+                batch.push(taken);
+                if self.install_first(desk, &mut batch, cause) == Served::Again {
+                    // The thread asks again; what has come is in the read buffer.
+                    self.wake_page(page);
+                }
+                if cause.is_fault_on(page) {
+                    let took_ns = thread::now_ns().saturating_sub(since_ns);
+                    self.slot.fault_latency().record(took_ns);
+                    desk.waiting.count(&self.slot, took_ns);
+                }
+            }
+            Err(LoadFailure::Lost) => self.lose(taken),
+            Err(LoadFailure::Later) if is_needed => {
+                // It has been displaced, or is elsewhere now.
+                if let Err(taken) = self.launch(&desk.reader, taken, cause, false) {
+                    self.let_try_again(taken);
+                }
+            }
+            Err(LoadFailure::Later) => self.let_try_again(taken),
+        }
+    }
+
+    /// Lets go of a page that stays where it is. Whoever waits for it faults again.
+    pub(super) fn let_try_again(&self, taken: Taken) {
+        let page = taken.page;
+        let _ = taken.put_back();
+        self.wake_page(page);
+    }
+
+    /// The program has discarded or unmapped `range`, and its words say so.
+    pub(crate) fn forget_flights(&self, _reading: &Reading<'_>, range: PageRange) {
+        self.flights.end_each(
+            |flight| range.contains(flight.taken.page) && guard::stands(Guard::FlightsAreForgotten),
+            |flight| {
+                self.vault.withdraw(&flight.posted);
+                let (page, word) = (flight.taken.page, flight.taken.word);
+                if flight.taken.release(word).is_dropped
+                    && let Some(place) = word.place()
+                {
+                    self.slot.subtract(Counter::FarPages, 1);
+                    self.vault.free(place);
+                }
+                self.wake_page(page);
+            },
+        );
+    }
+
+    /// The program has moved `from` to `to`, and the words have gone with it.
+    pub(crate) fn move_flights(&self, _reading: &Reading<'_>, from: PageRange, to: PageIndex) {
+        if !guard::stands(Guard::FlightsFollowMoves) {
+            return;
+        }
+        let mut flights = self.flights.flights.lock();
+        for place in &mut flights.0 {
+            let Some(flight) = place.take_if(|flight| from.contains(flight.taken.page)) else { continue };
+            let old = flight.taken.page;
+            let Some(taken) = self.table.follow(flight.taken, to + (old - from.start)) else {
+                self.refused(Step::Table, Errno::NOMEM)
+            };
+            // Who waits there has lost the page, as without a pager. What comes now comes for nobody.
+            self.wake_page(old);
+            let cause = if flight.cause.is_fault_on(old) { Cause::Fault(taken.page) } else { flight.cause };
+            *place = Some(Flight { taken, cause, ..flight });
+        }
+    }
+}
+
+impl core::fmt::Debug for List {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{} flights", self.0.iter().flatten().count())
+    }
+}
