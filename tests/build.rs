@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Each is a directory below `programs`, with C files that make one program.
-const PROGRAMS: [(&str, &[&str]); 5] = [
+const PROGRAMS: [(&str, &[&str]); 6] = [
     ("address_space", &[]),
     ("batches", &[]),
+    ("fetches", &[]),
     ("static_program", &["-static"]),
     ("old_kernel", &[]),
     ("guest", &["-static"]),

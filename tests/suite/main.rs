@@ -7,6 +7,7 @@ mod command_line;
 mod documents;
 mod far_redis;
 mod faults;
+mod flights;
 mod hints;
 mod host;
 mod isolation;

@@ -255,7 +255,7 @@ impl Bookkeeper {
                 Err(_) => break,
             }
         }
-        self.has_fetcher = flights::start(engine).unwrap_or(false);
+        self.has_fetcher = flights::start(engine, allowed).unwrap_or(false);
         // New memory is filled by the kernel alone until it is noticed, by huge pages ten times as fast; and what is to leave must be split anyway.
         huge_pages::turn_off(true);
         *place = Some(evictor);

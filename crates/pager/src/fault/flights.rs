@@ -14,6 +14,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use farmem_page::{PageIndex, PageRange};
 use farmem_store::{Answer, Call, Posted, Standing, Urgency};
+use farmem_sys::affinity::{self, Allowed};
 use farmem_sys::guard::{self, Guard};
 use farmem_sys::lock::Lock;
 use farmem_sys::wait::{self, Scope, Sleepers};
@@ -105,17 +106,36 @@ impl Flights {
 struct Fetcher {
     engine: &'static Engine,
     desk: Desk,
+    allowed: Allowed,
+    /// As the engine's word; 0 while the fetcher may run anywhere.
+    processor: u32,
+}
+
+impl Fetcher {
+    /// While one thread faults, its handler wakes this thread, and this one wakes it: on another processor each of these would wake that, too.
+    fn follow(&mut self) {
+        let is_alone = self.engine.armed.load(Ordering::Relaxed) == 1;
+        let wanted = if is_alone { self.engine.processor.load(Ordering::Acquire) } else { 0 };
+        if wanted == self.processor {
+            return;
+        }
+        self.processor = wanted;
+        match wanted.checked_sub(1) {
+            Some(processor) => affinity::stay_on(processor),
+            None => self.allowed.restore(),
+        }
+    }
 }
 
 /// Starts the fetcher, where there may be pages on nodes. `false` when it needs none.
 ///
 /// # Errors
 /// No memory, or no thread: then whoever asks waits for the answer.
-pub(crate) fn start(engine: &'static Engine) -> Result<bool, Errno> {
+pub(crate) fn start(engine: &'static Engine, allowed: Allowed) -> Result<bool, Errno> {
     if !engine.vault.has_nodes() {
         return Ok(false);
     }
-    let fetcher = memory::leak(Fetcher { engine, desk: Desk::new(engine)? })?;
+    let fetcher = memory::leak(Fetcher { engine, desk: Desk::new(engine)?, allowed, processor: 0 })?;
     thread::spawn_with(run, fetcher)?;
     engine.flights.is_running.store(true, Ordering::Release);
     Ok(true)
@@ -123,10 +143,11 @@ pub(crate) fn start(engine: &'static Engine) -> Result<bool, Errno> {
 
 fn run(fetcher: &'static mut Fetcher) -> ! {
     thread::name(c"farmem-fetch");
-    let Fetcher { engine, desk } = fetcher;
+    let engine = fetcher.engine;
     loop {
         let rung = engine.flights.bell.load(Ordering::Acquire);
-        while engine.land(desk) {}
+        while engine.land(&mut fetcher.desk) {}
+        fetcher.follow();
         engine.await_answers(rung);
     }
 }
