@@ -305,7 +305,9 @@ fn read_pages(pool: &SharedPool, disk: &TestDisk, places: &[Place], urgency: Urg
             }
             Err(error) => {
                 let is_expected = match urgency {
-                    Urgency::Later | Urgency::Ahead => matches!(error, LoadError::Later),
+                    Urgency::Later | Urgency::Ahead | Urgency::Answered(..) => {
+                        matches!(error, LoadError::Later)
+                    }
                     Urgency::Awaited => matches!(error, LoadError::Lost | LoadError::Corrupt),
                 };
                 assert!(is_expected, "{error}");
