@@ -222,7 +222,8 @@ impl Engine {
             let outcome = self.install_all(desk, &mut batch, cause);
             return sent.unwrap_or(outcome);
         }
-        if cause != Cause::Hint && self.flights.may_fly() {
+        // What comes for a hint, or since there is room, is waited for: whoever brings it would only find that too much is under way.
+        if matches!(cause, Cause::Fault(_)) && self.flights.may_fly() {
             let outcome = self.install_all_but(desk, &mut batch, cause, later);
             for at in (0..batch.count).filter(|at| later >> at & 1 != 0) {
                 if let Some(taken) = &batch.pages[at] {
