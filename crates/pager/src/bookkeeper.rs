@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 
 use farmem_page::{PageCount, PageRange};
 use farmem_policy::pacing::{self, Far, Growth, LEFT_PAGES, Outlook};
-use farmem_sys::affinity::{self, Allowed};
+use farmem_sys::affinity::Allowed;
 use farmem_sys::{Errno, huge_pages, thread};
 use farmem_telemetry::{Counter, SlotState, Step};
 
@@ -24,6 +24,7 @@ use crate::hints::Hinted;
 use crate::inject::Injection;
 use crate::reporting::inspector::Inspector;
 use crate::reporting::own_memory::OwnMemory;
+use crate::whereabouts::Whereabouts;
 
 /// The bookkeeper's place at the gate: the last one.
 pub(crate) const PARTY: usize = PARTIES - 1;
@@ -54,8 +55,6 @@ pub(crate) struct Bookkeeper {
     last_check_ns: u64,
     growth: Growth,
     handlers: u32,
-    /// Whether there is one for pages of nodes.
-    has_fetcher: bool,
     rounds: u64,
     cpu_ns: u64,
     pace: Pace,
@@ -68,9 +67,7 @@ pub(crate) struct Bookkeeper {
     desk: Option<Desk>,
     hinted: Hinted,
     is_returning: bool,
-    allowed: Option<Allowed>,
-    /// As the engine's word; 0 while this thread may run anywhere.
-    processor: u32,
+    whereabouts: Whereabouts,
 }
 
 impl Bookkeeper {
@@ -89,7 +86,6 @@ impl Bookkeeper {
             last_check_ns: 0,
             growth: Growth::default(),
             handlers: 0,
-            has_fetcher: false,
             rounds: 0,
             cpu_ns: 0,
             pace: Pace::new(may_prefer),
@@ -101,8 +97,7 @@ impl Bookkeeper {
             desk: None,
             hinted: Hinted::new(),
             is_returning: false,
-            allowed: Allowed::now(),
-            processor: 0,
+            whereabouts: Whereabouts::new(Allowed::now()),
         }
     }
 
@@ -185,7 +180,7 @@ impl Bookkeeper {
 
     /// The pager's threads in this process.
     fn own_threads(&self) -> u32 {
-        1 + self.handlers + u32::from(self.has_fetcher)
+        1 + self.handlers + u32::from(self.engine.flights.may_fly())
     }
 
     /// Leaves the process to its only thread, as long as nothing is managed; then it has no pager any more.
@@ -203,18 +198,8 @@ impl Bookkeeper {
     /// one is: the faulting thread, away from its handler.
     fn keep_out_of_the_way(&mut self, has_faulted: bool) {
         let engine = self.engine;
-        let is_alone = engine.armed.load(Ordering::Relaxed) == 1;
-        let is_idle = has_faulted && is_alone && engine.excess(0) <= LEFT_PAGES && !self.is_returning;
-        let wanted = if is_idle { engine.processor.load(Ordering::Acquire) } else { 0 };
-        if wanted == self.processor {
-            return;
-        }
-        self.processor = wanted;
-        match (wanted.checked_sub(1), &self.allowed) {
-            (Some(processor), _) => affinity::stay_on(processor),
-            (None, Some(allowed)) => allowed.restore(),
-            (None, None) => {}
-        }
+        let is_idle = has_faulted && engine.excess(0) <= LEFT_PAGES && !self.is_returning;
+        self.whereabouts.stay_with_handler(engine, is_idle);
     }
 
     /// Sets this process's limit from what the application has as a whole; pages that the application has left.
@@ -244,7 +229,7 @@ impl Bookkeeper {
         let files = engine.files;
         let evictor = Evictor::new(&engine.uffd, engine.vault.writer(), &files.pagemap)
             .unwrap_or_else(|errno| engine.refused(Step::Staging, errno));
-        let Some(allowed) = self.allowed else { engine.refused(Step::Thread, Errno::NOTSUP) };
+        let Some(allowed) = self.whereabouts.allowed() else { engine.refused(Step::Thread, Errno::NOTSUP) };
         // Where the program has as many threads as it may, fewer handlers do; only one must be had.
         let wanted = allowed.count().clamp(1, handler::MOST);
         self.handlers = 0;
@@ -255,7 +240,8 @@ impl Bookkeeper {
                 Err(_) => break,
             }
         }
-        self.has_fetcher = flights::start(engine, allowed).unwrap_or(false);
+        // Without a fetcher whoever asks nodes waits for the answer.
+        let _ = flights::start(engine, allowed);
         // New memory is filled by the kernel alone until it is noticed, by huge pages ten times as fast; and what is to leave must be split anyway.
         huge_pages::turn_off(true);
         *place = Some(evictor);

@@ -24,6 +24,7 @@ mod inject;
 mod reporting;
 mod start;
 mod sync;
+mod whereabouts;
 
 pub use engine::Engine;
 pub use farmem_policy::references::Compression;

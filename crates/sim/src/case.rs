@@ -102,9 +102,7 @@ impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, plan, budget_pages, slabs, far, .. } = self;
         writeln!(f, "seed {seed}, {budget_pages} pages local, {slabs} slabs, {far:?}, {plan:?}")?;
-        let threads = self.threads.iter().enumerate().filter(|(_, operations)| !operations.is_empty());
-        threads
-            .into_iter()
-            .try_for_each(|(thread, operations)| writeln!(f, "thread {thread}: {operations:?}"))
+        let mut threads = self.threads.iter().enumerate().filter(|(_, operations)| !operations.is_empty());
+        threads.try_for_each(|(thread, operations)| writeln!(f, "thread {thread}: {operations:?}"))
     }
 }

@@ -55,19 +55,12 @@ struct Reached {
     far: Far,
 }
 
-impl Reached {
-    fn take_time(&self) {
-        let most_ns = self.far.answer_ns;
-        thread::sleep(world::with(|world| world.random.random_range(0..=most_ns)));
-    }
-}
-
 impl Nodes for Reached {
     fn room(&self) -> usize {
         if self.far.has_nodes { 64 } else { 0 }
     }
     fn write(&mut self, blocks: &[NodeBlock], content: &[u8], kept: &mut [bool]) {
-        self.take_time();
+        thread::sleep_up_to(self.far.answer_ns);
         for ((block, bytes), kept) in blocks.iter().zip(content.chunks_exact(SLAB_BYTES)).zip(kept) {
             let is_lost = world::with(|world| world.chance(self.far.silent_one_in));
             *kept = self.far.has_nodes && !is_lost;
@@ -82,7 +75,7 @@ impl Nodes for Reached {
         self.shelf.blocks().contains_key(&block)
     }
     fn read(&mut self, block: usize, out: &mut [u8; SLAB_BYTES]) -> Result<(), BlockError> {
-        self.take_time();
+        thread::sleep_up_to(self.far.answer_ns);
         out.copy_from_slice(self.shelf.blocks().get(&block).ok_or(BlockError::Failed)?);
         Ok(())
     }

@@ -187,8 +187,8 @@ fn act(operation: Operation, space: usize, ranges: &Ranges) {
             }
         }
         Operation::Discard { at, count } => {
-            // A program that moves other memory to where it discards has nobody but itself to blame: the mapping is claimed, and what is
-            // left of it goes on being touched by others.
+            // A program that moves other memory to where it discards has nobody but itself to blame: so the mapping stays meanwhile. Others go on
+            // touching it.
             if let Some(range) = place(ranges, at) {
                 let _using = Using::of(ranges, range);
                 program::discard(space, first(range, count));

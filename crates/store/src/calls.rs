@@ -322,41 +322,34 @@ impl<M: Memory> Pool<M> {
         Some(Posted { at, asked })
     }
 
+    /// The word of a posted call, what it is now, and what that says; `None` where the call is another one's by now.
+    fn look_at(&self, posted: &Posted) -> Option<(&M::Word, u64, State)> {
+        let word = self.word(posted.at).ok()?;
+        let now = word.load(Acquire);
+        let state = State::decode(now).filter(|state| state.sequence == posted.asked.sequence)?;
+        (!matches!(state.phase, Phase::Free | Phase::Filling)).then_some((word, now, state))
+    }
+
     /// How a posted call stands. An answer is told once.
     pub fn standing(&self, posted: &Posted) -> Standing {
-        let Ok(word) = self.word(posted.at) else { return Standing::Over };
-        let now = word.load(Acquire);
-        let Some(state) = State::decode(now).filter(|state| state.sequence == posted.asked.sequence) else {
-            return Standing::Over;
-        };
-        match state.phase {
-            Phase::Asked | Phase::Serving => Standing::Waits,
-            Phase::Answered => {
-                let _ = word.compare_exchange(now, state.to(Phase::Free).encode(), AcqRel, Relaxed);
-                Standing::Answered(state.answer)
-            }
-            Phase::Free | Phase::Filling => Standing::Over,
+        let Some((word, now, state)) = self.look_at(posted) else { return Standing::Over };
+        if state.phase != Phase::Answered {
+            return Standing::Waits;
         }
+        let _ = word.compare_exchange(now, state.to(Phase::Free).encode(), AcqRel, Relaxed);
+        Standing::Answered(state.answer)
     }
 
     /// Of a posted call that waits for its answer: the word whose low half changes when that comes, in bytes from the start of the pool's memory, and what
     /// that half is now.
     pub fn waits(&self, posted: &Posted) -> Option<(usize, u32)> {
-        let now = self.word(posted.at).ok()?.load(Acquire);
-        let state = State::decode(now).filter(|state| state.sequence == posted.asked.sequence)?;
-        matches!(state.phase, Phase::Asked | Phase::Serving).then_some((posted.at, now as u32))
+        let (_, now, state) = self.look_at(posted)?;
+        (state.phase != Phase::Answered).then_some((posted.at, now as u32))
     }
 
     /// Takes a posted call back, whatever it has come to. What was asked for may come to the read buffer all the same.
     pub fn withdraw(&self, posted: &Posted) {
-        let Ok(word) = self.word(posted.at) else { return };
-        loop {
-            let now = word.load(Acquire);
-            let state = State::decode(now).filter(|state| state.sequence == posted.asked.sequence);
-            let Some(state) = state.filter(|state| !matches!(state.phase, Phase::Free | Phase::Filling))
-            else {
-                return;
-            };
+        while let Some((word, now, state)) = self.look_at(posted) {
             if word.compare_exchange(now, state.to(Phase::Free).encode(), AcqRel, Relaxed).is_ok() {
                 return;
             }

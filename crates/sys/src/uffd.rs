@@ -130,9 +130,9 @@ impl Progress {
     }
 }
 
-/// A message from the kernel.
+/// A message from the kernel. `F` stands for a child's userfaultfd: the simulated kernel has its own.
 #[derive(Debug)]
-pub enum Message {
+pub enum Message<F = Uffd> {
     /// A thread waits for a page.
     Fault {
         /// The address that it touched. Of an access to several bytes, the first one on the page.
@@ -146,7 +146,7 @@ pub enum Message {
     },
     /// The program forked; the child's address space is served through this descriptor. The forking thread waits
     /// until the message is read.
-    Fork(Uffd),
+    Fork(F),
     /// Pages moved to another address; the program's call waits until the message is read.
     Remap {
         /// Where they were.

@@ -25,9 +25,12 @@ impl Scope {
 
 /// Sleeps while `word` holds `value`, at most `timeout_ns` when given. Returns early at will: check again.
 pub fn wait(word: &AtomicU32, value: u32, timeout_ns: Option<u64>, scope: Scope) {
-    let timeout = timeout_ns
-        .map(|ns| Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 });
+    let timeout = timeout_ns.map(timespec);
     let _ = futex::wait(word, scope.flags(), value, timeout.as_ref());
+}
+
+fn timespec(ns: u64) -> Timespec {
+    Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 }
 }
 
 /// Words that [`wait_any`] takes, at most.
@@ -48,9 +51,7 @@ pub fn wait_any<'a>(words: impl Iterator<Item = (&'a AtomicU32, u32, Scope)>, ti
         count += 1;
     }
     // The kernel takes the moment, not how long.
-    let until_ns = crate::thread::now_ns().saturating_add(timeout_ns);
-    let until =
-        Timespec { tv_sec: (until_ns / 1_000_000_000) as i64, tv_nsec: (until_ns % 1_000_000_000) as i64 };
+    let until = timespec(crate::thread::now_ns().saturating_add(timeout_ns));
     let _ = futex::waitv(
         &waiters[..count],
         futex::WaitvFlags::empty(),

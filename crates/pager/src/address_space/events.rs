@@ -41,8 +41,7 @@ impl Engine {
                 if guard::stands(Guard::DiscardedHasNoEntry) {
                     self.discard(range);
                 }
-                self.forget_stranded(reading, range);
-                self.forget_flights(reading, range);
+                self.forget_held(reading, range);
                 if guard::stands(Guard::DiscardedStays) {
                     self.mark_discarded(range);
                 }
@@ -54,21 +53,18 @@ impl Engine {
                 }
                 self.forget_pinned(reading, range);
                 self.discard(range);
-                self.forget_stranded(reading, range);
-                self.forget_flights(reading, range);
+                self.forget_held(reading, range);
                 self.forget_advice(range);
             }
             Message::Remap { from, to, count } => {
                 let (old, new) = (PageRange::at(from, count), PageRange::at(to, count));
                 self.forget_pinned(reading, new);
                 self.discard(new);
-                self.forget_stranded(reading, new);
-                self.forget_flights(reading, new);
+                self.forget_held(reading, new);
                 if guard::stands(Guard::EntriesFollowMoves) && !self.table.relocate(old, to) {
                     self.refused(Step::Table, Errno::NOMEM);
                 }
-                self.move_stranded(reading, old, to);
-                self.move_flights(reading, old, to);
+                self.move_held(reading, old, to);
                 self.move_pinned(reading, old, to);
                 self.regions.remove(old);
                 self.regions.insert(new);
@@ -77,6 +73,18 @@ impl Engine {
             Message::Fork(uffd) => self.forked(reading, uffd),
             Message::Fault { .. } | Message::Unknown(_) => {}
         }
+    }
+
+    /// The pages of `range` that are held while messages are read belong to nobody any more.
+    fn forget_held(&self, reading: &Reading<'_>, range: PageRange) {
+        self.forget_stranded(reading, range);
+        self.forget_flights(reading, range);
+    }
+
+    /// Those of `from` are at `to` now.
+    fn move_held(&self, reading: &Reading<'_>, from: PageRange, to: PageIndex) {
+        self.move_stranded(reading, from, to);
+        self.move_flights(reading, from, to);
     }
 
     fn discard(&self, range: PageRange) {

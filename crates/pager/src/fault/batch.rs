@@ -142,9 +142,7 @@ impl Engine {
     /// [`Engine::load`] of one page for the fault that leads the batch. What has to be asked of nodes comes by itself, later.
     pub(crate) fn load_for(&self, desk: &mut Desk, batch: &mut Batch, at: usize, fault: Fault) -> Arrival {
         let loading = desk.waiting.begin_loading();
-        let urgency = self.urgency();
-        // The thread waits for whatever comes with its page.
-        let loaded = self.load(desk, batch, at, Cause::Fault(fault.page), urgency);
+        let loaded = self.load(desk, batch, at, Cause::Fault(fault.page), self.urgency());
         desk.waiting.end_loading(loading, &self.slot);
         match loaded {
             Loaded::There => Arrival::There,
@@ -179,9 +177,7 @@ impl Engine {
     /// Lets go of the batch's page at that position, which stays where it is. Whoever has come meanwhile, or waits already, faults again.
     fn put_off(&self, batch: &mut Batch, at: usize) {
         if let Some(taken) = batch.pages[at].take() {
-            let page = taken.page;
-            let _ = taken.put_back();
-            self.wake_page(page);
+            self.let_try_again(taken);
         }
     }
 
@@ -198,7 +194,8 @@ impl Engine {
         self.install(&self.uffd, batch, 0, &desk.content[0], cause)
     }
 
-    /// Pages that have an entry: load, check, install. No thread waits for pages that come along and that only nodes have: these come when its own is there.
+    /// Pages that have an entry: load, check, install. What only nodes have is asked for and comes by itself, where there is a fetcher; without one, pages that
+    /// come along are asked for when the thread's own is there.
     pub(super) fn bring_in(&self, desk: &mut Desk, mut batch: Batch, cause: Cause) -> Served {
         let is_faulted = |batch: &Batch, at: usize| {
             batch.pages[at].as_ref().is_some_and(|taken| cause.is_fault_on(taken.page))
@@ -222,25 +219,31 @@ impl Engine {
             let outcome = self.install_all(desk, &mut batch, cause);
             return sent.unwrap_or(outcome);
         }
-        // What comes for a hint, or since there is room, is waited for: whoever brings it would only find that too much is under way.
-        if matches!(cause, Cause::Fault(_)) && self.flights.may_fly() {
-            let outcome = self.install_all_but(desk, &mut batch, cause, later);
-            for at in (0..batch.count).filter(|at| later >> at & 1 != 0) {
-                if let Some(taken) = &batch.pages[at] {
-                    self.asked.note(taken.page, thread::now_ns());
-                }
-                let _ = self.send_for(desk, &mut batch, at, cause);
-            }
-            return sent.unwrap_or(outcome);
-        }
         let mut rest = Batch::new();
         let taken =
             (0..batch.count).filter(|at| later >> at & 1 != 0).filter_map(|at| batch.pages[at].take());
         taken.for_each(|taken| _ = rest.push(taken));
         let outcome = self.install_all(desk, &mut batch, cause);
         desk.waiting.let_go();
-        self.bring_in_ahead(desk, rest, cause);
-        outcome
+        // What comes for a hint, or since there is room, is waited for: whoever brings it would only find that too much is under way.
+        if matches!(cause, Cause::Fault(_)) && self.flights.may_fly() {
+            self.send_for_all(desk, rest, cause);
+        } else {
+            self.bring_in_ahead(desk, rest, cause);
+        }
+        sent.unwrap_or(outcome)
+    }
+
+    /// Asks nodes for pages that nobody waits for.
+    #[cold]
+    fn send_for_all(&self, desk: &Desk, mut batch: Batch, cause: Cause) {
+        let now_ns = thread::now_ns();
+        for at in 0..batch.count {
+            if let Some(taken) = &batch.pages[at] {
+                self.asked.note(taken.page, now_ns);
+            }
+            let _ = self.send_for(desk, &mut batch, at, cause);
+        }
     }
 
     /// Pages that nobody waits for, and that nodes alone have. Those that would come too late stay where they are.
@@ -261,19 +264,6 @@ impl Engine {
         if let Some(after_ns) = desk.reader.caller().ahead().awaited_after_ns() {
             self.vault.note_use(after_ns);
         }
-    }
-
-    /// Installs what has been loaded of a batch; not those pages that have a bit in `later`, which stay part of it.
-    fn install_all_but(&self, desk: &Desk, batch: &mut Batch, cause: Cause, later: u128) -> Served {
-        let mut rest = [const { None }; BATCH_PAGES];
-        for at in (0..batch.count).filter(|at| later >> at & 1 != 0) {
-            rest[at] = batch.pages[at].take();
-        }
-        let outcome = self.install_all(desk, batch, cause);
-        for (place, taken) in batch.pages.iter_mut().zip(rest).filter(|(_, taken)| taken.is_some()) {
-            *place = taken;
-        }
-        outcome
     }
 
     /// Installs what has been loaded of a batch.

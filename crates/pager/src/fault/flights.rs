@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use farmem_page::{PageIndex, PageRange};
 use farmem_store::{Answer, Call, Posted, Standing, Urgency};
-use farmem_sys::affinity::{self, Allowed};
+use farmem_sys::affinity::Allowed;
 use farmem_sys::guard::{self, Guard};
 use farmem_sys::lock::Lock;
 use farmem_sys::wait::{self, Scope, Sleepers};
@@ -27,6 +27,7 @@ use crate::eviction::vault::{LoadFailure, PageReader};
 use crate::fault::batch::Batch;
 use crate::fault::serve::{Cause, Desk, Served};
 use crate::gate::{Change, PARTIES, Reading};
+use crate::whereabouts::Whereabouts;
 
 /// Pages of a process that may be on their way at a time: twice the calls of a lane.
 pub(crate) const MOST: usize = 32;
@@ -106,39 +107,22 @@ impl Flights {
 struct Fetcher {
     engine: &'static Engine,
     desk: Desk,
-    allowed: Allowed,
-    /// As the engine's word; 0 while the fetcher may run anywhere.
-    processor: u32,
+    whereabouts: Whereabouts,
 }
 
-impl Fetcher {
-    /// While one thread faults, its handler wakes this thread, and this one wakes it: on another processor each of these would wake that, too.
-    fn follow(&mut self) {
-        let is_alone = self.engine.armed.load(Ordering::Relaxed) == 1;
-        let wanted = if is_alone { self.engine.processor.load(Ordering::Acquire) } else { 0 };
-        if wanted == self.processor {
-            return;
-        }
-        self.processor = wanted;
-        match wanted.checked_sub(1) {
-            Some(processor) => affinity::stay_on(processor),
-            None => self.allowed.restore(),
-        }
-    }
-}
-
-/// Starts the fetcher, where there may be pages on nodes. `false` when it needs none.
+/// Starts the fetcher, where there may be pages on nodes.
 ///
 /// # Errors
 /// No memory, or no thread: then whoever asks waits for the answer.
-pub(crate) fn start(engine: &'static Engine, allowed: Allowed) -> Result<bool, Errno> {
+pub(crate) fn start(engine: &'static Engine, allowed: Allowed) -> Result<(), Errno> {
     if !engine.vault.has_nodes() {
-        return Ok(false);
+        return Ok(());
     }
-    let fetcher = memory::leak(Fetcher { engine, desk: Desk::new(engine)?, allowed, processor: 0 })?;
+    let whereabouts = Whereabouts::new(Some(allowed));
+    let fetcher = memory::leak(Fetcher { engine, desk: Desk::new(engine)?, whereabouts })?;
     thread::spawn_with(run, fetcher)?;
     engine.flights.is_running.store(true, Ordering::Release);
-    Ok(true)
+    Ok(())
 }
 
 fn run(fetcher: &'static mut Fetcher) -> ! {
@@ -147,7 +131,8 @@ fn run(fetcher: &'static mut Fetcher) -> ! {
     loop {
         let rung = engine.flights.bell.load(Ordering::Acquire);
         while engine.land(&mut fetcher.desk) {}
-        fetcher.follow();
+        // A handler that works alone wakes this thread, and this one the thread of the program: on another processor each of these would wake that, too.
+        fetcher.whereabouts.stay_with_handler(engine, true);
         engine.await_answers(rung);
     }
 }

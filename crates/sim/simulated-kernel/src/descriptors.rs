@@ -63,9 +63,6 @@ impl AsRawFd for BorrowedFd<'_> {
 }
 
 /// Does nothing.
-pub fn allow_most() {}
-
-/// Does nothing.
 ///
 /// # Errors
 /// None.

@@ -1,7 +1,5 @@
 //! The disk below the pool: bytes in memory, slow as the case says.
 
-use rand::Rng;
-
 use crate::{AsFd, BorrowedFd, Errno, OwnedFd, thread, world};
 
 /// A disk's file.
@@ -39,7 +37,7 @@ impl DiskFile {
     /// # Errors
     /// [`DiskError::Short`] behind its end.
     pub fn read_at(&self, offset_bytes: u64, out: &mut [u8]) -> Result<(), DiskError> {
-        take_time();
+        thread::sleep_up_to(world::with(|world| world.plan.disk_ns));
         world::with(|world| {
             let start = offset_bytes as usize;
             let content = world.disk.get(start..start + out.len()).ok_or(DiskError::Short)?;
@@ -54,7 +52,7 @@ impl DiskFile {
     /// # Errors
     /// [`DiskError::Full`] where the case says so.
     pub fn write_at(&self, offset_bytes: u64, bytes: &[u8]) -> Result<(), DiskError> {
-        take_time();
+        thread::sleep_up_to(world::with(|world| world.plan.disk_ns));
         world::with(|world| {
             if world.chance(world.plan.disk_full_one_in) {
                 return Err(DiskError::Full);
@@ -67,9 +65,4 @@ impl DiskFile {
             Ok(())
         })
     }
-}
-
-fn take_time() {
-    let time_ns = world::with(|world| world.random.random_range(0..=world.plan.disk_ns));
-    thread::sleep(time_ns);
 }

@@ -1,12 +1,11 @@
 //! Memory that processes share: real memory, of this process; only sleep is simulated.
 
 use core::ops::Range;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::descriptors::Named;
-use crate::schedule::{self, Key};
-use crate::wait::Sleepers;
-use crate::{AsFd, BorrowedFd, OwnedFd, world};
+use crate::wait::{self, Scope, Sleepers};
+use crate::{AsFd, BorrowedFd, OwnedFd};
 
 pub use farmem_sys::shared::SharedMemoryError;
 
@@ -81,28 +80,21 @@ impl SharedMemory {
 
     /// Sleeps while the low half of a word is `value`.
     pub fn wait(&self, offset_bytes: usize, value: u32, timeout_ns: u64) {
-        schedule::point();
-        let Some(word) = self.word(offset_bytes) else { return };
-        if word.load(Ordering::SeqCst) as u32 == value {
-            let deadline_ns = world::with(|world| world.now_ns.saturating_add(timeout_ns));
-            schedule::block(Key::Word(core::ptr::from_ref(word).addr()), Some(deadline_ns));
+        if let Some(half) = self.low_half(offset_bytes) {
+            wait::wait(half, value, Some(timeout_ns), Scope::Machine);
         }
     }
 
     /// Wakes who sleeps on a word.
     pub fn wake(&self, offset_bytes: usize, sleepers: Sleepers) {
-        let Some(word) = self.word(offset_bytes) else { return };
-        let most = if sleepers == Sleepers::One { 1 } else { usize::MAX };
-        schedule::wake(Key::Word(core::ptr::from_ref(word).addr()), most);
+        if let Some(half) = self.low_half(offset_bytes) {
+            wait::wake(half, sleepers, Scope::Machine);
+        }
     }
 
     /// The half of a word on which threads sleep.
     pub fn low_half(&self, offset_bytes: usize) -> Option<&AtomicU32> {
         self.inner.low_half(offset_bytes)
-    }
-
-    fn word(&self, offset_bytes: usize) -> Option<&AtomicU64> {
-        self.inner.atomics(offset_bytes, 1)?.first()
     }
 
     /// Gives the memory behind a range back.

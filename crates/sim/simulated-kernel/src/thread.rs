@@ -2,6 +2,8 @@
 
 use core::ffi::CStr;
 
+use rand::Rng;
+
 use crate::schedule::{self, Key};
 use crate::{Errno, world};
 
@@ -65,6 +67,11 @@ pub fn exit() -> ! {
 pub fn sleep(nanoseconds: u64) {
     let deadline_ns = world::with(|world| world.now_ns.saturating_add(nanoseconds.max(1)));
     schedule::block(Key::Nothing, Some(deadline_ns));
+}
+
+/// Sleeps for so long at most: how long is left to chance.
+pub fn sleep_up_to(most_ns: u64) {
+    sleep(world::with(|world| world.random.random_range(0..=most_ns)));
 }
 
 /// Lets others go first.

@@ -1,7 +1,7 @@
 //! userfaultfd, as the pager's thin fence shows it: refused while a change is under way that has not been read, partial where
 //! something comes between, atomic against the program page by page.
 
-use farmem_page::{PAGE_BYTES, PageBytes, PageCount, PageIndex, PageRange, VirtAddr};
+use farmem_page::{PAGE_BYTES, PageBytes, PageCount, PageIndex, PageRange};
 
 use crate::descriptors::Named;
 use crate::pagemap::Pagemap;
@@ -9,40 +9,10 @@ use crate::schedule::{self, Key};
 use crate::world::{self, Change, Entry, Reader, World};
 use crate::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
-pub use farmem_sys::uffd::{FEATURES, Progress, UffdError, Waiters};
+pub use farmem_sys::uffd::{Progress, UffdError, Waiters};
 
 /// A message from the kernel.
-#[derive(Debug)]
-pub enum Message {
-    /// A thread waits for a page.
-    Fault {
-        /// The address that it touched.
-        address: VirtAddr,
-        /// Whether it wants to write.
-        write: bool,
-        /// Whether the page is there, but protected.
-        protected: bool,
-        /// The number of the waiting thread.
-        thread: u32,
-    },
-    /// The program forked.
-    Fork(Uffd),
-    /// Pages moved to another address.
-    Remap {
-        /// Where they were.
-        from: PageIndex,
-        /// Where they are now.
-        to: PageIndex,
-        /// How many.
-        count: PageCount,
-    },
-    /// The content of these pages is being discarded.
-    Remove(PageRange),
-    /// These pages were unmapped.
-    Unmap(PageRange),
-    /// Never.
-    Unknown(u8),
-}
+pub type Message = farmem_sys::uffd::Message<Uffd>;
 
 /// A userfaultfd.
 #[derive(Debug)]
@@ -79,14 +49,6 @@ impl Uffd {
             world.new_uffd(space)
         });
         Ok(Self { number })
-    }
-
-    /// Agrees with the kernel on the interface.
-    ///
-    /// # Errors
-    /// None.
-    pub fn handshake(&self, _features: u64) -> Result<(), UffdError> {
-        Ok(())
     }
 
     /// Reports faults on missing and on protected pages of `range`.
@@ -140,15 +102,13 @@ impl Uffd {
     /// Waits until there is a message, here or at one of `others`; at most `timeout_ns`.
     pub fn wait(&self, others: &[RawFd], timeout_ns: Option<u64>) {
         schedule::point();
-        let is_any = others
-            .iter()
-            .filter_map(|&other| usize::try_from(other).ok())
-            .any(|number| Self { number }.has_message());
-        if is_any || self.has_message() {
+        let others = others.iter().filter_map(|&other| usize::try_from(other).ok());
+        let all: Vec<usize> = core::iter::once(self.number).chain(others).collect();
+        if all.iter().any(|&number| Self { number }.has_message()) {
             return;
         }
         let deadline_ns = timeout_ns.map(|ns| world::with(|world| world.now_ns.saturating_add(ns)));
-        schedule::block(Key::Messages(self.number), deadline_ns);
+        schedule::block_on_any(all.into_iter().map(Key::Messages).collect(), deadline_ns);
     }
 
     /// Whether the page belongs to a mapping that is registered here.

@@ -182,16 +182,6 @@ impl Space {
         range.iter().all(|page| self.area(page).is_some())
     }
 
-    /// Whether the program's own pages have frames: how many.
-    pub fn resident_of_program(&self) -> PageCount {
-        let is_program = |page: &PageIndex| *page < crate::program::STAGING;
-        let frames = self
-            .table
-            .iter()
-            .filter(|(page, entry)| is_program(page) && matches!(entry, Entry::Frame { .. }));
-        PageCount::new(frames.count() as u64)
-    }
-
     pub(crate) fn entries(&self, range: PageRange) -> impl Iterator<Item = (PageIndex, &Entry)> {
         let end = range.end.max(range.start);
         self.table.range(range.start..end).map(|(page, entry)| (*page, entry))
