@@ -20,6 +20,7 @@ mod host_nodes;
 mod inside;
 mod log;
 mod node;
+mod pager;
 mod program;
 mod run;
 mod set;
@@ -63,6 +64,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Trace(arguments) => trace::trace(arguments.command),
         Command::Bench(arguments) => bench::bench(arguments.command),
+        Command::Pager(arguments) => pager::pager(&arguments),
         Command::Workload(arguments) => bench::workload(&arguments),
         Command::Compression(arguments) => bench::compression(&arguments),
         Command::Kernel(arguments) => bench::kernel(&arguments),

@@ -20,7 +20,7 @@ use farmem_web::{Address, HostName};
 use rustix::fs::{Access, access};
 
 use crate::amount::{AUTO_LEAST, DiskAmount, LocalAmount};
-use crate::arguments::{Entries, Far, Progress, RunArguments, SecurityArguments, TransportName};
+use crate::arguments::{Enter, Entries, Far, Progress, RunArguments, SecurityArguments, TransportName};
 use crate::cluster;
 use crate::failure::Failure;
 use crate::host::default_socket;
@@ -62,6 +62,8 @@ pub(crate) struct Plan {
     pub(crate) prefetch: PrefetchPolicy,
     /// How pages are kept away from local memory.
     pub(crate) far: FarForm,
+    /// How pagers come to its processes.
+    pub(crate) enter: farmem_supervisor::Enter,
     /// Whether a page that was fetched keeps its entry.
     pub(crate) keeps_entries: bool,
     /// Where pages go when the pool is full.
@@ -177,7 +179,9 @@ fn plan(mut arguments: RunArguments) -> Result<Plan, Failure> {
         .filter(|word| !word.is_empty())
         .ok_or_else(|| Failure::Unusable("the program's name is empty; name one after `--`".to_owned()))?;
     let executable = program::find(&program)?;
-    program::check(&executable)?;
+    if arguments.enter == Enter::Preload {
+        program::check(&executable)?;
+    }
     let name = arguments.name.unwrap_or_else(|| shown_name(&executable));
     let default_pool = || match &host {
         HostChoice::None => memory.spare(kept).max(SMALLEST_POOL),
@@ -197,6 +201,10 @@ fn plan(mut arguments: RunArguments) -> Result<Plan, Failure> {
         host,
         pool_capacity: memory.total,
         prefetch: arguments.prefetch,
+        enter: match arguments.enter {
+            Enter::Preload => farmem_supervisor::Enter::Preload,
+            Enter::Attach => farmem_supervisor::Enter::Attach,
+        },
         far: match arguments.far {
             Far::Packed => FarForm::Packed,
             Far::Raw => FarForm::Raw,
@@ -351,6 +359,7 @@ fn start(plan: Plan) -> Result<ExitCode, Failure> {
         borrows: plan.borrows,
         bandwidth: plan.bandwidth,
         far: plan.far,
+        enter: plan.enter,
         keeps_entries: plan.keeps_entries,
         partition: plan.partition,
         cache: plan.cache,

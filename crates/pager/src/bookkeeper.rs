@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 use farmem_page::{PageCount, PageRange};
 use farmem_policy::pacing::{self, Far, Growth, LEFT_PAGES, Outlook};
 use farmem_sys::affinity::Allowed;
-use farmem_sys::{Errno, huge_pages, thread};
+use farmem_sys::{Errno, huge_pages, subject, thread};
 use farmem_telemetry::{Counter, SlotState, Step};
 
 use crate::address_space::scan::Scanner;
@@ -122,7 +122,7 @@ impl Bookkeeper {
         self.growth.look(
             resident,
             thread::now_ns(),
-            thread::process_cpu_ns().saturating_sub(thread::cpu_ns()),
+            subject::cpu_ns(),
         );
         self.end_with_program();
         if engine.bell.is_rung(Reason::Leave) {

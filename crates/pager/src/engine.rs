@@ -12,7 +12,7 @@ use farmem_sys::maps::{Flags, Maps};
 use farmem_sys::pagemap::Pagemap;
 use farmem_sys::process::{FirstThread, Statm, Threads};
 use farmem_sys::uffd::Uffd;
-use farmem_sys::{Errno, memory, process, thread};
+use farmem_sys::{Errno, memory, subject, thread};
 use farmem_telemetry::{Counter, Failure, Header, Ledger, ProcessSlot, Refusal, Step};
 
 use crate::address_space::regions::Regions;
@@ -38,12 +38,14 @@ use crate::reporting::trace::Tracing;
 pub(crate) const BATCH_PAGES: usize = 1 + WINDOW_PAGES as usize;
 pub(crate) const WINDOW_PAGES: u32 = 64;
 
-/// The kernel's files about this process.
+/// The kernel's files about the program.
 #[derive(Debug)]
 pub(crate) struct Files {
     pub(crate) maps: Maps,
     pub(crate) flags: Flags,
     pub(crate) pagemap: Pagemap,
+    /// Of the process that the pager is in.
+    pub(crate) own_pagemap: Pagemap,
     pub(crate) statm: Statm,
     pub(crate) threads: Threads,
     pub(crate) first_thread: FirstThread,
@@ -204,6 +206,7 @@ impl Engine {
                 maps: Maps::open()?,
                 flags: Flags::open()?,
                 pagemap: Pagemap::open()?,
+                own_pagemap: Pagemap::open_own()?,
                 statm: Statm::open()?,
                 threads: Threads::open()?,
                 first_thread: FirstThread::open()?,
@@ -215,7 +218,7 @@ impl Engine {
             hints,
             observer: Observer::new()?,
             tracing: Tracing::new(parts.ledger),
-            number: process::own_number(),
+            number: subject::number(),
             resident: AtomicI64::new(0),
             limit: AtomicI64::new(i64::MAX),
             unnoticed: AtomicI64::new(0),
@@ -247,7 +250,7 @@ impl Engine {
 
     /// Whether it is the calling process's, and not only a copy of its parent's.
     pub fn is_of_this_process(&self) -> bool {
-        self.number == process::own_number()
+        self.number == subject::number()
     }
 
     pub(crate) fn serving(&self, change: &Change<'_>, page: PageIndex) {
@@ -276,7 +279,7 @@ impl Engine {
     pub(crate) fn sync_resident(&self) -> Option<PageCount> {
         let resident = self.files.statm.resident_anonymous().ok()?;
         let staged = PageCount::new(self.staged.load(Ordering::Relaxed));
-        let resident = resident.saturating_sub(self.own_pages()).saturating_sub(staged);
+        let resident = resident.saturating_sub(self.pages_within()).saturating_sub(staged);
         let before = self.resident.swap(resident.get() as i64, Ordering::Relaxed);
         let unnoticed = resident.get() as i64 - before;
         self.unnoticed.fetch_add(unnoticed, Ordering::Relaxed);
@@ -366,11 +369,15 @@ impl Engine {
     /// Says that the pager can't go on, and ends the process as an out-of-memory kill would. The supervisor explains.
     pub fn fail(&self, failure: Failure) -> ! {
         self.slot.set_failure(failure);
-        process::kill_self()
+        subject::end()
     }
 
     /// [`Engine::fail`], of what the kernel must not refuse.
     pub(crate) fn refused(&self, step: Step, error: impl Into<Errno>) -> ! {
+        if subject::has_ended() {
+            // What can't be done to it needn't be done any more.
+            subject::leave();
+        }
         let error = error.into().raw_os_error();
         self.fail(Failure::Kernel(Refusal { step, error: u16::try_from(error).unwrap_or(u16::MAX) }))
     }

@@ -14,7 +14,7 @@ use farmem_sys::say::say;
 use farmem_sys::shared::SharedMemory;
 use farmem_sys::uffd::Uffd;
 use farmem_sys::wait::{self, Scope, Sleepers};
-use farmem_sys::{AsFd, Errno, OwnedFd, memory, thread};
+use farmem_sys::{AsFd, Errno, OwnedFd, memory, subject, thread};
 use farmem_telemetry::{Header, LEDGER_BYTES, Ledger};
 use farmem_wire::{Address, HAS_DEVICE, HAS_DISK, PACKET_BYTES, Reply, Request};
 
@@ -60,7 +60,7 @@ pub struct Start {
     pub name_length: usize,
     /// An address on the program's main stack.
     pub stack: usize,
-    /// An address in the runtime's own data.
+    /// An address in the runtime's own data; 0 where the pager isn't in the program.
     pub data: usize,
 }
 
@@ -79,7 +79,16 @@ impl Start {
     /// # Errors
     /// Then the program isn't managed.
     pub fn in_program(self, publish: fn(Started)) -> Result<(), StartError> {
-        self.launch(None, publish)
+        self.launch(None, None, publish)
+    }
+
+    /// Starts a pager for a program that this process was attached to ([`subject::attach`]). `uffd` is of that program's memory, not shaken hands
+    /// with. Returns when it is connected.
+    ///
+    /// # Errors
+    /// Then the program isn't managed.
+    pub fn for_attached(self, uffd: Uffd, publish: fn(Started)) -> Result<(), StartError> {
+        self.launch(None, Some(uffd), publish)
     }
 
     /// Starts the pager of a forked child, on the child's only thread. Returns when the child serves itself, or when it is
@@ -89,7 +98,7 @@ impl Start {
     /// [`StartError::Orphaned`] when nobody can serve the child for as long as it may live; the user has been told then. After
     /// any other error the parent goes on serving it.
     pub fn in_child(self, parent: Started, publish: fn(Started)) -> Result<(), StartError> {
-        self.launch(Some(parent), publish).map_err(|error| {
+        self.launch(Some(parent), None, publish).map_err(|error| {
             let epoch = parent.announced_epoch();
             let is_kept = parent.keeps_child(epoch);
             if is_kept && parent.is_child_heard_of(epoch) {
@@ -105,13 +114,20 @@ impl Start {
         })
     }
 
-    fn launch(self, parent: Option<&'static Engine>, publish: fn(Started)) -> Result<(), StartError> {
+    fn launch(
+        self,
+        parent: Option<&'static Engine>,
+        uffd: Option<Uffd>,
+        publish: fn(Started),
+    ) -> Result<(), StartError> {
         match parent {
             Some(_) => memory::draw_on_reserve(),
+            // Beside the program there are addresses enough.
+            None if uffd.is_some() => {}
             None => memory::reserve(RESERVE)?,
         }
         let task =
-            memory::leak(Task { start: self, parent, publish, outcome: memory::table::<AtomicU32>(1)? })?;
+            memory::leak(Task { start: self, parent, uffd, publish, outcome: memory::table::<AtomicU32>(1)? })?;
         let outcome = task.outcome;
         thread::spawn_with(Task::run, task)?;
         // The outcome is the new thread's to decide, however long it takes: a program that ran on meanwhile would be
@@ -135,6 +151,8 @@ impl Start {
 struct Task {
     start: Start,
     parent: Option<&'static Engine>,
+    /// That of the program, where the pager isn't in it.
+    uffd: Option<Uffd>,
     publish: fn(Started),
     outcome: &'static [AtomicU32],
 }
@@ -169,11 +187,18 @@ impl Task {
         Ok([self.start.stack, self.start.data].map(|address| mapping_at(&maps, address)))
     }
 
-    fn connect(&self) -> Result<(Started, [PageRange; 2]), StartError> {
-        descriptors::own_table()?;
-        let _low = LowNumbers::take();
+    fn connect(&mut self) -> Result<(Started, [PageRange; 2]), StartError> {
+        let uffd = self.uffd.take();
+        let _low = match uffd {
+            None => {
+                descriptors::own_table()?;
+                Some(LowNumbers::take())
+            }
+            Some(_) => None,
+        };
         let (link, token) = self.start.link()?;
-        let (reply, mut descriptors) = ask(&link, Request::Hello { token }, None)?;
+        let process = subject::attached().map_or(0, |attached| attached.process);
+        let (reply, mut descriptors) = ask(&link, Request::Hello { token, process }, None)?;
         let Reply::Welcome { slot, pool_bytes, flags } = reply else { return Err(StartError::Refused) };
         let mut descriptors = descriptors.iter_mut().filter_map(Option::take);
         let mut next = || descriptors.next().ok_or(StartError::Refused);
@@ -181,15 +206,20 @@ impl Task {
         let pool = attach(next()?, pool_bytes as usize)?;
         let device = if flags & HAS_DEVICE != 0 { Some(next()?) } else { None };
         let disk = if flags & HAS_DISK != 0 { Some(next()?) } else { None };
-        let uffd =
-            Uffd::create(device.as_ref().map(AsFd::as_fd)).map_err(|_| StartError::Kernel(Errno::PERM))?;
+        let uffd = match uffd {
+            Some(uffd) => uffd,
+            None => Uffd::create(device.as_ref().map(AsFd::as_fd))
+                .map_err(|_| StartError::Kernel(Errno::PERM))?,
+        };
         let (reply, _) = ask(&link, Request::Register, Some(&uffd))?;
         if reply != Reply::Done {
             return Err(StartError::Refused);
         }
         let words = ledger.atomics(0, LEDGER_BYTES / 8).ok_or(StartError::Refused)?;
         let ledger = Ledger::new(words).filter(Ledger::is_valid).ok_or(StartError::Refused)?;
-        if ledger.header(Header::IsWithoutHugePages).load(Ordering::Acquire) == 0 {
+        if subject::attached().is_none()
+            && ledger.header(Header::IsWithoutHugePages).load(Ordering::Acquire) == 0
+        {
             // The program that this process was before may have been managed.
             huge_pages::turn_off(false);
         }
@@ -205,7 +235,8 @@ impl Task {
         let _low = LowNumbers::take();
         let (link, token) = self.start.link()?;
         let (parent_slot, epoch) = (parent.slot.index() as u32, parent.announced_epoch());
-        let inherit = Request::Inherit { parent_slot, epoch, token };
+        let process = subject::attached().map_or(0, |attached| attached.process);
+        let inherit = Request::Inherit { parent_slot, epoch, token, process };
         let (reply, mut descriptors) = ask(&link, inherit, None)?;
         let Reply::Inherited { slot, flags, .. } = reply else { return Err(StartError::Refused) };
         let mut descriptors = descriptors.iter_mut().filter_map(Option::take);

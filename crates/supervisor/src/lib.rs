@@ -35,7 +35,7 @@ pub use farmem_transport::Destination;
 pub use limits::set::{Limits, PoolRange};
 pub use limits::sizing::SizingOptions;
 pub use limits::tenancy::HostChoice;
-pub use options::{Bandwidth, DiskOptions, FarForm, Options};
+pub use options::{Bandwidth, DiskOptions, Enter, FarForm, Options};
 pub use queries::directory::{
     Own, SetError, applications, find, is_any_running, processes, query, regions, set,
 };

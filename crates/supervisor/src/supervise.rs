@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
-use rustix::process::{WaitOptions, set_child_subreaper, wait};
+use rustix::process::{WaitOptions, WaitStatus, set_child_subreaper, wait};
 
 use crate::application::Application;
 use crate::carrier;
@@ -22,8 +22,9 @@ use crate::injection;
 use crate::limits::set::Limits;
 use crate::limits::sizing::Sizing;
 use crate::limits::tenancy::{self, Tenancy};
-use crate::options::Options;
+use crate::options::{Enter, Options};
 use crate::processes::Processes;
+use crate::processes::attacher::Attacher;
 use crate::processes::notices::Notice;
 use crate::processes::strangers::MOST_STRANGERS;
 use crate::program::background::{Role, split};
@@ -75,7 +76,10 @@ pub fn supervise(options: &Options) -> Result<u8> {
 
 /// Starts the program, and all that looks after it.
 fn start(options: &Options) -> Result<Supervisor<'_>> {
-    let library = launch::find_library()?;
+    let library = match options.enter {
+        Enter::Preload => Some(launch::find_library()?),
+        Enter::Attach => None,
+    };
     let application = Application::create(options)?;
     let (listener, name) = listen().context("cannot listen for the program's processes")?;
     let signals = Signals::take()?;
@@ -87,7 +91,8 @@ fn start(options: &Options) -> Result<Supervisor<'_>> {
     let application = application.record(options)?;
     let address = Address { name: name.as_bytes(), token: application.token }.to_string();
     let began = Instant::now();
-    let child = launch::launch(options, &library, &address, signals.before())?;
+    let child = launch::launch(options, library.as_deref(), &address, signals.before())?;
+    let attacher = library.is_none().then(|| Attacher::new(application, &address));
     // For the supervisor's own: two links of each lane to each node, and several descriptors for each process. The program has its limit as it was.
     farmem_sys::descriptors::allow_most();
     tracing::info!(
@@ -98,7 +103,7 @@ fn start(options: &Options) -> Result<Supervisor<'_>> {
         nodes = options.nodes.as_ref().map_or(0, |nodes| nodes.nodes.len()),
         "program started"
     );
-    let workers = start_workers(application, tenancy);
+    let workers = start_workers(application, tenancy, attacher.as_ref());
     injection::start(application);
     let own = Own::at(&name);
     Ok(Supervisor {
@@ -113,6 +118,7 @@ fn start(options: &Options) -> Result<Supervisor<'_>> {
         tenancy,
         watch: Watch::new(application, options.sizing.map(|sizing| Sizing::new(sizing, options.local))),
         workers,
+        attacher,
         statistics: options.stats.as_deref().map(StatisticsFile::at),
         progress: options.progress.then(Progress::new),
         waiting: Waiting::new(),
@@ -125,11 +131,21 @@ fn start(options: &Options) -> Result<Supervisor<'_>> {
 }
 
 /// Threads that look after what the processes have stored, and how much they may.
-fn start_workers(application: Application, tenancy: &'static Mutex<Tenancy>) -> Vec<Worker> {
+fn start_workers(
+    application: Application,
+    tenancy: &'static Mutex<Tenancy>,
+    attacher: Option<&Attacher>,
+) -> Vec<Worker> {
     // In this order: the mover first looks for what others have left half done.
     let of_pool = mover::start(application).into_iter().chain(packer::start(application));
     let recorder = application.recorder.map(|recorder| recorder.start());
-    of_pool.chain([tenancy::start(tenancy)]).chain(carrier::start(application)).chain(recorder).collect()
+    let attacher = attacher.map(Attacher::start);
+    of_pool
+        .chain([tenancy::start(tenancy)])
+        .chain(carrier::start(application))
+        .chain(recorder)
+        .chain(attacher)
+        .collect()
 }
 
 /// One that can't begin is named: the program goes on without it.
@@ -150,6 +166,8 @@ struct Supervisor<'a> {
     tenancy: &'static Mutex<Tenancy>,
     watch: Watch,
     workers: Vec<Worker>,
+    /// Where pagers come from outside.
+    attacher: Option<Attacher>,
     statistics: Option<StatisticsFile>,
     progress: Option<Progress>,
     waiting: Waiting,
@@ -257,7 +275,7 @@ impl Supervisor<'_> {
         match split() {
             Ok(Role::Caller) => {}
             Ok(Role::Background) => {
-                self.workers = start_workers(self.application, self.tenancy);
+                self.workers = start_workers(self.application, self.tenancy, self.attacher.as_ref());
                 self.guests = begin_guests(self.options, &self.own);
                 self.attend();
                 self.conclude();
@@ -385,6 +403,7 @@ impl Supervisor<'_> {
     fn reap(&mut self) -> Option<End> {
         while let Ok(Some((child, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
             if child.as_raw_nonzero().get() != self.program.as_raw() {
+                self.note_ended(child, status);
                 continue;
             }
             if let Some(end) =
@@ -406,16 +425,28 @@ impl Supervisor<'_> {
     fn has_children(&self) -> bool {
         loop {
             match wait(WaitOptions::NOHANG) {
-                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Ok(Some((child, status))) => self.note_ended(child, status),
+                Err(Errno::INTR) => {}
                 Ok(None) => return true,
                 Err(_) => return false,
             }
         }
     }
 
+    /// Another child than the program has ended: an orphan of it, or a pager.
+    fn note_ended(&self, child: rustix::process::Pid, status: WaitStatus) {
+        if let Some(attacher) = &self.attacher
+            && !status.stopped()
+        {
+            attacher.ended(child.as_raw_nonzero().get().unsigned_abs(), status.exit_status());
+        }
+    }
+
     /// A program that runs as if there were no Farmem should not do so unnoticed.
     fn mind_the_program(&mut self, has_ended: bool) {
-        if !self.processes.has_program_reported && (has_ended || self.began.elapsed() > REPORTING) {
+        if self.attacher.is_none()
+            && !self.processes.has_program_reported
+            && (has_ended || self.began.elapsed() > REPORTING) {
             self.processes.notices.say(Notice::Unreported(self.program.as_raw() as u32));
         }
     }

@@ -138,13 +138,15 @@ impl Watch {
             if judgement == Judgement::Fine {
                 continue;
             }
-            if is_held(number) {
+            if is_held(number) || process.pager != number && is_held(process.pager) {
                 patience.renew(now);
             } else if judgement == Judgement::Stalled {
                 say(&format!(
                     "the pager of process {number} has stopped; the process can't go on and is ended"
                 ));
-                let _ = nix::sys::signal::kill(Pid::from_raw(number as i32), Signal::SIGKILL);
+                for number in [number, process.pager] {
+                    let _ = nix::sys::signal::kill(Pid::from_raw(number as i32), Signal::SIGKILL);
+                }
                 patience.renew(now);
             }
         }

@@ -9,6 +9,15 @@ pub fn stay_on(processor: u32) {
     let _ = sched_setaffinity(None, &set);
 }
 
+/// Keeps another process, of one thread, on `processor`; ignored when it may not run there.
+pub(crate) fn keep_on(process: u32, processor: u32) {
+    let mut set = CpuSet::new();
+    set.set(processor as usize);
+    if let Some(process) = i32::try_from(process).ok().and_then(rustix::process::Pid::from_raw) {
+        let _ = sched_setaffinity(Some(process), &set);
+    }
+}
+
 /// The processors that a thread may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowed(CpuSet);

@@ -2,13 +2,18 @@
 
 use farmem_page::{PAGE_BYTES, PageIndex};
 
+use crate::subject;
+
 /// Bytes of a cache line: the unit of a hint. A wrong guess costs time only.
 const LINE_BYTES: usize = 64;
 
 /// Asks for the content of `page` to be brought near, and goes on without waiting. Never faults, whatever is there.
 #[inline]
 pub fn prefetch_page(page: PageIndex) {
-    prefetch(page.addr().get() as *const u8, PAGE_BYTES);
+    // The program's address is none of this process's, unless it is in the program.
+    if subject::attached().is_none() {
+        prefetch(page.addr().get() as *const u8, PAGE_BYTES);
+    }
 }
 
 /// As [`prefetch_page`], for `length` bytes.

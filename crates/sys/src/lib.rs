@@ -19,6 +19,7 @@ pub mod maps;
 pub mod memory;
 pub mod pagemap;
 pub mod process;
+pub mod subject;
 pub mod say;
 pub mod shared;
 #[cfg(feature = "signals")]

@@ -1,10 +1,12 @@
-//! The mappings of the calling process, asked one by one (PROCMAP_QUERY, Linux 6.11), and what that doesn't tell of them.
+//! The mappings of the program, asked one by one (PROCMAP_QUERY, Linux 6.11), and what that doesn't tell of them.
 
 use farmem_page::{PageRange, VirtAddr};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
+
+use crate::subject;
 
 /// One mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,7 +19,7 @@ pub struct Mapping {
     pub anonymous: bool,
 }
 
-/// The calling process's list of mappings.
+/// The program's list of mappings.
 #[derive(Debug)]
 pub struct Maps {
     file: OwnedFd,
@@ -48,7 +50,7 @@ const VMA_WRITABLE: u64 = 2;
 const VMA_SHARED: u64 = 8;
 const COVERING_OR_NEXT: u64 = 16;
 
-/// The calling process's list of mappings with their flags.
+/// The program's list of mappings with their flags.
 #[derive(Debug)]
 pub struct Flags {
     file: OwnedFd,
@@ -60,7 +62,7 @@ impl Flags {
     /// # Errors
     /// When /proc isn't there.
     pub fn open() -> Result<Self, Errno> {
-        let file = open(c"/proc/self/smaps", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let file = subject::open_file(c"/proc/self/smaps", c"smaps", OFlags::RDONLY | OFlags::CLOEXEC)?;
         Ok(Self { file })
     }
 
@@ -142,7 +144,7 @@ impl Maps {
     /// # Errors
     /// When /proc isn't there.
     pub fn open() -> Result<Self, Errno> {
-        let file = open(c"/proc/self/maps", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let file = subject::open_file(c"/proc/self/maps", c"maps", OFlags::RDONLY | OFlags::CLOEXEC)?;
         Ok(Self { file })
     }
 

@@ -8,10 +8,11 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use farmem_page::{ByteCount, PAGE_BYTES, PageCount, PageIndex, PageRange, VirtAddr};
+use rustix::fd::AsRawFd;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munlock};
 use zerocopy::FromZeros;
 
-use crate::Errno;
+use crate::{Errno, subject, syscall};
 
 /// Bytes handed out by [`table_mut`] and [`leak`]: memory that is used whole.
 static USED_BYTES: AtomicU64 = AtomicU64::new(0);
@@ -86,8 +87,11 @@ static OWN_COUNT: AtomicUsize = AtomicUsize::new(0);
 /// One for each GiB of a program with words, and some dozens: 4 TiB.
 const MOST_OWN: usize = 4096;
 
-/// Whether some of `range` is the runtime's own.
+/// Whether some of `range`, of the program's addresses, is the runtime's own.
 pub fn is_own(range: PageRange) -> bool {
+    if let Some(attached) = subject::attached() {
+        return !attached.puppet.places().all.intersect(range).is_empty();
+    }
     let count = OWN_COUNT.load(Ordering::Acquire).min(MOST_OWN);
     OWN[..count].iter().any(|(first, end)| {
         let own = PageRange::new(
@@ -189,6 +193,10 @@ impl Frames {
     /// # Errors
     /// What `mmap` returns.
     pub fn reserve(count: PageCount) -> Result<Self, Errno> {
+        if let Some(attached) = subject::attached() {
+            let range = attached.puppet.staging();
+            return if count == range.count() { Ok(Self { range }) } else { Err(Errno::INVAL) };
+        }
         let start = map_bytes(count.bytes().get() as usize)?;
         let first = VirtAddr::new(start.as_ptr() as u64).page();
         // SAFETY: concerns children alone, which find nothing there.
@@ -205,6 +213,9 @@ impl Frames {
     /// isn't there would wait for ever. `&mut` keeps the look and [`Frames::release`] apart.
     pub fn look(&mut self, page: PageIndex) -> &[u8; PAGE_BYTES] {
         assert!(self.range.contains(page), "a frame outside the staging area");
+        if let Some(attached) = subject::attached() {
+            return attached.puppet.staged(page);
+        }
         // SAFETY: inside the mapping, which is never unmapped and which only `release` (needs &mut) changes.
         unsafe { &*(page.addr().get() as *const [u8; PAGE_BYTES]) }
     }
@@ -217,6 +228,9 @@ impl Frames {
         let range = range.intersect(self.range);
         if range.is_empty() {
             return Ok(());
+        }
+        if let Some(attached) = subject::attached() {
+            return release_there(attached, range);
         }
         let start = range.start.addr().get() as *mut core::ffi::c_void;
         let bytes = range.count().bytes().get() as usize;
@@ -234,12 +248,58 @@ impl Frames {
     }
 }
 
+/// [`Frames::release`] where the program is another process.
+fn release_there(attached: &subject::Attached, range: PageRange) -> Result<(), Errno> {
+    const DONTNEED: u64 = 4;
+    let start = range.start.addr().get();
+    let bytes = range.count().bytes().get();
+    let lost = |_| Errno::SRCH;
+    let puppet = &attached.puppet;
+    let discard =
+        || puppet.make(linux_raw_sys::general::__NR_madvise, [start, bytes, DONTNEED, 0, 0, 0]).map_err(lost);
+    match discard()? {
+        Err(Errno::INVAL) => {
+            // The program has locked all memory (mlockall), which was not meant for frames on their way out.
+            puppet.make(linux_raw_sys::general::__NR_munlock, [start, bytes, 0, 0, 0, 0]).map_err(lost)??;
+            discard()?.map(drop)
+        }
+        result => result.map(drop),
+    }
+}
+
+/// [`unshare_pages`] where the program is another process. To write to another process's memory the kernel first makes its pages
+/// that process's own, and then looks for what is to be written: which isn't there, so that nothing is written. It does so for 1024 pages at a
+/// time; runs are shorter.
+fn unshare_there(attached: &subject::Attached, range: PageRange) -> Result<(), Errno> {
+    use linux_raw_sys::general as raw;
+    const COLD: usize = 20;
+    let there = [range.start.addr().get() as usize, range.count().bytes().get() as usize];
+    // Where no process has memory.
+    let nothing = [0, there[1]];
+    // SAFETY: `process_madvise` reads one pair of words and changes what is thought of pages, never their content. `process_vm_writev` would
+    // read this process's memory at `nothing`, where nothing can be read.
+    unsafe {
+        let handle = attached.handle.as_raw_fd() as usize;
+        let _ = syscall::call(raw::__NR_process_madvise, [handle, there.as_ptr() as usize, 1, COLD]);
+        match syscall::call_six(
+            raw::__NR_process_vm_writev,
+            [attached.process as usize, nothing.as_ptr() as usize, 1, there.as_ptr() as usize, 1, 0],
+        ) {
+            Ok(_) | Err(Errno::FAULT) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+}
+
 /// Makes pages that a fork has left shared copy-on-write the caller's own again, copying them where another process has them
 /// too, so that they can be moved. May wait for faults of this process: never call it from a thread that serves them.
 ///
 /// # Errors
 /// What `madvise` returns; harmless, the pages just stay shared.
 pub fn unshare_pages(range: PageRange) -> Result<(), Errno> {
+    if let Some(attached) = subject::attached() {
+        return unshare_there(attached, range);
+    }
     let start = range.start.addr().get() as *mut core::ffi::c_void;
     let bytes = range.count().bytes().get() as usize;
     // SAFETY: the content of the program's memory doesn't change; at worst pages are brought in, as a touch would.

@@ -6,6 +6,8 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::ioctl::{Opcode, ioctl, opcode};
 
+use crate::subject;
+
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct PageRegion {
@@ -66,18 +68,27 @@ impl Runs {
     }
 }
 
-/// The calling process's page table.
+/// A process's page table.
 #[derive(Debug)]
 pub struct Pagemap {
     file: OwnedFd,
 }
 
 impl Pagemap {
-    /// Opens the page table.
+    /// Opens the program's page table.
     ///
     /// # Errors
     /// When /proc isn't there.
     pub fn open() -> Result<Self, Errno> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        Ok(Self { file: subject::open_file(c"/proc/self/pagemap", c"pagemap", flags)? })
+    }
+
+    /// Opens the page table of the calling process, whatever program is managed.
+    ///
+    /// # Errors
+    /// When /proc isn't there.
+    pub fn open_own() -> Result<Self, Errno> {
         Ok(Self { file: open(c"/proc/self/pagemap", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())? })
     }
 

@@ -1,15 +1,15 @@
-//! What the kernel knows of the calling process: memory in use, threads, where it runs.
+//! What the kernel knows of the program: memory in use, threads, where it runs.
 
 use core::ffi::CStr;
 
 use farmem_page::{PageCount, PageRange, VirtAddr};
 use rustix::fd::OwnedFd;
-use rustix::fs::{Mode, OFlags, RawDir, open, openat};
+use rustix::fs::{Mode, OFlags, RawDir, openat};
 use rustix::io::Errno;
 
-use crate::syscall;
+use crate::{subject, syscall};
 
-/// Resident memory of the calling process.
+/// Resident memory of the program.
 #[derive(Debug)]
 pub struct Statm {
     file: OwnedFd,
@@ -22,7 +22,8 @@ impl Statm {
     /// # Errors
     /// When /proc isn't there.
     pub fn open() -> Result<Self, Errno> {
-        Ok(Self { file: open(c"/proc/thread-self/statm", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())? })
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        Ok(Self { file: subject::open_file(c"/proc/thread-self/statm", c"statm", flags)? })
     }
 
     /// Resident pages that belong to no file. The kernel counts them in batches per processor, so the figure may lag
@@ -46,7 +47,7 @@ fn decimal(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// The calling process's threads.
+/// The program's threads.
 #[derive(Debug)]
 pub struct Threads {
     directory: OwnedFd,
@@ -59,7 +60,7 @@ impl Threads {
     /// When /proc isn't there.
     pub fn open() -> Result<Self, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Self { directory: open(c"/proc/self/task", flags, Mode::empty())? })
+        Ok(Self { directory: subject::open_file(c"/proc/self/task", c"task", flags)? })
     }
 
     /// Calls `visit` with the number of each thread, as the list is now.
@@ -137,7 +138,7 @@ fn stat<'a>(file: &OwnedFd, text: &'a mut [u8; STAT_BYTES]) -> Option<impl Itera
     Some(text.get(after..length)?.trim_ascii_end().split(|&byte| byte == b' '))
 }
 
-/// The calling process's first thread. When it ends by itself (the system call `exit`) the process goes on as long as any thread does.
+/// The program's first thread. When it ends by itself (the system call `exit`) the process goes on as long as any thread does.
 #[derive(Debug)]
 pub struct FirstThread {
     file: OwnedFd,
@@ -157,11 +158,14 @@ impl FirstThread {
     /// # Errors
     /// When /proc isn't there.
     pub fn open() -> Result<Self, Errno> {
-        Ok(Self { file: open(c"/proc/self/stat", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())? })
+        Ok(Self { file: subject::open_file(c"/proc/self/stat", c"stat", OFlags::RDONLY | OFlags::CLOEXEC)? })
     }
 
-    /// `None` while it runs.
+    /// `None` while it runs, and where nothing of the pager is in the program: then it ends by itself.
     pub fn ended(&self) -> Option<FirstThreadEnded> {
+        if subject::attached().is_some() {
+            return None;
+        }
         const THREADS: usize = 20 - 3 - 1;
         const STATUS: usize = 52 - 20 - 1;
         let mut text = [0_u8; STAT_BYTES];

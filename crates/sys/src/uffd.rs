@@ -17,6 +17,8 @@ use rustix::io::Errno;
 use rustix::ioctl::{Updater, ioctl, opcode};
 
 use crate::pagemap::{Pagemap, Runs};
+use crate::subject::puppet::{self, Puppet};
+use crate::subject;
 
 const UFFDIO: u8 = 0xaa;
 
@@ -130,6 +132,22 @@ impl Progress {
     }
 }
 
+/// A move of a run of pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Move {
+    /// Where they are.
+    pub from: PageRange,
+    /// Where the first of them goes.
+    pub to: PageIndex,
+    /// How far it came.
+    pub progress: Progress,
+}
+
+/// Moves that are made in one go, at most.
+pub const MOST_MOVES: usize = puppet::MOST_MOVES;
+/// Nothing has been done, and nothing has stopped it.
+pub const UNTRIED: Progress = Progress { done: PageCount::ZERO, stopped: None };
+
 /// A message from the kernel. `F` stands for a child's userfaultfd: the simulated kernel has its own.
 #[derive(Debug)]
 pub enum Message<F = Uffd> {
@@ -192,7 +210,7 @@ impl AsFd for Uffd {
 }
 
 impl Uffd {
-    /// A new userfaultfd for the calling process, not yet shaken hands with. Uses the system call, or where that is
+    /// A new userfaultfd for the calling process, even where another one's memory is managed, not yet shaken hands with. Uses the system call, or where that is
     /// not permitted `device`, an open `/dev/userfaultfd`.
     ///
     /// # Errors
@@ -313,6 +331,10 @@ impl Uffd {
     /// Whether this tells of the calling process's own memory; `nowhere` is a page that isn't mapped. `true` also when that can't be
     /// asked because an event waits.
     pub fn is_of_caller(&self, nowhere: PageIndex) -> bool {
+        if subject::attached().is_some() {
+            // Whose it is was found out before.
+            return true;
+        }
         // Only inside its own address space a caller hears that the page isn't there.
         let page = kernel_range(PageRange::at(nowhere, PageCount::new(1)));
         let mut moved =
@@ -352,6 +374,20 @@ impl Uffd {
     ///
     /// Atomic against the program: a write lands either in the moved frame or faults afterwards.
     pub fn move_pages(&self, from: PageRange, to: PageIndex, pagemap: &Pagemap) -> Progress {
+        let mut one = [Move { from, to, progress: UNTRIED }];
+        self.move_runs(&mut one, pagemap);
+        one[0].progress
+    }
+
+    /// Makes several moves as [`Uffd::move_pages`], at most [`MOST_MOVES`]; each is told how far it came, whatever became of those before it.
+    pub fn move_runs(&self, moves: &mut [Move], pagemap: &Pagemap) {
+        match subject::attached() {
+            Some(attached) => move_by(&attached.puppet, moves, pagemap),
+            None => moves.iter_mut().for_each(|it| it.progress = self.move_one(it.from, it.to, pagemap)),
+        }
+    }
+
+    fn move_one(&self, from: PageRange, to: PageIndex, pagemap: &Pagemap) -> Progress {
         let mut moved = UffdioMove {
             dst: to.addr().get(),
             src: from.start.addr().get(),
@@ -486,6 +522,43 @@ struct UffdioPoison {
     range: raw::uffdio_range,
     mode: u64,
     updated: i64,
+}
+
+/// [`Uffd::move_runs`] where the program is another process: its puppet moves the pages, and copies those that came to be staged.
+fn move_by(puppet: &Puppet, moves: &mut [Move], pagemap: &Pagemap) {
+    let mut results = [None; MOST_MOVES];
+    let mut places = results.iter_mut();
+    let asked = moves.iter().map(|it| (it.from, it.to));
+    let answered = puppet.move_pages(MOVE, MOVE_DONTWAKE, asked, |moved| {
+        if let Some(place) = places.next() {
+            *place = Some(moved);
+        }
+    });
+    for (it, result) in moves.iter_mut().zip(results) {
+        let (counted, copied) = match result.filter(|_| answered.is_ok()) {
+            Some(moved) => {
+                let asked_bytes = it.from.count().bytes().get();
+                let counted = progress(moved.result.map_err(Into::into), asked_bytes, moved.bytes);
+                (counted, counted.done)
+            }
+            // Nobody knows how far it has come. What has arrived is found as what was moved uncounted is.
+            None => {
+                (Progress { done: PageCount::ZERO, stopped: Some(UffdError::Exists) }, PageCount::ZERO)
+            }
+        };
+        let target = PageRange::at(it.to, it.from.count());
+        it.progress = counted.with_uncounted(it.from, target, pagemap);
+        let uncopied = PageRange::new(it.to + copied, it.to + it.progress.done);
+        let is_staged = puppet.staging().contains(it.to);
+        if is_staged && !uncopied.is_empty() && puppet.copy_staged(uncopied).is_err() {
+            // The frames are there, and nobody can look at them.
+            subject::end();
+        }
+        if answered.is_err() && it.progress.stopped.is_some() {
+            // Without a puppet nothing leaves any more.
+            it.progress.stopped = Some(UffdError::Unsupported);
+        }
+    }
 }
 
 /// USERFAULTFD_IOC_NEW: flags by value in, a descriptor out.

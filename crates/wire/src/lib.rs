@@ -13,7 +13,7 @@ const ARGUMENTS: usize = 6;
 /// Bytes of a packet.
 pub const PACKET_BYTES: usize = 8 + 8 * ARGUMENTS;
 /// Both ends must speak the same version; the shim and the supervisor come from one build.
-const VERSION: u32 = 9;
+const VERSION: u32 = 10;
 
 /// A packet.
 pub type Packet = [u8; PACKET_BYTES];
@@ -56,6 +56,8 @@ pub enum Request {
     Hello {
         /// The secret of the application; see [`Address`].
         token: u64,
+        /// The process that the sender speaks for, as the supervisor sees it; 0 for the sender itself.
+        process: u32,
     },
     /// A forked child asks for its userfaultfd and its place in the ledger.
     Inherit {
@@ -65,6 +67,8 @@ pub enum Request {
         epoch: u64,
         /// The secret of the application; see [`Address`].
         token: u64,
+        /// The process that the sender speaks for, as the supervisor sees it; 0 for the sender itself.
+        process: u32,
     },
     /// A new userfaultfd comes with this packet: shake hands with the kernel for it, and keep a duplicate.
     Register,
@@ -181,8 +185,10 @@ impl Request {
     /// The packet of this request.
     pub fn encode(self) -> Packet {
         match self {
-            Self::Hello { token } => pack(1, [token]),
-            Self::Inherit { parent_slot, epoch, token } => pack(2, [parent_slot.into(), epoch, token]),
+            Self::Hello { token, process } => pack(1, [token, process.into()]),
+            Self::Inherit { parent_slot, epoch, token, process } => {
+                pack(2, [parent_slot.into(), epoch, token, process.into()])
+            }
             Self::Register => pack(3, []),
             Self::Forked { epoch } => pack(4, [epoch]),
             Self::Query => pack(5, []),
@@ -213,8 +219,13 @@ impl Request {
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (kind, [first, second, third, fourth, fifth, sixth]) = unpack(bytes)?;
         Some(match kind {
-            1 => Self::Hello { token: first },
-            2 => Self::Inherit { parent_slot: first.try_into().ok()?, epoch: second, token: third },
+            1 => Self::Hello { token: first, process: second.try_into().ok()? },
+            2 => Self::Inherit {
+                parent_slot: first.try_into().ok()?,
+                epoch: second,
+                token: third,
+                process: fourth.try_into().ok()?,
+            },
             3 => Self::Register,
             4 => Self::Forked { epoch: first },
             5 => Self::Query,
@@ -291,9 +302,10 @@ mod tests {
     #[test]
     fn requests_survive_their_encoding() {
         for request in [
-            Request::Hello { token: u64::MAX },
-            Request::Inherit { parent_slot: 3, epoch: u64::MAX, token: 1 },
-            Request::Inherit { parent_slot: u32::MAX, epoch: 0, token: u64::MAX - 1 },
+            Request::Hello { token: u64::MAX, process: 0 },
+            Request::Hello { token: 1, process: u32::MAX },
+            Request::Inherit { parent_slot: 3, epoch: u64::MAX, token: 1, process: 7 },
+            Request::Inherit { parent_slot: u32::MAX, epoch: 0, token: u64::MAX - 1, process: 0 },
             Request::Register,
             Request::Forked { epoch: 9 },
             Request::Query,

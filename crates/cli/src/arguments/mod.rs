@@ -26,7 +26,7 @@ pub(crate) use self::machine::{CompletionsArguments, DoctorArguments, ManArgumen
 pub(crate) use self::node::{
     NodeArguments, NodeCommand, NodeKeygenArguments, NodeStatArguments, SecurityArguments, TransportName,
 };
-pub(crate) use self::run::{Entries, Far, Progress, RunArguments};
+pub(crate) use self::run::{Enter, Entries, Far, PagerArguments, Progress, RunArguments};
 pub(crate) use self::trace::{
     TraceArguments, TraceCommand, TraceRecordArguments, TraceReplayArguments, TraceShowArguments,
 };
@@ -74,6 +74,9 @@ pub(crate) enum Command {
     Trace(TraceArguments),
     /// Measure Farmem compared with the kernel's own swap
     Bench(BenchArguments),
+    /// The pager of a process, started by its application's supervisor
+    #[command(hide = true)]
+    Pager(PagerArguments),
     /// The program that `bench` measures
     #[command(hide = true)]
     Workload(WorkloadArguments),

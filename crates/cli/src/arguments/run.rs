@@ -177,6 +177,21 @@ pub(crate) struct RunArguments {
         help_heading = heading::TUNING
     )]
     pub(crate) far: Far,
+    /// How the pager comes to the program and its children
+    ///
+    /// With `attach` nothing is in a program before memory gets short, and static programs and those of other C libraries are managed as well; hints of the
+    /// program (farmem.h) aren't heard, and forked children are served by their parents until they run another program.
+    #[arg(
+        long,
+        value_name = "HOW",
+        value_enum,
+        default_value = "preload",
+        env = "FARMEM_ENTER",
+        hide_env = true,
+        hide_short_help = true,
+        help_heading = heading::TUNING
+    )]
+    pub(crate) enter: Enter,
     /// Whether pages that were fetched keep their entries, for benchmarks that compare
     #[arg(
         long,
@@ -234,6 +249,23 @@ pub(crate) struct RunArguments {
     /// The program, and its arguments
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     pub(crate) program: Vec<OsString>,
+}
+
+/// How the pager comes to the program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum Enter {
+    /// As a library in every process, from its start
+    Preload,
+    /// From outside, when memory gets short: any program of 64 bits, and nothing in it before
+    Attach,
+}
+
+/// Manage a process until it ends, as its pager.
+#[derive(Args, Debug)]
+pub(crate) struct PagerArguments {
+    /// The process
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) process: u32,
 }
 
 /// How pages are stored away from local memory.

@@ -7,12 +7,12 @@
 
 use core::sync::atomic::Ordering;
 
-use farmem_page::{PageBytes, PageCount, PageRange};
+use farmem_page::{PageBytes, PageCount, PageIndex, PageRange};
 use farmem_policy::VictimPolicy;
 use farmem_store::Writer;
 use farmem_sys::memory::Frames;
 use farmem_sys::pagemap::{Pagemap, SCAN_PAGES};
-use farmem_sys::uffd::{Uffd, UffdError};
+use farmem_sys::uffd::{MOST_MOVES, Move, UNTRIED, Uffd, UffdError};
 use farmem_sys::{Errno, cache};
 use farmem_telemetry::{Counter, Step, TraceKind};
 
@@ -120,6 +120,35 @@ struct Lap {
     began: Option<(u64, u64)>,
 }
 
+/// Runs of victims that leave together.
+struct Batch {
+    runs: [PageRange; MOST_MOVES],
+    count: usize,
+    /// The pages of all runs, one after the other.
+    taken: [Option<Taken>; RUN_PAGES],
+    pages: usize,
+}
+
+impl Batch {
+    fn new() -> Self {
+        let nothing = PageRange::new(PageIndex::new(0), PageIndex::new(0));
+        Self { runs: [nothing; MOST_MOVES], count: 0, taken: [const { None }; RUN_PAGES], pages: 0 }
+    }
+
+    /// Whether another run would do, when `most` pages are wanted.
+    fn has_room(&self, most: usize) -> bool {
+        self.pages < most && self.count < MOST_MOVES
+    }
+
+    fn push(&mut self, run: PageRange) {
+        if !run.is_empty() {
+            self.runs[self.count] = run;
+            self.count += 1;
+            self.pages += run.count().get() as usize;
+        }
+    }
+}
+
 /// The pool is full: the page, which is still held.
 struct NoRoom(Taken);
 
@@ -169,16 +198,18 @@ impl Engine {
             && !outcome.is_full
             && !outcome.is_changing
         {
-            if evictor.used == STAGING_PAGES {
+            // Each page of a batch may need a second frame, when it isn't moved with the first attempt.
+            if STAGING_PAGES - evictor.used < 2 * RUN_PAGES as u64 {
                 evictor.release_frames(self);
             }
-            let mut taken = [const { None }; RUN_PAGES];
-            let room = (STAGING_PAGES - evictor.used) as usize;
-            let most = (pages - outcome.evicted as usize).min(room);
-            let run = evictor.hand.take_victims(self, most, &mut visits, &mut taken);
-            if !run.is_empty() {
-                self.expel(change, evictor, run, &mut taken, IfShared::Tell, &mut outcome);
+            let mut batch = Batch::new();
+            let most = (pages - outcome.evicted as usize).min(RUN_PAGES);
+            while batch.has_room(most) && visits < patience && evictor.hand.laps == lap.number {
+                let taken = &mut batch.taken[batch.pages..];
+                let run = evictor.hand.take_victims(self, most - batch.pages, &mut visits, taken);
+                batch.push(run);
             }
+            self.expel_batch(change, evictor, &mut batch, &mut outcome);
             if evictor.hand.laps != lap.number {
                 if !self.goes_on(lap, evictor.hand.spared, &outcome) {
                     break;
@@ -246,13 +277,55 @@ impl Engine {
         outcome
     }
 
+    /// Moves runs of taken pages out, all at once, and stores them.
+    fn expel_batch(
+        &self,
+        change: &Change<'_>,
+        evictor: &mut Evictor,
+        batch: &mut Batch,
+        outcome: &mut Outcome,
+    ) {
+        let nothing = Move { from: batch.runs[0], to: PageIndex::new(0), progress: UNTRIED };
+        let mut moves = [nothing; MOST_MOVES];
+        let first = evictor.frames.range().start + PageCount::new(evictor.used);
+        let mut to = first;
+        for (it, &run) in moves.iter_mut().zip(&batch.runs[..batch.count]) {
+            // The pages have been cold for long: they come near while the kernel moves others.
+            cache::prefetch_page(run.start);
+            *it = Move { from: run, to, ..nothing };
+            to = to + run.count();
+        }
+        let moves = &mut moves[..batch.count];
+        self.uffd.move_runs(moves, evictor.pagemap);
+        // Frames of pages that weren't moved stay empty.
+        evictor.used += batch.pages as u64;
+        let mut rest = &mut batch.taken[..batch.pages];
+        for it in moves.iter() {
+            let done = it.progress.done.get() as usize;
+            let (run, others) = rest.split_at_mut(it.from.count().get() as usize);
+            rest = others;
+            let (moved, left) = run.split_at_mut(done);
+            self.stow_moved(change, evictor, it.to, moved, outcome);
+            if left.is_empty() {
+                continue;
+            }
+            if self.are_stranded() || outcome.is_full || outcome.is_changing {
+                outcome.is_changing |= self.are_stranded();
+                left.iter_mut().filter_map(Option::take).for_each(|page| self.give_back(page));
+            } else {
+                let left_run = PageRange::new(it.from.start + it.progress.done, it.from.end);
+                self.expel(change, evictor, left_run, left, IfShared::Tell, outcome);
+            }
+        }
+    }
+
     /// Moves a run of taken pages out and stores them.
     fn expel(
         &self,
         change: &Change<'_>,
         evictor: &mut Evictor,
         run: PageRange,
-        taken: &mut [Option<Taken>; RUN_PAGES],
+        taken: &mut [Option<Taken>],
         if_shared: IfShared,
         outcome: &mut Outcome,
     ) {
@@ -268,7 +341,8 @@ impl Engine {
             cache::prefetch_page(start);
             let progress = self.uffd.move_pages(from, frame, evictor.pagemap);
             let moved = progress.done.get();
-            self.stow_moved(change, evictor, &mut taken[at as usize..(at + moved) as usize], outcome);
+            evictor.used += moved;
+            self.stow_moved(change, evictor, frame, &mut taken[at as usize..(at + moved) as usize], outcome);
             at += moved;
             if self.are_stranded() {
                 outcome.is_changing = true;
@@ -305,17 +379,16 @@ impl Engine {
         taken.iter_mut().filter_map(Option::take).for_each(|page| self.give_back(page));
     }
 
-    /// Stores pages that were moved to the next frames of the staging area.
+    /// Stores pages that were moved to frames of the staging area, the first of them `first`.
     fn stow_moved(
         &self,
         change: &Change<'_>,
         evictor: &mut Evictor,
+        first: PageIndex,
         moved: &mut [Option<Taken>],
         outcome: &mut Outcome,
     ) {
-        let first = evictor.frames.range().start + PageCount::new(evictor.used);
         let count = moved.len() as u64;
-        evictor.used += count;
         let evicted_before = outcome.evicted;
         for (step, page) in (0..count).zip(moved) {
             let Some(page) = page.take() else { continue };

@@ -7,7 +7,6 @@ use farmem_sys::pagemap::{Pagemap, Runs, SCAN_PAGES};
 
 use crate::address_space::table::Taken;
 use crate::engine::Engine;
-use crate::eviction::evict::RUN_PAGES;
 
 /// Pages that one question to the kernel may cover where there are hardly any: 256 MiB, some 100 µs if it has empty page tables for
 /// all of them, and next to nothing if it has none.
@@ -128,7 +127,9 @@ impl Hand {
             _ => self.rest.end,
         };
         self.at = self.at.max(end);
-        self.rest = PageRange::new(end, self.rest.end.max(end));
+        if self.rest.start < end {
+            self.rest = PageRange::new(end, self.rest.end.max(end));
+        }
         while self.runs.iter().nth(self.next_run).is_some_and(|run| run.start < end) {
             self.next_run += 1;
         }
@@ -140,10 +141,10 @@ impl Hand {
         engine: &Engine,
         most: usize,
         visits: &mut u64,
-        taken: &mut [Option<Taken>; RUN_PAGES],
+        taken: &mut [Option<Taken>],
     ) -> PageRange {
         let nothing = PageRange::new(self.at, self.at);
-        let most = most.min(RUN_PAGES);
+        let most = most.min(taken.len());
         let Some(run) = self.next_resident(engine) else {
             *visits += SCAN_PAGES as u64 / 16;
             return nothing;

@@ -7,7 +7,7 @@
 use core::sync::atomic::Ordering;
 
 use farmem_page::PageCount;
-use farmem_sys::{memory, thread};
+use farmem_sys::{memory, subject, thread};
 use farmem_telemetry::Counter;
 
 use crate::engine::Engine;
@@ -29,7 +29,7 @@ impl OwnMemory {
     pub(crate) fn round(&mut self, engine: &Engine) {
         let now_ns = thread::now_ns();
         if now_ns - self.asked_ns >= PERIOD_NS.max(self.question_ns * QUESTION_SHARE) {
-            let pagemap = &engine.files.pagemap;
+            let pagemap = &engine.files.own_pagemap;
             if let Ok(own) = engine.table.words().resident(pagemap)
                 && let Some(childrens) = engine.children.table_pages(pagemap)
             {
@@ -43,8 +43,13 @@ impl OwnMemory {
 }
 
 impl Engine {
-    /// Memory of the pager itself that the kernel counts as the process's, in pages.
+    /// Memory of the pager itself, in pages.
     pub(crate) fn own_pages(&self) -> PageCount {
         memory::used() + PageCount::new(self.table_pages.load(Ordering::Relaxed))
+    }
+
+    /// What of that the kernel counts as the program's.
+    pub(crate) fn pages_within(&self) -> PageCount {
+        if subject::attached().is_some() { PageCount::ZERO } else { self.own_pages() }
     }
 }

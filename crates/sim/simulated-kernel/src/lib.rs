@@ -28,6 +28,7 @@ pub mod schedule;
 pub mod shared;
 #[path = "../../../sys/src/sparse.rs"]
 pub mod sparse;
+pub mod subject;
 mod sync;
 pub mod thread;
 pub mod uffd;

@@ -40,6 +40,14 @@ pub struct Pagemap {
 }
 
 impl Pagemap {
+    /// As [`Pagemap::open`].
+    ///
+    /// # Errors
+    /// None.
+    pub fn open_own() -> Result<Self, Errno> {
+        Self::open()
+    }
+
     /// Opens it.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use crate::schedule::{self, Key};
 use crate::world::{self, Change, Entry, Reader, World};
 use crate::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
-pub use farmem_sys::uffd::{Progress, UffdError, Waiters};
+pub use farmem_sys::uffd::{MOST_MOVES, Move, Progress, UNTRIED, UffdError, Waiters};
 
 /// A message from the kernel.
 pub type Message = farmem_sys::uffd::Message<Uffd>;
@@ -183,6 +183,11 @@ impl Uffd {
         let number = world.uffds[self.number].space;
         world.tell(page, || format!("process {number}: {what}"));
         Ok(())
+    }
+
+    /// Makes several moves, one after the other.
+    pub fn move_runs(&self, moves: &mut [Move], pagemap: &Pagemap) {
+        moves.iter_mut().for_each(|it| it.progress = self.move_pages(it.from, it.to, pagemap));
     }
 
     /// Takes pages away from where the program sees them and puts the same frames at `to`.

@@ -7,6 +7,7 @@
 //! Here belongs what the supervisor knows of each process, how they come, fork, share, stall and go, and why one was ended. It speaks with them by `farmem-wire`, and
 //! writes their slots in the ledger; of the pool it knows only that a slot's entries are released.
 
+pub(crate) mod attacher;
 mod endings;
 mod forks;
 mod kin;
@@ -50,6 +51,8 @@ pub(crate) struct Process {
     slot: Option<usize>,
     /// Its number as this process sees it. In a PID namespace it has another one for itself.
     pub(crate) process: u32,
+    /// The number of the process that its pager is in: the same, or another one beside it.
+    pub(crate) pager: u32,
     /// Duplicates: while one exists, the process's memory can stall but never read as zeros.
     uffd: Option<Uffd>,
     lineage: Lineage,
@@ -112,6 +115,7 @@ impl Processes {
             came: Instant::now(),
             slot: None,
             process: number,
+            pager: number,
             uffd: None,
             lineage: Lineage::default(),
             waiting: None,
@@ -156,8 +160,9 @@ impl Processes {
 
     fn obey(&mut self, key: u64, request: Request, descriptor: Option<OwnedFd>) -> Result<(), Errno> {
         match request {
-            Request::Hello { token } => {
+            Request::Hello { token, process } => {
                 self.admit(token)?;
+                self.speak_for(key, process)?;
                 self.started += 1;
                 self.welcome(key)
             }
@@ -166,8 +171,9 @@ impl Processes {
                 self.started += 1;
                 self.expect(key, epoch, descriptor)
             }
-            Request::Inherit { parent_slot, epoch, token } => {
+            Request::Inherit { parent_slot, epoch, token, process } => {
                 self.admit(token)?;
+                self.speak_for(key, process)?;
                 let Some(child) = self.connected.get_mut(&key) else { return Ok(()) };
                 child.waiting = Some((parent_slot as usize, epoch));
                 self.hand_over();
@@ -187,6 +193,19 @@ impl Processes {
     /// Strangers get nothing: ledger and pool are for the application's processes, which know its token.
     fn admit(&self, token: u64) -> Result<(), Errno> {
         if token == self.application.token { Ok(()) } else { Err(Errno::ACCESS) }
+    }
+
+    /// A pager beside its program speaks for that; only who might end the program may.
+    fn speak_for(&mut self, key: u64, number: u32) -> Result<(), Errno> {
+        let Some(process) = self.connected.get_mut(&key) else { return Ok(()) };
+        if number == 0 {
+            return Ok(());
+        }
+        if !process.may_set {
+            return Err(Errno::PERM);
+        }
+        process.process = number;
+        Ok(())
     }
 
     fn welcome(&mut self, key: u64) -> Result<(), Errno> {

@@ -40,7 +40,7 @@ fn processes() -> Processes {
 fn begin(processes: &mut Processes) -> (Peer, usize) {
     let peer = connect(processes);
     let token = processes.application.token;
-    peer.ask(processes, Request::Hello { token }, &[]);
+    peer.ask(processes, Request::Hello { token, process: 0 }, &[]);
     let Some(Reply::Welcome { slot, .. }) = peer.hear() else { panic!("not welcome") };
     (peer, slot as usize)
 }
@@ -54,7 +54,7 @@ fn fork(processes: &mut Processes, parent: &Peer, epoch: u64) {
 fn inherit(processes: &mut Processes, parent_slot: usize, epoch: u64) -> Peer {
     let child = connect(processes);
     let token = processes.application.token;
-    let request = Request::Inherit { parent_slot: parent_slot as u32, epoch, token };
+    let request = Request::Inherit { parent_slot: parent_slot as u32, epoch, token, process: 0 };
     child.ask(processes, request, &[]);
     child
 }
@@ -63,7 +63,7 @@ fn inherit(processes: &mut Processes, parent_slot: usize, epoch: u64) -> Peer {
 fn who_does_not_know_the_token_gets_nothing_and_is_dropped() {
     let mut processes = processes();
     let token = !processes.application.token;
-    for request in [Request::Hello { token }, Request::Inherit { parent_slot: 0, epoch: 1, token }] {
+    for request in [Request::Hello { token, process: 0 }, Request::Inherit { parent_slot: 0, epoch: 1, token, process: 0 }] {
         let stranger = connect(&mut processes);
         stranger.ask(&mut processes, request, &[]);
         assert_eq!(stranger.hear(), None);
@@ -78,7 +78,7 @@ fn of_many_who_say_nothing_the_first_are_dropped_and_nobody_who_has_said_somethi
     let waiting = connect(&mut processes);
     let token = processes.application.token;
     // On its way when the others come.
-    waiting.link.send(&Request::Hello { token }.encode(), &[]).unwrap();
+    waiting.link.send(&Request::Hello { token, process: 0 }.encode(), &[]).unwrap();
     let strangers: Vec<Peer> = (0..2 * MOST_STRANGERS).map(|_| connect(&mut processes)).collect();
 
     processes.expel_strangers();

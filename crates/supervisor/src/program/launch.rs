@@ -43,21 +43,29 @@ fn is_preloadable(path: &Path) -> bool {
     !path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b' ' | b':'))
 }
 
-/// Starts the program.
-pub(crate) fn launch(options: &Options, library: &Path, supervisor: &str, mask: SigSet) -> Result<Child> {
+/// Starts the program, with the runtime in it if there is a `library`.
+pub(crate) fn launch(
+    options: &Options,
+    library: Option<&Path>,
+    supervisor: &str,
+    mask: SigSet,
+) -> Result<Child> {
+    let mut command = Command::new(&options.executable);
+    command.arg0(&options.program).args(&options.arguments);
+    if let Some(library) = library {
+        preload(&mut command, library, supervisor);
+    }
+    signals::hand_on(&mut command);
+    start(command, mask).with_context(|| format!("cannot start {}", options.executable.display()))
+}
+
+fn preload(command: &mut Command, library: &Path, supervisor: &str) {
     let mut preload = OsString::from(library);
     if let Some(other) = std::env::var_os("LD_PRELOAD").filter(|other| !other.is_empty()) {
         preload.push(":");
         preload.push(other);
     }
-    let mut command = Command::new(&options.executable);
-    command
-        .arg0(&options.program)
-        .args(&options.arguments)
-        .env("LD_PRELOAD", preload)
-        .env("FARMEM_SUPERVISOR", OsStr::new(supervisor));
-    signals::hand_on(&mut command);
-    start(command, mask).with_context(|| format!("cannot start {}", options.executable.display()))
+    command.env("LD_PRELOAD", preload).env("FARMEM_SUPERVISOR", OsStr::new(supervisor));
 }
 
 /// The program begins with the signals blocked that were blocked for the user who called, not those that wait to be

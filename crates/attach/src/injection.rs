@@ -1,0 +1,124 @@
+//! Calls that a stopped thread of another process is made to make, one at a time.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use farmem_sys::Errno;
+use farmem_sys::subject::tracee::{NO_CALL, Registers, State, Tracee};
+use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
+
+use crate::AttachError;
+
+/// The processor's instruction for system calls.
+const SYSCALL: [u8; 2] = [0x0f, 0x05];
+/// The segment of code of 64 bits.
+pub(crate) const WIDE: u64 = 0x33;
+/// Stops that are none of the call's, before it is given up.
+const ATTEMPTS: u32 = 64;
+
+/// Where in the program there is an instruction for system calls: in what the kernel itself has put there, if possible.
+pub(crate) fn find_instruction(process: &Process, memory: &File) -> Result<u64, AttachError> {
+    let maps = process.maps().map_err(|_| AttachError::Ended)?;
+    let is_code = |map: &&MemoryMap| map.perms.contains(MMPermissions::READ | MMPermissions::EXECUTE);
+    let mut code: Vec<&MemoryMap> = maps.iter().filter(is_code).collect();
+    code.sort_by_key(|map| map.pathname != MMapPath::Vdso);
+    code.into_iter().find_map(|map| find_in(memory, map)).ok_or(AttachError::Busy)
+}
+
+fn find_in(memory: &File, map: &MemoryMap) -> Option<u64> {
+    const MOST: u64 = 4 << 20;
+    // What the kernel emulates, for old programs, can't be read.
+    if map.pathname == MMapPath::Vsyscall {
+        return None;
+    }
+    let (start, end) = map.address;
+    let mut bytes = vec![0; (end - start).min(MOST) as usize];
+    let read = memory.read_at(&mut bytes, start).ok()?;
+    let at = bytes[..read].windows(2).position(|window| window == SYSCALL)?;
+    Some(start + at as u64)
+}
+
+/// A stopped thread, and where it makes calls.
+#[derive(Debug)]
+pub(crate) struct Injection<'a> {
+    pub(crate) tracee: &'a Tracee,
+    pub(crate) instruction: u64,
+    /// Its registers, but for those that a call needs.
+    pub(crate) registers: Registers,
+}
+
+/// What a call came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Outcome {
+    pub(crate) result: Result<u64, Errno>,
+    /// The process that it has made.
+    pub(crate) made: Option<u32>,
+}
+
+impl Injection<'_> {
+    /// Makes one call.
+    pub(crate) fn call(&self, number: u32, arguments: [u64; 6]) -> Result<Outcome, Errno> {
+        const TRAP_FLAG: u64 = 0x100;
+        let [rdi, rsi, rdx, r10, r8, r9] = arguments;
+        let registers = Registers {
+            rip: self.instruction,
+            rax: number.into(),
+            orig_rax: NO_CALL,
+            rdi,
+            rsi,
+            rdx,
+            r10,
+            r8,
+            r9,
+            eflags: self.registers.eflags & !TRAP_FLAG,
+            ..self.registers
+        };
+        let mut made = None;
+        self.tracee.set_registers(&registers)?;
+        self.tracee.step()?;
+        for _ in 0..ATTEMPTS {
+            match self.tracee.state(true)? {
+                State::Ended => return Err(Errno::SRCH),
+                State::Made => {
+                    made = Some(self.tracee.message()?);
+                    self.tracee.step()?;
+                }
+                State::Running => {}
+                State::Stopped | State::Signalled(_) => {
+                    let now = self.tracee.registers()?;
+                    let is_done = now.rip != self.instruction;
+                    if is_done && !is_restarted(now.rax) {
+                        return Ok(Outcome { result: result(now.rax), made });
+                    }
+                    // Something else has stopped it before the call, or in it.
+                    self.tracee.set_registers(&registers)?;
+                    self.tracee.step()?;
+                }
+            }
+        }
+        Err(Errno::BUSY)
+    }
+
+    /// One call, whose result alone matters.
+    pub(crate) fn ask(
+        &self,
+        what: &'static str,
+        number: u32,
+        arguments: [u64; 6],
+    ) -> Result<u64, AttachError> {
+        let outcome = self.call(number, arguments).map_err(AttachError::refused(what))?;
+        outcome.result.map_err(AttachError::refused(what))
+    }
+}
+
+/// Whether the kernel would make the call again by itself.
+pub(crate) fn is_restarted(rax: u64) -> bool {
+    (-516..=-512).contains(&(rax as i64))
+}
+
+fn result(rax: u64) -> Result<u64, Errno> {
+    match rax as i64 {
+        failed @ -4095..0 => Err(Errno::from_raw_os_error(-failed as i32)),
+        _ => Ok(rax),
+    }
+}

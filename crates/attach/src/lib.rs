@@ -1,0 +1,63 @@
+//! A pager comes to a program from outside: one of its threads is stopped for a moment and made to fork a process that has the program's memory and
+//! nothing else of it, the puppet; all the rest is made by the puppet, and the pager itself runs here.
+//!
+//! 1. [`threads`]: which thread is stopped, so that the program can't tell.
+//! 2. [`injection`]: calls that another thread is made to make.
+//! 3. [`puppet`]: the puppet comes into being, and gets what it needs.
+//! 4. [`pager`]: the pager begins, and goes on until the program ends or becomes another one.
+#![forbid(unsafe_code)]
+
+mod injection;
+pub mod pager;
+mod puppet;
+mod threads;
+
+use std::io;
+
+use farmem_sys::Errno;
+
+/// Why a program can't be attached to.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// It has ended, or is ending.
+    #[error("it has ended")]
+    Ended,
+    /// Somebody traces it.
+    #[error("it is traced by process {0}; end that, and attach again")]
+    Traced(u32),
+    /// None of its threads came to a place where it can be stopped unnoticed.
+    #[error("none of its threads could be stopped")]
+    Busy,
+    /// Its code isn't of 64 bits.
+    #[error("it is a program of 32 bits")]
+    Narrow,
+    /// What the kernel refuses.
+    #[error("the kernel refuses {what}: {errno}")]
+    Refused {
+        /// What was asked for.
+        what: &'static str,
+        /// Why.
+        errno: Errno,
+    },
+    /// What the kernel tells of it can't be read.
+    #[error("cannot read what the kernel says of it: {0}")]
+    Unreadable(#[from] io::Error),
+    /// No pager begins.
+    #[error("no pager begins: {0}")]
+    Pager(&'static str),
+}
+
+impl AttachError {
+    fn refused(what: &'static str) -> impl Fn(Errno) -> Self {
+        move |errno| if errno == Errno::SRCH { Self::Ended } else { Self::Refused { what, errno } }
+    }
+
+    /// Whether it may go better later.
+    pub fn is_for_now(&self) -> bool {
+        match self {
+            Self::Traced(_) | Self::Busy => true,
+            Self::Refused { errno, .. } => matches!(*errno, Errno::AGAIN | Errno::NOMEM | Errno::BUSY),
+            _ => false,
+        }
+    }
+}

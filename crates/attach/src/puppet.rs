@@ -1,0 +1,395 @@
+//! The puppet: how it comes into being, and what it is given.
+//!
+//! It is a grandchild of the program, whose parent ends at once, so that nothing of it is left among the program's children. It has no descriptor of the
+//! program's, no signal reaches it, it is of no terminal, and its folder is the root. What rights it has are those of the program's thread.
+
+use std::fs::File;
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use farmem_page::{PAGE_BYTES, PageCount, PageRange, VirtAddr};
+use farmem_sys::subject::Attached;
+use farmem_sys::subject::puppet::{Places, Puppet, SHARED_BYTES, STAGED, code};
+use farmem_sys::subject::tracee::{Options, Registers, State, Tracee};
+use farmem_sys::uffd::Uffd;
+use farmem_sys::{AsFd, BorrowedFd, Errno, OwnedFd};
+use linux_raw_sys::general as raw;
+use procfs::process::Process;
+use rustix::fs::{Mode, OFlags, ftruncate, open, openat};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Resource, Rlimit, pidfd_getfd, pidfd_open, prlimit};
+
+use crate::AttachError;
+use crate::injection::{Injection, WIDE, find_instruction, is_restarted};
+use crate::threads::{candidates, is_signalled};
+
+/// How long a thread may take to stop.
+const STOPPING: Duration = Duration::from_millis(200);
+/// Threads that are tried.
+const MOST_THREADS: usize = 8;
+/// While the program's thread makes the puppet, and in the puppet for ever.
+const ALL_SIGNALS: u64 = u64::MAX;
+const KEPT_DEAD: u64 = 0x4000_0000;
+const FOLLOWED: Options = Options { follows: true, ends_with_tracer: false, is_unfiltered: true };
+const FURNISHED: Options = Options { follows: false, ends_with_tracer: true, is_unfiltered: true };
+const ALONE: Options = Options { follows: false, ends_with_tracer: true, is_unfiltered: false };
+
+/// What comes of attaching.
+#[derive(Debug)]
+pub(crate) struct Made {
+    pub(crate) attached: Attached,
+    /// Of the program's memory, not shaken hands with.
+    pub(crate) uffd: Uffd,
+    /// The puppet, which the calling thread traces.
+    pub(crate) tracee: Tracee,
+}
+
+/// Makes a puppet for the process. Its threads run on.
+pub(crate) fn make(number: u32) -> Result<Made, AttachError> {
+    let process = Process::new(number as i32).map_err(|_| AttachError::Ended)?;
+    let pid = Pid::from_raw(number as i32).ok_or(AttachError::Ended)?;
+    let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(AttachError::refused("a handle of the process"))?;
+    let path = format!("/proc/{number}");
+    let folder = open(path.as_str(), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(AttachError::refused("what it tells of the process"))?;
+    let memory = File::from(
+        openat(&folder, c"mem", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+            .map_err(AttachError::refused("the process's memory"))?,
+    );
+    let instruction = find_instruction(&process, &memory)?;
+    let tracee = inject(&process, &memory, instruction)?;
+    let furnished = furnish(&tracee, &memory, instruction);
+    if furnished.is_err() {
+        farmem_sys::process::kill(tracee.thread());
+        let _ = tracee.state(true);
+    }
+    let (puppet, uffd) = furnished?;
+    Ok(Made { attached: Attached { process: number, handle, folder, puppet }, uffd, tracee })
+}
+
+/// Has one thread of the program make the puppet, which is stopped then.
+fn inject(process: &Process, memory: &File, instruction: u64) -> Result<Tracee, AttachError> {
+    let mut last = AttachError::Busy;
+    for thread in candidates(process)?.into_iter().take(MOST_THREADS) {
+        match seize(process, thread) {
+            Ok((tracee, signal)) => {
+                let made = make_in(&tracee, process, memory, instruction);
+                let _ = tracee.let_go(signal);
+                match made {
+                    Err(AttachError::Busy) => last = AttachError::Busy,
+                    made => return made,
+                }
+            }
+            Err(AttachError::Ended) => {}
+            Err(error) => last = error,
+        }
+    }
+    if process.stat().map_or(true, |stat| stat.state == 'Z') {
+        return Err(AttachError::Ended);
+    }
+    Err(last)
+}
+
+/// Seizes a thread and stops it. With the signal that it is to get when it goes on, or 0.
+fn seize(process: &Process, thread: u32) -> Result<(Tracee, u32), AttachError> {
+    let tracee = match Tracee::seize(thread, FOLLOWED) {
+        // Who may not let filters rest may attach to what has none.
+        Err(Errno::PERM) if tracer_of(process).is_none() => {
+            Tracee::seize(thread, Options { is_unfiltered: false, ..FOLLOWED })
+        }
+        seized => seized,
+    }
+    .map_err(|errno| match tracer_of(process) {
+        Some(tracer) => AttachError::Traced(tracer),
+        None => AttachError::refused("tracing")(errno),
+    })?;
+    let stop = || {
+        tracee.interrupt()?;
+        let began = Instant::now();
+        let mut looks = 0_u32;
+        while began.elapsed() < STOPPING {
+            match tracee.state(false)? {
+                State::Stopped => return Ok(0),
+                State::Signalled(signal) => return Ok(signal),
+                State::Ended => return Err(Errno::SRCH),
+                State::Made => tracee.resume(0)?,
+                State::Running if looks < 100 => rustix::thread::sched_yield(),
+                State::Running => std::thread::sleep(Duration::from_micros(20)),
+            }
+            looks += 1;
+        }
+        Err(Errno::TIME)
+    };
+    match stop() {
+        Ok(signal) => Ok((tracee, signal)),
+        Err(Errno::SRCH | Errno::CHILD) => Err(AttachError::Ended),
+        Err(_) => {
+            release_running(tracee);
+            Err(AttachError::Busy)
+        }
+    }
+}
+
+/// Lets a thread go that hasn't come to a stop: it can't be let go before it has.
+fn release_running(tracee: Tracee) {
+    loop {
+        match tracee.state(true) {
+            Ok(State::Running | State::Made) => {}
+            Ok(State::Signalled(signal)) => {
+                let _ = tracee.let_go(signal);
+                return;
+            }
+            Ok(State::Stopped) => {
+                let _ = tracee.let_go(0);
+                return;
+            }
+            Ok(State::Ended) | Err(_) => return,
+        }
+    }
+}
+
+fn tracer_of(process: &Process) -> Option<u32> {
+    let tracer = process.status().ok()?.tracerpid;
+    u32::try_from(tracer).ok().filter(|&tracer| tracer != 0 && tracer != std::process::id())
+}
+
+/// Makes the puppet in a stopped thread, whose registers are afterwards what they were.
+fn make_in(
+    thread: &Tracee,
+    process: &Process,
+    memory: &File,
+    instruction: u64,
+) -> Result<Tracee, AttachError> {
+    let before = thread.registers().map_err(AttachError::refused("its registers"))?;
+    if before.cs != WIDE {
+        return Err(AttachError::Narrow);
+    }
+    if is_in_sequence(thread, memory) {
+        return Err(AttachError::Busy);
+    }
+    let mask = thread.mask().map_err(AttachError::refused("its signals"))?;
+    let made = thread
+        .set_mask(ALL_SIGNALS)
+        .map_err(AttachError::refused("its signals"))
+        .and_then(|()| make_twice(&Injection { tracee: thread, instruction, registers: before }, process));
+    // Whatever came of it: a thread that has ended needs neither.
+    let _ = thread.set_registers(&called_again(before, process, thread));
+    let _ = thread.set_mask(mask);
+    made
+}
+
+/// Whether the thread is in the midst of a restartable sequence: made to run something else, it would not begin it anew.
+fn is_in_sequence(thread: &Tracee, memory: &File) -> bool {
+    let Some(place) = thread.restartable_sequence() else { return false };
+    let mut pointer = [0; 8];
+    memory.read_at(&mut pointer, place).is_ok_and(|read| read == pointer.len()) && pointer != [0; 8]
+}
+
+/// The registers with which the thread goes on. A call that has returned early because of the stop alone is made again.
+fn called_again(registers: Registers, process: &Process, thread: &Tracee) -> Registers {
+    const INTERRUPTED: i64 = -4;
+    let is_early = registers.orig_rax as i64 >= 0
+        && registers.rax as i64 == INTERRUPTED
+        && !is_signalled(process.pid, thread.thread());
+    if is_early && !is_restarted(registers.rax) {
+        return Registers {
+            rax: registers.orig_rax,
+            orig_rax: farmem_sys::subject::tracee::NO_CALL,
+            rip: registers.rip - 2,
+            ..registers
+        };
+    }
+    registers
+}
+
+/// A child that makes the puppet and ends, so that the puppet is nobody's whom the program could ask about.
+fn make_twice(injection: &Injection<'_>, process: &Process) -> Result<Tracee, AttachError> {
+    let child = make_one(injection, process)?;
+    let registers = child.registers().map_err(AttachError::refused("the puppet's registers"));
+    let puppet = registers.and_then(|registers| {
+        make_one(&Injection { tracee: &child, instruction: injection.instruction, registers }, process)
+    });
+    farmem_sys::process::kill(child.thread());
+    let number = child.thread();
+    while !matches!(child.state(true), Ok(State::Ended) | Err(_)) {}
+    // The program's own child: what is left of it goes.
+    let _ = injection.call(raw::__NR_wait4, [number.into(), 0, KEPT_DEAD, 0, 0, 0]);
+    puppet
+}
+
+fn make_one(injection: &Injection<'_>, process: &Process) -> Result<Tracee, AttachError> {
+    let share = [u64::from(raw::CLONE_VM), 0, 0, 0, 0, 0];
+    let make = || injection.call(raw::__NR_clone, share).map_err(AttachError::refused("a process"));
+    let mut outcome = make()?;
+    if outcome.result == Err(Errno::AGAIN) {
+        // Its user has as many as it may: that is meant for what the program makes.
+        outcome = with_more_processes(process, make)?;
+    }
+    outcome.result.map_err(AttachError::refused("a process"))?;
+    let made = Tracee::made(outcome.made.ok_or(AttachError::Busy)?);
+    match made.state(true) {
+        Ok(State::Ended) | Err(_) => Err(AttachError::Ended),
+        Ok(_) => Ok(made),
+    }
+}
+
+fn with_more_processes<T>(
+    process: &Process,
+    make: impl Fn() -> Result<T, AttachError>,
+) -> Result<T, AttachError> {
+    let pid = Pid::from_raw(process.pid);
+    let unlimited = Rlimit { current: None, maximum: None };
+    let before = prlimit(pid, Resource::Nproc, unlimited).map_err(AttachError::refused("a process"))?;
+    let made = make();
+    let _ = prlimit(pid, Resource::Nproc, before);
+    made
+}
+
+/// Gives the puppet what it needs, and lets it run.
+fn furnish(tracee: &Tracee, memory: &File, instruction: u64) -> Result<(Puppet, Uffd), AttachError> {
+    let refused = AttachError::refused;
+    let _ = tracee.set_options(FURNISHED);
+    let registers = tracee.registers().map_err(refused("the puppet's registers"))?;
+    let puppet = Injection { tracee, instruction, registers };
+    let number = tracee.thread();
+    let pid = Pid::from_raw(number as i32).ok_or(AttachError::Ended)?;
+    let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(refused("a handle of the puppet"))?;
+    let unlimited = Rlimit { current: None, maximum: None };
+    for resource in [Resource::As, Resource::Data, Resource::Memlock] {
+        let _ = prlimit(Some(pid), resource, unlimited.clone());
+    }
+    let few = Rlimit { current: Some(64), maximum: Some(64) };
+    let _ = prlimit(Some(pid), Resource::Nofile, few);
+    puppet.ask("closing files", raw::__NR_close_range, [0, u32::MAX.into(), 0, 0, 0, 0])?;
+    puppet.ask("a session", raw::__NR_setsid, [0; 6])?;
+
+    // Unusable pages before, between and behind, so that nothing joins with what the program maps.
+    let pages = [1, 1, 1, SHARED_BYTES as u64 / PAGE_BYTES as u64, 1, STAGED.get(), 1];
+    let all_bytes = pages.iter().sum::<u64>() * PAGE_BYTES as u64;
+    let private = u64::from(raw::MAP_PRIVATE | raw::MAP_ANONYMOUS | raw::MAP_NORESERVE);
+    let all = puppet.ask("addresses", raw::__NR_mmap, [0, all_bytes, 0, private, u64::MAX, 0])?;
+    let at = |part: usize| all + pages[..part].iter().sum::<u64>() * PAGE_BYTES as u64;
+    let bytes = |part: usize| pages[part] * PAGE_BYTES as u64;
+    let fixed = private | u64::from(raw::MAP_FIXED);
+    let read_write = u64::from(raw::PROT_READ | raw::PROT_WRITE);
+    let run = u64::from(raw::PROT_READ | raw::PROT_EXEC);
+    let (code_at, shared_at, staging_at) = (at(1), at(3), at(5));
+    puppet.ask("memory for code", raw::__NR_mmap, [code_at, bytes(1), run, fixed, u64::MAX, 0])?;
+    memory.write_all_at(code(), code_at)?;
+    let texts_at = code_at + PAGE_BYTES as u64 / 2;
+    memory.write_all_at(b"farmem-puppet\0/\0", texts_at)?;
+
+    const CLOEXEC: u64 = 1;
+    let file = puppet.ask("shared memory", raw::__NR_memfd_create, [texts_at, CLOEXEC, 0, 0, 0, 0])?;
+    let shared = pidfd_getfd(&handle, file as i32, PidfdGetfdFlags::empty())
+        .map_err(refused("the puppet's shared memory"))?;
+    ftruncate(&shared, SHARED_BYTES as u64).map_err(refused("shared memory"))?;
+    let shared_fixed = u64::from(raw::MAP_SHARED | raw::MAP_FIXED);
+    puppet.ask("shared memory", raw::__NR_mmap, [shared_at, bytes(3), read_write, shared_fixed, file, 0])?;
+    puppet.ask("staging", raw::__NR_mmap, [staging_at, bytes(5), read_write, fixed, u64::MAX, 0])?;
+    for advice in [raw::MADV_DONTFORK, raw::MADV_DONTDUMP] {
+        puppet.ask("advice", raw::__NR_madvise, [all, all_bytes, advice.into(), 0, 0, 0])?;
+    }
+    // The program may have locked what is mapped later.
+    let _ = puppet.ask("unlocking", raw::__NR_munlock, [all, all_bytes, 0, 0, 0, 0]);
+    const NAME: u64 = 15;
+    let _ = puppet.ask("its name", raw::__NR_prctl, [NAME, texts_at, 0, 0, 0, 0]);
+    let _ = puppet.ask("its folder", raw::__NR_chdir, [texts_at + 14, 0, 0, 0, 0, 0]);
+
+    let uffd_there = make_uffd(&puppet, memory, &handle, shared_at)?;
+    let uffd = pidfd_getfd(&handle, uffd_there as i32, PidfdGetfdFlags::empty())
+        .map_err(refused("the puppet's userfaultfd"))?;
+    puppet.ask("closing files", raw::__NR_close, [file, 0, 0, 0, 0, 0])?;
+
+    let first = VirtAddr::new(all).page();
+    let places = Places {
+        all: PageRange::at(first, PageCount::new(pages.iter().sum())),
+        shared: shared_at,
+        staging: VirtAddr::new(staging_at).page(),
+        uffd: uffd_there as u32,
+    };
+    // Its filters are the program's: from here on it does nothing that the program may not do.
+    tracee.set_options(ALONE).map_err(refused("the puppet's filters"))?;
+    let start = Registers {
+        rip: code_at,
+        r12: shared_at,
+        r13: 0,
+        orig_rax: farmem_sys::subject::tracee::NO_CALL,
+        ..registers
+    };
+    tracee.set_registers(&start).map_err(refused("the puppet's registers"))?;
+    tracee.resume(0).map_err(refused("the puppet's start"))?;
+    let puppet = Puppet::new(number, places, &shared).map_err(refused("shared memory"))?;
+    Ok((puppet, Uffd::from(uffd)))
+}
+
+/// A userfaultfd of the program's memory; its number in the puppet.
+fn make_uffd(
+    puppet: &Injection<'_>,
+    memory: &File,
+    handle: &OwnedFd,
+    scratch: u64,
+) -> Result<u64, AttachError> {
+    const NEW_FROM_DEVICE: u64 = 0xaa00;
+    let flags = u64::from(raw::O_CLOEXEC | raw::O_NONBLOCK);
+    let outcome = puppet
+        .call(raw::__NR_userfaultfd, [flags, 0, 0, 0, 0, 0])
+        .map_err(AttachError::refused("a userfaultfd"))?;
+    match outcome.result {
+        Ok(uffd) => Ok(uffd),
+        Err(Errno::PERM | Errno::NOSYS) => {
+            let device = open(c"/dev/userfaultfd", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+                .map_err(AttachError::refused("/dev/userfaultfd"))?;
+            let there = give(puppet, memory, handle, device.as_fd(), scratch)?;
+            let uffd =
+                puppet.ask("a userfaultfd", raw::__NR_ioctl, [there, NEW_FROM_DEVICE, flags, 0, 0, 0])?;
+            puppet.ask("closing files", raw::__NR_close, [there, 0, 0, 0, 0, 0])?;
+            Ok(uffd)
+        }
+        Err(errno) => Err(AttachError::refused("a userfaultfd")(errno)),
+    }
+}
+
+/// Gives the puppet a descriptor; its number there.
+fn give(
+    puppet: &Injection<'_>,
+    memory: &File,
+    handle: &OwnedFd,
+    descriptor: BorrowedFd<'_>,
+    scratch: u64,
+) -> Result<u64, AttachError> {
+    const WHAT: &str = "a descriptor for the puppet";
+    const CLOSED_ON_EXEC: u64 = 0x4000_0000;
+    let word = |at: u64| -> Result<u32, AttachError> {
+        let mut bytes = [0; 4];
+        memory.read_exact_at(&mut bytes, at)?;
+        Ok(u32::from_ne_bytes(bytes))
+    };
+    const DATAGRAMS: u64 = 2;
+    puppet.ask(WHAT, raw::__NR_socketpair, [1, DATAGRAMS, 0, scratch, 0, 0])?;
+    let (ours, theirs) = (word(scratch)?, word(scratch + 4)?);
+    let socket = pidfd_getfd(handle, ours as i32, PidfdGetfdFlags::empty()).map_err(AttachError::refused(WHAT))?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let descriptors = [descriptor];
+    ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+    sendmsg(&socket, &[IoSlice::new(b"x")], &mut ancillary, SendFlags::NOSIGNAL)
+        .map_err(AttachError::refused(WHAT))?;
+    // The kernel's `msghdr`, what it points to, and the message's head with one number.
+    let (header, vector, text, control) = (scratch + 64, scratch + 160, scratch + 192, scratch + 224);
+    let words = [0, 0, vector, 1, control, 24, 0];
+    for (nth, word) in words.iter().enumerate() {
+        memory.write_all_at(&word.to_ne_bytes(), header + 8 * nth as u64)?;
+    }
+    for (nth, word) in [text, 1].iter().enumerate() {
+        memory.write_all_at(&word.to_ne_bytes(), vector + 8 * nth as u64)?;
+    }
+    puppet.ask(WHAT, raw::__NR_recvmsg, [theirs.into(), header, CLOSED_ON_EXEC, 0, 0, 0])?;
+    let got = word(control + 16)?;
+    for done in [ours, theirs] {
+        puppet.ask(WHAT, raw::__NR_close, [done.into(), 0, 0, 0, 0, 0])?;
+    }
+    Ok(got.into())
+}

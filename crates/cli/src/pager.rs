@@ -1,0 +1,29 @@
+//! `farmem pager`: the pager of one process, beside it. Supervisors start it; what it has to say it says to them.
+
+use std::env;
+use std::os::unix::ffi::OsStrExt;
+use std::process::ExitCode;
+
+use crate::arguments::PagerArguments;
+use crate::failure::Failure;
+
+/// The process can't be attached to, and can't at another time.
+const NEVER: u8 = 1;
+/// It may go better later.
+const LATER: u8 = 3;
+
+/// Manages a process until it ends or runs another program.
+pub(crate) fn pager(arguments: &PagerArguments) -> Result<ExitCode, Failure> {
+    let supervisor = env::var_os("FARMEM_SUPERVISOR").ok_or_else(|| {
+        Failure::Unusable(
+            "FARMEM_SUPERVISOR isn't set; supervisors start pagers themselves: use `farmem run --enter attach`".to_owned(),
+        )
+    })?;
+    match farmem_attach::pager::run(arguments.process, supervisor.as_bytes()) {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(error) => {
+            println!("{error}");
+            Ok(ExitCode::from(if error.is_for_now() { LATER } else { NEVER }))
+        }
+    }
+}

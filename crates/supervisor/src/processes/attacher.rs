@@ -1,0 +1,243 @@
+//! Pagers come to processes from outside, each when its application comes near what it may have.
+//!
+//! The processes are those below the supervisor, which orphans are given to. Each gets a pager that is a process of its own (`farmem pager`, by
+//! `farmem-attach`): a child of the supervisor, which lives as long as its program.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use farmem_page::PageCount;
+
+use crate::application::Application;
+use crate::say::say;
+use crate::threads::worker::Worker;
+
+/// Between two looks, while memory is far from short, and while it is near.
+const LONGEST: Duration = Duration::from_millis(50);
+const SHORTEST: Duration = Duration::from_millis(2);
+/// How long a pager takes to come: what the processes grow by in this time is counted in.
+const COMING: Duration = Duration::from_millis(40);
+/// From three quarters of the budget on, pagers come.
+const NEAR: (u64, u64) = (3, 4);
+/// Processes with less are left alone: 1 MiB, or less where that would be much of the budget.
+const LEAST: PageCount = PageCount::new(256);
+const LEAST_SHARE: u64 = 16;
+/// How long a process that could not be attached to is left alone, and how often it is tried.
+const REST: Duration = Duration::from_millis(50);
+const MOST_ATTEMPTS: u32 = 40;
+
+/// Statuses with which a pager ends that has not managed its program.
+const STATUS_LATER: i32 = 3;
+
+/// One process, until its number may be another's.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Identity {
+    number: u32,
+    began: u64,
+}
+
+struct Pager {
+    of: Identity,
+    child: Child,
+}
+
+#[derive(Default)]
+struct State {
+    /// By the pager's number.
+    pagers: HashMap<u32, Pager>,
+    /// Processes that were not attached to: how often that was tried, and from when on it may be again.
+    refused: HashMap<Identity, (u32, Instant)>,
+    has_said: bool,
+}
+
+/// Who has which pager.
+#[derive(Clone)]
+pub(crate) struct Attacher {
+    application: Application,
+    address: Arc<str>,
+    state: Arc<Mutex<State>>,
+}
+
+/// A process as the kernel tells of it.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    identity: Identity,
+    resident: PageCount,
+}
+
+impl Attacher {
+    pub(crate) fn new(application: Application, address: &str) -> Self {
+        Self { application, address: address.into(), state: Arc::default() }
+    }
+
+    /// Starts to look.
+    pub(crate) fn start(&self) -> Worker {
+        let attacher = self.clone();
+        let mut before = (Instant::now(), 0);
+        Worker::start(move || attacher.look(&mut before))
+    }
+
+    /// One look; how long to wait for the next one.
+    fn look(&self, before: &mut (Instant, u64)) -> Duration {
+        let found = below(std::process::id(), &self.others());
+        let resident: u64 = found.iter().map(|process| process.resident.get()).sum();
+        let passed = before.0.elapsed().max(Duration::from_micros(100));
+        let grown = resident.saturating_sub(before.1);
+        *before = (Instant::now(), resident);
+        let budget = self.application.ledger.budget().get();
+        let soon = (grown as f64 * COMING.as_secs_f64() / passed.as_secs_f64()) as u64;
+        let is_near = resident * NEAR.1 >= budget * NEAR.0 || resident + soon >= budget;
+        if is_near {
+            let least = LEAST.get().min(budget / LEAST_SHARE);
+            found.iter().filter(|process| process.resident.get() >= least).for_each(|process| self.attach(process.identity));
+        }
+        let left = budget.saturating_sub(resident) as f64;
+        let pace = grown as f64 / passed.as_secs_f64();
+        let until_full = Duration::try_from_secs_f64(left / pace.max(1.0)).unwrap_or(LONGEST);
+        (until_full / 8).clamp(SHORTEST, LONGEST)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Pagers, which are no processes of the application.
+    fn others(&self) -> Vec<u32> {
+        self.state().pagers.keys().copied().collect()
+    }
+
+    fn attach(&self, identity: Identity) {
+        let mut state = self.state();
+        if state.pagers.values().any(|pager| pager.of == identity) {
+            return;
+        }
+        if state.refused.get(&identity).is_some_and(|&(attempts, until)| attempts >= MOST_ATTEMPTS || Instant::now() < until) {
+            return;
+        }
+        let began = std::env::current_exe().and_then(|own| {
+            let mut command = Command::new(own);
+            command
+                .arg("pager")
+                .arg(identity.number.to_string())
+                .env("FARMEM_SUPERVISOR", &*self.address)
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .process_group(0);
+            command.spawn()
+        });
+        match began {
+            Ok(child) => drop(state.pagers.insert(child.id(), Pager { of: identity, child })),
+            Err(error) => {
+                if !std::mem::replace(&mut state.has_said, true) {
+                    say(&format!("no pager could be started: {error}"));
+                }
+                state.refused.insert(identity, (MOST_ATTEMPTS, Instant::now()));
+            }
+        }
+    }
+
+    /// A child of the supervisor has ended, with that status if it has ended by itself; whether it was a pager.
+    pub(crate) fn ended(&self, number: u32, status: Option<i32>) -> bool {
+        let mut state = self.state();
+        let Some(pager) = state.pagers.remove(&number) else { return false };
+        let reason = pager
+            .child
+            .stdout
+            .and_then(|output| std::io::read_to_string(output).ok())
+            .unwrap_or_default();
+        match status {
+            Some(0) => {}
+            Some(STATUS_LATER) => {
+                let attempts = state.refused.get(&pager.of).map_or(0, |refused| refused.0) + 1;
+                state.refused.insert(pager.of, (attempts, Instant::now() + REST));
+                if attempts == MOST_ATTEMPTS {
+                    tell(&mut state, pager.of, &reason);
+                }
+            }
+            Some(_) => {
+                state.refused.insert(pager.of, (MOST_ATTEMPTS, Instant::now()));
+                tell(&mut state, pager.of, &reason);
+            }
+            // It was ended; what its program has far, nobody can give it any more.
+            None => {}
+        }
+        true
+    }
+}
+
+fn tell(state: &mut State, of: Identity, reason: &str) {
+    let has_ended = identity(of.number) != Some(of);
+    if !has_ended && !std::mem::replace(&mut state.has_said, true) {
+        say(&format!("process {} runs without Farmem: {}", of.number, reason.trim()));
+    }
+}
+
+/// The processes below one, but for `others` and what these have made.
+fn below(root: u32, others: &[u32]) -> Vec<Found> {
+    let mut found = Vec::new();
+    let mut open = children(root);
+    while let Some(number) = open.pop() {
+        if others.contains(&number) || is_puppet(number, others) {
+            continue;
+        }
+        open.extend(children(number));
+        if let (Some(identity), Some(resident)) = (identity(number), resident(number)) {
+            found.push(Found { identity, resident });
+        }
+    }
+    found
+}
+
+/// Those that any of its threads has made.
+fn children(number: u32) -> Vec<u32> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{number}/task")) else { return Vec::new() };
+    threads
+        .flatten()
+        .filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok())
+        .flat_map(|text| text.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<u32>>())
+        .collect()
+}
+
+/// Puppets are traced by their pagers.
+fn is_puppet(number: u32, pagers: &[u32]) -> bool {
+    let Ok(text) = fs::read_to_string(format!("/proc/{number}/status")) else { return true };
+    let tracer = text.lines().find_map(|line| line.strip_prefix("TracerPid:")?.trim().parse::<u32>().ok());
+    tracer.is_some_and(|tracer| pagers.contains(&tracer)) || text.starts_with("Name:\tfarmem-puppet\n")
+}
+
+fn identity(number: u32) -> Option<Identity> {
+    const BEGAN: usize = 22 - 3;
+    let text = fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
+    let (_, rest) = text.rsplit_once(") ")?;
+    let began = rest.split(' ').nth(BEGAN)?.parse().ok()?;
+    Some(Identity { number, began })
+}
+
+/// Resident pages that belong to no file.
+fn resident(number: u32) -> Option<PageCount> {
+    let text = fs::read_to_string(format!("/proc/{number}/statm")).ok()?;
+    let mut fields = text.split(' ').skip(1).map_while(|field| field.parse::<u64>().ok());
+    Some(PageCount::new(fields.next()?.saturating_sub(fields.next()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_are_found_with_their_memory_and_those_left_out_are_not() {
+        let mut child = Command::new("sleep").arg("10").spawn().unwrap();
+        let all = below(std::process::id(), &[]);
+        let others = below(std::process::id(), &[child.id()]);
+        child.kill().unwrap();
+        child.wait().unwrap();
+
+        let is_child = |found: &Found| found.identity.number == child.id();
+        assert!(all.iter().any(is_child) && !others.iter().any(is_child));
+    }
+}

@@ -1,0 +1,140 @@
+//! The program whose memory is managed: that of the calling process, or another process that a pager was attached to.
+//!
+//! A pager manages one program from its start to its end. Where it is attached, everything that other modules say of "the program"
+//! concerns that other process: its mappings, its page table, its threads. What the kernel allows only to a process that has the same address
+//! space is done by its [`Puppet`](puppet::Puppet).
+
+pub mod puppet;
+pub mod tracee;
+
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags, open, openat};
+use rustix::io::Errno;
+
+use crate::process;
+use crate::syscall;
+use puppet::Puppet;
+
+/// Another process, which this one's pager is attached to.
+#[derive(Debug)]
+pub struct Attached {
+    /// Its number, as this process sees it.
+    pub process: u32,
+    /// It, whatever its number will be given to.
+    pub handle: OwnedFd,
+    /// What `/proc` tells of it.
+    pub folder: OwnedFd,
+    /// Who works in its address space.
+    pub puppet: Puppet,
+}
+
+static ATTACHED: AtomicPtr<Attached> = AtomicPtr::new(core::ptr::null_mut());
+
+/// From now on the program is that process. Before anything else is asked or done about it; once, and again only in a forked pager, for the
+/// forked process.
+pub fn attach(attached: &'static Attached) {
+    ATTACHED.store(core::ptr::from_ref(attached).cast_mut(), Ordering::Release);
+}
+
+/// The other process, where the pager isn't inside its program.
+pub fn attached() -> Option<&'static Attached> {
+    // SAFETY: null, or what `attach` was given: a reference that lives for ever.
+    unsafe { ATTACHED.load(Ordering::Acquire).as_ref() }
+}
+
+/// Opens one of the kernel's files about the program.
+pub(crate) fn open_file(own: &CStr, name: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
+    match attached() {
+        None => open(own, flags, Mode::empty()),
+        Some(attached) => openat(&attached.folder, name, flags, Mode::empty()),
+    }
+}
+
+/// Whether the program has ended, or is another one by now (`exec`), so that what was known of it concerns nobody any more. `false` always
+/// where the pager ends with its program.
+pub fn has_ended() -> bool {
+    attached().is_some_and(|attached| attached.has_ended() || !attached.has_same_memory())
+}
+
+/// Ends the program at once, and the calling process with it.
+pub fn end() -> ! {
+    if let Some(attached) = attached() {
+        let _ = rustix::process::pidfd_send_signal(&attached.handle, rustix::process::Signal::KILL);
+        process::kill(attached.puppet.number());
+    }
+    process::kill_self()
+}
+
+/// Ends the calling process, and leaves the program alone, which has ended or is ending.
+pub fn leave() -> ! {
+    loop {
+        // SAFETY: ends the process; nothing of it is used after that.
+        let _ = unsafe { syscall::call(linux_raw_sys::general::__NR_exit_group, [0; 4]) };
+    }
+}
+
+/// The number of the program's process, as this process sees it.
+pub fn number() -> u32 {
+    attached().map_or_else(process::own_number, |attached| attached.process)
+}
+
+/// Processor time that the program has used, in nanoseconds: all its threads, but not the calling one.
+pub fn cpu_ns() -> u64 {
+    match attached() {
+        None => crate::thread::process_cpu_ns().saturating_sub(crate::thread::cpu_ns()),
+        Some(attached) => attached.cpu_ns(),
+    }
+}
+
+impl Attached {
+    /// Whether the process has ended.
+    pub fn has_ended(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut set = [PollFd::from_borrowed_fd(self.handle.as_fd(), PollFlags::IN)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut set, Some(&at_once)).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Whether the process still has the address space that the puppet works in: after `exec` it has another one. `true` where the kernel doesn't
+    /// say.
+    pub fn has_same_memory(&self) -> bool {
+        if self.puppet.is_lost() {
+            return true;
+        }
+        const KCMP_VM: usize = 1;
+        // SAFETY: compares two processes; no memory is touched.
+        let order = unsafe {
+            syscall::call(
+                linux_raw_sys::general::__NR_kcmp,
+                [self.process as usize, self.puppet.number() as usize, KCMP_VM, 0],
+            )
+        };
+        match order {
+            Ok(order) => order == 0,
+            // One of them has ended.
+            Err(Errno::SRCH) => false,
+            Err(_) => true,
+        }
+    }
+
+    fn cpu_ns(&self) -> u64 {
+        /// The clock of all threads of a process, by its number.
+        const PROCESS_CLOCK: u32 = 2;
+        let clock = !self.process << 3 | PROCESS_CLOCK;
+        let mut time = [0_i64; 2];
+        // SAFETY: the kernel writes seconds and nanoseconds, two words, to the place given.
+        let asked = unsafe {
+            syscall::call(
+                linux_raw_sys::general::__NR_clock_gettime,
+                [clock as i32 as usize, time.as_mut_ptr() as usize, 0, 0],
+            )
+        };
+        if asked.is_err() {
+            return 0;
+        }
+        time[0] as u64 * 1_000_000_000 + time[1] as u64
+    }
+}
