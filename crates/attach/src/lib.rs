@@ -5,8 +5,10 @@
 //! 2. [`injection`]: calls that another thread is made to make.
 //! 3. [`puppet`]: the puppet comes into being, and gets what it needs.
 //! 4. [`pager`]: the pager begins, and goes on until the program ends or becomes another one.
+//! 5. [`children`]: forked children, which their parent's pager serves at first, get pagers of their own.
 #![forbid(unsafe_code)]
 
+mod children;
 mod injection;
 pub mod pager;
 mod puppet;

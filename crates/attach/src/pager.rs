@@ -1,21 +1,26 @@
 //! The pager of a program that was attached to, in a process of its own beside it.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use farmem_page::PAGE_BYTES;
-use farmem_pager::{NAME_BYTES, Start, Started};
-use farmem_sys::subject::tracee::{State, Tracee};
+use farmem_pager::{NAME_BYTES, Split, Start, Started};
+use farmem_sys::subject::tracee::{Options, State, Tracee};
 use farmem_sys::subject::{self, Attached};
-use farmem_sys::{AsFd, memory};
+use farmem_sys::uffd::Uffd;
+use farmem_sys::{AsFd, AsRawFd, descriptors, memory};
 use procfs::process::{MMapPath, Process};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::AttachError;
-use crate::puppet;
+use crate::puppet::{self, Made};
+use crate::{AttachError, children};
 
-/// How often it is looked whether the program is another one by now: its end is told at once, `exec` isn't.
-const LOOK: Duration = Duration::from_millis(20);
+/// How often it is looked whether the program is another one by now (its end is told at once, `exec` isn't), and whether children are to have pagers of their
+/// own.
+const LOOK: Duration = Duration::from_millis(10);
+/// A child that lives for so long gets a pager of its own. Most run another program, or end, before.
+const GROWN_UP: Duration = Duration::from_millis(5);
 
 /// Attaches the calling process to the process of that number, as its pager, until that has ended or is another program. `supervisor` is the address of the
 /// application that it belongs to. The calling thread must be the only one.
@@ -29,17 +34,26 @@ pub fn run(number: u32, supervisor: &[u8]) -> Result<(), AttachError> {
         .get_mut(..supervisor.len())
         .ok_or(AttachError::Pager("the supervisor's address is too long"))?
         .copy_from_slice(supervisor);
-    let made = puppet::make(number)?;
+    let made = puppet::make(number, None)?;
+    made.tracee.resume(0).map_err(AttachError::refused("the puppet's start"))?;
     let attached: &'static Attached =
         memory::leak(made.attached).map_err(AttachError::refused("memory"))?;
     subject::attach(attached);
-    start.for_attached(made.uffd, nobody_asks).map_err(|_| AttachError::Pager("the supervisor refuses"))?;
-    see_through(attached, &made.tracee);
+    start.for_attached(made.uffd, publish).map_err(|_| AttachError::Pager("the supervisor refuses"))?;
+    see_through(start, attached, &made.tracee);
     Ok(())
 }
 
-/// The program has no way to the pager but its faults.
-fn nobody_asks(_: Started) {}
+/// The pager of this process. The program itself has no way to it but its faults.
+static ENGINE: Mutex<Option<Started>> = Mutex::new(None);
+
+fn publish(engine: Started) {
+    *ENGINE.lock().unwrap_or_else(PoisonError::into_inner) = Some(engine);
+}
+
+fn engine() -> Option<Started> {
+    *ENGINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// An address on the main stack, which stays local.
 fn stack(number: u32) -> Result<usize, AttachError> {
@@ -48,14 +62,18 @@ fn stack(number: u32) -> Result<usize, AttachError> {
     Ok(stack.map_or(0, |map| map.address.1 as usize - PAGE_BYTES))
 }
 
-/// Until the program ends or becomes another one. Then the puppet goes, and with it the memory.
-fn see_through(attached: &Attached, tracee: &Tracee) {
+/// Until the program ends or becomes another one, and its children have pagers of their own. Then the puppet goes, and with it the memory.
+fn see_through(start: Start, attached: &Attached, tracee: &Tracee) {
     let number = tracee.thread();
     let puppet = Pid::from_raw(number as i32).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let look = Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
     let mut is_there = true;
+    let mut is_over = false;
     loop {
-        let mut set = vec![PollFd::from_borrowed_fd(attached.handle.as_fd(), PollFlags::IN)];
+        let mut set = Vec::new();
+        if !is_over {
+            set.push(PollFd::from_borrowed_fd(attached.handle.as_fd(), PollFlags::IN));
+        }
         if let Some(puppet) = puppet.as_ref().filter(|_| is_there) {
             set.push(PollFd::from_borrowed_fd(puppet.as_fd(), PollFlags::IN));
         }
@@ -71,10 +89,77 @@ fn see_through(attached: &Attached, tracee: &Tracee) {
                 }
             }
         }
-        if attached.has_ended() || is_there && !attached.has_same_memory() {
+        is_over |= attached.has_ended() || is_there && !attached.has_same_memory();
+        let Some(engine) = engine() else { break };
+        if engine.has_children() {
+            let least = if is_over { Duration::ZERO } else { GROWN_UP };
+            part_with_child(start, engine, least);
+        } else if is_over {
             break;
         }
     }
     farmem_sys::process::kill(number);
     while is_there && !matches!(tracee.state(true), Ok(State::Ended) | Err(_)) {}
+}
+
+/// Nothing of the supervisor's is the forked pager's to read or write.
+fn take_standard_streams() {
+    use rustix::fs::{Mode, OFlags, open};
+    for _ in 0..3 {
+        // The lowest numbers are free.
+        let null = open(c"/dev/null", OFlags::RDWR, Mode::empty());
+        null.into_iter().for_each(std::mem::forget);
+    }
+}
+
+/// Gives the oldest child a pager of its own, if it can be attached to. In that pager it doesn't return.
+fn part_with_child(start: Start, engine: Started, least: Duration) {
+    let Some((epoch, uffd)) = engine.oldest_child(least.as_nanos() as u64) else { return };
+    let uffd = Uffd::from(uffd);
+    // Until its number is known it may be in the midst of being made.
+    let made = children::find(&uffd).ok_or(AttachError::Busy).and_then(|number| puppet::make(number, Some(&uffd)));
+    let Ok(Made { attached, uffd: own, tracee }) = made else {
+        engine.put_child_off(epoch);
+        return;
+    };
+    let number = tracee.thread();
+    // From here on it runs, and nobody traces it; the new pager does so next.
+    if tracee.let_go(0).is_err() {
+        engine.put_child_off(epoch);
+        return;
+    }
+    let split = || match farmem_sys::process::fork_for_parent() {
+        Ok(Some(_)) => Split::Here,
+        Ok(None) => Split::There,
+        Err(_) => Split::Failed,
+    };
+    let mut outcome = Split::Failed;
+    let child = engine.part_with(epoch, || {
+        outcome = split();
+        outcome
+    });
+    if outcome != Split::There {
+        if outcome == Split::Failed {
+            farmem_sys::process::kill(number);
+            engine.put_child_off(epoch);
+        }
+        return;
+    }
+    let tracee = Tracee::seize(number, Options { follows: false, ends_with_tracer: true, is_unfiltered: false });
+    let mut kept = [attached.handle.as_raw_fd(), attached.folder.as_raw_fd(), own.as_fd().as_raw_fd()];
+    kept.sort_unstable();
+    descriptors::keep_only(&kept);
+    take_standard_streams();
+    let (Ok(attached), Ok(tracee), Some(child)) = (memory::leak(attached), tracee, child) else {
+        subject::leave();
+    };
+    let attached: &'static Attached = attached;
+    subject::attach(attached);
+    let start = Start { stack: stack(attached.process).unwrap_or(0), ..start };
+    if start.for_parted(engine, child, own, publish).is_err() {
+        // What it had far, nobody can give it any more.
+        subject::end();
+    }
+    see_through(start, attached, &tracee);
+    subject::leave();
 }

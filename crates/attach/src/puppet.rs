@@ -46,8 +46,8 @@ pub(crate) struct Made {
     pub(crate) tracee: Tracee,
 }
 
-/// Makes a puppet for the process. Its threads run on.
-pub(crate) fn make(number: u32) -> Result<Made, AttachError> {
+/// Makes a puppet for the process, whose threads run on. `uffd` is the userfaultfd of its memory, where there is one. The puppet stays stopped.
+pub(crate) fn make(number: u32, uffd: Option<&Uffd>) -> Result<Made, AttachError> {
     let process = Process::new(number as i32).map_err(|_| AttachError::Ended)?;
     let pid = Pid::from_raw(number as i32).ok_or(AttachError::Ended)?;
     let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(AttachError::refused("a handle of the process"))?;
@@ -60,7 +60,7 @@ pub(crate) fn make(number: u32) -> Result<Made, AttachError> {
     );
     let instruction = find_instruction(&process, &memory)?;
     let tracee = inject(&process, &memory, instruction)?;
-    let furnished = furnish(&tracee, &memory, instruction);
+    let furnished = furnish(&tracee, &memory, instruction, uffd);
     if furnished.is_err() {
         farmem_sys::process::kill(tracee.thread());
         let _ = tracee.state(true);
@@ -247,8 +247,13 @@ fn with_more_processes<T>(
     made
 }
 
-/// Gives the puppet what it needs, and lets it run.
-fn furnish(tracee: &Tracee, memory: &File, instruction: u64) -> Result<(Puppet, Uffd), AttachError> {
+/// Gives the puppet what it needs.
+fn furnish(
+    tracee: &Tracee,
+    memory: &File,
+    instruction: u64,
+    uffd: Option<&Uffd>,
+) -> Result<(Puppet, Uffd), AttachError> {
     let refused = AttachError::refused;
     let _ = tracee.set_options(FURNISHED);
     let registers = tracee.registers().map_err(refused("the puppet's registers"))?;
@@ -298,7 +303,10 @@ fn furnish(tracee: &Tracee, memory: &File, instruction: u64) -> Result<(Puppet, 
     let _ = puppet.ask("its name", raw::__NR_prctl, [NAME, texts_at, 0, 0, 0, 0]);
     let _ = puppet.ask("its folder", raw::__NR_chdir, [texts_at + 14, 0, 0, 0, 0, 0]);
 
-    let uffd_there = make_uffd(&puppet, memory, &handle, shared_at)?;
+    let uffd_there = match uffd {
+        Some(uffd) => give(&puppet, memory, &handle, uffd.as_fd(), shared_at)?,
+        None => make_uffd(&puppet, memory, &handle, shared_at)?,
+    };
     let uffd = pidfd_getfd(&handle, uffd_there as i32, PidfdGetfdFlags::empty())
         .map_err(refused("the puppet's userfaultfd"))?;
     puppet.ask("closing files", raw::__NR_close, [file, 0, 0, 0, 0, 0])?;
@@ -320,7 +328,6 @@ fn furnish(tracee: &Tracee, memory: &File, instruction: u64) -> Result<(Puppet, 
         ..registers
     };
     tracee.set_registers(&start).map_err(refused("the puppet's registers"))?;
-    tracee.resume(0).map_err(refused("the puppet's start"))?;
     let puppet = Puppet::new(number, places, &shared).map_err(refused("shared memory"))?;
     Ok((puppet, Uffd::from(uffd)))
 }

@@ -9,10 +9,10 @@ use farmem_policy::{
 use farmem_sys::link::Link;
 use farmem_sys::lock::Lock;
 use farmem_sys::maps::{Flags, Maps};
-use farmem_sys::pagemap::Pagemap;
+use farmem_sys::pagemap::{Pagemap, Runs, SCAN_PAGES};
 use farmem_sys::process::{FirstThread, Statm, Threads};
 use farmem_sys::uffd::Uffd;
-use farmem_sys::{Errno, memory, subject, thread};
+use farmem_sys::{Errno, memory, sparse, subject, thread};
 use farmem_telemetry::{Counter, Failure, Header, Ledger, ProcessSlot, Refusal, Step};
 
 use crate::address_space::regions::Regions;
@@ -174,6 +174,20 @@ impl Engine {
             engine.wipe(&engine.table, gone)?;
         }
         engine.slot.set(Counter::FarPages, far);
+        Ok(engine)
+    }
+
+    /// In a pager that was forked for a forked child: the pager of that child, with the words that the parent's pager has kept for it.
+    ///
+    /// # Errors
+    /// No memory, or the kernel doesn't say what the child has.
+    pub(crate) fn adopt_as_own(&self, parts: Parts, table: PageTable) -> Result<&'static Engine, Errno> {
+        let is_protected = self.sharing.is_protected();
+        let regions = registered(&parts.uffd)?;
+        let far = settle(&table, &regions)?;
+        let engine = Self::assemble(parts, table, regions, Regions::new()?, Hints::new()?, is_protected)?;
+        engine.slot.set(Counter::FarPages, far);
+        engine.note_wiped();
         Ok(engine)
     }
 
@@ -381,6 +395,39 @@ impl Engine {
         let error = error.into().raw_os_error();
         self.fail(Failure::Kernel(Refusal { step, error: u16::try_from(error).unwrap_or(u16::MAX) }))
     }
+}
+
+/// Brings the words of a child that was served from elsewhere up to date with its page table; how many pages are far.
+fn settle(table: &PageTable, regions: &Regions) -> Result<u64, Errno> {
+    let pagemap = Pagemap::open()?;
+    let mut runs = Runs::empty();
+    let mut far = 0;
+    for region in regions.iter() {
+        let mut start = region.start;
+        while start < region.end {
+            let window_end = (start.get() / SCAN_PAGES as u64 + 1) * SCAN_PAGES as u64;
+            let window = PageRange::new(start, PageIndex::new(window_end.min(region.end.get())));
+            pagemap.present(window, &mut runs)?;
+            far += table.settle_in(window, |page| runs.hold(page));
+            start = window.end;
+        }
+    }
+    Ok(far)
+}
+
+/// What of the program's memory is registered with its userfaultfd.
+fn registered(uffd: &Uffd) -> Result<Regions, Errno> {
+    let regions = Regions::new()?;
+    let maps = Maps::open()?;
+    let mut from = PageIndex::new(0);
+    while let Some(mapping) = maps.next(from.addr())? {
+        from = mapping.range.end;
+        // What can't be asked because an event waits is the scanner's to find.
+        if mapping.anonymous && from <= sparse::END && uffd.is_registered(mapping.range.start) == Some(true) {
+            regions.insert(mapping.range);
+        }
+    }
+    Ok(regions)
 }
 
 /// In a forked child: what isn't mapped here any more (MADV_DONTFORK, or unmapped by another thread at that moment), or isn't registered

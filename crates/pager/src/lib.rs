@@ -29,6 +29,7 @@ mod whereabouts;
 pub use engine::Engine;
 pub use farmem_policy::references::Compression;
 pub use farmem_telemetry::Failure;
+pub use forks::children::{PartedChild, Split};
 pub use hints::HintError;
 pub use hints::observer::ObservedFault;
 pub use hints::pin::Pin;

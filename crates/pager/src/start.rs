@@ -22,7 +22,7 @@ use crate::address_space::scan::mapping_at;
 use crate::bookkeeper::Bookkeeper;
 use crate::engine::{Engine, Parts};
 use crate::eviction::vault::{DiskTier, Vault};
-use crate::forks::children::NOWHERE;
+use crate::forks::children::{NOWHERE, PartedChild};
 use crate::inject::Injection;
 
 /// Longest name of a supervisor's socket.
@@ -79,7 +79,7 @@ impl Start {
     /// # Errors
     /// Then the program isn't managed.
     pub fn in_program(self, publish: fn(Started)) -> Result<(), StartError> {
-        self.launch(None, None, publish)
+        self.launch_as(Kind::New, None, publish)
     }
 
     /// Starts a pager for a program that this process was attached to ([`subject::attach`]). `uffd` is of that program's memory, not shaken hands
@@ -88,7 +88,22 @@ impl Start {
     /// # Errors
     /// Then the program isn't managed.
     pub fn for_attached(self, uffd: Uffd, publish: fn(Started)) -> Result<(), StartError> {
-        self.launch(None, Some(uffd), publish)
+        self.launch_as(Kind::New, Some(uffd), publish)
+    }
+
+    /// In a pager that was forked for a forked child ([`Engine::part_with`]), and attached to that: starts the child's own pager on the words that its parent's has
+    /// kept. `uffd` is the child's. Returns when it is connected.
+    ///
+    /// # Errors
+    /// The child must not go on: nobody serves it.
+    pub fn for_parted(
+        self,
+        parent: Started,
+        child: PartedChild,
+        uffd: Uffd,
+        publish: fn(Started),
+    ) -> Result<(), StartError> {
+        self.launch_as(Kind::Parted { parent, child }, Some(uffd), publish)
     }
 
     /// Starts the pager of a forked child, on the child's only thread. Returns when the child serves itself, or when it is
@@ -98,7 +113,7 @@ impl Start {
     /// [`StartError::Orphaned`] when nobody can serve the child for as long as it may live; the user has been told then. After
     /// any other error the parent goes on serving it.
     pub fn in_child(self, parent: Started, publish: fn(Started)) -> Result<(), StartError> {
-        self.launch(Some(parent), None, publish).map_err(|error| {
+        self.launch_as(Kind::Forked(parent), None, publish).map_err(|error| {
             let epoch = parent.announced_epoch();
             let is_kept = parent.keeps_child(epoch);
             if is_kept && parent.is_child_heard_of(epoch) {
@@ -114,20 +129,15 @@ impl Start {
         })
     }
 
-    fn launch(
-        self,
-        parent: Option<&'static Engine>,
-        uffd: Option<Uffd>,
-        publish: fn(Started),
-    ) -> Result<(), StartError> {
-        match parent {
-            Some(_) => memory::draw_on_reserve(),
+    fn launch_as(self, kind: Kind, uffd: Option<Uffd>, publish: fn(Started)) -> Result<(), StartError> {
+        match kind {
             // Beside the program there are addresses enough.
-            None if uffd.is_some() => {}
-            None => memory::reserve(RESERVE)?,
+            _ if uffd.is_some() => {}
+            Kind::Forked(_) => memory::draw_on_reserve(),
+            Kind::New | Kind::Parted { .. } => memory::reserve(RESERVE)?,
         }
         let task =
-            memory::leak(Task { start: self, parent, uffd, publish, outcome: memory::table::<AtomicU32>(1)? })?;
+            memory::leak(Task { start: self, kind, uffd, publish, outcome: memory::table::<AtomicU32>(1)? })?;
         let outcome = task.outcome;
         thread::spawn_with(Task::run, task)?;
         // The outcome is the new thread's to decide, however long it takes: a program that ran on meanwhile would be
@@ -147,10 +157,20 @@ impl Start {
     }
 }
 
+/// Whose pager starts.
+enum Kind {
+    /// That of a program that has just begun, or had none.
+    New,
+    /// That of a forked child, in the child.
+    Forked(&'static Engine),
+    /// That of a forked child, beside it.
+    Parted { parent: &'static Engine, child: PartedChild },
+}
+
 /// The bookkeeper's thread, before it is one.
 struct Task {
     start: Start,
-    parent: Option<&'static Engine>,
+    kind: Kind,
     /// That of the program, where the pager isn't in it.
     uffd: Option<Uffd>,
     publish: fn(Started),
@@ -159,16 +179,17 @@ struct Task {
 
 impl Task {
     fn run(task: &'static mut Task) -> ! {
-        let connected = match task.parent {
-            None => task.connect(),
-            Some(parent) => task.connect_child(parent),
+        let (connected, is_managed) = match core::mem::replace(&mut task.kind, Kind::New) {
+            Kind::New => (task.connect(), false),
+            Kind::Forked(parent) => (task.connect_child(parent), true),
+            Kind::Parted { parent, child } => (task.connect_parted(parent, child), true),
         };
         let Ok((engine, excluded)) = connected else {
             task.finish(FAILED);
             thread::exit()
         };
         let mut bookkeeper = Bookkeeper::new(engine, excluded);
-        if task.parent.is_some() {
+        if is_managed {
             // What was managed in the parent is managed here from the first moment on.
             bookkeeper.begin();
         }
@@ -227,6 +248,36 @@ impl Task {
         let pool = memory::leak(Pool::attach(pool).map_err(|_| StartError::Refused)?)?;
         let vault = Vault::new(pool, disk_tier(ledger, disk)?, memory::leak(link.duplicate()?)?, slot)?;
         let engine = Engine::new(Parts { uffd, ledger, slot, vault, link })?;
+        if subject::attached().is_some() {
+            // Nobody tells of it.
+            engine.note_wiped();
+        }
+        Ok((engine, self.excluded()?))
+    }
+
+    fn connect_parted(
+        &mut self,
+        parent: Started,
+        child: PartedChild,
+    ) -> Result<(Started, [PageRange; 2]), StartError> {
+        let Some(uffd) = self.uffd.take() else { return Err(StartError::Refused) };
+        let (link, token) = self.start.link()?;
+        let process = subject::number();
+        let inherit =
+            Request::Inherit { parent_slot: parent.slot.index() as u32, epoch: child.epoch, token, process };
+        let (reply, mut descriptors) = ask(&link, inherit, None)?;
+        let Reply::Inherited { slot, flags, .. } = reply else { return Err(StartError::Refused) };
+        // The supervisor's own is the same; this one was here before.
+        let mut descriptors = descriptors.iter_mut().filter_map(Option::take).skip(1);
+        let mut next = || descriptors.next().ok_or(StartError::Refused);
+        let pool = ManuallyDrop::new(parent.vault.memory().with_file(next()?));
+        let pool: &'static SharedMemory = memory::leak(pool)?;
+        let disk = disk_tier(parent.ledger, if flags & HAS_DISK != 0 { Some(next()?) } else { None })?;
+        let slot = parent.ledger.slot(slot as usize).ok_or(StartError::Refused)?;
+        let pool = memory::leak(Pool::attach(pool).map_err(|_| StartError::Refused)?)?;
+        let vault = Vault::new(pool, disk, memory::leak(link.duplicate()?)?, slot)?;
+        let parts = Parts { uffd, ledger: parent.ledger, slot, vault, link };
+        let engine = parent.adopt_as_own(parts, child.table)?;
         Ok((engine, self.excluded()?))
     }
 

@@ -37,6 +37,22 @@ pub fn own_table() -> Result<(), Errno> {
     unsafe { close_range(0, u32::MAX, UNSHARE) }
 }
 
+/// Closes all descriptors of the calling process, but those of `kept`, which are sorted. For a forked process that has nothing else of what its parent
+/// had open; whoever owned them there must never use or drop them again.
+pub fn keep_only(kept: &[crate::RawFd]) {
+    let mut first = 0;
+    for &number in kept {
+        let number = number.unsigned_abs();
+        if number > first {
+            // SAFETY: as the caller promises.
+            let _ = unsafe { close_range(first, number - 1, 0) };
+        }
+        first = number + 1;
+    }
+    // SAFETY: as above.
+    let _ = unsafe { close_range(first, u32::MAX, 0) };
+}
+
 /// While this lives, new descriptors of the calling thread's own, empty table get high numbers.
 #[derive(Debug)]
 pub struct LowNumbers {

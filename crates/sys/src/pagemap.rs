@@ -92,6 +92,24 @@ impl Pagemap {
         Ok(Self { file: open(c"/proc/self/pagemap", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())? })
     }
 
+    /// Opens that of the process whose folder of the kernel's that is.
+    ///
+    /// # Errors
+    /// When it has ended, or may not be looked at.
+    pub fn of(folder: impl AsFd) -> Result<Self, Errno> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        Ok(Self { file: rustix::fs::openat(folder, c"pagemap", flags, Mode::empty())? })
+    }
+
+    /// Whether that page is there, and protected ([`crate::uffd::Uffd::protect`]).
+    pub fn is_protected(&self, page: PageIndex) -> bool {
+        const IS_PROTECTED: u64 = 1 << 57;
+        let mut bytes = [0; size_of::<u64>()];
+        let offset = page.get() * size_of::<u64>() as u64;
+        rustix::io::pread(&self.file, &mut bytes, offset) == Ok(bytes.len())
+            && u64::from_ne_bytes(bytes) & IS_PROTECTED != 0
+    }
+
     /// The pages of `range` that have a frame of their own (not the shared page of zeros), as runs, and where the kernel
     /// stopped looking: the end of a range of at most [`SCAN_PAGES`], or where so many were found.
     ///

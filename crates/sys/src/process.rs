@@ -245,6 +245,19 @@ pub fn parent_number() -> u32 {
     rustix::process::getppid().map_or(0, |parent| parent.as_raw_nonzero().get().unsigned_abs())
 }
 
+/// Forks the calling process: its number here, `None` in the new one, which has the calling thread alone, and whose parent is the caller's. Nothing is
+/// done around it: whatever another thread held at that moment stays held in the new process.
+///
+/// # Errors
+/// What `clone` returns.
+pub fn fork_for_parent() -> Result<Option<u32>, Errno> {
+    use linux_raw_sys::general as raw;
+    const CHILD_ENDED: usize = 17;
+    // SAFETY: the new process has a copy of all memory, the stack included, and goes on here.
+    let number = unsafe { syscall::call(raw::__NR_clone, [raw::CLONE_PARENT as usize | CHILD_ENDED, 0, 0, 0]) }?;
+    Ok((number != 0).then_some(number as u32))
+}
+
 /// Ends that process at once, if there is one.
 pub fn kill(number: u32) {
     if let Some(process) = i32::try_from(number).ok().and_then(rustix::process::Pid::from_raw) {

@@ -232,6 +232,14 @@ impl Uffd {
         }
     }
 
+    /// The same under another number.
+    ///
+    /// # Errors
+    /// [`Errno::MFILE`] when there are too many descriptors.
+    pub fn duplicate(&self) -> Result<OwnedFd, Errno> {
+        rustix::io::fcntl_dupfd_cloexec(&self.fd, 0)
+    }
+
     /// Agrees with the kernel on the interface. May be called by another process that holds the descriptor: fork
     /// events need CAP_SYS_PTRACE of who makes this call.
     ///
@@ -296,7 +304,7 @@ impl Uffd {
     /// Waits until there is a message, here or at one of `others`; at most `timeout_ns`. Those are bare numbers: who
     /// closes one meanwhile causes an early return at worst.
     pub fn wait(&self, others: &[RawFd], timeout_ns: Option<u64>) {
-        const MOST: usize = 33;
+        const MOST: usize = 257;
         let mut set = [const { MaybeUninit::uninit() }; MOST];
         let mut count = 0;
         // SAFETY: the numbers are only handed to poll(), which checks them; nothing is read or closed through them.

@@ -193,6 +193,22 @@ impl PageTable {
         (Self { words: self.words }, far)
     }
 
+    /// Makes the words of a child that was served with them say what is local in it, and so far what is stored and isn't. How many pages of `range` are
+    /// far.
+    pub(crate) fn settle_in(&self, range: PageRange, is_local: impl Fn(PageIndex) -> bool) -> u64 {
+        let mut far = 0;
+        self.each_known(range, |cell, page| {
+            let word = PageWord::from_bits(cell.load(Ordering::Acquire));
+            let is_local = is_local(page);
+            let is_far = word.place().is_some() && !is_local;
+            let next = word.with_far(is_far).with_prefetched(false);
+            // Without a page and without a place it is as if it had never been touched.
+            cell.store(if is_far || is_local { next.bits() } else { 0 }, Ordering::Release);
+            far += u64::from(is_far);
+        });
+        far
+    }
+
     /// Calls `visit` for the parts of `range` between the pages whose words are `excepted`.
     pub(crate) fn each_gap(
         &self,

@@ -10,7 +10,7 @@ use farmem_sys::lock::Lock;
 use farmem_sys::pagemap::Pagemap;
 use farmem_sys::say::say;
 use farmem_sys::uffd::{Message, Uffd, UffdError, Waiters};
-use farmem_sys::{AsFd, AsRawFd, Errno, RawFd, thread};
+use farmem_sys::{AsFd, AsRawFd, Errno, OwnedFd, RawFd, subject, thread};
 use farmem_telemetry::{Handover, Step};
 
 use crate::address_space::table::PageTable;
@@ -20,7 +20,7 @@ use crate::fault::serve::Desk;
 use crate::gate::Reading;
 
 /// Most children served at a time.
-pub(crate) const MOST: usize = 32;
+pub(crate) const MOST: usize = 256;
 /// How often it is checked whether a child still lives.
 const PROBE_NS: u64 = 50_000_000;
 /// How long to wait before a child for whose page there was no memory tries again.
@@ -42,6 +42,8 @@ struct View {
     table: Option<PageTable>,
     /// Whether what it had far was given up.
     is_given_up: bool,
+    /// When it came to be served here.
+    since_ns: u64,
 }
 
 /// What a process says of children that it has given up.
@@ -150,7 +152,8 @@ impl Engine {
         let has_own =
             !is_shared && guard::stands(Guard::ChildHasItsWords) || self.has_wiped.load(Ordering::Acquire);
         let table = if has_own { Some(self.copy_table()) } else { None };
-        let mut view = View { uffd, epoch, is_pending: is_shared, table, is_given_up: false };
+        let since_ns = thread::now_ns();
+        let mut view = View { uffd, epoch, is_pending: is_shared, table, is_given_up: false, since_ns };
         if is_behind {
             self.serve_for_good(&mut view);
         }
@@ -334,8 +337,18 @@ impl Engine {
                 let Some(place) = grandchildren.iter_mut().find(|place| place.is_none()) else {
                     self.refused(Step::Child, Errno::NFILE)
                 };
+                // Where it may get a pager of its own, it must be told from its siblings.
+                let epoch = if subject::attached().is_some() { self.vault.end_epoch() } else { epoch };
                 self.fork.tell(&uffd, epoch);
-                *place = Some(View { uffd, epoch, is_pending: false, table: Some(copy), is_given_up: false });
+                let since_ns = thread::now_ns();
+                *place = Some(View {
+                    uffd,
+                    epoch,
+                    is_pending: false,
+                    table: Some(copy),
+                    is_given_up: false,
+                    since_ns,
+                });
             }
             Message::Fault { .. } | Message::Unknown(_) => {}
         }
@@ -405,6 +418,73 @@ impl Engine {
         view.uffd.wake(range);
         Service::GoesOn
     }
+}
+
+impl Engine {
+    /// The child that has been served here for longest, if that is at least so long: the epoch of its fork, and its userfaultfd. It may have a
+    /// pager of its own.
+    pub fn oldest_child(&self, least_ns: u64) -> Option<(u64, OwnedFd)> {
+        let views = self.children.views.lock();
+        let view = views.iter().flatten().filter(|view| !view.is_pending).min_by_key(|view| view.since_ns)?;
+        if thread::now_ns().saturating_sub(view.since_ns) < least_ns || has_ended(&view.uffd) {
+            return None;
+        }
+        Some((view.epoch, view.uffd.duplicate().ok()?))
+    }
+
+    /// Whether a forked child is served here.
+    pub fn has_children(&self) -> bool {
+        self.children.are_any()
+    }
+
+    /// The child of that epoch can't have a pager of its own now: the others come first.
+    pub fn put_child_off(&self, epoch: u64) {
+        let mut views = self.children.views.lock();
+        if let Some(view) = views.iter_mut().flatten().find(|view| view.epoch == epoch) {
+            view.since_ns = thread::now_ns();
+        }
+    }
+
+    /// Ends the service of the child of that epoch, and calls `split` while nobody serves it, which forks this process: then it has said
+    /// `true` here, and the child's words, as they are at this moment, are the forked process's. `None` here, and where there is no such child.
+    pub fn part_with(&self, epoch: u64, split: impl FnOnce() -> Split) -> Option<PartedChild> {
+        let mut views = self.children.views.lock();
+        let place = views
+            .iter_mut()
+            .find(|place| place.as_ref().is_some_and(|view| view.epoch == epoch && !view.is_pending))?;
+        match split() {
+            Split::Failed => None,
+            Split::Here => {
+                place.take().into_iter().for_each(|view| self.children.retire(view));
+                self.children.are_any.store(views.iter().any(Option::is_some), Ordering::Release);
+                None
+            }
+            Split::There => {
+                let view = place.take()?;
+                Some(PartedChild { table: view.table?, epoch })
+            }
+        }
+    }
+}
+
+/// Where a process goes on that has forked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Split {
+    /// It hasn't.
+    Failed,
+    /// In the process that has forked.
+    Here,
+    /// In the forked one.
+    There,
+}
+
+/// In a forked pager: the child that it is to manage.
+#[derive(Debug)]
+pub struct PartedChild {
+    /// Its words.
+    pub(crate) table: PageTable,
+    /// The epoch of its fork.
+    pub(crate) epoch: u64,
 }
 
 fn has_ended(uffd: &Uffd) -> bool {

@@ -3,7 +3,7 @@
 //! The processes are those below the supervisor, which orphans are given to. Each gets a pager that is a process of its own (`farmem pager`, by
 //! `farmem-attach`): a child of the supervisor, which lives as long as its program.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -29,6 +29,8 @@ const LEAST_SHARE: u64 = 16;
 /// How long a process that could not be attached to is left alone, and how often it is tried.
 const REST: Duration = Duration::from_millis(50);
 const MOST_ATTEMPTS: u32 = 40;
+/// The same where its parent's pager serves it: it may have run another program by then.
+const INHERITED: Duration = Duration::from_millis(20);
 
 /// Statuses with which a pager ends that has not managed its program.
 const STATUS_LATER: i32 = 3;
@@ -51,8 +53,13 @@ struct State {
     pagers: HashMap<u32, Pager>,
     /// Processes that were not attached to: how often that was tried, and from when on it may be again.
     refused: HashMap<Identity, (u32, Instant)>,
+    /// Of the processes that were attached to: their forked children have the same, until they run another program.
+    layouts: HashSet<Layout>,
     has_said: bool,
 }
+
+/// Where a process's stack, heap and arguments are, which chance decides anew for each program.
+type Layout = [u64; 3];
 
 /// Who has which pager.
 #[derive(Clone)]
@@ -83,7 +90,7 @@ impl Attacher {
 
     /// One look; how long to wait for the next one.
     fn look(&self, before: &mut (Instant, u64)) -> Duration {
-        let found = below(std::process::id(), &self.others());
+        let found = below(std::process::id());
         let resident: u64 = found.iter().map(|process| process.resident.get()).sum();
         let passed = before.0.elapsed().max(Duration::from_micros(100));
         let grown = resident.saturating_sub(before.1);
@@ -105,17 +112,18 @@ impl Attacher {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Pagers, which are no processes of the application.
-    fn others(&self) -> Vec<u32> {
-        self.state().pagers.keys().copied().collect()
-    }
-
     fn attach(&self, identity: Identity) {
         let mut state = self.state();
         if state.pagers.values().any(|pager| pager.of == identity) {
             return;
         }
         if state.refused.get(&identity).is_some_and(|&(attempts, until)| attempts >= MOST_ATTEMPTS || Instant::now() < until) {
+            return;
+        }
+        let layout = layout(identity.number);
+        if layout.is_some_and(|layout| state.layouts.contains(&layout)) && is_registered(identity.number) {
+            // The pager of the process that has forked it serves it, and gives it one of its own.
+            state.refused.insert(identity, (0, Instant::now() + INHERITED));
             return;
         }
         let began = std::env::current_exe().and_then(|own| {
@@ -131,7 +139,10 @@ impl Attacher {
             command.spawn()
         });
         match began {
-            Ok(child) => drop(state.pagers.insert(child.id(), Pager { of: identity, child })),
+            Ok(child) => {
+                state.layouts.extend(layout);
+                state.pagers.insert(child.id(), Pager { of: identity, child });
+            }
             Err(error) => {
                 if !std::mem::replace(&mut state.has_said, true) {
                     say(&format!("no pager could be started: {error}"));
@@ -177,12 +188,12 @@ fn tell(state: &mut State, of: Identity, reason: &str) {
     }
 }
 
-/// The processes below one, but for `others` and what these have made.
-fn below(root: u32, others: &[u32]) -> Vec<Found> {
+/// The processes below one, but for pagers and puppets.
+fn below(root: u32) -> Vec<Found> {
     let mut found = Vec::new();
     let mut open = children(root);
     while let Some(number) = open.pop() {
-        if others.contains(&number) || is_puppet(number, others) {
+        if is_pager(number) || is_puppet(number) {
             continue;
         }
         open.extend(children(number));
@@ -203,11 +214,35 @@ fn children(number: u32) -> Vec<u32> {
         .collect()
 }
 
+/// Whether it is a pager, by how supervisors start them.
+fn is_pager(number: u32) -> bool {
+    let words = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
+    let mut words = words.split(|&byte| byte == 0);
+    words.next().is_some_and(|program| program.ends_with(b"farmem")) && words.next() == Some(b"pager")
+}
+
 /// Puppets are traced by their pagers.
-fn is_puppet(number: u32, pagers: &[u32]) -> bool {
+fn is_puppet(number: u32) -> bool {
     let Ok(text) = fs::read_to_string(format!("/proc/{number}/status")) else { return true };
     let tracer = text.lines().find_map(|line| line.strip_prefix("TracerPid:")?.trim().parse::<u32>().ok());
-    tracer.is_some_and(|tracer| pagers.contains(&tracer)) || text.starts_with("Name:\tfarmem-puppet\n")
+    tracer.is_some_and(is_pager) || text.starts_with("Name:\tfarmem-puppet\n")
+}
+
+/// Whether memory of it is registered with somebody's userfaultfd.
+fn is_registered(number: u32) -> bool {
+    let text = fs::read_to_string(format!("/proc/{number}/smaps")).unwrap_or_default();
+    text.lines()
+        .filter_map(|line| line.strip_prefix("VmFlags:"))
+        .any(|flags| flags.split(' ').any(|flag| flag == "um"))
+}
+
+fn layout(number: u32) -> Option<Layout> {
+    const NUMBERS: [usize; 3] = [28 - 3, 47 - 3, 48 - 3];
+    let text = fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
+    let (_, rest) = text.rsplit_once(") ")?;
+    let fields: Vec<&str> = rest.split(' ').collect();
+    let number = |at: usize| fields.get(at)?.parse().ok();
+    Some([number(NUMBERS[0])?, number(NUMBERS[1])?, number(NUMBERS[2])?])
 }
 
 fn identity(number: u32) -> Option<Identity> {
@@ -230,14 +265,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn children_are_found_with_their_memory_and_those_left_out_are_not() {
+    fn children_are_found() {
         let mut child = Command::new("sleep").arg("10").spawn().unwrap();
-        let all = below(std::process::id(), &[]);
-        let others = below(std::process::id(), &[child.id()]);
+        let all = below(std::process::id());
         child.kill().unwrap();
         child.wait().unwrap();
 
         let is_child = |found: &Found| found.identity.number == child.id();
-        assert!(all.iter().any(is_child) && !others.iter().any(is_child));
+        assert!(all.iter().any(is_child));
     }
 }

@@ -1,0 +1,63 @@
+//! Which process a userfaultfd is of: the kernel tells of a fork by a descriptor alone.
+//!
+//! A page that is there is protected by that descriptor for an instant. The process in whose page table it shows is the one.
+
+use std::fs::{self, File};
+
+use farmem_page::{PageCount, PageRange, VirtAddr};
+use farmem_sys::OwnedFd;
+use farmem_sys::pagemap::{Pagemap, Runs, SCAN_PAGES};
+use farmem_sys::uffd::Uffd;
+use procfs::process::{MMPermissions, MMapPath, Process};
+
+/// Mappings of a process that are tried.
+const MOST_MAPPINGS: usize = 64;
+
+/// The number of the process whose memory that is; `None` when it is none that can be seen, or can't be told at this moment.
+pub(crate) fn find(uffd: &Uffd) -> Option<u32> {
+    let mut processes: Vec<u32> = fs::read_dir("/proc")
+        .ok()?
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect();
+    // The youngest have the largest numbers, but for those that began anew from the smallest.
+    processes.sort_unstable_by(|one, other| other.cmp(one));
+    processes.into_iter().find(|&number| is_of(number, uffd))
+}
+
+fn is_of(number: u32, uffd: &Uffd) -> bool {
+    let folder = format!("/proc/{number}");
+    let Ok(process) = Process::new(number as i32) else { return false };
+    let (Ok(folder), Ok(maps)) = (File::open(&folder), process.maps()) else { return false };
+    let Ok(pagemap) = Pagemap::of(OwnedFd::from(folder)) else { return false };
+    let is_anonymous = |path: &MMapPath| !matches!(path, MMapPath::Path(_) | MMapPath::Vdso | MMapPath::Vvar | MMapPath::Vsyscall);
+    maps.iter()
+        .filter(|map| map.perms.contains(MMPermissions::WRITE | MMPermissions::PRIVATE) && is_anonymous(&map.pathname))
+        .take(MOST_MAPPINGS)
+        .find_map(|map| {
+            let (start, end) = map.address;
+            let range = PageRange::new(VirtAddr::new(start).page(), VirtAddr::new(end).page());
+            // Where it isn't registered, the descriptor is another process's, or the mapping isn't managed.
+            if uffd.is_registered(range.start) != Some(true) {
+                return None;
+            }
+            shows(uffd, &pagemap, range)
+        })
+        .unwrap_or(false)
+}
+
+/// Whether a page of `range` that is there shows what is done to it; `None` when none is there.
+fn shows(uffd: &Uffd, pagemap: &Pagemap, range: PageRange) -> Option<bool> {
+    let mut runs = Runs::empty();
+    let first = PageRange::at(range.start, range.count().min(PageCount::new(SCAN_PAGES as u64)));
+    pagemap.resident(first, &mut runs).ok()?;
+    let page = runs.iter().next()?.start;
+    if pagemap.is_protected(page) {
+        return None;
+    }
+    let one = PageRange::at(page, PageCount::new(1));
+    uffd.protect(one).ok()?;
+    let is_so = pagemap.is_protected(page);
+    let _ = uffd.unprotect(one);
+    Some(is_so)
+}
