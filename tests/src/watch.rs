@@ -67,7 +67,8 @@ impl Peak {
     /// Takes one more sample of everything below `root`, which counts itself unless it is the supervisor.
     pub(crate) fn sample(&mut self, root: u32) {
         let mut processes = process_tree(root);
-        processes.retain(|process| command_name(*process) != "farmem");
+        // Pagers, and puppets, whose memory is their programs'.
+        processes.retain(|process| !command_name(*process).starts_with("farmem"));
         let in_full: u64 = processes.iter().copied().filter_map(anonymous_bytes).sum();
         if in_full <= self.anonymous_bytes {
             return;

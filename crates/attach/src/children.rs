@@ -6,6 +6,7 @@ use std::fs::{self, File};
 
 use farmem_page::{PageCount, PageRange, VirtAddr};
 use farmem_sys::OwnedFd;
+use farmem_sys::subject::share_memory;
 use farmem_sys::pagemap::{Pagemap, Runs, SCAN_PAGES};
 use farmem_sys::uffd::Uffd;
 use procfs::process::{MMPermissions, MMapPath, Process};
@@ -15,14 +16,21 @@ const MOST_MAPPINGS: usize = 64;
 
 /// The number of the process whose memory that is; `None` when it is none that can be seen, or can't be told at this moment.
 pub(crate) fn find(uffd: &Uffd) -> Option<u32> {
-    let mut processes: Vec<u32> = fs::read_dir("/proc")
-        .ok()?
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .collect();
-    // The youngest have the largest numbers, but for those that began anew from the smallest.
+    processes().into_iter().find(|&number| is_of(number, uffd))
+}
+
+/// The youngest first: those with the largest numbers, but for those that began anew from the smallest.
+fn processes() -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let mut processes: Vec<u32> =
+        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     processes.sort_unstable_by(|one, other| other.cmp(one));
-    processes.into_iter().find(|&number| is_of(number, uffd))
+    processes
+}
+
+/// Whether another process has the memory of that puppet: one that the program made to share it, and that goes on.
+pub(crate) fn is_shared(puppet: u32) -> bool {
+    processes().into_iter().any(|number| number != puppet && share_memory(number, puppet) == Some(true))
 }
 
 fn is_of(number: u32, uffd: &Uffd) -> bool {

@@ -34,6 +34,8 @@ pub fn run(number: u32, supervisor: &[u8]) -> Result<(), AttachError> {
         .get_mut(..supervisor.len())
         .ok_or(AttachError::Pager("the supervisor's address is too long"))?
         .copy_from_slice(supervisor);
+    // By this name a supervisor knows its pagers from what it manages.
+    farmem_sys::thread::name(c"farmem-pager");
     let made = puppet::make(number, None)?;
     made.tracee.resume(0).map_err(AttachError::refused("the puppet's start"))?;
     let attached: &'static Attached =
@@ -89,7 +91,8 @@ fn see_through(start: Start, attached: &Attached, tracee: &Tracee) {
                 }
             }
         }
-        is_over |= attached.has_ended() || is_there && !attached.has_same_memory();
+        is_over |= (attached.has_ended() || is_there && !attached.has_same_memory())
+            && !children::is_shared(number);
         let Some(engine) = engine() else { break };
         if engine.has_children() {
             let least = if is_over { Duration::ZERO } else { GROWN_UP };
@@ -146,7 +149,10 @@ fn part_with_child(start: Start, engine: Started, least: Duration) {
         return;
     }
     let tracee = Tracee::seize(number, Options { follows: false, ends_with_tracer: true, is_unfiltered: false });
-    let mut kept = [attached.handle.as_raw_fd(), attached.folder.as_raw_fd(), own.as_fd().as_raw_fd()];
+    let mut kept = [&attached.handle, &attached.folder, &attached.memory_folder]
+        .map(|descriptor| descriptor.as_raw_fd())
+        .to_vec();
+    kept.push(own.as_fd().as_raw_fd());
     kept.sort_unstable();
     descriptors::keep_only(&kept);
     take_standard_streams();

@@ -66,7 +66,10 @@ pub(crate) fn make(number: u32, uffd: Option<&Uffd>) -> Result<Made, AttachError
         let _ = tracee.state(true);
     }
     let (puppet, uffd) = furnished?;
-    Ok(Made { attached: Attached { process: number, handle, folder, puppet }, uffd, tracee })
+    let path = format!("/proc/{}", tracee.thread());
+    let memory_folder = open(path.as_str(), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(AttachError::refused("what it tells of the puppet"))?;
+    Ok(Made { attached: Attached { process: number, handle, folder, memory_folder, puppet }, uffd, tracee })
 }
 
 /// Has one thread of the program make the puppet, which is stopped then.

@@ -62,7 +62,7 @@ impl Flags {
     /// # Errors
     /// When /proc isn't there.
     pub fn open() -> Result<Self, Errno> {
-        let file = subject::open_file(c"/proc/self/smaps", c"smaps", OFlags::RDONLY | OFlags::CLOEXEC)?;
+        let file = subject::open_memory_file(c"/proc/self/smaps", c"smaps", OFlags::RDONLY | OFlags::CLOEXEC)?;
         Ok(Self { file })
     }
 
@@ -144,7 +144,7 @@ impl Maps {
     /// # Errors
     /// When /proc isn't there.
     pub fn open() -> Result<Self, Errno> {
-        let file = subject::open_file(c"/proc/self/maps", c"maps", OFlags::RDONLY | OFlags::CLOEXEC)?;
+        let file = subject::open_memory_file(c"/proc/self/maps", c"maps", OFlags::RDONLY | OFlags::CLOEXEC)?;
         Ok(Self { file })
     }
 

@@ -81,7 +81,7 @@ impl Pagemap {
     /// When /proc isn't there.
     pub fn open() -> Result<Self, Errno> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        Ok(Self { file: subject::open_file(c"/proc/self/pagemap", c"pagemap", flags)? })
+        Ok(Self { file: subject::open_memory_file(c"/proc/self/pagemap", c"pagemap", flags)? })
     }
 
     /// Opens the page table of the calling process, whatever program is managed.

@@ -23,7 +23,7 @@ impl Statm {
     /// When /proc isn't there.
     pub fn open() -> Result<Self, Errno> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        Ok(Self { file: subject::open_file(c"/proc/thread-self/statm", c"statm", flags)? })
+        Ok(Self { file: subject::open_memory_file(c"/proc/thread-self/statm", c"statm", flags)? })
     }
 
     /// Resident pages that belong to no file. The kernel counts them in batches per processor, so the figure may lag

@@ -432,8 +432,9 @@ impl Engine {
         Some((view.epoch, view.uffd.duplicate().ok()?))
     }
 
-    /// Whether a forked child is served here.
+    /// Whether a forked child is served here, or is about to be: a fork returns when its event has been read, and whoever read it may still be at it.
     pub fn has_children(&self) -> bool {
+        self.gate.until_read();
         self.children.are_any()
     }
 

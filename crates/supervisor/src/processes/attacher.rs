@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use farmem_page::PageCount;
+use farmem_sys::subject::share_memory;
 
 use crate::application::Application;
 use crate::say::say;
@@ -32,6 +33,8 @@ const MOST_ATTEMPTS: u32 = 40;
 /// The same where its parent's pager serves it: it may have run another program by then.
 const INHERITED: Duration = Duration::from_millis(20);
 
+/// The name of pagers' first threads.
+const PAGER: &str = "farmem-pager";
 /// Statuses with which a pager ends that has not managed its program.
 const STATUS_LATER: i32 = 3;
 
@@ -44,6 +47,7 @@ struct Identity {
 
 struct Pager {
     of: Identity,
+    layout: Option<Layout>,
     child: Child,
 }
 
@@ -121,6 +125,11 @@ impl Attacher {
             return;
         }
         let layout = layout(identity.number);
+        // Two processes that share their memory have one pager.
+        let shares = |pager: &Pager| pager.layout == layout && share_memory(pager.of.number, identity.number) == Some(true);
+        if state.pagers.values().any(shares) {
+            return;
+        }
         if layout.is_some_and(|layout| state.layouts.contains(&layout)) && is_registered(identity.number) {
             // The pager of the process that has forked it serves it, and gives it one of its own.
             state.refused.insert(identity, (0, Instant::now() + INHERITED));
@@ -141,7 +150,7 @@ impl Attacher {
         match began {
             Ok(child) => {
                 state.layouts.extend(layout);
-                state.pagers.insert(child.id(), Pager { of: identity, child });
+                state.pagers.insert(child.id(), Pager { of: identity, layout, child });
             }
             Err(error) => {
                 if !std::mem::replace(&mut state.has_said, true) {
@@ -214,11 +223,9 @@ fn children(number: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Whether it is a pager, by how supervisors start them.
+/// Whether it is a pager, by its name. A program that calls itself so is left alone.
 fn is_pager(number: u32) -> bool {
-    let words = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
-    let mut words = words.split(|&byte| byte == 0);
-    words.next().is_some_and(|program| program.ends_with(b"farmem")) && words.next() == Some(b"pager")
+    fs::read_to_string(format!("/proc/{number}/comm")).is_ok_and(|name| name.trim_end() == PAGER)
 }
 
 /// Puppets are traced by their pagers.

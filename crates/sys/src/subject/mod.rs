@@ -27,6 +27,8 @@ pub struct Attached {
     pub handle: OwnedFd,
     /// What `/proc` tells of it.
     pub folder: OwnedFd,
+    /// What `/proc` tells of the puppet, whose memory is the same, also when the process has ended or runs another program.
+    pub memory_folder: OwnedFd,
     /// Who works in its address space.
     pub puppet: Puppet,
 }
@@ -43,6 +45,14 @@ pub fn attach(attached: &'static Attached) {
 pub fn attached() -> Option<&'static Attached> {
     // SAFETY: null, or what `attach` was given: a reference that lives for ever.
     unsafe { ATTACHED.load(Ordering::Acquire).as_ref() }
+}
+
+/// Opens one of the kernel's files about the program's memory.
+pub(crate) fn open_memory_file(own: &CStr, name: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
+    match attached() {
+        None => open(own, flags, Mode::empty()),
+        Some(attached) => openat(&attached.memory_folder, name, flags, Mode::empty()),
+    }
 }
 
 /// Opens one of the kernel's files about the program.
@@ -89,6 +99,21 @@ pub fn cpu_ns() -> u64 {
     }
 }
 
+/// Whether two processes have the same address space, as by a `clone` or `vfork` that shares it. `None` where the kernel doesn't say, `false` when one has
+/// ended.
+pub fn share_memory(one: u32, other: u32) -> Option<bool> {
+    const KCMP_VM: usize = 1;
+    // SAFETY: compares two processes; no memory is touched.
+    let order = unsafe {
+        syscall::call(linux_raw_sys::general::__NR_kcmp, [one as usize, other as usize, KCMP_VM, 0])
+    };
+    match order {
+        Ok(order) => Some(order == 0),
+        Err(Errno::SRCH) => Some(false),
+        Err(_) => None,
+    }
+}
+
 impl Attached {
     /// Whether the process has ended.
     pub fn has_ended(&self) -> bool {
@@ -104,20 +129,7 @@ impl Attached {
         if self.puppet.is_lost() {
             return true;
         }
-        const KCMP_VM: usize = 1;
-        // SAFETY: compares two processes; no memory is touched.
-        let order = unsafe {
-            syscall::call(
-                linux_raw_sys::general::__NR_kcmp,
-                [self.process as usize, self.puppet.number() as usize, KCMP_VM, 0],
-            )
-        };
-        match order {
-            Ok(order) => order == 0,
-            // One of them has ended.
-            Err(Errno::SRCH) => false,
-            Err(_) => true,
-        }
+        share_memory(self.process, self.puppet.number()).unwrap_or(true)
     }
 
     fn cpu_ns(&self) -> u64 {
