@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Each is a directory below `programs`, with C files that make one program.
-const PROGRAMS: [(&str, &[&str]); 6] = [
+const PROGRAMS: [(&str, &[&str]); 7] = [
     ("address_space", &[]),
+    ("attached", &["-static"]),
     ("batches", &[]),
     ("fetches", &[]),
     ("static_program", &["-static"]),

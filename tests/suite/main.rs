@@ -1,6 +1,7 @@
 //! Programs under the pager, compared with the same programs without it.
 
 mod address_space;
+mod attach;
 mod bench_all;
 mod cluster;
 mod command_line;

@@ -19,8 +19,10 @@ use crate::{AttachError, children};
 /// How often it is looked whether the program is another one by now (its end is told at once, `exec` isn't), and whether children are to have pagers of their
 /// own.
 const LOOK: Duration = Duration::from_millis(10);
+/// The same while there are children without a pager of their own.
+const CHILDS_LOOK: Duration = Duration::from_millis(1);
 /// A child that lives for so long gets a pager of its own. Most run another program, or end, before.
-const GROWN_UP: Duration = Duration::from_millis(5);
+const GROWN_UP: Duration = Duration::from_millis(2);
 
 /// Attaches the calling process to the process of that number, as its pager, until that has ended or is another program. `supervisor` is the address of the
 /// application that it belongs to. The calling thread must be the only one.
@@ -42,7 +44,7 @@ pub fn run(number: u32, supervisor: &[u8]) -> Result<(), AttachError> {
         memory::leak(made.attached).map_err(AttachError::refused("memory"))?;
     subject::attach(attached);
     start.for_attached(made.uffd, publish).map_err(|_| AttachError::Pager("the supervisor refuses"))?;
-    see_through(start, attached, &made.tracee);
+    see_through(start, attached, Some(&made.tracee));
     Ok(())
 }
 
@@ -64,13 +66,17 @@ fn stack(number: u32) -> Result<usize, AttachError> {
     Ok(stack.map_or(0, |map| map.address.1 as usize - PAGE_BYTES))
 }
 
-/// Until the program ends or becomes another one, and its children have pagers of their own. Then the puppet goes, and with it the memory.
-fn see_through(start: Start, attached: &Attached, tracee: &Tracee) {
-    let number = tracee.thread();
+/// Until the program ends or becomes another one, and its children have pagers of their own. Then the puppet goes, and with it the memory. `tracee` is the
+/// puppet; without one nothing leaves, and what is far comes back as ever.
+fn see_through(start: Start, attached: &Attached, tracee: Option<&Tracee>) {
+    let number = attached.puppet.number();
     let puppet = Pid::from_raw(number as i32).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-    let look = Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
-    let mut is_there = true;
+    let mut is_there = tracee.is_some();
     let mut is_over = false;
+    let mut pause = LOOK;
+    if !is_there {
+        attached.puppet.note_lost();
+    }
     loop {
         let mut set = Vec::new();
         if !is_over {
@@ -79,8 +85,9 @@ fn see_through(start: Start, attached: &Attached, tracee: &Tracee) {
         if let Some(puppet) = puppet.as_ref().filter(|_| is_there) {
             set.push(PollFd::from_borrowed_fd(puppet.as_fd(), PollFlags::IN));
         }
+        let look = Timespec { tv_sec: 0, tv_nsec: pause.as_nanos() as i64 };
         let _ = poll(&mut set, Some(&look));
-        if is_there {
+        if let Some(tracee) = tracee.filter(|_| is_there) {
             match tracee.state(false) {
                 Ok(State::Running) => {}
                 // No signal is the puppet's business.
@@ -94,15 +101,18 @@ fn see_through(start: Start, attached: &Attached, tracee: &Tracee) {
         is_over |= (attached.has_ended() || is_there && !attached.has_same_memory())
             && !children::is_shared(number);
         let Some(engine) = engine() else { break };
+        pause = LOOK;
         if engine.has_children() {
+            pause = CHILDS_LOOK;
             let least = if is_over { Duration::ZERO } else { GROWN_UP };
             part_with_child(start, engine, least);
         } else if is_over {
             break;
         }
     }
+    let Some(tracee) = tracee.filter(|_| is_there) else { return };
     farmem_sys::process::kill(number);
-    while is_there && !matches!(tracee.state(true), Ok(State::Ended) | Err(_)) {}
+    while !matches!(tracee.state(true), Ok(State::Ended) | Err(_)) {}
 }
 
 /// Nothing of the supervisor's is the forked pager's to read or write.
@@ -156,7 +166,7 @@ fn part_with_child(start: Start, engine: Started, least: Duration) {
     kept.sort_unstable();
     descriptors::keep_only(&kept);
     take_standard_streams();
-    let (Ok(attached), Ok(tracee), Some(child)) = (memory::leak(attached), tracee, child) else {
+    let (Ok(attached), Some(child)) = (memory::leak(attached), child) else {
         subject::leave();
     };
     let attached: &'static Attached = attached;
@@ -166,6 +176,7 @@ fn part_with_child(start: Start, engine: Started, least: Duration) {
         // What it had far, nobody can give it any more.
         subject::end();
     }
-    see_through(start, attached, &tracee);
+    // A filter of the program's may have ended the puppet: then it isn't there to be traced.
+    see_through(start, attached, tracee.ok().as_ref());
     subject::leave();
 }

@@ -20,7 +20,8 @@ pub(crate) fn pager(arguments: &PagerArguments) -> Result<ExitCode, Failure> {
         )
     })?;
     match farmem_attach::pager::run(arguments.process, supervisor.as_bytes()) {
-        Ok(()) => Ok(ExitCode::SUCCESS),
+        // Who has ended has needed no pager.
+        Ok(()) | Err(farmem_attach::AttachError::Ended) => Ok(ExitCode::SUCCESS),
         Err(error) => {
             println!("{error}");
             Ok(ExitCode::from(if error.is_for_now() { LATER } else { NEVER }))

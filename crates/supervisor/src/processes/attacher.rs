@@ -20,6 +20,8 @@ use crate::threads::worker::Worker;
 /// Between two looks, while memory is far from short, and while it is near.
 const LONGEST: Duration = Duration::from_millis(50);
 const SHORTEST: Duration = Duration::from_millis(2);
+/// At most one part of the time in so many goes into looking.
+const LOOK_SHARE: u32 = 50;
 /// How long a pager takes to come: what the processes grow by in this time is counted in.
 const COMING: Duration = Duration::from_millis(40);
 /// From three quarters of the budget on, pagers come.
@@ -94,7 +96,9 @@ impl Attacher {
 
     /// One look; how long to wait for the next one.
     fn look(&self, before: &mut (Instant, u64)) -> Duration {
-        let found = below(std::process::id());
+        let began = Instant::now();
+        let pagers: Vec<u32> = self.state().pagers.keys().copied().collect();
+        let found = below(std::process::id(), &pagers);
         let resident: u64 = found.iter().map(|process| process.resident.get()).sum();
         let passed = before.0.elapsed().max(Duration::from_micros(100));
         let grown = resident.saturating_sub(before.1);
@@ -109,7 +113,8 @@ impl Attacher {
         let left = budget.saturating_sub(resident) as f64;
         let pace = grown as f64 / passed.as_secs_f64();
         let until_full = Duration::try_from_secs_f64(left / pace.max(1.0)).unwrap_or(LONGEST);
-        (until_full / 8).clamp(SHORTEST, LONGEST)
+        // Looking takes at most a small part of a processor's time.
+        (until_full / 8).max(began.elapsed() * LOOK_SHARE).clamp(SHORTEST, LONGEST)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -197,12 +202,12 @@ fn tell(state: &mut State, of: Identity, reason: &str) {
     }
 }
 
-/// The processes below one, but for pagers and puppets.
-fn below(root: u32) -> Vec<Found> {
+/// The processes below one, but for pagers, those that have no name yet among them, and puppets.
+fn below(root: u32, pagers: &[u32]) -> Vec<Found> {
     let mut found = Vec::new();
     let mut open = children(root);
     while let Some(number) = open.pop() {
-        if is_pager(number) || is_puppet(number) {
+        if pagers.contains(&number) || is_pager(number) || is_puppet(number) {
             continue;
         }
         open.extend(children(number));
@@ -260,9 +265,18 @@ fn identity(number: u32) -> Option<Identity> {
     Some(Identity { number, began })
 }
 
-/// Resident pages that belong to no file.
+/// Resident pages that belong to no file. Of a process whose first thread has ended the others tell.
 fn resident(number: u32) -> Option<PageCount> {
-    let text = fs::read_to_string(format!("/proc/{number}/statm")).ok()?;
+    let own = resident_by(&format!("/proc/{number}/statm"))?;
+    if own > PageCount::ZERO {
+        return Some(own);
+    }
+    let threads = fs::read_dir(format!("/proc/{number}/task")).ok()?;
+    threads.flatten().filter_map(|thread| resident_by(&thread.path().join("statm").to_string_lossy())).max()
+}
+
+fn resident_by(file: &str) -> Option<PageCount> {
+    let text = fs::read_to_string(file).ok()?;
     let mut fields = text.split(' ').skip(1).map_while(|field| field.parse::<u64>().ok());
     Some(PageCount::new(fields.next()?.saturating_sub(fields.next()?)))
 }
@@ -274,7 +288,7 @@ mod tests {
     #[test]
     fn children_are_found() {
         let mut child = Command::new("sleep").arg("10").spawn().unwrap();
-        let all = below(std::process::id());
+        let all = below(std::process::id(), &[]);
         child.kill().unwrap();
         child.wait().unwrap();
 

@@ -30,10 +30,12 @@ use farmem_store::OwnerId;
 use farmem_sys::link::Link;
 use farmem_sys::uffd::{FEATURES, Uffd, UffdError};
 use farmem_sys::{AsFd, BorrowedFd, Errno, OwnedFd};
-use farmem_telemetry::{Header, MAX_PROCESSES, SlotState};
+use farmem_telemetry::{Failure, Header, MAX_PROCESSES, SlotState};
 use farmem_wire::{HAS_DEVICE, HAS_DISK, PACKET_BYTES, Reply, Request};
+use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
+use nix::unistd::Pid;
 
 use crate::application::Application;
 use crate::processes::endings::Ending;
@@ -273,6 +275,7 @@ impl Processes {
     /// A connection has closed: the process has ended, or runs another program now, or will shortly.
     fn gone(&mut self, key: u64) {
         let Some(process) = self.connected.remove(&key) else { return };
+        let mut has_failed = false;
         if let Some(slot) = process.slot
             && let Some(view) = self.application.ledger.slot(slot)
         {
@@ -280,6 +283,7 @@ impl Processes {
             self.pass_on(slot, &process.lineage, view.credit());
             if let Some(failure) = view.failure() {
                 self.endings.push((view.process(), Ending::Failed(failure)));
+                has_failed = true;
             }
             view.set_state(SlotState::Free);
             self.kept.push(slot);
@@ -290,7 +294,13 @@ impl Processes {
             }
         }
         if let Some(uffd) = process.uffd {
-            self.silent.push(Silent::new(uffd, process.lineage, process.slot));
+            let silent = Silent::new(uffd, process.lineage, process.slot);
+            // A pager beside its program ends when the program's memory has gone, and never before.
+            if process.pager != process.process && !has_failed && !silent.has_ended() {
+                self.endings.push((process.process, Ending::Failed(Failure::Panic)));
+                let _ = kill(Pid::from_raw(process.process as i32), Signal::SIGKILL);
+            }
+            self.silent.push(silent);
         }
         self.forget_ended();
         // A child may have waited for what its parent can't send any more.

@@ -129,7 +129,16 @@ impl Attached {
         if self.puppet.is_lost() {
             return true;
         }
-        share_memory(self.process, self.puppet.number()).unwrap_or(true)
+        share_memory(self.process, self.puppet.number()).unwrap_or(true) || self.is_without_first_thread()
+    }
+
+    /// Whether its first thread has ended and others go on: then what the kernel says of the process's memory is said of none.
+    fn is_without_first_thread(&self) -> bool {
+        let mut text = [0; 512];
+        let file = openat(&self.folder, c"stat", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        let length = file.and_then(|file| rustix::io::read(&file, &mut text)).unwrap_or(0);
+        let state = text[..length].iter().rposition(|&byte| byte == b')').and_then(|at| text.get(at + 2));
+        state == Some(&b'Z') && !self.has_ended()
     }
 
     fn cpu_ns(&self) -> u64 {

@@ -1,0 +1,448 @@
+// Programs that a pager comes to from outside, while they run. Linked statically: nothing can be loaded into them.
+//
+//   attached CHECK FOLDER      prints what it has found, and ends with 0 if that is as it should be
+
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/sem.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <linux/filter.h>
+#include <linux/futex.h>
+#include <linux/seccomp.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PAGE = 4096, WORDS = PAGE / 8, MIB = 1 << 20 };
+
+static void end(const char *reason)
+{
+	printf("%s: %s\n", reason, strerror(errno));
+	exit(1);
+}
+
+struct memory {
+	uint64_t *words;
+	size_t pages;
+	uint64_t generation;
+};
+
+static uint64_t word(uint64_t generation, size_t page, size_t nth)
+{
+	return (page * 0x9e3779b97f4a7c15 + nth) * (generation + 1);
+}
+
+static void fill_page(struct memory memory, size_t page, uint64_t generation)
+{
+	for (size_t nth = 0; nth < WORDS; nth++)
+		memory.words[page * WORDS + nth] = word(generation, page, nth);
+}
+
+static struct memory fresh(size_t mebibytes)
+{
+	struct memory memory = {NULL, mebibytes * MIB / PAGE, 0};
+	memory.words = mmap(NULL, mebibytes * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory.words == MAP_FAILED)
+		end("mmap");
+	for (size_t page = 0; page < memory.pages; page++)
+		fill_page(memory, page, 0);
+	return memory;
+}
+
+static void refill(struct memory *memory, uint64_t generation)
+{
+	for (size_t page = 0; page < memory->pages; page++)
+		fill_page(*memory, page, generation);
+	memory->generation = generation;
+}
+
+static size_t wrong_pages(struct memory memory)
+{
+	size_t wrong = 0;
+	for (size_t page = 0; page < memory.pages; page++)
+		for (size_t nth = 0; nth < WORDS; nth++)
+			if (memory.words[page * WORDS + nth] != word(memory.generation, page, nth)) {
+				wrong++;
+				break;
+			}
+	return wrong;
+}
+
+// Reads all of it again and again for so long: within that time a pager comes.
+static size_t press(struct memory memory, double seconds)
+{
+	struct timespec now, began;
+	size_t wrong = 0;
+	clock_gettime(CLOCK_MONOTONIC, &began);
+	do {
+		wrong += wrong_pages(memory);
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	} while (now.tv_sec - began.tv_sec + (now.tv_nsec - began.tv_nsec) / 1e9 < seconds);
+	return wrong;
+}
+
+static int report(const char *what, size_t wrong)
+{
+	printf("%s: %zu wrong\n", what, wrong);
+	return wrong != 0;
+}
+
+// --- threads
+
+static struct memory shared;
+static size_t thread_wrong[4];
+
+static void *work(void *argument)
+{
+	size_t own = (size_t)argument;
+	for (int round = 0; round < 3; round++)
+		for (size_t page = own; page < shared.pages; page += 4) {
+			for (size_t nth = 0; nth < WORDS; nth++)
+				thread_wrong[own] += shared.words[page * WORDS + nth] != word(round, page, nth);
+			fill_page(shared, page, round + 1);
+		}
+	return NULL;
+}
+
+static int threads(void)
+{
+	pthread_t all[4];
+	size_t wrong = 0;
+	shared = fresh(48);
+	for (size_t nth = 0; nth < 4; nth++)
+		pthread_create(&all[nth], NULL, work, (void *)nth);
+	for (size_t nth = 0; nth < 4; nth++) {
+		pthread_join(all[nth], NULL);
+		wrong += thread_wrong[nth];
+	}
+	return report("threads", wrong);
+}
+
+// --- forks
+
+static int child_of(struct memory memory, uint64_t number)
+{
+	for (int round = 0; round < 2; round++) {
+		if (wrong_pages(memory) != 0)
+			return 1;
+		refill(&memory, 1000 + number * 10 + round);
+	}
+	return wrong_pages(memory) != 0;
+}
+
+static pid_t bare_clone(void)
+{
+	return syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+}
+
+static int forks(void)
+{
+	struct memory memory = fresh(24);
+	size_t wrong = press(memory, 0.5);
+	for (uint64_t number = 0; number < 6; number++) {
+		pid_t child = number % 2 == 0 ? fork() : bare_clone();
+		if (child < 0)
+			end("fork");
+		if (child == 0)
+			_exit(child_of(memory, number));
+		wrong += wrong_pages(memory);
+		refill(&memory, number + 1);
+		wrong += wrong_pages(memory);
+		int status = 0;
+		if (waitpid(child, &status, 0) != child)
+			end("waitpid");
+		wrong += status != 0;
+	}
+	return report("forks", wrong);
+}
+
+// 48 children at once, and grandchildren.
+static int many(void)
+{
+	struct memory memory = fresh(16);
+	size_t wrong = press(memory, 0.5);
+	for (int number = 0; number < 48; number++) {
+		pid_t child = bare_clone();
+		if (child == 0) {
+			pid_t grandchild = number % 8 == 0 ? bare_clone() : -1;
+			int status = 0;
+			if (grandchild == 0)
+				_exit(wrong_pages(memory) != 0);
+			if (grandchild > 0 && waitpid(grandchild, &status, 0) != grandchild)
+				_exit(1);
+			_exit(wrong_pages(memory) != 0 || status != 0);
+		}
+		wrong += child < 0;
+	}
+	wrong += wrong_pages(memory);
+	int status;
+	while (wait(&status) > 0)
+		wrong += status != 0;
+	return report("many", wrong);
+}
+
+static void result(const char *folder, size_t wrong)
+{
+	char name[4096], temporary[4096];
+	snprintf(name, sizeof name, "%s/result", folder);
+	snprintf(temporary, sizeof temporary, "%s/result.new", folder);
+	FILE *file = fopen(temporary, "w");
+	if (file == NULL)
+		_exit(1);
+	fprintf(file, "%zu wrong\n", wrong);
+	fclose(file);
+	rename(temporary, name);
+}
+
+// The one that was started ends, and its child goes on with what is far.
+static int daemonises(const char *folder)
+{
+	struct memory memory = fresh(24);
+	size_t wrong = press(memory, 0.5);
+	pid_t parent = getpid();
+	if (fork() != 0)
+		return report("daemon's parent", wrong);
+	while (getppid() == parent)
+		usleep(1000);
+	wrong += child_of(memory, 1);
+	result(folder, wrong);
+	return 0;
+}
+
+// Two processes with one address space: the first of them ends.
+static struct memory between;
+static const char *between_folder;
+
+static int partner(void *parent)
+{
+	while (getppid() == (pid_t)(intptr_t)parent)
+		usleep(1000);
+	size_t wrong = 0;
+	for (int round = 0; round < 4; round++)
+		wrong += wrong_pages(between);
+	result(between_folder, wrong);
+	_exit(0);
+}
+
+static int sharing(const char *folder)
+{
+	between = fresh(24);
+	between_folder = folder;
+	size_t wrong = press(between, 0.5);
+	char *stack = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (clone(partner, stack + MIB, CLONE_VM | SIGCHLD, (void *)(intptr_t)getpid()) < 0)
+		end("clone");
+	wrong += wrong_pages(between);
+	printf("sharing: %zu wrong\n", wrong);
+	fflush(stdout);
+	_exit(wrong != 0);
+}
+
+// --- what a program sees of itself
+
+static void append(char *text, size_t room, const char *format, ...)
+{
+	size_t length = strlen(text);
+	va_list arguments;
+	va_start(arguments, format);
+	vsnprintf(text + length, room - length, format, arguments);
+	va_end(arguments);
+}
+
+static void list(char *text, size_t room, const char *folder)
+{
+	struct dirent **entries;
+	int count = scandir(folder, &entries, NULL, alphasort);
+	append(text, room, "%s:", folder);
+	for (int nth = 0; nth < count; nth++)
+		append(text, room, " %s", entries[nth]->d_name);
+	append(text, room, "\n");
+}
+
+static void copy_lines(char *text, size_t room, const char *file, const char *const *names)
+{
+	char line[4096];
+	FILE *from = fopen(file, "r");
+	if (from == NULL)
+		return;
+	while (fgets(line, sizeof line, from) != NULL)
+		for (const char *const *name = names; *name != NULL; name++)
+			if (strncmp(line, *name, strlen(*name)) == 0)
+				append(text, room, "%s", line);
+	fclose(from);
+}
+
+static void look(char *text, size_t room)
+{
+	static const char *const lines[] = {"Name:", "TracerPid:", "Uid:", "Gid:", "FDSize:", "Threads:", "SigBlk:", "SigIgn:",
+		"SigCgt:", "CapEff:", "NoNewPrivs:", "Seccomp:", "PPid:", NULL};
+	static const char *const limits[] = {"Max", NULL};
+	char children[64];
+	text[0] = 0;
+	list(text, room, "/proc/self/task");
+	list(text, room, "/proc/self/fd");
+	copy_lines(text, room, "/proc/self/status", lines);
+	copy_lines(text, room, "/proc/self/limits", limits);
+	snprintf(children, sizeof children, "/proc/self/task/%d/children", getpid());
+	copy_lines(text, room, children, (const char *const[]){"", NULL});
+	append(text, room, "children by wait: %d, ", (int)waitpid(-1, NULL, WNOHANG | __WALL));
+	append(text, room, "%s\n", errno == ECHILD ? "none" : "some");
+	append(text, room, "session %d, group %d\n", getsid(0), getpgrp());
+	for (char **variable = environ; *variable != NULL; variable++)
+		append(text, room, "%s\n", *variable);
+}
+
+static int unnoticed(void)
+{
+	static char before[1 << 16], after[1 << 16];
+	look(before, sizeof before);
+	struct memory memory = fresh(48);
+	size_t wrong = press(memory, 1);
+	look(after, sizeof after);
+	if (strcmp(before, after) != 0) {
+		printf("before:\n%s\nafter:\n%s\n", before, after);
+		return 1;
+	}
+	return report("unnoticed", wrong);
+}
+
+// --- calls that wait
+
+static int pipe_ends[2], sockets[2];
+static uint32_t futex_word;
+
+static void *wait_in(void *argument)
+{
+	intptr_t kind = (intptr_t)argument;
+	struct timespec long_time = {60, 0};
+	struct epoll_event event;
+	struct pollfd nothing = {pipe_ends[0], POLLIN, 0};
+	char byte;
+	int epoll = epoll_create1(EPOLL_CLOEXEC);
+	int semaphores = semget(IPC_PRIVATE, 1, 0600);
+	struct sembuf lower = {0, -1, 0};
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	switch (kind) {
+	case 0: epoll_wait(epoll, &event, 1, -1); break;
+	case 1: epoll_wait(epoll, &event, 1, 60000); break;
+	case 2: semop(semaphores, &lower, 1); break;
+	case 3: semtimedop(semaphores, &lower, 1, &long_time); break;
+	case 4: sigtimedwait(&set, NULL, &long_time); break;
+	case 5: sigwaitinfo(&set, NULL); break;
+	case 6: poll(&nothing, 1, 60000); break;
+	case 7: nanosleep(&long_time, NULL); break;
+	case 8: syscall(SYS_futex, &futex_word, FUTEX_WAIT, 0, &long_time, NULL, 0); break;
+	case 9: epoll = read(pipe_ends[0], &byte, 1); break;
+	case 10: recv(sockets[0], &byte, 1, 0); break;
+	case 11: select(0, NULL, NULL, NULL, &(struct timeval){60, 0}); break;
+	}
+	semctl(semaphores, 0, IPC_RMID);
+	return NULL;
+}
+
+// A forked child is in that call, which must not return.
+static int calls(intptr_t kind)
+{
+	struct timeval most = {60, 0};
+	if (pipe(pipe_ends) != 0 || socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) != 0)
+		end("pipe");
+	setsockopt(sockets[0], SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most);
+	struct memory memory = fresh(32);
+	pid_t child = fork();
+	if (child == 0) {
+		// It gets a pager of its own while its only thread waits in the call.
+		wait_in((void *)kind);
+		_exit(9);
+	}
+	size_t wrong = press(memory, 1);
+	int status;
+	pid_t ended = waitpid(child, &status, WNOHANG);
+	kill(child, SIGKILL);
+	if (ended == 0)
+		waitpid(child, &status, 0);
+	return report("calls", wrong + (ended != 0));
+}
+
+// --- who the program is
+
+static int another_user(void)
+{
+	if (setgid(65534) != 0 || setuid(65534) != 0)
+		end("setuid");
+	struct memory memory = fresh(48);
+	size_t wrong = press(memory, 1);
+	for (int number = 0; number < 3; number++) {
+		pid_t child = fork();
+		if (child == 0)
+			_exit(child_of(memory, number));
+		int status = 0;
+		waitpid(child, &status, 0);
+		wrong += status != 0;
+	}
+	return report("another user", wrong);
+}
+
+// A filter that ends the program for calls that it doesn't make.
+static int filtered(void)
+{
+	static const int allowed[] = {SYS_read, SYS_write, SYS_mmap, SYS_munmap, SYS_exit, SYS_exit_group, SYS_clock_gettime, SYS_futex,
+		SYS_ioctl, SYS_madvise, SYS_fstat, SYS_newfstatat, SYS_brk, SYS_rt_sigreturn, SYS_restart_syscall};
+	enum { COUNT = sizeof allowed / sizeof *allowed };
+	struct sock_filter filter[COUNT + 3];
+	filter[0] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+	for (int nth = 0; nth < COUNT; nth++)
+		filter[1 + nth] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, allowed[nth], COUNT - nth, 0);
+	filter[COUNT + 1] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+	filter[COUNT + 2] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+	struct sock_fprog program = {COUNT + 3, filter};
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+		end("seccomp");
+	struct memory memory = fresh(48);
+	return report("filtered", press(memory, 1));
+}
+
+int main(int count, char **words)
+{
+	const char *check = count > 1 ? words[1] : "", *folder = count > 2 ? words[2] : ".";
+	if (!strcmp(check, "threads"))
+		return threads();
+	if (!strcmp(check, "forks"))
+		return forks();
+	if (!strcmp(check, "many"))
+		return many();
+	if (!strcmp(check, "daemon"))
+		return daemonises(folder);
+	if (!strcmp(check, "sharing"))
+		return sharing(folder);
+	if (!strcmp(check, "unnoticed"))
+		return unnoticed();
+	if (!strcmp(check, "another_user"))
+		return another_user();
+	if (!strcmp(check, "filtered"))
+		return filtered();
+	if (!strncmp(check, "call-", 5))
+		return calls(atoi(check + 5));
+	puts("usage: attached CHECK FOLDER");
+	return 2;
+}

@@ -1,0 +1,85 @@
+//! Pagers that come to programs from outside, while these run; each is a check of `programs/attached`, a static program.
+
+use farmem_tests::{Finished, Launcher, Program, managed_runner};
+
+use crate::far_redis::number;
+
+const BUDGET: u64 = 12 << 20;
+
+fn launcher() -> Launcher {
+    Launcher::managed(BUDGET).option("--enter").option("attach").option("--host").option("none").option("--pool").option("1G")
+}
+
+fn check(launcher: &Launcher, name: &str) -> Finished {
+    let program = Program::new(env!("PROGRAM_ATTACHED")).arg(name).arg(launcher.directory());
+    let finished = launcher.run(program).success();
+    assert!(finished.text().ends_with(": 0 wrong\n"), "{}", finished.text());
+    assert!(number(&finished, "evicted") > 0.0, "it was managed");
+    finished
+}
+
+macro_rules! checks {
+    ($($name:ident: $check:literal,)*) => {
+        $(#[test] fn $name() { if managed_runner() { check(&launcher(), $check); } })*
+    };
+}
+
+checks! {
+    a_static_program_of_four_threads_keeps_every_word: "threads",
+    forked_children_and_their_parent_write_what_both_have: "forks",
+    forty_eight_children_at_once_and_grandchildren_find_what_was_there: "many",
+    a_program_sees_nothing_of_its_pager: "unnoticed",
+    a_program_that_has_given_up_root_forks_and_writes: "another_user",
+    a_filter_of_system_calls_is_not_met: "filtered",
+}
+
+/// Each process of a fork is stopped for a moment while it waits in one of these calls.
+mod a_call_goes_on {
+    macro_rules! calls {
+        ($($name:ident: $number:literal,)*) => {
+            $(#[test] fn $name() { if super::managed_runner() { super::check(&super::launcher(), concat!("call-", $number)); } })*
+        };
+    }
+    calls! {
+        epoll_wait: 0,
+        epoll_wait_for_a_time: 1,
+        semop: 2,
+        semtimedop: 3,
+        sigtimedwait: 4,
+        sigwaitinfo: 5,
+        poll: 6,
+        nanosleep: 7,
+        futex: 8,
+        read: 9,
+        recv_for_a_time: 10,
+        select: 11,
+    }
+}
+
+/// What a process that outlives the one that was started has found.
+fn left_behind(name: &str) {
+    if !managed_runner() {
+        return;
+    }
+    let launcher = launcher();
+    let program = Program::new(env!("PROGRAM_ATTACHED")).arg(name).arg(launcher.directory());
+    let finished = launcher.run(program).success();
+    assert!(finished.text().ends_with(": 0 wrong\n"), "{}", finished.text());
+    let result = launcher.file("result");
+    let began = std::time::Instant::now();
+    while !result.exists() {
+        assert!(began.elapsed().as_secs() < 60, "the process that was left behind is stuck");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert_eq!(std::fs::read_to_string(result).expect("it was just there"), "0 wrong\n");
+}
+
+#[test]
+fn a_daemon_goes_on_with_what_is_far_when_its_parent_has_ended() {
+    left_behind("daemon");
+}
+
+#[test]
+fn a_process_that_shares_its_memory_goes_on_when_the_other_has_ended() {
+    left_behind("sharing");
+}
