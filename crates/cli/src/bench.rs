@@ -10,15 +10,15 @@ use std::process::ExitCode;
 use anyhow::{Context, anyhow};
 use farmem_bench::record::Record;
 use farmem_bench::{
-    all, compare, compression, faults, isolation, kernels, markdown, micro, nodes, paper, prefetch, record,
-    undo, workload,
+    all, compare, compression, faults, isolation, kernels, markdown, micro, nodes, paper, prefetch, readers,
+    record, undo, workload,
 };
 use serde::Serialize;
 
 use crate::arguments::{
     AllArguments, BenchCommand, CleanupArguments, CompareArguments, CompressionArguments, FaultsArguments,
     IsolationArguments, KernelArguments, MicroArguments, NodesArguments, PapersArguments, PrefetchArguments,
-    TableArguments, WorkloadArguments,
+    ReadersArguments, TableArguments, WorkloadArguments,
 };
 use crate::failure::Failure;
 
@@ -66,6 +66,12 @@ pub(crate) fn kernel(arguments: &KernelArguments) -> Result<ExitCode, Failure> {
     let outcome = kernels::run(arguments.kernel, arguments.data)?;
     let line = serde_json::to_string(&outcome).context("cannot write the outcome")?;
     writeln!(io::stdout(), "{line}").context("cannot print the outcome")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the program whose threads read from a memory node.
+pub(crate) fn readers(arguments: &ReadersArguments) -> Result<ExitCode, Failure> {
+    readers::run(&readers::Options { data: arguments.data, own: arguments.own })?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -75,6 +75,7 @@ impl Work {
             Self::Nodes(NodesPart::Sweeps) => (700, 15),
             Self::Nodes(NodesPart::Loss) => (120, 60),
             Self::Nodes(NodesPart::Spread) => (40, 20),
+            Self::Nodes(NodesPart::Threads) => (30, 15),
         };
         Duration::from_secs(if quick { quick_seconds } else { whole })
     }
@@ -153,7 +154,8 @@ mod tests {
                 "nodes/speed-up",
                 "nodes/sweeps",
                 "nodes/loss",
-                "nodes/spread"
+                "nodes/spread",
+                "nodes/threads"
             ]
         );
         assert!(names(&[]).len() > 20);

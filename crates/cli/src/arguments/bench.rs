@@ -188,19 +188,19 @@ pub(crate) struct PrefetchArguments {
     pub(crate) program: Vec<OsString>,
 }
 
-/// Memory nodes compared with bare connections, programs whose far memory is on nodes, in the pool or on disk, what the loss of a node costs, and how evenly nodes are loaded.
+/// Memory nodes compared with bare connections, programs whose far memory is on nodes, in the pool or on disk, what the loss of a node costs, how evenly nodes are loaded, and what many threads get of one.
 ///
 /// Nodes are reached by loopback, plain and with TLS, by a Unix socket and by shared memory; and, as root, by links between network namespaces, which
 /// vanish with the benchmark, however it ends. Such a link, limited, is also shared by three programs of weights 1, 2 and 4, and by two of which one floods it. One node of six is lost while Redis runs, with parity (4+2) and with two copies. Ten programs of 64M each load twelve nodes. The tables go to standard
-/// output, progress to standard error. Kernels in the manner of COMEX's evaluation run with a half, a quarter and a tenth of their data local, and as root also with swap to a file.
+/// output, progress to standard error. Kernels in the manner of COMEX's evaluation run with a half, a quarter and a tenth of their data local, and as root also with swap to a file. One program of 96M has 1, 4 and 16 threads that read at random from a node two milliseconds away; then the node is silent, and a thread that wants nothing of it must go on.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  sudo farmem bench nodes\n  farmem bench nodes --quick --json\n  farmem bench nodes --only loss"
+    after_help = "Examples:\n  sudo farmem bench nodes\n  farmem bench nodes --quick --json\n  farmem bench nodes --only loss\n  farmem bench nodes --only threads"
 )]
 pub(crate) struct NodesArguments {
     #[command(flatten)]
     pub(crate) rounds: RoundsArguments,
-    /// Data of each program, of which a quarter is local [default: 256M, with --quick 32M; where several run at once 64M, with --quick 32M]
+    /// Data of each program, of which a quarter is local [default: 256M, with --quick 32M; where several run at once 64M, with --quick 32M; of many threads 96M, with --quick 48M]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) data: Option<ByteCount>,
     /// Folder for swap files, to compare with; it must be on a disk
@@ -337,4 +337,20 @@ pub(crate) struct KernelArguments {
     /// Amount of data, from 1M
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
     pub(crate) data: ByteCount,
+}
+
+/// A program that `bench` measures with a memory node: threads that read at random, and one that works with memory of its own.
+///
+/// Each line of standard input is an order, in JSON; with its end the program checks all of its memory, and ends.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example:\n  echo '{\"order\":\"read\",\"threads\":4,\"milliseconds\":1000}' | farmem readers --data 64M"
+)]
+pub(crate) struct ReadersArguments {
+    /// Data that threads read
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
+    pub(crate) data: ByteCount,
+    /// Memory of the thread that works with its own
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "32M")]
+    pub(crate) own: ByteCount,
 }

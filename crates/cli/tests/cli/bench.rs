@@ -1,7 +1,7 @@
 //! The workload, the benchmark, and above all: that it leaves nothing on the machine.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -58,6 +58,61 @@ fn rounds_go_on_until_standard_input_ends_and_the_last_ones_are_told() {
     assert_eq!((&done["event"], &done["mismatches"]), (&Value::from("done"), &Value::from(0)));
     assert!((1..=2).contains(&done["rounds"].as_array().unwrap().len()), "{done}");
     assert!(workload.wait().unwrap().success());
+}
+
+#[test]
+fn readers_do_what_they_are_told_and_find_their_data_as_it_was_written() {
+    let mut readers = Command::new(FARMEM)
+        .args(["readers", "--data=1M", "--own=64K"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut orders = readers.stdin.take().unwrap();
+    for order in [
+        r#"{"order":"read","threads":3,"milliseconds":5}"#,
+        r#"{"order":"settle"}"#,
+        r#"{"order":"stand","threads":2,"milliseconds":5}"#,
+    ] {
+        writeln!(orders, "{order}").unwrap();
+    }
+
+    drop(orders);
+
+    let output = readers.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let lines = text(&output.stdout);
+    let events: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<&str> = events.iter().filter_map(|event| event["event"].as_str()).collect();
+    assert_eq!(names, ["filled", "read", "settled", "stood", "read", "done"]);
+    assert_eq!((&events[1]["threads"], &events[5]["mismatches"]), (&Value::from(3), &Value::from(0)));
+    assert!(events[3]["steps"].as_u64() > Some(0), "{lines}");
+}
+
+#[test]
+fn readers_refuse_what_they_do_not_understand() {
+    let mut readers = Command::new(FARMEM)
+        .args(["readers", "--data=1M", "--own=64K"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+
+    writeln!(readers.stdin.take().unwrap(), "write").unwrap();
+
+    let output = readers.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("not an order: write"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_part_of_the_nodes_that_there_is_not_is_refused_with_those_that_there_are() {
+    let output = farmem("bench nodes --only thread".split(' '));
+
+    assert_eq!(output.status.code(), Some(2));
+    let errors = text(&output.stderr);
+    assert!(errors.contains("spread") && errors.contains("threads"), "{errors}");
 }
 
 #[test]

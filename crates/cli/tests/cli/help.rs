@@ -25,6 +25,7 @@ fn every_help_shows_an_example() {
         "bench nodes --help",
         "bench cleanup --help",
         "workload --help",
+        "readers --help",
         "man --help",
         "completions --help",
     ] {
