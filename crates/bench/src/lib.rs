@@ -5,6 +5,7 @@
 //! - `peer` turns each kind of kernel swap on for the time that its turn takes;
 //! - [`undo`] makes sure that nothing of that stays, however the benchmark ends;
 //! - [`faults`] takes turns, and compares;
+//! - [`programs`] runs real programs with a part of their memory local;
 //! - [`isolation`] runs applications beside each other;
 //! - [`nodes`] puts memory nodes beside bare connections, and far memory on them beside pool and disk;
 //! - [`prefetch`] runs a program under each policy of prefetching;
@@ -31,6 +32,7 @@ mod option;
 pub mod paper;
 mod peer;
 pub mod prefetch;
+pub mod programs;
 pub mod readers;
 pub mod record;
 mod redis;

@@ -9,6 +9,7 @@ use farmem_bench::isolation::{Part as IsolationPart, Peer as IsolationPeer};
 use farmem_bench::kernels::Kernel;
 use farmem_bench::nodes::Part as NodesPart;
 use farmem_bench::prefetch::SubjectName;
+use farmem_bench::programs::{Peer as ProgramsPeer, ProgramName};
 use farmem_bench::workload::{Compressibility, Pattern};
 use farmem_page::ByteCount;
 use farmem_supervisor::PrefetchPolicy;
@@ -29,6 +30,8 @@ pub(crate) enum BenchCommand {
     All(AllArguments),
     /// Access patterns over data four times the local memory: native, Farmem and each kind of kernel swap
     Faults(FaultsArguments),
+    /// Real programs with a half and a quarter of their memory local: Farmem, zram and zswap
+    Programs(ProgramsArguments),
     /// Applications next to each other: Farmem and each kind of kernel swap
     Isolation(IsolationArguments),
     /// Programs and access patterns, or your own program, under each prefetching policy
@@ -37,7 +40,7 @@ pub(crate) enum BenchCommand {
     Nodes(NodesArguments),
     /// What changed between two results of `bench all`, beyond chance
     Compare(CompareArguments),
-    /// The access patterns in results of `bench all` as a Markdown table, as in the README
+    /// The access patterns and programs in results of `bench all` as Markdown tables, as in the README
     Table(TableArguments),
     /// Which figures and tables of the papers are measured, and by what, as a Markdown table
     Papers(PapersArguments),
@@ -76,7 +79,7 @@ pub(crate) struct AllArguments {
     /// Only these peers for the access patterns
     #[arg(long, value_name = "PEER", value_delimiter = ',', value_enum)]
     pub(crate) peer: Vec<PeerName>,
-    /// A Python with XGBoost, for programs next to each other
+    /// A Python with XGBoost, for programs next to each other and real programs, and with what else these need (see `farmem bench programs --help`)
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     pub(crate) python: PathBuf,
     /// Folder for swap files; it must be on a disk
@@ -132,6 +135,35 @@ pub(crate) struct FaultsArguments {
     /// Only these peers
     #[arg(long, value_name = "PEER", value_delimiter = ',', value_enum)]
     pub(crate) peer: Vec<PeerName>,
+}
+
+/// Real programs, unmodified, with a half and a quarter of their memory local: Farmem, zram and zswap.
+///
+/// Each program runs with all the memory that it wants first, and then under each peer with a part of what it had resident. It prints a checksum: another one than the first time ends the benchmark
+/// with an error. Programs whose interpreter isn't installed are left out and named; Python needs Polars, numpy, scikit-learn, DuckDB and XGBoost for those that are called so. Kernel swap needs root, and is on only
+/// while its peer runs; in control groups of version 1 the kernel is kept from ending a program at its limit. All programs take an hour for each repetition, with `--quick` about a quarter of that. The table goes to standard output, progress to standard error.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  sudo farmem bench programs --only python-dict,polars --share 50\n  sudo farmem bench programs --quick --python .venv/bin/python --json"
+)]
+pub(crate) struct ProgramsArguments {
+    #[command(flatten)]
+    pub(crate) rounds: RoundsArguments,
+    /// Only these programs
+    #[arg(long, value_name = "PROGRAM", value_delimiter = ',', value_enum)]
+    pub(crate) only: Vec<ProgramName>,
+    /// The parts of a program's memory that are local, in percent of what it has resident without a limit
+    #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "50,25", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) share: Vec<u32>,
+    /// Only these peers
+    #[arg(long, value_name = "PEER", value_delimiter = ',', value_enum)]
+    pub(crate) peer: Vec<ProgramsPeer>,
+    /// A Python with the modules of the programs
+    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+    pub(crate) python: PathBuf,
+    /// Folder for swap files; it must be on a disk
+    #[arg(long, value_name = "FOLDER", default_value = "/var/tmp")]
+    pub(crate) swap_folder: PathBuf,
 }
 
 /// A server next to a program that swaps as fast as it can, and programs of several kinds next to each other: Farmem and each kind of kernel swap.
@@ -229,9 +261,9 @@ pub(crate) struct CompareArguments {
     pub(crate) json: bool,
 }
 
-/// The access patterns in results of `bench all` as a Markdown table, as in the README.
+/// The access patterns and programs in results of `bench all` as Markdown tables, as in the README.
 ///
-/// Below the table stand the targets and whether they were reached, then the machine and the amount of data.
+/// Below the table of access patterns stand the targets and whether they were reached, below each table the machine. What wasn't measured has no table.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  farmem bench table results\n  farmem bench table results --update README.md"
@@ -240,7 +272,7 @@ pub(crate) struct TableArguments {
     /// A folder of `bench all`, or a file of records
     #[arg(value_name = "RESULTS")]
     pub(crate) results: PathBuf,
-    /// Put the table into this file, between the lines <!-- bench-table begin --> and <!-- bench-table end -->, instead of printing it
+    /// Put the tables into this file instead of printing them: the access patterns between the lines <!-- bench-table begin --> and <!-- bench-table end -->, programs between <!-- bench-programs begin --> and <!-- bench-programs end -->
     #[arg(long, value_name = "FILE")]
     pub(crate) update: Option<PathBuf>,
 }

@@ -15,7 +15,7 @@ use clap::{Parser, Subcommand};
 pub(crate) use self::bench::{
     AllArguments, BenchArguments, BenchCommand, CleanupArguments, CompareArguments, CompressionArguments,
     FaultsArguments, IsolationArguments, KernelArguments, MicroArguments, NodesArguments, PapersArguments,
-    PrefetchArguments, ReadersArguments, TableArguments, WorkloadArguments,
+    PrefetchArguments, ProgramsArguments, ReadersArguments, TableArguments, WorkloadArguments,
 };
 pub(crate) use self::cluster::{
     ClusterArguments, ClusterCommand, ClusterDrainArguments, ClusterJoinArguments, ClusterLeaveArguments,
