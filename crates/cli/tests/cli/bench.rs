@@ -129,6 +129,62 @@ fn a_native_run_makes_a_report() {
 }
 
 #[test]
+fn programs_whose_interpreter_is_not_installed_are_left_out_and_named() {
+    let output = farmem(
+        "bench programs --quick --only polars,duckdb --share 40 --python /nowhere/python --json".split(' '),
+    );
+
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["rows"], Value::Array(Vec::new()));
+    let left_out = report["left_out"].as_array().unwrap();
+    let names: Vec<&str> = left_out.iter().filter_map(|left| left["what"].as_str()).collect();
+    assert_eq!(names, ["polars", "duckdb"]);
+    assert!(left_out.iter().all(|left| left["reason"].as_str().unwrap().contains("--python")), "{report}");
+    assert!(output.status.success());
+}
+
+#[test]
+fn programs_and_shares_that_there_are_not_are_refused() {
+    for (words, named) in [
+        ("--only polar", "polars"),
+        ("--share 0", "0"),
+        ("--share 50,101", "101"),
+        ("--share half", "half"),
+        ("--peer disk", "zswap"),
+    ] {
+        let output = farmem(["bench", "programs"].into_iter().chain(words.split(' ')));
+
+        assert_eq!(output.status.code(), Some(2), "{words}");
+        assert!(text(&output.stderr).contains(named), "{words}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_program_under_kernel_peers_says_the_same_and_leaves_nothing_behind() {
+    let Some(_turn) =
+        machine_turn_for("a_program_under_kernel_peers_says_the_same_and_leaves_nothing_behind")
+    else {
+        return;
+    };
+    let before = Traces::now();
+
+    let output =
+        farmem("bench programs --quick --only perl-hash --share 50 --peer zram,zswap --json".split(' '));
+
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let left_out =
+        report["left_out"].as_array().unwrap().len() + report["failures"].as_array().unwrap().len();
+    for row in report["rows"].as_array().unwrap() {
+        assert_eq!(row["share_percent"], 50);
+        let peers = row["peers"].as_array().unwrap();
+        assert_eq!(peers.len() + left_out, 2, "{report}");
+        assert!(peers.iter().all(|peer| peer["seconds"].as_f64() > Some(0.0)), "{report}");
+    }
+    assert_eq!(Traces::now(), before);
+}
+
+#[test]
 fn the_table_names_targets_that_were_not_measured() {
     let output = farmem("bench faults --quick --data 4M --only zipf --peer native".split(' '));
 
