@@ -21,8 +21,8 @@ const RECLAIM: Duration = Duration::from_secs(60);
 const PROCESSES: &str = "cgroup.procs";
 /// Of version 1: whether the kernel ends processes at the limit, and whether some wait there.
 const OUT_OF_MEMORY: &str = "memory.oom_control";
-/// How far a limit is lifted for an instant.
-const LIFTED_BYTES: u64 = 8 << 20;
+/// How much a limit is lifted at a time.
+const LIFT_BYTES: u64 = 256 << 10;
 /// Enters the groups before `--`, and becomes what comes after it.
 const ENTER: &str = r#"until [ "$1" = -- ]; do echo $$ > "$1" || exit; shift; done; shift; exec "$@""#;
 /// A part of a processor's time is a part of each such span: short beside anything that is measured.
@@ -34,8 +34,8 @@ pub(crate) struct Group {
     version: Version,
     path: PathBuf,
     local: ByteCount,
-    /// Whether the limit is lifted for an instant.
-    is_lifted: Cell<bool>,
+    /// How far the limit is lifted for an instant.
+    lifted_bytes: Cell<u64>,
     /// The group in the hierarchy for processors, where that is another one.
     processor: Option<(PathBuf, Guard)>,
     _guard: Guard,
@@ -66,7 +66,7 @@ impl Group {
             version: controller.version,
             path,
             local,
-            is_lifted: Cell::new(false),
+            lifted_bytes: Cell::new(0),
             processor: None,
             _guard: guard,
         };
@@ -155,8 +155,9 @@ impl Group {
         }
     }
 
-    /// Lifts the limit for an instant, until the next call, if the group's processes wait at it for want of memory that the kernel didn't find in time. Otherwise sets it as
-    /// [`Group::calibrate`] does, if it is due or was lifted. Doesn't insist where the kernel can't swap out what is too much at once.
+    /// Lifts the limit for an instant while the group's processes wait at it for want of memory that the kernel didn't find in time; the longer they wait, the higher: the
+    /// kernel wakes them when a limit rises, and not when there is room below it already. Otherwise sets the limit as [`Group::calibrate`] does, if it is due or was lifted.
+    /// Doesn't insist where the kernel can't swap out what is too much at once.
     pub(crate) fn tend(&self, is_due: bool) -> anyhow::Result<()> {
         let is_waiting = match self.version {
             Version::One => {
@@ -164,15 +165,16 @@ impl Group {
             }
             Version::Two => false,
         };
-        if !is_waiting && !is_due && !self.is_lifted.get() {
+        let before = self.lifted_bytes.get();
+        if !is_waiting && !is_due && before == 0 {
             return Ok(());
         }
-        let LocalBytes { limit, .. } = self.fitting()?;
-        let more = if is_waiting { LIFTED_BYTES } else { 0 };
-        match fs::write(self.path.join(self.limit_file()), (limit.get() + more).to_string()) {
+        let lifted_bytes = if is_waiting { before + LIFT_BYTES } else { 0 };
+        let limit = self.fitting()?.limit.get() + lifted_bytes;
+        match fs::write(self.path.join(self.limit_file()), limit.to_string()) {
             Err(error) if error.kind() == ErrorKind::ResourceBusy => Ok(()),
             result => {
-                self.is_lifted.set(is_waiting);
+                self.lifted_bytes.set(lifted_bytes);
                 result.context("cannot limit the control group's memory")
             }
         }
