@@ -16,7 +16,7 @@ use farmem_page::{ByteCount, PAGE_BYTES};
 use memmap2::MmapMut;
 use nix::sys::resource::{UsageWho, getrusage};
 use rand::rngs::SmallRng;
-use rand::seq::SliceRandom;
+use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
 use zerocopy::FromBytes;
 
@@ -29,9 +29,11 @@ const PAGE_WORDS: usize = PAGE_BYTES / size_of::<u64>();
 /// Words of a page of the bystander: what it holds, and how often it was written.
 const WORD_IDENTITY: usize = 0;
 const WORD_WRITES: usize = 1;
-/// How often the bystander's pages are gone through at most until none of them is on a node.
-const PASSES: u32 = 20;
-/// Passes in a row that must find none there: while one goes on, what it has found in the pool may leave.
+/// How often the bystander's pages are gone through at most until hardly any of them is on a node,
+const PASSES: u32 = 10;
+/// which is one of so many at most.
+const CLEAN_PART: usize = 64;
+/// Passes in a row that must find that: while one goes on, what it has found in the pool may leave.
 const CLEAN_PASSES: u32 = 2;
 /// Memory that the bystander maps, touches and unmaps in each step.
 const STEP_BYTES: usize = 64 << 10;
@@ -62,6 +64,7 @@ pub fn run(options: &Options) -> Result<()> {
     let program = Program::new(data, own);
     program.fill();
     tell(&Event::Filled)?;
+    let mut home: Vec<u32> = (0..own.len() / PAGE_WORDS).map(|page| page as u32).collect();
     for line in io::stdin().lock().lines() {
         let line = line?;
         match serde_json::from_str(&line).with_context(|| format!("not an order: {line}"))? {
@@ -72,9 +75,14 @@ pub fn run(options: &Options) -> Result<()> {
                 };
                 tell(&Event::Read(program.read_meanwhile(threads, wait)?))?;
             }
-            Order::Settle => tell(&Event::Settled { on_node: program.settle() })?,
+            Order::Settle => {
+                home = program.settle();
+                let pages = (own.len() / PAGE_WORDS) as u64;
+                tell(&Event::Settled { pages, home: home.len() as u64 })?;
+            }
             Order::Stand { threads, milliseconds } => {
-                let stand = || tell(&Event::Stood(program.stand(Duration::from_millis(milliseconds))?));
+                let stand =
+                    || tell(&Event::Stood(program.stand(Duration::from_millis(milliseconds), &home)?));
                 tell(&Event::Read(program.read_meanwhile(threads, stand)?))?;
             }
         }
@@ -114,32 +122,36 @@ impl<'a> Program<'a> {
         pages.for_each(|(page, words)| words[WORD_IDENTITY].store(content(page), Ordering::Relaxed));
     }
 
-    /// Brings the bystander's pages home: goes through them, and writes to each that came from a node, until none comes from there any more. A page
-    /// that was written is stored anew when it leaves, and so in the pool. Returns how many the last pass found on the node.
-    fn settle(&self) -> u64 {
+    /// Brings the bystander's pages home: goes through them, and writes to each that came from a node, until hardly any comes from there. A page
+    /// that was written is stored anew when it leaves, and so in the pool. Returns those that the last pass found at home, in no order; on a busy machine some
+    /// others only seemed to come from afar.
+    fn settle(&self) -> Vec<u32> {
         // An order without any pattern, in which nothing comes before it is asked for.
-        let mut pages: Vec<usize> = (0..self.own.len() / PAGE_WORDS).collect();
+        let mut pages: Vec<u32> = (0..self.own.len() / PAGE_WORDS).map(|page| page as u32).collect();
         pages.shuffle(&mut SmallRng::seed_from_u64(0));
-        let (mut on_node, mut clean_passes) = (0, 0);
+        let mut home = Vec::with_capacity(pages.len());
+        let mut clean_passes = 0;
         for _ in 0..PASSES {
-            on_node = 0;
-            for page in &pages {
+            home.clear();
+            for &page in &pages {
                 let began = Instant::now();
-                let words = &self.own[page * PAGE_WORDS..][..PAGE_WORDS];
+                let words = &self.own[page as usize * PAGE_WORDS..][..PAGE_WORDS];
                 black_box(words[WORD_IDENTITY].load(Ordering::Relaxed));
-                if began.elapsed() >= AWAITED {
-                    on_node += 1;
+                if began.elapsed() < AWAITED {
+                    home.push(page);
+                } else {
                     words[WORD_WRITES].fetch_add(1, Ordering::Relaxed);
                 }
             }
-            clean_passes = if on_node == 0 { clean_passes + 1 } else { 0 };
+            let is_clean = pages.len() - home.len() <= pages.len() / CLEAN_PART;
+            clean_passes = if is_clean { clean_passes + 1 } else { 0 };
             if clean_passes == CLEAN_PASSES {
                 break;
             }
             // What leaves the pool now has left it before the next pass.
             thread::sleep(HEAD_START);
         }
-        on_node
+        home
     }
 
     /// Pages that don't hold every byte that was written to them.
@@ -194,8 +206,8 @@ impl<'a> Program<'a> {
         [accesses, awaited]
     }
 
-    /// Takes the bystander's steps for so long.
-    fn stand(&self, time: Duration) -> Result<Steps> {
+    /// Takes the bystander's steps for so long; it reads these of its pages.
+    fn stand(&self, time: Duration, home: &[u32]) -> Result<Steps> {
         thread::sleep(HEAD_START);
         let mut random = SmallRng::seed_from_u64(u64::MAX);
         let (mut steps, mut longest, mut faults) = (0, Duration::ZERO, 0);
@@ -204,7 +216,7 @@ impl<'a> Program<'a> {
             let began = Instant::now();
             self.use_new_memory()?;
             let before = faults_of_this_thread()?;
-            self.read_own(&mut random);
+            self.read_own(&mut random, home);
             faults += faults_of_this_thread()? - before;
             longest = longest.max(began.elapsed());
             steps += 1;
@@ -224,9 +236,10 @@ impl<'a> Program<'a> {
         Ok(())
     }
 
-    fn read_own(&self, random: &mut SmallRng) {
+    fn read_own(&self, random: &mut SmallRng, home: &[u32]) {
         for _ in 0..STEP_READS {
-            let page = random.random_range(0..self.own.len() / PAGE_WORDS);
+            let Some(&page) = home.choose(random) else { return };
+            let page = page as usize;
             if self.own[page * PAGE_WORDS + WORD_IDENTITY].load(Ordering::Relaxed) != content(page) {
                 self.mismatches.fetch_add(1, Ordering::Relaxed);
             }
@@ -284,7 +297,7 @@ mod tests {
 
         let mut steps = None;
         let stand = || {
-            steps = Some(program.stand(Duration::from_millis(5))?);
+            steps = Some(program.stand(Duration::from_millis(5), &[0, 1])?);
             Ok(())
         };
         let pace = program.read_meanwhile(3, stand).unwrap();

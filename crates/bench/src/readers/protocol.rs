@@ -34,8 +34,10 @@ pub enum Event {
     Filled,
     /// The bystander's pages were brought back.
     Settled {
-        /// Pages that the last of several passes still found on a node.
-        on_node: u64,
+        /// How many it has,
+        pages: u64,
+        /// and how many of them the last of several passes found local or in the pool. It reads these from now on.
+        home: u64,
     },
     /// Threads have read.
     Read(Pace),
