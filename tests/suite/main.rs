@@ -24,6 +24,7 @@ mod numpy;
 mod partitions;
 mod postgresql;
 mod prefetch;
+mod program_bench;
 mod redis;
 mod redundancy;
 mod reservations;

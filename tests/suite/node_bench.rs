@@ -249,6 +249,47 @@ fn what_ten_programs_have_on_twelve_nodes_is_counted_at_each_of_them() {
 }
 
 #[test]
+fn threads_get_pages_of_a_node_that_is_far_away_and_one_goes_on_while_it_is_silent() {
+    if !managed_runner() {
+        return;
+    }
+    let scratch = Scratch::new();
+
+    let output = bench(&scratch)
+        .args(["--json", "--only", "threads", "--data", "32M"])
+        .output()
+        .expect("farmem can be started");
+
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a JSON object");
+    let figures = report["threads"].as_array().expect("rows");
+    assert_eq!(figures.len(), 1);
+    let rates = figures[0]["rates"].as_array().expect("rows");
+    let threads: Vec<u64> = rates.iter().filter_map(|rate| rate["threads"].as_u64()).collect();
+    assert_eq!(threads, [1, 4, 16]);
+    assert!(rates.iter().all(|rate| rate["pages_per_second"].as_f64() > Some(0.0)), "{report}");
+    let bystander = |key: &str| figures[0]["bystander"][key].as_f64().expect("a figure");
+    assert!(bystander("steps") > 0.0 && bystander("pool_faults") > 0.0, "{report}");
+    assert!(0.0 < bystander("longest_step_ms"), "{report}");
+    let wanted: Vec<f64> = (0..3)
+        .filter_map(|at| {
+            let target = &report["targets"][at];
+            target["at_least"].as_f64().or_else(|| target["at_most"].as_f64())
+        })
+        .collect();
+    assert_eq!(wanted, [3.6, 12.0, 20.0], "{report}");
+    assert_nothing_is_left(&scratch);
+}
+
+#[test]
+fn when_it_is_interrupted_the_relay_and_who_waits_behind_it_end() {
+    if !managed_runner() {
+        return;
+    }
+    assert_interrupted_leaves_nothing("threads", "2/100 threads that read");
+}
+
+#[test]
 fn when_it_is_interrupted_nothing_is_left_behind() {
     if !managed_runner() {
         return;

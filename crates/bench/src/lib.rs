@@ -1,10 +1,11 @@
 //! Farmem beside the kernel's own swap: one workload, one limit, one run.
 //!
 //! - [`workload`] is the program that is measured, [`compression`] one of several that are measured beside each other;
-//! - [`kernels`] are programs in the manner of COMEX's evaluation;
+//! - [`kernels`] are programs in the manner of COMEX's evaluation, [`readers`] one whose threads want pages of a memory node;
 //! - `peer` turns each kind of kernel swap on for the time that its turn takes;
 //! - [`undo`] makes sure that nothing of that stays, however the benchmark ends;
 //! - [`faults`] takes turns, and compares;
+//! - [`programs`] runs real programs with a part of their memory local;
 //! - [`isolation`] runs applications beside each other;
 //! - [`nodes`] puts memory nodes beside bare connections, and far memory on them beside pool and disk;
 //! - [`prefetch`] runs a program under each policy of prefetching;
@@ -31,10 +32,12 @@ mod option;
 pub mod paper;
 mod peer;
 pub mod prefetch;
-mod programs;
+pub mod programs;
+pub mod readers;
 pub mod record;
 mod redis;
 mod run;
+mod sources;
 mod stolen;
 mod table;
 pub mod target;

@@ -1,4 +1,4 @@
-//! Records of the access patterns as a table in Markdown, and what of it is as wanted: what the README has.
+//! Records of the access patterns and of real programs as tables in Markdown, and what of them is as wanted: what the README has.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -9,15 +9,21 @@ use farmem_page::ByteCount;
 use crate::faults::{CaseName, Figure, OVERSUBSCRIPTION, PeerName, judge, wanted_of_zram};
 use crate::median::median;
 use crate::option;
+use crate::programs;
 use crate::record::Record;
 
 /// The peers of the table, and what they are called there.
 const PEERS: [(PeerName, &str); 3] =
     [(PeerName::Native, "native, µs"), (PeerName::ZramLz4, "zram-lz4, µs"), (PeerName::Farmem, "Farmem, µs")];
+/// The same of the table of programs, by their names in records.
+const PEERS_OF_PROGRAMS: [(&str, &str); 4] =
+    [(programs::NATIVE, "native, s"), ("zram", "zram, s"), ("zswap", "zswap, s"), ("farmem", "Farmem, s")];
 const TIME: &str = "time of an access";
 const PEAK: &str = "resident peak";
-/// Between these lines a document has the table.
+/// Between these lines a document has the table of access patterns,
 const MARKS: [&str; 2] = ["<!-- bench-table begin -->\n", "<!-- bench-table end -->"];
+/// and between these the one of programs.
+const MARKS_OF_PROGRAMS: [&str; 2] = ["<!-- bench-programs begin -->\n", "<!-- bench-programs end -->"];
 
 /// The table, what of it is as wanted, and what it is of. `None` where no access pattern was measured.
 pub fn table(records: &[Record]) -> Option<String> {
@@ -38,15 +44,69 @@ pub fn table(records: &[Record]) -> Option<String> {
         // Writing to a String does not fail.
         let _ = writeln!(text, "- {}", target.sentence());
     }
-    let repetitions: BTreeSet<u32> = records.iter().map(|record| record.repetition).collect();
     let sizes = data.zip(local).map(|(data, local)| {
         format!("{} MiB of half-compressible data at {} MiB and ", data >> 20, local.get() >> 20)
     });
-    let machine = &first.machine;
     let _ = writeln!(
         text,
-        "\n*{}one thread unless said otherwise; medians of {} repetition{}, in which peers took turns; Farmem {} ({}) on {} cores of {}{}, Linux {}.*",
+        "\n*{}one thread unless said otherwise; {}.*",
         sizes.unwrap_or_default(),
+        origin(first, &records)
+    );
+    Some(text)
+}
+
+/// The table of real programs: each with the parts of its memory that were local. `None` where no program was measured.
+pub fn programs_table(records: &[Record]) -> Option<String> {
+    let records: Vec<&Record> = records.iter().filter(|record| record.bench == "programs").collect();
+    let of = |case: &str, peer: &str, measure: &str| -> Vec<f64> {
+        let fits = |record: &&&Record| {
+            (record.case.as_str(), record.peer.as_str(), record.measure.as_str()) == (case, peer, measure)
+        };
+        records.iter().filter(fits).map(|record| record.value).collect()
+    };
+    let first = records.first()?;
+    let mut text = String::from("| program |");
+    PEERS_OF_PROGRAMS.iter().for_each(|(_, title)| text += &format!(" {title} |"));
+    text += " Farmem / zram | Farmem / zswap | peak, MiB |\n|---|---|---|---|---|---|---|---|\n";
+    let mut cases: Vec<&str> = Vec::new();
+    for record in &records {
+        if !cases.contains(&record.case.as_str()) {
+            cases.push(&record.case);
+        }
+    }
+    for case in cases {
+        let time =
+            |peer: &str| Some(of(case, peer, programs::TIME)).filter(|times| !times.is_empty()).map(median);
+        let ratio = |peer: &str| Some(time("farmem")? / time(peer)?);
+        let peak = of(case, "farmem", programs::PEAK).into_iter().reduce(f64::max);
+        let cells = |values: &[Option<f64>], digits: usize| -> String {
+            let cell = |value: &Option<f64>| match value {
+                None => "–".to_owned(),
+                Some(value) => format!("{value:.digits$}"),
+            };
+            values.iter().map(cell).collect::<Vec<_>>().join(" | ")
+        };
+        let times = PEERS_OF_PROGRAMS.map(|(peer, _)| time(peer));
+        let ratios = ["zram", "zswap"].map(ratio);
+        text +=
+            &format!("| {case} | {} | {} | {} |\n", cells(&times, 1), cells(&ratios, 2), cells(&[peak], 1));
+    }
+    // Writing to a String does not fail.
+    let _ = writeln!(
+        text,
+        "\n*Local: a part of what the program has resident without a limit; {}.*",
+        origin(first, &records)
+    );
+    Some(text)
+}
+
+/// How often, by what and on what it was measured.
+fn origin(first: &Record, records: &[&Record]) -> String {
+    let repetitions: BTreeSet<u32> = records.iter().map(|record| record.repetition).collect();
+    let machine = &first.machine;
+    format!(
+        "medians of {} repetition{}, in which peers took turns; Farmem {} ({}) on {} cores of {}{}, Linux {}",
         repetitions.len(),
         if repetitions.len() == 1 { "" } else { "s" },
         first.version,
@@ -55,13 +115,20 @@ pub fn table(records: &[Record]) -> Option<String> {
         machine.processor,
         if machine.is_virtual { " (virtual)" } else { "" },
         machine.kernel
-    );
-    Some(text)
+    )
 }
 
-/// A document with the table in place of the one that it has between its marks; `None` if it lacks one of these.
+/// A document with the table of access patterns in place of the one that it has between its marks; `None` if it lacks one of these.
 pub fn with_table(document: &str, table: &str) -> Option<String> {
-    let [begin, end] = MARKS;
+    between(document, MARKS, table)
+}
+
+/// The same with the table of programs.
+pub fn with_programs_table(document: &str, table: &str) -> Option<String> {
+    between(document, MARKS_OF_PROGRAMS, table)
+}
+
+fn between(document: &str, [begin, end]: [&str; 2], table: &str) -> Option<String> {
     let (before, rest) = document.split_once(begin)?;
     let (_, after) = rest.split_once(end)?;
     Some(format!("{before}{begin}{table}{end}{after}"))
@@ -176,6 +243,33 @@ mod tests {
         let document = format!("before\n{begin}old\n{end}\nafter\n");
         assert_eq!(with_table(&document, "new\n").unwrap(), format!("before\n{begin}new\n{end}\nafter\n"));
         assert_eq!(with_table("no marks", "new\n"), None);
+    }
+
+    #[test]
+    fn a_program_has_a_row_for_each_share_with_what_was_measured() {
+        let of = |case: &str, peer: &str, measure: &str, repetition, value| Record {
+            bench: "programs".to_owned(),
+            measure: measure.to_owned(),
+            ..record(case, peer, repetition, value)
+        };
+        let half = "polars, 50% local";
+        let records = [
+            of(half, "native", programs::TIME, 1, 1.0),
+            of(half, "farmem", programs::TIME, 1, 3.0),
+            of(half, "farmem", programs::TIME, 2, 5.0),
+            of(half, "zram", programs::TIME, 1, 8.0),
+            of(half, "farmem", programs::PEAK, 1, 17.0),
+            of("sqlite, 25% local", "zswap", programs::TIME, 1, 2.0),
+        ];
+        let table = programs_table(&records).unwrap();
+        assert!(table.contains("| polars, 50% local | 1.0 | 8.0 | – | 4.0 | 0.50 | – | 17.0 |\n"), "{table}");
+        assert!(table.contains("| sqlite, 25% local | – | – | 2.0 | – | – | – | – |\n"), "{table}");
+        assert!(table.contains("medians of 2 repetitions, "), "{table}");
+        assert_eq!(programs_table(&[record("zipf", "farmem", 1, 1.0)]), None);
+        let [begin, end] = MARKS_OF_PROGRAMS;
+        let document = format!("{begin}old\n{end}\n");
+        assert_eq!(with_programs_table(&document, "new\n").unwrap(), format!("{begin}new\n{end}\n"));
+        assert_eq!(with_table(&document, "new\n"), None);
     }
 
     /// What a table has whatever was measured: its rows, its columns, and what is wanted.

@@ -10,15 +10,15 @@ use std::process::ExitCode;
 use anyhow::{Context, anyhow};
 use farmem_bench::record::Record;
 use farmem_bench::{
-    all, compare, compression, faults, isolation, kernels, markdown, micro, nodes, paper, prefetch, record,
-    undo, workload,
+    all, compare, compression, faults, isolation, kernels, markdown, micro, nodes, paper, prefetch, programs,
+    readers, record, undo, workload,
 };
 use serde::Serialize;
 
 use crate::arguments::{
     AllArguments, BenchCommand, CleanupArguments, CompareArguments, CompressionArguments, FaultsArguments,
     IsolationArguments, KernelArguments, MicroArguments, NodesArguments, PapersArguments, PrefetchArguments,
-    TableArguments, WorkloadArguments,
+    ProgramsArguments, ReadersArguments, TableArguments, WorkloadArguments,
 };
 use crate::failure::Failure;
 
@@ -27,6 +27,7 @@ pub(crate) fn bench(command: BenchCommand) -> Result<ExitCode, Failure> {
     match command {
         BenchCommand::All(arguments) => measure_all(arguments),
         BenchCommand::Faults(arguments) => measure_faults(arguments),
+        BenchCommand::Programs(arguments) => measure_programs(arguments),
         BenchCommand::Isolation(arguments) => measure_isolation(arguments),
         BenchCommand::Prefetch(arguments) => measure_prefetching(arguments),
         BenchCommand::Nodes(arguments) => measure_nodes(arguments),
@@ -66,6 +67,12 @@ pub(crate) fn kernel(arguments: &KernelArguments) -> Result<ExitCode, Failure> {
     let outcome = kernels::run(arguments.kernel, arguments.data)?;
     let line = serde_json::to_string(&outcome).context("cannot write the outcome")?;
     writeln!(io::stdout(), "{line}").context("cannot print the outcome")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the program whose threads read from a memory node.
+pub(crate) fn readers(arguments: &ReadersArguments) -> Result<ExitCode, Failure> {
+    readers::run(&readers::Options { data: arguments.data, own: arguments.own })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -116,6 +123,21 @@ fn measure_faults(arguments: FaultsArguments) -> Result<ExitCode, Failure> {
     if report.has_mismatches() {
         return Err(Failure::Failed(anyhow!("pages came back with other bytes than were written to them")));
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure_programs(arguments: ProgramsArguments) -> Result<ExitCode, Failure> {
+    let report = programs::run(&programs::Options {
+        quick: arguments.rounds.quick,
+        repeat: arguments.rounds.repeat,
+        only: arguments.only,
+        peers: arguments.peer,
+        shares: arguments.share,
+        python: arguments.python,
+        swap_folder: arguments.swap_folder,
+        farmem: own_program()?,
+    })?;
+    print(&report, arguments.rounds.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -176,20 +198,30 @@ fn compare_records(arguments: &CompareArguments) -> Result<ExitCode, Failure> {
 }
 
 fn write_table(arguments: &TableArguments) -> Result<ExitCode, Failure> {
-    let table = markdown::table(&read_records(&arguments.results)?).ok_or_else(|| {
-        Failure::Unusable(format!(
-            "{} has no access patterns; `farmem bench all --only faults` measures them",
+    let records = read_records(&arguments.results)?;
+    let tables = [markdown::table(&records), markdown::programs_table(&records)];
+    if tables.iter().all(Option::is_none) {
+        return Err(Failure::Unusable(format!(
+            "{} has neither access patterns nor programs; `farmem bench all --only faults,programs` measures them",
             arguments.results.display()
-        ))
-    })?;
+        )));
+    }
     let Some(path) = &arguments.update else {
-        io::stdout().write_all(table.as_bytes()).context("cannot print the table")?;
+        let text = tables.into_iter().flatten().collect::<Vec<_>>().join("\n");
+        io::stdout().write_all(text.as_bytes()).context("cannot print the table")?;
         return Ok(ExitCode::SUCCESS);
     };
     let shown = path.display();
     let document = fs::read_to_string(path)
         .map_err(|error| Failure::Unusable(format!("cannot read {shown}: {error}")))?;
-    let document = markdown::with_table(&document, &table).ok_or_else(|| {
+    let [of_patterns, of_programs] = &tables;
+    let put = |document: &str, table: &Option<String>, with: fn(&str, &str) -> Option<String>| {
+        table.as_ref().and_then(|table| with(document, table))
+    };
+    let first = put(&document, of_patterns, markdown::with_table);
+    let second = put(first.as_ref().unwrap_or(&document), of_programs, markdown::with_programs_table);
+    // A document may have a place for one of the tables alone.
+    let document = second.or(first).ok_or_else(|| {
         Failure::Unusable(format!(
             "{shown} has no lines between which a table goes; see `farmem bench table --help`"
         ))

@@ -68,6 +68,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Workload(arguments) => bench::workload(&arguments),
         Command::Compression(arguments) => bench::compression(&arguments),
         Command::Kernel(arguments) => bench::kernel(&arguments),
+        Command::Readers(arguments) => bench::readers(&arguments),
         Command::Man(arguments) => generate::manual(&arguments),
         Command::Completions(arguments) => generate::completions(&arguments),
     }

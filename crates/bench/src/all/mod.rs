@@ -21,7 +21,7 @@ use crate::compare::{Comparison, compare};
 use crate::faults::PeerName;
 use crate::interrupt::Interrupt;
 use crate::record::{Findings, LeftOut, Record, commit};
-use crate::{faults, isolation, micro, nodes, option, paper, prefetch};
+use crate::{faults, isolation, micro, nodes, option, paper, prefetch, programs};
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -244,6 +244,17 @@ fn measure(work: Work, options: &Options) -> anyhow::Result<Findings> {
             anyhow::ensure!(!report.has_mismatches(), "pages came back with other bytes than were written");
             report.findings()
         }
+        Work::Programs(program) => programs::run(&programs::Options {
+            quick,
+            repeat,
+            only: vec![program],
+            peers: Vec::new(),
+            shares: Vec::new(),
+            python: options.python.clone(),
+            swap_folder,
+            farmem,
+        })?
+        .findings(),
         Work::Prefetch(subject) => prefetch::run(&prefetch::Options {
             data,
             quick,

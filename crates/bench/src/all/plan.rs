@@ -10,12 +10,14 @@ use crate::isolation::Part as IsolationPart;
 use crate::nodes::Part as NodesPart;
 use crate::option;
 use crate::prefetch::SubjectName;
+use crate::programs::ProgramName;
 
 /// What a step runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Work {
     Micro,
     Faults(CaseName),
+    Programs(ProgramName),
     Prefetch(SubjectName),
     Isolation(IsolationPart),
     Nodes(NodesPart),
@@ -27,6 +29,7 @@ impl Work {
         match self {
             Self::Micro => "micro",
             Self::Faults(_) => "faults",
+            Self::Programs(_) => "programs",
             Self::Prefetch(_) => "prefetch",
             Self::Isolation(_) => "isolation",
             Self::Nodes(_) => "nodes",
@@ -38,6 +41,7 @@ impl Work {
         let part = match self {
             Self::Micro => return self.bench().to_owned(),
             Self::Faults(case) => option::name(&case),
+            Self::Programs(program) => option::name(&program),
             Self::Prefetch(subject) => option::name(&subject),
             Self::Isolation(part) => option::name(&part),
             Self::Nodes(part) => option::name(&part),
@@ -48,11 +52,12 @@ impl Work {
     /// Everything that there is, in the order in which it runs.
     fn all() -> Vec<Self> {
         let faults = CaseName::value_variants().iter().map(|&case| Self::Faults(case));
+        let programs = ProgramName::value_variants().iter().map(|&program| Self::Programs(program));
         let prefetch = SubjectName::value_variants().iter().map(|&subject| Self::Prefetch(subject));
         let isolation = IsolationPart::value_variants().iter().map(|&part| Self::Isolation(part));
         let nodes = NodesPart::value_variants().iter().map(|&part| Self::Nodes(part));
         let alone = [Self::Micro].into_iter();
-        alone.chain(faults).chain(prefetch).chain(isolation).chain(nodes).collect()
+        alone.chain(faults).chain(programs).chain(prefetch).chain(isolation).chain(nodes).collect()
     }
 
     /// About how long it takes, on two cores; what is measured meanwhile corrects it.
@@ -62,6 +67,7 @@ impl Work {
             Self::Faults(CaseName::Zipf) => (240, 45),
             Self::Faults(CaseName::Fits) => (6, 2),
             Self::Faults(_) => (70, 14),
+            Self::Programs(_) => (100, 25),
             Self::Prefetch(SubjectName::RandomRead) => (200, 50),
             Self::Prefetch(_) => (100, 25),
             Self::Isolation(IsolationPart::CoRuns | IsolationPart::CoRunsHalf) => (900, 180),
@@ -75,6 +81,7 @@ impl Work {
             Self::Nodes(NodesPart::Sweeps) => (700, 15),
             Self::Nodes(NodesPart::Loss) => (120, 60),
             Self::Nodes(NodesPart::Spread) => (40, 20),
+            Self::Nodes(NodesPart::Threads) => (30, 15),
         };
         Duration::from_secs(if quick { quick_seconds } else { whole })
     }
@@ -117,7 +124,7 @@ pub(super) fn steps(only: &[String], repetitions: u32) -> Result<Vec<Step>, Stri
     if let Some(unknown) = only.iter().find(|name| !all.iter().any(|work| is_named(work, name))) {
         let names: Vec<String> = all.iter().map(|work| work.name()).collect();
         return Err(format!(
-            "there is no benchmark {unknown}; there are micro, faults, prefetch, isolation and nodes, and their parts {}",
+            "there is no benchmark {unknown}; there are micro, faults, programs, prefetch, isolation and nodes, and their parts {}",
             names.into_iter().filter(|name| name.contains('/')).collect::<Vec<_>>().join(", ")
         ));
     }
@@ -153,7 +160,8 @@ mod tests {
                 "nodes/speed-up",
                 "nodes/sweeps",
                 "nodes/loss",
-                "nodes/spread"
+                "nodes/spread",
+                "nodes/threads"
             ]
         );
         assert!(names(&[]).len() > 20);

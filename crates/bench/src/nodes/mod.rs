@@ -1,5 +1,5 @@
 //! `farmem bench nodes`: memory nodes beside bare connections that go the same way, programs whose far memory is there, in the pool or on disk, what
-//! the loss of a node costs, how programs share a link, and how evenly many programs load many nodes.
+//! the loss of a node costs, how programs share a link, how evenly many programs load many nodes, and what many threads get of one that is far away.
 
 mod apart;
 mod bare;
@@ -18,6 +18,7 @@ mod spaces;
 mod speed_up;
 mod spread;
 mod sweep;
+mod threads;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -43,6 +44,7 @@ use speed_up::SpeedUp;
 pub use speed_up::SpeedUpFigure;
 pub use spread::SpreadFigure;
 pub use sweep::SweepFigure;
+pub use threads::{BystanderFigure, RateFigure, ThreadsFigure};
 
 use crate::interrupt::Interrupt;
 use crate::option;
@@ -84,6 +86,8 @@ pub enum Part {
     Loss,
     /// Twelve nodes that ten programs use at once.
     Spread,
+    /// A node two milliseconds away that 1, 4 and 16 threads read from, and a thread that wants nothing of it.
+    Threads,
 }
 
 /// How long the server is asked before a node is killed, and when all is whole again.
@@ -94,6 +98,12 @@ const DATA_QUICK_BYTES: ByteCount = ByteCount::new(32 << 20);
 /// Data of each of several programs at once.
 const EACH_BYTES: ByteCount = ByteCount::new(64 << 20);
 const EACH_QUICK_BYTES: ByteCount = ByteCount::new(32 << 20);
+/// Data of the program whose threads read from a node that is far away.
+const THREADS_BYTES: ByteCount = ByteCount::new(96 << 20);
+const THREADS_QUICK_BYTES: ByteCount = ByteCount::new(48 << 20);
+/// How long each number of threads reads.
+const THREADS_SPELL: Duration = Duration::from_secs(4);
+const THREADS_SPELL_QUICK: Duration = Duration::from_secs(1);
 const REPETITIONS: u32 = 3;
 const AMOUNT: Amount = Amount { fetches: 10_000, at_most: Duration::from_secs(3), bytes: 256 << 20 };
 const AMOUNT_QUICK: Amount = Amount { fetches: 2_000, at_most: Duration::from_secs(1), bytes: 64 << 20 };
@@ -178,6 +188,17 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         true => vec![spread::measure(runner.interrupt(), &options.farmem, data_of_each)?],
         false => Vec::new(),
     };
+    let threads = match is_wanted(Part::Threads) {
+        true => {
+            let (data, spell) = match options.quick {
+                true => (THREADS_QUICK_BYTES, THREADS_SPELL_QUICK),
+                false => (THREADS_BYTES, THREADS_SPELL),
+            };
+            let data = options.data.unwrap_or(data);
+            vec![threads::measure(runner.interrupt(), &options.farmem, data, spell, repetitions)?]
+        }
+        false => Vec::new(),
+    };
     Ok(Report {
         version: env!("CARGO_PKG_VERSION"),
         machine: Description::current(),
@@ -188,6 +209,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
             .into_iter()
             .chain(spaces.iter().filter_map(SpacesFigure::target))
             .chain(spreads.iter().map(SpreadFigure::target))
+            .chain(threads.iter().flat_map(ThreadsFigure::targets))
             .collect(),
         ways,
         shared,
@@ -200,6 +222,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         losses,
         loss_left_out,
         spreads,
+        threads,
     })
 }
 

@@ -100,6 +100,20 @@ impl Report {
                 less("deviation of bytes on a node, of the mean", spread.written.deviation),
             ]);
         }
+        for figure in &self.threads {
+            for rate in &figure.rates {
+                let plural = if rate.threads == 1 { "" } else { "s" };
+                let case =
+                    format!("{} thread{plural}, a node {} ms away", rate.threads, figure.round_trip_ms);
+                found.extend([
+                    Measurement::more(&case, "farmem", "pages a second", rate.pages_per_second, "pages"),
+                    Measurement::more(&case, "farmem", "pages of one thread's", rate.of_one, ""),
+                ]);
+            }
+            let case = format!("next to {} threads that wait", figure.bystander.threads);
+            let longest = figure.bystander.longest_step_ms;
+            found.push(Measurement::less(case, "farmem", "longest step of a thread", longest, "ms"));
+        }
         let links = self.left_out.iter().map(|link| {
             (format!("a link of {}", link.rate.as_deref().unwrap_or("any rate")), link.reason.clone())
         });

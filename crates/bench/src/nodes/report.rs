@@ -13,6 +13,7 @@ use super::spaces::{Classes, PartFigure, SpacesFigure, Walk, WalkFigure};
 use super::speed_up::SpeedUpFigure;
 use super::spread::SpreadFigure;
 use super::sweep::SweepFigure;
+use super::threads::ThreadsFigure;
 use crate::median::median;
 use crate::table::table;
 use crate::target::Target;
@@ -61,6 +62,8 @@ pub struct Report {
     pub loss_left_out: Option<String>,
     /// How evenly many programs loaded many nodes.
     pub spreads: Vec<SpreadFigure>,
+    /// What threads of one program got of a node that is far away.
+    pub threads: Vec<ThreadsFigure>,
     /// The targets.
     pub targets: Vec<Target>,
 }
@@ -275,6 +278,8 @@ impl fmt::Display for Report {
             (self.sweeps.len(), self.sweeps()),
             (self.losses.len(), self.losses()),
             (self.spreads.len(), self.spreads()),
+            (self.threads.len(), self.threads()),
+            (self.threads.len(), self.bystanders()),
         ];
         for (_, table) in parts.iter().filter(|(rows, _)| *rows > 0) {
             writeln!(f, "{table}\n")?;
@@ -529,5 +534,35 @@ impl Report {
             ]);
         }
         spreads
+    }
+
+    fn threads(&self) -> Table {
+        let mut threads = table(&["threads, a node away", "MiB of data", "pages a second", "of one's"], 1);
+        for figure in &self.threads {
+            for rate in &figure.rates {
+                threads.add_row([
+                    format!("{}, {:.0} ms", rate.threads, figure.round_trip_ms),
+                    format!("{}", figure.data_bytes >> 20),
+                    format!("{:.0}", rate.pages_per_second),
+                    format!("{:.2}×", rate.of_one),
+                ]);
+            }
+        }
+        threads
+    }
+
+    fn bystanders(&self) -> Table {
+        let mut bystanders =
+            table(&["beside threads that wait", "steps", "faults", "longest step ms", "of all"], 1);
+        for bystander in self.threads.iter().map(|figure| figure.bystander) {
+            bystanders.add_row([
+                bystander.threads.to_string(),
+                format!("{:.0}", bystander.steps),
+                format!("{:.0}", bystander.pool_faults),
+                format!("{:.1}", bystander.longest_step_ms),
+                format!("{:.1}", bystander.longest_of_all_ms),
+            ]);
+        }
+        bystanders
     }
 }

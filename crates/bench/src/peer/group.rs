@@ -1,5 +1,6 @@
 //! A control group that limits the memory of one run, so that the kernel swaps, and its part of a processor's time.
 
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
@@ -18,6 +19,10 @@ use crate::undo::{Guard, Journal, Step};
 /// How long the kernel may take to swap out what a new limit makes too much.
 const RECLAIM: Duration = Duration::from_secs(60);
 const PROCESSES: &str = "cgroup.procs";
+/// Of version 1: whether the kernel ends processes at the limit, and whether some wait there.
+const OUT_OF_MEMORY: &str = "memory.oom_control";
+/// How much a limit is lifted at a time.
+const LIFT_BYTES: u64 = 256 << 10;
 /// Enters the groups before `--`, and becomes what comes after it.
 const ENTER: &str = r#"until [ "$1" = -- ]; do echo $$ > "$1" || exit; shift; done; shift; exec "$@""#;
 /// A part of a processor's time is a part of each such span: short beside anything that is measured.
@@ -29,6 +34,8 @@ pub(crate) struct Group {
     version: Version,
     path: PathBuf,
     local: ByteCount,
+    /// How far the limit is lifted for an instant.
+    lifted_bytes: Cell<u64>,
     /// The group in the hierarchy for processors, where that is another one.
     processor: Option<(PathBuf, Guard)>,
     _guard: Guard,
@@ -55,7 +62,14 @@ impl Group {
         }
         let guard = journal.will(Step::RemoveGroup { group: path.clone() })?;
         fs::create_dir(&path).context("cannot create a control group")?;
-        let group = Self { version: controller.version, path, local, processor: None, _guard: guard };
+        let group = Self {
+            version: controller.version,
+            path,
+            local,
+            lifted_bytes: Cell::new(0),
+            processor: None,
+            _guard: guard,
+        };
         group.set_limit(local)?;
         Ok(group)
     }
@@ -104,6 +118,13 @@ impl Group {
     /// Sets the limit so that the program's anonymous memory gets the local bytes that were asked for, by adding what
     /// else the kernel counts towards it now.
     pub(crate) fn calibrate(&self) -> anyhow::Result<LocalBytes> {
+        let bytes = self.fitting()?;
+        self.set_limit(bytes.limit)?;
+        Ok(bytes)
+    }
+
+    /// The limit that gives the program's anonymous memory the local bytes that were asked for, as it stands now.
+    fn fitting(&self) -> anyhow::Result<LocalBytes> {
         let (usage_file, anonymous_field) = match self.version {
             Version::One => ("memory.usage_in_bytes", "rss"),
             Version::Two => ("memory.current", "anon"),
@@ -115,7 +136,6 @@ impl Group {
         let data = field(anonymous_field) + field("swapcached");
         let overhead = ByteCount::new(usage.saturating_sub(data));
         let limit = ByteCount::new(self.local.get() + overhead.get());
-        self.set_limit(limit)?;
         Ok(LocalBytes { limit, overhead })
     }
 
@@ -125,14 +145,52 @@ impl Group {
         self.calibrate().map(drop)
     }
 
-    fn set_limit(&self, limit: ByteCount) -> anyhow::Result<()> {
-        let file = match self.version {
+    /// From now on the kernel lets the group's processes wait at their limit, where it would end one of them otherwise; [`Group::tend`] lets them go on. Version 2 has no such
+    /// switch.
+    pub(crate) fn spare_processes(&self) -> anyhow::Result<()> {
+        match self.version {
+            Version::One => fs::write(self.path.join(OUT_OF_MEMORY), "1")
+                .context("cannot keep the kernel from ending processes at their limit"),
+            Version::Two => Ok(()),
+        }
+    }
+
+    /// Lifts the limit for an instant while the group's processes wait at it for want of memory that the kernel didn't find in time; the longer they wait, the higher: the
+    /// kernel wakes them when a limit rises, and not when there is room below it already. Otherwise sets the limit as [`Group::calibrate`] does, if it is due or was lifted.
+    /// Doesn't insist where the kernel can't swap out what is too much at once.
+    pub(crate) fn tend(&self, is_due: bool) -> anyhow::Result<()> {
+        let is_waiting = match self.version {
+            Version::One => {
+                statistic(&fs::read_to_string(self.path.join(OUT_OF_MEMORY))?, "under_oom") == Some(1)
+            }
+            Version::Two => false,
+        };
+        let before = self.lifted_bytes.get();
+        if !is_waiting && !is_due && before == 0 {
+            return Ok(());
+        }
+        let lifted_bytes = if is_waiting { before + LIFT_BYTES } else { 0 };
+        let limit = self.fitting()?.limit.get() + lifted_bytes;
+        match fs::write(self.path.join(self.limit_file()), limit.to_string()) {
+            Err(error) if error.kind() == ErrorKind::ResourceBusy => Ok(()),
+            result => {
+                self.lifted_bytes.set(lifted_bytes);
+                result.context("cannot limit the control group's memory")
+            }
+        }
+    }
+
+    fn limit_file(&self) -> &'static str {
+        match self.version {
             Version::One => "memory.limit_in_bytes",
             Version::Two => "memory.max",
-        };
+        }
+    }
+
+    fn set_limit(&self, limit: ByteCount) -> anyhow::Result<()> {
         let deadline = Instant::now() + RECLAIM;
         loop {
-            match fs::write(self.path.join(file), limit.get().to_string()) {
+            match fs::write(self.path.join(self.limit_file()), limit.get().to_string()) {
                 // The kernel swaps out what is too much before it answers, and gives up now and then.
                 Err(error) if error.kind() == ErrorKind::ResourceBusy && Instant::now() < deadline => {}
                 result => return result.context("cannot limit the control group's memory"),

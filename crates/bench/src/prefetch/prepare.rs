@@ -11,7 +11,7 @@ use farmem_page::ByteCount;
 use super::conversation::Conversation;
 use super::name::{Family, SubjectName};
 use super::subject::{Clock, Subject};
-use crate::programs::{ARRAYS, TREES, TREES_ROW_BYTES, works};
+use crate::sources::{ARRAYS, TREES, TREES_ROW_BYTES, works};
 use crate::{option, redis};
 
 /// What subjects are made of.

@@ -9,6 +9,7 @@ use farmem_bench::isolation::{Part as IsolationPart, Peer as IsolationPeer};
 use farmem_bench::kernels::Kernel;
 use farmem_bench::nodes::Part as NodesPart;
 use farmem_bench::prefetch::SubjectName;
+use farmem_bench::programs::{Peer as ProgramsPeer, ProgramName};
 use farmem_bench::workload::{Compressibility, Pattern};
 use farmem_page::ByteCount;
 use farmem_supervisor::PrefetchPolicy;
@@ -29,6 +30,8 @@ pub(crate) enum BenchCommand {
     All(AllArguments),
     /// Access patterns over data four times the local memory: native, Farmem and each kind of kernel swap
     Faults(FaultsArguments),
+    /// Real programs with a half and a quarter of their memory local: Farmem, zram and zswap
+    Programs(ProgramsArguments),
     /// Applications next to each other: Farmem and each kind of kernel swap
     Isolation(IsolationArguments),
     /// Programs and access patterns, or your own program, under each prefetching policy
@@ -37,7 +40,7 @@ pub(crate) enum BenchCommand {
     Nodes(NodesArguments),
     /// What changed between two results of `bench all`, beyond chance
     Compare(CompareArguments),
-    /// The access patterns in results of `bench all` as a Markdown table, as in the README
+    /// The access patterns and programs in results of `bench all` as Markdown tables, as in the README
     Table(TableArguments),
     /// Which figures and tables of the papers are measured, and by what, as a Markdown table
     Papers(PapersArguments),
@@ -76,7 +79,7 @@ pub(crate) struct AllArguments {
     /// Only these peers for the access patterns
     #[arg(long, value_name = "PEER", value_delimiter = ',', value_enum)]
     pub(crate) peer: Vec<PeerName>,
-    /// A Python with XGBoost, for programs next to each other
+    /// A Python with XGBoost, for programs next to each other and real programs, and with what else these need (see `farmem bench programs --help`)
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     pub(crate) python: PathBuf,
     /// Folder for swap files; it must be on a disk
@@ -134,6 +137,35 @@ pub(crate) struct FaultsArguments {
     pub(crate) peer: Vec<PeerName>,
 }
 
+/// Real programs, unmodified, with a half and a quarter of their memory local: Farmem, zram and zswap.
+///
+/// Each program runs with all the memory that it wants first, and then under each peer with a part of what it had resident. It prints a checksum: another one than the first time ends the benchmark
+/// with an error. Programs whose interpreter isn't installed are left out and named; Python needs Polars, numpy, scikit-learn, DuckDB and XGBoost for those that are called so. Kernel swap needs root, and is on only
+/// while its peer runs; in control groups of version 1 the kernel is kept from ending a program at its limit. All programs take an hour for each repetition, with `--quick` about a quarter of that. The table goes to standard output, progress to standard error.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  sudo farmem bench programs --only python-dict,polars --share 50\n  sudo farmem bench programs --quick --python .venv/bin/python --json"
+)]
+pub(crate) struct ProgramsArguments {
+    #[command(flatten)]
+    pub(crate) rounds: RoundsArguments,
+    /// Only these programs
+    #[arg(long, value_name = "PROGRAM", value_delimiter = ',', value_enum)]
+    pub(crate) only: Vec<ProgramName>,
+    /// The parts of a program's memory that are local, in percent of what it has resident without a limit
+    #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "50,25", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) share: Vec<u32>,
+    /// Only these peers
+    #[arg(long, value_name = "PEER", value_delimiter = ',', value_enum)]
+    pub(crate) peer: Vec<ProgramsPeer>,
+    /// A Python with the modules of the programs
+    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+    pub(crate) python: PathBuf,
+    /// Folder for swap files; it must be on a disk
+    #[arg(long, value_name = "FOLDER", default_value = "/var/tmp")]
+    pub(crate) swap_folder: PathBuf,
+}
+
 /// A server next to a program that swaps as fast as it can, and programs of several kinds next to each other: Farmem and each kind of kernel swap.
 ///
 /// memcached holds data four times its local memory and gets requests at a fixed rate, alone and while another program
@@ -188,19 +220,19 @@ pub(crate) struct PrefetchArguments {
     pub(crate) program: Vec<OsString>,
 }
 
-/// Memory nodes compared with bare connections, programs whose far memory is on nodes, in the pool or on disk, what the loss of a node costs, and how evenly nodes are loaded.
+/// Memory nodes compared with bare connections, programs whose far memory is on nodes, in the pool or on disk, what the loss of a node costs, how evenly nodes are loaded, and what many threads get of one.
 ///
 /// Nodes are reached by loopback, plain and with TLS, by a Unix socket and by shared memory; and, as root, by links between network namespaces, which
 /// vanish with the benchmark, however it ends. Such a link, limited, is also shared by three programs of weights 1, 2 and 4, and by two of which one floods it. One node of six is lost while Redis runs, with parity (4+2) and with two copies. Ten programs of 64M each load twelve nodes. The tables go to standard
-/// output, progress to standard error. Kernels in the manner of COMEX's evaluation run with a half, a quarter and a tenth of their data local, and as root also with swap to a file.
+/// output, progress to standard error. Kernels in the manner of COMEX's evaluation run with a half, a quarter and a tenth of their data local, and as root also with swap to a file. One program of 96M has 1, 4 and 16 threads that read at random from a node two milliseconds away; then the node is silent, and a thread that wants nothing of it must go on.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  sudo farmem bench nodes\n  farmem bench nodes --quick --json\n  farmem bench nodes --only loss"
+    after_help = "Examples:\n  sudo farmem bench nodes\n  farmem bench nodes --quick --json\n  farmem bench nodes --only loss\n  farmem bench nodes --only threads"
 )]
 pub(crate) struct NodesArguments {
     #[command(flatten)]
     pub(crate) rounds: RoundsArguments,
-    /// Data of each program, of which a quarter is local [default: 256M, with --quick 32M; where several run at once 64M, with --quick 32M]
+    /// Data of each program, of which a quarter is local [default: 256M, with --quick 32M; where several run at once 64M, with --quick 32M; of many threads 96M, with --quick 48M]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) data: Option<ByteCount>,
     /// Folder for swap files, to compare with; it must be on a disk
@@ -229,9 +261,9 @@ pub(crate) struct CompareArguments {
     pub(crate) json: bool,
 }
 
-/// The access patterns in results of `bench all` as a Markdown table, as in the README.
+/// The access patterns and programs in results of `bench all` as Markdown tables, as in the README.
 ///
-/// Below the table stand the targets and whether they were reached, then the machine and the amount of data.
+/// Below the table of access patterns stand the targets and whether they were reached, below each table the machine. What wasn't measured has no table.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  farmem bench table results\n  farmem bench table results --update README.md"
@@ -240,7 +272,7 @@ pub(crate) struct TableArguments {
     /// A folder of `bench all`, or a file of records
     #[arg(value_name = "RESULTS")]
     pub(crate) results: PathBuf,
-    /// Put the table into this file, between the lines <!-- bench-table begin --> and <!-- bench-table end -->, instead of printing it
+    /// Put the tables into this file instead of printing them: the access patterns between the lines <!-- bench-table begin --> and <!-- bench-table end -->, programs between <!-- bench-programs begin --> and <!-- bench-programs end -->
     #[arg(long, value_name = "FILE")]
     pub(crate) update: Option<PathBuf>,
 }
@@ -337,4 +369,20 @@ pub(crate) struct KernelArguments {
     /// Amount of data, from 1M
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
     pub(crate) data: ByteCount,
+}
+
+/// A program that `bench` measures with a memory node: threads that read at random, and one that works with memory of its own.
+///
+/// Each line of standard input is an order, in JSON; with its end the program checks all of its memory, and ends.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example:\n  echo '{\"order\":\"read\",\"threads\":4,\"milliseconds\":1000}' | farmem readers --data 64M"
+)]
+pub(crate) struct ReadersArguments {
+    /// Data that threads read
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
+    pub(crate) data: ByteCount,
+    /// Memory of the thread that works with its own
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "32M")]
+    pub(crate) own: ByteCount,
 }

@@ -15,7 +15,7 @@ use clap::{Parser, Subcommand};
 pub(crate) use self::bench::{
     AllArguments, BenchArguments, BenchCommand, CleanupArguments, CompareArguments, CompressionArguments,
     FaultsArguments, IsolationArguments, KernelArguments, MicroArguments, NodesArguments, PapersArguments,
-    PrefetchArguments, TableArguments, WorkloadArguments,
+    PrefetchArguments, ProgramsArguments, ReadersArguments, TableArguments, WorkloadArguments,
 };
 pub(crate) use self::cluster::{
     ClusterArguments, ClusterCommand, ClusterDrainArguments, ClusterJoinArguments, ClusterLeaveArguments,
@@ -86,6 +86,9 @@ pub(crate) enum Command {
     /// A numerical kernel, or a problem on graphs, keys or points, that `bench` measures
     #[command(hide = true)]
     Kernel(KernelArguments),
+    /// A program that `bench` measures with a memory node
+    #[command(hide = true)]
+    Readers(ReadersArguments),
     /// Write the manual pages
     #[command(hide = true)]
     Man(ManArguments),

@@ -1,7 +1,7 @@
 //! The workload, the benchmark, and above all: that it leaves nothing on the machine.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -61,6 +61,61 @@ fn rounds_go_on_until_standard_input_ends_and_the_last_ones_are_told() {
 }
 
 #[test]
+fn readers_do_what_they_are_told_and_find_their_data_as_it_was_written() {
+    let mut readers = Command::new(FARMEM)
+        .args(["readers", "--data=1M", "--own=64K"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut orders = readers.stdin.take().unwrap();
+    for order in [
+        r#"{"order":"read","threads":3,"milliseconds":5}"#,
+        r#"{"order":"settle"}"#,
+        r#"{"order":"stand","threads":2,"milliseconds":5}"#,
+    ] {
+        writeln!(orders, "{order}").unwrap();
+    }
+
+    drop(orders);
+
+    let output = readers.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let lines = text(&output.stdout);
+    let events: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<&str> = events.iter().filter_map(|event| event["event"].as_str()).collect();
+    assert_eq!(names, ["filled", "read", "settled", "stood", "read", "done"]);
+    assert_eq!((&events[1]["threads"], &events[5]["mismatches"]), (&Value::from(3), &Value::from(0)));
+    assert!(events[3]["steps"].as_u64() > Some(0), "{lines}");
+}
+
+#[test]
+fn readers_refuse_what_they_do_not_understand() {
+    let mut readers = Command::new(FARMEM)
+        .args(["readers", "--data=1M", "--own=64K"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+
+    writeln!(readers.stdin.take().unwrap(), "write").unwrap();
+
+    let output = readers.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("not an order: write"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_part_of_the_nodes_that_there_is_not_is_refused_with_those_that_there_are() {
+    let output = farmem("bench nodes --only thread".split(' '));
+
+    assert_eq!(output.status.code(), Some(2));
+    let errors = text(&output.stderr);
+    assert!(errors.contains("spread") && errors.contains("threads"), "{errors}");
+}
+
+#[test]
 fn a_native_run_makes_a_report() {
     let output = farmem("bench faults --quick --data 4M --only zipf,fits --peer native --json".split(' '));
 
@@ -71,6 +126,62 @@ fn a_native_run_makes_a_report() {
     assert_eq!(figures.len(), 2);
     assert!(figures.iter().all(|figure| figure["mismatches"] == 0));
     assert!(figures.iter().all(|figure| figure["nanoseconds_per_access"].as_f64().unwrap() > 0.0));
+}
+
+#[test]
+fn programs_whose_interpreter_is_not_installed_are_left_out_and_named() {
+    let output = farmem(
+        "bench programs --quick --only polars,duckdb --share 40 --python /nowhere/python --json".split(' '),
+    );
+
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["rows"], Value::Array(Vec::new()));
+    let left_out = report["left_out"].as_array().unwrap();
+    let names: Vec<&str> = left_out.iter().filter_map(|left| left["what"].as_str()).collect();
+    assert_eq!(names, ["polars", "duckdb"]);
+    assert!(left_out.iter().all(|left| left["reason"].as_str().unwrap().contains("--python")), "{report}");
+    assert!(output.status.success());
+}
+
+#[test]
+fn programs_and_shares_that_there_are_not_are_refused() {
+    for (words, named) in [
+        ("--only polar", "polars"),
+        ("--share 0", "0"),
+        ("--share 50,101", "101"),
+        ("--share half", "half"),
+        ("--peer disk", "zswap"),
+    ] {
+        let output = farmem(["bench", "programs"].into_iter().chain(words.split(' ')));
+
+        assert_eq!(output.status.code(), Some(2), "{words}");
+        assert!(text(&output.stderr).contains(named), "{words}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_program_under_kernel_peers_says_the_same_and_leaves_nothing_behind() {
+    let Some(_turn) =
+        machine_turn_for("a_program_under_kernel_peers_says_the_same_and_leaves_nothing_behind")
+    else {
+        return;
+    };
+    let before = Traces::now();
+
+    let output =
+        farmem("bench programs --quick --only perl-hash --share 50 --peer zram,zswap --json".split(' '));
+
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let left_out =
+        report["left_out"].as_array().unwrap().len() + report["failures"].as_array().unwrap().len();
+    for row in report["rows"].as_array().unwrap() {
+        assert_eq!(row["share_percent"], 50);
+        let peers = row["peers"].as_array().unwrap();
+        assert_eq!(peers.len() + left_out, 2, "{report}");
+        assert!(peers.iter().all(|peer| peer["seconds"].as_f64() > Some(0.0)), "{report}");
+    }
+    assert_eq!(Traces::now(), before);
 }
 
 #[test]

@@ -20,11 +20,13 @@ fn every_help_shows_an_example() {
         "doctor --help",
         "bench --help",
         "bench faults --help",
+        "bench programs --help",
         "bench isolation --help",
         "bench prefetch --help",
         "bench nodes --help",
         "bench cleanup --help",
         "workload --help",
+        "readers --help",
         "man --help",
         "completions --help",
     ] {
@@ -115,6 +117,7 @@ fn manual_pages_are_written_for_every_command() {
         "farmem-doctor.1",
         "farmem-trace-replay.1",
         "farmem-bench-faults.1",
+        "farmem-bench-programs.1",
     ] {
         assert!(folder.join(page).is_file(), "{page}");
     }

@@ -20,7 +20,7 @@ use crate::record::{Better, LeftOut, Record};
 const STYLE: &str = include_str!("style.css");
 
 /// Benchmarks: name, title, and what they do, in the order of the report.
-const SECTIONS: [(&str, &str, &str); 5] = [
+const SECTIONS: [(&str, &str, &str); 6] = [
     (
         "micro",
         "This machine",
@@ -31,6 +31,12 @@ const SECTIONS: [(&str, &str, &str); 5] = [
         "Faults",
         "Access patterns over data four times the local memory: with all memory local (native), under Farmem, and under the kernel's own \
          kinds of swap with the same limit.",
+    ),
+    (
+        "programs",
+        "Programs",
+        "Real programs, unmodified, with a half and a quarter of the memory local that they have without a limit: under Farmem, and under the kernel's swap on zram and behind \
+         zswap.",
     ),
     (
         "prefetch",

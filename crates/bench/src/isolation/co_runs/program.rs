@@ -10,7 +10,7 @@ use farmem_page::ByteCount;
 use serde::Serialize;
 
 use crate::isolation::server;
-use crate::programs::{GRAPH, TREES, TREES_ROW_BYTES, works};
+use crate::sources::{GRAPH, TREES, TREES_ROW_BYTES, works};
 
 /// A program. It counts as one run from its start to its end, memcached from the first of a number of requests to the last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize)]

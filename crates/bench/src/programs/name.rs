@@ -1,0 +1,73 @@
+//! What can be measured, and under whom.
+
+use std::fmt;
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use crate::option;
+use crate::peer::Kind;
+
+/// A program.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProgramName {
+    /// A dict of lists, in Python.
+    PythonDict,
+    /// A hash of arrays, in Perl.
+    PerlHash,
+    /// A hash of arrays, in Ruby.
+    RubyHash,
+    /// An array of arrays, in PHP.
+    PhpArray,
+    /// A Map of arrays, in Node.js.
+    NodeMap,
+    /// A HashMap of arrays, in Java with the G1 collector.
+    JavaHashMap,
+    /// A table that Polars groups, sorts and joins.
+    Polars,
+    /// An array that numpy sorts.
+    NumpySort,
+    /// Clusters that scikit-learn finds.
+    Kmeans,
+    /// A table of SQLite in memory.
+    Sqlite,
+    /// Tables that DuckDB groups and joins in memory.
+    Duckdb,
+    /// Trees that XGBoost trains.
+    Xgboost,
+}
+
+/// Who provides memory to a program beyond its local share.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Peer {
+    /// `farmem run`.
+    Farmem,
+    /// Kernel swap on zram with lz4.
+    Zram,
+    /// Kernel swap on a file, behind zswap.
+    Zswap,
+}
+
+impl Peer {
+    pub(super) fn swap(self) -> Option<Kind> {
+        match self {
+            Self::Farmem => None,
+            Self::Zram => Some(Kind::ZramLz4),
+            Self::Zswap => Some(Kind::Zswap),
+        }
+    }
+}
+
+impl fmt::Display for ProgramName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&option::name(self))
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&option::name(self))
+    }
+}
