@@ -7,7 +7,13 @@ use crate::far_redis::number;
 const BUDGET: u64 = 12 << 20;
 
 fn launcher() -> Launcher {
-    Launcher::managed(BUDGET).option("--enter").option("attach").option("--host").option("none").option("--pool").option("1G")
+    Launcher::managed(BUDGET)
+        .option("--enter")
+        .option("attach")
+        .option("--host")
+        .option("none")
+        .option("--pool")
+        .option("1G")
 }
 
 fn check(launcher: &Launcher, name: &str) -> Finished {

@@ -6,8 +6,8 @@ use std::fs::{self, File};
 
 use farmem_page::{PageCount, PageRange, VirtAddr};
 use farmem_sys::OwnedFd;
-use farmem_sys::subject::share_memory;
 use farmem_sys::pagemap::{Pagemap, Runs, SCAN_PAGES};
+use farmem_sys::subject::share_memory;
 use farmem_sys::uffd::Uffd;
 use procfs::process::{MMPermissions, MMapPath, Process};
 
@@ -38,9 +38,13 @@ fn is_of(number: u32, uffd: &Uffd) -> bool {
     let Ok(process) = Process::new(number as i32) else { return false };
     let (Ok(folder), Ok(maps)) = (File::open(&folder), process.maps()) else { return false };
     let Ok(pagemap) = Pagemap::of(OwnedFd::from(folder)) else { return false };
-    let is_anonymous = |path: &MMapPath| !matches!(path, MMapPath::Path(_) | MMapPath::Vdso | MMapPath::Vvar | MMapPath::Vsyscall);
+    let is_anonymous = |path: &MMapPath| {
+        !matches!(path, MMapPath::Path(_) | MMapPath::Vdso | MMapPath::Vvar | MMapPath::Vsyscall)
+    };
     maps.iter()
-        .filter(|map| map.perms.contains(MMPermissions::WRITE | MMPermissions::PRIVATE) && is_anonymous(&map.pathname))
+        .filter(|map| {
+            map.perms.contains(MMPermissions::WRITE | MMPermissions::PRIVATE) && is_anonymous(&map.pathname)
+        })
         .take(MOST_MAPPINGS)
         .find_map(|map| {
             let (start, end) = map.address;

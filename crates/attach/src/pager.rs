@@ -30,7 +30,8 @@ const GROWN_UP: Duration = Duration::from_millis(2);
 /// # Errors
 /// The program is as it was.
 pub fn run(number: u32, supervisor: &[u8]) -> Result<(), AttachError> {
-    let mut start = Start { name: [0; NAME_BYTES], name_length: supervisor.len(), stack: stack(number)?, data: 0 };
+    let mut start =
+        Start { name: [0; NAME_BYTES], name_length: supervisor.len(), stack: stack(number)?, data: 0 };
     start
         .name
         .get_mut(..supervisor.len())
@@ -40,8 +41,7 @@ pub fn run(number: u32, supervisor: &[u8]) -> Result<(), AttachError> {
     farmem_sys::thread::name(c"farmem-pager");
     let made = puppet::make(number, None)?;
     made.tracee.resume(0).map_err(AttachError::refused("the puppet's start"))?;
-    let attached: &'static Attached =
-        memory::leak(made.attached).map_err(AttachError::refused("memory"))?;
+    let attached: &'static Attached = memory::leak(made.attached).map_err(AttachError::refused("memory"))?;
     subject::attach(attached);
     start.for_attached(made.uffd, publish).map_err(|_| AttachError::Pager("the supervisor refuses"))?;
     see_through(start, attached, Some(&made.tracee));
@@ -61,7 +61,8 @@ fn engine() -> Option<Started> {
 
 /// An address on the main stack, which stays local.
 fn stack(number: u32) -> Result<usize, AttachError> {
-    let maps = Process::new(number as i32).and_then(|process| process.maps()).map_err(|_| AttachError::Ended)?;
+    let maps =
+        Process::new(number as i32).and_then(|process| process.maps()).map_err(|_| AttachError::Ended)?;
     let stack = maps.iter().find(|map| map.pathname == MMapPath::Stack);
     Ok(stack.map_or(0, |map| map.address.1 as usize - PAGE_BYTES))
 }
@@ -98,8 +99,8 @@ fn see_through(start: Start, attached: &Attached, tracee: Option<&Tracee>) {
                 }
             }
         }
-        is_over |= (attached.has_ended() || is_there && !attached.has_same_memory())
-            && !children::is_shared(number);
+        is_over |=
+            (attached.has_ended() || is_there && !attached.has_same_memory()) && !children::is_shared(number);
         let Some(engine) = engine() else { break };
         pause = LOOK;
         if engine.has_children() {
@@ -130,7 +131,8 @@ fn part_with_child(start: Start, engine: Started, least: Duration) {
     let Some((epoch, uffd)) = engine.oldest_child(least.as_nanos() as u64) else { return };
     let uffd = Uffd::from(uffd);
     // Until its number is known it may be in the midst of being made.
-    let made = children::find(&uffd).ok_or(AttachError::Busy).and_then(|number| puppet::make(number, Some(&uffd)));
+    let made =
+        children::find(&uffd).ok_or(AttachError::Busy).and_then(|number| puppet::make(number, Some(&uffd)));
     let Ok(Made { attached, uffd: own, tracee }) = made else {
         engine.put_child_off(epoch);
         return;
@@ -158,7 +160,8 @@ fn part_with_child(start: Start, engine: Started, least: Duration) {
         }
         return;
     }
-    let tracee = Tracee::seize(number, Options { follows: false, ends_with_tracer: true, is_unfiltered: false });
+    let tracee =
+        Tracee::seize(number, Options { follows: false, ends_with_tracer: true, is_unfiltered: false });
     let mut kept = [&attached.handle, &attached.folder, &attached.memory_folder]
         .map(|descriptor| descriptor.as_raw_fd())
         .to_vec();

@@ -50,7 +50,8 @@ pub(crate) struct Made {
 pub(crate) fn make(number: u32, uffd: Option<&Uffd>) -> Result<Made, AttachError> {
     let process = Process::new(number as i32).map_err(|_| AttachError::Ended)?;
     let pid = Pid::from_raw(number as i32).ok_or(AttachError::Ended)?;
-    let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(AttachError::refused("a handle of the process"))?;
+    let handle =
+        pidfd_open(pid, PidfdFlags::empty()).map_err(AttachError::refused("a handle of the process"))?;
     let path = format!("/proc/{number}");
     let folder = open(path.as_str(), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(AttachError::refused("what it tells of the process"))?;
@@ -67,8 +68,9 @@ pub(crate) fn make(number: u32, uffd: Option<&Uffd>) -> Result<Made, AttachError
     }
     let (puppet, uffd) = furnished?;
     let path = format!("/proc/{}", tracee.thread());
-    let memory_folder = open(path.as_str(), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(AttachError::refused("what it tells of the puppet"))?;
+    let memory_folder =
+        open(path.as_str(), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(AttachError::refused("what it tells of the puppet"))?;
     Ok(Made { attached: Attached { process: number, handle, folder, memory_folder, puppet }, uffd, tracee })
 }
 
@@ -266,7 +268,7 @@ fn furnish(
     let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(refused("a handle of the puppet"))?;
     let unlimited = Rlimit { current: None, maximum: None };
     for resource in [Resource::As, Resource::Data, Resource::Memlock] {
-        let _ = prlimit(Some(pid), resource, unlimited.clone());
+        let _ = prlimit(Some(pid), resource, unlimited);
     }
     let few = Rlimit { current: Some(64), maximum: Some(64) };
     let _ = prlimit(Some(pid), Resource::Nofile, few);
@@ -380,7 +382,8 @@ fn give(
     const DATAGRAMS: u64 = 2;
     puppet.ask(WHAT, raw::__NR_socketpair, [1, DATAGRAMS, 0, scratch, 0, 0])?;
     let (ours, theirs) = (word(scratch)?, word(scratch + 4)?);
-    let socket = pidfd_getfd(handle, ours as i32, PidfdGetfdFlags::empty()).map_err(AttachError::refused(WHAT))?;
+    let socket =
+        pidfd_getfd(handle, ours as i32, PidfdGetfdFlags::empty()).map_err(AttachError::refused(WHAT))?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     let descriptors = [descriptor];

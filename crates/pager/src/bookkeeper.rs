@@ -119,11 +119,7 @@ impl Bookkeeper {
         let unnoticed = engine.take_unnoticed();
         let gap = self.share(resident);
         let before = self.growth.resident();
-        self.growth.look(
-            resident,
-            thread::now_ns(),
-            subject::cpu_ns(),
-        );
+        self.growth.look(resident, thread::now_ns(), subject::cpu_ns());
         self.end_with_program();
         if engine.bell.is_rung(Reason::Leave) {
             self.leave();

@@ -229,8 +229,9 @@ impl Task {
         let disk = if flags & HAS_DISK != 0 { Some(next()?) } else { None };
         let uffd = match uffd {
             Some(uffd) => uffd,
-            None => Uffd::create(device.as_ref().map(AsFd::as_fd))
-                .map_err(|_| StartError::Kernel(Errno::PERM))?,
+            None => {
+                Uffd::create(device.as_ref().map(AsFd::as_fd)).map_err(|_| StartError::Kernel(Errno::PERM))?
+            }
         };
         let (reply, _) = ask(&link, Request::Register, Some(&uffd))?;
         if reply != Reply::Done {

@@ -446,7 +446,8 @@ impl Supervisor<'_> {
     fn mind_the_program(&mut self, has_ended: bool) {
         if self.attacher.is_none()
             && !self.processes.has_program_reported
-            && (has_ended || self.began.elapsed() > REPORTING) {
+            && (has_ended || self.began.elapsed() > REPORTING)
+        {
             self.processes.notices.say(Notice::Unreported(self.program.as_raw() as u32));
         }
     }

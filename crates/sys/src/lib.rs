@@ -19,12 +19,12 @@ pub mod maps;
 pub mod memory;
 pub mod pagemap;
 pub mod process;
-pub mod subject;
 pub mod say;
 pub mod shared;
 #[cfg(feature = "signals")]
 pub mod signals;
 pub mod sparse;
+pub mod subject;
 mod sync;
 mod syscall;
 pub mod thread;

@@ -62,7 +62,8 @@ impl Flags {
     /// # Errors
     /// When /proc isn't there.
     pub fn open() -> Result<Self, Errno> {
-        let file = subject::open_memory_file(c"/proc/self/smaps", c"smaps", OFlags::RDONLY | OFlags::CLOEXEC)?;
+        let file =
+            subject::open_memory_file(c"/proc/self/smaps", c"smaps", OFlags::RDONLY | OFlags::CLOEXEC)?;
         Ok(Self { file })
     }
 

@@ -254,7 +254,8 @@ pub fn fork_for_parent() -> Result<Option<u32>, Errno> {
     use linux_raw_sys::general as raw;
     const CHILD_ENDED: usize = 17;
     // SAFETY: the new process has a copy of all memory, the stack included, and goes on here.
-    let number = unsafe { syscall::call(raw::__NR_clone, [raw::CLONE_PARENT as usize | CHILD_ENDED, 0, 0, 0]) }?;
+    let number =
+        unsafe { syscall::call(raw::__NR_clone, [raw::CLONE_PARENT as usize | CHILD_ENDED, 0, 0, 0]) }?;
     Ok((number != 0).then_some(number as u32))
 }
 

@@ -17,8 +17,8 @@ use rustix::io::Errno;
 use rustix::ioctl::{Updater, ioctl, opcode};
 
 use crate::pagemap::{Pagemap, Runs};
-use crate::subject::puppet::{self, Puppet};
 use crate::subject;
+use crate::subject::puppet::{self, Puppet};
 
 const UFFDIO: u8 = 0xaa;
 
@@ -550,9 +550,7 @@ fn move_by(puppet: &Puppet, moves: &mut [Move], pagemap: &Pagemap) {
                 (counted, counted.done)
             }
             // Nobody knows how far it has come. What has arrived is found as what was moved uncounted is.
-            None => {
-                (Progress { done: PageCount::ZERO, stopped: Some(UffdError::Exists) }, PageCount::ZERO)
-            }
+            None => (Progress { done: PageCount::ZERO, stopped: Some(UffdError::Exists) }, PageCount::ZERO),
         };
         let target = PageRange::at(it.to, it.from.count());
         it.progress = counted.with_uncounted(it.from, target, pagemap);

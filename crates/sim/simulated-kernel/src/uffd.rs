@@ -185,6 +185,14 @@ impl Uffd {
         Ok(())
     }
 
+    /// The same under another number: for pagers beside their programs, which there are none of.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn duplicate(&self) -> Result<crate::OwnedFd, crate::Errno> {
+        Err(crate::Errno::MFILE)
+    }
+
     /// Makes several moves, one after the other.
     pub fn move_runs(&self, moves: &mut [Move], pagemap: &Pagemap) {
         moves.iter_mut().for_each(|it| it.progress = self.move_pages(it.from, it.to, pagemap));

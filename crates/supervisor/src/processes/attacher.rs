@@ -108,7 +108,10 @@ impl Attacher {
         let is_near = resident * NEAR.1 >= budget * NEAR.0 || resident + soon >= budget;
         if is_near {
             let least = LEAST.get().min(budget / LEAST_SHARE);
-            found.iter().filter(|process| process.resident.get() >= least).for_each(|process| self.attach(process.identity));
+            found
+                .iter()
+                .filter(|process| process.resident.get() >= least)
+                .for_each(|process| self.attach(process.identity));
         }
         let left = budget.saturating_sub(resident) as f64;
         let pace = grown as f64 / passed.as_secs_f64();
@@ -126,12 +129,18 @@ impl Attacher {
         if state.pagers.values().any(|pager| pager.of == identity) {
             return;
         }
-        if state.refused.get(&identity).is_some_and(|&(attempts, until)| attempts >= MOST_ATTEMPTS || Instant::now() < until) {
+        if state
+            .refused
+            .get(&identity)
+            .is_some_and(|&(attempts, until)| attempts >= MOST_ATTEMPTS || Instant::now() < until)
+        {
             return;
         }
         let layout = layout(identity.number);
         // Two processes that share their memory have one pager.
-        let shares = |pager: &Pager| pager.layout == layout && share_memory(pager.of.number, identity.number) == Some(true);
+        let shares = |pager: &Pager| {
+            pager.layout == layout && share_memory(pager.of.number, identity.number) == Some(true)
+        };
         if state.pagers.values().any(shares) {
             return;
         }
@@ -170,11 +179,8 @@ impl Attacher {
     pub(crate) fn ended(&self, number: u32, status: Option<i32>) -> bool {
         let mut state = self.state();
         let Some(pager) = state.pagers.remove(&number) else { return false };
-        let reason = pager
-            .child
-            .stdout
-            .and_then(|output| std::io::read_to_string(output).ok())
-            .unwrap_or_default();
+        let reason =
+            pager.child.stdout.and_then(|output| std::io::read_to_string(output).ok()).unwrap_or_default();
         match status {
             Some(0) => {}
             Some(STATUS_LATER) => {

@@ -63,7 +63,10 @@ fn inherit(processes: &mut Processes, parent_slot: usize, epoch: u64) -> Peer {
 fn who_does_not_know_the_token_gets_nothing_and_is_dropped() {
     let mut processes = processes();
     let token = !processes.application.token;
-    for request in [Request::Hello { token, process: 0 }, Request::Inherit { parent_slot: 0, epoch: 1, token, process: 0 }] {
+    for request in [
+        Request::Hello { token, process: 0 },
+        Request::Inherit { parent_slot: 0, epoch: 1, token, process: 0 },
+    ] {
         let stranger = connect(&mut processes);
         stranger.ask(&mut processes, request, &[]);
         assert_eq!(stranger.hear(), None);

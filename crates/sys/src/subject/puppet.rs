@@ -277,7 +277,8 @@ impl Puppet {
         let mut call = 0;
         for (nth, (from, to)) in moves.take(MOST_MOVES).enumerate() {
             let arrived = control.scratch[nth * MOVE_WORDS + MOVE_WORDS - 1].load(Ordering::Relaxed) as i64;
-            let bytes = arrived.min(from.count().bytes().get() as i64) / PAGE_BYTES as i64 * PAGE_BYTES as i64;
+            let bytes =
+                arrived.min(from.count().bytes().get() as i64) / PAGE_BYTES as i64 * PAGE_BYTES as i64;
             moved(Moved { result: self.result(call).map(drop), bytes });
             call += if self.staging().contains(to) { 2 } else { 1 };
         }
@@ -323,7 +324,11 @@ impl Puppet {
 
     fn result(&self, nth: usize) -> Result<u64, Errno> {
         let result = self.shared.control().calls[nth].result.load(Ordering::Relaxed) as i64;
-        if (-4095..0).contains(&result) { Err(Errno::from_raw_os_error(-result as i32)) } else { Ok(result as u64) }
+        if (-4095..0).contains(&result) {
+            Err(Errno::from_raw_os_error(-result as i32))
+        } else {
+            Ok(result as u64)
+        }
     }
 
     /// Has the first `count` calls made, and waits for that.

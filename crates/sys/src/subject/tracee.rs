@@ -108,9 +108,7 @@ const RSEQ: usize = 0x420f;
 /// `address` and `data` must be valid for what the request does with them.
 unsafe fn request(number: usize, thread: u32, address: usize, data: usize) -> Result<usize, Errno> {
     // SAFETY: passed on to the caller.
-    unsafe {
-        syscall::call(linux_raw_sys::general::__NR_ptrace, [number, thread as usize, address, data])
-    }
+    unsafe { syscall::call(linux_raw_sys::general::__NR_ptrace, [number, thread as usize, address, data]) }
 }
 
 /// What the kernel says of a thread's restartable sequences.
@@ -238,10 +236,8 @@ impl Tracee {
         const SEQUENCE: u64 = 8;
         let mut found = RestartableSequences::default();
         // SAFETY: the kernel writes at most as many bytes as it is told to the place given.
-        unsafe {
-            request(RSEQ, self.thread, size_of::<RestartableSequences>(), &raw mut found as usize)
-        }
-        .ok()?;
+        unsafe { request(RSEQ, self.thread, size_of::<RestartableSequences>(), &raw mut found as usize) }
+            .ok()?;
         (found.address != 0).then_some(found.address + SEQUENCE)
     }
 
