@@ -33,6 +33,9 @@ pub enum AttachError {
     /// Its code isn't of 64 bits.
     #[error("it is a program of 32 bits")]
     Narrow,
+    /// Its filters of system calls forbid what a pager needs.
+    #[error("its filter of system calls forbids futex")]
+    Filtered,
     /// What the kernel refuses.
     #[error("the kernel refuses {what}: {errno}")]
     Refused {

@@ -21,8 +21,6 @@ use crate::{AttachError, children};
 const LOOK: Duration = Duration::from_millis(10);
 /// The same while there are children without a pager of their own.
 const CHILDS_LOOK: Duration = Duration::from_millis(1);
-/// A child that lives for so long gets a pager of its own. Most run another program, or end, before.
-const GROWN_UP: Duration = Duration::from_millis(2);
 
 /// Attaches the calling process to the process of that number, as its pager, until that has ended or is another program. `supervisor` is the address of the
 /// application that it belongs to. The calling thread must be the only one.
@@ -43,6 +41,9 @@ pub fn run(number: u32, supervisor: &[u8]) -> Result<(), AttachError> {
     made.tracee.resume(0).map_err(AttachError::refused("the puppet's start"))?;
     let attached: &'static Attached = memory::leak(made.attached).map_err(AttachError::refused("memory"))?;
     subject::attach(attached);
+    if !attached.puppet.answers() {
+        return Err(AttachError::Filtered);
+    }
     start.for_attached(made.uffd, publish).map_err(|_| AttachError::Pager("the supervisor refuses"))?;
     see_through(start, attached, Some(&made.tracee));
     Ok(())
@@ -105,8 +106,7 @@ fn see_through(start: Start, attached: &Attached, tracee: Option<&Tracee>) {
         pause = LOOK;
         if engine.has_children() {
             pause = CHILDS_LOOK;
-            let least = if is_over { Duration::ZERO } else { GROWN_UP };
-            part_with_child(start, engine, least);
+            part_with_child(start, engine);
         } else if is_over {
             break;
         }
@@ -126,9 +126,9 @@ fn take_standard_streams() {
     }
 }
 
-/// Gives the oldest child a pager of its own, if it can be attached to. In that pager it doesn't return.
-fn part_with_child(start: Start, engine: Started, least: Duration) {
-    let Some((epoch, uffd)) = engine.oldest_child(least.as_nanos() as u64) else { return };
+/// Gives a child a pager of its own, if it can be attached to. In that pager it doesn't return.
+fn part_with_child(start: Start, engine: Started) {
+    let Some((epoch, uffd)) = engine.child_to_part_with() else { return };
     let uffd = Uffd::from(uffd);
     // Until its number is known it may be in the midst of being made.
     let made =
@@ -173,13 +173,16 @@ fn part_with_child(start: Start, engine: Started, least: Duration) {
         subject::leave();
     };
     let attached: &'static Attached = attached;
+    if tracee.is_err() {
+        // A filter of the program's has ended it.
+        attached.puppet.note_lost();
+    }
     subject::attach(attached);
     let start = Start { stack: stack(attached.process).unwrap_or(0), ..start };
     if start.for_parted(engine, child, own, publish).is_err() {
         // What it had far, nobody can give it any more.
         subject::end();
     }
-    // A filter of the program's may have ended the puppet: then it isn't there to be traced.
     see_through(start, attached, tracee.ok().as_ref());
     subject::leave();
 }

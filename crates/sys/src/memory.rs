@@ -248,23 +248,22 @@ impl Frames {
     }
 }
 
-/// [`Frames::release`] where the program is another process.
+/// [`Frames::release`] where the program is another process. Without a puppet the frames stay where they are, and none will follow.
 fn release_there(attached: &subject::Attached, range: PageRange) -> Result<(), Errno> {
     const DONTNEED: u64 = 4;
     let start = range.start.addr().get();
     let bytes = range.count().bytes().get();
-    let lost = |_| Errno::SRCH;
     let puppet = &attached.puppet;
-    let discard =
-        || puppet.make(linux_raw_sys::general::__NR_madvise, [start, bytes, DONTNEED, 0, 0, 0]).map_err(lost);
-    match discard()? {
-        Err(Errno::INVAL) => {
-            // The program has locked all memory (mlockall), which was not meant for frames on their way out.
-            puppet.make(linux_raw_sys::general::__NR_munlock, [start, bytes, 0, 0, 0, 0]).map_err(lost)??;
-            discard()?.map(drop)
-        }
-        result => result.map(drop),
+    let discard = || puppet.make(linux_raw_sys::general::__NR_madvise, [start, bytes, DONTNEED, 0, 0, 0]);
+    let Ok(mut discarded) = discard() else { return Ok(()) };
+    if discarded == Err(Errno::INVAL) {
+        // The program has locked all memory (mlockall), which was not meant for frames on their way out.
+        let unlocked = puppet.make(linux_raw_sys::general::__NR_munlock, [start, bytes, 0, 0, 0, 0]);
+        let (Ok(unlocked), Ok(again)) = (unlocked, discard()) else { return Ok(()) };
+        unlocked?;
+        discarded = again;
     }
+    discarded.map(drop)
 }
 
 /// [`unshare_pages`] where the program is another process. To write to another process's memory the kernel first makes its pages

@@ -422,6 +422,28 @@ static int filtered(void)
 	return report("filtered", press(memory, 1));
 }
 
+// Children that may only read, write and end: their puppets can't work, and what is far comes back all the same.
+static int strict(void)
+{
+	struct memory memory = fresh(24);
+	size_t wrong = press(memory, 0.5);
+	for (int number = 0; number < 3; number++) {
+		pid_t child = fork();
+		if (child == 0) {
+			if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0)
+				_exit(2);
+			for (int round = 0; round < 3; round++)
+				wrong += wrong_pages(memory);
+			refill(&memory, 7);
+			syscall(SYS_exit, wrong_pages(memory) + wrong != 0);
+		}
+		int status = 0;
+		waitpid(child, &status, 0);
+		wrong += status != 0;
+	}
+	return report("strict", wrong);
+}
+
 int main(int count, char **words)
 {
 	const char *check = count > 1 ? words[1] : "", *folder = count > 2 ? words[2] : ".";
@@ -441,6 +463,8 @@ int main(int count, char **words)
 		return another_user();
 	if (!strcmp(check, "filtered"))
 		return filtered();
+	if (!strcmp(check, "strict"))
+		return strict();
 	if (!strncmp(check, "call-", 5))
 		return calls(atoi(check + 5));
 	puts("usage: attached CHECK FOLDER");

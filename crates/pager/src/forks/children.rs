@@ -21,6 +21,10 @@ use crate::gate::Reading;
 
 /// Most children served at a time.
 pub(crate) const MOST: usize = 256;
+/// A child that lives for so long may have a pager of its own, where pagers are beside their programs. Most run another program, or end, before.
+const GROWN_UP_NS: u64 = 2_000_000;
+/// How often that time is doubled where it can't have one: to a second.
+const MOST_DOUBLED: u32 = 9;
 /// How often it is checked whether a child still lives.
 const PROBE_NS: u64 = 50_000_000;
 /// How long to wait before a child for whose page there was no memory tries again.
@@ -42,8 +46,10 @@ struct View {
     table: Option<PageTable>,
     /// Whether what it had far was given up.
     is_given_up: bool,
-    /// When it came to be served here.
-    since_ns: u64,
+    /// From when on it may have a pager of its own: it came to be served here, or could not be given one.
+    due_ns: u64,
+    /// How often it could not.
+    attempts: u32,
 }
 
 /// What a process says of children that it has given up.
@@ -152,8 +158,9 @@ impl Engine {
         let has_own =
             !is_shared && guard::stands(Guard::ChildHasItsWords) || self.has_wiped.load(Ordering::Acquire);
         let table = if has_own { Some(self.copy_table()) } else { None };
-        let since_ns = thread::now_ns();
-        let mut view = View { uffd, epoch, is_pending: is_shared, table, is_given_up: false, since_ns };
+        let due_ns = thread::now_ns() + GROWN_UP_NS;
+        let mut view =
+            View { uffd, epoch, is_pending: is_shared, table, is_given_up: false, due_ns, attempts: 0 };
         if is_behind {
             self.serve_for_good(&mut view);
         }
@@ -340,14 +347,15 @@ impl Engine {
                 // Where it may get a pager of its own, it must be told from its siblings.
                 let epoch = if subject::attached().is_some() { self.vault.end_epoch() } else { epoch };
                 self.fork.tell(&uffd, epoch);
-                let since_ns = thread::now_ns();
+                let due_ns = thread::now_ns() + GROWN_UP_NS;
                 *place = Some(View {
                     uffd,
                     epoch,
                     is_pending: false,
                     table: Some(copy),
                     is_given_up: false,
-                    since_ns,
+                    due_ns,
+                    attempts: 0,
                 });
             }
             Message::Fault { .. } | Message::Unknown(_) => {}
@@ -421,14 +429,12 @@ impl Engine {
 }
 
 impl Engine {
-    /// The child that has been served here for longest, if that is at least so long: the epoch of its fork, and its userfaultfd. It may have a
-    /// pager of its own.
-    pub fn oldest_child(&self, least_ns: u64) -> Option<(u64, OwnedFd)> {
+    /// A child that is served here and has lived for so long that it may have a pager of its own: the epoch of its fork, and its userfaultfd.
+    pub fn child_to_part_with(&self) -> Option<(u64, OwnedFd)> {
+        let now_ns = thread::now_ns();
         let views = self.children.views.lock();
-        let view = views.iter().flatten().filter(|view| !view.is_pending).min_by_key(|view| view.since_ns)?;
-        if thread::now_ns().saturating_sub(view.since_ns) < least_ns || has_ended(&view.uffd) {
-            return None;
-        }
+        let due = views.iter().flatten().filter(|view| !view.is_pending && view.due_ns <= now_ns);
+        let view = due.filter(|view| !has_ended(&view.uffd)).min_by_key(|view| view.due_ns)?;
         Some((view.epoch, view.uffd.duplicate().ok()?))
     }
 
@@ -438,11 +444,12 @@ impl Engine {
         self.children.are_any()
     }
 
-    /// The child of that epoch can't have a pager of its own now: the others come first.
+    /// The child of that epoch can't have a pager of its own now. It is tried again, each time after twice as long.
     pub fn put_child_off(&self, epoch: u64) {
         let mut views = self.children.views.lock();
         if let Some(view) = views.iter_mut().flatten().find(|view| view.epoch == epoch) {
-            view.since_ns = thread::now_ns();
+            view.due_ns = thread::now_ns() + (GROWN_UP_NS << view.attempts);
+            view.attempts = (view.attempts + 1).min(MOST_DOUBLED);
         }
     }
 

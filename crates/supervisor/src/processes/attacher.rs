@@ -21,7 +21,7 @@ use crate::threads::worker::Worker;
 const LONGEST: Duration = Duration::from_millis(50);
 const SHORTEST: Duration = Duration::from_millis(2);
 /// At most one part of the time in so many goes into looking.
-const LOOK_SHARE: u32 = 50;
+const LOOK_SHARE: u32 = 100;
 /// How long a pager takes to come: what the processes grow by in this time is counted in.
 const COMING: Duration = Duration::from_millis(40);
 /// From three quarters of the budget on, pagers come.
@@ -32,11 +32,13 @@ const LEAST_SHARE: u64 = 16;
 /// How long a process that could not be attached to is left alone, and how often it is tried.
 const REST: Duration = Duration::from_millis(50);
 const MOST_ATTEMPTS: u32 = 40;
+/// Processes that are remembered as such, before those that have ended are forgotten.
+const MOST_REFUSED: usize = 1000;
 /// The same where its parent's pager serves it: it may have run another program by then.
 const INHERITED: Duration = Duration::from_millis(20);
 
-/// The name of pagers' first threads.
-const PAGER: &str = "farmem-pager";
+/// The names of pagers' first threads, and of puppets.
+const NAMES: [&str; 2] = ["farmem-pager", "farmem-puppet"];
 /// Statuses with which a pager ends that has not managed its program.
 const STATUS_LATER: i32 = 3;
 
@@ -78,7 +80,7 @@ pub(crate) struct Attacher {
 /// A process as the kernel tells of it.
 #[derive(Clone, Copy, Debug)]
 struct Found {
-    identity: Identity,
+    number: u32,
     resident: PageCount,
 }
 
@@ -111,7 +113,8 @@ impl Attacher {
             found
                 .iter()
                 .filter(|process| process.resident.get() >= least)
-                .for_each(|process| self.attach(process.identity));
+                .filter_map(|process| identity(process.number))
+                .for_each(|identity| self.attach(identity));
         }
         let left = budget.saturating_sub(resident) as f64;
         let pace = grown as f64 / passed.as_secs_f64();
@@ -126,6 +129,10 @@ impl Attacher {
 
     fn attach(&self, identity: Identity) {
         let mut state = self.state();
+        if state.refused.len() > MOST_REFUSED {
+            // Most have ended by now.
+            state.refused.retain(|&of, _| self::identity(of.number) == Some(of));
+        }
         if state.pagers.values().any(|pager| pager.of == identity) {
             return;
         }
@@ -213,12 +220,12 @@ fn below(root: u32, pagers: &[u32]) -> Vec<Found> {
     let mut found = Vec::new();
     let mut open = children(root);
     while let Some(number) = open.pop() {
-        if pagers.contains(&number) || is_pager(number) || is_puppet(number) {
+        if pagers.contains(&number) || is_ours(number) {
             continue;
         }
         open.extend(children(number));
-        if let (Some(identity), Some(resident)) = (identity(number), resident(number)) {
-            found.push(Found { identity, resident });
+        if let Some(resident) = resident(number) {
+            found.push(Found { number, resident });
         }
     }
     found
@@ -234,16 +241,10 @@ fn children(number: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Whether it is a pager, by its name. A program that calls itself so is left alone.
-fn is_pager(number: u32) -> bool {
-    fs::read_to_string(format!("/proc/{number}/comm")).is_ok_and(|name| name.trim_end() == PAGER)
-}
-
-/// Puppets are traced by their pagers.
-fn is_puppet(number: u32) -> bool {
-    let Ok(text) = fs::read_to_string(format!("/proc/{number}/status")) else { return true };
-    let tracer = text.lines().find_map(|line| line.strip_prefix("TracerPid:")?.trim().parse::<u32>().ok());
-    tracer.is_some_and(is_pager) || text.starts_with("Name:\tfarmem-puppet\n")
+/// Whether it is a pager or a puppet, by its name. A program that calls itself so is left alone. A puppet that has no name yet shares its program's memory,
+/// and so gets no pager.
+fn is_ours(number: u32) -> bool {
+    fs::read_to_string(format!("/proc/{number}/comm")).is_ok_and(|name| NAMES.contains(&name.trim_end()))
 }
 
 /// Whether memory of it is registered with somebody's userfaultfd.
@@ -298,7 +299,7 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
 
-        let is_child = |found: &Found| found.identity.number == child.id();
+        let is_child = |found: &Found| found.number == child.id();
         assert!(all.iter().any(is_child));
     }
 }

@@ -51,7 +51,9 @@ pub fn attached() -> Option<&'static Attached> {
 pub(crate) fn open_memory_file(own: &CStr, name: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
     match attached() {
         None => open(own, flags, Mode::empty()),
-        Some(attached) => openat(&attached.memory_folder, name, flags, Mode::empty()),
+        // A filter of the program's may have ended the puppet.
+        Some(attached) => openat(&attached.memory_folder, name, flags, Mode::empty())
+            .or_else(|_| openat(&attached.folder, name, flags, Mode::empty())),
     }
 }
 
@@ -114,6 +116,15 @@ pub fn share_memory(one: u32, other: u32) -> Option<bool> {
     }
 }
 
+/// The state of a process, by the letter that the kernel has for it.
+fn state_in(folder: &OwnedFd) -> Option<u8> {
+    let mut text = [0; 512];
+    let file = openat(folder, c"stat", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let length = rustix::io::read(&file, &mut text).ok()?;
+    let name_end = text[..length].iter().rposition(|&byte| byte == b')')?;
+    text.get(name_end + 2).copied()
+}
+
 impl Attached {
     /// Whether the process has ended.
     pub fn has_ended(&self) -> bool {
@@ -134,11 +145,12 @@ impl Attached {
 
     /// Whether its first thread has ended and others go on: then what the kernel says of the process's memory is said of none.
     fn is_without_first_thread(&self) -> bool {
-        let mut text = [0; 512];
-        let file = openat(&self.folder, c"stat", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-        let length = file.and_then(|file| rustix::io::read(&file, &mut text)).unwrap_or(0);
-        let state = text[..length].iter().rposition(|&byte| byte == b')').and_then(|at| text.get(at + 2));
-        state == Some(&b'Z') && !self.has_ended()
+        state_in(&self.folder) == Some(b'Z') && !self.has_ended()
+    }
+
+    /// Whether the puppet has ended. Asked where it hasn't answered for long: who traces it hears of that sooner.
+    pub(crate) fn is_puppet_gone(&self) -> bool {
+        matches!(state_in(&self.memory_folder), None | Some(b'Z' | b'X'))
     }
 
     fn cpu_ns(&self) -> u64 {

@@ -14,6 +14,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 
+use super::Attached;
 use crate::lock::Lock;
 use crate::wait::{self, Scope, Sleepers};
 
@@ -301,6 +302,11 @@ impl Puppet {
         self.call(&mut asked, 1)
     }
 
+    /// Whether it answers at all: a filter of the program's may end it at its first call.
+    pub fn answers(&self) -> bool {
+        self.call(&mut self.asked.lock(), 0).is_ok()
+    }
+
     /// Makes one call.
     pub(crate) fn make(&self, number: u32, arguments: [u64; 6]) -> Result<Result<u64, Errno>, Lost> {
         let mut asked = self.asked.lock();
@@ -347,7 +353,12 @@ impl Puppet {
             if done == *asked {
                 return Ok(());
             }
+            let began_ns = crate::thread::now_ns();
             wait::wait(&control.done, done, Some(LOOK_NS), Scope::Machine);
+            let is_late = crate::thread::now_ns() - began_ns >= LOOK_NS;
+            if is_late && super::attached().is_some_and(Attached::is_puppet_gone) {
+                self.note_lost();
+            }
             if control.done.load(Ordering::Acquire) != *asked && self.is_lost.load(Ordering::Acquire) {
                 return Err(Lost);
             }
