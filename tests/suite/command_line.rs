@@ -317,6 +317,26 @@ fn a_static_program_is_refused() {
 }
 
 #[test]
+fn a_limit_of_the_size_of_files_holds_for_the_program_and_not_for_the_pool() {
+    if !managed_runner() {
+        return;
+    }
+    let limited = |command: &[&std::ffi::OsStr]| {
+        let output = Command::new("prlimit")
+            .arg("--fsize=1073741824:")
+            .args(command)
+            .args(["sh", "-c", "ulimit -f; ulimit -Hf"])
+            .output()
+            .expect("util-linux is installed");
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let farmem = farmem_binary();
+    let under_farmem =
+        [farmem.as_os_str(), "run".as_ref(), "--local".as_ref(), "64M".as_ref(), "--".as_ref()];
+    assert_eq!(limited(&under_farmem), limited(&[]));
+}
+
+#[test]
 fn a_setuid_program_is_refused() {
     if !managed_runner() || !rustix::process::geteuid().is_root() {
         return;

@@ -140,6 +140,7 @@ fn part_with_child(start: Start, engine: Started) {
     let number = tracee.thread();
     // From here on it runs, and nobody traces it; the new pager does so next.
     if tracee.let_go(0).is_err() {
+        farmem_sys::process::kill(number);
         engine.put_child_off(epoch);
         return;
     }

@@ -29,8 +29,8 @@ use crate::processes::notices::Notice;
 use crate::processes::strangers::MOST_STRANGERS;
 use crate::program::background::{Role, split};
 use crate::program::end::{End, end_as};
-use crate::program::launch;
 use crate::program::signals::Signals;
+use crate::program::{file_size, launch};
 use crate::queries::directory::{Own, listen};
 use crate::queries::query::{Query, Question};
 use crate::queries::regions::RegionQuestions;
@@ -80,6 +80,7 @@ fn start(options: &Options) -> Result<Supervisor<'_>> {
         Enter::Preload => Some(launch::find_library()?),
         Enter::Attach => None,
     };
+    let file_size = file_size::lift()?;
     let application = Application::create(options)?;
     let (listener, name) = listen().context("cannot listen for the program's processes")?;
     let signals = Signals::take()?;
@@ -91,7 +92,7 @@ fn start(options: &Options) -> Result<Supervisor<'_>> {
     let application = application.record(options)?;
     let address = Address { name: name.as_bytes(), token: application.token }.to_string();
     let began = Instant::now();
-    let child = launch::launch(options, library.as_deref(), &address, signals.before())?;
+    let child = launch::launch(options, library.as_deref(), &address, file_size, signals.before())?;
     let attacher = library.is_none().then(|| Attacher::new(application, &address));
     // For the supervisor's own: two links of each lane to each node, and several descriptors for each process. The program has its limit as it was.
     farmem_sys::descriptors::allow_most();

@@ -1,4 +1,4 @@
-//! Signals that the calling process was told to ignore before Rust's runtime began, and what a program that it starts is told of them. For
+//! Signals that the calling process was told to ignore before Rust's runtime began, and what a program that it starts is told of them and of limits. For
 //! supervisors alone: the runtime inside programs is built without.
 
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use linux_raw_sys::general as raw;
 use rustix::io::Errno;
-use rustix::process::Pid;
+use rustix::process::{Pid, Resource, Rlimit, setrlimit};
 
 use crate::syscall;
 
@@ -55,6 +55,12 @@ pub fn hand_on(command: &mut Command) {
     };
     // SAFETY: between fork and exec it makes system calls and nothing else.
     unsafe { command.pre_exec(ignore) };
+}
+
+/// The program that `command` starts may write files of that size, whatever this process may.
+pub fn hand_on_file_size(command: &mut Command, limit: Rlimit) {
+    // SAFETY: between fork and exec it makes a system call and nothing else.
+    unsafe { command.pre_exec(move || Ok(setrlimit(Resource::Fsize, limit)?)) };
 }
 
 /// Sends a signal by its number; realtime ones have no name.

@@ -262,6 +262,9 @@ pub(crate) enum Enter {
 
 /// Manage a process until it ends, as its pager.
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Example:\n  farmem pager 4711\n\nSupervisors call it; the environment says which application it is for."
+)]
 pub(crate) struct PagerArguments {
     /// The process
     #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]

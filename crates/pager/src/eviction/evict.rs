@@ -13,7 +13,7 @@ use farmem_store::Writer;
 use farmem_sys::memory::Frames;
 use farmem_sys::pagemap::{Pagemap, SCAN_PAGES};
 use farmem_sys::uffd::{MOST_MOVES, Move, UNTRIED, Uffd, UffdError};
-use farmem_sys::{Errno, cache};
+use farmem_sys::{Errno, cache, subject};
 use farmem_telemetry::{Counter, Step, TraceKind};
 
 use crate::address_space::table::Taken;
@@ -198,18 +198,14 @@ impl Engine {
             && !outcome.is_full
             && !outcome.is_changing
         {
-            // Each page of a batch may need a second frame, when it isn't moved with the first attempt.
-            if STAGING_PAGES - evictor.used < 2 * RUN_PAGES as u64 {
-                evictor.release_frames(self);
+            let most = pages - outcome.evicted as usize;
+            if subject::attached().is_some() {
+                let batch = &mut Batch::new();
+                self.gather_batch(evictor, most, (&mut visits, patience), lap, batch);
+                self.expel_batch(change, evictor, batch, &mut outcome);
+            } else {
+                self.expel_next(change, evictor, most, &mut visits, &mut outcome);
             }
-            let mut batch = Batch::new();
-            let most = (pages - outcome.evicted as usize).min(RUN_PAGES);
-            while batch.has_room(most) && visits < patience && evictor.hand.laps == lap.number {
-                let taken = &mut batch.taken[batch.pages..];
-                let run = evictor.hand.take_victims(self, most - batch.pages, &mut visits, taken);
-                batch.push(run);
-            }
-            self.expel_batch(change, evictor, &mut batch, &mut outcome);
             if evictor.hand.laps != lap.number {
                 if !self.goes_on(lap, evictor.hand.spared, &outcome) {
                     break;
@@ -219,6 +215,47 @@ impl Engine {
         }
         self.finish(evictor, &outcome);
         outcome
+    }
+
+    /// Lets the next run of victims leave, by itself: inside the program a move is one call of the kernel.
+    fn expel_next(
+        &self,
+        change: &Change<'_>,
+        evictor: &mut Evictor,
+        most: usize,
+        visits: &mut u64,
+        outcome: &mut Outcome,
+    ) {
+        if evictor.used == STAGING_PAGES {
+            evictor.release_frames(self);
+        }
+        let mut taken = [const { None }; RUN_PAGES];
+        let room = (STAGING_PAGES - evictor.used) as usize;
+        let run = evictor.hand.take_victims(self, most.min(room), visits, &mut taken);
+        if !run.is_empty() {
+            self.expel(change, evictor, run, &mut taken, IfShared::Tell, outcome);
+        }
+    }
+
+    /// Takes runs of victims that are to leave together, until there are enough or the hand has looked for long.
+    fn gather_batch(
+        &self,
+        evictor: &mut Evictor,
+        most: usize,
+        (visits, patience): (&mut u64, u64),
+        lap: Lap,
+        batch: &mut Batch,
+    ) {
+        // Each page of a batch may need a second frame, when it isn't moved with the first attempt.
+        if STAGING_PAGES - evictor.used < 2 * RUN_PAGES as u64 {
+            evictor.release_frames(self);
+        }
+        let most = most.min(RUN_PAGES);
+        while batch.has_room(most) && *visits < patience && evictor.hand.laps == lap.number {
+            let taken = &mut batch.taken[batch.pages..];
+            let run = evictor.hand.take_victims(self, most - batch.pages, visits, taken);
+            batch.push(run);
+        }
     }
 
     /// The hand has come round: whether another lap is of any use.
@@ -336,6 +373,10 @@ impl Engine {
         while at < length {
             let start = run.start + PageCount::new(at);
             let from = PageRange::at(start, PageCount::new(at_once.min(length - at)));
+            if STAGING_PAGES - evictor.used < from.count().get() {
+                // Pages of zeros have taken the frames that were meant for these.
+                break;
+            }
             let frame = evictor.frames.range().start + PageCount::new(evictor.used);
             // The page has been cold for long: it comes near while the kernel moves it.
             cache::prefetch_page(start);

@@ -8,6 +8,7 @@ use std::process::{Child, Command};
 use anyhow::{Context, Result, bail};
 use farmem_sys::signals;
 use nix::sys::signal::SigSet;
+use rustix::process::Rlimit;
 
 use crate::options::Options;
 
@@ -43,11 +44,12 @@ fn is_preloadable(path: &Path) -> bool {
     !path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b' ' | b':'))
 }
 
-/// Starts the program, with the runtime in it if there is a `library`.
+/// Starts the program, with the runtime in it if there is a `library`. `file_size` is its limit of the size of files, where this process's is another one.
 pub(crate) fn launch(
     options: &Options,
     library: Option<&Path>,
     supervisor: &str,
+    file_size: Option<Rlimit>,
     mask: SigSet,
 ) -> Result<Child> {
     let mut command = Command::new(&options.executable);
@@ -56,6 +58,9 @@ pub(crate) fn launch(
         preload(&mut command, library, supervisor);
     }
     signals::hand_on(&mut command);
+    if let Some(limit) = file_size {
+        signals::hand_on_file_size(&mut command, limit);
+    }
     start(command, mask).with_context(|| format!("cannot start {}", options.executable.display()))
 }
 

@@ -5,5 +5,6 @@
 
 pub(crate) mod background;
 pub(crate) mod end;
+pub(crate) mod file_size;
 pub(crate) mod launch;
 pub(crate) mod signals;
