@@ -112,7 +112,7 @@ impl Injection<'_> {
 }
 
 /// Whether the kernel would make the call again by itself.
-pub(crate) fn is_restarted(rax: u64) -> bool {
+fn is_restarted(rax: u64) -> bool {
     (-516..=-512).contains(&(rax as i64))
 }
 

@@ -74,6 +74,7 @@ fn see_through(start: Start, attached: &Attached, tracee: Option<&Tracee>) {
     let number = attached.puppet.number();
     let puppet = Pid::from_raw(number as i32).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let mut is_there = tracee.is_some();
+    let mut has_ended = false;
     let mut is_over = false;
     let mut pause = LOOK;
     if !is_there {
@@ -81,7 +82,8 @@ fn see_through(start: Start, attached: &Attached, tracee: Option<&Tracee>) {
     }
     loop {
         let mut set = Vec::new();
-        if !is_over {
+        // An end is told for ever: of a program whose memory another one still shares it is told only once.
+        if !has_ended {
             set.push(PollFd::from_borrowed_fd(attached.handle.as_fd(), PollFlags::IN));
         }
         if let Some(puppet) = puppet.as_ref().filter(|_| is_there) {
@@ -100,8 +102,9 @@ fn see_through(start: Start, attached: &Attached, tracee: Option<&Tracee>) {
                 }
             }
         }
-        is_over |=
-            (attached.has_ended() || is_there && !attached.has_same_memory()) && !children::is_shared(number);
+        has_ended |= attached.has_ended();
+        is_over =
+            is_over || (has_ended || is_there && !attached.has_same_memory()) && !children::is_shared(number);
         let Some(engine) = engine() else { break };
         pause = LOOK;
         if engine.has_children() {

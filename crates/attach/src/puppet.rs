@@ -22,7 +22,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Resource, Rlimit, pidfd_getfd, pidfd_open, prlimit};
 
 use crate::AttachError;
-use crate::injection::{Injection, WIDE, find_instruction, is_restarted};
+use crate::injection::{Injection, WIDE, find_instruction};
 use crate::threads::{candidates, is_signalled};
 
 /// How long a thread may take to stop.
@@ -139,20 +139,15 @@ fn seize(process: &Process, thread: u32) -> Result<(Tracee, u32), AttachError> {
 
 /// Lets a thread go that hasn't come to a stop: it can't be let go before it has.
 fn release_running(tracee: Tracee) {
-    loop {
+    let signal = loop {
         match tracee.state(true) {
             Ok(State::Running | State::Made) => {}
-            Ok(State::Signalled(signal)) => {
-                let _ = tracee.let_go(signal);
-                return;
-            }
-            Ok(State::Stopped) => {
-                let _ = tracee.let_go(0);
-                return;
-            }
+            Ok(State::Signalled(signal)) => break signal,
+            Ok(State::Stopped) => break 0,
             Ok(State::Ended) | Err(_) => return,
         }
-    }
+    };
+    let _ = tracee.let_go(signal);
 }
 
 fn tracer_of(process: &Process) -> Option<u32> {
@@ -198,7 +193,7 @@ fn called_again(registers: Registers, process: &Process, thread: &Tracee) -> Reg
     let is_early = registers.orig_rax as i64 >= 0
         && registers.rax as i64 == INTERRUPTED
         && !is_signalled(process.pid, thread.thread());
-    if is_early && !is_restarted(registers.rax) {
+    if is_early {
         return Registers {
             rax: registers.orig_rax,
             orig_rax: farmem_sys::subject::tracee::NO_CALL,

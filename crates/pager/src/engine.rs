@@ -9,13 +9,14 @@ use farmem_policy::{
 use farmem_sys::link::Link;
 use farmem_sys::lock::Lock;
 use farmem_sys::maps::{Flags, Maps};
-use farmem_sys::pagemap::{Pagemap, Runs, SCAN_PAGES};
+use farmem_sys::pagemap::{Pagemap, Runs};
 use farmem_sys::process::{FirstThread, Statm, Threads};
 use farmem_sys::uffd::Uffd;
 use farmem_sys::{Errno, memory, sparse, subject, thread};
 use farmem_telemetry::{Counter, Failure, Header, Ledger, ProcessSlot, Refusal, Step};
 
 use crate::address_space::regions::Regions;
+use crate::address_space::scan::windows;
 use crate::address_space::table::PageTable;
 use crate::address_space::zeros::OpenZeros;
 use crate::bell::Bell;
@@ -402,15 +403,9 @@ fn settle(table: &PageTable, regions: &Regions) -> Result<u64, Errno> {
     let pagemap = Pagemap::open()?;
     let mut runs = Runs::empty();
     let mut far = 0;
-    for region in regions.iter() {
-        let mut start = region.start;
-        while start < region.end {
-            let window_end = (start.get() / SCAN_PAGES as u64 + 1) * SCAN_PAGES as u64;
-            let window = PageRange::new(start, PageIndex::new(window_end.min(region.end.get())));
-            pagemap.present(window, &mut runs)?;
-            far += table.settle_in(window, |page| runs.hold(page));
-            start = window.end;
-        }
+    for window in regions.iter().flat_map(windows) {
+        pagemap.present(window, &mut runs)?;
+        far += table.settle_in(window, |page| runs.hold(page));
     }
     Ok(far)
 }

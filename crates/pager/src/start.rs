@@ -271,13 +271,7 @@ impl Task {
         // The supervisor's own is the same; this one was here before.
         let mut descriptors = descriptors.iter_mut().filter_map(Option::take).skip(1);
         let mut next = || descriptors.next().ok_or(StartError::Refused);
-        let pool = ManuallyDrop::new(parent.vault.memory().with_file(next()?));
-        let pool: &'static SharedMemory = memory::leak(pool)?;
-        let disk = disk_tier(parent.ledger, if flags & HAS_DISK != 0 { Some(next()?) } else { None })?;
-        let slot = parent.ledger.slot(slot as usize).ok_or(StartError::Refused)?;
-        let pool = memory::leak(Pool::attach(pool).map_err(|_| StartError::Refused)?)?;
-        let vault = Vault::new(pool, disk, memory::leak(link.duplicate()?)?, slot)?;
-        let parts = Parts { uffd, ledger: parent.ledger, slot, vault, link };
+        let parts = inherited(parent, uffd, (slot, flags), link, &mut next)?;
         let engine = parent.adopt_as_own(parts, child.table)?;
         Ok((engine, self.excluded()?))
     }
@@ -287,8 +281,7 @@ impl Task {
         let _low = LowNumbers::take();
         let (link, token) = self.start.link()?;
         let (parent_slot, epoch) = (parent.slot.index() as u32, parent.announced_epoch());
-        let process = subject::attached().map_or(0, |attached| attached.process);
-        let inherit = Request::Inherit { parent_slot, epoch, token, process };
+        let inherit = Request::Inherit { parent_slot, epoch, token, process: 0 };
         let (reply, mut descriptors) = ask(&link, inherit, None)?;
         let Reply::Inherited { slot, flags, .. } = reply else { return Err(StartError::Refused) };
         let mut descriptors = descriptors.iter_mut().filter_map(Option::take);
@@ -298,19 +291,32 @@ impl Task {
         if !uffd.is_of_caller(NOWHERE) {
             return Err(StartError::Refused);
         }
-        // The number of the pool's file is one of the parent's table.
-        // Without memory for it, it must not be dropped: the mapping is the parent's, which this child goes on reading.
-        let pool = ManuallyDrop::new(parent.vault.memory().with_file(next()?));
-        let pool: &'static SharedMemory = memory::leak(pool)?;
-        let disk = disk_tier(parent.ledger, if flags & HAS_DISK != 0 { Some(next()?) } else { None })?;
-        let slot = parent.ledger.slot(slot as usize).ok_or(StartError::Refused)?;
-        let pool = memory::leak(Pool::attach(pool).map_err(|_| StartError::Refused)?)?;
-        let vault = Vault::new(pool, disk, memory::leak(link.duplicate()?)?, slot)?;
+        let parts = inherited(parent, uffd, (slot, flags), link, &mut next)?;
         let excluded = self.excluded()?;
-        let engine = parent.inherit(Parts { uffd, ledger: parent.ledger, slot, vault, link })?;
+        let engine = parent.inherit(parts)?;
         // The last step: from here on the child has nobody else.
         if parent.ask_for_self(epoch) { Ok((engine, excluded)) } else { Err(StartError::Refused) }
     }
+}
+
+/// What the pager of a forked child is made of: with the slot and the flags that the supervisor has given it, and the descriptors that came after the
+/// userfaultfd.
+fn inherited(
+    parent: Started,
+    uffd: Uffd,
+    (slot, flags): (u32, u32),
+    link: Link,
+    next: &mut impl FnMut() -> Result<OwnedFd, StartError>,
+) -> Result<Parts, StartError> {
+    // The number of the pool's file is one of the parent's table.
+    // Without memory for it, it must not be dropped: the mapping is the parent's, which this child goes on reading.
+    let pool = ManuallyDrop::new(parent.vault.memory().with_file(next()?));
+    let pool: &'static SharedMemory = memory::leak(pool)?;
+    let disk = disk_tier(parent.ledger, if flags & HAS_DISK != 0 { Some(next()?) } else { None })?;
+    let slot = parent.ledger.slot(slot as usize).ok_or(StartError::Refused)?;
+    let pool = memory::leak(Pool::attach(pool).map_err(|_| StartError::Refused)?)?;
+    let vault = Vault::new(pool, disk, memory::leak(link.duplicate()?)?, slot)?;
+    Ok(Parts { uffd, ledger: parent.ledger, slot, vault, link })
 }
 
 fn disk_tier(ledger: Ledger<'_>, file: Option<OwnedFd>) -> Result<DiskTier, Errno> {

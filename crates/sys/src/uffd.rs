@@ -339,10 +339,6 @@ impl Uffd {
     /// Whether this tells of the calling process's own memory; `nowhere` is a page that isn't mapped. `true` also when that can't be
     /// asked because an event waits.
     pub fn is_of_caller(&self, nowhere: PageIndex) -> bool {
-        if subject::attached().is_some() {
-            // Whose it is was found out before.
-            return true;
-        }
         // Only inside its own address space a caller hears that the page isn't there.
         let page = kernel_range(PageRange::at(nowhere, PageCount::new(1)));
         let mut moved =

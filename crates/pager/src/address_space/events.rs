@@ -5,10 +5,11 @@ use farmem_page::{PageIndex, PageRange};
 use farmem_policy::Fault;
 use farmem_sys::Errno;
 use farmem_sys::guard::{self, Guard};
-use farmem_sys::pagemap::{Runs, SCAN_PAGES};
+use farmem_sys::pagemap::Runs;
 use farmem_sys::uffd::{Message, Uffd};
 use farmem_telemetry::{Counter, Step};
 
+use crate::address_space::scan::windows;
 use crate::engine::Engine;
 use crate::gate::Reading;
 use crate::inject::Injection;
@@ -101,10 +102,7 @@ impl Engine {
     /// what they held would come back. When it is done can't be known; that a page has come in again can.
     fn mark_discarded(&self, range: PageRange) {
         let mut runs = Runs::empty();
-        let mut start = range.start;
-        while start < range.end {
-            let window_end = (start.get() / SCAN_PAGES as u64 + 1) * SCAN_PAGES as u64;
-            let window = PageRange::new(start, PageIndex::new(window_end.min(range.end.get())));
+        for window in windows(range) {
             if let Err(errno) = self.files.pagemap.resident(window, &mut runs) {
                 self.refused(Step::Mappings, errno);
             }
@@ -114,7 +112,6 @@ impl Engine {
                 }
                 self.table.update(page, |word| word.with_discarded(true));
             }
-            start = window.end;
         }
     }
 

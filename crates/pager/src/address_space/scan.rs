@@ -3,6 +3,7 @@
 use farmem_page::{PageCount, PageIndex, PageRange, VirtAddr};
 use farmem_sys::maps::{Mapping, Maps};
 use farmem_sys::memory;
+use farmem_sys::pagemap::SCAN_PAGES;
 use farmem_sys::process;
 use farmem_sys::sparse;
 use farmem_sys::thread;
@@ -143,6 +144,17 @@ impl Engine {
             }
         }
     }
+}
+
+/// The parts of a range that one question about the page table tells of each: they end where a page table of the kernel's does.
+pub(crate) fn windows(range: PageRange) -> impl Iterator<Item = PageRange> {
+    let mut start = range.start;
+    core::iter::from_fn(move || {
+        let window_end = (start.get() / SCAN_PAGES as u64 + 1) * SCAN_PAGES as u64;
+        let window = PageRange::new(start, PageIndex::new(window_end.min(range.end.get()).max(start.get())));
+        start = window.end;
+        (!window.is_empty()).then_some(window)
+    })
 }
 
 /// The mapping that holds `address`, as pages.

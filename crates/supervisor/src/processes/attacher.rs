@@ -182,10 +182,10 @@ impl Attacher {
         }
     }
 
-    /// A child of the supervisor has ended, with that status if it has ended by itself; whether it was a pager.
-    pub(crate) fn ended(&self, number: u32, status: Option<i32>) -> bool {
+    /// A child of the supervisor has ended, with that status if it has ended by itself. It may have been a pager.
+    pub(crate) fn ended(&self, number: u32, status: Option<i32>) {
         let mut state = self.state();
-        let Some(pager) = state.pagers.remove(&number) else { return false };
+        let Some(pager) = state.pagers.remove(&number) else { return };
         let reason =
             pager.child.stdout.and_then(|output| std::io::read_to_string(output).ok()).unwrap_or_default();
         match status {
@@ -204,7 +204,6 @@ impl Attacher {
             // It was ended; what its program has far, nobody can give it any more.
             None => {}
         }
-        true
     }
 }
 
@@ -256,20 +255,25 @@ fn is_registered(number: u32) -> bool {
 }
 
 fn layout(number: u32) -> Option<Layout> {
-    const NUMBERS: [usize; 3] = [28 - 3, 47 - 3, 48 - 3];
-    let text = fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
-    let (_, rest) = text.rsplit_once(") ")?;
-    let fields: Vec<&str> = rest.split(' ').collect();
-    let number = |at: usize| fields.get(at)?.parse().ok();
-    Some([number(NUMBERS[0])?, number(NUMBERS[1])?, number(NUMBERS[2])?])
+    figures(number, [28, 47, 48])
 }
 
 fn identity(number: u32) -> Option<Identity> {
-    const BEGAN: usize = 22 - 3;
-    let text = fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
-    let (_, rest) = text.rsplit_once(") ")?;
-    let began = rest.split(' ').nth(BEGAN)?.parse().ok()?;
+    let [began] = figures(number, [22])?;
     Some(Identity { number, began })
+}
+
+/// Some of the numbers that the kernel tells of a process on one line, counted as its documentation does, from 1.
+fn figures<const COUNT: usize>(number: u32, places: [usize; COUNT]) -> Option<[u64; COUNT]> {
+    let text = fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
+    // What follows the name, which may hold anything, begins with the third.
+    let (_, rest) = text.rsplit_once(") ")?;
+    let fields: Vec<&str> = rest.split(' ').collect();
+    let mut figures = [0; COUNT];
+    for (figure, place) in figures.iter_mut().zip(places) {
+        *figure = fields.get(place - 3)?.parse().ok()?;
+    }
+    Some(figures)
 }
 
 /// Resident pages that belong to no file. Of a process whose first thread has ended the others tell.
