@@ -42,12 +42,22 @@ fn end(launcher: &Launcher, running: Running<'_>) -> Finished {
 
 #[test]
 fn two_hundred_threads_read_from_a_node_and_see_what_was_written() {
+    many_threads_read_from_a_node(200);
+}
+
+/// More than all handlers together can remember one by one.
+#[test]
+fn seven_hundred_threads_read_from_a_node_and_see_what_was_written() {
+    many_threads_read_from_a_node(700);
+}
+
+fn many_threads_read_from_a_node(threads: u32) {
     if !managed_runner() {
         return;
     }
-    let (node, name) = (Node::start("256M"), unique("threads"));
+    let (node, name) = (Node::start("256M"), unique(&format!("threads-{threads}")));
     let launcher = launcher(&[&node], &name);
-    let mut running = fetches(&launcher, &name, 200);
+    let mut running = fetches(&launcher, &name, threads);
     (1..=3).for_each(|number| step(&launcher, &mut running, number));
     let finished = end(&launcher, running);
     assert!(number(&finished, "node_fetches") > 0.0);

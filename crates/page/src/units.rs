@@ -173,6 +173,10 @@ impl PageRange {
     pub fn intersect(self, other: Self) -> Self {
         Self::new(self.start.max(other.start), self.end.min(other.end))
     }
+    /// The shortest run that both lie in.
+    pub fn hull(self, other: Self) -> Self {
+        Self::new(self.start.min(other.start), self.end.max(other.end))
+    }
     /// Every page, in order.
     pub fn iter(self) -> impl Iterator<Item = PageIndex> {
         (self.start.0..self.end.0).map(PageIndex)

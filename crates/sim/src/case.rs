@@ -69,6 +69,37 @@ impl Case {
         }
     }
 
+    /// The case of a seed in which more threads want pages of nodes than may be under way, or than a handler defers one by one, while some change
+    /// the address space. Little else happens.
+    pub fn crowd(seed: u64) -> Self {
+        /// Who changes the address space does so this often.
+        const CHANGES: usize = 40;
+        let mut case = Self::of(seed);
+        let mut random = SmallRng::seed_from_u64(seed ^ 0xc0de);
+        let readers = [40, 300][random.random_range(0..2)];
+        let reader = Habits { hot: 0, changes: 0, forks: false };
+        let changer = Habits { hot: 0, changes: 100, forks: false };
+        let mut draw = |count: usize, habits, operations| {
+            (0..count)
+                .map(|_| (0..operations).map(|_| Operation::draw(&mut random, habits)).collect())
+                .collect::<Vec<_>>()
+        };
+        case.threads = draw(readers, reader, 12);
+        case.threads.extend(draw(3, changer, CHANGES));
+        case.first_pages = if readers == 40 { 8 } else { 1 };
+        case.budget_pages = 16;
+        case.slabs = 2;
+        case.plan.most_steps = 10 * MOST_STEPS;
+        case.far = Far {
+            node_slabs: MOST_SLABS,
+            has_nodes: true,
+            entries: MOST_ENTRIES,
+            answer_ns: 200_000,
+            ..Far::default()
+        };
+        case
+    }
+
     /// Operations of all threads.
     pub fn operations(&self) -> usize {
         self.threads.iter().map(Vec::len).sum()

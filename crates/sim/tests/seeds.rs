@@ -15,6 +15,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 const SEEDS: u64 = 10_000;
 /// Seeds among which one must show that a guard is missing.
 const MUTANT_SEEDS: u64 = 4_000;
+/// Seeds of crowds, which take as long as a hundred others each.
+const CROWDS: u64 = 400;
 /// Seeds that are run twice.
 const REPEATED_SEEDS: u64 = 20;
 
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
         Trial::test("no_seed_shows_a_wrong_byte_or_a_thread_that_waits_for_ever", || {
             all_are_right(number("FARMEM_SIMULATE_SEEDS").unwrap_or(SEEDS))
         }),
+        Trial::test("no_seed_shows_a_crowd_of_threads_in_which_one_waits_for_ever", no_crowd_waits_for_ever),
     ];
     trials.extend(Guard::ALL.map(|guard| {
         Trial::test(format!("some_seed_shows_what_happens_without::{guard:?}"), move || is_noticed(guard))
@@ -100,6 +103,18 @@ fn all_are_right(count: u64) -> Result<(), Failed> {
         }
     }
     Ok(())
+}
+
+fn no_crowd_waits_for_ever() -> Result<(), Failed> {
+    let failure = Mutex::new(None);
+    each(CROWDS, |seed| match run(&Case::crowd(seed)).failure {
+        Some(failed) => {
+            *failure.lock().expect("nobody panics with it") = Some(format!("crowd {seed}: {failed}"));
+            true
+        }
+        None => false,
+    });
+    failure.into_inner().expect("nobody panics with it").map_or(Ok(()), |failed| Err(failed.into()))
 }
 
 /// Without that guard something goes wrong, soon.

@@ -16,7 +16,7 @@
 #define PAGE_BYTES 4096
 #define OWN_BYTES (16 * PAGE_BYTES)
 #define STEPS 50
-#define MOST_THREADS 256
+#define MOST_THREADS 1024
 
 static uint64_t *data;
 static size_t pages;

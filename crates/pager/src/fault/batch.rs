@@ -167,8 +167,9 @@ impl Engine {
                 self.give_back(taken);
                 Served::Later
             }
+            // Nor is a thread woken that waits for it and has been put off: all that did so would fault again and again.
             Err(taken) => {
-                self.let_try_again(taken);
+                self.give_back(taken);
                 Served::Done
             }
         }

@@ -8,7 +8,8 @@
 //! Invariants:
 //! 1. A flight is in the list from when its call is posted until somebody ends it. Who ends one holds a [`Change`] or a [`Reading`], so
 //!    that the page isn't moved or discarded between.
-//! 2. The list is a leaf lock: while it is held nobody waits, and no page comes in.
+//! 2. Flights and reserved places are no more than [`MOST`].
+//! 3. The list is a leaf lock: while it is held nobody waits, and no page comes in.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -25,7 +26,7 @@ use crate::address_space::table::Taken;
 use crate::engine::Engine;
 use crate::eviction::vault::{LoadFailure, PageReader};
 use crate::fault::batch::Batch;
-use crate::fault::serve::{Cause, Desk, Served};
+use crate::fault::serve::{Cause, Desk, Served, Source};
 use crate::gate::{Change, PARTIES, Reading};
 use crate::whereabouts::Whereabouts;
 
@@ -36,6 +37,8 @@ const _: () = assert!(MOST < wait::MOST_WORDS, "the fetcher sleeps on a word for
 pub(crate) const PARTY: usize = PARTIES - 2;
 /// Pages that come in under one right to change pages, so that messages are read in between.
 const LANDED_AT_ONCE: usize = 8;
+/// How long the fetcher leaves pages alone that the kernel has refused, since the address space changes.
+const SETTLE_NS: u64 = 20_000;
 /// How long the fetcher sleeps at most while something is under way.
 const SLICE_NS: u64 = 50_000_000;
 /// The same while nothing is.
@@ -63,7 +66,25 @@ pub(crate) struct Flights {
     is_running: AtomicBool,
 }
 
-struct List([Option<Flight>; MOST]);
+struct List {
+    flights: [Option<Flight>; MOST],
+    /// Places that are kept for what the fetcher has in hand: pages that land, and pages that have been refused. So there is always one
+    /// for a page that must be asked for anew, and there are never more refused ones than flights.
+    reserved: usize,
+}
+
+/// Why a page comes in, since when, and whether a thread waits for it.
+struct Errand {
+    cause: Cause,
+    since_ns: u64,
+    is_needed: bool,
+}
+
+impl List {
+    fn free(&self) -> usize {
+        self.flights.iter().filter(|flight| flight.is_none()).count()
+    }
+}
 
 /// What a flight has come to.
 enum Landing {
@@ -78,7 +99,7 @@ enum Landing {
 impl Flights {
     pub(crate) const fn new() -> Self {
         Self {
-            flights: Lock::new(List([const { None }; MOST])),
+            flights: Lock::new(List { flights: [const { None }; MOST], reserved: 0 }),
             bell: AtomicU32::new(0),
             is_running: AtomicBool::new(false),
         }
@@ -94,13 +115,25 @@ impl Flights {
         wait::wake(&self.bell, Sleepers::All, Scope::Process);
     }
 
+    /// The fetcher has done with a page, or keeps its place.
+    fn landed(&self, is_done: bool) {
+        self.flights.lock().reserved -= usize::from(is_done);
+    }
+
     /// Ends those flights that `is_meant` says; `each` hears of them, one after the other.
     fn end_each(&self, is_meant: impl Fn(&Flight) -> bool, mut each: impl FnMut(Flight)) {
         for at in 0..MOST {
-            let ended = self.flights.lock().0[at].take_if(|flight| is_meant(flight));
+            let ended = self.flights.lock().flights[at].take_if(|flight| is_meant(flight));
             ended.into_iter().for_each(&mut each);
         }
     }
+}
+
+/// A page that a thread waits for, and that has come, but the kernel has refused it, since the address space changes; or what had come was displaced
+/// then, and too much is under way to ask anew.
+struct Refused {
+    page: PageIndex,
+    since_ns: u64,
 }
 
 /// Memory of the fetcher.
@@ -108,6 +141,9 @@ struct Fetcher {
     engine: &'static Engine,
     desk: Desk,
     whereabouts: Whereabouts,
+    /// Whoever waits for one of these is left waiting. A thread that is woken faults again, and the kernel hands out all faults before
+    /// any event: with enough threads the event that everybody waits for would never be read.
+    refused: [Option<Refused>; MOST],
 }
 
 /// Starts the fetcher, where there may be pages on nodes.
@@ -119,7 +155,12 @@ pub(crate) fn start(engine: &'static Engine, allowed: Allowed) -> Result<(), Err
         return Ok(());
     }
     let whereabouts = Whereabouts::new(Some(allowed));
-    let fetcher = memory::leak(Fetcher { engine, desk: Desk::new(engine)?, whereabouts })?;
+    let fetcher = memory::leak(Fetcher {
+        engine,
+        desk: Desk::new(engine)?,
+        whereabouts,
+        refused: [const { None }; MOST],
+    })?;
     thread::spawn_with(run, fetcher)?;
     engine.flights.is_running.store(true, Ordering::Release);
     Ok(())
@@ -130,10 +171,10 @@ fn run(fetcher: &'static mut Fetcher) -> ! {
     let engine = fetcher.engine;
     loop {
         let rung = engine.flights.bell.load(Ordering::Acquire);
-        while engine.land(&mut fetcher.desk) {}
+        while engine.land(&mut fetcher.desk, &mut fetcher.refused) {}
         // A handler that works alone wakes this thread, and this one the thread of the program: on another processor each of these would wake that, too.
         fetcher.whereabouts.stay_with_handler(engine, true);
-        engine.await_answers(rung);
+        engine.await_answers(rung, fetcher.refused.iter().any(Option::is_some));
     }
 }
 
@@ -146,13 +187,32 @@ impl Engine {
         cause: Cause,
         is_ahead: bool,
     ) -> Result<(), Taken> {
+        self.launch_unless(|list| list.free() <= list.reserved, reader, taken, cause, is_ahead)
+    }
+
+    /// The same, where one has a place in the list already. It is not used up.
+    fn launch_again(&self, reader: &PageReader, taken: Taken, cause: Cause) -> Result<(), Taken> {
+        self.launch_unless(|_| false, reader, taken, cause, false)
+    }
+
+    fn launch_unless(
+        &self,
+        is_too_much: impl Fn(&List) -> bool,
+        reader: &PageReader,
+        taken: Taken,
+        cause: Cause,
+        is_ahead: bool,
+    ) -> Result<(), Taken> {
         let Some(place) = taken.word.place() else { return Err(taken) };
-        let mut flights = self.flights.flights.lock();
-        let Some(free) = flights.0.iter_mut().find(|flight| flight.is_none()) else { return Err(taken) };
+        let mut list = self.flights.flights.lock();
+        if is_too_much(&list) {
+            return Err(taken);
+        }
+        let Some(free) = list.flights.iter_mut().find(|flight| flight.is_none()) else { return Err(taken) };
         let Some((call, posted)) = self.vault.post(reader, place, is_ahead) else { return Err(taken) };
         let since_ns = thread::now_ns();
         *free = Some(Flight { taken, call, posted, cause, since_ns, is_ahead, is_wanted: false });
-        drop(flights);
+        drop(list);
         self.flights.ring();
         Ok(())
     }
@@ -164,18 +224,21 @@ impl Engine {
         }
         let mut flights = self.flights.flights.lock();
         let is_it = |flight: &&mut Flight| flight.taken.page == page && flight.is_ahead && !flight.is_wanted;
-        let Some(flight) = flights.0.iter_mut().flatten().find(is_it) else { return };
+        let Some(flight) = flights.flights.iter_mut().flatten().find(is_it) else { return };
         flight.is_wanted = true;
         drop(flights);
         self.flights.ring();
     }
 
-    /// On the fetcher: sleeps until a call is answered, or somebody rings.
-    fn await_answers(&self, rung: u32) {
+    /// On the fetcher: sleeps until a call is answered, or somebody rings, or it is time to try again.
+    fn await_answers(&self, rung: u32, is_settling: bool) {
+        if is_settling {
+            return thread::sleep(SETTLE_NS);
+        }
         let memory = self.vault.memory();
         let mut words = [const { None }; MOST];
         let mut is_any = false;
-        for (word, flight) in words.iter_mut().zip(&self.flights.flights.lock().0) {
+        for (word, flight) in words.iter_mut().zip(&self.flights.flights.lock().flights) {
             let Some(flight) = flight else { continue };
             // One that has been answered since, or is not to be waited for, is looked at again.
             let Some((at, value)) = self.vault.waits(&flight.posted) else { return };
@@ -188,8 +251,13 @@ impl Engine {
     }
 
     /// On the fetcher: takes in what has come. Whether there may be more.
-    fn land(&self, desk: &mut Desk) -> bool {
+    fn land(&self, desk: &mut Desk, refused: &mut [Option<Refused>; MOST]) -> bool {
         let change = self.gate.change(PARTY);
+        for place in refused.iter_mut() {
+            let Some(Refused { page, since_ns }) = place.take() else { continue };
+            *place = self.land_again(&change, desk, page, since_ns);
+            self.flights.landed(place.is_none());
+        }
         let mut landed = 0;
         for at in 0..MOST {
             if landed == LANDED_AT_ONCE {
@@ -197,15 +265,50 @@ impl Engine {
             }
             let Some((flight, landing)) = self.next_landing(at) else { continue };
             landed += 1;
-            self.take_in_flight(&change, desk, flight, landing);
+            let again = self.land_flight(&change, desk, flight, landing);
+            self.flights.landed(again.is_none());
+            // There is a place: what is in flight and what has been refused are no more than these.
+            if let Some(free) = refused.iter_mut().find(|place| place.is_none()) {
+                *free = again;
+            }
         }
         false
+    }
+
+    /// A page that the kernel has refused before.
+    fn land_again(
+        &self,
+        change: &Change<'_>,
+        desk: &mut Desk,
+        page: PageIndex,
+        since_ns: u64,
+    ) -> Option<Refused> {
+        if !self.table.ensure(page) {
+            self.refused(Step::Table, Errno::NOMEM);
+        }
+        let Some(taken) = self.table.take(page) else {
+            // Who has it lets the thread go.
+            self.hurry(page);
+            return None;
+        };
+        if !taken.word.is_far() || Source::of(taken.word) != Source::Stored {
+            // It is there by now, or has been given up or moved: the thread's next fault tells.
+            self.let_try_again(taken);
+            return None;
+        }
+        self.land_page(
+            change,
+            desk,
+            taken,
+            Errand { cause: Cause::Fault(page), since_ns, is_needed: true },
+            Urgency::Later,
+        )
     }
 
     /// The flight in that place of the list, which ends, if something has come of it.
     fn next_landing(&self, at: usize) -> Option<(Flight, Landing)> {
         let mut flights = self.flights.flights.lock();
-        let flight = flights.0[at].as_ref()?;
+        let flight = flights.flights[at].as_ref()?;
         let landing = match self.vault.standing(&flight.posted) {
             Standing::Answered(answer) => Landing::Answered(answer),
             Standing::Waits if flight.is_wanted => Landing::Wanted,
@@ -218,10 +321,18 @@ impl Engine {
             }
             Standing::Over => Landing::Hopeless,
         };
-        flights.0[at].take().map(|flight| (flight, landing))
+        let flight = flights.flights[at].take()?;
+        flights.reserved += 1;
+        Some((flight, landing))
     }
 
-    fn take_in_flight(&self, change: &Change<'_>, desk: &mut Desk, flight: Flight, landing: Landing) {
+    fn land_flight(
+        &self,
+        change: &Change<'_>,
+        desk: &mut Desk,
+        flight: Flight,
+        landing: Landing,
+    ) -> Option<Refused> {
         let Flight { taken, call, posted, cause, since_ns, is_ahead, is_wanted } = flight;
         let is_needed = !is_ahead || is_wanted;
         let urgency = match landing {
@@ -236,9 +347,25 @@ impl Engine {
                 if is_needed { Urgency::Awaited } else { Urgency::Later }
             }
         };
+        self.land_page(change, desk, taken, Errand { cause, since_ns, is_needed }, urgency)
+    }
+
+    /// Loads and installs a page that has come. What the kernel refuses, although a thread waits for it.
+    fn land_page(
+        &self,
+        change: &Change<'_>,
+        desk: &mut Desk,
+        taken: Taken,
+        errand: Errand,
+        urgency: Urgency,
+    ) -> Option<Refused> {
+        let Errand { cause, since_ns, is_needed } = errand;
         // Room was made when it was asked for, and others may have used it.
         let _ = self.make_room(change, 1);
-        let Some(place) = taken.word.place() else { return self.give_back(taken) };
+        let Some(place) = taken.word.place() else {
+            self.give_back(taken);
+            return None;
+        };
         desk.waiting.begin();
         match self.vault.load(&mut desk.reader, place, &mut desk.content[0], urgency) {
             Ok(origin) => {
@@ -247,8 +374,8 @@ impl Engine {
                 let mut batch = Batch::new();
                 batch.push(taken);
                 if self.install_first(desk, &mut batch, cause) == Served::Again {
-                    // The thread asks again; what has come is in the read buffer.
-                    self.wake_page(page);
+                    // What has come is in the read buffer.
+                    return Some(Refused { page, since_ns });
                 }
                 if cause.is_fault_on(page) {
                     let took_ns = thread::now_ns().saturating_sub(since_ns);
@@ -259,12 +386,15 @@ impl Engine {
             Err(LoadFailure::Lost) => self.lose(taken),
             Err(LoadFailure::Later) if is_needed => {
                 // It has been displaced, or is elsewhere now.
-                if let Err(taken) = self.launch(&desk.reader, taken, cause, false) {
-                    self.let_try_again(taken);
+                if let Err(taken) = self.launch_again(&desk.reader, taken, cause) {
+                    let page = taken.page;
+                    self.give_back(taken);
+                    return cause.is_fault_on(page).then_some(Refused { page, since_ns });
                 }
             }
-            Err(LoadFailure::Later) => self.let_try_again(taken),
+            Err(LoadFailure::Later) => self.give_back(taken),
         }
+        None
     }
 
     /// Lets go of a page that stays where it is. Whoever waits for it faults again.
@@ -298,7 +428,7 @@ impl Engine {
             return;
         }
         let mut flights = self.flights.flights.lock();
-        for place in &mut flights.0 {
+        for place in &mut flights.flights {
             let Some(flight) = place.take_if(|flight| from.contains(flight.taken.page)) else { continue };
             let old = flight.taken.page;
             let Some(taken) = self.table.follow(flight.taken, to + (old - from.start)) else {
@@ -314,6 +444,6 @@ impl Engine {
 
 impl core::fmt::Debug for List {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{} flights", self.0.iter().flatten().count())
+        write!(f, "{} flights", self.flights.iter().flatten().count())
     }
 }

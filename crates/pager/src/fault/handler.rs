@@ -12,6 +12,7 @@
 
 use core::sync::atomic::Ordering;
 
+use farmem_page::{PageCount, PageRange};
 use farmem_policy::{Fault, STARVED_NS, Sight, Starvation};
 use farmem_sys::affinity::Allowed;
 use farmem_sys::process::WatchedThread;
@@ -31,7 +32,7 @@ use crate::inject::Injection;
 /// Most handlers: all parties at the gate but the bookkeeper and the fetcher.
 pub(crate) const MOST: u32 = PARTIES as u32 - 2;
 const _: () = assert!(MOST as usize <= MAX_HANDLERS, "every handler can show its work");
-/// Faults that wait for the address space to settle. More threads than these would be woken to fault again.
+/// Faults that a handler defers one by one. Of more it only knows where they are.
 const DEFERRED: usize = 256;
 /// Faults between two looks at where the faulting thread runs.
 const FOLLOW_FAULTS: u64 = 8;
@@ -72,6 +73,9 @@ struct Handler {
     /// In the order in which they were taken, each with the number of the work that it is.
     deferred: [Option<(Wish, u64)>; DEFERRED],
     deferred_count: usize,
+    /// Where all those faults are that found no place: their threads fault again once others have been served. Not before: the kernel hands
+    /// out all faults before any event, and while threads fault again and again the event that everybody waits for would never be read.
+    overflow: Option<PageRange>,
     /// Whether some of these wait for the address space to settle, not for room.
     is_settling: bool,
     /// The number of the work in hand.
@@ -99,6 +103,7 @@ pub(crate) fn start(engine: &'static Engine, party: u32, allowed: Allowed) -> Re
         desk: Desk::new(engine)?,
         deferred: [None; DEFERRED],
         deferred_count: 0,
+        overflow: None,
         is_settling: false,
         work: 0,
         since_look: LOOK_FAULTS,
@@ -253,7 +258,10 @@ impl Handler {
                 *place = Some((wish, self.work));
                 self.deferred_count += 1;
             }
-            None => self.engine.wake_page(wish.fault().page),
+            None => {
+                let page = PageRange::at(wish.fault().page, PageCount::new(1));
+                self.overflow = Some(self.overflow.map_or(page, |overflow| overflow.hull(page)));
+            }
         }
     }
 
@@ -270,6 +278,11 @@ impl Handler {
                 self.deferred[self.deferred_count] = Some((wish, work));
                 self.deferred_count += 1;
             }
+        }
+        if self.deferred_count <= DEFERRED / 2
+            && let Some(overflow) = self.overflow.take()
+        {
+            self.engine.uffd.wake(overflow);
         }
     }
 
