@@ -86,17 +86,13 @@ impl Case {
         };
         case.threads = draw(readers, reader, 12);
         case.threads.extend(draw(3, changer, CHANGES));
-        case.first_pages = if readers == 40 { 8 } else { 1 };
+        case.first_pages = 480 / readers as u64;
         case.budget_pages = 16;
         case.slabs = 2;
+        case.plan.switch_one_in = 2;
         case.plan.most_steps = 10 * MOST_STEPS;
-        case.far = Far {
-            node_slabs: MOST_SLABS,
-            has_nodes: true,
-            entries: MOST_ENTRIES,
-            answer_ns: 200_000,
-            ..Far::default()
-        };
+        case.far =
+            Far { node_slabs: MOST_SLABS, has_nodes: true, entries: 1, answer_ns: 20_000, ..Far::default() };
         case
     }
 
