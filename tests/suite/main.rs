@@ -3,6 +3,7 @@
 mod address_space;
 mod attach;
 mod bench_all;
+mod caller;
 mod cluster;
 mod command_line;
 mod documents;

@@ -25,10 +25,12 @@ use crate::limits::tenancy::{self, Tenancy};
 use crate::options::{Enter, Options};
 use crate::processes::Processes;
 use crate::processes::attacher::Attacher;
+use crate::processes::family::Family;
 use crate::processes::notices::Notice;
 use crate::processes::strangers::MOST_STRANGERS;
 use crate::program::background::{Role, split};
 use crate::program::end::{End, end_as};
+use crate::program::foreground::{self, Caller, Part};
 use crate::program::signals::Signals;
 use crate::program::{file_size, launch};
 use crate::queries::directory::{Own, listen};
@@ -71,11 +73,30 @@ const NOT_YOURS: &str = "it belongs to another user; ask that user, or root";
 /// # Errors
 /// The program could not be started, or the kernel doesn't permit its management; nothing of it is left.
 pub fn supervise(options: &Options) -> Result<u8> {
-    start(options).map(Supervisor::see_through).inspect_err(|_| options.guests.iter().for_each(Guest::leave))
+    if options.enter == Enter::Attach && !options.reports_at_end() {
+        return supervise_caller(options);
+    }
+    start(options, None)
+        .map(Supervisor::see_through)
+        .inspect_err(|_| options.guests.iter().for_each(Guest::leave))
 }
 
-/// Starts the program, and all that looks after it.
-fn start(options: &Options) -> Result<Supervisor<'_>> {
+/// The calling process becomes the program, and a copy of it the supervisor.
+fn supervise_caller(options: &Options) -> Result<u8> {
+    let mut caller = match foreground::split()? {
+        Part::Program(supervisor) => return Err(supervisor.become_program(options)),
+        Part::Supervisor(caller) => caller,
+    };
+    let refused = start(options, Some(&mut caller)).map(Supervisor::see_through_caller).err();
+    if let Some(error) = refused {
+        options.guests.iter().for_each(Guest::leave);
+        caller.refuse(&error);
+    }
+    std::process::exit(0)
+}
+
+/// Starts the program, as a child or in the process that was called, and all that looks after it.
+fn start<'a>(options: &'a Options, caller: Option<&'a mut Caller>) -> Result<Supervisor<'a>> {
     let library = match options.enter {
         Enter::Preload => Some(launch::find_library()?),
         Enter::Attach => None,
@@ -92,13 +113,22 @@ fn start(options: &Options) -> Result<Supervisor<'_>> {
     let application = application.record(options)?;
     let address = Address { name: name.as_bytes(), token: application.token }.to_string();
     let began = Instant::now();
-    let child = launch::launch(options, library.as_deref(), &address, file_size, signals.before())?;
-    let attacher = library.is_none().then(|| Attacher::new(application, &address));
+    let program = match &caller {
+        Some(caller) => caller.process(),
+        None => launch::launch(options, library.as_deref(), &address, file_size, signals.before())?,
+    };
+    let family = caller.as_ref().map(|caller| Family::of(caller.process()));
+    let caller = match caller {
+        Some(caller) => Some(caller.let_begin()?),
+        None => None,
+    };
+    let program = Pid::from_raw(program.as_raw_nonzero().get());
+    let attacher = library.is_none().then(|| Attacher::new(application, &address, family));
     // For the supervisor's own: two links of each lane to each node, and several descriptors for each process. The program has its limit as it was.
     farmem_sys::descriptors::allow_most();
     tracing::info!(
         application = options.name,
-        process = child.id(),
+        process = program.as_raw(),
         local_bytes = options.local.get(),
         pool_bytes = options.pool.get(),
         nodes = options.nodes.as_ref().map_or(0, |nodes| nodes.nodes.len()),
@@ -115,7 +145,7 @@ fn start(options: &Options) -> Result<Supervisor<'_>> {
         listener,
         listens_from: began,
         signals,
-        processes: Processes::new(application, child.id()),
+        processes: Processes::new(application, program.as_raw().unsigned_abs()),
         tenancy,
         watch: Watch::new(application, options.sizing.map(|sizing| Sizing::new(sizing, options.local))),
         workers,
@@ -124,7 +154,8 @@ fn start(options: &Options) -> Result<Supervisor<'_>> {
         progress: options.progress.then(Progress::new),
         waiting: Waiting::new(),
         regions: RegionQuestions::new(application.ledger),
-        program: Pid::from_raw(child.id() as i32),
+        program,
+        caller,
         has_ended: false,
         began,
         cpu_before: Duration::ZERO,
@@ -174,6 +205,8 @@ struct Supervisor<'a> {
     waiting: Waiting,
     regions: RegionQuestions,
     program: Pid,
+    /// Where the program is the process that was called.
+    caller: Option<&'a Caller>,
     /// From then on its number may be somebody else's.
     has_ended: bool,
     began: Instant,
@@ -203,6 +236,21 @@ impl Supervisor<'_> {
             false => self.conclude(),
         }
         end_as(end)
+    }
+
+    /// The same beside the process that was called.
+    fn see_through_caller(mut self) {
+        let end = self.run();
+        self.explain_endings(true);
+        foreground::leave_standard_error();
+        self.settle();
+        self.tell_end(end);
+        if self.processes.remain() || self.has_descendants() {
+            self.attend();
+        }
+        self.workers.drain(..).for_each(Worker::stop);
+        self.guests.drain(..).for_each(|end| end());
+        self.conclude();
     }
 
     /// Until the program's end.
@@ -308,7 +356,8 @@ impl Supervisor<'_> {
             self.wait_and_hear();
             self.watch.look(&mut self.processes);
             self.explain_endings(false);
-            if self.processes.remain() {
+            self.has_children();
+            if self.processes.remain() || self.has_descendants() {
                 seen = Instant::now();
             }
         }
@@ -327,7 +376,7 @@ impl Supervisor<'_> {
         self.regions.look();
         if news.has_signal {
             let program = rustix::process::Pid::from_raw(self.program.as_raw());
-            self.signals.pass_on(program.filter(|_| !self.has_ended));
+            self.signals.pass_on(program.filter(|_| !self.has_ended && self.caller.is_none()));
         }
         if news.has_connection {
             self.let_in();
@@ -344,6 +393,9 @@ impl Supervisor<'_> {
         let is_listening = self.listens_from <= Instant::now();
         let new = if is_listening { PollFlags::IN } else { PollFlags::empty() };
         set.push(PollFd::from_borrowed_fd(self.listener.as_fd(), new));
+        if let Some(caller) = self.caller {
+            set.push(caller.watch());
+        }
         let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
         poll(&mut set, Some(&timeout)).ok()?;
         let is_ready = |place: &PollFd<'_>| !place.revents().is_empty();
@@ -402,6 +454,11 @@ impl Supervisor<'_> {
 
     /// Whether the program has ended, and how. Orphans that have ended are let go.
     fn reap(&mut self) -> Option<End> {
+        if let Some(caller) = self.caller {
+            self.has_children();
+            self.has_ended = caller.has_ended();
+            return self.has_ended.then_some(End::Unseen);
+        }
         while let Ok(Some((child, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
             if child.as_raw_nonzero().get() != self.program.as_raw() {
                 self.note_ended(child, status);
@@ -420,6 +477,11 @@ impl Supervisor<'_> {
             }
         }
         None
+    }
+
+    /// After the program's end: whether processes live that it has left behind, with a pager or without. Known where it isn't a child of this one.
+    fn has_descendants(&self) -> bool {
+        self.attacher.as_ref().is_some_and(Attacher::has_family)
     }
 
     /// After the program's end: whether orphans of its live.

@@ -5,6 +5,7 @@
 //! numbers, and low ones stay free for what comes later: a forked child's userfaultfd, which the kernel couldn't deliver
 //! else.
 
+use linux_raw_sys::general as raw;
 use rustix::event::EventfdFlags;
 use rustix::fd::IntoRawFd;
 use rustix::io::Errno;
@@ -51,6 +52,15 @@ pub fn keep_only(kept: &[crate::RawFd]) {
     }
     // SAFETY: as above.
     let _ = unsafe { close_range(first, u32::MAX, 0) };
+}
+
+/// Whether another program that ran in this process would have that descriptor: it has been left open for it, or there is no such descriptor.
+pub fn outlives_exec(number: crate::RawFd) -> bool {
+    const GET_FLAGS: usize = 1;
+    const CLOSES: usize = 1;
+    // SAFETY: the call has no pointers.
+    unsafe { syscall::call(raw::__NR_fcntl, [number as usize, GET_FLAGS, 0, 0]) }
+        .is_ok_and(|flags| flags & CLOSES == 0)
 }
 
 /// While this lives, new descriptors of the calling thread's own, empty table get high numbers.

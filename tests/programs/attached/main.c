@@ -227,6 +227,34 @@ static int daemonises(const char *folder)
 	return 0;
 }
 
+static void wait_for(const char *folder, const char *name)
+{
+	char path[4096];
+	snprintf(path, sizeof path, "%s/%s", folder, name);
+	while (access(path, F_OK) != 0)
+		usleep(1000);
+}
+
+// A service as they begin: two forks, whose parents end at once, a session of its own, no terminal. It grows when nobody of those is left.
+static int serves(const char *folder)
+{
+	if (fork() != 0)
+		_exit(0);
+	setsid();
+	if (fork() != 0)
+		_exit(0);
+	int nowhere = open("/dev/null", O_RDWR);
+	for (int number = 0; number < 3; number++)
+		dup2(nowhere, number);
+	usleep(300000);
+	struct memory memory = fresh(24);
+	size_t wrong = press(memory, 0.5);
+	wrong += wrong_pages(memory);
+	result(folder, wrong);
+	wait_for(folder, "end");
+	return 0;
+}
+
 // Two processes with one address space: the first of them ends.
 static struct memory between;
 static const char *between_folder;
@@ -455,6 +483,8 @@ int main(int count, char **words)
 		return many();
 	if (!strcmp(check, "daemon"))
 		return daemonises(folder);
+	if (!strcmp(check, "service"))
+		return serves(folder);
 	if (!strcmp(check, "sharing"))
 		return sharing(folder);
 	if (!strcmp(check, "unnoticed"))

@@ -1,6 +1,6 @@
 //! Pagers come to processes from outside, each when its application comes near what it may have.
 //!
-//! The processes are those below the supervisor, which orphans are given to. Each gets a pager that is a process of its own (`farmem pager`, by
+//! The processes are those below the supervisor, which orphans are given to, or the family of the process that was called. Each gets a pager that is a process of its own (`farmem pager`, by
 //! `farmem-attach`): a child of the supervisor, which lives as long as its program.
 
 use std::collections::{HashMap, HashSet};
@@ -14,6 +14,8 @@ use farmem_page::PageCount;
 use farmem_sys::subject::share_memory;
 
 use crate::application::Application;
+use crate::processes::family::Family;
+use crate::processes::proc::{self, Identity, children, figures, identity};
 use crate::say::say;
 use crate::threads::worker::Worker;
 
@@ -42,13 +44,6 @@ const NAMES: [&str; 2] = ["farmem-pager", "farmem-puppet"];
 /// Statuses with which a pager ends that has not managed its program.
 const STATUS_LATER: i32 = 3;
 
-/// One process, until its number may be another's.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Identity {
-    number: u32,
-    began: u64,
-}
-
 struct Pager {
     of: Identity,
     layout: Option<Layout>,
@@ -74,6 +69,8 @@ type Layout = [u64; 3];
 pub(crate) struct Attacher {
     application: Application,
     address: Arc<str>,
+    /// Where the program isn't below the supervisor.
+    family: Option<Family>,
     state: Arc<Mutex<State>>,
 }
 
@@ -85,8 +82,13 @@ struct Found {
 }
 
 impl Attacher {
-    pub(crate) fn new(application: Application, address: &str) -> Self {
-        Self { application, address: address.into(), state: Arc::default() }
+    pub(crate) fn new(application: Application, address: &str, family: Option<Family>) -> Self {
+        Self { application, address: address.into(), family, state: Arc::default() }
+    }
+
+    /// Whether anybody lives of the family of the process that was called.
+    pub(crate) fn has_family(&self) -> bool {
+        self.family.as_ref().is_some_and(|family| !family.living(is_ours).is_empty())
     }
 
     /// Starts to look.
@@ -100,7 +102,14 @@ impl Attacher {
     fn look(&self, before: &mut (Instant, u64)) -> Duration {
         let began = Instant::now();
         let pagers: Vec<u32> = self.state().pagers.keys().copied().collect();
-        let found = below(std::process::id(), &pagers);
+        let found = match &self.family {
+            Some(family) => family
+                .living(is_ours)
+                .into_iter()
+                .filter_map(|number| Some(Found { number, resident: resident(number)? }))
+                .collect(),
+            None => below(std::process::id(), &pagers),
+        };
         let resident: u64 = found.iter().map(|process| process.resident.get()).sum();
         let passed = before.0.elapsed().max(Duration::from_micros(100));
         let grown = resident.saturating_sub(before.1);
@@ -131,7 +140,7 @@ impl Attacher {
         let mut state = self.state();
         if state.refused.len() > MOST_REFUSED {
             // Most have ended by now.
-            state.refused.retain(|&of, _| self::identity(of.number) == Some(of));
+            state.refused.retain(|&of, _| proc::identity(of.number) == Some(of));
         }
         if state.pagers.values().any(|pager| pager.of == identity) {
             return;
@@ -156,18 +165,17 @@ impl Attacher {
             state.refused.insert(identity, (0, Instant::now() + INHERITED));
             return;
         }
-        let began = std::env::current_exe().and_then(|own| {
-            let mut command = Command::new(own);
-            command
-                .arg("pager")
-                .arg(identity.number.to_string())
-                .env("FARMEM_SUPERVISOR", &*self.address)
-                .stdin(Stdio::null())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::null())
-                .process_group(0);
-            command.spawn()
-        });
+        // Another version may have been installed meanwhile, so no path of this program's file is good.
+        let began = Command::new("/proc/self/exe")
+            .arg0("farmem")
+            .arg("pager")
+            .arg(identity.number.to_string())
+            .env("FARMEM_SUPERVISOR", &*self.address)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn();
         match began {
             Ok(child) => {
                 state.layouts.extend(layout);
@@ -230,16 +238,6 @@ fn below(root: u32, pagers: &[u32]) -> Vec<Found> {
     found
 }
 
-/// Those that any of its threads has made.
-fn children(number: u32) -> Vec<u32> {
-    let Ok(threads) = fs::read_dir(format!("/proc/{number}/task")) else { return Vec::new() };
-    threads
-        .flatten()
-        .filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok())
-        .flat_map(|text| text.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<u32>>())
-        .collect()
-}
-
 /// Whether it is a pager or a puppet, by its name. A program that calls itself so is left alone. A puppet that has no name yet shares its program's memory,
 /// and so gets no pager.
 fn is_ours(number: u32) -> bool {
@@ -256,24 +254,6 @@ fn is_registered(number: u32) -> bool {
 
 fn layout(number: u32) -> Option<Layout> {
     figures(number, [28, 47, 48])
-}
-
-fn identity(number: u32) -> Option<Identity> {
-    let [began] = figures(number, [22])?;
-    Some(Identity { number, began })
-}
-
-/// Some of the numbers that the kernel tells of a process on one line, counted as its documentation does, from 1.
-fn figures<const COUNT: usize>(number: u32, places: [usize; COUNT]) -> Option<[u64; COUNT]> {
-    let text = fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
-    // What follows the name, which may hold anything, begins with the third.
-    let (_, rest) = text.rsplit_once(") ")?;
-    let fields: Vec<&str> = rest.split(' ').collect();
-    let mut figures = [0; COUNT];
-    for (figure, place) in figures.iter_mut().zip(places) {
-        *figure = fields.get(place - 3)?.parse().ok()?;
-    }
-    Some(figures)
 }
 
 /// Resident pages that belong to no file. Of a process whose first thread has ended the others tell.

@@ -9,10 +9,12 @@
 
 pub(crate) mod attacher;
 mod endings;
+pub(crate) mod family;
 mod forks;
 mod kin;
 mod lineage;
 pub(crate) mod notices;
+mod proc;
 pub(crate) mod shares;
 pub(crate) mod silent;
 pub(crate) mod stall;

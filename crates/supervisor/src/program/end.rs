@@ -9,12 +9,15 @@ use nix::unistd::Pid;
 pub(crate) enum End {
     Exited(i32),
     Signalled(i32),
+    /// Its parent alone knows how.
+    Unseen,
 }
 
 /// The status to exit with, after the same signal as the program's.
 pub(crate) fn end_as(end: End) -> u8 {
     match end {
         End::Exited(status) => status as u8,
+        End::Unseen => 0,
         End::Signalled(number) => {
             if let Ok(signal) = Signal::try_from(number) {
                 end_by(signal);

@@ -5,10 +5,10 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 use farmem_sys::signals;
 use nix::sys::signal::SigSet;
-use rustix::process::Rlimit;
+use rustix::process::{Pid, Rlimit};
 
 use crate::options::Options;
 
@@ -51,9 +51,8 @@ pub(crate) fn launch(
     supervisor: &str,
     file_size: Option<Rlimit>,
     mask: SigSet,
-) -> Result<Child> {
-    let mut command = Command::new(&options.executable);
-    command.arg0(&options.program).args(&options.arguments);
+) -> Result<Pid> {
+    let mut command = command(options);
     if let Some(library) = library {
         preload(&mut command, library, supervisor);
     }
@@ -61,7 +60,18 @@ pub(crate) fn launch(
     if let Some(limit) = file_size {
         signals::hand_on_file_size(&mut command, limit);
     }
-    start(command, mask).with_context(|| format!("cannot start {}", options.executable.display()))
+    start(command, mask).map(|child| Pid::from_child(&child)).map_err(|error| cannot_start(options, error))
+}
+
+/// The program with its arguments, and nothing else.
+pub(crate) fn command(options: &Options) -> Command {
+    let mut command = Command::new(&options.executable);
+    command.arg0(&options.program).args(&options.arguments);
+    command
+}
+
+pub(crate) fn cannot_start(options: &Options, error: Error) -> Error {
+    error.context(format!("cannot start {}", options.executable.display()))
 }
 
 fn preload(command: &mut Command, library: &Path, supervisor: &str) {

@@ -6,5 +6,6 @@
 pub(crate) mod background;
 pub(crate) mod end;
 pub(crate) mod file_size;
+pub(crate) mod foreground;
 pub(crate) mod launch;
 pub(crate) mod signals;

@@ -1,0 +1,195 @@
+//! The program that the calling process has become, and all that comes of it.
+//!
+//! They aren't below the supervisor, so orphans aren't given to it. Whoever forks is told of by the kernel's process connector, as long as it lets
+//! this process listen: a daemon, whose parent ends at once, is known then. Where it doesn't (in containers), the children of those that are known are
+//! looked for, and one whose parents ended between two looks is missed: it has no pager.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::netlink::{self, SocketAddrNetlink};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with,
+};
+use rustix::process::Pid;
+
+use crate::processes::proc::{self, Identity};
+
+/// The connector's number of process events, as a group and as a value.
+const PROCESS_EVENTS: u32 = 1;
+/// To the connector: what follows is a message for that.
+const MESSAGE_DONE: u16 = 3;
+const LISTEN: u32 = 1;
+const FORK: u32 = 1;
+/// Two headers, netlink's and the connector's.
+const HEADERS: usize = 36;
+/// What has happened, on which processor, and when.
+const EVENT_HEADER: usize = 16;
+/// What the kernel keeps for this process between two looks: some thousand forks.
+const BUFFER_BYTES: usize = 4 << 20;
+/// Looks that a process that has ended is remembered for: what it forked before may be told of after.
+const REMEMBERED: u32 = 2;
+
+/// A member.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    /// When it began; `None` if it had ended before anybody looked.
+    began: Option<u64>,
+    /// Looks at which it was no longer there.
+    missed: u32,
+}
+
+/// The program and what comes of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Family {
+    members: Arc<Mutex<HashMap<u32, Member>>>,
+    connector: Option<Arc<OwnedFd>>,
+}
+
+impl Family {
+    /// That of a process which is about to run the program.
+    pub(crate) fn of(program: Pid) -> Self {
+        let connector = connect().ok().map(Arc::new);
+        let number = program.as_raw_nonzero().get().unsigned_abs();
+        let began = proc::identity(number).map(|identity| identity.began);
+        let members = Arc::new(Mutex::new(HashMap::from([(number, Member { began, missed: 0 })])));
+        Self { members, connector }
+    }
+
+    fn members(&self) -> MutexGuard<'_, HashMap<u32, Member>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those that live, but for those that `is_stranger` says, and what comes of them.
+    pub(crate) fn living(&self, is_stranger: impl Fn(u32) -> bool) -> Vec<u32> {
+        let mut members = self.members();
+        if let Some(connector) = &self.connector {
+            while let Some((parent, child)) = next_fork(connector) {
+                if members.contains_key(&parent) {
+                    let began = proc::identity(child).map(|identity| identity.began);
+                    members.insert(child, Member { began, missed: 0 });
+                }
+            }
+        }
+        members.retain(|&number, member| {
+            let is_there =
+                member.began.is_some_and(|began| proc::identity(number) == Some(Identity { number, began }))
+                    && !proc::is_zombie(number);
+            member.missed = if is_there { 0 } else { member.missed + 1 };
+            member.missed <= REMEMBERED
+        });
+        let mut living = Vec::new();
+        let mut open: Vec<u32> =
+            members.iter().filter(|(_, member)| member.missed == 0).map(|(&number, _)| number).collect();
+        while let Some(number) = open.pop() {
+            if is_stranger(number) {
+                continue;
+            }
+            living.push(number);
+            for child in proc::children(number) {
+                if !members.contains_key(&child)
+                    && let Some(Identity { began, .. }) = proc::identity(child)
+                {
+                    members.insert(child, Member { began: Some(began), missed: 0 });
+                    open.push(child);
+                }
+            }
+        }
+        living
+    }
+}
+
+/// A socket on which the kernel tells of each process that forks, and of little else.
+fn connect() -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(netlink::CONNECTOR))?;
+    bind(&socket, &SocketAddrNetlink::new(0, PROCESS_EVENTS))?;
+    // Whatever the kernel grants is better than nothing.
+    let _ = rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER_BYTES);
+    let request = [LISTEN, FORK].map(u32::to_ne_bytes).concat();
+    let mut message = Vec::new();
+    message.extend((HEADERS as u32 + request.len() as u32).to_ne_bytes());
+    message.extend(MESSAGE_DONE.to_ne_bytes());
+    message.extend([0; 10]);
+    message.extend([PROCESS_EVENTS, PROCESS_EVENTS, 0, 0].map(u32::to_ne_bytes).concat());
+    message.extend((request.len() as u16).to_ne_bytes());
+    message.extend([0; 2]);
+    message.extend(request);
+    send(&socket, &message, SendFlags::empty())?;
+    Ok(socket)
+}
+
+/// Who has forked, and which process came of it.
+fn next_fork(connector: &OwnedFd) -> Option<(u32, u32)> {
+    loop {
+        let mut message = [0; 256];
+        let length = match recv(connector, &mut message, RecvFlags::empty()) {
+            Ok((length, _)) => length,
+            // Some were lost. Looking for children finds most of them.
+            Err(Errno::NOBUFS | Errno::INTR) => continue,
+            Err(_) => return None,
+        };
+        if let Some(fork) = fork_in(&message[..length]) {
+            return Some(fork);
+        }
+    }
+}
+
+/// The fork that a message tells of; a new thread is none.
+fn fork_in(message: &[u8]) -> Option<(u32, u32)> {
+    let event = message.get(HEADERS..)?;
+    let number = |at: usize| Some(u32::from_ne_bytes(event.get(at..at + 4)?.try_into().ok()?));
+    // Of both processes: the thread, then the process.
+    let [parent, child, thread] = [EVENT_HEADER + 4, EVENT_HEADER + 12, EVENT_HEADER + 8].map(number);
+    (number(0)? == FORK && child? == thread? && parent? != child?).then_some((parent?, child?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(what: u32, numbers: [u32; 4]) -> Vec<u8> {
+        let mut message = vec![0; HEADERS];
+        message.extend(what.to_ne_bytes());
+        message.extend([0; EVENT_HEADER - 4]);
+        message.extend(numbers.map(u32::to_ne_bytes).concat());
+        message
+    }
+
+    #[test]
+    fn a_new_process_is_a_fork_and_a_new_thread_is_none() {
+        assert_eq!(fork_in(&message(FORK, [11, 10, 20, 20])), Some((10, 20)));
+        assert_eq!(fork_in(&message(FORK, [11, 10, 12, 10])), None);
+        assert_eq!(fork_in(&message(2, [11, 10, 20, 20])), None);
+        assert_eq!(fork_in(&message(FORK, [11, 10, 20, 20])[..60]), None);
+    }
+
+    #[test]
+    fn who_has_ended_is_forgotten_and_its_children_are_not() {
+        let mut parent = std::process::Command::new("sh")
+            .args(["-c", "sleep 20 >/dev/null 2>&1 & echo $!; read line"])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        let family = Family::of(Pid::from_child(&parent));
+        let mut output = std::io::BufReader::new(parent.stdout.take().expect("a pipe"));
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut output, &mut line).expect("its number");
+        let child: u32 = line.trim().parse().expect("a number");
+        assert!(family.living(|_| false).contains(&child));
+
+        drop(parent.stdin.take());
+        parent.wait().expect("it ends");
+        for _ in 0..=REMEMBERED {
+            assert_eq!(family.living(|_| false), [child]);
+        }
+        rustix::process::kill_process(
+            Pid::from_raw(child as i32).expect("not 0"),
+            rustix::process::Signal::KILL,
+        )
+        .expect("it lives");
+    }
+}

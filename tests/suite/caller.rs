@@ -1,0 +1,237 @@
+//! The process that was called becomes the program: it is what whoever started it sees, waits for and sends signals to, and its supervisor is none of
+//! its surroundings.
+
+use std::fs::File;
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use farmem_tests::{Scratch, application, assert_refusal, farmem_binary, managed_runner};
+
+use crate::far_redis::{figure, unique};
+
+/// For whatever a test waits for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn farmem(name: &str) -> Command {
+    let mut command = Command::new(farmem_binary());
+    command.args([
+        "run", "--enter", "attach", "--host", "none", "--local", "12M", "--pool", "1G", "--name", name, "--",
+    ]);
+    command.env_remove("FARMEM_ENTER").stdin(Stdio::null());
+    command
+}
+
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(began.elapsed() < PATIENCE, "{what}: not within a minute");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits for the program, and ends it where it takes too long.
+fn end(mut child: Child) -> std::process::ExitStatus {
+    let began = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().expect("it is a child") {
+            return status;
+        }
+        if began.elapsed() > PATIENCE {
+            child.kill().expect("it lives");
+            panic!("the program doesn't end");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// What a program says, and how it ended.
+fn said(mut command: Command) -> (String, String, std::process::ExitStatus) {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("farmem starts");
+    let (mut output, mut error) =
+        (child.stdout.take().expect("a pipe"), child.stderr.take().expect("a pipe"));
+    let status = end(child);
+    let mut texts = [String::new(), String::new()];
+    output.read_to_string(&mut texts[0]).expect("text");
+    error.read_to_string(&mut texts[1]).expect("text");
+    let [output, error] = texts;
+    (output, error, status)
+}
+
+/// What a program finds out about itself, but for what differs from run to run.
+const SURROUNDINGS: &str = r#"
+echo "parent $PPID; group and session $(cut -d' ' -f5-8 /proc/$$/stat)"
+for number in /proc/$$/fd/*; do echo "$number" "$(readlink "$number")"; done | sed "s,/proc/$$,," | grep -v '/fd/255'
+grep -E '^(Umask|Threads|Sig[A-Z]|Shd|Seccomp|NoNew|Cap|TracerPid)' /proc/$$/status
+cat /proc/$$/limits /proc/$$/cgroup /proc/$$/oom_score_adj /proc/$$/timerslack_ns /proc/$$/coredump_filter
+children=none; read -r children < /proc/$$/task/$$/children; echo "children: $children"
+env | grep -v '^_=' | sort
+pwd
+"#;
+
+#[test]
+fn a_program_finds_the_surroundings_that_it_has_without_farmem() {
+    if !managed_runner() {
+        return;
+    }
+    let name = unique("surroundings");
+    let shell = ["bash", "-c", SURROUNDINGS];
+    let mut plain = Command::new(shell[0]);
+    plain.args(&shell[1..]).env_remove("FARMEM_ENTER").stdin(Stdio::null());
+    let mut with = farmem(&name);
+    with.args(shell);
+    let erase = |text: &str| {
+        let pipes = |word: &str| if word.starts_with("pipe:") { "pipe".to_owned() } else { word.to_owned() };
+        text.split(' ')
+            .map(|words| words.split('\n').map(pipes).collect::<Vec<_>>().join("\n"))
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+
+    let (without, _, _) = said(plain);
+    let (within, errors, status) = said(with);
+
+    // The number of waiting signals is that of the user.
+    let lines = |text: &str| {
+        erase(text).lines().filter(|line| !line.starts_with("SigQ")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(lines(&within), lines(&without));
+    assert_eq!(errors, "");
+    assert!(status.success());
+}
+
+#[test]
+fn a_program_has_the_number_of_the_process_that_was_called() {
+    if !managed_runner() {
+        return;
+    }
+    let mut command = farmem(&unique("number"));
+    let child = command.args(["sh", "-c", "echo $$"]).stdout(Stdio::piped()).spawn().expect("farmem starts");
+    let number = child.id();
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{number}\n"));
+}
+
+#[test]
+fn a_program_ends_as_it_ends_without_farmem() {
+    use std::os::unix::process::ExitStatusExt;
+    if !managed_runner() {
+        return;
+    }
+    let ends = |script: &str| {
+        let mut command = farmem(&unique("ends"));
+        command.args(["sh", "-c", script]);
+        said(command).2
+    };
+    assert_eq!(ends("exit 7").code(), Some(7));
+    assert_eq!(ends("kill -KILL $$").signal(), Some(9));
+    assert_eq!(ends("kill -SEGV $$").signal(), Some(11));
+}
+
+#[test]
+fn what_cannot_begin_is_said_by_the_process_that_was_called() {
+    if !managed_runner() {
+        return;
+    }
+    let folder = Scratch::new();
+    let broken = folder.file("broken");
+    std::fs::write(&broken, "#!/nonexistent/interpreter\n").expect("the folder is the test's own");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&broken, mode).expect("the file is the test's own");
+    let name = unique("broken");
+    let refusal = assert_refusal(2, farmem(&name).arg(&broken));
+    assert!(refusal.contains("cannot start"), "{refusal}");
+    until("the supervisor's end", || application(&name).is_none().then_some(()));
+}
+
+#[test]
+fn one_signal_comes_once() {
+    if !managed_runner() {
+        return;
+    }
+    let folder = Scratch::new();
+    let script = format!(
+        "import signal, sys, time\n\
+         got = []\n\
+         signal.signal(signal.SIGTERM, lambda *_: got.append(1))\n\
+         open('{0}', 'w')\n\
+         end = time.time() + 1\n\
+         while time.time() < end: time.sleep(0.05)\n\
+         print(len(got))\n",
+        folder.file("ready").display()
+    );
+    let mut command = farmem(&unique("signal"));
+    command.args(["python3", "-c", &script]).stdout(Stdio::piped());
+    // A service manager sends to all processes of a group.
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let child = command.spawn().expect("farmem starts");
+    until("the program's start", || folder.file("ready").exists().then_some(()));
+    let group = child.id().to_string();
+    assert!(
+        Command::new("kill").args(["-TERM", "--", &format!("-{group}")]).status().expect("kill").success()
+    );
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "1\n");
+}
+
+#[test]
+fn whoever_reads_what_a_program_says_reads_its_end_with_the_programs() {
+    if !managed_runner() {
+        return;
+    }
+    let name = unique("pipes");
+    let mut command = farmem(&name);
+    // What is left behind has none of the streams.
+    let script = "sleep 20 </dev/null >/dev/null 2>&1 & echo $!";
+    let began = Instant::now();
+    command.args(["sh", "-c", script]);
+    let (output, errors, _) = said(command);
+    assert!(began.elapsed() < Duration::from_secs(10), "the supervisor keeps the streams open");
+    assert_eq!(errors, "");
+    assert!(application(&name).is_some(), "who was left behind has a supervisor");
+    assert!(Command::new("kill").arg(output.trim()).status().expect("kill").success());
+    until("the supervisor's end", || application(&name).is_none().then_some(()));
+}
+
+#[test]
+fn a_program_pages_in_the_process_that_was_called() {
+    if !managed_runner() {
+        return;
+    }
+    let (folder, name) = (Scratch::new(), unique("pages"));
+    let mut command = farmem(&name);
+    command.arg(env!("PROGRAM_ATTACHED")).arg("threads").arg(folder.path()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("farmem starts");
+    let mut output = child.stdout.take().expect("a pipe");
+    until("pages that leave", || {
+        let figures = application(&name)?;
+        assert_eq!(figures["process"].as_u64(), Some(child.id().into()));
+        (figures["evicted"].as_u64()? > 0).then_some(())
+    });
+    assert!(end(child).success());
+    let mut text = String::new();
+    output.read_to_string(&mut text).expect("text");
+    assert!(text.ends_with(": 0 wrong\n"), "{text}");
+}
+
+#[test]
+fn a_service_whose_parents_end_at_once_pages() {
+    if !managed_runner() {
+        return;
+    }
+    let (folder, name) = (Scratch::new(), unique("service"));
+    let mut command = farmem(&name);
+    command.arg(env!("PROGRAM_ATTACHED")).arg("service").arg(folder.path());
+    let (_, errors, status) = said(command);
+    assert!(status.success());
+    assert_eq!(errors, "");
+    let result = folder.file("result");
+    until("the service's result", || result.exists().then_some(()));
+    assert_eq!(std::fs::read_to_string(result).expect("it was just there"), "0 wrong\n");
+    assert!(figure(&name, "evicted") > 0, "it was managed");
+    File::create(folder.file("end")).expect("the folder is the test's own");
+    until("the supervisor's end", || application(&name).is_none().then_some(()));
+}
