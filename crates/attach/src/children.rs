@@ -1,10 +1,10 @@
 //! Which process a userfaultfd is of: the kernel tells of a fork by a descriptor alone.
 //!
-//! A page that is there is protected by that descriptor for an instant. The process in whose page table it shows is the one.
+//! A page that is there is protected by that descriptor for an instant, or the other way round. The process in whose page table it shows is the one.
 
 use std::fs::{self, File};
 
-use farmem_page::{PageCount, PageRange, VirtAddr};
+use farmem_page::{PageCount, PageIndex, PageRange, VirtAddr};
 use farmem_sys::OwnedFd;
 use farmem_sys::pagemap::{Pagemap, Runs, SCAN_PAGES};
 use farmem_sys::subject::share_memory;
@@ -58,18 +58,31 @@ fn is_of(number: u32, uffd: &Uffd) -> bool {
         .unwrap_or(false)
 }
 
-/// Whether a page of `range` that is there shows what is done to it; `None` when none is there.
+/// Whether a page of `range` that is there shows what is done to it; `None` when none is there. A child begins with the protection of its parent, so it
+/// may be that of all pages. Protection keeps account of copies, so a write that passes in that instant is a copy that nobody counts, and no more.
 fn shows(uffd: &Uffd, pagemap: &Pagemap, range: PageRange) -> Option<bool> {
-    let mut runs = Runs::empty();
-    let first = PageRange::at(range.start, range.count().min(PageCount::new(SCAN_PAGES as u64)));
-    pagemap.resident(first, &mut runs).ok()?;
-    let page = runs.iter().next()?.start;
-    if pagemap.is_protected(page) {
-        return None;
-    }
+    let page = first_resident(pagemap, range)?;
     let one = PageRange::at(page, PageCount::new(1));
-    uffd.protect(one).ok()?;
-    let is_so = pagemap.is_protected(page);
-    let _ = uffd.unprotect(one);
+    let was_protected = pagemap.is_protected(page);
+    if was_protected {
+        uffd.unprotect(one).ok()?;
+    } else {
+        uffd.protect(one).ok()?;
+    }
+    let is_so = pagemap.is_protected(page) != was_protected;
+    let _ = if was_protected { uffd.protect(one) } else { uffd.unprotect(one) };
     Some(is_so)
+}
+
+fn first_resident(pagemap: &Pagemap, range: PageRange) -> Option<PageIndex> {
+    let mut runs = Runs::empty();
+    let mut start = range.start;
+    while start < range.end {
+        let window = PageRange::at(start, PageCount::new(SCAN_PAGES as u64)).intersect(range);
+        start = pagemap.resident(window, &mut runs).ok()?.max(window.start.offset(1)?);
+        if let Some(run) = runs.iter().next() {
+            return Some(run.start);
+        }
+    }
+    None
 }
