@@ -117,13 +117,13 @@ fn start<'a>(options: &'a Options, caller: Option<&'a mut Caller>) -> Result<Sup
         Some(caller) => caller.process(),
         None => launch::launch(options, library.as_deref(), &address, file_size, signals.before())?,
     };
-    let family = caller.as_ref().map(|caller| Family::of(caller.process()));
+    let family = library.is_none().then(|| Family::of(program));
     let caller = match caller {
         Some(caller) => Some(caller.let_begin()?),
         None => None,
     };
     let program = Pid::from_raw(program.as_raw_nonzero().get());
-    let attacher = library.is_none().then(|| Attacher::new(application, &address, family));
+    let attacher = family.map(|family| Attacher::new(application, &address, family));
     // For the supervisor's own: two links of each lane to each node, and several descriptors for each process. The program has its limit as it was.
     farmem_sys::descriptors::allow_most();
     tracing::info!(
@@ -231,7 +231,7 @@ impl Supervisor<'_> {
         self.explain_endings(true);
         self.tell_end(end);
         self.finish();
-        match self.processes.remain() {
+        match self.processes.remain() || self.has_descendants() {
             true => self.hand_on(),
             false => self.conclude(),
         }
@@ -479,9 +479,9 @@ impl Supervisor<'_> {
         None
     }
 
-    /// After the program's end: whether processes live that it has left behind, with a pager or without. Known where it isn't a child of this one.
+    /// After the program's end: whether processes live that it has left behind, with a pager or without. Known where pagers come from outside.
     fn has_descendants(&self) -> bool {
-        self.attacher.as_ref().is_some_and(Attacher::has_family)
+        self.attacher.as_ref().is_some_and(|attacher| !attacher.living().is_empty())
     }
 
     /// After the program's end: whether orphans of its live.

@@ -1,6 +1,6 @@
 //! Pagers come to processes from outside, each when its application comes near what it may have.
 //!
-//! The processes are those below the supervisor, which orphans are given to, or the family of the process that was called. Each gets a pager that is a process of its own (`farmem pager`, by
+//! Each gets a pager that is a process of its own (`farmem pager`, by
 //! `farmem-attach`): a child of the supervisor, which lives as long as its program.
 
 use std::collections::{HashMap, HashSet};
@@ -15,7 +15,7 @@ use farmem_sys::subject::share_memory;
 
 use crate::application::Application;
 use crate::processes::family::Family;
-use crate::processes::proc::{self, Identity, children, figures, identity};
+use crate::processes::proc::{self, Identity, figures, identity};
 use crate::say::say;
 use crate::threads::worker::Worker;
 
@@ -69,8 +69,7 @@ type Layout = [u64; 3];
 pub(crate) struct Attacher {
     application: Application,
     address: Arc<str>,
-    /// Where the program isn't below the supervisor.
-    family: Option<Family>,
+    family: Family,
     state: Arc<Mutex<State>>,
 }
 
@@ -82,13 +81,15 @@ struct Found {
 }
 
 impl Attacher {
-    pub(crate) fn new(application: Application, address: &str, family: Option<Family>) -> Self {
+    pub(crate) fn new(application: Application, address: &str, family: Family) -> Self {
         Self { application, address: address.into(), family, state: Arc::default() }
     }
 
-    /// Whether anybody lives of the family of the process that was called.
-    pub(crate) fn has_family(&self) -> bool {
-        self.family.as_ref().is_some_and(|family| !family.living(is_ours).is_empty())
+    /// The processes of the application, with a pager or without.
+    pub(crate) fn living(&self) -> Vec<u32> {
+        let pagers: HashSet<u32> = self.state().pagers.keys().copied().collect();
+        // A pager that has no name yet is known by its number.
+        self.family.living(|number| pagers.contains(&number) || is_ours(number))
     }
 
     /// Starts to look.
@@ -101,15 +102,11 @@ impl Attacher {
     /// One look; how long to wait for the next one.
     fn look(&self, before: &mut (Instant, u64)) -> Duration {
         let began = Instant::now();
-        let pagers: Vec<u32> = self.state().pagers.keys().copied().collect();
-        let found = match &self.family {
-            Some(family) => family
-                .living(is_ours)
-                .into_iter()
-                .filter_map(|number| Some(Found { number, resident: resident(number)? }))
-                .collect(),
-            None => below(std::process::id(), &pagers),
-        };
+        let found: Vec<Found> = self
+            .living()
+            .into_iter()
+            .filter_map(|number| Some(Found { number, resident: resident(number)? }))
+            .collect();
         let resident: u64 = found.iter().map(|process| process.resident.get()).sum();
         let passed = before.0.elapsed().max(Duration::from_micros(100));
         let grown = resident.saturating_sub(before.1);
@@ -222,22 +219,6 @@ fn tell(state: &mut State, of: Identity, reason: &str) {
     }
 }
 
-/// The processes below one, but for pagers, those that have no name yet among them, and puppets.
-fn below(root: u32, pagers: &[u32]) -> Vec<Found> {
-    let mut found = Vec::new();
-    let mut open = children(root);
-    while let Some(number) = open.pop() {
-        if pagers.contains(&number) || is_ours(number) {
-            continue;
-        }
-        open.extend(children(number));
-        if let Some(resident) = resident(number) {
-            found.push(Found { number, resident });
-        }
-    }
-    found
-}
-
 /// Whether it is a pager or a puppet, by its name. A program that calls itself so is left alone. A puppet that has no name yet shares its program's memory,
 /// and so gets no pager.
 fn is_ours(number: u32) -> bool {
@@ -270,20 +251,4 @@ fn resident_by(file: &str) -> Option<PageCount> {
     let text = fs::read_to_string(file).ok()?;
     let mut fields = text.split(' ').skip(1).map_while(|field| field.parse::<u64>().ok());
     Some(PageCount::new(fields.next()?.saturating_sub(fields.next()?)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn children_are_found() {
-        let mut child = Command::new("sleep").arg("10").spawn().unwrap();
-        let all = below(std::process::id(), &[]);
-        child.kill().unwrap();
-        child.wait().unwrap();
-
-        let is_child = |found: &Found| found.number == child.id();
-        assert!(all.iter().any(is_child));
-    }
 }

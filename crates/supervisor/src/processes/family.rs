@@ -1,8 +1,8 @@
-//! The program that the calling process has become, and all that comes of it.
+//! The program, and all that comes of it.
 //!
-//! They aren't below the supervisor, so orphans aren't given to it. Whoever forks is told of by the kernel's process connector, as long as it lets
-//! this process listen: a daemon, whose parent ends at once, is known then. Where it doesn't (in containers), the children of those that are known are
-//! looked for, and one whose parents ended between two looks is missed: it has no pager.
+//! Whoever forks is told of by the kernel's process connector, as long as it lets this process listen: a daemon, whose parent ends at once, is known
+//! then. Where it doesn't (in containers), the children of those that are known are looked for, and those of this process, which orphans are given to where the
+//! program is below it. Where it isn't, one whose parents ended between two looks is missed: it has no pager.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -49,7 +49,7 @@ pub(crate) struct Family {
 }
 
 impl Family {
-    /// That of a process which is about to run the program.
+    /// That of a process which runs the program, or is about to.
     pub(crate) fn of(program: Pid) -> Self {
         let connector = connect().ok().map(Arc::new);
         let number = program.as_raw_nonzero().get().unsigned_abs();
@@ -83,20 +83,25 @@ impl Family {
         let mut living = Vec::new();
         let mut open: Vec<u32> =
             members.iter().filter(|(_, member)| member.missed == 0).map(|(&number, _)| number).collect();
+        let own = std::process::id();
+        open.push(own);
         while let Some(number) = open.pop() {
-            if is_stranger(number) {
-                continue;
+            if number != own {
+                living.push(number);
             }
-            living.push(number);
             for child in proc::children(number) {
                 if !members.contains_key(&child)
+                    && !is_stranger(child)
                     && let Some(Identity { began, .. }) = proc::identity(child)
+                    && !proc::is_zombie(child)
                 {
                     members.insert(child, Member { began: Some(began), missed: 0 });
                     open.push(child);
                 }
             }
         }
+        // The connector tells of puppets as well.
+        living.retain(|&number| !is_stranger(number));
         living
     }
 }
@@ -184,7 +189,8 @@ mod tests {
         drop(parent.stdin.take());
         parent.wait().expect("it ends");
         for _ in 0..=REMEMBERED {
-            assert_eq!(family.living(|_| false), [child]);
+            let living = family.living(|_| false);
+            assert!(living.contains(&child) && !living.contains(&parent.id()), "{living:?}");
         }
         rustix::process::kill_process(
             Pid::from_raw(child as i32).expect("not 0"),
