@@ -22,6 +22,9 @@ use crate::threads::worker::Worker;
 /// Between two looks, while memory is far from short, and while it is near.
 const LONGEST: Duration = Duration::from_millis(50);
 const SHORTEST: Duration = Duration::from_millis(2);
+/// Pages that a program takes in a second at most, as long as nobody has measured more: 4 GiB. One that takes its memory all at once is seen before it has
+/// taken more than it may, where looking is cheap enough.
+const FASTEST_PAGES: f64 = 1048576.0;
 /// At most one part of the time in so many goes into looking.
 const LOOK_SHARE: u32 = 100;
 /// How long a pager takes to come: what the processes grow by in this time is counted in.
@@ -125,8 +128,12 @@ impl Attacher {
         let left = budget.saturating_sub(resident) as f64;
         let pace = grown as f64 / passed.as_secs_f64();
         let until_full = Duration::try_from_secs_f64(left / pace.max(1.0)).unwrap_or(LONGEST);
+        let until_full_at_once = Duration::from_secs_f64(left / FASTEST_PAGES);
         // Looking takes at most a small part of a processor's time.
-        (until_full / 8).max(began.elapsed() * LOOK_SHARE).clamp(SHORTEST, LONGEST)
+        (until_full / 8)
+            .min(until_full_at_once / 2)
+            .max(began.elapsed() * LOOK_SHARE)
+            .clamp(SHORTEST, LONGEST)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
