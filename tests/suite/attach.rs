@@ -40,6 +40,21 @@ checks! {
     children_in_strict_mode_find_what_is_far_though_their_puppets_are_ended: "strict",
 }
 
+#[test]
+fn a_static_program_is_managed_without_being_asked_for() {
+    if !managed_runner() {
+        return;
+    }
+    let launcher = Launcher::managed(BUDGET)
+        .option("--enter")
+        .option("auto")
+        .option("--host")
+        .option("none")
+        .option("--pool")
+        .option("1G");
+    check(&launcher, "threads");
+}
+
 /// Each process of a fork is stopped for a moment while it waits in one of these calls.
 mod a_call_goes_on {
     macro_rules! calls {

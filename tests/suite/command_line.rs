@@ -309,11 +309,20 @@ fn a_budget_below_what_a_program_needs_to_start_is_refused() {
 }
 
 #[test]
-fn a_static_program_is_refused() {
+fn the_library_refuses_a_static_program() {
     if !managed_runner() {
         return;
     }
-    assert_refused(&["run", "--local", "64M", "--", env!("PROGRAM_STATIC_PROGRAM"), "started"]);
+    assert_refused(&[
+        "run",
+        "--enter",
+        "preload",
+        "--local",
+        "64M",
+        "--",
+        env!("PROGRAM_STATIC_PROGRAM"),
+        "started",
+    ]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Finds the program to run and tells, before anything starts, whether Farmem can be loaded into it.
+//! Finds the program to run and tells, before anything starts, how Farmem can come to it.
 //!
-//! Farmem comes into a program through its dynamic loader. A static program has none, and one that gains privileges
+//! The library comes into a program through its dynamic loader. A static program has none, and one that gains privileges
 //! ignores what its caller wants loaded.
 
 use std::env;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, ReadCache, elf};
-use rustix::fs::{Access, StatVfsMountFlags, access, getxattr, statvfs};
+use rustix::fs::{StatVfsMountFlags, access, getxattr, statvfs};
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
 
@@ -66,19 +66,28 @@ fn executable(path: &Path) -> Result<(), Failure> {
     if metadata.is_dir() {
         return Err(Failure::NotExecutable(format!("{shown} is a folder; name a program in it")));
     }
-    if access(path, Access::EXEC_OK).is_err() {
+    if access(path, rustix::fs::Access::EXEC_OK).is_err() {
         return Err(Failure::NotExecutable(format!("{shown} is not executable; try `chmod +x {shown}`")));
     }
     Ok(())
 }
 
-/// Whether Farmem can be loaded into the program: follows scripts to their interpreters, then looks at the file.
+/// How Farmem can come to a program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Entrance {
+    /// A library can be loaded into it.
+    Loader,
+    /// It has no loader that would: only from outside.
+    Outside,
+}
+
+/// How Farmem can come to the program: follows scripts to their interpreters, then looks at the file.
 ///
 /// # Errors
-/// [`Failure::Unusable`] with what to do, for static programs, programs that gain privileges, and programs for other
+/// [`Failure::Unusable`] with what to do, for programs that gain privileges, and programs for other
 /// processors; [`Failure::NotFound`] when an interpreter is missing; [`Failure::NotExecutable`] when the file is
 /// neither a program nor a script.
-pub(crate) fn check(path: &Path) -> Result<(), Failure> {
+pub(crate) fn check(path: &Path) -> Result<Entrance, Failure> {
     let mut path = path.to_owned();
     for _ in 0..INTERPRETERS_MAXIMUM {
         let mut file = File::open(&path).map_err(|_| {
@@ -123,17 +132,13 @@ enum Binary {
     Other,
 }
 
-fn check_binary(path: &Path, file: File) -> Result<(), Failure> {
+fn check_binary(path: &Path, file: File) -> Result<Entrance, Failure> {
     let shown = path.display();
     let metadata =
         file.metadata().map_err(|error| Failure::Unusable(format!("cannot read {shown}: {error}")))?;
-    match classify(&ReadCache::new(file)) {
-        Binary::Dynamic => {}
-        Binary::Static => {
-            return Err(Failure::Unusable(format!(
-                "{shown} is statically linked, so nothing can be loaded into it; use a dynamically linked build"
-            )));
-        }
+    let entrance = match classify(&ReadCache::new(file)) {
+        Binary::Dynamic => Entrance::Loader,
+        Binary::Static => Entrance::Outside,
         Binary::Foreign => {
             return Err(Failure::Unusable(format!(
                 "{shown} is not built for {} with 64 bits; use a build for this machine",
@@ -145,14 +150,22 @@ fn check_binary(path: &Path, file: File) -> Result<(), Failure> {
                 "{shown} is neither a program nor a script with a `#!` line; name its interpreter, as in `sh {shown}`"
             )));
         }
-    }
+    };
     match gained_privilege(path, &metadata) {
         Some(privilege) => Err(Failure::Unusable(format!(
             "{shown} gains privileges ({privilege}), and such programs let nothing be loaded into them; run it as the \
              user whose rights it needs"
         ))),
-        None => Ok(()),
+        None => Ok(entrance),
     }
+}
+
+/// The library can't come into that program.
+pub(crate) fn without_loader(path: &Path) -> Failure {
+    Failure::Unusable(format!(
+        "{} is statically linked, so nothing can be loaded into it; leave out `--enter preload`",
+        path.display()
+    ))
 }
 
 /// Reads headers only, so a large program costs no more than a small one.

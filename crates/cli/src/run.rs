@@ -27,7 +27,7 @@ use crate::host::default_socket;
 use crate::host_nodes;
 use crate::log;
 use crate::node;
-use crate::program;
+use crate::program::{self, Entrance};
 use crate::web;
 
 /// A pool of default size is never smaller, however little the machine can spare: the program may need none of it.
@@ -179,9 +179,14 @@ fn plan(mut arguments: RunArguments) -> Result<Plan, Failure> {
         .filter(|word| !word.is_empty())
         .ok_or_else(|| Failure::Unusable("the program's name is empty; name one after `--`".to_owned()))?;
     let executable = program::find(&program)?;
-    if arguments.enter == Enter::Preload {
-        program::check(&executable)?;
-    }
+    let enter = match arguments.enter {
+        Enter::Attach => farmem_supervisor::Enter::Attach,
+        how => match program::check(&executable)? {
+            Entrance::Loader => farmem_supervisor::Enter::Preload,
+            Entrance::Outside if how == Enter::Auto => farmem_supervisor::Enter::Attach,
+            Entrance::Outside => return Err(program::without_loader(&executable)),
+        },
+    };
     let name = arguments.name.unwrap_or_else(|| shown_name(&executable));
     let default_pool = || match &host {
         HostChoice::None => memory.spare(kept).max(SMALLEST_POOL),
@@ -201,10 +206,7 @@ fn plan(mut arguments: RunArguments) -> Result<Plan, Failure> {
         host,
         pool_capacity: memory.total,
         prefetch: arguments.prefetch,
-        enter: match arguments.enter {
-            Enter::Preload => farmem_supervisor::Enter::Preload,
-            Enter::Attach => farmem_supervisor::Enter::Attach,
-        },
+        enter,
         far: match arguments.far {
             Far::Packed => FarForm::Packed,
             Far::Raw => FarForm::Raw,

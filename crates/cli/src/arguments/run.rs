@@ -185,7 +185,7 @@ pub(crate) struct RunArguments {
         long,
         value_name = "HOW",
         value_enum,
-        default_value = "preload",
+        default_value = "auto",
         env = "FARMEM_ENTER",
         hide_env = true,
         hide_short_help = true,
@@ -254,6 +254,8 @@ pub(crate) struct RunArguments {
 /// How the pager comes to the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub(crate) enum Enter {
+    /// As a library where there is a loader for it, and else from outside
+    Auto,
     /// As a library in every process, from its start
     Preload,
     /// From outside, when memory gets short: any program of 64 bits, and nothing in it before

@@ -90,9 +90,9 @@ impl Attacher {
 
     /// The processes of the application, with a pager or without.
     pub(crate) fn living(&self) -> Vec<u32> {
-        let pagers: HashSet<u32> = self.state().pagers.keys().copied().collect();
-        // A pager that has no name yet is known by its number.
-        self.family.living(|number| pagers.contains(&number) || is_ours(number))
+        // While this is held no pager is started, and one that has no name yet is known by its number.
+        let state = self.state();
+        self.family.living(|number| state.pagers.contains_key(&number) || is_ours(number))
     }
 
     /// Starts to look.

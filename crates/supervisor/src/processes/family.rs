@@ -29,6 +29,8 @@ const HEADERS: usize = 36;
 const EVENT_HEADER: usize = 16;
 /// What the kernel keeps for this process between two looks: some thousand forks.
 const BUFFER_BYTES: usize = 4 << 20;
+/// Forks that are heard of at one look, however many there are on this machine.
+const MOST_FORKS: usize = 10_000;
 /// Looks that a process that has ended is remembered for: what it forked before may be told of after.
 const REMEMBERED: u32 = 2;
 
@@ -66,7 +68,7 @@ impl Family {
     pub(crate) fn living(&self, is_stranger: impl Fn(u32) -> bool) -> Vec<u32> {
         let mut members = self.members();
         if let Some(connector) = &self.connector {
-            while let Some((parent, child)) = next_fork(connector) {
+            for (parent, child) in std::iter::from_fn(|| next_fork(connector)).take(MOST_FORKS) {
                 if members.contains_key(&parent) {
                     let began = proc::identity(child).map(|identity| identity.began);
                     members.insert(child, Member { began, missed: 0 });
