@@ -6,11 +6,11 @@ use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use farmem_tests::{Scratch, application, assert_refusal, farmem_binary, managed_runner};
+use farmem_tests::{Scratch, application, assert_refusal, farmem_binary, managed_runner, wait_for};
 
 use crate::far_redis::{figure, unique};
 
-/// For whatever a test waits for.
+/// For a program to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn farmem(name: &str) -> Command {
@@ -20,17 +20,6 @@ fn farmem(name: &str) -> Command {
     ]);
     command.env_remove("FARMEM_ENTER").stdin(Stdio::null());
     command
-}
-
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let began = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(began.elapsed() < PATIENCE, "{what}: not within a minute");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// Waits for the program, and ends it where it takes too long.
@@ -61,10 +50,12 @@ fn said(mut command: Command) -> (String, String, std::process::ExitStatus) {
     (output, error, status)
 }
 
-/// What a program finds out about itself, but for what differs from run to run.
+/// What a program finds out about itself, but for what differs from run to run. Descriptors are listed while the shell waits: one that makes a
+/// pipeline has its pipes open for a moment.
 const SURROUNDINGS: &str = r#"
 echo "parent $PPID; group and session $(cut -d' ' -f5-8 /proc/$$/stat)"
-for number in /proc/$$/fd/*; do echo "$number" "$(readlink "$number")"; done | sed "s,/proc/$$,," | grep -v '/fd/255'
+descriptors=$(for number in /proc/$$/fd/*; do echo "$number" "$(readlink "$number")"; done)
+echo "$descriptors" | sed "s,/proc/$$,," | grep -v '/fd/255'
 grep -E '^(Umask|Threads|Sig[A-Z]|Shd|Seccomp|NoNew|Cap|TracerPid)' /proc/$$/status
 cat /proc/$$/limits /proc/$$/cgroup /proc/$$/oom_score_adj /proc/$$/timerslack_ns /proc/$$/coredump_filter
 children=none; read -r children < /proc/$$/task/$$/children; echo "children: $children"
@@ -144,7 +135,7 @@ fn what_cannot_begin_is_said_by_the_process_that_was_called() {
     let name = unique("broken");
     let refusal = assert_refusal(2, farmem(&name).arg(&broken));
     assert!(refusal.contains("cannot start"), "{refusal}");
-    until("the supervisor's end", || application(&name).is_none().then_some(()));
+    wait_for("the supervisor's end", || application(&name).is_none().then_some(()));
 }
 
 #[test]
@@ -168,7 +159,7 @@ fn one_signal_comes_once() {
     // A service manager sends to all processes of a group.
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let child = command.spawn().expect("farmem starts");
-    until("the program's start", || folder.file("ready").exists().then_some(()));
+    wait_for("the program's start", || folder.file("ready").exists().then_some(()));
     let group = child.id().to_string();
     assert!(
         Command::new("kill").args(["-TERM", "--", &format!("-{group}")]).status().expect("kill").success()
@@ -193,7 +184,7 @@ fn whoever_reads_what_a_program_says_reads_its_end_with_the_programs() {
     assert_eq!(errors, "");
     assert!(application(&name).is_some(), "who was left behind has a supervisor");
     assert!(Command::new("kill").arg(output.trim()).status().expect("kill").success());
-    until("the supervisor's end", || application(&name).is_none().then_some(()));
+    wait_for("the supervisor's end", || application(&name).is_none().then_some(()));
 }
 
 #[test]
@@ -206,7 +197,7 @@ fn a_program_pages_in_the_process_that_was_called() {
     command.arg(env!("PROGRAM_ATTACHED")).arg("threads").arg(folder.path()).stdout(Stdio::piped());
     let mut child = command.spawn().expect("farmem starts");
     let mut output = child.stdout.take().expect("a pipe");
-    until("pages that leave", || {
+    wait_for("pages that leave", || {
         let figures = application(&name)?;
         assert_eq!(figures["process"].as_u64(), Some(child.id().into()));
         (figures["evicted"].as_u64()? > 0).then_some(())
@@ -229,9 +220,9 @@ fn a_service_whose_parents_end_at_once_pages() {
     assert!(status.success());
     assert_eq!(errors, "");
     let result = folder.file("result");
-    until("the service's result", || result.exists().then_some(()));
+    wait_for("the service's result", || result.exists().then_some(()));
     assert_eq!(std::fs::read_to_string(result).expect("it was just there"), "0 wrong\n");
     assert!(figure(&name, "evicted") > 0, "it was managed");
     File::create(folder.file("end")).expect("the folder is the test's own");
-    until("the supervisor's end", || application(&name).is_none().then_some(()));
+    wait_for("the supervisor's end", || application(&name).is_none().then_some(()));
 }
