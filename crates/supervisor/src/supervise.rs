@@ -118,10 +118,7 @@ fn start<'a>(options: &'a Options, caller: Option<&'a mut Caller>) -> Result<Sup
         None => launch::launch(options, library.as_deref(), &address, file_size, signals.before())?,
     };
     let family = library.is_none().then(|| Family::of(program));
-    let caller = match caller {
-        Some(caller) => Some(caller.let_begin()?),
-        None => None,
-    };
+    let caller = caller.map(Caller::let_begin).transpose()?;
     let program = Pid::from_raw(program.as_raw_nonzero().get());
     let attacher = family.map(|family| Attacher::new(application, &address, family));
     // For the supervisor's own: two links of each lane to each node, and several descriptors for each process. The program has its limit as it was.
@@ -357,7 +354,8 @@ impl Supervisor<'_> {
             self.watch.look(&mut self.processes);
             self.explain_endings(false);
             self.has_children();
-            if self.processes.remain() || self.has_descendants() {
+            // Those without a pager are looked for only when there is nobody else: it means a walk through all of them.
+            if self.processes.remain() || seen.elapsed() > LAST / 2 && self.has_descendants() {
                 seen = Instant::now();
             }
         }

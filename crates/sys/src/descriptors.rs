@@ -54,7 +54,7 @@ pub fn keep_only(kept: &[crate::RawFd]) {
     let _ = unsafe { close_range(first, u32::MAX, 0) };
 }
 
-/// Whether another program that ran in this process would have that descriptor: it has been left open for it, or there is no such descriptor.
+/// Whether another program that ran in this process would have that descriptor, since it isn't marked to be closed then.
 pub fn outlives_exec(number: crate::RawFd) -> bool {
     const GET_FLAGS: usize = 1;
     const CLOSES: usize = 1;

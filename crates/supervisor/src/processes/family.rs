@@ -77,8 +77,7 @@ impl Family {
         }
         members.retain(|&number, member| {
             let is_there =
-                member.began.is_some_and(|began| proc::identity(number) == Some(Identity { number, began }))
-                    && !proc::is_zombie(number);
+                member.began.is_some_and(|began| proc::living(number) == Some(Identity { number, began }));
             member.missed = if is_there { 0 } else { member.missed + 1 };
             member.missed <= REMEMBERED
         });
@@ -94,8 +93,7 @@ impl Family {
             for child in proc::children(number) {
                 if !members.contains_key(&child)
                     && !is_stranger(child)
-                    && let Some(Identity { began, .. }) = proc::identity(child)
-                    && !proc::is_zombie(child)
+                    && let Some(Identity { began, .. }) = proc::living(child)
                 {
                     members.insert(child, Member { began: Some(began), missed: 0 });
                     open.push(child);

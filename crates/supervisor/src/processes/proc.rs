@@ -15,19 +15,31 @@ pub(crate) fn identity(number: u32) -> Option<Identity> {
     Some(Identity { number, began })
 }
 
-/// Whether it has ended, and its parent has not asked yet how. A process of which only the first thread has ended looks the same but for its threads.
-pub(crate) fn is_zombie(number: u32) -> bool {
-    let text = fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
-    text.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X']))
-        && figures(number, [20]).is_none_or(|[threads]| threads <= 1)
+/// The same of one that has not ended. Of one that has, and whose parent has not asked yet how, the kernel tells as of one of which only the first thread
+/// has ended, but for the number of threads.
+pub(crate) fn living(number: u32) -> Option<Identity> {
+    let text = line(number)?;
+    let [threads, began] = figures_in(&text, [20, 22])?;
+    let has_ended = after_name(&text)?.starts_with(['Z', 'X']) && threads <= 1;
+    (!has_ended).then_some(Identity { number, began })
 }
 
 /// Some of the numbers that the kernel tells of a process on one line, counted as its documentation does, from 1.
 pub(crate) fn figures<const COUNT: usize>(number: u32, places: [usize; COUNT]) -> Option<[u64; COUNT]> {
-    let text = fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
-    // What follows the name, which may hold anything, begins with the third.
-    let (_, rest) = text.rsplit_once(") ")?;
-    let fields: Vec<&str> = rest.split(' ').collect();
+    figures_in(&line(number)?, places)
+}
+
+fn line(number: u32) -> Option<String> {
+    fs::read_to_string(format!("/proc/{number}/stat")).ok()
+}
+
+/// What follows the name, which may hold anything: it begins with the third field.
+fn after_name(line: &str) -> Option<&str> {
+    line.rsplit_once(") ").map(|(_, rest)| rest)
+}
+
+fn figures_in<const COUNT: usize>(line: &str, places: [usize; COUNT]) -> Option<[u64; COUNT]> {
+    let fields: Vec<&str> = after_name(line)?.split(' ').collect();
     let mut figures = [0; COUNT];
     for (figure, place) in figures.iter_mut().zip(places) {
         *figure = fields.get(place - 3)?.parse().ok()?;

@@ -89,12 +89,12 @@ fn close_inherited() {
 impl Supervisor {
     /// Runs the program in this process once the supervisor is ready. Returns only if that can't be.
     pub(crate) fn become_program(mut self, options: &Options) -> Error {
-        let mut answer = Vec::new();
         let mut first = [0];
         if self.0.read_exact(&mut first).is_err() {
             return anyhow!("the supervisor has ended before the program began");
         }
         if first[0] != BEGIN {
+            let mut answer = Vec::new();
             let _ = self.0.read_to_end(&mut answer);
             return anyhow!("{}", String::from_utf8_lossy(&answer));
         }
