@@ -209,6 +209,21 @@ fn a_program_pages_in_the_process_that_was_called() {
 }
 
 #[test]
+fn children_find_what_is_far_also_those_whose_puppets_are_ended() {
+    if !managed_runner() {
+        return;
+    }
+    let folder = Scratch::new();
+    for check in ["forks", "many", "strict"] {
+        let mut command = farmem(&unique(check));
+        command.arg(env!("PROGRAM_ATTACHED")).arg(check).arg(folder.path());
+        let (output, errors, status) = said(command);
+        assert!(status.success() && output.ends_with(": 0 wrong\n"), "{check}: {output}{errors}");
+        assert_eq!(errors, "", "{check}");
+    }
+}
+
+#[test]
 fn a_service_whose_parents_end_at_once_pages() {
     if !managed_runner() {
         return;

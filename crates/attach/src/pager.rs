@@ -111,6 +111,7 @@ fn see_through(start: Start, attached: &Attached, tracee: Option<&Tracee>) {
             pause = CHILDS_LOOK;
             part_with_child(start, engine);
         } else if is_over {
+            engine.note_end();
             break;
         }
     }
@@ -184,6 +185,9 @@ fn part_with_child(start: Start, engine: Started) {
     subject::attach(attached);
     let start = Start { stack: stack(attached.process).unwrap_or(0), ..start };
     if start.for_parted(engine, child, own, publish).is_err() {
+        if subject::has_ended() {
+            subject::leave();
+        }
         // What it had far, nobody can give it any more.
         subject::end();
     }

@@ -13,7 +13,7 @@ use farmem_sys::pagemap::{Pagemap, Runs};
 use farmem_sys::process::{FirstThread, Statm, Threads};
 use farmem_sys::uffd::Uffd;
 use farmem_sys::{Errno, memory, sparse, subject, thread};
-use farmem_telemetry::{Counter, Failure, Header, Ledger, ProcessSlot, Refusal, Step};
+use farmem_telemetry::{Counter, Failure, Header, Ledger, ProcessSlot, Refusal, SlotState, Step};
 
 use crate::address_space::regions::Regions;
 use crate::address_space::scan::windows;
@@ -381,6 +381,11 @@ impl Engine {
         self.sharing.forget(range);
     }
 
+    /// The program has ended, or is another one by now, and the process of the pager ends. Without that word the supervisor takes the pager's end for a failure.
+    pub fn note_end(&self) {
+        self.slot.set_state(SlotState::Left);
+    }
+
     /// Says that the pager can't go on, and ends the process as an out-of-memory kill would. The supervisor explains.
     pub fn fail(&self, failure: Failure) -> ! {
         self.slot.set_failure(failure);
@@ -391,6 +396,7 @@ impl Engine {
     pub(crate) fn refused(&self, step: Step, error: impl Into<Errno>) -> ! {
         if subject::has_ended() {
             // What can't be done to it needn't be done any more.
+            self.note_end();
             subject::leave();
         }
         let error = error.into().raw_os_error();

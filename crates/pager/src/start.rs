@@ -15,7 +15,7 @@ use farmem_sys::shared::SharedMemory;
 use farmem_sys::uffd::Uffd;
 use farmem_sys::wait::{self, Scope, Sleepers};
 use farmem_sys::{AsFd, Errno, OwnedFd, memory, subject, thread};
-use farmem_telemetry::{Header, LEDGER_BYTES, Ledger};
+use farmem_telemetry::{Header, LEDGER_BYTES, Ledger, SlotState};
 use farmem_wire::{Address, HAS_DEVICE, HAS_DISK, PACKET_BYTES, Reply, Request};
 
 use crate::address_space::scan::mapping_at;
@@ -272,8 +272,15 @@ impl Task {
         let mut descriptors = descriptors.iter_mut().filter_map(Option::take).skip(1);
         let mut next = || descriptors.next().ok_or(StartError::Refused);
         let parts = inherited(parent, uffd, (slot, flags), link, &mut next)?;
-        let engine = parent.adopt_as_own(parts, child.table)?;
-        Ok((engine, self.excluded()?))
+        let slot = parts.slot;
+        let connected = parent
+            .adopt_as_own(parts, child.table)
+            .map_err(StartError::from)
+            .and_then(|engine| Ok((engine, self.excluded()?)));
+        if connected.is_err() && subject::has_ended() {
+            slot.set_state(SlotState::Left);
+        }
+        connected
     }
 
     fn connect_child(&self, parent: Started) -> Result<(Started, [PageRange; 2]), StartError> {

@@ -108,6 +108,8 @@ pub enum SlotState {
     Connected,
     /// The process's memory is under management.
     Managing,
+    /// That memory has gone, and the pager beside the process is about to.
+    Left,
 }
 
 /// Who serves a forked child. One word holds the parent's count of forks and a step, so that a late child can't take
@@ -296,6 +298,7 @@ impl<'a> ProcessSlot<'a> {
         match self.word(SlotWord::State).load(Ordering::Acquire) {
             1 => SlotState::Connected,
             2 => SlotState::Managing,
+            3 => SlotState::Left,
             _ => SlotState::Free,
         }
     }

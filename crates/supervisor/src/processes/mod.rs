@@ -277,7 +277,7 @@ impl Processes {
     /// A connection has closed: the process has ended, or runs another program now, or will shortly.
     fn gone(&mut self, key: u64) {
         let Some(process) = self.connected.remove(&key) else { return };
-        let mut has_failed = false;
+        let mut is_explained = false;
         if let Some(slot) = process.slot
             && let Some(view) = self.application.ledger.slot(slot)
         {
@@ -285,8 +285,9 @@ impl Processes {
             self.pass_on(slot, &process.lineage, view.credit());
             if let Some(failure) = view.failure() {
                 self.endings.push((view.process(), Ending::Failed(failure)));
-                has_failed = true;
+                is_explained = true;
             }
+            is_explained |= view.state() == SlotState::Left;
             view.set_state(SlotState::Free);
             self.kept.push(slot);
             self.lost.retain(|&(parent, _)| parent != slot);
@@ -297,8 +298,9 @@ impl Processes {
         }
         if let Some(uffd) = process.uffd {
             let silent = Silent::new(uffd, process.lineage, process.slot);
-            // A pager beside its program ends when the program's memory has gone, and never before.
-            if process.pager != process.process && !has_failed && !silent.has_ended() {
+            // A pager beside its program ends when the program's memory has gone, and never before. Whoever reads about a process in `/proc` keeps
+            // its memory for that moment, so the pager's word decides.
+            if process.pager != process.process && !is_explained && !silent.has_ended() {
                 self.endings.push((process.process, Ending::Failed(Failure::Panic)));
                 let _ = kill(Pid::from_raw(process.process as i32), Signal::SIGKILL);
             }

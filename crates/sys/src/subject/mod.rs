@@ -51,9 +51,12 @@ pub fn attached() -> Option<&'static Attached> {
 pub(crate) fn open_memory_file(own: &CStr, name: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
     match attached() {
         None => open(own, flags, Mode::empty()),
-        // A filter of the program's may have ended the puppet.
-        Some(attached) => openat(&attached.memory_folder, name, flags, Mode::empty())
-            .or_else(|_| openat(&attached.folder, name, flags, Mode::empty())),
+        Some(attached) => match openat(&attached.memory_folder, name, flags, Mode::empty()) {
+            // Asked afterwards, so that the puppet had its memory when the file was opened.
+            Ok(file) if has_memory(&attached.memory_folder) => Ok(file),
+            // A filter of the program's has ended the puppet; the file of a process that has ended tells nothing.
+            _ => openat(&attached.folder, name, flags, Mode::empty()),
+        },
     }
 }
 
@@ -116,6 +119,14 @@ pub fn share_memory(one: u32, other: u32) -> Option<bool> {
     }
 }
 
+/// Whether a process still has memory: it gives that up before it has ended.
+fn has_memory(folder: &OwnedFd) -> bool {
+    let mut text = [0; 64];
+    let file = openat(folder, c"statm", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    let read = file.and_then(|file| rustix::io::read(&file, &mut text));
+    read.is_ok_and(|length| length > 0) && text[0] != b'0'
+}
+
 /// The state of a process, by the letter that the kernel has for it.
 fn state_in(folder: &OwnedFd) -> Option<u8> {
     let mut text = [0; 512];
@@ -150,7 +161,7 @@ impl Attached {
 
     /// Whether the puppet has ended. Asked where it hasn't answered for long: who traces it hears of that sooner.
     pub(crate) fn is_puppet_gone(&self) -> bool {
-        matches!(state_in(&self.memory_folder), None | Some(b'Z' | b'X'))
+        !has_memory(&self.memory_folder)
     }
 
     fn cpu_ns(&self) -> u64 {
@@ -169,5 +180,30 @@ impl Attached {
             return 0;
         }
         time[0] as u64 * 1_000_000_000 + time[1] as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+
+    #[test]
+    fn a_process_that_has_ended_has_no_memory() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let path = std::format!("/proc/{}", child.id());
+        let folder =
+            open(path.as_str(), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        // Nobody has waited for it: the folder is there until then.
+        while has_memory(&folder) {
+            std::thread::yield_now();
+        }
+        assert!(openat(&folder, c"maps", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).is_ok());
+        child.wait().unwrap();
+        assert!(!has_memory(&folder));
+        let own =
+            open(c"/proc/self", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        assert!(has_memory(&own));
     }
 }
