@@ -38,6 +38,11 @@ fn find_in(memory: &File, map: &MemoryMap) -> Option<u64> {
     Some(start + at as u64)
 }
 
+/// Whether the instruction is there in a stopped thread's memory: since it was looked for, the process may have begun to run another program.
+pub(crate) fn is_instruction(tracee: &Tracee, at: u64) -> bool {
+    tracee.word(at).is_ok_and(|word| word.to_ne_bytes().starts_with(&SYSCALL))
+}
+
 /// A stopped thread, and where it makes calls.
 #[derive(Debug)]
 pub(crate) struct Injection<'a> {
@@ -75,14 +80,12 @@ impl Injection<'_> {
         };
         let mut made = None;
         self.tracee.set_registers(&registers)?;
-        self.tracee.step()?;
+        // Each step is waited for: who is left running can't be let go.
         for _ in 0..ATTEMPTS {
+            self.tracee.step()?;
             match self.tracee.state(true)? {
                 State::Ended => return Err(Errno::SRCH),
-                State::Made => {
-                    made = Some(self.tracee.message()?);
-                    self.tracee.step()?;
-                }
+                State::Made => made = Some(self.tracee.message()?),
                 State::Running => {}
                 State::Stopped | State::Signalled(_) => {
                     let now = self.tracee.registers()?;
@@ -92,7 +95,6 @@ impl Injection<'_> {
                     }
                     // Something else has stopped it before the call, or in it.
                     self.tracee.set_registers(&registers)?;
-                    self.tracee.step()?;
                 }
             }
         }

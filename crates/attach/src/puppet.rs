@@ -22,7 +22,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Resource, Rlimit, pidfd_getfd, pidfd_open, prlimit};
 
 use crate::AttachError;
-use crate::injection::{Injection, WIDE, find_instruction};
+use crate::injection::{Injection, WIDE, find_instruction, is_instruction};
 use crate::threads::{candidates, is_signalled};
 
 /// How long a thread may take to stop.
@@ -32,7 +32,8 @@ const MOST_THREADS: usize = 8;
 /// While the program's thread makes the puppet, and in the puppet for ever.
 const ALL_SIGNALS: u64 = u64::MAX;
 const KEPT_DEAD: u64 = 0x4000_0000;
-const FOLLOWED: Options = Options { follows: true, ends_with_tracer: false, is_unfiltered: true };
+/// A thread that is asked to stop. What it makes until then is its own.
+const SEIZED: Options = Options { follows: false, ends_with_tracer: false, is_unfiltered: true };
 const FURNISHED: Options = Options { follows: false, ends_with_tracer: true, is_unfiltered: true };
 const ALONE: Options = Options { follows: false, ends_with_tracer: true, is_unfiltered: false };
 
@@ -99,10 +100,12 @@ fn inject(process: &Process, memory: &File, instruction: u64) -> Result<Tracee, 
 
 /// Seizes a thread and stops it. With the signal that it is to get when it goes on, or 0.
 fn seize(process: &Process, thread: u32) -> Result<(Tracee, u32), AttachError> {
-    let tracee = match Tracee::seize(thread, FOLLOWED) {
+    let mut options = SEIZED;
+    let tracee = match Tracee::seize(thread, options) {
         // Who may not let filters rest may attach to what has none.
         Err(Errno::PERM) if tracer_of(process).is_none() => {
-            Tracee::seize(thread, Options { is_unfiltered: false, ..FOLLOWED })
+            options.is_unfiltered = false;
+            Tracee::seize(thread, options)
         }
         seized => seized,
     }
@@ -116,10 +119,9 @@ fn seize(process: &Process, thread: u32) -> Result<(Tracee, u32), AttachError> {
         let mut looks = 0_u32;
         while began.elapsed() < STOPPING {
             match tracee.state(false)? {
-                State::Stopped => return Ok(0),
+                State::Stopped | State::Made => return Ok(0),
                 State::Signalled(signal) => return Ok(signal),
                 State::Ended => return Err(Errno::SRCH),
-                State::Made => tracee.resume(0)?,
                 State::Running if looks < 100 => rustix::thread::sched_yield(),
                 State::Running => std::thread::sleep(Duration::from_micros(20)),
             }
@@ -128,7 +130,13 @@ fn seize(process: &Process, thread: u32) -> Result<(Tracee, u32), AttachError> {
         Err(Errno::TIME)
     };
     match stop() {
-        Ok(signal) => Ok((tracee, signal)),
+        Ok(signal) => match tracee.set_options(Options { follows: true, ..options }) {
+            Ok(()) => Ok((tracee, signal)),
+            Err(errno) => {
+                let _ = tracee.let_go(signal);
+                Err(AttachError::refused("tracing")(errno))
+            }
+        },
         Err(Errno::SRCH | Errno::CHILD) => Err(AttachError::Ended),
         Err(_) => {
             release_running(tracee);
@@ -166,7 +174,7 @@ fn make_in(
     if before.cs != WIDE {
         return Err(AttachError::Narrow);
     }
-    if is_in_sequence(thread, memory) {
+    if !is_instruction(thread, instruction) || is_in_sequence(thread, memory) {
         return Err(AttachError::Busy);
     }
     let mask = thread.mask().map_err(AttachError::refused("its signals"))?;

@@ -26,7 +26,7 @@ use crate::fault::asked::Asked;
 use crate::fault::flights::Flights;
 use crate::fault::references::References;
 use crate::fault::room::Unmovable;
-use crate::forks::children::Children;
+use crate::forks::children::{Children, PartedChild};
 use crate::forks::fork::Fork;
 use crate::forks::sharing::Sharing;
 use crate::gate::{Change, Gate, PARTIES};
@@ -182,8 +182,12 @@ impl Engine {
     ///
     /// # Errors
     /// No memory, or the kernel doesn't say what the child has.
-    pub(crate) fn adopt_as_own(&self, parts: Parts, table: PageTable) -> Result<&'static Engine, Errno> {
-        let is_protected = self.sharing.is_protected();
+    pub(crate) fn adopt_as_own(&self, parts: Parts, child: PartedChild) -> Result<&'static Engine, Errno> {
+        let PartedChild { table, is_protected, .. } = child;
+        if !is_protected {
+            // Then its parent, which the supervisor has taken it to be like, was protected after the fork, or not wholly.
+            parts.slot.set_protected(false);
+        }
         let regions = registered(&parts.uffd)?;
         let far = settle(&table, &regions)?;
         let engine = Self::assemble(parts, table, regions, Regions::new()?, Hints::new()?, is_protected)?;

@@ -274,7 +274,7 @@ impl Task {
         let parts = inherited(parent, uffd, (slot, flags), link, &mut next)?;
         let slot = parts.slot;
         let connected = parent
-            .adopt_as_own(parts, child.table)
+            .adopt_as_own(parts, child)
             .map_err(StartError::from)
             .and_then(|engine| Ok((engine, self.excluded()?)));
         if connected.is_err() && subject::has_ended() {

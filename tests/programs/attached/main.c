@@ -472,6 +472,38 @@ static int strict(void)
 	return report("strict", wrong);
 }
 
+// Children that run another program at once, while pagers come to them: none is held, and none runs anything but that program.
+static int execs(void)
+{
+	struct memory memory = fresh(24);
+	size_t wrong = press(memory, 0.5);
+	for (int round = 0; round < 60; round++) {
+		pid_t children[4];
+		for (int number = 0; number < 4; number++) {
+			children[number] = fork();
+			if (children[number] == 0) {
+				// Some have written by then, some have been forked for a while.
+				for (int page = 0; page < 64 * number; page++)
+					memory.words[(size_t)page * WORDS] = 1;
+				execl("/proc/self/exe", "attached", "brief", ".", (char *)NULL);
+				_exit(2);
+			}
+		}
+		wrong += round % 8 == 0 ? wrong_pages(memory) : 0;
+		for (int number = 0; number < 4; number++) {
+			int status = 0;
+			waitpid(children[number], &status, 0);
+			wrong += status != 0;
+		}
+	}
+	return report("execs", wrong + wrong_pages(memory));
+}
+
+static int brief(void)
+{
+	return wrong_pages(fresh(2)) != 0;
+}
+
 int main(int count, char **words)
 {
 	const char *check = count > 1 ? words[1] : "", *folder = count > 2 ? words[2] : ".";
@@ -493,6 +525,10 @@ int main(int count, char **words)
 		return another_user();
 	if (!strcmp(check, "filtered"))
 		return filtered();
+	if (!strcmp(check, "execs"))
+		return execs();
+	if (!strcmp(check, "brief"))
+		return brief();
 	if (!strcmp(check, "strict"))
 		return strict();
 	if (!strncmp(check, "call-", 5))

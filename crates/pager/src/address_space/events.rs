@@ -11,6 +11,7 @@ use farmem_telemetry::{Counter, Step};
 
 use crate::address_space::scan::windows;
 use crate::engine::Engine;
+use crate::forks::children::Adoption;
 use crate::gate::Reading;
 use crate::inject::Injection;
 
@@ -120,6 +121,9 @@ impl Engine {
         self.give_stranded_to(reading, &uffd);
         let announced = self.fork.expected();
         let is_announced = announced.is_some();
+        // First of all: until then both may write.
+        let is_protected =
+            if is_announced { self.sharing.is_protected() } else { self.protect_after_fork(reading, &uffd) };
         let epoch = announced.unwrap_or_else(|| self.vault.end_epoch());
         self.inject_at(Injection::DeathInFork, epoch);
         let is_behind = is_announced && self.fork.is_behind(reading, &uffd);
@@ -128,7 +132,7 @@ impl Engine {
             self.refuse_handover(epoch);
         }
         let is_heard = self.fork.tell(&uffd, epoch);
-        self.adopt(uffd, epoch, is_announced, is_behind);
+        self.adopt(uffd, Adoption { epoch, is_announced, is_behind, is_protected });
         if is_announced {
             self.fork.happened(is_heard);
         }

@@ -44,12 +44,27 @@ struct View {
     /// The child's words; `None` while the parent's own are right for the child too: nothing leaves the parent, and it has done nothing
     /// to what it has stored since the fork.
     table: Option<PageTable>,
+    /// Whether it was protected when it began, so that what it shares counts once.
+    is_protected: bool,
     /// Whether what it had far was given up.
     is_given_up: bool,
     /// From when on it may have a pager of its own: it came to be served here, or could not be given one.
     due_ns: u64,
     /// How often it could not.
     attempts: u32,
+}
+
+/// How a child comes into being.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Adoption {
+    /// The epoch that its fork has ended.
+    pub(crate) epoch: u64,
+    /// Whether the fork was announced, so that the child may serve itself.
+    pub(crate) is_announced: bool,
+    /// Whether its own tables are of no use to it.
+    pub(crate) is_behind: bool,
+    /// Whether each of its writes to what it shares is heard of.
+    pub(crate) is_protected: bool,
 }
 
 /// What a process says of children that it has given up.
@@ -151,16 +166,24 @@ impl Children {
 }
 
 impl Engine {
-    /// Begins to serve a child. `is_shared` while the parent's words stay right for the child: until the fork's handover
-    /// has ended nothing leaves the parent. `is_behind` when its own tables are of no use to it.
-    pub(crate) fn adopt(&self, uffd: Uffd, epoch: u64, is_shared: bool, is_behind: bool) {
-        // The parent's words don't say what a child finds empty.
+    /// Begins to serve a child.
+    pub(crate) fn adopt(&self, uffd: Uffd, adoption: Adoption) {
+        let Adoption { epoch, is_announced, is_behind, is_protected } = adoption;
+        // Until the handover of an announced fork has ended nothing leaves the parent. The parent's words don't say what a child finds empty.
         let has_own =
-            !is_shared && guard::stands(Guard::ChildHasItsWords) || self.has_wiped.load(Ordering::Acquire);
+            !is_announced && guard::stands(Guard::ChildHasItsWords) || self.has_wiped.load(Ordering::Acquire);
         let table = if has_own { Some(self.copy_table()) } else { None };
         let due_ns = thread::now_ns() + GROWN_UP_NS;
-        let mut view =
-            View { uffd, epoch, is_pending: is_shared, table, is_given_up: false, due_ns, attempts: 0 };
+        let mut view = View {
+            uffd,
+            epoch,
+            is_pending: is_announced,
+            table,
+            is_protected,
+            is_given_up: false,
+            due_ns,
+            attempts: 0,
+        };
         if is_behind {
             self.serve_for_good(&mut view);
         }
@@ -353,6 +376,7 @@ impl Engine {
                     epoch,
                     is_pending: false,
                     table: Some(copy),
+                    is_protected: false,
                     is_given_up: false,
                     due_ns,
                     attempts: 0,
@@ -469,7 +493,7 @@ impl Engine {
             }
             Split::There => {
                 let view = place.take()?;
-                Some(PartedChild { table: view.table?, epoch })
+                Some(PartedChild { table: view.table?, is_protected: view.is_protected, epoch })
             }
         }
     }
@@ -491,6 +515,8 @@ pub enum Split {
 pub struct PartedChild {
     /// Its words.
     pub(crate) table: PageTable,
+    /// Whether it was protected when it began.
+    pub(crate) is_protected: bool,
     /// The epoch of its fork.
     pub(crate) epoch: u64,
 }

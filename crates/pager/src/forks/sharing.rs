@@ -18,13 +18,14 @@ use farmem_sys::lock::Lock;
 use farmem_sys::memory;
 use farmem_sys::pagemap::Runs;
 use farmem_sys::thread;
-use farmem_sys::uffd::UffdError;
+use farmem_sys::uffd::{Uffd, UffdError};
 use farmem_telemetry::Counter;
 
 use crate::bell::Reason;
 use crate::engine::{Engine, WINDOW_PAGES};
 use crate::eviction::evict::{RUN_PAGES, TOLERATED_PAGES};
 use crate::fault::serve::Served;
+use crate::gate::Reading;
 
 /// Runs of shared pages that wait to be made the process's own, as many as the bookkeeper is told of at a time.
 const QUEUE: usize = 16;
@@ -43,6 +44,9 @@ const REPORT_NS: u64 = 200_000_000;
 /// What a process is known to have may be old: the bookkeeper of one that isn't managed looks so seldom that the process
 /// can't reach the budget by then, taking memory at a rate that real programs don't come near to.
 const UNKNOWN_SHARE: u64 = 8;
+/// How long whoever reads the event of a fork that nobody announced waits until the kernel lets it protect memory: the forking thread must run first.
+const EVENT_PATIENCE_NS: u64 = 500_000;
+const EVENT_LOOK_NS: u64 = 10_000;
 /// How long a fork waits for the bookkeeper to protect its memory. It only has its own work to finish first.
 const FORK_PATIENCE_NS: u64 = 2_000_000_000;
 
@@ -220,6 +224,39 @@ impl Engine {
             thread::sleep(LOOK_NS);
             patience_ns = patience_ns.saturating_sub(LOOK_NS);
         }
+    }
+
+    /// A fork that nobody announced has been made. Protects what parent and child share since, if copies of it may not fit the budget, before either has
+    /// written much. `true` when the child hears of each write from now on; what can't be protected in the parent its bookkeeper protects.
+    pub(crate) fn protect_after_fork(&self, _reading: &Reading<'_>, child: &Uffd) -> bool {
+        let is_needed = self.sharing.is_protected() || self.may_pass_budget(0);
+        if !self.is_managing() || !is_needed {
+            return false;
+        }
+        let until_ns = thread::now_ns() + EVENT_PATIENCE_NS;
+        let protect = |uffd: &Uffd| {
+            let mut is_complete = true;
+            for region in self.regions.iter() {
+                self.table.each_gap(
+                    region,
+                    |word| word.is_unevictable(),
+                    |range| is_complete &= is_complete && protect_until(until_ns, uffd, range),
+                );
+            }
+            is_complete
+        };
+        if !self.sharing.is_protected() {
+            // How much is shared is not known yet: none of it counts for less.
+            self.slot.set_shared(PageCount::ZERO, self.slot.separated());
+        }
+        // The parent runs already.
+        if protect(&self.uffd) {
+            self.sharing.is_protected.store(true, Ordering::Release);
+            self.slot.set_protected(true);
+        } else {
+            self.bell.ring(Reason::Fork);
+        }
+        protect(child)
     }
 
     /// Whether the copies that a fork makes possible may not fit the budget, this process having `more` pages than it has said.
@@ -407,5 +444,15 @@ impl Engine {
         self.slot.separate(self.files.pagemap.shared(run));
         self.uffd.unprotect(run).ok()?;
         Some(run)
+    }
+}
+
+/// Protects `range` as soon as the kernel has done what it has told of. `false` when that takes too long, or not all of it is there.
+fn protect_until(until_ns: u64, uffd: &Uffd, range: PageRange) -> bool {
+    loop {
+        match uffd.protect(range) {
+            Err(UffdError::Changing) if thread::now_ns() < until_ns => thread::sleep(EVENT_LOOK_NS),
+            result => return matches!(result, Ok(()) | Err(UffdError::Ended)),
+        }
     }
 }

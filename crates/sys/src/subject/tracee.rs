@@ -91,6 +91,7 @@ pub struct Tracee {
     thread: u32,
 }
 
+const PEEK: usize = 1;
 const SINGLE_STEP: usize = 9;
 const CONTINUE: usize = 7;
 const GET_REGISTERS: usize = 12;
@@ -207,6 +208,17 @@ impl Tracee {
     pub fn set_registers(&self, registers: &Registers) -> Result<(), Errno> {
         // SAFETY: the kernel reads its registers' structure, which this one is.
         unsafe { request(SET_REGISTERS, self.thread, 0, core::ptr::from_ref(registers) as usize) }.map(drop)
+    }
+
+    /// A word of its memory.
+    ///
+    /// # Errors
+    /// [`Errno::IO`] or [`Errno::FAULT`] where it has none; otherwise as [`Tracee::registers`].
+    pub fn word(&self, address: u64) -> Result<u64, Errno> {
+        let mut word = 0_u64;
+        // SAFETY: the kernel writes one word to the place given.
+        unsafe { request(PEEK, self.thread, address as usize, &raw mut word as usize) }?;
+        Ok(word)
     }
 
     /// The signals that it blocks.
