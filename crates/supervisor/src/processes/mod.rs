@@ -294,7 +294,10 @@ impl Processes {
                 is_explained = true;
             }
             is_explained |= view.state() == SlotState::Left;
-            has_withdrawn = view.state() == SlotState::Withdrawn;
+            // Of a pager that went before it managed anything nothing is missing. What was inherited has been managed before.
+            let is_untouched = view.state() == SlotState::Connected && process.lineage.fork().is_none();
+            let is_beside = process.pager != process.process;
+            has_withdrawn = view.state() == SlotState::Withdrawn || is_untouched && is_beside;
             view.set_state(SlotState::Free);
             self.kept.push(slot);
             self.lost.retain(|&(parent, _)| parent != slot);
