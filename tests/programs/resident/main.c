@@ -75,12 +75,17 @@ static void *memory(size_t bytes)
 	return at;
 }
 
-static size_t run(void)
+static pthread_t threads[THREADS];
+
+static void begin(void)
 {
-	pthread_t threads[THREADS];
 	for (size_t nth = 0; nth < THREADS; nth++)
 		if (pthread_create(&threads[nth], NULL, work, (void *)nth))
 			exit(4);
+}
+
+static size_t join(void)
+{
 	for (size_t nth = 0; nth < THREADS; nth++)
 		pthread_join(threads[nth], NULL);
 	return wrong;
@@ -118,10 +123,12 @@ int main(int count, char **arguments)
 			// What it has is its own from here on.
 			for (size_t page = 0; page < pages; page++)
 				fill(page);
-			_exit(run() != 0);
+			begin();
+			_exit(join() != 0);
 		}
+	begin();
 	say(folder, "ready", (size_t)getpid());
-	size_t bad = run();
+	size_t bad = join();
 	for (size_t nth = 0; nth < children; nth++) {
 		int status = 0;
 		wait(&status);
