@@ -68,7 +68,8 @@ fn stack(number: u32) -> Result<usize, AttachError> {
     Ok(stack.map_or(0, |map| map.address.1 as usize - PAGE_BYTES))
 }
 
-/// Until the program ends or becomes another one, and its children have pagers of their own. Then the puppet goes, and with it the memory. `tracee` is the
+/// Until the program ends or becomes another one, or goes on without a pager, and its children have pagers of their own. Then the puppet goes, and with it the
+/// memory, unless that is the program's. `tracee` is the
 /// puppet; without one nothing leaves, and what is far comes back as ever.
 fn see_through(start: Start, attached: &Attached, tracee: Option<&Tracee>) {
     let number = attached.puppet.number();
@@ -76,6 +77,7 @@ fn see_through(start: Start, attached: &Attached, tracee: Option<&Tracee>) {
     let mut is_there = tracee.is_some();
     let mut has_ended = false;
     let mut is_over = false;
+    let mut has_withdrawn = false;
     let mut pause = LOOK;
     if !is_there {
         attached.puppet.note_lost();
@@ -107,6 +109,14 @@ fn see_through(start: Start, attached: &Attached, tracee: Option<&Tracee>) {
             is_over || (has_ended || is_there && !attached.has_same_memory()) && !children::is_shared(number);
         let Some(engine) = engine() else { break };
         pause = LOOK;
+        // First: from then on a reading lasts for ever, and whoever waits for its end would, too.
+        if engine.has_withdrawn() {
+            if let Some(tracee) = tracee.filter(|_| is_there) {
+                puppet::clear(tracee, attached);
+            }
+            has_withdrawn = true;
+            break;
+        }
         if engine.has_children() {
             pause = CHILDS_LOOK;
             part_with_child(start, engine);
@@ -115,9 +125,13 @@ fn see_through(start: Start, attached: &Attached, tracee: Option<&Tracee>) {
             break;
         }
     }
-    let Some(tracee) = tracee.filter(|_| is_there) else { return };
-    farmem_sys::process::kill(number);
-    while !matches!(tracee.state(true), Ok(State::Ended) | Err(_)) {}
+    if let Some(tracee) = tracee.filter(|_| is_there) {
+        farmem_sys::process::kill(number);
+        while !matches!(tracee.state(true), Ok(State::Ended) | Err(_)) {}
+    }
+    if let Some(engine) = engine().filter(|_| has_withdrawn) {
+        engine.note_withdrawn();
+    }
 }
 
 /// Nothing of the supervisor's is the forked pager's to read or write.

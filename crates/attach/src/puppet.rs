@@ -340,6 +340,40 @@ fn furnish(
     Ok((puppet, Uffd::from(uffd)))
 }
 
+/// Takes away what the puppet has mapped in the program, by the puppet itself, which is stopped then and can only be ended. Where that can't be done some
+/// addresses stay taken.
+pub(crate) fn clear(tracee: &Tracee, attached: &Attached) {
+    let places = attached.puppet.places();
+    let process = Process::new(attached.process as i32).ok();
+    let memory = openat(&attached.folder, c"mem", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok();
+    let Some((process, memory)) = process.zip(memory) else { return };
+    let Ok(instruction) = find_instruction(&process, &File::from(memory)) else { return };
+    if !stop_puppet(tracee) {
+        return;
+    }
+    let Ok(registers) = tracee.registers() else { return };
+    let puppet = Injection { tracee, instruction, registers };
+    let (start, bytes) = (places.all.start.addr().get(), places.all.count().bytes().get());
+    let _ = puppet.call(raw::__NR_munmap, [start, bytes, 0, 0, 0, 0]);
+}
+
+/// Whether it has come to a stop. It sleeps, as long as nobody asks anything of it.
+fn stop_puppet(tracee: &Tracee) -> bool {
+    let began = Instant::now();
+    if tracee.interrupt().is_err() {
+        return false;
+    }
+    while began.elapsed() < STOPPING {
+        match tracee.state(false) {
+            Ok(State::Stopped | State::Signalled(_)) => return true,
+            Ok(State::Running) => std::thread::sleep(Duration::from_micros(20)),
+            Ok(State::Made) => drop(tracee.resume(0)),
+            Ok(State::Ended) | Err(_) => return false,
+        }
+    }
+    false
+}
+
 /// A userfaultfd of the program's memory; its number in the puppet.
 fn make_uffd(
     puppet: &Injection<'_>,

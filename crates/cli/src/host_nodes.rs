@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::amount::NodeChoice;
-use crate::arguments::{Arguments, Command, HostArguments, RunArguments};
+use crate::arguments::{ApplicationArguments, Arguments, Command, HostArguments};
 use crate::cluster;
 use crate::failure::Failure;
 use crate::node;
@@ -127,7 +127,7 @@ impl HostNodes {
     }
 
     /// As if it had been given on the command line of a run, so that the same is refused.
-    fn as_run(&self) -> Result<Box<RunArguments>, String> {
+    fn as_run(&self) -> Result<ApplicationArguments, String> {
         let options = serde_json::to_value(self).and_then(serde_json::from_value::<Map<String, Value>>);
         let options = options.map_err(|error| error.to_string())?;
         let mut words = vec!["farmem".to_owned(), "run".to_owned()];
@@ -136,7 +136,7 @@ impl HostNodes {
         }
         words.extend(["--".to_owned(), "true".to_owned()]);
         match Arguments::try_parse_from(words) {
-            Ok(Arguments { command: Command::Run(run) }) => Ok(run),
+            Ok(Arguments { command: Command::Run(run) }) => Ok(run.application),
             Ok(_) => Err("it is no way to run a program".to_owned()),
             Err(error) => {
                 let said = error.to_string();
@@ -202,7 +202,7 @@ pub(crate) fn named(nodes: Vec<NodeChoice>) -> Result<Vec<Destination>, Failure>
 ///
 /// # Errors
 /// The broker can't be asked, or what it says makes no sense.
-pub(crate) fn complete(run: &mut RunArguments, host: &HostChoice) -> Result<Option<String>, Failure> {
+pub(crate) fn complete(run: &mut ApplicationArguments, host: &HostChoice) -> Result<Option<String>, Failure> {
     let HostChoice::At(socket) = host else { return Ok(None) };
     if !run.node.is_empty() || run.cluster.is_some() {
         return Ok(None);
@@ -234,10 +234,10 @@ pub(crate) fn complete(run: &mut RunArguments, host: &HostChoice) -> Result<Opti
 mod tests {
     use super::*;
 
-    fn run(words: &str) -> RunArguments {
+    fn run(words: &str) -> ApplicationArguments {
         let words = format!("farmem run {words} -- true");
         match Arguments::try_parse_from(words.split_whitespace()).unwrap().command {
-            Command::Run(run) => *run,
+            Command::Run(run) => run.application,
             other => panic!("{other:?}"),
         }
     }

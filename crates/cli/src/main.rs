@@ -6,9 +6,11 @@ mod print;
 
 mod amount;
 mod arguments;
+mod attach;
 mod bench;
 mod certificates;
 mod cluster;
+mod detach;
 mod doctor;
 mod explain;
 mod failure;
@@ -25,6 +27,7 @@ mod program;
 mod run;
 mod set;
 mod stat;
+mod subject;
 mod top;
 mod trace;
 mod web;
@@ -53,6 +56,8 @@ fn main() -> ExitCode {
 fn dispatch(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(arguments) => run::run(*arguments),
+        Command::Attach(arguments) => attach::attach(*arguments),
+        Command::Detach(arguments) => detach::detach(&arguments),
         Command::Host(arguments) => host::host(*arguments),
         Command::Node(arguments) => node::node(&arguments),
         Command::Cluster(arguments) => cluster::cluster(arguments.command),

@@ -20,7 +20,9 @@ use farmem_web::{Address, HostName};
 use rustix::fs::{Access, access};
 
 use crate::amount::{AUTO_LEAST, DiskAmount, LocalAmount};
-use crate::arguments::{Enter, Entries, Far, Progress, RunArguments, SecurityArguments, TransportName};
+use crate::arguments::{
+    ApplicationArguments, Enter, Entries, Far, Progress, RunArguments, SecurityArguments, TransportName,
+};
 use crate::cluster;
 use crate::failure::Failure;
 use crate::host::default_socket;
@@ -94,14 +96,53 @@ pub(crate) struct Plan {
 
 /// Runs the program; its exit status is the result.
 pub(crate) fn run(arguments: RunArguments) -> Result<ExitCode, Failure> {
-    let log = arguments.log;
+    let log = arguments.application.log;
     let plan = plan(arguments)?;
     log::begin(log)?;
     start(plan)
 }
 
 /// Checks what can be checked without starting anything.
-fn plan(mut arguments: RunArguments) -> Result<Plan, Failure> {
+fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
+    if let Some(stats) = &arguments.stats {
+        writable_file("--stats", stats)?;
+    }
+    if let Some(trace) = &arguments.trace {
+        writable_file("--trace", trace)?;
+    }
+    let mut plan = application(arguments.application)?;
+    let mut words = arguments.program.into_iter();
+    let program = words
+        .next()
+        .filter(|word| !word.is_empty())
+        .ok_or_else(|| Failure::Unusable("the program's name is empty; name one after `--`".to_owned()))?;
+    let executable = program::find(&program)?;
+    let enter = match arguments.enter {
+        Enter::Attach => farmem_supervisor::Enter::Attach,
+        how => match program::check(&executable)? {
+            Entrance::Loader => farmem_supervisor::Enter::Preload,
+            Entrance::Outside if how == Enter::Auto => farmem_supervisor::Enter::Attach,
+            Entrance::Outside => return Err(program::without_loader(&executable)),
+        },
+    };
+    if plan.name.is_empty() {
+        plan.name = shown_name(&executable);
+    }
+    Ok(Plan {
+        enter,
+        stats: arguments.stats,
+        trace: arguments.trace,
+        progress: arguments.progress.is_some_and(is_shown),
+        summary: arguments.summary,
+        program,
+        executable,
+        arguments: words.collect(),
+        ..plan
+    })
+}
+
+/// What can be checked of what an application is given, without starting anything. It has no program yet, and no name unless it was given one.
+pub(crate) fn application(mut arguments: ApplicationArguments) -> Result<Plan, Failure> {
     let memory = Memory::current().map_err(|error| Failure::Unusable(error.to_string()))?;
     let local = arguments.local.resolve(memory.usable()).map_err(Failure::Unusable)?;
     let sizing = match arguments.local {
@@ -114,12 +155,6 @@ fn plan(mut arguments: RunArguments) -> Result<Plan, Failure> {
     };
     // What such a budget gives up is what the pool holds, and that takes less room there.
     let kept = sizing.map_or(local, |sizing| sizing.least);
-    if let Some(stats) = &arguments.stats {
-        writable_file("--stats", stats)?;
-    }
-    if let Some(trace) = &arguments.trace {
-        writable_file("--trace", trace)?;
-    }
     if let Some(disk) = &arguments.disk {
         writable("--disk", &disk.path)?;
     }
@@ -173,21 +208,6 @@ fn plan(mut arguments: RunArguments) -> Result<Plan, Failure> {
             reserve: arguments.node_reserve,
         },
     });
-    let mut words = arguments.program.into_iter();
-    let program = words
-        .next()
-        .filter(|word| !word.is_empty())
-        .ok_or_else(|| Failure::Unusable("the program's name is empty; name one after `--`".to_owned()))?;
-    let executable = program::find(&program)?;
-    let enter = match arguments.enter {
-        Enter::Attach => farmem_supervisor::Enter::Attach,
-        how => match program::check(&executable)? {
-            Entrance::Loader => farmem_supervisor::Enter::Preload,
-            Entrance::Outside if how == Enter::Auto => farmem_supervisor::Enter::Attach,
-            Entrance::Outside => return Err(program::without_loader(&executable)),
-        },
-    };
-    let name = arguments.name.unwrap_or_else(|| shown_name(&executable));
     let default_pool = || match &host {
         HostChoice::None => memory.spare(kept).max(SMALLEST_POOL),
         // The broker's total is the limit.
@@ -206,7 +226,7 @@ fn plan(mut arguments: RunArguments) -> Result<Plan, Failure> {
         host,
         pool_capacity: memory.total,
         prefetch: arguments.prefetch,
-        enter,
+        enter: farmem_supervisor::Enter::Attach,
         far: match arguments.far {
             Far::Packed => FarForm::Packed,
             Far::Raw => FarForm::Raw,
@@ -214,16 +234,16 @@ fn plan(mut arguments: RunArguments) -> Result<Plan, Failure> {
         keeps_entries: arguments.entries == Entries::Kept,
         disk: arguments.disk,
         nodes,
-        name,
-        stats: arguments.stats,
-        trace: arguments.trace,
+        name: arguments.name.unwrap_or_default(),
+        stats: None,
+        trace: None,
         metrics: arguments.metrics,
         metrics_names: arguments.metrics_hosts.names,
-        progress: arguments.progress.is_some_and(is_shown),
-        summary: arguments.summary,
-        program,
-        executable,
-        arguments: words.collect(),
+        progress: false,
+        summary: false,
+        program: OsString::new(),
+        executable: PathBuf::new(),
+        arguments: Vec::new(),
     })
 }
 
@@ -305,7 +325,7 @@ fn host_choice(asked: Option<PathBuf>) -> HostChoice {
     }
 }
 
-fn is_shown(progress: Progress) -> bool {
+pub(crate) fn is_shown(progress: Progress) -> bool {
     match progress {
         Progress::Terminal => std::io::stderr().is_terminal(),
         Progress::Always => true,
@@ -349,35 +369,42 @@ fn writable(option: &str, path: &Path) -> Result<(), Failure> {
 
 /// Hands over to the supervisor, which returns when the program has ended.
 fn start(plan: Plan) -> Result<ExitCode, Failure> {
-    let guest = |address| web::guest(address, &plan.metrics_names);
-    let guests = plan.metrics.iter().map(guest).collect::<Result<Vec<_>, _>>()?;
-    let options = Options {
-        local: plan.local,
-        sizing: plan.sizing,
-        pool: plan.pool,
-        pool_guaranteed: plan.pool_guaranteed,
-        host: plan.host,
-        weight: plan.weight,
-        borrows: plan.borrows,
-        bandwidth: plan.bandwidth,
-        far: plan.far,
-        enter: plan.enter,
-        keeps_entries: plan.keeps_entries,
-        partition: plan.partition,
-        cache: plan.cache,
-        pool_capacity: plan.pool_capacity,
-        prefetch: plan.prefetch,
-        nodes: plan.nodes,
-        disk: plan.disk.map(|disk| DiskOptions { path: disk.path, size: disk.size }),
-        name: plan.name,
-        stats: plan.stats,
-        trace: plan.trace,
-        guests,
-        progress: plan.progress,
-        summary: plan.summary,
-        program: plan.program,
-        executable: plan.executable,
-        arguments: plan.arguments,
-    };
-    supervise(&options).map(ExitCode::from).map_err(|error| Failure::Unusable(format!("{error:#}")))
+    supervise(&plan.options()?).map(ExitCode::from).map_err(|error| Failure::Unusable(format!("{error:#}")))
+}
+
+impl Plan {
+    /// What the supervisor is told.
+    pub(crate) fn options(self) -> Result<Options, Failure> {
+        let plan = self;
+        let guest = |address| web::guest(address, &plan.metrics_names);
+        let guests = plan.metrics.iter().map(guest).collect::<Result<Vec<_>, _>>()?;
+        Ok(Options {
+            local: plan.local,
+            sizing: plan.sizing,
+            pool: plan.pool,
+            pool_guaranteed: plan.pool_guaranteed,
+            host: plan.host,
+            weight: plan.weight,
+            borrows: plan.borrows,
+            bandwidth: plan.bandwidth,
+            far: plan.far,
+            enter: plan.enter,
+            keeps_entries: plan.keeps_entries,
+            partition: plan.partition,
+            cache: plan.cache,
+            pool_capacity: plan.pool_capacity,
+            prefetch: plan.prefetch,
+            nodes: plan.nodes,
+            disk: plan.disk.map(|disk| DiskOptions { path: disk.path, size: disk.size }),
+            name: plan.name,
+            stats: plan.stats,
+            trace: plan.trace,
+            guests,
+            progress: plan.progress,
+            summary: plan.summary,
+            program: plan.program,
+            executable: plan.executable,
+            arguments: plan.arguments,
+        })
+    }
 }

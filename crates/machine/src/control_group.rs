@@ -32,9 +32,17 @@ const UNLIMITED_BYTES: u64 = i64::MAX as u64 & !0xffff;
 impl MemoryController {
     /// Finds the controller; `None` when the kernel has none or it isn't mounted.
     pub fn find() -> Option<Self> {
-        let this = Process::myself().ok()?;
-        let groups = this.cgroups().ok()?.0;
-        let mounts = this.mountinfo().ok()?.0;
+        Self::of(&Process::myself().ok()?)
+    }
+
+    /// The same, with the place of the process of that number. `None` also when that has ended.
+    pub fn find_of(process: u32) -> Option<Self> {
+        Self::of(&Process::new(process as i32).ok()?)
+    }
+
+    fn of(process: &Process) -> Option<Self> {
+        let groups = process.cgroups().ok()?.0;
+        let mounts = Process::myself().ok()?.mountinfo().ok()?.0;
         let group_of = |wanted: &dyn Fn(&[String]) -> bool| {
             let found = groups.iter().find(|group| wanted(&group.controllers))?;
             Some(PathBuf::from(found.pathname.trim_start_matches('/')))

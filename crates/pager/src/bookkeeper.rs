@@ -25,6 +25,7 @@ use crate::inject::Injection;
 use crate::reporting::inspector::Inspector;
 use crate::reporting::own_memory::OwnMemory;
 use crate::whereabouts::Whereabouts;
+use crate::withdrawal::Withdrawal;
 
 /// The bookkeeper's place at the gate: the last one.
 pub(crate) const PARTY: usize = PARTIES - 1;
@@ -68,6 +69,7 @@ pub(crate) struct Bookkeeper {
     hinted: Hinted,
     is_returning: bool,
     whereabouts: Whereabouts,
+    withdrawal: Withdrawal,
 }
 
 impl Bookkeeper {
@@ -98,6 +100,7 @@ impl Bookkeeper {
             hinted: Hinted::new(),
             is_returning: false,
             whereabouts: Whereabouts::new(Allowed::now()),
+            withdrawal: Withdrawal::default(),
         }
     }
 
@@ -113,6 +116,9 @@ impl Bookkeeper {
     fn round(&mut self) -> u64 {
         let engine = self.engine;
         engine.slot.beat();
+        if engine.has_withdrawn() {
+            return pacing::LONGEST_NS;
+        }
         self.rounds += 1;
         engine.inject_at(Injection::BookkeeperPanic, self.rounds);
         let Some(resident) = engine.sync_resident() else { return pacing::LONGEST_NS };
@@ -123,6 +129,9 @@ impl Bookkeeper {
         self.end_with_program();
         if engine.bell.is_rung(Reason::Leave) {
             self.leave();
+        }
+        if engine.ledger.is_withdrawing() && subject::attached().is_some() {
+            return self.withdrawal.step(engine, self.desk.as_mut());
         }
         let has_more_hints = self.hinted.step(engine, self.scanner.as_ref(), self.desk.as_mut());
         let has_more = self.inspector.step(engine) || has_more_hints;

@@ -133,6 +133,7 @@ pub struct Engine {
     /// Parts of it that the bookkeeper is to unregister.
     pub(crate) unregister: Lock<Requests>,
     pub(crate) is_managing: AtomicBool,
+    pub(crate) has_withdrawn: AtomicBool,
     pub(crate) zeros: &'static [PageBytes],
     pub(crate) asked: Asked,
     /// Pages on their way from nodes.
@@ -260,6 +261,7 @@ impl Engine {
             let_go,
             unregister: Lock::new(Requests::new()),
             is_managing: AtomicBool::new(false),
+            has_withdrawn: AtomicBool::new(false),
             zeros: memory::table(BATCH_PAGES)?,
             asked: Asked::new()?,
             flights: Flights::new(),
@@ -383,6 +385,16 @@ impl Engine {
         self.probes.lock().forget(range);
         self.touch_ahead.lock().forget(range);
         self.sharing.forget(range);
+    }
+
+    /// Whether the program needs its pager no more: nothing of it is far, and nothing will be.
+    pub fn has_withdrawn(&self) -> bool {
+        self.has_withdrawn.load(Ordering::Acquire)
+    }
+
+    /// The pager ends, and the program goes on without one. Only when [`Engine::has_withdrawn`].
+    pub fn note_withdrawn(&self) {
+        self.slot.set_state(SlotState::Withdrawn);
     }
 
     /// The program has ended, or is another one by now, and the process of the pager ends. Without that word the supervisor takes the pager's end for a failure.

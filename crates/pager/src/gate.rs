@@ -123,6 +123,11 @@ impl Gate {
         self.reading.until_open();
     }
 
+    /// The same, in one sleep of `timeout_ns` at most. Whether it has.
+    pub(crate) fn is_read_within(&self, timeout_ns: u64) -> bool {
+        self.reading.is_open_within(timeout_ns)
+    }
+
     /// Enters to read messages, when nobody changes pages any more.
     pub(crate) fn read(&self) -> Reading<'_> {
         while self.reading.0.compare_exchange(OPEN, TAKEN, Ordering::SeqCst, Ordering::SeqCst).is_err() {

@@ -25,6 +25,7 @@ mod reporting;
 mod start;
 mod sync;
 mod whereabouts;
+mod withdrawal;
 
 pub use engine::Engine;
 pub use farmem_policy::references::Compression;

@@ -27,6 +27,8 @@ pub(crate) enum Injection {
     Disk(BlockError),
     /// Stored pages are damaged.
     Corruption,
+    /// There is no memory for what is far to come back.
+    NoMemory,
 }
 
 impl Injection {
@@ -49,6 +51,7 @@ impl Injection {
             "disk-write-error" => Self::Disk(BlockError::Failed),
             "disk-full" => Self::Disk(BlockError::Full),
             "corrupt-page" => Self::Corruption,
+            "no-memory" => Self::NoMemory,
             _ => Self::Pager(0),
         }
     }
@@ -57,7 +60,7 @@ impl Injection {
     pub(crate) fn pager_number(self) -> u64 {
         match self {
             Self::Pager(number) => number,
-            Self::Disk(_) | Self::Corruption => 0,
+            Self::Disk(_) | Self::Corruption | Self::NoMemory => 0,
         }
     }
 
@@ -65,7 +68,7 @@ impl Injection {
     pub(crate) fn write_error(self) -> Option<BlockError> {
         match self {
             Self::Disk(error) => Some(error),
-            Self::Pager(_) | Self::Corruption => None,
+            Self::Pager(_) | Self::Corruption | Self::NoMemory => None,
         }
     }
 }

@@ -36,8 +36,10 @@ pub use limits::set::{Limits, PoolRange};
 pub use limits::sizing::SizingOptions;
 pub use limits::tenancy::HostChoice;
 pub use options::{Bandwidth, DiskOptions, Enter, FarForm, Options};
+pub use processes::group::members as group_members;
+pub use program::onlooker::Standing;
 pub use queries::directory::{
-    Own, SetError, applications, find, is_any_running, processes, query, regions, set,
+    Own, SetError, applications, detach, find, holder, is_any_running, processes, query, regions, set,
 };
 pub use reporting::explanation::{Cause, Explanation, Part};
 pub use reporting::figures::{FIGURES, Figure, FigureUnit, FigureValue};
@@ -45,5 +47,5 @@ pub use reporting::inside::{ProcessReport, RegionReport, RegionsReport};
 pub use reporting::rates::Rates;
 pub use reporting::report::Report;
 pub use reporting::troubles::troubles;
-pub use supervise::supervise;
+pub use supervise::{Subject, attach, supervise};
 pub use threads::beside::{Ending, Guest};

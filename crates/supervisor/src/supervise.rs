@@ -1,12 +1,15 @@
 //! The supervisor's loop, from the start of a program to its end.
 
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use farmem_page::PageCount;
 use farmem_store::PoolUsage;
 use farmem_sys::OwnedFd;
+use farmem_telemetry::{ProcessSlot, SlotState};
 use farmem_wire::Address;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::Signal;
@@ -18,7 +21,9 @@ use rustix::process::{WaitOptions, WaitStatus, set_child_subreaper, wait};
 
 use crate::application::Application;
 use crate::carrier;
-use crate::injection;
+use crate::injection::{self, Injection};
+use crate::limits::descent::Descent;
+use crate::limits::room;
 use crate::limits::set::Limits;
 use crate::limits::sizing::Sizing;
 use crate::limits::tenancy::{self, Tenancy};
@@ -26,11 +31,13 @@ use crate::options::{Enter, Options};
 use crate::processes::Processes;
 use crate::processes::attacher::Attacher;
 use crate::processes::family::Family;
+use crate::processes::group::Group;
 use crate::processes::notices::Notice;
 use crate::processes::strangers::MOST_STRANGERS;
 use crate::program::background::{Role, split};
 use crate::program::end::{End, end_as};
-use crate::program::foreground::{self, Caller, Part};
+use crate::program::foreground::{self, Caller, Half, Part};
+use crate::program::onlooker::{self, Onlooker, Standing};
 use crate::program::signals::Signals;
 use crate::program::{file_size, launch};
 use crate::queries::directory::{Own, listen};
@@ -61,6 +68,10 @@ const SETTLING: Duration = Duration::from_millis(100);
 /// program is away for a moment.
 const LAST: Duration = Duration::from_secs(2);
 
+/// Why an application can't be left.
+const INSIDE: &str = "its pagers are libraries in its processes, and nothing can take them out; raise its budget instead (`farmem set                       NAME local=SIZE`)";
+const REPORTING_AT_END: &str = "its supervisor is its parent, and reports when it has ended; raise its budget instead (`farmem set                                 NAME local=SIZE`)";
+
 /// Why a stranger can't change limits, nor look inside.
 const NOT_YOURS: &str = "it belongs to another user; ask that user, or root";
 
@@ -76,9 +87,51 @@ pub fn supervise(options: &Options) -> Result<u8> {
     if options.enter == Enter::Attach && !options.reports_at_end() {
         return supervise_caller(options);
     }
-    start(options, None)
+    start(options, Origin::Child)
         .map(Supervisor::see_through)
         .inspect_err(|_| options.guests.iter().for_each(Guest::leave))
+}
+
+/// What is attached to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Subject {
+    /// The process of that number, and what comes of it.
+    Process(u32),
+    /// What is in the control group of that folder and in those below it.
+    Group(PathBuf),
+}
+
+/// Manages processes that run already, from a copy of the calling process in the background. Returns when they are within their budget, or nothing more can be done;
+/// `hear` is told now and then how it stands.
+///
+/// # Errors
+/// Nothing is managed, for the reason that is given.
+pub fn attach(options: &Options, subject: &Subject, hear: impl FnMut(&Standing)) -> Result<Standing> {
+    let mut onlooker = match foreground::split_off()? {
+        Half::Caller(link) => return onlooker::look_on(link, hear),
+        Half::Supervisor(link) => Onlooker::new(link),
+    };
+    match start(options, Origin::Found(subject)) {
+        Ok(mut supervisor) => {
+            supervisor.onlooker = Some(onlooker);
+            supervisor.see_through_found();
+        }
+        Err(error) => {
+            options.guests.iter().for_each(Guest::leave);
+            onlooker.refuse(&format!("{error:#}"));
+        }
+    }
+    std::process::exit(0)
+}
+
+/// Whose program it is.
+enum Origin<'a> {
+    /// A child of the supervisor's is to become it.
+    Child,
+    /// The process that was called is to become it.
+    Caller(&'a mut Caller),
+    /// It runs already.
+    Found(&'a Subject),
 }
 
 /// The calling process becomes the program, and a copy of it the supervisor.
@@ -87,7 +140,7 @@ fn supervise_caller(options: &Options) -> Result<u8> {
         Part::Program(supervisor) => return Err(supervisor.become_program(options)),
         Part::Supervisor(caller) => caller,
     };
-    let refused = start(options, Some(&mut caller)).map(Supervisor::see_through_caller).err();
+    let refused = start(options, Origin::Caller(&mut caller)).map(Supervisor::see_through_caller).err();
     if let Some(error) = refused {
         options.guests.iter().for_each(Guest::leave);
         caller.refuse(&error);
@@ -95,8 +148,8 @@ fn supervise_caller(options: &Options) -> Result<u8> {
     std::process::exit(0)
 }
 
-/// Starts the program, as a child or in the process that was called, and all that looks after it.
-fn start<'a>(options: &'a Options, caller: Option<&'a mut Caller>) -> Result<Supervisor<'a>> {
+/// Starts the program, unless it runs already, and all that looks after it.
+fn start<'a>(options: &'a Options, origin: Origin<'a>) -> Result<Supervisor<'a>> {
     let library = match options.enter {
         Enter::Preload => Some(launch::find_library()?),
         Enter::Attach => None,
@@ -113,14 +166,29 @@ fn start<'a>(options: &'a Options, caller: Option<&'a mut Caller>) -> Result<Sup
     let application = application.record(options)?;
     let address = Address { name: name.as_bytes(), token: application.token }.to_string();
     let began = Instant::now();
-    let program = match &caller {
-        Some(caller) => caller.process(),
-        None => launch::launch(options, library.as_deref(), &address, file_size, signals.before())?,
+    let (program, group) = match &origin {
+        Origin::Caller(caller) => (caller.process(), None),
+        Origin::Child => {
+            (launch::launch(options, library.as_deref(), &address, file_size, signals.before())?, None)
+        }
+        Origin::Found(Subject::Process(number)) => (found(Some(*number))?, None),
+        Origin::Found(Subject::Group(folder)) => {
+            let group = Group::at(folder);
+            (found(group.members().first().copied())?, Some(group))
+        }
     };
-    let family = library.is_none().then(|| Family::of(program));
-    let caller = caller.map(Caller::let_begin).transpose()?;
+    let family = library.is_none().then(|| group.map_or_else(|| Family::of(program), Family::of_group));
+    let is_found = matches!(origin, Origin::Found(_));
+    let caller = match origin {
+        Origin::Caller(caller) => Some(caller.let_begin()?),
+        Origin::Child | Origin::Found(_) => None,
+    };
     let program = Pid::from_raw(program.as_raw_nonzero().get());
     let attacher = family.map(|family| Attacher::new(application, &address, family));
+    let descent = attacher
+        .as_ref()
+        .filter(|_| is_found)
+        .and_then(|attacher| Descent::begin(application.ledger, attacher.see().apart));
     // For the supervisor's own: two links of each lane to each node, and several descriptors for each process. The program has its limit as it was.
     farmem_sys::descriptors::allow_most();
     tracing::info!(
@@ -153,10 +221,21 @@ fn start<'a>(options: &'a Options, caller: Option<&'a mut Caller>) -> Result<Sup
         regions: RegionQuestions::new(application.ledger),
         program,
         caller,
-        has_ended: false,
+        onlooker: None,
+        descent,
+        is_found,
+        is_withdrawing: false,
+        has_ended: is_found,
         began,
         cpu_before: Duration::ZERO,
     })
+}
+
+/// The process of that number, if there is one.
+fn found(number: Option<u32>) -> Result<rustix::process::Pid> {
+    number
+        .and_then(|number| rustix::process::Pid::from_raw(i32::try_from(number).ok()?))
+        .context("there is no process any more; look which ones there are, and attach again")
 }
 
 /// Threads that look after what the processes have stored, and how much they may.
@@ -204,7 +283,13 @@ struct Supervisor<'a> {
     program: Pid,
     /// Where the program is the process that was called.
     caller: Option<&'a Caller>,
-    /// From then on its number may be somebody else's.
+    /// Where the program ran already: who waits until it is within its budget.
+    onlooker: Option<Onlooker>,
+    descent: Option<Descent>,
+    is_found: bool,
+    /// Whether all is to come back, and this process to end.
+    is_withdrawing: bool,
+    /// From then on its number may be somebody else's. Of one that ran already nobody tells.
     has_ended: bool,
     began: Instant,
     /// Processor time that was known when the supervisor went to the background.
@@ -250,6 +335,14 @@ impl Supervisor<'_> {
         self.conclude();
     }
 
+    /// The same beside processes that ran already.
+    fn see_through_found(mut self) {
+        self.attend();
+        self.workers.drain(..).for_each(Worker::stop);
+        self.guests.drain(..).for_each(|end| end());
+        self.conclude();
+    }
+
     /// Until the program's end.
     fn run(&mut self) -> End {
         loop {
@@ -264,6 +357,9 @@ impl Supervisor<'_> {
                 self.wait_and_hear();
                 self.mind_the_program(true);
                 return end;
+            }
+            if self.has_withdrawn() {
+                return End::Unseen;
             }
         }
     }
@@ -349,8 +445,9 @@ impl Supervisor<'_> {
     fn attend(&mut self) {
         tracing::info!(application = self.options.name, "goes on in the background");
         let mut seen = Instant::now();
-        while seen.elapsed() < LAST {
+        while seen.elapsed() < LAST && !self.has_withdrawn() {
             self.wait_and_hear();
+            self.descend();
             self.watch.look(&mut self.processes);
             self.explain_endings(false);
             self.has_children();
@@ -361,6 +458,82 @@ impl Supervisor<'_> {
         }
         let report = self.final_report();
         say_failed(self.statistics.as_mut().map(|file| file.write_anew(&report)));
+    }
+
+    /// A step on the way to the budget, and word of it to who waits for that.
+    fn descend(&mut self) {
+        let Some(attacher) = self.attacher.as_ref().filter(|_| self.is_found) else { return };
+        let ledger = self.application.ledger;
+        if let Some(descent) = &mut self.descent
+            && (self.is_withdrawing || !descent.step(ledger, ledger.resident() + attacher.seen().apart))
+        {
+            self.descent = None;
+        }
+        if !self.onlooker.as_ref().is_some_and(Onlooker::is_due) {
+            return;
+        }
+        let seen = attacher.seen();
+        let report = self.report(self.application.pool.usage());
+        let standing = Standing {
+            name: report.name,
+            process: report.process,
+            processes: seen.processes as u64,
+            managed: report.processes,
+            budget_bytes: report.budget_bytes,
+            resident_bytes: report.resident_bytes + seen.apart.bytes().get(),
+            far_bytes: PageCount::new(report.far_pages).bytes().get(),
+            refusal: seen.refusal,
+            is_over: false,
+        };
+        let is_alone = standing.managed == 0 && !attacher.has_pagers() && !standing.is_within_budget();
+        let Some(onlooker) = &mut self.onlooker else { return };
+        let is_over = match standing.refusal.clone().filter(|_| is_alone) {
+            Some(refusal) => {
+                onlooker.refuse(&format!("nothing can be managed: {refusal}"));
+                attacher.withdraw();
+                self.is_withdrawing = true;
+                true
+            }
+            None => onlooker.tell(standing, self.descent.is_some()),
+        };
+        if is_over {
+            self.onlooker = None;
+            foreground::leave_standard_error();
+        }
+    }
+
+    /// Has all that is far brought back, and ends then. Why not, if it can't be.
+    fn withdraw(&mut self) -> Result<(), String> {
+        let Some(attacher) = &self.attacher else { return Err(INSIDE.to_owned()) };
+        if self.caller.is_none() && !self.is_found {
+            return Err(REPORTING_AT_END.to_owned());
+        }
+        if self.is_withdrawing {
+            return Ok(());
+        }
+        let is_full = self.application.injection == Injection::NoMemory;
+        if let Some(reason) = room::refusal(self.application.ledger, is_full) {
+            return Err(reason);
+        }
+        attacher.withdraw();
+        self.is_withdrawing = true;
+        tracing::info!(application = self.options.name, "all comes back");
+        Ok(())
+    }
+
+    /// Whether all has come back, and no pager is there any more.
+    fn has_withdrawn(&self) -> bool {
+        self.is_withdrawing
+            && !self.processes.remain()
+            && self.attacher.as_ref().is_none_or(|attacher| !attacher.has_pagers())
+    }
+
+    /// Whether the process is one of the application's.
+    fn holds(&self, process: u32) -> bool {
+        let is_it = |slot: &ProcessSlot<'_>| slot.state() != SlotState::Free && slot.process() == process;
+        self.application.ledger.slots().any(|slot| is_it(&slot))
+            || !self.is_found && self.program.as_raw() as u32 == process && !self.has_ended
+            || self.attacher.as_ref().is_some_and(|attacher| attacher.living().contains(&process))
     }
 
     /// Waits for something to happen, at most until it is time to look around, and deals with it.
@@ -408,10 +581,12 @@ impl Supervisor<'_> {
     fn answer(&mut self, query: Query) {
         let refused = match query.question {
             Question::Report => None,
+            Question::Holds(process) => return query.answer(&self.holds(process)),
             _ if !query.may_set => Some(NOT_YOURS.to_owned()),
             Question::Processes => return query.answer(&inside::processes(&self.application.ledger)),
             Question::Regions(process) => return self.regions.take(query, process),
             Question::Set(limits) => self.set(limits).err(),
+            Question::Withdraw => self.withdraw().err(),
         };
         match refused {
             Some(reason) => query.refuse(&reason),
@@ -479,7 +654,7 @@ impl Supervisor<'_> {
 
     /// After the program's end: whether processes live that it has left behind, with a pager or without. Known where pagers come from outside.
     fn has_descendants(&self) -> bool {
-        self.attacher.as_ref().is_some_and(|attacher| !attacher.living().is_empty())
+        !self.has_withdrawn() && self.attacher.as_ref().is_some_and(|attacher| !attacher.living().is_empty())
     }
 
     /// After the program's end: whether orphans of its live.

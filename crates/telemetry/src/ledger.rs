@@ -63,6 +63,8 @@ pub enum Header {
     CachePages,
     /// Whether the program was started without transparent huge pages: 1, or 0.
     IsWithoutHugePages,
+    /// Whether pagers that are beside their programs are to leave them: 1, or 0.
+    IsWithdrawing,
 }
 
 /// Lost pages that are named; of those beyond only their number is known.
@@ -110,6 +112,8 @@ pub enum SlotState {
     Managing,
     /// That memory has gone, and the pager beside the process is about to.
     Left,
+    /// All of that memory is local and nobody's but the process's own; the pager beside the process is about to go.
+    Withdrawn,
 }
 
 /// Who serves a forked child. One word holds the parent's count of forks and a step, so that a late child can't take
@@ -190,6 +194,16 @@ impl<'a> Ledger<'a> {
     /// A word of the header.
     pub fn header(&self, word: Header) -> &'a AtomicU64 {
         &self.words[word as usize]
+    }
+
+    /// Whether pagers are to bring back all that is far, and leave. It is said once, for good.
+    pub fn is_withdrawing(&self) -> bool {
+        self.header(Header::IsWithdrawing).load(Ordering::Acquire) != 0
+    }
+
+    /// Says so (supervisor).
+    pub fn withdraw(&self) {
+        self.header(Header::IsWithdrawing).store(1, Ordering::Release);
     }
 
     /// The application's local budget.
@@ -299,6 +313,7 @@ impl<'a> ProcessSlot<'a> {
             1 => SlotState::Connected,
             2 => SlotState::Managing,
             3 => SlotState::Left,
+            4 => SlotState::Withdrawn,
             _ => SlotState::Free,
         }
     }

@@ -101,6 +101,14 @@ pub enum Request {
         /// The process whose regions are wanted; 0 for a list of all.
         process: u32,
     },
+    /// Somebody with the right to change limits wants all to come back, and the pagers to leave. The answer is a report as for [`Request::Query`], or why not,
+    /// as JSON text; the supervisor ends when it is done.
+    Withdraw,
+    /// Somebody asks whether a process belongs to the application. The answer is `true` or `false`, as JSON.
+    Holds {
+        /// Its number.
+        process: u32,
+    },
     /// A forked child whom nobody serves says so before it ends itself.
     Orphaned {
         /// The secret of the application; see [`Address`].
@@ -194,6 +202,8 @@ impl Request {
             Self::Query => pack(5, []),
             Self::Orphaned { token } => pack(6, [token]),
             Self::Look { process } => pack(8, [process.into()]),
+            Self::Withdraw => pack(9, []),
+            Self::Holds { process } => pack(10, [process.into()]),
             Self::Set {
                 budget_pages,
                 partition_slabs,
@@ -239,6 +249,8 @@ impl Request {
                 cache_pages: unpack_option(sixth)?,
             },
             8 => Self::Look { process: first.try_into().ok()? },
+            9 => Self::Withdraw,
+            10 => Self::Holds { process: first.try_into().ok()? },
             _ => return None,
         })
     }
@@ -312,6 +324,8 @@ mod tests {
             Request::Orphaned { token: 7 },
             Request::Look { process: 0 },
             Request::Look { process: u32::MAX },
+            Request::Withdraw,
+            Request::Holds { process: u32::MAX },
             Request::Set {
                 budget_pages: u64::MAX,
                 partition_slabs: 1,

@@ -1,5 +1,6 @@
 //! The one definition of what `farmem` accepts. Help texts, manual pages and completions all come from it.
 
+mod attach;
 mod bench;
 mod cluster;
 mod heading;
@@ -12,6 +13,7 @@ mod watch;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use self::attach::{AttachArguments, DetachArguments, SubjectArguments};
 pub(crate) use self::bench::{
     AllArguments, BenchArguments, BenchCommand, CleanupArguments, CompareArguments, CompressionArguments,
     FaultsArguments, IsolationArguments, KernelArguments, MicroArguments, NodesArguments, PapersArguments,
@@ -26,7 +28,9 @@ pub(crate) use self::machine::{CompletionsArguments, DoctorArguments, ManArgumen
 pub(crate) use self::node::{
     NodeArguments, NodeCommand, NodeKeygenArguments, NodeStatArguments, SecurityArguments, TransportName,
 };
-pub(crate) use self::run::{Enter, Entries, Far, PagerArguments, Progress, RunArguments};
+pub(crate) use self::run::{
+    ApplicationArguments, Enter, Entries, Far, PagerArguments, Progress, RunArguments,
+};
 pub(crate) use self::trace::{
     TraceArguments, TraceCommand, TraceRecordArguments, TraceReplayArguments, TraceShowArguments,
 };
@@ -52,6 +56,10 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run a program within a budget of local memory
     Run(Box<RunArguments>),
+    /// Manage programs that run already, within a budget of local memory
+    Attach(Box<AttachArguments>),
+    /// Bring back all that is far of an application, and leave it
+    Detach(DetachArguments),
     /// Share one pool, and local memory, among all applications of this machine
     Host(Box<HostArguments>),
     /// Lend this machine's memory to programs on other machines

@@ -30,6 +30,57 @@ use crate::log::Format;
                   group where that is smaller."
 )]
 pub(crate) struct RunArguments {
+    #[command(flatten)]
+    pub(crate) application: ApplicationArguments,
+    /// Say at exit what was used, what paging cost and what would help
+    ///
+    /// The summary goes to standard error.
+    #[arg(long, help_heading = heading::WATCHING)]
+    pub(crate) summary: bool,
+    /// Show on standard error how it goes
+    ///
+    /// Without a value it is shown on a terminal only.
+    #[arg(
+        long,
+        value_name = "WHERE",
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "terminal",
+        help_heading = heading::WATCHING
+    )]
+    pub(crate) progress: Option<Progress>,
+    /// Write statistics to this file at exit, as JSON
+    ///
+    /// They are written again when the last process that the program leaves behind has ended.
+    #[arg(long, value_name = "FILE", help_heading = heading::WATCHING)]
+    pub(crate) stats: Option<PathBuf>,
+    /// Record what happens to pages in this file, for `farmem trace`
+    #[arg(long, value_name = "FILE", help_heading = heading::WATCHING)]
+    pub(crate) trace: Option<PathBuf>,
+    /// How the pager comes to the program and its children
+    ///
+    /// With `attach` nothing is in a program before memory gets short, and static programs and those of other C libraries are managed as well; hints of the
+    /// program (farmem.h) aren't heard, and forked children are served by their parents until they run another program.
+    #[arg(
+        long,
+        value_name = "HOW",
+        value_enum,
+        default_value = "auto",
+        env = "FARMEM_ENTER",
+        hide_env = true,
+        hide_short_help = true,
+        help_heading = heading::TUNING
+    )]
+    pub(crate) enter: Enter,
+    /// The program, and its arguments
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
+    pub(crate) program: Vec<OsString>,
+}
+
+/// What an application may have, and where it has it: the same for programs that are started and for those that run already.
+#[derive(Args, Debug)]
+pub(crate) struct ApplicationArguments {
     /// RAM that the program and its children may use together
     ///
     /// A size, a percentage of what this user may use, or `auto[:MIN-MAX]`: as little as the program can do with, between MIN [default: 16M] and MAX; see `--stall`.
@@ -59,29 +110,6 @@ pub(crate) struct RunArguments {
     /// It is never more than a quarter of the local memory. 0 fetches nothing ahead.
     #[arg(long, value_name = "SIZE", value_parser = parse_cache, default_value = "32M", help_heading = heading::MEMORY)]
     pub(crate) cache: ByteCount,
-    /// Say at exit what was used, what paging cost and what would help
-    ///
-    /// The summary goes to standard error.
-    #[arg(long, help_heading = heading::WATCHING)]
-    pub(crate) summary: bool,
-    /// Show on standard error how it goes
-    ///
-    /// Without a value it is shown on a terminal only.
-    #[arg(
-        long,
-        value_name = "WHERE",
-        value_enum,
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "terminal",
-        help_heading = heading::WATCHING
-    )]
-    pub(crate) progress: Option<Progress>,
-    /// Write statistics to this file at exit, as JSON
-    ///
-    /// They are written again when the last process that the program leaves behind has ended.
-    #[arg(long, value_name = "FILE", help_heading = heading::WATCHING)]
-    pub(crate) stats: Option<PathBuf>,
     /// Name in `farmem stat` and `farmem top` [default: the program's]
     #[arg(long, value_name = "NAME", value_parser = parse_name, help_heading = heading::WATCHING)]
     pub(crate) name: Option<String>,
@@ -97,9 +125,6 @@ pub(crate) struct RunArguments {
     pub(crate) metrics: Option<Address>,
     #[command(flatten)]
     pub(crate) metrics_hosts: MetricsHosts,
-    /// Record what happens to pages in this file, for `farmem trace`
-    #[arg(long, value_name = "FILE", help_heading = heading::WATCHING)]
-    pub(crate) trace: Option<PathBuf>,
     /// Broker of this machine, or `none` [default: `farmem host` if it runs]
     ///
     /// SOCKET is where it listens. With `none` the run has limits of its own.
@@ -177,21 +202,6 @@ pub(crate) struct RunArguments {
         help_heading = heading::TUNING
     )]
     pub(crate) far: Far,
-    /// How the pager comes to the program and its children
-    ///
-    /// With `attach` nothing is in a program before memory gets short, and static programs and those of other C libraries are managed as well; hints of the
-    /// program (farmem.h) aren't heard, and forked children are served by their parents until they run another program.
-    #[arg(
-        long,
-        value_name = "HOW",
-        value_enum,
-        default_value = "auto",
-        env = "FARMEM_ENTER",
-        hide_env = true,
-        hide_short_help = true,
-        help_heading = heading::TUNING
-    )]
-    pub(crate) enter: Enter,
     /// Whether pages that were fetched keep their entries, for benchmarks that compare
     #[arg(
         long,
@@ -246,9 +256,6 @@ pub(crate) struct RunArguments {
         help_heading = heading::TUNING
     )]
     pub(crate) rebuild_rate: ByteCount,
-    /// The program, and its arguments
-    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
-    pub(crate) program: Vec<OsString>,
 }
 
 /// How the pager comes to the program.

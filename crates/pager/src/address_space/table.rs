@@ -239,6 +239,29 @@ impl PageTable {
         });
     }
 
+    /// The first page from `hand` on whose word is `wanted`, among the `left` that are still looked at. The hand is behind it then, or where the look has
+    /// ended: at the end of all addresses when there is no further one.
+    pub(crate) fn seek(
+        &self,
+        hand: &mut PageIndex,
+        left: &mut usize,
+        wanted: impl Fn(PageWord) -> bool,
+    ) -> Option<PageIndex> {
+        while *hand < EVERYWHERE.end && *left > 0 {
+            let page = *hand;
+            let Some(cell) = self.words.get(page) else {
+                *hand = self.words.skip_empty(page).unwrap_or(EVERYWHERE.end);
+                continue;
+            };
+            *hand = PageIndex::new(page.get() + 1);
+            *left -= 1;
+            if wanted(PageWord::from_bits(cell.load(Ordering::Acquire))) {
+                return Some(page);
+            }
+        }
+        None
+    }
+
     /// Whether something that pages of `range` have, or had, is stored.
     pub(crate) fn is_stored(&self, range: PageRange) -> bool {
         let mut is_stored = false;

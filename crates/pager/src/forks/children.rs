@@ -464,7 +464,13 @@ impl Engine {
 
     /// Whether a forked child is served here, or is about to be: a fork returns when its event has been read, and whoever read it may still be at it.
     pub fn has_children(&self) -> bool {
-        self.gate.until_read();
+        /// How often to look whether the reading is the last one, which doesn't end.
+        const LOOK_NS: u64 = 1_000_000;
+        while !self.gate.is_read_within(LOOK_NS) {
+            if self.has_withdrawn() {
+                return false;
+            }
+        }
         self.children.are_any()
     }
 

@@ -3,7 +3,9 @@
 //! What is decided here comes into force by a word in the ledger or in the pool, where all processes read it. Nothing here talks to a process.
 
 mod demand;
+pub(crate) mod descent;
 mod landlord;
+pub(crate) mod room;
 pub(crate) mod set;
 pub(crate) mod sizing;
 pub(crate) mod tenancy;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use farmem_page::PageCount;
 use farmem_sys::subject::share_memory;
+use farmem_telemetry::ProcessSlot;
 
 use crate::application::Application;
 use crate::processes::family::Family;
@@ -62,6 +63,17 @@ struct State {
     /// Of the processes that were attached to: their forked children have the same, until they run another program.
     layouts: HashSet<Layout>,
     has_said: bool,
+    seen: Seen,
+}
+
+/// What the latest look has found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) processes: usize,
+    /// What processes have of which the ledger knows nothing: no pager is there, or it has only just come.
+    pub(crate) apart: PageCount,
+    /// Why a process has no pager, of the latest that was given up.
+    pub(crate) refusal: Option<String>,
 }
 
 /// Where a process's stack, heap and arguments are, which chance decides anew for each program.
@@ -105,11 +117,7 @@ impl Attacher {
     /// One look; how long to wait for the next one.
     fn look(&self, before: &mut (Instant, u64)) -> Duration {
         let began = Instant::now();
-        let found: Vec<Found> = self
-            .living()
-            .into_iter()
-            .filter_map(|number| Some(Found { number, resident: resident(number)? }))
-            .collect();
+        let found = self.find();
         let resident: u64 = found.iter().map(|process| process.resident.get()).sum();
         let passed = before.0.elapsed().max(Duration::from_micros(100));
         let grown = resident.saturating_sub(before.1);
@@ -136,12 +144,55 @@ impl Attacher {
             .clamp(SHORTEST, LONGEST)
     }
 
+    /// The processes as they are now.
+    fn find(&self) -> Vec<Found> {
+        let found: Vec<Found> = self
+            .living()
+            .into_iter()
+            .filter_map(|number| Some(Found { number, resident: resident(number)? }))
+            .collect();
+        let told = |slot: &ProcessSlot<'_>| slot.resident() > PageCount::ZERO;
+        let known: HashSet<u32> =
+            self.application.ledger.slots().filter(told).map(|slot| slot.process()).collect();
+        let apart = found.iter().filter(|process| !known.contains(&process.number));
+        let apart = PageCount::new(apart.map(|process| process.resident.get()).sum());
+        let mut state = self.state();
+        (state.seen.processes, state.seen.apart) = (found.len(), apart);
+        found
+    }
+
+    /// What the latest look has found.
+    pub(crate) fn seen(&self) -> Seen {
+        self.state().seen.clone()
+    }
+
+    /// The same after one that attaches to nobody.
+    pub(crate) fn see(&self) -> Seen {
+        let _ = self.find();
+        self.seen()
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// No further pager comes, and those that there are leave.
+    pub(crate) fn withdraw(&self) {
+        // Held, so that none is about to come that nobody knows of.
+        let _state = self.state();
+        self.application.ledger.withdraw();
+    }
+
+    /// Whether a pager that was started here is still there.
+    pub(crate) fn has_pagers(&self) -> bool {
+        !self.state().pagers.is_empty()
+    }
+
     fn attach(&self, identity: Identity) {
         let mut state = self.state();
+        if self.application.ledger.is_withdrawing() {
+            return;
+        }
         if state.refused.len() > MOST_REFUSED {
             // Most have ended by now.
             state.refused.retain(|&of, _| proc::identity(of.number) == Some(of));
@@ -221,6 +272,9 @@ impl Attacher {
 
 fn tell(state: &mut State, of: Identity, reason: &str) {
     let has_ended = identity(of.number) != Some(of);
+    if !has_ended {
+        state.seen.refusal = Some(format!("process {}: {}", of.number, reason.trim()));
+    }
     if !has_ended && !std::mem::replace(&mut state.has_said, true) {
         say(&format!("process {} runs without Farmem: {}", of.number, reason.trim()));
     }

@@ -1,4 +1,4 @@
-//! The program, and all that comes of it.
+//! The program, and all that comes of it; or all that is in a control group.
 //!
 //! Whoever forks is told of by the kernel's process connector, as long as it lets this process listen: a daemon, whose parent ends at once, is known
 //! then. Where it doesn't (in containers), the children of those that are known are looked for, and those of this process, which orphans are given to where the
@@ -15,6 +15,7 @@ use rustix::net::{
 };
 use rustix::process::Pid;
 
+use crate::processes::group::Group;
 use crate::processes::proc::{self, Identity};
 
 /// The connector's number of process events, as a group and as a value.
@@ -47,17 +48,27 @@ struct Member {
 #[derive(Clone, Debug)]
 pub(crate) struct Family {
     members: Arc<Mutex<HashMap<u32, Member>>>,
+    /// Where whoever is in there belongs to it, too.
+    group: Option<Arc<Group>>,
     connector: Option<Arc<OwnedFd>>,
 }
 
 impl Family {
     /// That of a process which runs the program, or is about to.
     pub(crate) fn of(program: Pid) -> Self {
-        let connector = connect().ok().map(Arc::new);
         let number = program.as_raw_nonzero().get().unsigned_abs();
         let began = proc::identity(number).map(|identity| identity.began);
-        let members = Arc::new(Mutex::new(HashMap::from([(number, Member { began, missed: 0 })])));
-        Self { members, connector }
+        Self::with(HashMap::from([(number, Member { began, missed: 0 })]), None)
+    }
+
+    /// All that is in that control group, or comes to be, and what comes of it.
+    pub(crate) fn of_group(group: Group) -> Self {
+        Self::with(HashMap::new(), Some(Arc::new(group)))
+    }
+
+    fn with(members: HashMap<u32, Member>, group: Option<Arc<Group>>) -> Self {
+        let connector = connect().ok().map(Arc::new);
+        Self { members: Arc::new(Mutex::new(members)), group, connector }
     }
 
     fn members(&self) -> MutexGuard<'_, HashMap<u32, Member>> {
@@ -73,6 +84,14 @@ impl Family {
                     let began = proc::identity(child).map(|identity| identity.began);
                     members.insert(child, Member { began, missed: 0 });
                 }
+            }
+        }
+        for number in self.group.iter().flat_map(|group| group.members()) {
+            if !members.contains_key(&number)
+                && !is_stranger(number)
+                && let Some(Identity { began, .. }) = proc::living(number)
+            {
+                members.insert(number, Member { began: Some(began), missed: 0 });
             }
         }
         members.retain(|&number, member| {

@@ -11,6 +11,7 @@ pub(crate) mod attacher;
 mod endings;
 pub(crate) mod family;
 mod forks;
+pub(crate) mod group;
 mod kin;
 mod lineage;
 pub(crate) mod notices;
@@ -190,7 +191,11 @@ impl Processes {
                 }
                 Ok(())
             }
-            Request::Query | Request::Set { .. } | Request::Look { .. } => Ok(()),
+            Request::Query
+            | Request::Set { .. }
+            | Request::Look { .. }
+            | Request::Withdraw
+            | Request::Holds { .. } => Ok(()),
         }
     }
 
@@ -278,6 +283,7 @@ impl Processes {
     fn gone(&mut self, key: u64) {
         let Some(process) = self.connected.remove(&key) else { return };
         let mut is_explained = false;
+        let mut has_withdrawn = false;
         if let Some(slot) = process.slot
             && let Some(view) = self.application.ledger.slot(slot)
         {
@@ -288,6 +294,10 @@ impl Processes {
                 is_explained = true;
             }
             is_explained |= view.state() == SlotState::Left;
+            // Of a pager that went before it managed anything nothing is missing. What was inherited has been managed before.
+            let is_untouched = view.state() == SlotState::Connected && process.lineage.fork().is_none();
+            let is_beside = process.pager != process.process;
+            has_withdrawn = view.state() == SlotState::Withdrawn || is_untouched && is_beside;
             view.set_state(SlotState::Free);
             self.kept.push(slot);
             self.lost.retain(|&(parent, _)| parent != slot);
@@ -296,7 +306,10 @@ impl Processes {
                 self.notices.say(Notice::Unmanaged { process: number, is_refused: false });
             }
         }
-        if let Some(uffd) = process.uffd {
+        if has_withdrawn && let Some(slot) = process.slot {
+            // Its memory lives on, and nobody watches it any more: with the last descriptor the kernel forgets that it was managed.
+            self.application.pool.cancel_calls(OwnerId(slot as u16));
+        } else if let Some(uffd) = process.uffd {
             let silent = Silent::new(uffd, process.lineage, process.slot);
             // A pager beside its program ends when the program's memory has gone, and never before. Whoever reads about a process in `/proc` keeps
             // its memory for that moment, so the pager's word decides.

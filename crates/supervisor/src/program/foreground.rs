@@ -51,7 +51,26 @@ pub(crate) struct Supervisor(UnixStream);
 pub(crate) fn split() -> Result<Part> {
     let process = rustix::process::getpid();
     let ends = pidfd_open(process, PidfdFlags::empty()).context("cannot watch the program")?;
-    let (of_program, of_supervisor) = UnixStream::pair().context("no socket for the supervisor")?;
+    Ok(match split_off()? {
+        Half::Caller(link) => Part::Program(Supervisor(link)),
+        Half::Supervisor(link) => Part::Supervisor(Caller { process, ends, link }),
+    })
+}
+
+/// One of the two, with its end of the socket between them.
+pub(crate) enum Half {
+    /// The one that was called.
+    Caller(UnixStream),
+    /// A copy of it in a session of its own, with nothing of the caller's open but standard error.
+    Supervisor(UnixStream),
+}
+
+/// Splits the calling process in two. It must have one thread only: the copy has no other.
+///
+/// # Errors
+/// No further process is possible.
+pub(crate) fn split_off() -> Result<Half> {
+    let (of_caller, of_supervisor) = UnixStream::pair().context("no socket for the supervisor")?;
     // Whoever called may have set that ends of children are ignored. The program gets that as it was.
     hear_of_children()?;
     let mask = rustix::process::umask(rustix::fs::Mode::empty());
@@ -62,14 +81,12 @@ pub(crate) fn split() -> Result<Part> {
         .stderr(Stdio::keep())
         .execute();
     match copy {
-        Outcome::Parent(Ok(parent)) if parent.first_child_exit_code == 0 => {
-            Ok(Part::Program(Supervisor(of_program)))
-        }
+        Outcome::Parent(Ok(parent)) if parent.first_child_exit_code == 0 => Ok(Half::Caller(of_caller)),
         Outcome::Parent(Ok(_)) => bail!("the supervisor could not begin"),
         Outcome::Parent(Err(error)) => Err(error.into()),
         Outcome::Child(Ok(_)) => {
             close_inherited();
-            Ok(Part::Supervisor(Caller { process, ends, link: of_supervisor }))
+            Ok(Half::Supervisor(of_supervisor))
         }
         Outcome::Child(Err(_)) => std::process::exit(1),
     }

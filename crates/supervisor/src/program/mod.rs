@@ -8,4 +8,5 @@ pub(crate) mod end;
 pub(crate) mod file_size;
 pub(crate) mod foreground;
 pub(crate) mod launch;
+pub(crate) mod onlooker;
 pub(crate) mod signals;

@@ -23,6 +23,10 @@ const MOST_AT_ONCE: usize = 256;
 /// Longest report.
 const REPORT_BYTES: usize = 64 << 10;
 
+/// How often it is looked how an application stands that is being left, and for how long nothing may move.
+const LOOK: Duration = Duration::from_millis(20);
+const STANDSTILL: Duration = Duration::from_secs(60);
+
 /// Most supervisors in the background whose names have the same process number in them.
 const MOST_NAMESAKES: u32 = 100;
 
@@ -85,6 +89,11 @@ pub enum SetError {
     /// The application ended meanwhile.
     #[error("{0} has just ended")]
     Gone(String),
+    /// What was begun doesn't come to its end.
+    #[error(
+        "{0} is still being left: a forked process of it has no pager of its own, or what it has far can't be had; it is left when that ends"
+    )]
+    Stuck(String),
 }
 
 /// Changes limits of the application of that name, or of that program's process number: all of them or none. How it is then.
@@ -95,6 +104,42 @@ pub fn set(name: &str, limits: Limits) -> Result<Report, SetError> {
     let (socket, _) = named(name)?;
     let answer = exchange(&socket, limits.request()).ok_or_else(|| SetError::Gone(name.to_owned()))?;
     understood(name, &answer)
+}
+
+/// Has all that is far of the application of that name, or of that program's process number, brought back, and its processes left alone. Returns when its
+/// supervisor has ended; `hear` is told now and then how it stands. How it was when that began.
+///
+/// # Errors
+/// There is no such application or more than one, its supervisor refuses, or nothing comes back any more.
+pub fn detach(name: &str, mut hear: impl FnMut(&Report)) -> Result<Report, SetError> {
+    let (socket, _) = named(name)?;
+    let answer = exchange(&socket, Request::Withdraw).ok_or_else(|| SetError::Gone(name.to_owned()))?;
+    let before: Report = understood(name, &answer)?;
+    let (mut far, mut moved) = (before.far_pages, Instant::now());
+    while names().contains(&socket) {
+        if let Some(now) = reports(std::slice::from_ref(&socket)).into_iter().flatten().next() {
+            hear(&now);
+            if now.far_pages != far {
+                (far, moved) = (now.far_pages, Instant::now());
+            }
+        }
+        if moved.elapsed() > STANDSTILL {
+            return Err(SetError::Stuck(name.to_owned()));
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(before)
+}
+
+/// The name of the application that a process belongs to, if it belongs to one.
+pub fn holder(process: u32) -> Option<String> {
+    let sockets = names();
+    let answers = exchange_all(&sockets, Request::Holds { process });
+    let holds =
+        |answer: &Option<Vec<u8>>| decode::<bool>(answer.as_deref().unwrap_or_default()) == Some(true);
+    let at = answers.iter().position(holds)?;
+    let report = reports(std::slice::from_ref(&sockets[at])).into_iter().flatten().next();
+    Some(report.map_or_else(|| sockets[at].clone(), |report| report.name))
 }
 
 /// The application of that name, or of that program's process number, as it is now.

@@ -17,6 +17,10 @@ pub(crate) enum Question {
     Regions(u32),
     /// Change these limits.
     Set(Limits),
+    /// Bring back all that is far, and leave the processes.
+    Withdraw,
+    /// Is this process one of the application's?
+    Holds(u32),
 }
 
 impl Question {
@@ -26,6 +30,8 @@ impl Question {
             Request::Query => Some(Self::Report),
             Request::Look { process: 0 } => Some(Self::Processes),
             Request::Look { process } => Some(Self::Regions(process)),
+            Request::Withdraw => Some(Self::Withdraw),
+            Request::Holds { process } => Some(Self::Holds(process)),
             Request::Set { .. } => Limits::of_request(request).map(Self::Set),
             _ => None,
         }

@@ -1,0 +1,115 @@
+//! Leaving a program that goes on: everything comes back, and then nothing of it is managed any more.
+//!
+//! 1. From the first step on nothing leaves, as during a fork.
+//! 2. What is far comes back, a step at a time, between the faults of the program, which are served as ever.
+//! 3. Children that are served here get pagers of their own, or end.
+//! 4. Nobody changes pages (a [`Reading`](crate::gate::Reading) is held, and never given up) and no event waits: when now no word says that its page is far or in
+//!    somebody's hands, the memory is unregistered. Threads that wait there go on by the kernel's doing.
+//!
+//! A fork that begins after the last look copies what is all there. Its event is read by nobody; the kernel takes that child's memory from the userfaultfd
+//! when the last descriptor closes.
+
+use core::sync::atomic::Ordering;
+
+use farmem_page::{PageCount, PageIndex, PageRange, PageWord, Place};
+use farmem_sys::uffd::UffdError;
+use farmem_sys::{sparse, thread};
+
+use crate::engine::{BATCH_PAGES, Engine};
+use crate::fault::serve::{Cause, Desk};
+use crate::forks::children::NOWHERE;
+
+/// A step ends after this time: meanwhile nobody else of the pager does what the bookkeeper does.
+const STEP_NS: u64 = 2_000_000;
+/// Words that are looked at for one batch: messages are read between two.
+const LOOKED_AT: usize = 1 << 12;
+/// Between two steps, only so that others get at what this thread holds.
+const PAUSE_NS: u64 = 20_000;
+/// Between two looks whether others are done: children, evictions, pages in flight.
+const LOOK_NS: u64 = 1_000_000;
+
+/// How far it has come.
+#[derive(Debug)]
+pub(crate) struct Withdrawal {
+    has_begun: bool,
+    /// Where the pass over the words goes on.
+    hand: PageIndex,
+}
+
+impl Default for Withdrawal {
+    fn default() -> Self {
+        Self { has_begun: false, hand: PageIndex::new(0) }
+    }
+}
+
+impl Withdrawal {
+    /// One step, on the bookkeeper; how long to pause after it. Without a desk nothing is managed.
+    pub(crate) fn step(&mut self, engine: &Engine, desk: Option<&mut Desk>) -> u64 {
+        if !core::mem::replace(&mut self.has_begun, true) {
+            engine.forking.fetch_add(1, Ordering::AcqRel);
+        }
+        if engine.are_stranded() {
+            engine.return_stranded(&engine.change_as_bookkeeper());
+        }
+        if !engine.is_eviction_over() {
+            return PAUSE_NS;
+        }
+        if let Some(desk) = desk
+            && self.bring_back(engine, desk)
+        {
+            return PAUSE_NS;
+        }
+        self.hand = PageIndex::new(0);
+        if engine.children.are_any() || !engine.unregister_all() { LOOK_NS } else { PAUSE_NS }
+    }
+
+    /// A step of the return. Whether there is more to do.
+    fn bring_back(&mut self, engine: &Engine, desk: &mut Desk) -> bool {
+        let began_ns = thread::now_ns();
+        while self.hand < sparse::END {
+            let mut left = LOOKED_AT;
+            let hand = &mut self.hand;
+            let wanted = core::iter::from_fn(|| engine.table.seek(hand, &mut left, is_wanted));
+            let change = engine.change_as_bookkeeper();
+            let _ = engine.return_pages(&change, desk, wanted.take(BATCH_PAGES), Cause::Room);
+            drop(change);
+            if thread::now_ns() - began_ns > STEP_NS {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// Whether the program would find something else than the page's content there if nobody served it.
+fn is_wanted(word: PageWord) -> bool {
+    word.is_far() && matches!(word.place(), Some(Place::Slot(_) | Place::Pattern(_)))
+}
+
+impl Engine {
+    /// Ends the management of all memory, if nothing of it is far or in somebody's hands. From then on no thread of the pager changes anything.
+    fn unregister_all(&self) -> bool {
+        let reading = self.gate.read();
+        let (mut hand, mut left) = (PageIndex::new(0), usize::MAX);
+        let is_in_hand = |word: PageWord| word.is_busy() || is_wanted(word);
+        if self.table.seek(&mut hand, &mut left, is_in_hand).is_some() {
+            return false;
+        }
+        // Asked after the look: a fork that has copied the page table before it either waits to be heard of, or has been.
+        let probe = PageRange::at(NOWHERE, PageCount::new(1));
+        let is_changing = self.uffd.zero_in(probe).stopped == Some(UffdError::Changing);
+        if is_changing || self.children.are_any() || self.are_stranded() {
+            return false;
+        }
+        for region in self.regions.iter() {
+            // What the kernel refuses now it does when the last descriptor closes.
+            let _ = self.uffd.unregister(region);
+        }
+        if let Some(evictor) = self.evictor.try_lock().as_deref().and_then(Option::as_ref) {
+            let _ = self.uffd.unregister(evictor.frames.range());
+        }
+        core::mem::forget(reading);
+        self.has_withdrawn.store(true, Ordering::Release);
+        true
+    }
+}
