@@ -69,8 +69,10 @@ const SETTLING: Duration = Duration::from_millis(100);
 const LAST: Duration = Duration::from_secs(2);
 
 /// Why an application can't be left.
-const INSIDE: &str = "its pagers are libraries in its processes, and nothing can take them out; raise its budget instead (`farmem set                       NAME local=SIZE`)";
-const REPORTING_AT_END: &str = "its supervisor is its parent, and reports when it has ended; raise its budget instead (`farmem set                                 NAME local=SIZE`)";
+const INSIDE: &str = "its pagers are libraries in its processes, and nothing can take them out; raise its budget \
+                      instead (`farmem set NAME local=SIZE`)";
+const REPORTING_AT_END: &str = "its supervisor is its parent, and reports when it has ended; raise its budget instead \
+                                (`farmem set NAME local=SIZE`)";
 
 /// Why a stranger can't change limits, nor look inside.
 const NOT_YOURS: &str = "it belongs to another user; ask that user, or root";
