@@ -1,7 +1,7 @@
 //! The puppet: how it comes into being, and what it is given.
 //!
 //! It is a grandchild of the program, whose parent ends at once, so that nothing of it is left among the program's children. It has no descriptor of the
-//! program's, no signal reaches it, it is of no terminal, and its folder is the root. What rights it has are those of the program's thread.
+//! program's, no signal reaches it, it is in a process group of its own, and its folder is the root. What rights it has are those of the program's thread.
 
 use std::fs::File;
 use std::io::IoSlice;
@@ -276,7 +276,9 @@ fn furnish(
     let few = Rlimit { current: Some(64), maximum: Some(64) };
     let _ = prlimit(Some(pid), Resource::Nofile, few);
     puppet.ask("closing files", raw::__NR_close_range, [0, u32::MAX.into(), 0, 0, 0, 0])?;
-    puppet.ask("a session", raw::__NR_setsid, [0; 6])?;
+    // Not a session: the kernel shares a processor between sessions first (autogroups), and one with a single thread that runs for some microseconds at a time
+    // can wait for seconds beside a busy one.
+    puppet.ask("a process group", raw::__NR_setpgid, [0; 6])?;
 
     // Unusable pages before, between and behind, so that nothing joins with what the program maps.
     let pages = [1, 1, 1, SHARED_BYTES as u64 / PAGE_BYTES as u64, 1, STAGED.get(), 1];
