@@ -50,13 +50,13 @@ fn said(mut command: Command) -> (String, String, std::process::ExitStatus) {
     (output, error, status)
 }
 
-/// What a program finds out about itself, but for what differs from run to run. Descriptors are listed while the shell waits: one that makes a
-/// pipeline has its pipes open for a moment.
+/// What a program finds out about itself, but for what differs from run to run, or counts for all processes of its user (`SigQ`). Descriptors are listed
+/// while the shell waits: one that makes a pipeline has its pipes open for a moment.
 const SURROUNDINGS: &str = r#"
 echo "parent $PPID; group and session $(cut -d' ' -f5-8 /proc/$$/stat)"
 descriptors=$(for number in /proc/$$/fd/*; do echo "$number" "$(readlink "$number")"; done)
 echo "$descriptors" | sed "s,/proc/$$,," | grep -v '/fd/255'
-grep -E '^(Umask|Threads|Sig[A-Z]|Shd|Seccomp|NoNew|Cap|TracerPid)' /proc/$$/status
+grep -E '^(Umask|Threads|Sig[BCIP]|Shd|Seccomp|NoNew|Cap|TracerPid)' /proc/$$/status
 cat /proc/$$/limits /proc/$$/cgroup /proc/$$/oom_score_adj /proc/$$/timerslack_ns /proc/$$/coredump_filter
 children=none; read -r children < /proc/$$/task/$$/children; echo "children: $children"
 env | grep -v '^_=' | sort
