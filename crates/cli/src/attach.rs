@@ -27,11 +27,11 @@ pub(crate) fn attach(arguments: AttachArguments) -> Result<ExitCode, Failure> {
     }
     log::begin(format)?;
     let options = plan.options()?;
-    let mut display = Display::new(arguments.progress);
+    let mut display = Display::new(arguments.watching.progress);
     let outcome = farmem_supervisor::attach(&options, &subject, |now| display.show(|| line(now)));
     display.clear();
     let standing = outcome.map_err(|error| Failure::Unusable(format!("{error:#}")))?;
-    if arguments.json {
+    if arguments.watching.json {
         println!("{}", serde_json::to_string_pretty(&standing).map_err(anyhow::Error::from)?);
     } else {
         println!("{}", sentence(&standing));

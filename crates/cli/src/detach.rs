@@ -20,13 +20,13 @@ struct Outcome<'a> {
 
 /// Returns when it is done.
 pub(crate) fn detach(arguments: &DetachArguments) -> Result<ExitCode, Failure> {
-    let mut display = Display::new(arguments.progress);
+    let mut display = Display::new(arguments.watching.progress);
     let mib = |bytes: u64| ByteCount::new(bytes).get() as f64 / f64::from(1 << 20);
     let line = |now: &Report| format!("{}: still far {:.0} MiB", now.name, mib(now.far_bytes()));
     let outcome = farmem_supervisor::detach(&arguments.name, |now| display.show(|| line(now)));
     display.clear();
     let before = outcome.map_err(|error| Failure::Unusable(error.to_string()))?;
-    if arguments.json {
+    if arguments.watching.json {
         let outcome =
             Outcome { name: &before.name, process: before.process, returned_bytes: before.far_bytes() };
         println!("{}", serde_json::to_string_pretty(&outcome).map_err(anyhow::Error::from)?);

@@ -20,24 +20,11 @@ use crate::amount::parse_name;
 pub(crate) struct AttachArguments {
     #[command(flatten)]
     pub(crate) application: ApplicationArguments,
-    /// Show on standard error how it goes
-    ///
-    /// Without this it is shown on a terminal only.
-    #[arg(
-        long,
-        value_name = "WHERE",
-        value_enum,
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "always",
-        help_heading = heading::WATCHING
-    )]
-    pub(crate) progress: Option<Progress>,
-    /// Print how it stands then as one JSON object
-    #[arg(long, help_heading = heading::WATCHING)]
-    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) subject: SubjectArguments,
+    // Last: the heading is for all that follows.
+    #[command(flatten, next_help_heading = heading::WATCHING)]
+    pub(crate) watching: WatchingArguments,
 }
 
 /// What is attached to.
@@ -70,6 +57,13 @@ pub(crate) struct DetachArguments {
     /// The application's name, or the PID of its program
     #[arg(value_name = "NAME|PID", value_parser = parse_name)]
     pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) watching: WatchingArguments,
+}
+
+/// How it is told what becomes of programs that run already.
+#[derive(Args, Debug)]
+pub(crate) struct WatchingArguments {
     /// Show on standard error how it goes
     ///
     /// Without this it is shown on a terminal only.
@@ -82,7 +76,7 @@ pub(crate) struct DetachArguments {
         default_missing_value = "always"
     )]
     pub(crate) progress: Option<Progress>,
-    /// Print what came back as one JSON object
+    /// Print what came of it as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -284,6 +284,7 @@ impl Processes {
         let Some(process) = self.connected.remove(&key) else { return };
         let mut is_explained = false;
         let mut has_withdrawn = false;
+        let is_beside = process.pager != process.process;
         if let Some(slot) = process.slot
             && let Some(view) = self.application.ledger.slot(slot)
         {
@@ -296,7 +297,6 @@ impl Processes {
             is_explained |= view.state() == SlotState::Left;
             // Of a pager that went before it managed anything nothing is missing. What was inherited has been managed before.
             let is_untouched = view.state() == SlotState::Connected && process.lineage.fork().is_none();
-            let is_beside = process.pager != process.process;
             has_withdrawn = view.state() == SlotState::Withdrawn || is_untouched && is_beside;
             view.set_state(SlotState::Free);
             self.kept.push(slot);
@@ -313,7 +313,7 @@ impl Processes {
             let silent = Silent::new(uffd, process.lineage, process.slot);
             // A pager beside its program ends when the program's memory has gone, and never before. Whoever reads about a process in `/proc` keeps
             // its memory for that moment, so the pager's word decides.
-            if process.pager != process.process && !is_explained && !silent.has_ended() {
+            if is_beside && !is_explained && !silent.has_ended() {
                 self.endings.push((process.process, Ending::Failed(Failure::Panic)));
                 let _ = kill(Pid::from_raw(process.process as i32), Signal::SIGKILL);
             }
