@@ -56,6 +56,28 @@ fn anonymous_share_bytes(process: u32) -> Option<u64> {
     amount_bytes(process, "smaps_rollup", "Pss_Anon:")
 }
 
+/// The processes below `root`, and itself, but for Farmem's: pagers, and puppets, whose memory is their programs'.
+fn programs(root: u32) -> Vec<u32> {
+    let mut processes = process_tree(root);
+    processes.retain(|process| !command_name(*process).starts_with("farmem") && !is_vfork_child(*process));
+    processes
+}
+
+/// Whether the process has its parent's memory, which then waits until it has another one: the same figures, and a parent that can't be woken.
+fn is_vfork_child(process: u32) -> bool {
+    let read = |process: u32, file: &str| fs::read_to_string(format!("/proc/{process}/{file}"));
+    let Ok(stat) = read(process, "stat") else { return false };
+    let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse().ok());
+    parent.is_some_and(|parent| {
+        let is_waiting = |thread: u32| {
+            let stat = read(parent, &format!("task/{thread}/stat")).unwrap_or_default();
+            stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('D'))
+        };
+        thread_numbers(parent).into_iter().any(is_waiting)
+            && read(parent, "statm").ok() == read(process, "statm").ok()
+    })
+}
+
 /// What one run used at most.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Peak {
@@ -66,9 +88,7 @@ pub(crate) struct Peak {
 impl Peak {
     /// Takes one more sample of everything below `root`, which counts itself unless it is the supervisor.
     pub(crate) fn sample(&mut self, root: u32) {
-        let mut processes = process_tree(root);
-        // Pagers, and puppets, whose memory is their programs'.
-        processes.retain(|process| !command_name(*process).starts_with("farmem"));
+        let processes = programs(root);
         let in_full: u64 = processes.iter().copied().filter_map(anonymous_bytes).sum();
         if in_full <= self.anonymous_bytes {
             return;
@@ -79,9 +99,7 @@ impl Peak {
             in_full
         };
         // While a process was forked, shares before and after would be added up.
-        let mut now = process_tree(root);
-        now.retain(|process| command_name(*process) != "farmem");
-        if now == processes {
+        if programs(root) == processes {
             self.anonymous_bytes = self.anonymous_bytes.max(used_bytes);
         }
     }

@@ -211,7 +211,7 @@ impl Bookkeeper {
     fn share(&self, resident: PageCount) -> i64 {
         let engine = self.engine;
         let budget = engine.ledger.budget().get() as i64;
-        let total = engine.ledger.resident().get() as i64;
+        let total = engine.ledger.wanted().get() as i64;
         let own = resident.get() as i64;
         let left = budget - total;
         let managing =

@@ -65,6 +65,8 @@ pub enum Header {
     IsWithoutHugePages,
     /// Whether pagers that are beside their programs are to leave them: 1, or 0.
     IsWithdrawing,
+    /// Pages of processes that have no pager yet: the others make room for them, as far as this says.
+    ComingPages,
 }
 
 /// Lost pages that are named; of those beyond only their number is known.
@@ -214,6 +216,18 @@ impl<'a> Ledger<'a> {
     /// Changes it (supervisor). At least one page: a budget of none could never be kept.
     pub fn set_budget(&self, budget: PageCount) {
         self.header(Header::BudgetPages).store(budget.get().max(1), Ordering::Release);
+    }
+
+    /// Pages for which the processes with a pager make room: their own, and those that [`Header::ComingPages`] names.
+    pub fn wanted(&self) -> PageCount {
+        self.resident() + PageCount::new(self.header(Header::ComingPages).load(Ordering::Relaxed))
+    }
+
+    /// Says how many pages processes have that have no pager yet (supervisor). At most half of the budget counts: who is never managed must not drive all
+    /// others out.
+    pub fn set_coming(&self, pages: PageCount) {
+        let most = PageCount::new(self.budget().get() / 2);
+        self.header(Header::ComingPages).store(pages.min(most).get(), Ordering::Release);
     }
 
     /// The application's swap cache: pages that may be fetched ahead and not used yet, of all its processes together.

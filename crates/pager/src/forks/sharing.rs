@@ -361,7 +361,7 @@ impl Engine {
 
     /// Pages by which the application is above its budget.
     fn over_budget(&self) -> i64 {
-        self.ledger.resident().get() as i64 - self.ledger.budget().get() as i64
+        self.ledger.wanted().get() as i64 - self.ledger.budget().get() as i64
     }
 
     /// Serves a fault on a protected page: lets the thread write it, and pages that it will write next, when there is room

@@ -16,6 +16,7 @@ use farmem_telemetry::ProcessSlot;
 
 use crate::application::Application;
 use crate::processes::family::Family;
+use crate::processes::newcomers::{Newcomers, anonymous_in};
 use crate::processes::proc::{self, Identity, figures, identity};
 use crate::say::say;
 use crate::threads::worker::Worker;
@@ -23,11 +24,15 @@ use crate::threads::worker::Worker;
 /// Between two looks, while memory is far from short, and while it is near.
 const LONGEST: Duration = Duration::from_millis(50);
 const SHORTEST: Duration = Duration::from_millis(2);
+/// The same between two at processes without a pager alone.
+const BRIEFEST: Duration = Duration::from_millis(1);
 /// Pages that a program takes in a second at most, as long as nobody has measured more: 4 GiB. One that takes its memory all at once is seen before it has
 /// taken more than it may, where looking is cheap enough.
 const FASTEST_PAGES: f64 = 1048576.0;
 /// At most one part of the time in so many goes into looking.
 const LOOK_SHARE: u32 = 100;
+/// The same for looks at processes without a pager, which go on only until they have one.
+const GLANCE_SHARE: u32 = 20;
 /// How long a pager takes to come: what the processes grow by in this time is counted in.
 const COMING: Duration = Duration::from_millis(40);
 /// From three quarters of the budget on, pagers come.
@@ -95,6 +100,50 @@ struct Found {
     resident: PageCount,
 }
 
+/// How fast a sum grows.
+struct Growth {
+    at: Instant,
+    sum: u64,
+}
+
+impl Growth {
+    /// By how much it has grown, and in what time, now that it is so much.
+    fn grown(&mut self, sum: u64) -> (u64, Duration) {
+        let passed = self.at.elapsed().max(Duration::from_micros(100));
+        let grown = sum.saturating_sub(self.sum);
+        *self = Self { at: Instant::now(), sum };
+        (grown, passed)
+    }
+}
+
+/// What whoever looks knows from one look to the next.
+struct Lookout {
+    /// When the family is looked at next.
+    due: Instant,
+    /// Whether the budget could be reached before a look at the family sees it.
+    is_close: bool,
+    newcomers: Newcomers,
+    /// Between two looks at those.
+    pause: Duration,
+    family: Growth,
+    apart: Growth,
+}
+
+impl Lookout {
+    fn new() -> Self {
+        let now = Instant::now();
+        let growth = || Growth { at: now, sum: 0 };
+        Self {
+            due: now,
+            is_close: false,
+            newcomers: Newcomers::default(),
+            pause: BRIEFEST,
+            family: growth(),
+            apart: growth(),
+        }
+    }
+}
+
 impl Attacher {
     pub(crate) fn new(application: Application, address: &str, family: Family) -> Self {
         Self { application, address: address.into(), family, state: Arc::default() }
@@ -110,38 +159,95 @@ impl Attacher {
     /// Starts to look.
     pub(crate) fn start(&self) -> Worker {
         let attacher = self.clone();
-        let mut before = (Instant::now(), 0);
-        Worker::start(move || attacher.look(&mut before))
+        let mut lookout = Lookout::new();
+        Worker::start(move || attacher.step(&mut lookout))
     }
 
-    /// One look; how long to wait for the next one.
-    fn look(&self, before: &mut (Instant, u64)) -> Duration {
+    /// A look at the family, or while memory may soon be short one at those that have no pager; how long to wait for the next one.
+    fn step(&self, lookout: &mut Lookout) -> Duration {
+        let left = lookout.due.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            let pause = self.look(lookout);
+            lookout.due = Instant::now() + pause;
+            return if lookout.is_close { Duration::ZERO } else { pause };
+        }
+        if !lookout.is_close {
+            return left;
+        }
+        let pause = if lookout.newcomers.is_empty() { left } else { left.min(lookout.pause) };
+        let begun = self.family.listen(pause);
+        let began = Instant::now();
+        for number in begun {
+            lookout.newcomers.begins(number);
+            // What stood in the way of the program before doesn't stand in its way.
+            self.state().refused.retain(|identity, _| identity.number != number);
+        }
+        self.glance(lookout);
+        lookout.pause = (began.elapsed() * GLANCE_SHARE).clamp(BRIEFEST, LONGEST);
+        Duration::ZERO
+    }
+
+    /// One look at the whole family; how long to wait for the next one.
+    fn look(&self, lookout: &mut Lookout) -> Duration {
         let began = Instant::now();
         let found = self.find();
+        let known = self.managed();
+        lookout.newcomers.replace(
+            found.iter().filter(|process| !known.contains(&process.number)).map(|process| process.number),
+        );
         let resident: u64 = found.iter().map(|process| process.resident.get()).sum();
-        let passed = before.0.elapsed().max(Duration::from_micros(100));
-        let grown = resident.saturating_sub(before.1);
-        *before = (Instant::now(), resident);
-        let budget = self.application.ledger.budget().get();
-        let soon = (grown as f64 * COMING.as_secs_f64() / passed.as_secs_f64()) as u64;
-        let is_near = resident * NEAR.1 >= budget * NEAR.0 || resident + soon >= budget;
-        if is_near {
-            let least = LEAST.get().min(budget / LEAST_SHARE);
-            found
-                .iter()
-                .filter(|process| process.resident.get() >= least)
-                .filter_map(|process| identity(process.number))
-                .for_each(|identity| self.attach(identity));
-        }
-        let left = budget.saturating_sub(resident) as f64;
+        let (grown, passed) = lookout.family.grown(resident);
+        self.attach_if_near(&found, resident, grown, passed);
+        let left = self.application.ledger.budget().get().saturating_sub(resident) as f64;
         let pace = grown as f64 / passed.as_secs_f64();
         let until_full = Duration::try_from_secs_f64(left / pace.max(1.0)).unwrap_or(LONGEST);
         let until_full_at_once = Duration::from_secs_f64(left / FASTEST_PAGES);
+        lookout.is_close = until_full_at_once < LONGEST;
         // Looking takes at most a small part of a processor's time.
         (until_full / 8)
             .min(until_full_at_once / 2)
             .max(began.elapsed() * LOOK_SHARE)
             .clamp(SHORTEST, LONGEST)
+    }
+
+    /// One look at those that have no pager.
+    fn glance(&self, lookout: &mut Lookout) {
+        let ledger = self.application.ledger;
+        let known = self.managed();
+        let found: Vec<Found> = lookout
+            .newcomers
+            .look(|number| known.contains(&number))
+            .into_iter()
+            .map(|(number, resident)| Found { number, resident })
+            .collect();
+        let apart = PageCount::new(found.iter().map(|process| process.resident.get()).sum());
+        ledger.set_coming(lookout.newcomers.own());
+        let (grown, passed) = lookout.apart.grown(apart.get());
+        if found.is_empty() {
+            return;
+        }
+        self.attach_if_near(&found, ledger.resident().get() + apart.get(), grown, passed);
+    }
+
+    /// Pagers come to these processes if the application is near its budget, or will be when they have come.
+    fn attach_if_near(&self, found: &[Found], resident: u64, grown: u64, passed: Duration) {
+        let budget = self.application.ledger.budget().get();
+        let soon = (grown as f64 * COMING.as_secs_f64() / passed.as_secs_f64()) as u64;
+        if resident * NEAR.1 < budget * NEAR.0 && resident + soon < budget {
+            return;
+        }
+        let least = LEAST.get().min(budget / LEAST_SHARE);
+        found
+            .iter()
+            .filter(|process| process.resident.get() >= least)
+            .filter_map(|process| identity(process.number))
+            .for_each(|identity| self.attach(identity));
+    }
+
+    /// The processes of which the ledger tells.
+    fn managed(&self) -> HashSet<u32> {
+        let told = |slot: &ProcessSlot<'_>| slot.resident() > PageCount::ZERO;
+        self.application.ledger.slots().filter(told).map(|slot| slot.process()).collect()
     }
 
     /// The processes as they are now.
@@ -151,9 +257,7 @@ impl Attacher {
             .into_iter()
             .filter_map(|number| Some(Found { number, resident: resident(number)? }))
             .collect();
-        let told = |slot: &ProcessSlot<'_>| slot.resident() > PageCount::ZERO;
-        let known: HashSet<u32> =
-            self.application.ledger.slots().filter(told).map(|slot| slot.process()).collect();
+        let known = self.managed();
         let apart = found.iter().filter(|process| !known.contains(&process.number));
         let apart = PageCount::new(apart.map(|process| process.resident.get()).sum());
         let mut state = self.state();
@@ -309,7 +413,5 @@ fn resident(number: u32) -> Option<PageCount> {
 }
 
 fn resident_by(file: &str) -> Option<PageCount> {
-    let text = fs::read_to_string(file).ok()?;
-    let mut fields = text.split(' ').skip(1).map_while(|field| field.parse::<u64>().ok());
-    Some(PageCount::new(fields.next()?.saturating_sub(fields.next()?)))
+    anonymous_in(&fs::read_to_string(file).ok()?)
 }

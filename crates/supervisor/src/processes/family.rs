@@ -6,8 +6,10 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use rustix::fd::OwnedFd;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::netlink::{self, SocketAddrNetlink};
 use rustix::net::{
@@ -24,14 +26,15 @@ const PROCESS_EVENTS: u32 = 1;
 const MESSAGE_DONE: u16 = 3;
 const LISTEN: u32 = 1;
 const FORK: u32 = 1;
+const EXEC: u32 = 2;
 /// Two headers, netlink's and the connector's.
 const HEADERS: usize = 36;
 /// What has happened, on which processor, and when.
 const EVENT_HEADER: usize = 16;
-/// What the kernel keeps for this process between two looks: some thousand forks.
+/// What the kernel keeps for this process between two looks: some thousand events.
 const BUFFER_BYTES: usize = 4 << 20;
-/// Forks that are heard of at one look, however many there are on this machine.
-const MOST_FORKS: usize = 10_000;
+/// Events that are heard of at one look, however many there are on this machine.
+const MOST_EVENTS: usize = 10_000;
 /// Looks that a process that has ended is remembered for: what it forked before may be told of after.
 const REMEMBERED: u32 = 2;
 
@@ -42,6 +45,14 @@ struct Member {
     began: Option<u64>,
     /// Looks at which it was no longer there.
     missed: u32,
+    /// Whether it has begun another program, and nobody has been told.
+    has_begun: bool,
+}
+
+impl Member {
+    fn since(began: Option<u64>) -> Self {
+        Self { began, missed: 0, has_begun: false }
+    }
 }
 
 /// The program and what comes of it.
@@ -58,7 +69,7 @@ impl Family {
     pub(crate) fn of(program: Pid) -> Self {
         let number = program.as_raw_nonzero().get().unsigned_abs();
         let began = proc::identity(number).map(|identity| identity.began);
-        Self::with(HashMap::from([(number, Member { began, missed: 0 })]), None)
+        Self::with(HashMap::from([(number, Member::since(began))]), None)
     }
 
     /// All that is in that control group, or comes to be, and what comes of it.
@@ -75,23 +86,35 @@ impl Family {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits until somebody on this machine forks or begins another program, for so long at most (less than a second), and says which members have begun one since this
+    /// was asked before. Where the kernel tells nothing it just waits.
+    pub(crate) fn listen(&self, timeout: Duration) -> Vec<u32> {
+        let Some(connector) = &self.connector else {
+            std::thread::sleep(timeout);
+            return Vec::new();
+        };
+        let mut set = [PollFd::from_borrowed_fd(connector.as_fd(), PollFlags::IN)];
+        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(timeout.subsec_nanos()) };
+        let _ = poll(&mut set, Some(&timeout));
+        let mut members = self.members();
+        hear(connector, &mut members);
+        let begun =
+            |(&number, member): (&u32, &mut Member)| std::mem::take(&mut member.has_begun).then_some(number);
+        members.iter_mut().filter_map(begun).collect()
+    }
+
     /// Those that live, but for those that `is_stranger` says, and what comes of them.
     pub(crate) fn living(&self, is_stranger: impl Fn(u32) -> bool) -> Vec<u32> {
         let mut members = self.members();
         if let Some(connector) = &self.connector {
-            for (parent, child) in std::iter::from_fn(|| next_fork(connector)).take(MOST_FORKS) {
-                if members.contains_key(&parent) {
-                    let began = proc::identity(child).map(|identity| identity.began);
-                    members.insert(child, Member { began, missed: 0 });
-                }
-            }
+            hear(connector, &mut members);
         }
         for number in self.group.iter().flat_map(|group| group.members()) {
             if !members.contains_key(&number)
                 && !is_stranger(number)
                 && let Some(Identity { began, .. }) = proc::living(number)
             {
-                members.insert(number, Member { began: Some(began), missed: 0 });
+                members.insert(number, Member::since(Some(began)));
             }
         }
         members.retain(|&number, member| {
@@ -114,7 +137,7 @@ impl Family {
                     && !is_stranger(child)
                     && let Some(Identity { began, .. }) = proc::living(child)
                 {
-                    members.insert(child, Member { began: Some(began), missed: 0 });
+                    members.insert(child, Member::since(Some(began)));
                     open.push(child);
                 }
             }
@@ -125,14 +148,14 @@ impl Family {
     }
 }
 
-/// A socket on which the kernel tells of each process that forks, and of little else.
+/// A socket on which the kernel tells of each process that forks or begins another program, and of little else.
 fn connect() -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(netlink::CONNECTOR))?;
     bind(&socket, &SocketAddrNetlink::new(0, PROCESS_EVENTS))?;
     // Whatever the kernel grants is better than nothing.
     let _ = rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER_BYTES);
-    let request = [LISTEN, FORK].map(u32::to_ne_bytes).concat();
+    let request = [LISTEN, FORK | EXEC].map(u32::to_ne_bytes).concat();
     let mut message = Vec::new();
     message.extend((HEADERS as u32 + request.len() as u32).to_ne_bytes());
     message.extend(MESSAGE_DONE.to_ne_bytes());
@@ -145,8 +168,32 @@ fn connect() -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Who has forked, and which process came of it.
-fn next_fork(connector: &OwnedFd) -> Option<(u32, u32)> {
+/// What the kernel tells of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Event {
+    /// A process has made another one.
+    Fork { parent: u32, child: u32 },
+    /// A process has begun another program.
+    Exec(u32),
+}
+
+/// Hears what has happened so far. Children of members become members.
+fn hear(connector: &OwnedFd, members: &mut HashMap<u32, Member>) {
+    for event in std::iter::from_fn(|| next_event(connector)).take(MOST_EVENTS) {
+        match event {
+            Event::Fork { parent, child } if members.contains_key(&parent) => {
+                let began = proc::identity(child).map(|identity| identity.began);
+                members.insert(child, Member::since(began));
+            }
+            Event::Fork { .. } => {}
+            Event::Exec(number) => {
+                members.entry(number).and_modify(|member| member.has_begun = true);
+            }
+        }
+    }
+}
+
+fn next_event(connector: &OwnedFd) -> Option<Event> {
     loop {
         let mut message = [0; 256];
         let length = match recv(connector, &mut message, RecvFlags::empty()) {
@@ -155,19 +202,27 @@ fn next_fork(connector: &OwnedFd) -> Option<(u32, u32)> {
             Err(Errno::NOBUFS | Errno::INTR) => continue,
             Err(_) => return None,
         };
-        if let Some(fork) = fork_in(&message[..length]) {
-            return Some(fork);
+        if let Some(event) = event_in(&message[..length]) {
+            return Some(event);
         }
     }
 }
 
-/// The fork that a message tells of; a new thread is none.
-fn fork_in(message: &[u8]) -> Option<(u32, u32)> {
+/// What a message tells of; a new thread is nothing.
+fn event_in(message: &[u8]) -> Option<Event> {
     let event = message.get(HEADERS..)?;
     let number = |at: usize| Some(u32::from_ne_bytes(event.get(at..at + 4)?.try_into().ok()?));
-    // Of both processes: the thread, then the process.
-    let [parent, child, thread] = [EVENT_HEADER + 4, EVENT_HEADER + 12, EVENT_HEADER + 8].map(number);
-    (number(0)? == FORK && child? == thread? && parent? != child?).then_some((parent?, child?))
+    // Of each process: the thread, then the process.
+    let [first_process, second_thread, second_process] =
+        [EVENT_HEADER + 4, EVENT_HEADER + 8, EVENT_HEADER + 12].map(number);
+    match number(0)? {
+        FORK => {
+            let (parent, child) = (first_process?, second_process?);
+            (child == second_thread? && parent != child).then_some(Event::Fork { parent, child })
+        }
+        EXEC => Some(Event::Exec(first_process?)),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -184,10 +239,11 @@ mod tests {
 
     #[test]
     fn a_new_process_is_a_fork_and_a_new_thread_is_none() {
-        assert_eq!(fork_in(&message(FORK, [11, 10, 20, 20])), Some((10, 20)));
-        assert_eq!(fork_in(&message(FORK, [11, 10, 12, 10])), None);
-        assert_eq!(fork_in(&message(2, [11, 10, 20, 20])), None);
-        assert_eq!(fork_in(&message(FORK, [11, 10, 20, 20])[..60]), None);
+        assert_eq!(event_in(&message(FORK, [11, 10, 20, 20])), Some(Event::Fork { parent: 10, child: 20 }));
+        assert_eq!(event_in(&message(FORK, [11, 10, 12, 10])), None);
+        assert_eq!(event_in(&message(EXEC, [11, 10, 0, 0])), Some(Event::Exec(10)));
+        assert_eq!(event_in(&message(4, [11, 10, 20, 20])), None);
+        assert_eq!(event_in(&message(FORK, [11, 10, 20, 20])[..60]), None);
     }
 
     #[test]

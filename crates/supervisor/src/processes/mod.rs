@@ -14,6 +14,7 @@ mod forks;
 pub(crate) mod group;
 mod kin;
 mod lineage;
+mod newcomers;
 pub(crate) mod notices;
 mod proc;
 pub(crate) mod shares;
