@@ -1,3 +1,4 @@
+import java.io.IOException;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -54,7 +55,13 @@ public final class Collected {
         try (DirectoryStream<Path> threads = Files.newDirectoryStream(Path.of("/proc/self/task"))) {
             for (Path thread : threads) {
                 String number = thread.getFileName().toString();
-                String name = Files.readString(thread.resolve("comm")).trim();
+                String name;
+                try {
+                    name = Files.readString(thread.resolve("comm")).trim();
+                } catch (IOException error) {
+                    // A compiler's thread, which ends when there is nothing to do.
+                    continue;
+                }
                 System.out.println("thread " + number + " " + (number.equals(own) ? "follower" : name));
             }
         }

@@ -39,16 +39,44 @@ struct List {
     printed: &'static str,
 }
 
+/// What makes the VM's heap small, and its code simple.
+const YOUNG: [&str; 5] = ["-XX:+UseSerialGC", "-Xms128m", "-Xmx128m", "-Xmn100m", "-XX:TieredStopAtLevel=1"];
+
 /// Follows a list in 16 MiB by references as `options` make the VM write them. Nothing is collected.
 fn follows_a_list(list: &List, policy: &str, options: &[&str]) -> Statistics {
     let launcher = Launcher::managed(16 << 20).option("--prefetch").option(policy);
+    let program = Program::new(&list.java).args(YOUNG).args(options.iter().copied());
+    follow(&launcher, list, program)
+}
+
+fn follow(launcher: &Launcher, list: &List, program: Program) -> Statistics {
     let compiler = Program::new("javac").args(["--release", "17", "-d", "."]);
     launcher.helper(compiler.arg(crate::program_source("References.java")));
-    let young = ["-XX:+UseSerialGC", "-Xms128m", "-Xmx128m", "-Xmn100m", "-XX:TieredStopAtLevel=1"];
-    let program = Program::new(&list.java).args(young).args(options.iter().copied());
     let finished = launcher.run(program.args(["References", &list.objects.to_string(), "2"])).success();
     assert_eq!(finished.text(), list.printed);
     finished.statistics.expect("a managed run").expect("complete statistics")
+}
+
+/// Mounts the Java VM at the first word, and becomes the program that the others are.
+const IN_A_MOUNT_NAMESPACE: &str = r#"
+    mount --bind "$(dirname "$(dirname "$(readlink -f "$(command -v java)")")")" "$1"
+    shift
+    exec "$@"
+"#;
+
+/// The same from outside, by a program in a mount namespace of its own, which loads the VM from there when it has a pager already.
+fn follows_a_list_late(list: &List, policy: &str) -> Statistics {
+    let launcher = Launcher::managed(16 << 20).option("--enter").option("attach").option("--prefetch");
+    let launcher = launcher.option(policy);
+    let mounted = launcher.file("mounted");
+    std::fs::create_dir(&mounted).expect("a folder");
+    let program = Program::new("unshare")
+        .args(["--mount", "sh", "-e", "-c", IN_A_MOUNT_NAMESPACE, "sh"])
+        .arg(&mounted)
+        .arg(crate::python())
+        .arg(crate::program_source("late_java.py"))
+        .arg(mounted.join("lib/server/libjvm.so"));
+    follow(&launcher, list, program.args(YOUNG).args(["-Djava.class.path=.", "--"]))
 }
 
 #[test]
@@ -80,14 +108,29 @@ const WITH_A_BASE: [&str; 1] = ["-XX:HeapBaseMinAddress=64g"];
 
 /// Compared with `streams`, under which hardly anything comes ahead, however references are written in one of `ways`.
 fn comes_ahead_of_a_list(list: &List, ways: &[&[&str]]) {
-    let without = follows_a_list(list, "streams", &[]).number("prefetch_used");
+    let without = follows_a_list(list, "streams", &[]);
     for options in ways {
-        let of_a_run = || {
-            let statistics = follows_a_list(list, "two-tier", options);
-            (statistics.number("prefetch_used"), statistics.number("accuracy"))
-        };
-        assert_in_one_of_three(of_a_run, |&(used, accuracy)| used > without + 150_000.0 && accuracy > 0.85);
+        more_comes_ahead(&without, || follows_a_list(list, "two-tier", options));
     }
+}
+
+fn more_comes_ahead(without: &Statistics, follows: impl Fn() -> Statistics) {
+    let without = without.number("prefetch_used");
+    let of_a_run = || {
+        let statistics = follows();
+        (statistics.number("prefetch_used"), statistics.number("accuracy"))
+    };
+    assert_in_one_of_three(of_a_run, |&(used, accuracy)| used > without + 150_000.0 && accuracy > 0.85);
+}
+
+#[test]
+fn what_a_list_of_objects_refers_to_comes_ahead_of_a_program_that_loads_a_virtual_machine_late() {
+    if !managed_runner() {
+        return;
+    }
+    let printed = "2 -3843527906605404025\n1 -3843527906605404025\n";
+    let list = List { java: "java".into(), objects: 250_000, printed };
+    more_comes_ahead(&follows_a_list_late(&list, "streams"), || follows_a_list_late(&list, "two-tier"));
 }
 
 /// Faults on stored pages, and pages that came ahead with them, of one kind of threads.
@@ -103,16 +146,16 @@ impl Fetched {
     }
 }
 
-/// Follows a list three times in a quarter of its memory, with so many collections after each time: what the follower fetched, and what the threads of the
+/// Follows a list three times in two fifths of its memory, with so many collections after each time: what the follower fetched, and what the threads of the
 /// collector did.
 fn follows_between_collections(collections: u32) -> (Fetched, Fetched) {
-    let launcher = Launcher::managed(12 << 20).option("--trace");
+    let launcher = Launcher::managed(20 << 20).option("--trace");
     let trace = launcher.file("trace");
     let launcher = launcher.option(&trace);
     launcher.helper(Program::new("javac").args(["-d", "."]).arg(crate::program_source("Collected.java")));
     let collector = ["-XX:+UseParallelGC", "-XX:ParallelGCThreads=2"];
-    let options = ["-Xms64m", "-Xmx64m", "-XX:TieredStopAtLevel=1"];
-    let words = ["Collected", "12000", "3"].map(str::to_owned).into_iter().chain([collections.to_string()]);
+    let options = ["-Xms112m", "-Xmx112m", "-XX:TieredStopAtLevel=1"];
+    let words = ["Collected", "24000", "3"].map(str::to_owned).into_iter().chain([collections.to_string()]);
     let program = Program::new("java").args(collector).args(options).args(words);
     let finished = launcher.run(program).success();
     let threads: BTreeMap<u64, &str> = finished

@@ -6,10 +6,12 @@
 //! 3. [`puppet`]: the puppet comes into being, and gets what it needs.
 //! 4. [`pager`]: the pager begins, and goes on until the program ends or becomes another one.
 //! 5. [`children`]: forked children, which their parent's pager serves at first, get pagers of their own.
+//! 6. [`java`]: how a Java VM in the program writes its references.
 #![forbid(unsafe_code)]
 
 mod children;
 mod injection;
+mod java;
 pub mod pager;
 mod puppet;
 mod threads;

@@ -13,6 +13,7 @@ use procfs::process::{MMapPath, Process};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use crate::java::Search;
 use crate::puppet::{self, Made};
 use crate::{AttachError, children};
 
@@ -79,6 +80,7 @@ fn see_through(start: Start, attached: &Attached, tracee: Option<&Tracee>) {
     let mut is_over = false;
     let mut has_withdrawn = false;
     let mut pause = LOOK;
+    let mut java = Search::new();
     if !is_there {
         attached.puppet.note_lost();
     }
@@ -123,6 +125,9 @@ fn see_through(start: Start, attached: &Attached, tracee: Option<&Tracee>) {
         } else if is_over {
             engine.note_end();
             break;
+        }
+        if is_there {
+            java.step(engine, attached);
         }
     }
     if let Some(tracee) = tracee.filter(|_| is_there) {
