@@ -248,6 +248,14 @@ impl<'a> Mailbox<'a> {
         Some((kind, Bytes::checked(start, length & !COLD).unwrap_or_default()))
     }
 
+    /// The pager's: whether a hint can be taken.
+    #[must_use]
+    pub fn has_hint(self) -> bool {
+        let position = self.words[at::TAIL].load(Ordering::Relaxed);
+        let (cell, index) = self.cell(position);
+        cell[0].load(Ordering::Acquire).wrapping_add(index) == position.wrapping_add(1)
+    }
+
     /// Hints that wait; any number when the program has written what it must not.
     #[must_use]
     pub fn waiting(self) -> u64 {
