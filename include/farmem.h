@@ -107,10 +107,10 @@ enum farmem_layout {
 	FARMEM_WORDS = FARMEM_AT_FAULTS + 2 * FARMEM_FAULTS
 };
 
-/* The C library's, under names of their own: not every standard has them declared. Two are weak: a static program without threads has none. */
+/* The C library's, under names of their own: not every standard has them declared. None is weak: the program's own uses of it would be, too. */
 extern long farmem_syscall(long, ...) __asm__("syscall");
-extern int farmem_thread_create(void *, const void *, void *(*)(void *), void *) __asm__("pthread_create") __attribute__((weak));
-extern int farmem_thread_detach(unsigned long) __asm__("pthread_detach") __attribute__((weak));
+extern int farmem_thread_create(void *, const void *, void *(*)(void *), void *) __asm__("pthread_create");
+extern int farmem_thread_detach(unsigned long) __asm__("pthread_detach");
 
 #define FARMEM_GET(word, how) __atomic_load_n(&(word), __ATOMIC_##how)
 #define FARMEM_SET(word, value, how) __atomic_store_n(&(word), (value), __ATOMIC_##how)
@@ -503,8 +503,6 @@ static inline int farmem_register_here(farmem_prefetcher *prefetcher, void *cont
 		return 0;
 	if (!prefetcher)
 		return farmem_take_away(home, words);
-	if (!farmem_thread_create)
-		return ENOSYS;
 	if (!FARMEM_SWAP_IF(home->state, &nobody, FARMEM_REGISTERED))
 		return EBUSY;
 	home->prefetcher = prefetcher;
@@ -516,7 +514,7 @@ static inline int farmem_register_here(farmem_prefetcher *prefetcher, void *cont
 	farmem_system(FARMEM_RT_SIGPROCMASK, 2, (long)&all, (long)&before, 8, 0, 0);
 	int answer = farmem_thread_create(&thread, NULL, farmem_observe, home);
 	farmem_system(FARMEM_RT_SIGPROCMASK, 2, (long)&before, 0, 8, 0, 0);
-	if (answer == 0 && farmem_thread_detach)
+	if (answer == 0)
 		farmem_thread_detach(thread);
 	if (answer != 0)
 		FARMEM_SET(home->state, FARMEM_NOBODY, RELEASE);
@@ -576,7 +574,7 @@ static inline int farmem_unpin(const void *address, size_t length)
    Faults of that thread are left out, and so are, while it is busy, all but some thousand. It must not end its thread.
 
    There is one prefetcher at a time: EBUSY if there is one already. NULL takes it away, and returns when it is called no more (at once, when it
-   does so itself). EINVAL for more than 100 percent, ENOSYS in a static program without threads; otherwise what pthread_create returns. Without a pager it waits for
+   does so itself). EINVAL for more than 100 percent; otherwise what pthread_create returns. Without a pager it waits for
    one to come. Not for handlers of signals. */
 static inline int farmem_register_prefetcher(farmem_prefetcher *prefetcher, void *context, unsigned int share_percent)
 {
