@@ -169,7 +169,8 @@ mod mailbox {
         }
         let native = Launcher::native();
         let binary = native.file("mailbox.musl");
-        let build = Program::new(compiler).args(["-std=gnu11", "-O1", "-static", "-pthread", "-o"]).arg(&binary);
+        let build =
+            Program::new(compiler).args(["-std=gnu11", "-O1", "-static", "-pthread", "-o"]).arg(&binary);
         native.helper(build.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/programs/mailbox/main.c")));
         for what in ["pin_before", "prefetcher"] {
             beside(binary.to_str().expect("a path of the tests"), what);
@@ -182,17 +183,22 @@ mod mailbox {
             return;
         }
         let name = format!("left-{}", std::process::id());
-        let launcher = Launcher::managed(BUDGET_BYTES).option("--enter").option("attach").option("--name").option(&name);
+        let farmem = |words: &[&str]| {
+            let output = std::process::Command::new(farmem_tests::farmem_binary()).args(words).output();
+            let output = output.expect("farmem starts");
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        };
+        let launcher = Launcher::native();
         let mut running = launcher.start(Program::new(env!("PROGRAM_MAILBOX")).arg("left"));
+        let process = running.process_id().to_string();
+        farmem(&["attach", "--host", "none", "--pool", "1G", "--name", &name, "--local", "12M", &process]);
         running.until("a pager that pins", || {
             let pinned = farmem_tests::application(&name)?["pinned_bytes"].as_u64()?;
             (pinned > 0).then_some(())
         });
 
-        let farmem = farmem_tests::farmem_binary();
-        let output = std::process::Command::new(farmem).args(["detach", &name]).output().expect("farmem starts");
+        farmem(&["detach", &name]);
 
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         assert_eq!(running.wait().success().text(), "managed\nok left\n");
     }
 
@@ -202,7 +208,8 @@ mod mailbox {
             return;
         }
         let name = format!("killed-{}", std::process::id());
-        let launcher = Launcher::managed(BUDGET_BYTES).option("--enter").option("attach").option("--name").option(&name);
+        let launcher =
+            Launcher::managed(BUDGET_BYTES).option("--enter").option("attach").option("--name").option(&name);
         let mut running = launcher.start(Program::new(env!("PROGRAM_MAILBOX")).arg("left"));
         let supervisor = running.process_id();
         let pager = running.until("a pager that pins", || {

@@ -64,7 +64,9 @@ pub(crate) fn is_present() -> bool {
 }
 
 pub(crate) fn prefetch(start: *const c_void, length: usize) -> c_int {
-    functions().prefetch.map_or_else(|| said::hint(Kind::Prefetch, start, length), |function| function(start, length))
+    functions()
+        .prefetch
+        .map_or_else(|| said::hint(Kind::Prefetch, start, length), |function| function(start, length))
 }
 
 pub(crate) fn cold(start: *const c_void, length: usize) -> c_int {

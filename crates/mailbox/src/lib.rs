@@ -73,7 +73,8 @@ pub mod at {
 pub const WORDS: usize = at::END;
 /// Bytes of a mailbox.
 pub const BYTES: usize = 8 * WORDS;
-const _: () = assert!(BYTES.is_multiple_of(4096), "mailboxes are known by their size, which is that of whole pages");
+const _: () =
+    assert!(BYTES.is_multiple_of(4096), "mailboxes are known by their size, which is that of whole pages");
 
 const COLD: u64 = 1 << 63;
 const WRITE: u64 = 1 << 63;

@@ -70,7 +70,8 @@ impl Segments {
             return Ok(None);
         }
         let Some(index) = self.bases.iter().position(|base| !is_there(base)) else { return Ok(None) };
-        let attached = if has_our_segments()? { Attachment::by_number(number, bytes) } else { Err(Errno::PERM) };
+        let attached =
+            if has_our_segments()? { Attachment::by_number(number, bytes) } else { Err(Errno::PERM) };
         let attached = attached.or_else(|_| Attachment::by_mapping(mapping, number, bytes))?;
         // Asked again: as long as it is attached here, the number is given to no other segment.
         let is_same = maps.segment(mapping.range.start.addr(), device()?)? == Some(number);
@@ -147,7 +148,9 @@ impl Drop for Attachment {
         // SAFETY: the mapping is this value's own, and nobody uses it after that.
         unsafe {
             let _ = match self.is_by_number {
-                true => syscall::call(linux_raw_sys::general::__NR_shmdt, [self.base.addr(), 0, 0, 0]).map(drop),
+                true => {
+                    syscall::call(linux_raw_sys::general::__NR_shmdt, [self.base.addr(), 0, 0, 0]).map(drop)
+                }
                 false => munmap(self.base.cast_mut().cast(), self.bytes),
             };
         }

@@ -18,10 +18,11 @@ use crate::hints::pin::Pin;
 use crate::hints::queue::Hint;
 use crate::hints::ranges::pages;
 
-/// How often the program's mappings are looked through.
-const LOOK_NS: u64 = 50_000_000;
+/// How often the program's mappings are looked through: until there is a mailbox, and then.
+const FIRST_LOOK_NS: u64 = 10_000_000;
+const LOOK_NS: u64 = 100_000_000;
 /// A look takes at most one part of the time in so many.
-const LOOK_SHARE: u64 = 100;
+const LOOK_SHARE: u64 = 200;
 /// Mappings that are tried in one look.
 const MOST_TRIED: usize = 16;
 /// How often the pins of a program may be found in the midst of a change before they are given up.
@@ -266,7 +267,8 @@ impl Engine {
         let took_ns = mailboxes.look_took_ns.load(Ordering::Relaxed);
         let now_ns = thread::now_ns();
         let passed_ns = now_ns - mailboxes.last_look_ns.load(Ordering::Relaxed);
-        if passed_ns < LOOK_NS.max(took_ns.saturating_mul(LOOK_SHARE)) {
+        let look_ns = if mailboxes.is_any.load(Ordering::Relaxed) { LOOK_NS } else { FIRST_LOOK_NS };
+        if passed_ns < look_ns.max(took_ns.saturating_mul(LOOK_SHARE)) {
             return;
         }
         let began_ns = thread::cpu_ns();
@@ -274,7 +276,9 @@ impl Engine {
         let mut tried = 0;
         while let Ok(Some(mapping)) = self.files.maps.next(from) {
             from = mapping.range.end.addr();
-            if mapping.shared && mapping.writable && mapping.range.count().bytes().get() == farmem_mailbox::BYTES as u64
+            if mapping.shared
+                && mapping.writable
+                && mapping.range.count().bytes().get() == farmem_mailbox::BYTES as u64
             {
                 tried += 1;
                 self.open_mailbox(&mapping);
