@@ -50,6 +50,7 @@ fn the_header_is_harmless_without_farmem_and_heard_with_it_however_it_is_built()
 fn what_a_program_calls_for_comes_with_its_next_fault() {
     let batches = |launcher: &Launcher, how| {
         let program = Program::new(env!("PROGRAM_BATCHES")).args(["48", "100", how, "1"]);
+        let program = if launcher.is_managed() { program.env("HINTS_HAVE_A_PAGER", "1") } else { program };
         launcher.run(program).success()
     };
     let expected = batches(&Launcher::native(), "prefetch");
@@ -115,7 +116,7 @@ assert sum(pinned) == sum(range(5 << 20))
         return;
     }
     let name = format!("pins-{}", std::process::id());
-    let launcher = Launcher::managed(64 << 20).option("--name").option(&name);
+    let launcher = Launcher::managed(56 << 20).option("--name").option(&name);
     let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python");
     let program = Program::new(crate::python()).args(["-c", SCRIPT]).env("PYTHONPATH", package);
     let mut running = launcher.start(program.env("PYTHONDONTWRITEBYTECODE", "1"));

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "../../../include/farmem.h"
 
@@ -79,6 +80,8 @@ int main(int count, char **arguments)
 	/* Half of it compresses. */
 	for (size_t word = 0; word < bytes / 8; word++)
 		data[word] = word & 1 ? 7 : next();
+	for (int look = 0; look < 5000 && getenv("HINTS_HAVE_A_PAGER") && !farmem_is_present(); look++)
+		usleep(1000);
 	uint64_t sum = 0;
 	/* As many as are local at a quarter: from then on it is as it stays. */
 	for (size_t each = 0; each < pages / 4; each++)
