@@ -1,4 +1,5 @@
-"""Tells Farmem what a program knows of its memory. Without Farmem every call does nothing.
+"""Tells Farmem what a program knows of its memory. Without Farmem every call does nothing; what is called for is kept, in case a pager is
+attached later.
 
 Every function takes an object with the buffer protocol, such as a numpy array, a view of one, an array.array, or a memoryview. A view of an
 array stands for all memory between its first and its last element.
@@ -18,6 +19,8 @@ The functions may be called by several threads, and let other threads of Python 
 import ctypes
 import errno
 import os
+
+from . import _mailbox
 
 __all__ = ["Pin", "cold", "is_present", "pin", "prefetch", "unpin"]
 
@@ -78,11 +81,12 @@ def _find(name, *arguments):
 
 
 _RANGE = (ctypes.c_void_p, ctypes.c_size_t)
-_is_present = _find("farmem_is_present")
-_prefetch = _find("farmem_prefetch", *_RANGE)
-_cold = _find("farmem_cold", *_RANGE)
-_pin = _find("farmem_pin", *_RANGE)
-_unpin = _find("farmem_unpin", *_RANGE)
+# The library's functions where it is loaded, else those that leave word in the mailbox.
+_is_present = _find("farmem_is_present") or _mailbox.is_present
+_prefetch = _find("farmem_prefetch", *_RANGE) or _mailbox.prefetch
+_cold = _find("farmem_cold", *_RANGE) or _mailbox.cold
+_pin = _find("farmem_pin", *_RANGE) or _mailbox.pin
+_unpin = _find("farmem_unpin", *_RANGE) or _mailbox.unpin
 
 
 def _span(array):
@@ -99,7 +103,7 @@ def _call(function, array):
     view = _View()
     _get(array, ctypes.byref(view), _STRIDED)
     try:
-        return function(*view.span()) if function else 0
+        return function(*view.span())
     finally:
         _release(ctypes.byref(view))
 
@@ -112,8 +116,8 @@ def _hint(function, array):
 
 
 def is_present():
-    """Whether this program runs under Farmem."""
-    return bool(_is_present and _is_present())
+    """Whether this process has a pager now. One may be attached later, or leave."""
+    return bool(_is_present())
 
 
 def prefetch(array):

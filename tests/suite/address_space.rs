@@ -5,6 +5,8 @@ use farmem_tests::{Launcher, Program, Share, same_at};
 fn check(launcher: &Launcher, name: &str) -> String {
     let arena_mebibytes = farmem_tests::scaled(40).to_string();
     let program = Program::new(env!("PROGRAM_ADDRESS_SPACE")).arg(name).env("ARENA_MIB", arena_mebibytes);
+    // For checks of hints: a pager beside the program comes some time after it has begun.
+    let program = if launcher.is_managed() { program.env("HINTS_HAVE_A_PAGER", "1") } else { program };
     let finished = launcher.run(program).success();
     finished.text().to_owned()
 }

@@ -4,6 +4,8 @@ use std::path::Path;
 
 use farmem_tests::{Launcher, Program, managed_runner};
 
+use crate::far_redis::number;
+
 const BUDGET_BYTES: u64 = 16 << 20;
 
 /// Ways to build a program with the header in it: compiler, options, and whether Farmem can be loaded into what comes out.
@@ -15,6 +17,11 @@ const BUILDS: [(&str, &[&str], bool); 6] = [
     ("c++", &["-x", "c++", "-std=c++17"], true),
     ("cc", &["-static"], false),
 ];
+
+/// Whether pagers are beside programs where no test says otherwise.
+fn is_beside() -> bool {
+    std::env::var("FARMEM_ENTER").is_ok_and(|way| way == "attach")
+}
 
 #[test]
 fn the_header_is_harmless_without_farmem_and_heard_with_it_however_it_is_built() {
@@ -32,7 +39,9 @@ fn the_header_is_harmless_without_farmem_and_heard_with_it_however_it_is_built()
 
         assert_eq!(native.run(Program::new(&binary)).success().text(), "0 0 0 0 0 0 0\n", "{options:?}");
         if let Some(managed) = managed.as_ref().filter(|_| is_loadable) {
-            assert_eq!(managed.run(Program::new(&binary)).success().text(), "1 0 0 0 0 1 0\n", "{options:?}");
+            // A pager beside the program doesn't come before memory gets short.
+            let expected = if is_beside() { "0 0 0 0 0 0 0\n" } else { "1 0 0 0 0 1 0\n" };
+            assert_eq!(managed.run(Program::new(&binary)).success().text(), expected, "{options:?}");
         }
     }
 }
@@ -41,6 +50,7 @@ fn the_header_is_harmless_without_farmem_and_heard_with_it_however_it_is_built()
 fn what_a_program_calls_for_comes_with_its_next_fault() {
     let batches = |launcher: &Launcher, how| {
         let program = Program::new(env!("PROGRAM_BATCHES")).args(["48", "100", how, "1"]);
+        let program = if launcher.is_managed() { program.env("HINTS_HAVE_A_PAGER", "1") } else { program };
         launcher.run(program).success()
     };
     let expected = batches(&Launcher::native(), "prefetch");
@@ -106,7 +116,7 @@ assert sum(pinned) == sum(range(5 << 20))
         return;
     }
     let name = format!("pins-{}", std::process::id());
-    let launcher = Launcher::managed(96 << 20).option("--name").option(&name);
+    let launcher = Launcher::managed(56 << 20).option("--name").option(&name);
     let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python");
     let program = Program::new(crate::python()).args(["-c", SCRIPT]).env("PYTHONPATH", package);
     let mut running = launcher.start(program.env("PYTHONDONTWRITEBYTECODE", "1"));
@@ -120,4 +130,109 @@ assert sum(pinned) == sum(range(5 << 20))
     assert!(pinned > 29 << 20, "no more is given up than must be: {pinned}");
     std::fs::write(launcher.file("end"), "").expect("the directory of the run can be written");
     running.wait().assert_success();
+}
+
+/// Pagers beside programs, which hear of hints by the mailbox alone.
+mod mailbox {
+    use super::{Launcher, Program, managed_runner, number};
+
+    const BUDGET_BYTES: u64 = 12 << 20;
+
+    fn beside(program: &str, what: &str) -> farmem_tests::Finished {
+        let launcher = Launcher::managed(BUDGET_BYTES).option("--enter").option("attach");
+        let finished = launcher.run(Program::new(program).arg(what)).success();
+        assert_eq!(finished.text(), format!("ok {what}\n"));
+        assert!(number(&finished, "evicted") > 0.0, "it was managed");
+        finished
+    }
+
+    macro_rules! checks {
+        ($($name:ident: $what:literal,)*) => {
+            $(#[test] fn $name() { if managed_runner() { beside(env!("PROGRAM_MAILBOX"), $what); } })*
+        };
+    }
+
+    checks! {
+        what_is_pinned_before_a_pager_comes_stays_and_what_was_unpinned_leaves: "pin_before",
+        a_full_mailbox_refuses_with_a_pager_and_leaves_out_without: "full",
+        a_forked_child_begins_without_pins_and_has_a_mailbox_of_its_own: "forked",
+        a_static_program_s_prefetcher_that_was_there_before_the_pager_is_told_of_faults: "prefetcher",
+        a_mailbox_of_wild_words_harms_nobody_and_other_segments_are_left_alone: "hostile",
+    }
+
+    /// A library that others than glibc's programs use, where it is installed.
+    #[test]
+    fn programs_of_musl_have_a_mailbox_as_well() {
+        let compiler = "musl-gcc";
+        if !managed_runner() || std::process::Command::new(compiler).arg("--version").output().is_err() {
+            eprintln!("skipped: there is no {compiler}");
+            return;
+        }
+        let native = Launcher::native();
+        let binary = native.file("mailbox.musl");
+        let build =
+            Program::new(compiler).args(["-std=gnu11", "-O1", "-static", "-pthread", "-o"]).arg(&binary);
+        native.helper(build.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/programs/mailbox/main.c")));
+        for what in ["pin_before", "prefetcher"] {
+            beside(binary.to_str().expect("a path of the tests"), what);
+        }
+    }
+
+    #[test]
+    fn a_pin_that_waits_ends_when_its_pager_leaves_the_program() {
+        if !managed_runner() {
+            return;
+        }
+        let name = format!("left-{}", std::process::id());
+        let farmem = |words: &[&str]| {
+            let output = std::process::Command::new(farmem_tests::farmem_binary()).args(words).output();
+            let output = output.expect("farmem starts");
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        };
+        let launcher = Launcher::native();
+        let mut running = launcher.start(Program::new(env!("PROGRAM_MAILBOX")).arg("left"));
+        let process = running.process_id().to_string();
+        farmem(&["attach", "--host", "none", "--pool", "1G", "--name", &name, "--local", "12M", &process]);
+        running.until("a pager that pins", || {
+            let pinned = farmem_tests::application(&name)?["pinned_bytes"].as_u64()?;
+            (pinned > 0).then_some(())
+        });
+
+        farmem(&["detach", &name]);
+
+        assert_eq!(running.wait().success().text(), "managed\nok left\n");
+    }
+
+    #[test]
+    fn a_pager_that_ends_while_a_pin_waits_takes_its_program_along() {
+        if !managed_runner() {
+            return;
+        }
+        let name = format!("killed-{}", std::process::id());
+        let launcher =
+            Launcher::managed(BUDGET_BYTES).option("--enter").option("attach").option("--name").option(&name);
+        let mut running = launcher.start(Program::new(env!("PROGRAM_MAILBOX")).arg("left"));
+        let supervisor = running.process_id();
+        let pager = running.until("a pager that pins", || {
+            let pinned = farmem_tests::application(&name)?["pinned_bytes"].as_u64()?;
+            if pinned == 0 { None } else { pager_of(supervisor) }
+        });
+
+        let pager = rustix::process::Pid::from_raw(pager).expect("a number");
+        rustix::process::kill_process(pager, rustix::process::Signal::KILL).expect("it can be ended");
+
+        let finished = running.wait();
+        assert!(!finished.text().contains("ok"), "{finished}");
+    }
+
+    /// A pager that this supervisor has started.
+    fn pager_of(supervisor: u32) -> Option<i32> {
+        let parent = format!("PPid:\t{supervisor}");
+        std::fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
+            let number = entry.file_name().to_str()?.parse().ok()?;
+            let status = std::fs::read_to_string(entry.path().join("status")).ok()?;
+            let is_pager = status.lines().next() == Some("Name:\tfarmem-pager");
+            (is_pager && status.lines().any(|line| line == parent)).then_some(number)
+        })
+    }
 }

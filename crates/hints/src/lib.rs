@@ -1,4 +1,4 @@
-//! What a program knows of its memory, told to Farmem. Without Farmem, and in static programs, every call does nothing.
+//! What a program knows of its memory, told to Farmem. Without Farmem every call does nothing; what is called for is kept, in case a pager is attached later.
 //!
 //! ```
 //! let table = vec![0_u64; 1 << 20];
@@ -18,8 +18,12 @@
 use std::error;
 use std::fmt;
 
+mod home;
+mod kernel;
 mod library;
+mod observer;
 mod prefetcher;
+mod said;
 
 pub use prefetcher::{Fault, Prefetcher};
 
@@ -66,7 +70,7 @@ fn told(answer: i32) -> Result<(), Error> {
     }
 }
 
-/// Whether this program runs under Farmem.
+/// Whether this process has a pager now. One may be attached later.
 #[must_use]
 pub fn is_present() -> bool {
     library::is_present()

@@ -1,15 +1,14 @@
-//! The functions of the library that Farmem loads into programs, found once by their names.
+//! The functions of the library that Farmem loads into programs, found once by their names. Where they aren't, a mailbox does the same.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
+use farmem_mailbox::Kind;
+
+use crate::{observer, said};
+
 /// `struct farmem_fault` of `include/farmem.h`.
-#[repr(C)]
-pub(crate) struct RawFault {
-    pub(crate) address: *mut c_void,
-    pub(crate) thread: c_uint,
-    pub(crate) is_write: c_uint,
-}
+pub(crate) use farmem_mailbox::Fault as RawFault;
 
 type Present = extern "C" fn() -> c_int;
 /// Only the pages of the range matter; nothing is read or written through the address.
@@ -61,28 +60,35 @@ fn functions() -> &'static Functions {
 }
 
 pub(crate) fn is_present() -> bool {
-    functions().is_present.is_some_and(|function| function() != 0)
+    functions().is_present.map_or_else(said::is_present, |function| function() != 0)
 }
 
 pub(crate) fn prefetch(start: *const c_void, length: usize) -> c_int {
-    functions().prefetch.map_or(0, |function| function(start, length))
+    functions()
+        .prefetch
+        .map_or_else(|| said::hint(Kind::Prefetch, start, length), |function| function(start, length))
 }
 
 pub(crate) fn cold(start: *const c_void, length: usize) -> c_int {
-    functions().cold.map_or(0, |function| function(start, length))
+    functions().cold.map_or_else(|| said::hint(Kind::Cold, start, length), |function| function(start, length))
 }
 
 pub(crate) fn pin(start: *const c_void, length: usize) -> c_int {
-    functions().pin.map_or(0, |function| function(start, length))
+    functions().pin.map_or_else(|| said::pin(false, start, length), |function| function(start, length))
 }
 
 pub(crate) fn unpin(start: *const c_void, length: usize) -> c_int {
-    functions().unpin.map_or(0, |function| function(start, length))
+    functions().unpin.map_or_else(|| said::pin(true, start, length), |function| function(start, length))
 }
 
 /// # Safety
 /// `callback` must be callable with `context` from another thread until it has been taken away, by a call without one.
 pub(crate) unsafe fn register(callback: Option<Callback>, context: *mut c_void, percent: c_uint) -> c_int {
     // SAFETY: as the caller promises.
-    functions().register.map_or(0, |function| unsafe { function(callback, context, percent) })
+    unsafe {
+        match functions().register {
+            Some(function) => function(callback, context, percent),
+            None => observer::register(callback, context, percent),
+        }
+    }
 }

@@ -81,7 +81,7 @@ unsafe extern "C" fn call(faults: *const RawFault, count: usize, context: *mut c
     let called = panic::catch_unwind(AssertUnwindSafe(|| {
         for fault in faults {
             follow(Fault {
-                address: fault.address.addr(),
+                address: fault.address as usize,
                 thread: fault.thread,
                 is_write: fault.is_write != 0,
             });

@@ -41,8 +41,13 @@ impl Bell {
 
     /// The bookkeeper's sleep: ends early when somebody rings.
     pub(crate) fn sleep(&self, pause_ns: u64) {
-        let quiet = self.0.load(Ordering::Acquire) & Reason::Hint as u32;
-        wait::wait(&self.0, quiet, Some(pause_ns), Scope::Process);
+        let (word, quiet, scope) = self.word();
+        wait::wait(word, quiet, Some(pause_ns), scope);
+    }
+
+    /// What that sleep is on, with the value that it lasts for.
+    pub(crate) fn word(&self) -> (&AtomicU32, u32, Scope) {
+        (&self.0, self.0.load(Ordering::Acquire) & Reason::Hint as u32, Scope::Process)
     }
 
     pub(crate) fn is_rung(&self, reason: Reason) -> bool {

@@ -108,7 +108,7 @@ impl Bookkeeper {
     pub(crate) fn run(&mut self) -> ! {
         loop {
             let pause_ns = self.round();
-            self.engine.bell.sleep(pause_ns);
+            self.engine.mailboxes.sleep(&self.engine.bell, pause_ns);
         }
     }
 
@@ -131,13 +131,15 @@ impl Bookkeeper {
             self.leave();
         }
         if engine.ledger.is_withdrawing() && subject::attached().is_some() {
+            engine.mailboxes.leave();
             return self.withdrawal.step(engine, self.desk.as_mut());
         }
+        engine.look_for_mailboxes(self.rounds);
         let has_more_hints = self.hinted.step(engine, self.scanner.as_ref(), self.desk.as_mut());
         let has_more = self.inspector.step(engine) || has_more_hints;
         if self.scanner.is_none() {
             let left = gap - self.growth.margin(engine.ledger.budget());
-            if left >= 0 && !engine.must_protect() && !engine.is_anything_to_be_pinned() {
+            if left >= 0 && !engine.must_protect() && !self.hinted.is_anything_to_be_pinned() {
                 let pause_ns = self.growth.pause_before_ns(left);
                 return if has_more { HINTED_NS } else { pause_ns };
             }

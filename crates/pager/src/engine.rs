@@ -31,6 +31,7 @@ use crate::forks::fork::Fork;
 use crate::forks::sharing::Sharing;
 use crate::gate::{Change, Gate, PARTIES};
 use crate::hints::Hints;
+use crate::hints::mailboxes::Mailboxes;
 use crate::hints::observer::Observer;
 use crate::hints::ranges::Requests;
 use crate::reporting::trace::Tracing;
@@ -91,6 +92,8 @@ pub struct Engine {
     pub(crate) bell: Bell,
     pub(crate) hints: Hints,
     pub(crate) observer: Observer,
+    /// Of the program that the pager is beside.
+    pub(crate) mailboxes: Mailboxes,
     pub(crate) tracing: Tracing,
     /// The process's number, for its children.
     pub(crate) number: u32,
@@ -239,6 +242,7 @@ impl Engine {
             bell: Bell::new(),
             hints,
             observer: Observer::new()?,
+            mailboxes: Mailboxes::new()?,
             tracing: Tracing::new(parts.ledger),
             number: subject::number(),
             resident: AtomicI64::new(0),

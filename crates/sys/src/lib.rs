@@ -20,6 +20,7 @@ pub mod memory;
 pub mod pagemap;
 pub mod process;
 pub mod say;
+pub mod segments;
 pub mod shared;
 #[cfg(feature = "signals")]
 pub mod signals;

@@ -2,7 +2,7 @@
 
 use farmem_page::{PageRange, VirtAddr};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, major, minor};
 use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 
@@ -17,6 +17,8 @@ pub struct Mapping {
     pub writable: bool,
     /// Private and of no file: the kind that can be managed.
     pub anonymous: bool,
+    /// Shared with whoever else maps the same.
+    pub shared: bool,
 }
 
 /// The program's list of mappings.
@@ -154,15 +156,9 @@ impl Maps {
     /// # Errors
     /// [`Errno::NOTTY`] on kernels before 6.11.
     pub fn next(&self, from: VirtAddr) -> Result<Option<Mapping>, Errno> {
-        let mut query = ProcmapQuery {
-            size: size_of::<ProcmapQuery>() as u64,
-            query_flags: COVERING_OR_NEXT,
-            query_addr: from.get(),
-            ..ProcmapQuery::default()
-        };
-        // SAFETY: the opcode is paired with the structure that the kernel reads and writes for it; no names asked.
-        match unsafe { ioctl(self.file.as_fd(), Updater::<QUERY, _>::new(&mut query)) } {
-            Ok(()) => Ok(Some(Mapping {
+        let mut nothing = [];
+        match self.query(from, COVERING_OR_NEXT, &mut nothing) {
+            Ok(query) => Ok(Some(Mapping {
                 range: PageRange::new(
                     VirtAddr::new(query.vma_start).page(),
                     VirtAddr::new(query.vma_end).page(),
@@ -172,10 +168,44 @@ impl Maps {
                     && query.inode == 0
                     && query.dev_major == 0
                     && query.dev_minor == 0,
+                shared: query.vma_flags & VMA_SHARED != 0,
             })),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(errno),
         }
+    }
+
+    /// The number of the segment of System V that is mapped at `address`, if one is. The kernel keeps them on `device`, with that number.
+    ///
+    /// # Errors
+    /// [`Errno::NOTTY`] on kernels before 6.11.
+    pub fn segment(&self, address: VirtAddr, device: u64) -> Result<Option<u64>, Errno> {
+        /// What all of them are called; nothing else on that device is.
+        const NAME: &[u8] = b"/SYSV";
+        let mut name = [0; 64];
+        let query = match self.query(address, 0, &mut name) {
+            Ok(query) => query,
+            // Longer names are others'.
+            Err(Errno::NOENT | Errno::NAMETOOLONG) => return Ok(None),
+            Err(errno) => return Err(errno),
+        };
+        let is_there = (query.dev_major, query.dev_minor) == (major(device), minor(device));
+        let is_one = is_there && query.vma_name_size > 0 && name.starts_with(NAME);
+        Ok(is_one.then_some(query.inode))
+    }
+
+    fn query(&self, address: VirtAddr, flags: u64, name: &mut [u8]) -> Result<ProcmapQuery, Errno> {
+        let mut query = ProcmapQuery {
+            size: size_of::<ProcmapQuery>() as u64,
+            query_flags: flags,
+            query_addr: address.get(),
+            vma_name_size: name.len() as u32,
+            vma_name_addr: if name.is_empty() { 0 } else { name.as_mut_ptr().expose_provenance() as u64 },
+            ..ProcmapQuery::default()
+        };
+        // SAFETY: the opcode is paired with the structure that the kernel reads and writes for it, and the name's place has the room that is said.
+        unsafe { ioctl(self.file.as_fd(), Updater::<QUERY, _>::new(&mut query)) }?;
+        Ok(query)
     }
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "../../../include/farmem.h"
 
@@ -70,6 +71,8 @@ int main(int count, char **arguments)
 	int passes = atoi(arguments[4]);
 	if (bytes == 0 || batches > MOST_BATCHES)
 		return 2;
+	/* So that a pager beside the program finds what it says from the beginning. */
+	farmem_is_present();
 	pages = bytes / PAGE_BYTES;
 	data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (data == MAP_FAILED)
@@ -77,6 +80,8 @@ int main(int count, char **arguments)
 	/* Half of it compresses. */
 	for (size_t word = 0; word < bytes / 8; word++)
 		data[word] = word & 1 ? 7 : next();
+	for (int look = 0; look < 5000 && getenv("HINTS_HAVE_A_PAGER") && !farmem_is_present(); look++)
+		usleep(1000);
 	uint64_t sum = 0;
 	/* As many as are local at a quarter: from then on it is as it stays. */
 	for (size_t each = 0; each < pages / 4; each++)

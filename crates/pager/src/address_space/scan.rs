@@ -179,6 +179,7 @@ mod tests {
             range: PageRange::new(PageIndex::new(end.get() - SMALLEST.get()), end),
             writable: true,
             anonymous: true,
+            shared: false,
         };
 
         assert!(scanner.is_manageable(&ending_at(sparse::END)));

@@ -194,14 +194,14 @@ impl PageTable {
     }
 
     /// Makes the words of a child that was served with them say what is local in it, and so far what is stored and isn't. How many pages of `range` are
-    /// far.
+    /// far. What its parent has pinned isn't pinned in the child.
     pub(crate) fn settle_in(&self, range: PageRange, is_local: impl Fn(PageIndex) -> bool) -> u64 {
         let mut far = 0;
         self.each_known(range, |cell, page| {
             let word = PageWord::from_bits(cell.load(Ordering::Acquire));
             let is_local = is_local(page);
             let is_far = word.place().is_some() && !is_local;
-            let next = word.with_far(is_far).with_prefetched(false);
+            let next = word.with_far(is_far).with_prefetched(false).with_pinned(false);
             // Without a page and without a place it is as if it had never been touched.
             cell.store(if is_far || is_local { next.bits() } else { 0 }, Ordering::Release);
             far += u64::from(is_far);

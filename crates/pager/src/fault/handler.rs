@@ -22,7 +22,6 @@ use farmem_sys::{affinity, memory, thread};
 use farmem_telemetry::{Counter, MAX_HANDLERS};
 
 use crate::address_space::events::Received;
-use crate::bell::Reason;
 use crate::bookkeeper::PARTY;
 use crate::engine::Engine;
 use crate::fault::serve::{Desk, Served};
@@ -244,7 +243,7 @@ impl Handler {
             }
         }
         let change = engine.gate.change(self.party as usize);
-        if engine.bell.is_rung(Reason::Hint) {
+        if engine.is_anything_hinted() {
             engine.follow_hints(&change, &mut self.desk, Some(fault.page));
         }
         engine.serve(&change, &mut self.desk, fault)

@@ -140,6 +140,7 @@ impl Engine {
         self.trace_fault(fault, source == Source::Stored);
         if source == Source::Stored {
             self.observer.tell(fault);
+            self.mailboxes.tell(fault);
         }
         if source == Source::Stored
             && let Some(mut pursuit) = pursuit

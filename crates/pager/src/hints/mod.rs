@@ -3,6 +3,7 @@
 //! The program's threads only leave word (`queue.rs`, `pin.rs`): they hold nothing that a thread of the pager might wait for while
 //! they fault, and the userfaultfd is in the pager's own table of descriptors. The bookkeeper does the rest, some milliseconds at a time.
 
+pub(crate) mod mailboxes;
 pub(crate) mod observer;
 pub(crate) mod pin;
 pub(crate) mod queue;
@@ -10,7 +11,7 @@ pub(crate) mod ranges;
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use farmem_page::{PageCount, PageIndex, PageRange, VirtAddr};
+use farmem_page::{PageCount, PageIndex, PageRange};
 use farmem_policy::{VictimPolicy, hints};
 use farmem_sys::lock::Lock;
 use farmem_sys::pagemap::{Runs, SCAN_PAGES};
@@ -24,7 +25,7 @@ use crate::bell::Reason;
 use crate::engine::Engine;
 use crate::fault::serve::{Cause, Desk, Source};
 use crate::gate::Change;
-use crate::hints::pin::{Order, Pin};
+use crate::hints::pin::{Order, Ordered, Pin};
 use crate::hints::queue::{Hint, HintQueue};
 use crate::hints::ranges::{Requests, pages};
 
@@ -123,14 +124,8 @@ impl Engine {
     /// # Errors
     /// See [`HintError`].
     pub fn hint(&self, hint: Hint, start: usize, length: usize) -> Result<(), HintError> {
-        let touched = checked(start, length)?;
-        let range = match hint {
-            Hint::Prefetch => touched,
-            Hint::Cold => {
-                let first = VirtAddr::new(start as u64).page_up();
-                PageRange::new(first, VirtAddr::new((start + length) as u64).page().max(first))
-            }
-        };
+        checked(start, length)?;
+        let range = mailboxes::pages_of(hint, start as u64, length as u64);
         // As long as nothing is managed, nothing is far and nothing leaves.
         if length == 0 || range.is_empty() || !self.is_managing() {
             return Ok(());
@@ -198,7 +193,7 @@ impl Pending {
     /// The hint in hand, or the next one.
     fn next(&mut self, engine: &Engine) -> Option<&mut Task> {
         if self.task.is_none() {
-            let (hint, range) = engine.hints.queue.pop()?;
+            let (hint, range) = engine.hints.queue.pop().or_else(|| engine.mailboxes.pop())?;
             let stage = match hint {
                 Hint::Prefetch => Stage::Fetch(hints::most_hinted(engine.limit()).get()),
                 Hint::Cold => Stage::Cold,
@@ -222,13 +217,20 @@ impl Pending {
 
 /// The bookkeeper's part.
 pub(crate) struct Hinted {
-    /// What a thread waits for.
+    /// What somebody has ordered.
+    ordered: Option<Ordered>,
+    /// How far that has come, once it is allowed.
     order: Option<Task>,
 }
 
 impl Hinted {
     pub(crate) const fn new() -> Self {
-        Self { order: None }
+        Self { ordered: None, order: None }
+    }
+
+    /// Whether somebody wants to pin memory: it must be managed then.
+    pub(crate) fn is_anything_to_be_pinned(&self) -> bool {
+        self.ordered.is_some_and(|ordered| ordered.pin == Pin::Pin)
     }
 
     /// One step. Whether there is more to do. Without a scanner and a desk nothing is managed yet.
@@ -240,15 +242,32 @@ impl Hinted {
     ) -> bool {
         engine.give_up_pinned();
         let deadline_ns = thread::now_ns() + STEP_NS;
-        while engine.bell.is_rung(Reason::Order) || self.order.is_some() {
+        loop {
+            let ordered = match self.ordered {
+                Some(ordered) => ordered,
+                None => {
+                    engine.bell.answer(Reason::Order);
+                    let Some(ordered) = engine.next_order() else { break };
+                    *self.ordered.insert(ordered)
+                }
+            };
             if self.order.is_none() {
-                if !engine.manage_what_is_to_be_pinned(scanner) {
+                if !engine.manage_what_is_to_be_pinned(&ordered, scanner) {
                     return true;
                 }
-                engine.bell.answer(Reason::Order);
-                self.order = engine.take_order().map(|(pin, range)| Task::new(range, Stage::Note(pin)));
+                if engine.allows_order(&ordered) {
+                    self.order = Some(Task::new(ordered.range, Stage::Note(ordered.pin)));
+                } else {
+                    self.ordered = None;
+                    engine.answer_order(&ordered, false);
+                }
             }
-            let Some(task) = &mut self.order else { continue };
+            let Some(task) = &mut self.order else {
+                if thread::now_ns() >= deadline_ns {
+                    return true;
+                }
+                continue;
+            };
             let change = engine.change_as_bookkeeper();
             match (advance(engine, &change, desk.as_deref_mut(), task, None), task.stage) {
                 (Progress::GoesOn, _) => {}
@@ -267,19 +286,22 @@ impl Hinted {
                 }
                 (Progress::Done | Progress::NoRoom, _) => {
                     let is_refused = task.is_refused;
-                    self.order = None;
-                    engine.hints.order.answer(!is_refused);
+                    (self.order, self.ordered) = (None, None);
+                    engine.answer_order(&ordered, !is_refused);
                 }
             }
             if thread::now_ns() >= deadline_ns {
                 return true;
             }
         }
-        let Some(desk) = desk else { return false };
-        while engine.bell.is_rung(Reason::Hint) {
+        let Some(desk) = desk else {
+            engine.mailboxes.thin_out();
+            return false;
+        };
+        while engine.is_anything_hinted() {
             let goes_on = engine.follow_hints(&engine.change_as_bookkeeper(), desk, None);
             if !goes_on || thread::now_ns() >= deadline_ns {
-                return engine.bell.is_rung(Reason::Hint);
+                return engine.is_anything_hinted();
             }
         }
         false
@@ -287,6 +309,11 @@ impl Hinted {
 }
 
 impl Engine {
+    /// Whether the program has said something that may not have been followed yet.
+    pub(crate) fn is_anything_hinted(&self) -> bool {
+        self.bell.is_rung(Reason::Hint) || self.mailboxes.is_any_hint()
+    }
+
     /// Follows some of the hints that there are, if nobody else does at this moment: those that bring in [`AT_A_FAULT`] pages. The page of
     /// `fault` is left to who serves it. `false` when there is no room at this moment.
     pub(crate) fn follow_hints(

@@ -16,6 +16,7 @@ use crate::address_space::scan::Scanner;
 use crate::bell::Reason;
 use crate::engine::Engine;
 use crate::gate::{Change, Reading};
+use crate::hints::mailboxes::Asker;
 use crate::hints::{HintError, checked};
 
 /// How long a thread waits for its turn: others may be having a great deal of memory brought in.
@@ -74,6 +75,14 @@ impl Order {
     }
 }
 
+/// An order, and who waits for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ordered {
+    asker: Asker,
+    pub(crate) pin: Pin,
+    pub(crate) range: PageRange,
+}
+
 impl Engine {
     /// The program pins `length` bytes from `start` on, or unpins them. On any of its threads, but not in a handler of a signal.
     /// Returns when they are local.
@@ -107,41 +116,32 @@ impl Engine {
         if is_done { Ok(()) } else { Err(HintError::NoMemory) }
     }
 
-    /// The memory that a thread wants to pin, if one does.
-    fn to_be_pinned(&self) -> Option<PageRange> {
+    /// On the bookkeeper: what somebody wants to be pinned, or not any more, and who.
+    pub(crate) fn next_order(&self) -> Option<Ordered> {
         let order = &self.hints.order;
-        if order.state.load(Ordering::Acquire) != ASKED || order.is_unpin.load(Ordering::Relaxed) {
-            return None;
+        if order.state.load(Ordering::Acquire) == ASKED {
+            let pin = if order.is_unpin.load(Ordering::Relaxed) { Pin::Unpin } else { Pin::Pin };
+            return Some(Ordered { asker: Asker::Thread, pin, range: order.range() });
         }
-        Some(order.range())
+        self.mailboxes.next_order().map(|(asker, pin, range)| Ordered { asker, pin, range })
     }
 
-    /// Whether a thread wants to pin memory: it must be managed then.
-    pub(crate) fn is_anything_to_be_pinned(&self) -> bool {
-        self.to_be_pinned().is_some()
+    /// On the bookkeeper: tells who has ordered something what came of it.
+    pub(crate) fn answer_order(&self, ordered: &Ordered, is_done: bool) {
+        match ordered.asker {
+            Asker::Thread => self.hints.order.answer(is_done),
+            asker => self.mailboxes.answer(asker, is_done),
+        }
     }
 
-    /// On the bookkeeper: puts the memory that a thread wants to pin under management, as far as that can be done. `false` when that can't be done in this round.
-    pub(crate) fn manage_what_is_to_be_pinned(&self, scanner: Option<&Scanner>) -> bool {
-        let Some(range) = self.to_be_pinned() else { return true };
-        scanner.is_some_and(|scanner| scanner.register_in(self, range))
+    /// On the bookkeeper: puts the memory that somebody wants to pin under management, as far as that can be done. `false` when that can't be done in this round.
+    pub(crate) fn manage_what_is_to_be_pinned(&self, ordered: &Ordered, scanner: Option<&Scanner>) -> bool {
+        ordered.pin == Pin::Unpin || scanner.is_some_and(|scanner| scanner.register_in(self, ordered.range))
     }
 
-    /// On the bookkeeper: the order of a thread, if it is allowed. Memory that is to be pinned counts from now on.
-    pub(crate) fn take_order(&self) -> Option<(Pin, PageRange)> {
-        let order = &self.hints.order;
-        if order.state.load(Ordering::Acquire) != ASKED {
-            return None;
-        }
-        let range = order.range();
-        if order.is_unpin.load(Ordering::Relaxed) {
-            return Some((Pin::Unpin, range));
-        }
-        if self.reserve_pinned(&self.change_as_bookkeeper(), range) {
-            return Some((Pin::Pin, range));
-        }
-        order.answer(false);
-        None
+    /// On the bookkeeper: whether an order is allowed. Memory that is to be pinned counts from now on.
+    pub(crate) fn allows_order(&self, ordered: &Ordered) -> bool {
+        ordered.pin == Pin::Unpin || self.reserve_pinned(&self.change_as_bookkeeper(), ordered.range)
     }
 
     /// Adds what of `range` can be far at all. `false` when there would be too much, or there is nothing at some of its addresses.

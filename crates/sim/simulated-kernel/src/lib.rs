@@ -25,6 +25,7 @@ pub mod process;
 pub mod program;
 pub mod say;
 pub mod schedule;
+pub mod segments;
 pub mod shared;
 #[path = "../../../sys/src/sparse.rs"]
 pub mod sparse;

@@ -169,7 +169,12 @@ impl Space {
         let (start, area) = self
             .area(page)
             .or_else(|| self.areas.range(page..).next().map(|(start, area)| (*start, *area)))?;
-        Some(Mapping { range: PageRange::new(start, area.end), writable: true, anonymous: true })
+        Some(Mapping {
+            range: PageRange::new(start, area.end),
+            writable: true,
+            anonymous: true,
+            shared: false,
+        })
     }
 
     pub(crate) fn resident(&self) -> PageCount {
