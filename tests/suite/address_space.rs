@@ -2,11 +2,18 @@
 
 use farmem_tests::{Launcher, Program, Share, same_at};
 
+/// Checks that a pager from outside doesn't pass, and why; they are run with the library.
+///
+/// - `madvise_guard`: nobody tells of guards, so pages that were far below one come back with what they had.
+/// - `fork_siblings`: four children fill memory of their own at once, each until its pager has come, which is one after the other.
+const WITH_LIBRARY: [&str; 2] = ["madvise_guard", "fork_siblings"];
+
 fn check(launcher: &Launcher, name: &str) -> String {
     let arena_mebibytes = farmem_tests::scaled(40).to_string();
     let program = Program::new(env!("PROGRAM_ADDRESS_SPACE")).arg(name).env("ARENA_MIB", arena_mebibytes);
     // For checks of hints: a pager beside the program comes some time after it has begun.
     let program = if launcher.is_managed() { program.env("HINTS_HAVE_A_PAGER", "1") } else { program };
+    let program = if WITH_LIBRARY.contains(&name) { program.env("FARMEM_ENTER", "preload") } else { program };
     let finished = launcher.run(program).success();
     finished.text().to_owned()
 }
@@ -259,7 +266,7 @@ checks_of_served_children! {
 /// With room for everything: a program that is managed already can't enter a user namespace.
 #[test]
 fn a_program_that_is_not_managed_yet_enters_a_user_namespace() {
-    let launcher = farmem_tests::second_launcher(256 << 20);
+    let launcher = farmem_tests::second_launcher(1 << 30);
     assert_eq!(check(&launcher, "enters_user_namespace"), "ok enters_user_namespace\n");
 }
 

@@ -34,6 +34,12 @@ fn assert_ended_by(finished: &Finished, signal: i32) {
     assert!(!finished.stderr.is_empty(), "nothing was said about it");
 }
 
+/// With the library: a pager beside its program outlives the supervisor, and serves forked children as before; one that is killed takes what was forked a
+/// moment before with it.
+fn with_library(launcher: Launcher) -> Launcher {
+    launcher.env("FARMEM_ENTER", "preload")
+}
+
 fn injected(name: &str) -> Launcher {
     Launcher::managed(BUDGET_BYTES).env("FARMEM_INJECT", name)
 }
@@ -102,7 +108,7 @@ fn a_process_made_without_a_supervisor_is_told(name: &str, sentence: &str) {
     if !managed_runner() {
         return;
     }
-    let launcher = Launcher::managed(BUDGET_BYTES);
+    let launcher = with_library(Launcher::managed(BUDGET_BYTES));
     let mut running = launcher.start(check(name));
     running.until("its far memory", || launcher.file("ready").exists().then_some(()));
     let supervisor = Pid::from_raw(i32::try_from(running.process_id()).expect("a process number"));
@@ -436,7 +442,7 @@ fn a_child_whose_parent_dies_before_handing_it_over_is_ended_with_a_message() {
     if !managed_runner() {
         return;
     }
-    let launcher = injected("death-in-fork");
+    let launcher = with_library(injected("death-in-fork"));
     // The pipe ends when the child has ended, too. The shell's own forks come before its memory is managed.
     let script = format!("{{ {} child_outlives; echo $? > status; }} | cat", env!("PROGRAM_ADDRESS_SPACE"));
 

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use farmem_tests::{application, farmem_binary, is_large, managed_runner};
+use farmem_tests::{application, farmem_binary, is_large, managed_runner, wait_for};
 use serde_json::Value;
 
 /// A small run of Farmem alone.
@@ -81,5 +81,5 @@ fn redis_is_measured_while_its_data_outgrows_its_memory_and_after_it_was_given_m
         |rates: Vec<&Value>| rates.iter().all(|rate| rate.as_f64().is_some_and(|rate| rate > 0.0));
     assert!(are_rates(sizes.iter().map(|size| &size["requests_per_second"]).collect()), "{report}");
     assert!(!after.is_empty() && are_rates(after.iter().map(|window| &window[1]).collect()), "{report}");
-    assert!(application("bench-growth").is_none());
+    wait_for("its end", || application("bench-growth").is_none().then_some(()));
 }

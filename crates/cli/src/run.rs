@@ -27,10 +27,10 @@ use crate::cluster;
 use crate::failure::Failure;
 use crate::host::default_socket;
 use crate::host_nodes;
-use crate::log;
 use crate::node;
 use crate::program::{self, Entrance};
 use crate::web;
+use crate::{doctor, log};
 
 /// A pool of default size is never smaller, however little the machine can spare: the program may need none of it.
 const SMALLEST_POOL: ByteCount = ByteCount::new(16 << 20);
@@ -119,9 +119,12 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
     let executable = program::find(&program)?;
     let enter = match arguments.enter {
         Enter::Attach => farmem_supervisor::Enter::Attach,
-        how => match program::check(&executable)? {
+        Enter::Auto => match program::check(&executable)? {
+            Entrance::Loader if !doctor::may_attach() => farmem_supervisor::Enter::Preload,
+            Entrance::Loader | Entrance::Outside => farmem_supervisor::Enter::Attach,
+        },
+        Enter::Preload => match program::check(&executable)? {
             Entrance::Loader => farmem_supervisor::Enter::Preload,
-            Entrance::Outside if how == Enter::Auto => farmem_supervisor::Enter::Attach,
             Entrance::Outside => return Err(program::without_loader(&executable)),
         },
     };

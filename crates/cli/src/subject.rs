@@ -72,7 +72,7 @@ fn shown(name: &str) -> String {
 }
 
 /// The process of that number, if it can be managed.
-fn checked(number: u32) -> Result<Process, Failure> {
+pub(crate) fn checked(number: u32) -> Result<Process, Failure> {
     let unknown =
         || unusable(format!("no process has the number {number}; `ps -e` lists those that there are"));
     let process = Process::new(number as i32).map_err(|_| unknown())?;

@@ -110,7 +110,12 @@ pub struct Options {
 impl Options {
     /// Whether something is to be there when the program has ended: then whoever called must wait for that as well.
     pub(crate) fn reports_at_end(&self) -> bool {
-        self.summary || self.progress || self.stats.is_some() || self.trace.is_some()
+        self.summary
+            || self.progress
+            || self.stats.is_some()
+            || self.trace.is_some()
+            || !self.guests.is_empty()
+            || tracing::enabled!(tracing::Level::INFO)
     }
 
     /// What the application asks of its host. A budget that follows the program is neither lent nor borrowed: its bound is counted.

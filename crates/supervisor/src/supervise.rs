@@ -447,14 +447,16 @@ impl Supervisor<'_> {
     fn attend(&mut self) {
         tracing::info!(application = self.options.name, "goes on in the background");
         let mut seen = Instant::now();
-        while seen.elapsed() < LAST && !self.has_withdrawn() {
+        // Below a program that was started here all processes are known. Elsewhere one may come that nobody has seen.
+        let last = if self.attacher.is_some() && !self.is_found { SETTLING } else { LAST };
+        while seen.elapsed() < last && !self.has_withdrawn() {
             self.wait_and_hear();
             self.descend();
             self.watch.look(&mut self.processes);
             self.explain_endings(false);
             self.has_children();
             // Those without a pager are looked for only when there is nobody else: it means a walk through all of them.
-            if self.processes.remain() || seen.elapsed() > LAST / 2 && self.has_descendants() {
+            if self.processes.remain() || seen.elapsed() > last / 2 && self.has_descendants() {
                 seen = Instant::now();
             }
         }

@@ -179,6 +179,13 @@ struct Way {
 }
 
 impl Way {
+    /// Whether there is an application of that name. Its supervisor may outlive it for a moment.
+    fn is_known(&self) -> anyhow::Result<bool> {
+        let mut stat = Command::new(&self.farmem);
+        let status = stat.args(["stat", &self.name, "--json"]).stdin(Stdio::null()).output()?.status;
+        Ok(status.success())
+    }
+
     fn start(
         &self,
         local: ByteCount,
@@ -251,8 +258,17 @@ impl Application {
         }
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Asks it to end, and waits until it has, and until nobody knows it by its name any more.
     pub(super) fn end(&mut self) -> anyhow::Result<ExitStatus> {
+        let status = self.end_process()?;
+        let deadline = Instant::now() + END;
+        while !self.way.is_swapped && self.way.is_known()? && Instant::now() < deadline {
+            thread::sleep(POLL);
+        }
+        Ok(status)
+    }
+
+    fn end_process(&mut self) -> anyhow::Result<ExitStatus> {
         let process = Pid::from_child(&self.child);
         let deadline = Instant::now() + END;
         if self.child.try_wait()?.is_none() {

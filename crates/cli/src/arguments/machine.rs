@@ -7,10 +7,16 @@ use clap_complete::Shell;
 
 /// Check what this machine and user can do, and how to repair what is missing.
 ///
-/// Exit status 0 when `farmem run` can work here, else 1.
+/// With the number of a process: whether that could be attached to, too. It isn't touched.
+///
+/// Exit status 0 when `farmem run` can work here and the process could be attached to, else 1.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  farmem doctor")]
+#[command(after_help = "Examples:\n  farmem doctor\n  farmem doctor 4711")]
 pub(crate) struct DoctorArguments {
+    /// Number of a process that runs
+    #[arg(value_name = "PID")]
+    pub(crate) process: Option<u32>,
+
     /// Show the checks that are fine, too
     #[arg(long)]
     pub(crate) all: bool,

@@ -60,8 +60,8 @@ pub(crate) struct RunArguments {
     pub(crate) trace: Option<PathBuf>,
     /// How the pager comes to the program and its children
     ///
-    /// With `attach` nothing is in a program before memory gets short, and static programs and those of other C libraries are managed as well; hints of the
-    /// program (farmem.h) aren't heard, and forked children are served by their parents until they run another program.
+    /// With `attach` nothing is in a program before memory gets short, and static programs and those of other C libraries are managed as well. With `preload` a
+    /// library is in every process from its start.
     #[arg(
         long,
         value_name = "HOW",
@@ -261,7 +261,7 @@ pub(crate) struct ApplicationArguments {
 /// How the pager comes to the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub(crate) enum Enter {
-    /// As a library where there is a loader for it, and else from outside
+    /// From outside; as a library where this user may not attach (CAP_SYS_PTRACE)
     Auto,
     /// As a library in every process, from its start
     Preload,

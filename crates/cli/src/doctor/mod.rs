@@ -6,6 +6,7 @@ mod kernel;
 mod limits;
 mod memory;
 mod permission;
+mod process;
 
 use std::fs;
 use std::io::{self, Write};
@@ -13,6 +14,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use serde::Serialize;
+
+pub(crate) use permission::may_attach;
 
 use crate::arguments::DoctorArguments;
 use crate::failure::Failure;
@@ -34,7 +37,7 @@ pub(crate) enum Verdict {
 pub(crate) struct Check {
     name: &'static str,
     verdict: Verdict,
-    /// Whether `farmem run` can't work when it is missing.
+    /// Whether `farmem run` can't work when it is missing, or the process that was asked about can't be attached to.
     essential: bool,
     /// What was found.
     found: String,
@@ -74,30 +77,38 @@ impl Check {
 #[derive(Debug, Serialize)]
 struct Diagnosis {
     can_run: bool,
+    /// Of the process that was asked about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    can_attach: Option<bool>,
     checks: Vec<Check>,
 }
 
-/// Looks at everything and prints what it found; status 0 when `farmem run` can work here, else 1.
+/// Looks at everything and prints what it found; status 0 when `farmem run` can work here, or the process can be attached to, else 1.
 pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
-    let checks: Vec<Check> = [kernel::checks(), permission::checks(), memory::checks(), limits::checks()]
+    let mut checks: Vec<Check> = [kernel::checks(), permission::checks(), memory::checks(), limits::checks()]
         .into_iter()
         .flatten()
         .collect();
     let can_run = !checks.iter().any(Check::stops_run);
-    let diagnosis = Diagnosis { can_run, checks };
+    let of_process = arguments.process.map(process::checks);
+    let can_attach = of_process.as_ref().map(|checks| can_run && !checks.iter().any(Check::stops_run));
+    checks.extend(of_process.into_iter().flatten());
+    let diagnosis = Diagnosis { can_run, can_attach, checks };
     let text = if arguments.json {
         serde_json::to_string_pretty(&diagnosis).context("cannot write the diagnosis")? + "\n"
     } else {
         describe(&diagnosis, arguments.all)
     };
     io::stdout().write_all(text.as_bytes()).context("cannot print the diagnosis")?;
-    Ok(if can_run { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if can_attach.unwrap_or(can_run) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The answer, and below it what is missing, or all that was looked at.
 fn describe(diagnosis: &Diagnosis, is_all: bool) -> String {
     let count = |verdict| diagnosis.checks.iter().filter(|check| check.verdict == verdict).count();
     let mut text = match (diagnosis.can_run, count(Verdict::Gap)) {
+        _ if diagnosis.can_attach == Some(true) => "`farmem attach` can manage it.\n".to_owned(),
+        (true, _) if diagnosis.can_attach == Some(false) => "`farmem attach` can't manage it.\n".to_owned(),
         (true, 0) => "`farmem run` can work here.\n".to_owned(),
         (true, _) => "`farmem run` can work here, with the gaps below.\n".to_owned(),
         (false, _) => "`farmem run` cannot work here until the gaps below are mended.\n".to_owned(),
@@ -149,7 +160,7 @@ mod tests {
             Check::ok("swap", "on", "means something").gap_unless(false, "swapoff -a"),
             Check::ok("kernel", "new", "means a lot"),
         ];
-        let diagnosis = Diagnosis { can_run: true, checks };
+        let diagnosis = Diagnosis { can_run: true, can_attach: None, checks };
 
         let text = describe(&diagnosis, false);
         assert!(text.starts_with("`farmem run` can work here"), "{text}");

@@ -39,3 +39,40 @@ fn people_get_the_conclusion_first_and_a_line_for_each_check_when_they_ask() {
     }
     assert!(all.contains("userfaultfd") && all.lines().count() > short.lines().count(), "{short}{all}");
 }
+
+#[test]
+fn a_process_is_said_to_be_manageable_or_why_it_is_not() {
+    let mut child = std::process::Command::new("sleep").arg("20").spawn().unwrap();
+    let diagnose = |number: String| {
+        let output = farmem(["doctor", "--json", &number]);
+        let diagnosis: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let checks = diagnosis["checks"].as_array().unwrap();
+        let found = checks.iter().find(|check| check["name"] == "process").unwrap()["found"].to_string();
+        (
+            diagnosis["can_attach"].as_bool().unwrap(),
+            found,
+            output.status.code(),
+            diagnosis["can_run"].as_bool().unwrap(),
+        )
+    };
+
+    let (can_attach, found, status, can_run) = diagnose(child.id().to_string());
+    assert_eq!((can_attach, status), (can_run, Some(if can_run { 0 } else { 1 })), "{found}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+
+    let (can_attach, found, status, _) = diagnose("999999999".to_owned());
+    assert!(
+        !can_attach && status == Some(1) && found.contains("no process has the number 999999999"),
+        "{found}"
+    );
+    // The kernel's own.
+    let (can_attach, found, status, _) = diagnose("2".to_owned());
+    assert!(!can_attach && status == Some(1), "{found}");
+
+    let words = text(&farmem(["doctor", "999999999"]).stdout);
+    assert!(
+        words.lines().next().unwrap().contains("can't manage it") || words.contains("cannot work here"),
+        "{words}"
+    );
+}

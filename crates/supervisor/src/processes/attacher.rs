@@ -369,7 +369,29 @@ impl Attacher {
                 tell(&mut state, pager.of, &reason);
             }
             // It was ended; what its program has far, nobody can give it any more.
-            None => {}
+            None => {
+                drop(state);
+                self.end_children_of(pager.of, pager.layout);
+            }
+        }
+    }
+}
+
+impl Attacher {
+    /// Ends what was forked by a process whose pager was ended, and has none of its own: that pager has served it, and now it would find zeros.
+    fn end_children_of(&self, parent: Identity, layout: Option<Layout>) {
+        let managed = self.managed();
+        let is_orphan = |number: &u32| {
+            *number != parent.number
+                && !managed.contains(number)
+                && layout.is_some()
+                && self::layout(*number) == layout
+        };
+        for number in self.living().into_iter().filter(is_orphan) {
+            if let Some(process) = rustix::process::Pid::from_raw(number as i32) {
+                let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
+            }
+            say(&format!("process {number} was ended: its memory was served by a pager that has ended"));
         }
     }
 }
