@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use farmem_page::{PAGE_BYTES, PageCount, PageRange, VirtAddr};
 use farmem_sys::subject::Attached;
 use farmem_sys::subject::puppet::{Places, Puppet, SHARED_BYTES, STAGED, code};
-use farmem_sys::subject::tracee::{Options, Registers, State, Tracee};
+use farmem_sys::subject::tracee::{Dispatch, Options, Registers, State, Tracee};
 use farmem_sys::uffd::Uffd;
 use farmem_sys::{AsFd, BorrowedFd, Errno, OwnedFd};
 use linux_raw_sys::general as raw;
@@ -178,13 +178,20 @@ fn make_in(
         return Err(AttachError::Busy);
     }
     let mask = thread.mask().map_err(AttachError::refused("its signals"))?;
+    // Calls that it makes here are none that the program has asked to be told of.
+    let dispatch = thread.dispatch();
+    let is_told = dispatch != Dispatch::default();
     let made = thread
         .set_mask(ALL_SIGNALS)
+        .and_then(|()| if is_told { thread.set_dispatch(Dispatch::default()) } else { Ok(()) })
         .map_err(AttachError::refused("its signals"))
         .and_then(|()| make_twice(&Injection { tracee: thread, instruction, registers: before }, process));
     // Whatever came of it: a thread that has ended needs neither.
     let _ = thread.set_registers(&called_again(before, process, thread));
     let _ = thread.set_mask(mask);
+    if is_told {
+        let _ = thread.set_dispatch(dispatch);
+    }
     made
 }
 

@@ -197,8 +197,6 @@ impl Engine {
         let engine = Self::assemble(parts, table, regions, Regions::new()?, Hints::new()?, is_protected)?;
         engine.slot.set(Counter::FarPages, far);
         engine.note_wiped();
-        // Those that the parent's pager has left to this one.
-        engine.uffd.wake_all();
         Ok(engine)
     }
 

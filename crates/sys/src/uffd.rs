@@ -437,16 +437,6 @@ impl Uffd {
         let _ = self.update::<WAKE, _>(&mut wake);
     }
 
-    /// The same, wherever they wait.
-    pub fn wake_all(&self) {
-        // The kernel takes no range that begins below the lowest address that it gives (64 KiB where nobody has changed that), or ends
-        // beyond the highest (47 bits, or 56 with five levels of tables). So each of these is tried by itself.
-        const BOUNDS: [u64; 4] = [1 << 4, 1 << 8, (1 << 35) - 1, (1 << 44) - 1];
-        for bounds in BOUNDS.windows(2) {
-            self.wake(PageRange::new(PageIndex::new(bounds[0]), PageIndex::new(bounds[1])));
-        }
-    }
-
     /// The next message, `None` when there is none. Faults come before events (kernel's order).
     ///
     /// # Errors

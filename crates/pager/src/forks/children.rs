@@ -15,7 +15,6 @@ use farmem_telemetry::{Handover, Step};
 
 use crate::address_space::table::PageTable;
 use crate::engine::Engine;
-use crate::eviction::evict::TOLERATED_PAGES;
 use crate::eviction::vault::LoadFailure;
 use crate::fault::serve::Desk;
 use crate::gate::Reading;
@@ -341,7 +340,6 @@ impl Engine {
         grandchildren: &mut [Option<View>; 4],
     ) -> Service {
         match message {
-            Message::Fault { .. } if self.is_left_to_own_pager(view) => return Service::GoesOn,
             Message::Fault { address, protected: true, .. } => {
                 return self.let_child_write(view, address.page());
             }
@@ -408,12 +406,6 @@ impl Engine {
         if is_complete && is_lost {
             say(GIVEN_UP);
         }
-    }
-
-    /// Whether a thread of that child is to wait until the child has a pager of its own, as it has in some milliseconds: what it would bring in or copy now, nobody would
-    /// make room for. [`Engine::adopt_as_own`] wakes it, or [`Engine::put_child_off`] when there is to be no such pager yet.
-    fn is_left_to_own_pager(&self, view: &View) -> bool {
-        subject::attached().is_some() && view.attempts == 0 && self.over_budget() > TOLERATED_PAGES
     }
 
     /// A child that has no pager yet writes little: its C library's own memory, and the stack.
@@ -488,7 +480,6 @@ impl Engine {
         if let Some(view) = views.iter_mut().flatten().find(|view| view.epoch == epoch) {
             view.due_ns = thread::now_ns() + (GROWN_UP_NS << view.attempts);
             view.attempts = (view.attempts + 1).min(MOST_DOUBLED);
-            view.uffd.wake_all();
         }
     }
 

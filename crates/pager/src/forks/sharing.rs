@@ -360,7 +360,7 @@ impl Engine {
     }
 
     /// Pages by which the application is above its budget.
-    pub(super) fn over_budget(&self) -> i64 {
+    fn over_budget(&self) -> i64 {
         self.ledger.wanted().get() as i64 - self.ledger.budget().get() as i64
     }
 

@@ -323,11 +323,6 @@ impl Uffd {
         woken.iter().for_each(|&fault| schedule::wake(Key::Fault(fault), usize::MAX));
     }
 
-    /// The same, wherever they wait.
-    pub fn wake_all(&self) {
-        self.wake(PageRange::new(PageIndex::new(0), PageIndex::new(u64::MAX)));
-    }
-
     /// The next message, `None` when there is none. Faults come before events.
     ///
     /// # Errors

@@ -104,6 +104,8 @@ const INTERRUPT: usize = 0x4207;
 const GET_MASK: usize = 0x420a;
 const SET_MASK: usize = 0x420b;
 const RSEQ: usize = 0x420f;
+const SET_DISPATCH: usize = 0x4210;
+const GET_DISPATCH: usize = 0x4211;
 
 /// # Safety
 /// `address` and `data` must be valid for what the request does with them.
@@ -121,6 +123,16 @@ struct RestartableSequences {
     signature: u32,
     flags: u32,
     padding: u32,
+}
+
+/// Which of a thread's calls the kernel doesn't make but reports to the thread itself (`PR_SET_SYSCALL_USER_DISPATCH`).
+#[repr(C)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Dispatch {
+    mode: u64,
+    selector: u64,
+    offset: u64,
+    length: u64,
 }
 
 impl Tracee {
@@ -251,6 +263,24 @@ impl Tracee {
         unsafe { request(RSEQ, self.thread, size_of::<RestartableSequences>(), &raw mut found as usize) }
             .ok()?;
         (found.address != 0).then_some(found.address + SEQUENCE)
+    }
+
+    /// Which calls the thread has reported to itself; none by default, and where the kernel doesn't say (before Linux 6.4).
+    pub fn dispatch(&self) -> Dispatch {
+        let mut found = Dispatch::default();
+        // SAFETY: the kernel writes a description of that size to the place given.
+        let _ = unsafe { request(GET_DISPATCH, self.thread, size_of::<Dispatch>(), &raw mut found as usize) };
+        found
+    }
+
+    /// Changes that.
+    ///
+    /// # Errors
+    /// As [`Tracee::registers`].
+    pub fn set_dispatch(&self, dispatch: Dispatch) -> Result<(), Errno> {
+        // SAFETY: the kernel reads a description of that size.
+        unsafe { request(SET_DISPATCH, self.thread, size_of::<Dispatch>(), &raw const dispatch as usize) }
+            .map(drop)
     }
 
     /// Lets it do one instruction.
