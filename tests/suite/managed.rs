@@ -256,13 +256,15 @@ fn a_bad_file_is_refused_with_its_line_and_nothing_begins() {
     let folder = Scratch::new();
     let socket = folder.file("host.socket");
     let host = |file: &Path| {
-        let mut command = Command::new(farmem_binary());
+        // Should it begin, it isn't waited for without bound.
+        let mut command = Command::new("timeout");
+        command.args(["--preserve-status", "60"]).arg(farmem_binary());
         command.args(["host", "--pool", "64M", "--socket"]).arg(&socket).arg("--manage").arg(file);
         command
     };
     for (text, says) in [
         ("[[rule]]\nname = \"a\"\nunit = \"b\"\nlocal = \"much\"\n", "line 4: "),
-        ("[[rule]]\nname = \"a\"\nunit = \"b\"\nlocal = \"1M\"\n", "is too small for any program"),
+        ("[[rule]]\nname = \"a\"\nunit = \"b\"\nlocal = \"1K\"\n", "is too small for any program"),
         ("[[rule\n", "line 1: "),
         ("", "begin one with a line [[rule]]"),
     ] {
