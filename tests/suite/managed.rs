@@ -242,7 +242,7 @@ fn units_are_found_by_their_name_and_containers_by_their_label() {
 
     within(&unit_rule, 16 * MIB);
     within(&format!("{label_rule}.{}", &id()[..12]), 20 * MIB);
-    assert_eq!(host.said().matches("is managed from now on").count(), 2, "{}", host.said());
+    wait_for("word of both", || (host.said().matches("is managed from now on").count() == 2).then_some(()));
     for resident in residents {
         assert_eq!(resident.wrong(), 0);
     }

@@ -158,9 +158,16 @@ struct Attempt {
     key: String,
     shown: String,
     rule: String,
-    /// Whether its application has been seen.
+    name: String,
+    /// Whether its application has been seen, and that was said.
     is_there: bool,
     child: Child,
+}
+
+impl Attempt {
+    fn tell(&self) {
+        tell(&format!("rule {}: {} is managed from now on, as {}", self.rule, self.shown, self.name));
+    }
 }
 
 struct Manager {
@@ -189,7 +196,10 @@ impl Manager {
         self.leave_out_own(&mut matches);
         let (applications, managed, taken) = self.applications();
         for attempt in &mut self.attempts {
-            attempt.is_there |= managed.iter().any(|of| of.key == attempt.key);
+            if !attempt.is_there && managed.iter().any(|of| of.key == attempt.key) {
+                attempt.is_there = true;
+                attempt.tell();
+            }
         }
         let now = Instant::now();
         let steps = self.past.decide(&self.file.rules, &matches, &managed, &taken, &mut self.sight, now);
@@ -282,8 +292,8 @@ impl Manager {
         let rule = rule.name.clone();
         match begun {
             Ok(child) => {
-                tell(&format!("rule {rule}: {shown} is managed from now on, as {name}"));
-                self.attempts.push(Attempt { key, shown, rule, is_there: false, child });
+                let name = name.to_owned();
+                self.attempts.push(Attempt { key, shown, rule, name, is_there: false, child });
             }
             Err(error) => self.fail(&key, &format!("rule {rule}: {shown} can't be managed: {error}")),
         }
@@ -301,9 +311,12 @@ impl Manager {
         self.attempts.retain_mut(|attempt| match attempt.child.try_wait() {
             Ok(None) => true,
             outcome => {
-                let is_good = attempt.is_there
-                    || outcome.is_ok_and(|status| status.is_some_and(|status| status.success()));
+                let has_succeeded = outcome.is_ok_and(|status| status.is_some_and(|status| status.success()));
+                if has_succeeded && !attempt.is_there {
+                    attempt.tell();
+                }
                 let said = attempt.child.stderr.as_mut().map(said).unwrap_or_default();
+                let is_good = has_succeeded || attempt.is_there;
                 ended.push((attempt.key.clone(), attempt.shown.clone(), attempt.rule.clone(), is_good, said));
                 false
             }
