@@ -89,6 +89,15 @@ impl Host {
         std::fs::read_to_string(self.scratch.file("said")).unwrap_or_default()
     }
 
+    /// The number of its process.
+    ///
+    /// # Panics
+    /// When it was killed.
+    #[must_use]
+    pub fn process(&self) -> u32 {
+        self.broker.as_ref().expect("a broker").id()
+    }
+
     /// Kills it: it can do nothing more.
     ///
     /// # Panics

@@ -15,21 +15,21 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
 
 /// A program that runs already. Dropped, it is ended.
-struct Resident {
-    child: Child,
+pub(crate) struct Resident {
+    pub(crate) child: Child,
     folder: Scratch,
 }
 
 impl Resident {
     /// One with so many mebibytes, of which so many hundredths are in use all the time, and as many children with as much.
-    fn start(mebibytes: u64, hot: u64, children: u64) -> Self {
+    pub(crate) fn start(mebibytes: u64, hot: u64, children: u64) -> Self {
         let folder = Scratch::new();
         let mut command = Command::new(env!("PROGRAM_RESIDENT"));
         command.arg(folder.path()).args([mebibytes, hot, children].map(|number| number.to_string()));
         Self::begin(command, folder)
     }
 
-    fn begin(mut command: Command, folder: Scratch) -> Self {
+    pub(crate) fn begin(mut command: Command, folder: Scratch) -> Self {
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("the program starts");
         let ready = folder.file("ready");
         let resident = Self { child, folder };
@@ -42,7 +42,7 @@ impl Resident {
     }
 
     /// Has it look at all that it has, and waits for its end. Words that were wrong.
-    fn wrong(mut self) -> u64 {
+    pub(crate) fn wrong(mut self) -> u64 {
         fs::write(self.folder.file("end"), "").expect("the folder is the test's own");
         let began = Instant::now();
         while self.child.try_wait().expect("it is a child").is_none() {
@@ -103,7 +103,7 @@ fn detach(name: &str, processes: &[u32]) {
 }
 
 /// No memory of the process is registered, nothing of Farmem's is mapped in it, and no process shares its memory.
-fn assert_left(process: u32) {
+pub(crate) fn assert_left(process: u32) {
     let text = fs::read_to_string(format!("/proc/{process}/smaps")).expect("it runs");
     let flags = text.lines().filter_map(|line| line.strip_prefix("VmFlags:"));
     assert!(!flags.flat_map(|line| line.split(' ')).any(|flag| flag == "um" || flag == "uw"), "{text}");
@@ -234,14 +234,19 @@ fn a_program_that_forks_all_the_time_is_left_and_its_children_are_whole() {
 }
 
 /// A control group of the test's own.
-struct Group(PathBuf);
+pub(crate) struct Group(PathBuf);
 
 impl Group {
     /// `None` where none can be made.
-    fn new(name: &str) -> Option<Self> {
+    pub(crate) fn new(name: &str) -> Option<Self> {
+        Self::called(&unique(name))
+    }
+
+    /// The same of exactly that name.
+    pub(crate) fn called(name: &str) -> Option<Self> {
         let folder = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"]
             .iter()
-            .map(|root| Path::new(root).join(unique(name)))
+            .map(|root| Path::new(root).join(name))
             .find(|folder| fs::create_dir(folder).is_ok())?;
         let group = Self(folder);
         if group.0.join("cgroup.procs").exists() {
@@ -251,7 +256,7 @@ impl Group {
         None
     }
 
-    fn add(&self, process: u32) {
+    pub(crate) fn add(&self, process: u32) {
         fs::write(self.0.join("cgroup.procs"), process.to_string()).expect("the group is the test's own");
     }
 

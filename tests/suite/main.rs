@@ -18,6 +18,7 @@ mod jvm;
 mod kernels;
 mod limits;
 mod links;
+mod managed;
 mod membership;
 mod memcached;
 mod node_bench;

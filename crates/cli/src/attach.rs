@@ -9,6 +9,7 @@ use farmem_supervisor::Standing;
 use crate::arguments::{AttachArguments, Progress};
 use crate::failure::Failure;
 use crate::log;
+use crate::manage;
 use crate::run::{application, is_shown};
 use crate::subject;
 
@@ -25,6 +26,7 @@ pub(crate) fn attach(arguments: AttachArguments) -> Result<ExitCode, Failure> {
     if plan.name.is_empty() {
         plan.name = name;
     }
+    plan.managed_by = manage::managed_by();
     log::begin(format)?;
     let options = plan.options()?;
     let mut display = Display::new(arguments.watching.progress);

@@ -18,6 +18,7 @@ use crate::arguments::HostArguments;
 use crate::failure::Failure;
 use crate::host_nodes::HostNodes;
 use crate::log;
+use crate::manage;
 use crate::web::Metrics;
 
 /// What a configuration file may say.
@@ -27,6 +28,7 @@ struct Configuration {
     pool: Option<String>,
     local: Option<String>,
     socket: Option<PathBuf>,
+    manage: Option<PathBuf>,
     #[serde(rename = "bandwidth-in")]
     bandwidth_in: Option<String>,
     #[serde(rename = "bandwidth-out")]
@@ -48,9 +50,14 @@ pub(crate) fn default_socket() -> Option<PathBuf> {
 pub(crate) fn host(arguments: HostArguments) -> Result<ExitCode, Failure> {
     let (metrics, log) = (arguments.metrics.clone(), arguments.log);
     let names = arguments.metrics_hosts.names.clone();
-    let (options, nodes) = options(arguments)?;
+    let Start { options, nodes, manage } = options(arguments)?;
+    let rules = manage.as_deref().map(manage::File::open).transpose()?;
     log::begin(log)?;
-    let signals = signals().map_err(Failure::Failed)?;
+    let signals = match rules {
+        Some(_) => signals_but_for_rules(),
+        None => signals(),
+    };
+    let signals = signals.map_err(Failure::Failed)?;
     let mut server = Server::bind(&options).map_err(|error| Failure::Unusable(format!("{error:#}")))?;
     let local =
         options.local.map_or_else(String::new, |local| format!(", {} of local memory", Readable(local)));
@@ -61,6 +68,9 @@ pub(crate) fn host(arguments: HostArguments) -> Result<ExitCode, Failure> {
     ));
     if let Some(nodes) = nodes {
         log::tell(&format!("farmem host: programs that name no memory nodes use {nodes}"));
+    }
+    if let Some(rules) = rules {
+        manage::begin(rules, &options.socket).map_err(Failure::Failed)?;
     }
     let mut metrics = metrics.map(|address| Metrics::begin(&address, &names, true)).transpose()?;
     while !server.turn(Some(&signals)).map_err(Failure::Failed)? {
@@ -115,16 +125,32 @@ pub(crate) fn every_measure() -> Vec<Measure> {
 
 /// The signals that end a daemon, as something to wait for: what is to end removes its socket first.
 pub(crate) fn signals() -> anyhow::Result<SignalFd> {
-    let mut set = SigSet::empty();
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-        set.add(signal);
-    }
+    signals_of(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP])
+}
+
+/// The same where SIGHUP asks for rules to be read again: it is blocked in this thread, and in those that it begins.
+fn signals_but_for_rules() -> anyhow::Result<SignalFd> {
+    SigSet::from(Signal::SIGHUP).thread_block()?;
+    signals_of(&[Signal::SIGINT, Signal::SIGTERM])
+}
+
+fn signals_of(signals: &[Signal]) -> anyhow::Result<SignalFd> {
+    let set: SigSet = signals.iter().copied().collect();
     set.thread_block()?;
     Ok(SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?)
 }
 
-/// What the broker is to do, and which nodes it names, for people.
-fn options(arguments: HostArguments) -> Result<(Options, Option<String>), Failure> {
+/// What a host begins with.
+struct Start {
+    options: Options,
+    /// Which nodes it names, for people.
+    nodes: Option<String>,
+    /// The file of rules.
+    manage: Option<PathBuf>,
+}
+
+/// What the broker is to do.
+fn options(arguments: HostArguments) -> Result<Start, Failure> {
     let file = arguments.config.as_deref().map_or_else(|| Ok(Configuration::default()), read)?;
     let nodes = HostNodes::from(&arguments);
     let memory = Memory::current().map_err(|error| Failure::Unusable(error.to_string()))?;
@@ -152,6 +178,7 @@ fn options(arguments: HostArguments) -> Result<(Options, Option<String>), Failur
             Readable(memory.usable())
         )));
     }
+    let manage = arguments.manage.or(file.manage);
     let socket = arguments.socket.or(file.socket).or_else(default_socket).ok_or_else(|| {
         Failure::Unusable("there is no runtime directory for the socket; name one with --socket".to_owned())
     })?;
@@ -165,7 +192,8 @@ fn options(arguments: HostArguments) -> Result<(Options, Option<String>), Failur
     let shown = nodes.shown();
     let nodes = nodes.text()?;
     let is_successor = is_any_running();
-    Ok((Options { socket, pool, local, is_successor, bandwidth_in, bandwidth_out, nodes }, shown))
+    let options = Options { socket, pool, local, is_successor, bandwidth_in, bandwidth_out, nodes };
+    Ok(Start { options, nodes: shown, manage })
 }
 
 fn read(path: &Path) -> Result<Configuration, Failure> {
@@ -201,6 +229,7 @@ mod tests {
             metrics: None,
             metrics_hosts: MetricsHosts::default(),
             log: None,
+            manage: None,
             config,
         }
     }
@@ -209,7 +238,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("host.toml");
         std::fs::write(&path, text).unwrap();
-        options(HostArguments { socket: None, ..arguments(Some(path)) }).map(|(options, _)| options)
+        options(HostArguments { socket: None, ..arguments(Some(path)) }).map(|start| start.options)
     }
 
     #[test]
@@ -250,6 +279,6 @@ mod tests {
 
     #[test]
     fn without_words_there_is_a_pool_that_the_machine_can_spare() {
-        assert!(options(arguments(None)).unwrap().0.pool >= LEAST_POOL);
+        assert!(options(arguments(None)).unwrap().options.pool >= LEAST_POOL);
     }
 }

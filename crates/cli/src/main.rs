@@ -21,6 +21,7 @@ mod host;
 mod host_nodes;
 mod inside;
 mod log;
+mod manage;
 mod node;
 mod pager;
 mod program;

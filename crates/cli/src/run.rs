@@ -12,8 +12,8 @@ use farmem_broker::is_listening;
 use farmem_machine::Memory;
 use farmem_page::ByteCount;
 use farmem_supervisor::{
-    Bandwidth, ClusterSource, Destination, DiskOptions, FarForm, HostChoice, MembershipOptions, NodeTuning,
-    NodesOptions, Options, PrefetchPolicy, Roster, SizingOptions, supervise,
+    Bandwidth, ClusterSource, Destination, DiskOptions, FarForm, HostChoice, ManagedBy, MembershipOptions,
+    NodeTuning, NodesOptions, Options, PrefetchPolicy, Roster, SizingOptions, supervise,
 };
 use farmem_transport::{Connector, Security, Travel};
 use farmem_web::{Address, HostName};
@@ -74,6 +74,8 @@ pub(crate) struct Plan {
     pub(crate) nodes: Option<NodesOptions>,
     /// The name to show.
     pub(crate) name: String,
+    /// If a host's rule has it managed: which one.
+    pub(crate) managed_by: Option<ManagedBy>,
     /// Where statistics are written at exit.
     pub(crate) stats: Option<PathBuf>,
     /// Where a trace is recorded.
@@ -238,6 +240,7 @@ pub(crate) fn application(mut arguments: ApplicationArguments) -> Result<Plan, F
         disk: arguments.disk,
         nodes,
         name: arguments.name.unwrap_or_default(),
+        managed_by: None,
         stats: None,
         trace: None,
         metrics: arguments.metrics,
@@ -400,6 +403,7 @@ impl Plan {
             nodes: plan.nodes,
             disk: plan.disk.map(|disk| DiskOptions { path: disk.path, size: disk.size }),
             name: plan.name,
+            managed_by: plan.managed_by,
             stats: plan.stats,
             trace: plan.trace,
             guests,

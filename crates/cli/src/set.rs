@@ -26,7 +26,8 @@ pub(crate) fn change(name: &str, settings: &[Setting]) -> Result<Report, Failure
     farmem_supervisor::set(name, limits(settings)?).map_err(|error| Failure::Unusable(error.to_string()))
 }
 
-fn limits(settings: &[Setting]) -> Result<Limits, Failure> {
+/// What is to be set; each limit once.
+pub(crate) fn limits(settings: &[Setting]) -> Result<Limits, Failure> {
     let memory = Memory::current().map_err(|error| Failure::Unusable(error.to_string()))?;
     let mut limits = Limits::default();
     for setting in settings {

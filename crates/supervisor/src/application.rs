@@ -224,6 +224,7 @@ impl Application {
             nodes: None,
             bandwidth: crate::Bandwidth::default(),
             name: "test".to_owned(),
+            managed_by: None,
             stats: None,
             trace: None,
             guests: Vec::new(),

@@ -35,11 +35,11 @@ pub use farmem_transport::Destination;
 pub use limits::set::{Limits, PoolRange};
 pub use limits::sizing::SizingOptions;
 pub use limits::tenancy::HostChoice;
-pub use options::{Bandwidth, DiskOptions, Enter, FarForm, Options};
+pub use options::{Bandwidth, DiskOptions, Enter, FarForm, ManagedBy, Options};
 pub use processes::group::members as group_members;
 pub use program::onlooker::Standing;
 pub use queries::directory::{
-    Own, SetError, applications, detach, find, holder, is_any_running, processes, query, regions, set,
+    Own, SetError, all, applications, detach, find, holder, is_any_running, processes, query, regions, set,
 };
 pub use reporting::explanation::{Cause, Explanation, Part};
 pub use reporting::figures::{FIGURES, Figure, FigureUnit, FigureValue};

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use farmem_page::ByteCount;
 use farmem_policy::PrefetchPolicy;
 use farmem_wire::host::{LEASED_SLAB_BYTES, MOST_SLABS, Terms};
+use serde::{Deserialize, Serialize};
 
 use crate::carrier::NodesOptions;
 use crate::limits::sizing::SizingOptions;
@@ -50,6 +51,19 @@ pub struct Bandwidth {
     pub bytes_out: Option<ByteCount>,
 }
 
+/// The rule of a host by which an application is managed. Its supervisor tells it to whoever asks, so that the next host knows what the last one has begun.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ManagedBy {
+    /// The host, by its socket.
+    pub host: String,
+    /// The rule's name.
+    pub rule: String,
+    /// What is managed: the folder of a control group, or a process and when it began, as `4711@123456`.
+    pub subject: String,
+    /// What the rule gave it, in the words of the command line.
+    pub terms: Vec<String>,
+}
+
 /// A run, every value checked.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -87,6 +101,8 @@ pub struct Options {
     pub bandwidth: Bandwidth,
     /// The name to show.
     pub name: String,
+    /// If a host's rule has it managed: which one.
+    pub managed_by: Option<ManagedBy>,
     /// Where to write the report at exit.
     pub stats: Option<PathBuf>,
     /// Where to record what happens to pages.

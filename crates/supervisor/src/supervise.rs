@@ -716,6 +716,7 @@ impl Supervisor<'_> {
         let totals = self.processes.sum();
         Report::new(&Source {
             name: &self.options.name,
+            managed_by: self.options.managed_by.as_ref(),
             process: self.program.as_raw() as u32,
             wall: self.began.elapsed(),
             cpu: self.cpu_before + children_cpu(),

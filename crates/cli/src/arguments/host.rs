@@ -21,9 +21,12 @@ use crate::log::Format;
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  farmem host --pool 8G\n  farmem host --pool 8G --local 4G --socket /run/farmem/batch.socket\n  farmem host --pool 8G \
-                  --cluster /etc/farmem/cluster.toml --key /etc/farmem/node.key --redundancy mirror\n\nA configuration file has lines such as `pool = \"8G\"`, `local = \"4G\"`, `socket = \"/run/farmem/host.socket\"`, and below a line \
+                  --cluster /etc/farmem/cluster.toml --key /etc/farmem/node.key --redundancy mirror\n  farmem host --pool 8G --manage /etc/farmem/rules.toml\n\nA configuration file has lines such as `pool = \"8G\"`, `local = \"4G\"`, `socket = \"/run/farmem/host.socket\"`, and below a line \
                   `[nodes]` the options for memory nodes, such as `cluster = \"/etc/farmem/cluster.toml\"`, `key = \
-                  \"/etc/farmem/node.key\"`, `redundancy = \"mirror\"`; options of the command line override the file."
+                  \"/etc/farmem/node.key\"`, `redundancy = \"mirror\"`; options of the command line override the file.\n\nA \
+                  file of rules has for each rule a line `[[rule]]`, and below it `name = \"web\"`; what to look for, one of `cgroup = \
+                  \"/system.slice/web*.service\"`, `unit = \"postgresql.service\"`, `command = \"redis-server\"`, `container-label = \
+                  \"tier=cold\"`; and options of `farmem attach`, such as `local = \"256M\"`, `pool = \"1G\"`."
 )]
 pub(crate) struct HostArguments {
     /// Memory for the pools of all applications together [default: half of what is free]
@@ -84,6 +87,12 @@ pub(crate) struct HostArguments {
     /// [default: /run/farmem/host.socket for root, farmem/host.socket in their runtime directory for other users]
     #[arg(long, value_name = "PATH", help_heading = heading::BROKER)]
     pub(crate) socket: Option<PathBuf>,
+    /// File of rules that say which running programs to manage, and within which budgets
+    ///
+    /// Programs, units and containers that fit a rule are managed as by `farmem attach` while this host runs and after, and whatever comes later as well. The file is read
+    /// again when it has changed, and at SIGHUP.
+    #[arg(long, value_name = "FILE", help_heading = heading::BROKER)]
+    pub(crate) manage: Option<PathBuf>,
     /// Configuration file, for what is not given here
     #[arg(long, value_name = "FILE", help_heading = heading::BROKER)]
     pub(crate) config: Option<PathBuf>,

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use farmem_sys::link::{Link, listen_at};
 use farmem_sys::{AsFd, Errno, OwnedFd};
 use farmem_wire::Request;
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -67,6 +69,11 @@ fn names() -> Vec<String> {
     names.sort();
     names.dedup();
     names
+}
+
+/// All applications on this machine; nobody is asked anything.
+pub fn all() -> Vec<Own> {
+    names().into_iter().map(|socket| Own { socket }).collect()
 }
 
 /// Whether any application runs on this machine.
@@ -203,7 +210,7 @@ fn named(name: &str) -> Result<(String, Report), SetError> {
 }
 
 /// The one application whose supervisor is asked.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Own {
     socket: String,
 }
@@ -217,6 +224,36 @@ impl Own {
     /// How it is at this moment; nothing while its supervisor doesn't answer.
     pub fn reports(&self) -> Vec<Report> {
         reports(std::slice::from_ref(&self.socket)).into_iter().flatten().collect()
+    }
+
+    /// Whether its supervisor is this user's, or root's: anybody may listen at such a name, and say what they like.
+    pub fn is_trusted(&self) -> bool {
+        let owner = Link::connect_at_once(self.socket.as_bytes())
+            .ok()
+            .and_then(|link| getsockopt(&link.as_fd(), PeerCredentials).ok())
+            .map(|peer| peer.uid());
+        owner.is_some_and(|owner| owner == 0 || owner == rustix::process::geteuid().as_raw())
+    }
+
+    /// Changes limits of it: all of them or none.
+    ///
+    /// # Errors
+    /// Its supervisor refuses, or has ended.
+    pub fn set(&self, limits: Limits) -> Result<Report, SetError> {
+        self.ask(limits.request())
+    }
+
+    /// Has all that is far of it brought back, and its processes left alone. Returns when that has begun.
+    ///
+    /// # Errors
+    /// Its supervisor refuses, or has ended.
+    pub fn withdraw(&self) -> Result<Report, SetError> {
+        self.ask(Request::Withdraw)
+    }
+
+    fn ask(&self, request: Request) -> Result<Report, SetError> {
+        let answer = exchange(&self.socket, request).ok_or_else(|| SetError::Gone(self.socket.clone()))?;
+        understood(&self.socket, &answer)
     }
 }
 

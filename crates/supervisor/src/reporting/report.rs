@@ -12,6 +12,7 @@ use farmem_wire::host::{LEASED_SLAB_BYTES, Terms};
 use serde::{Deserialize, Serialize};
 
 use crate::carrier::{ByClass, LinkFigures, NodeFigures};
+use crate::options::ManagedBy;
 use crate::reporting::summary::summary;
 use crate::reporting::totals::Totals;
 
@@ -24,6 +25,9 @@ const LEAST_PROBES: u64 = 16;
 pub struct Report {
     /// The application's name.
     pub name: String,
+    /// The host's rule by which it is managed, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub managed_by: Option<ManagedBy>,
     /// The program's process.
     pub process: u32,
     /// Processes that are connected now.
@@ -159,6 +163,7 @@ pub struct LostPage {
 /// What a report is made of.
 pub(crate) struct Source<'a> {
     pub(crate) name: &'a str,
+    pub(crate) managed_by: Option<&'a ManagedBy>,
     pub(crate) process: u32,
     pub(crate) wall: Duration,
     pub(crate) cpu: Duration,
@@ -201,6 +206,7 @@ impl Report {
         }
         Self {
             name: source.name.to_owned(),
+            managed_by: source.managed_by.cloned(),
             process: source.process,
             processes: living().count() as u64,
             processes_started: source.started,
