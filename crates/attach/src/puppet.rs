@@ -23,7 +23,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Resource, Rlimit, pidfd_
 
 use crate::AttachError;
 use crate::injection::{Injection, WIDE, find_instruction, is_instruction};
-use crate::threads::{candidates, is_signalled};
+use crate::threads::{candidates, is_at_fault, is_signalled};
 
 /// How long a thread may take to stop.
 const STOPPING: Duration = Duration::from_millis(200);
@@ -174,7 +174,8 @@ fn make_in(
     if before.cs != WIDE {
         return Err(AttachError::Narrow);
     }
-    if !is_instruction(thread, instruction) || is_in_sequence(thread, memory) {
+    let is_at_fault = is_at_fault(process.pid, thread.thread());
+    if is_at_fault || !is_instruction(thread, instruction) || is_in_sequence(thread, memory) {
         return Err(AttachError::Busy);
     }
     let mask = thread.mask().map_err(AttachError::refused("its signals"))?;

@@ -401,7 +401,7 @@ mod tests {
         assert_eq!((settings.len(), is_all), (0, false));
         let (settings, is_all) = changes(&before, &terms(&["--local=auto", "--pool=1G"]));
         assert_eq!((settings.len(), is_all), (0, false));
-        assert_eq!(changes(&before, &before).1, true);
+        assert!(changes(&before, &before).1);
     }
 
     #[test]
