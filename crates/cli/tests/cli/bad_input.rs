@@ -51,7 +51,7 @@ fn options_that_make_no_sense_are_refused() {
         ("top --interval 2", "write a time from 100ms to 1h"),
         ("run --prefetch psychic -- true", "possible values: none, neighbour"),
         ("bench prefetch --policy psychic", "possible values: none, neighbour"),
-        ("doctor now", "unexpected argument 'now'"),
+        ("doctor now", "invalid value 'now' for '[PID]'"),
         ("bench faults --only everything", "possible values: random-read"),
         ("bench faults --peer windows", "possible values: native"),
         ("bench faults --repeat 0", "0 is not in 1..=100"),
