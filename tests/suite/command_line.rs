@@ -432,7 +432,8 @@ fn handlers_of_a_program_without_privileges_are_never_of_the_idle_class() {
     }
     const SCHED_IDLE: &str = "5";
     let touches = "data = bytearray(48 << 20)\nfor turn in range(8):\n  for page in range(12288):\n    data[page * 1979 % 12288 * 4096] += 1\nprint(sum(data))";
-    let launcher = Launcher::managed(16 << 20);
+    // With the library: a pager beside the program is the supervisor's user's.
+    let launcher = Launcher::managed(16 << 20).env("FARMEM_ENTER", "preload");
     let program = Program::new("setpriv").args([
         "--reuid=65534",
         "--regid=65534",

@@ -153,10 +153,11 @@ documents! {
 }
 
 /// Documents without commands, or whose commands take what no test has: another machine, a guest, an engine for containers, an idle machine.
-const ELSEWHERE: [&str; 10] = [
+const ELSEWHERE: [&str; 11] = [
     "docs/guide/containers.md",
     "docs/guide/hints.md",
     "docs/guide/limits.md",
+    "docs/guide/managed-by-rules.md",
     "docs/guide/running-programs.md",
     "docs/guide/services.md",
     "docs/guide/troubleshooting.md",
