@@ -321,7 +321,8 @@ fn strangers_who_connect_and_say_nothing_keep_no_process_from_its_start() {
     let mut run = Command::new("prlimit")
         .arg(format!("--nofile={DESCRIPTORS}:{DESCRIPTORS}"))
         .arg(farmem)
-        .args(["run", "--local", "16M", "--", "sh", "-c", script])
+        // Whoever is to report at the end is the supervisor itself.
+        .args(["run", "--stats", "figures", "--local", "16M", "--", "sh", "-c", script])
         .current_dir(launcher.directory())
         .stdin(Stdio::null())
         .stderr(Stdio::piped())
