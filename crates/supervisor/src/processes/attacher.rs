@@ -203,6 +203,10 @@ impl Attacher {
         let until_full = Duration::try_from_secs_f64(left / pace.max(1.0)).unwrap_or(LONGEST);
         let until_full_at_once = Duration::from_secs_f64(left / FASTEST_PAGES);
         lookout.is_close = until_full_at_once < LONGEST;
+        if !lookout.is_close {
+            // Nobody looks at newcomers meanwhile, so what was said of them would stay.
+            self.application.ledger.set_coming(PageCount::ZERO);
+        }
         // Looking takes at most a small part of a processor's time.
         (until_full / 8)
             .min(until_full_at_once / 2)
@@ -375,17 +379,15 @@ impl Attacher {
             }
         }
     }
-}
 
-impl Attacher {
     /// Ends what was forked by a process whose pager was ended, and has none of its own: that pager has served it, and now it would find zeros.
     fn end_children_of(&self, parent: Identity, layout: Option<Layout>) {
+        if layout.is_none() {
+            return;
+        }
         let managed = self.managed();
         let is_orphan = |number: &u32| {
-            *number != parent.number
-                && !managed.contains(number)
-                && layout.is_some()
-                && self::layout(*number) == layout
+            *number != parent.number && !managed.contains(number) && self::layout(*number) == layout
         };
         for number in self.living().into_iter().filter(is_orphan) {
             if let Some(process) = rustix::process::Pid::from_raw(number as i32) {
