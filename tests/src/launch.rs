@@ -120,6 +120,7 @@ pub struct Launcher {
     environment: Vec<(OsString, OsString)>,
     records: Mutex<Vec<Record>>,
     started: AtomicUsize,
+    may_overshoot: AtomicBool,
 }
 
 #[derive(Clone, Debug)]
@@ -152,6 +153,7 @@ impl Launcher {
             environment: Vec::new(),
             records: Mutex::new(Vec::new()),
             started: AtomicUsize::new(0),
+            may_overshoot: AtomicBool::new(false),
         }
     }
 
@@ -167,6 +169,16 @@ impl Launcher {
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.push((name.into(), value.into()));
         self
+    }
+
+    /// Its programs fill more than their budget before pagers can come, so only what they have in it is checked.
+    pub fn let_overshoot(&self) {
+        self.may_overshoot.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that was said.
+    pub(crate) fn may_overshoot(&self) -> bool {
+        self.may_overshoot.load(Ordering::Relaxed)
     }
 
     /// True when programs run under the pager.

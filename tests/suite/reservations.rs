@@ -6,9 +6,7 @@ const BUDGET_BYTES: u64 = 16 << 20;
 
 /// A hot set of 12 MiB beside a scan over 28 MiB; every byte is checked by the program. Stored, all of it takes 28 MiB.
 fn hot_set_beside_a_scan(pool: &str) -> Statistics {
-    // With the library: a pager beside the program, which takes out more pages at once, is refused 1.06 times as often as it takes one.
-    let launcher =
-        Launcher::managed(BUDGET_BYTES).option("--pool").option(pool).env("FARMEM_ENTER", "preload");
+    let launcher = Launcher::managed(BUDGET_BYTES).option("--pool").option(pool);
     let program =
         Program::new(env!("PROGRAM_ADDRESS_SPACE")).arg("hot_set_beside_a_scan").env("ARENA_MIB", "1");
     let finished = launcher.run(program).success();

@@ -100,6 +100,7 @@ enum SlotWord {
     Separated,
     IsProtected,
     Kin,
+    ChildrenPages,
 }
 
 /// What a slot is used for at this moment.
@@ -218,9 +219,12 @@ impl<'a> Ledger<'a> {
         self.header(Header::BudgetPages).store(budget.get().max(1), Ordering::Release);
     }
 
-    /// Pages for which the processes with a pager make room: their own, and those that [`Header::ComingPages`] names.
+    /// Pages for which the processes with a pager make room: their own, those that [`Header::ComingPages`] names, and those of forked children
+    /// that have no pager yet, of which at most half of the budget counts.
     pub fn wanted(&self) -> PageCount {
-        self.resident() + PageCount::new(self.header(Header::ComingPages).load(Ordering::Relaxed))
+        let children = self.slots().map(|slot| slot.children_pages().get()).sum();
+        let children = PageCount::new(children).min(PageCount::new(self.budget().get() / 2));
+        self.resident() + PageCount::new(self.header(Header::ComingPages).load(Ordering::Relaxed)) + children
     }
 
     /// Says how many pages processes have that have no pager yet (supervisor). At most half of the budget counts: who is never managed must not drive all
@@ -403,6 +407,19 @@ impl<'a> ProcessSlot<'a> {
     /// Changes that (the process itself).
     pub fn set_protected(&self, is_protected: bool) {
         self.word(SlotWord::IsProtected).store(u64::from(is_protected), Ordering::Release);
+    }
+
+    /// Pages that forked children have made their own while this process's pager serves them.
+    pub fn children_pages(&self) -> PageCount {
+        match self.state() {
+            SlotState::Free => PageCount::ZERO,
+            _ => PageCount::new(self.word(SlotWord::ChildrenPages).load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Says how many those are (the process itself).
+    pub fn set_children_pages(&self, pages: PageCount) {
+        self.word(SlotWord::ChildrenPages).store(pages.get(), Ordering::Relaxed);
     }
 
     /// Living processes that it may share memory with since a fork.

@@ -49,6 +49,8 @@ pub(crate) struct Evictor {
     pagemap: &'static Pagemap,
     writer: Writer,
     since_sync: u64,
+    /// Pages that are taken out at once: few while the pool refuses some of them, which come back for nothing.
+    at_once: usize,
 }
 
 /// What an eviction has achieved.
@@ -90,6 +92,7 @@ impl Evictor {
             pagemap,
             writer,
             since_sync: 0,
+            at_once: RUN_PAGES,
         })
     }
 
@@ -198,7 +201,7 @@ impl Engine {
             && !outcome.is_full
             && !outcome.is_changing
         {
-            let most = pages - outcome.evicted as usize;
+            let most = (pages - outcome.evicted as usize).min(evictor.at_once);
             if subject::attached().is_some() {
                 let batch = &mut Batch::new();
                 self.gather_batch(evictor, most, (&mut visits, patience), lap, batch);
@@ -206,6 +209,8 @@ impl Engine {
             } else {
                 self.expel_next(change, evictor, most, &mut visits, &mut outcome);
             }
+            evictor.at_once =
+                if outcome.is_full { 1.max(evictor.at_once / 4) } else { RUN_PAGES.min(2 * evictor.at_once) };
             if evictor.hand.laps != lap.number {
                 if !self.goes_on(lap, evictor.hand.spared, &outcome) {
                     break;

@@ -11,12 +11,14 @@ use farmem_sys::pagemap::Pagemap;
 use farmem_sys::say::say;
 use farmem_sys::uffd::{Message, Uffd, UffdError, Waiters};
 use farmem_sys::{AsFd, AsRawFd, Errno, OwnedFd, RawFd, subject, thread};
-use farmem_telemetry::{Handover, Step};
+use farmem_telemetry::{Counter, Handover, Step};
 
 use crate::address_space::table::PageTable;
 use crate::engine::Engine;
+use crate::eviction::evict::TOLERATED_PAGES;
 use crate::eviction::vault::LoadFailure;
 use crate::fault::serve::Desk;
+use crate::forks::sharing::Patience;
 use crate::gate::Reading;
 
 /// Most children served at a time.
@@ -52,6 +54,10 @@ struct View {
     due_ns: u64,
     /// How often it could not.
     attempts: u32,
+    /// Pages that it has made its own while it was served here, or may have.
+    own: PageCount,
+    /// Whether what it asks for waits until there is room, or until it has a pager of its own.
+    is_waiting: bool,
 }
 
 /// How a child comes into being.
@@ -79,6 +85,8 @@ pub(crate) struct Children {
     /// Whether there is a view: asked at every fault, without the lock. Written under it.
     are_any: AtomicBool,
     probed_ns: AtomicU64,
+    /// What children ask for that waits until the application is within its budget.
+    patience: Patience,
 }
 
 /// Whether a child goes on being served here.
@@ -95,6 +103,7 @@ impl Children {
             spare: Lock::new([const { None }; MOST]),
             are_any: AtomicBool::new(false),
             probed_ns: AtomicU64::new(0),
+            patience: Patience::new(),
         }
     }
 
@@ -143,15 +152,26 @@ impl Children {
         Some(PageCount::new(pages.map(PageCount::get).sum()))
     }
 
-    /// The descriptors to wait for, and how many there are.
+    /// The descriptors to wait for, and how many there are. Those of children that wait would end each wait at once.
     pub(crate) fn descriptors(&self) -> ([RawFd; MOST], usize) {
         let mut descriptors = [-1; MOST];
         let mut count = 0;
-        for view in self.views.lock().iter().flatten() {
+        for view in self.views.lock().iter().flatten().filter(|view| !view.is_waiting) {
             descriptors[count] = view.uffd.as_fd().as_raw_fd();
             count += 1;
         }
         (descriptors, count)
+    }
+
+    /// Pages that those which still live have made their own, or may have.
+    pub(super) fn own_pages(&self) -> PageCount {
+        let mut views = self.views.lock();
+        views
+            .iter_mut()
+            .flatten()
+            .filter(|view| has_ended(&view.uffd))
+            .for_each(|view| view.own = PageCount::ZERO);
+        own_pages(&views)
     }
 
     /// Whether it is time to look which children still live.
@@ -174,6 +194,9 @@ impl Engine {
             !is_announced && guard::stands(Guard::ChildHasItsWords) || self.has_wiped.load(Ordering::Acquire);
         let table = if has_own { Some(self.copy_table()) } else { None };
         let due_ns = thread::now_ns() + GROWN_UP_NS;
+        // Nobody hears of what it writes, so it may have made all of it its own.
+        let own = if is_announced || is_protected { 0 } else { self.slot.get(Counter::ResidentPages) };
+        let own = PageCount::new(own);
         let mut view = View {
             uffd,
             epoch,
@@ -183,6 +206,8 @@ impl Engine {
             is_given_up: false,
             due_ns,
             attempts: 0,
+            own,
+            is_waiting: false,
         };
         if is_behind {
             self.serve_for_good(&mut view);
@@ -249,13 +274,16 @@ impl Engine {
     /// Answers what children have asked, and forgets those that have ended or serve themselves.
     pub(crate) fn serve_children(&self, desk: &mut Desk) {
         let is_probe_due = self.children.is_probe_due();
+        let over = self.over_budget();
         let mut grandchildren = [const { None }; 4];
         let mut views = self.children.views.lock();
         for place in views.iter_mut() {
             let Some(view) = place else { continue };
             let mut service = self.hand_over(view);
+            view.is_waiting = service == Service::GoesOn && self.must_child_wait(view, over);
             // Where there is no place for another grandchild its event waits, and with it the thread that makes it.
-            while service == Service::GoesOn && grandchildren.iter().any(Option::is_none) {
+            while service == Service::GoesOn && !view.is_waiting && grandchildren.iter().any(Option::is_none)
+            {
                 match view.uffd.read() {
                     Ok(Some(message)) => service = self.answer(view, message, desk, &mut grandchildren),
                     // The descriptor of a process that has ended has nothing to read either.
@@ -274,13 +302,34 @@ impl Engine {
                 place.take().into_iter().for_each(|view| self.children.retire(view));
             }
         }
-        self.children.are_any.store(views.iter().any(Option::is_some), Ordering::Release);
+        self.note_children(&views);
         drop(views);
         for view in grandchildren.into_iter().flatten() {
             if !self.children.add(view) {
                 self.refused(Step::Child, Errno::NFILE);
             }
         }
+    }
+
+    /// What others ask about the children, after these have changed.
+    fn note_children(&self, views: &[Option<View>; MOST]) {
+        self.children.are_any.store(views.iter().any(Option::is_some), Ordering::Release);
+        self.slot.set_children_pages(own_pages(views));
+    }
+
+    /// Whether a child that asks for something waits unheard, for the application has `over` pages too many: what it makes its own
+    /// meanwhile could not leave. It gets a pager of its own next. Where it can't have one, it doesn't wait.
+    fn must_child_wait(&self, view: &mut View, over: i64) -> bool {
+        if over <= TOLERATED_PAGES
+            || view.is_pending
+            || view.attempts > 0
+            || subject::attached().is_none()
+            || !view.uffd.has_message()
+        {
+            return false;
+        }
+        view.due_ns = view.due_ns.min(thread::now_ns());
+        self.children.patience.must_wait(over)
     }
 
     /// Takes the next step of a child's handover, if one is due.
@@ -380,6 +429,8 @@ impl Engine {
                     is_given_up: false,
                     due_ns,
                     attempts: 0,
+                    own: PageCount::ZERO,
+                    is_waiting: false,
                 });
             }
             Message::Fault { .. } | Message::Unknown(_) => {}
@@ -409,11 +460,13 @@ impl Engine {
     }
 
     /// A child that has no pager yet writes little: its C library's own memory, and the stack.
-    fn let_child_write(&self, view: &View, page: PageIndex) -> Service {
+    fn let_child_write(&self, view: &mut View, page: PageIndex) -> Service {
         let range = PageRange::new(page, PageIndex::new(page.get() + 1));
-        self.slot.separate(range.count());
         match view.uffd.unprotect(range) {
-            Ok(()) => Service::GoesOn,
+            Ok(()) => {
+                view.own = view.own + range.count();
+                Service::GoesOn
+            }
             Err(UffdError::Ended) => Service::IsOver,
             // An event to be read first, or a mapping that has gone: the thread tries again.
             Err(_) => {
@@ -423,7 +476,7 @@ impl Engine {
         }
     }
 
-    fn answer_fault(&self, view: &View, page: PageIndex, desk: &mut Desk) -> Service {
+    fn answer_fault(&self, view: &mut View, page: PageIndex, desk: &mut Desk) -> Service {
         let table = view.table.as_ref().unwrap_or(&self.table);
         let content = &mut desk.content[0];
         let range = PageRange::new(page, PageIndex::new(page.get() + 1));
@@ -440,7 +493,10 @@ impl Engine {
         };
         match progress.stopped {
             Some(UffdError::Ended) => return Service::IsOver,
-            None => return Service::GoesOn,
+            None => {
+                view.own = view.own + range.count();
+                return Service::GoesOn;
+            }
             // Other children must not wait for as long as this one finds no memory.
             Some(UffdError::OutOfMemory) => thread::sleep(MEMORY_NS),
             // A page that is there, a mapping that has gone, or an event to be read first.
@@ -494,7 +550,7 @@ impl Engine {
             Split::Failed => None,
             Split::Here => {
                 place.take().into_iter().for_each(|view| self.children.retire(view));
-                self.children.are_any.store(views.iter().any(Option::is_some), Ordering::Release);
+                self.note_children(&views);
                 None
             }
             Split::There => {
@@ -525,6 +581,10 @@ pub struct PartedChild {
     pub(crate) is_protected: bool,
     /// The epoch of its fork.
     pub(crate) epoch: u64,
+}
+
+fn own_pages(views: &[Option<View>; MOST]) -> PageCount {
+    PageCount::new(views.iter().flatten().map(|view| view.own.get()).sum())
 }
 
 fn has_ended(uffd: &Uffd) -> bool {

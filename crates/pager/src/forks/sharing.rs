@@ -150,7 +150,7 @@ impl Sharing {
 
 /// How long to wait for room that others have to make.
 #[derive(Debug)]
-struct Patience {
+pub(super) struct Patience {
     /// Least pages that were too many since the wait began, and when that was.
     least: AtomicI64,
     least_ns: AtomicU64,
@@ -158,12 +158,12 @@ struct Patience {
 }
 
 impl Patience {
-    const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self { least: AtomicI64::new(i64::MAX), least_ns: AtomicU64::new(0), asked_ns: AtomicU64::new(0) }
     }
 
     /// Whether to wait with `excess` pages too many. Once nothing has left for long, one may go on, and the wait begins anew.
-    fn must_wait(&self, excess: i64) -> bool {
+    pub(super) fn must_wait(&self, excess: i64) -> bool {
         let now_ns = thread::now_ns();
         let is_new = now_ns - self.asked_ns.swap(now_ns, Ordering::Relaxed) > PATIENCE_NS;
         let is_over = now_ns - self.least_ns.load(Ordering::Relaxed) > PATIENCE_NS;
@@ -214,7 +214,8 @@ impl Engine {
         self.sharing.ahead.fetch_add(1, Ordering::AcqRel);
         let in_full = self.ledger.resident_in_full().get();
         let unknown = self.ledger.budget().get().saturating_sub(in_full) / UNKNOWN_SHARE;
-        if !self.may_pass_budget(if self.is_managing() { 0 } else { unknown }) {
+        // Until it is managed the process may have that much more, and a copy of it.
+        if !self.may_pass_budget(if self.is_managing() { 0 } else { 2 * unknown }) {
             return;
         }
         // Two threads may be about to fork; either is content with what the other gets, if it comes after its own request.
@@ -229,7 +230,7 @@ impl Engine {
     /// A fork that nobody announced has been made. Protects what parent and child share since, if copies of it may not fit the budget, before either has
     /// written much. `true` when the child hears of each write from now on; what can't be protected in the parent its bookkeeper protects.
     pub(crate) fn protect_after_fork(&self, _reading: &Reading<'_>, child: &Uffd) -> bool {
-        let is_needed = self.sharing.is_protected() || self.may_pass_budget(0);
+        let is_needed = self.sharing.is_protected() || self.may_pass_budget(self.children.own_pages().get());
         if !self.is_managing() || !is_needed {
             return false;
         }
@@ -259,9 +260,9 @@ impl Engine {
         protect(child)
     }
 
-    /// Whether the copies that a fork makes possible may not fit the budget, this process having `more` pages than it has said.
+    /// Whether the copies that a fork makes possible may not fit the budget, the application having `more` pages than its processes have said.
     fn may_pass_budget(&self, more: u64) -> bool {
-        let own = self.slot.get(Counter::ResidentPages) + more;
+        let own = self.slot.get(Counter::ResidentPages);
         let in_full = self.ledger.resident_in_full().get() + more;
         in_full + own * (1 + self.sharing.recent()) > self.fitting(MARGIN_SHARE)
     }
@@ -360,7 +361,7 @@ impl Engine {
     }
 
     /// Pages by which the application is above its budget.
-    fn over_budget(&self) -> i64 {
+    pub(super) fn over_budget(&self) -> i64 {
         self.ledger.wanted().get() as i64 - self.ledger.budget().get() as i64
     }
 
