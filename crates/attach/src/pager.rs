@@ -99,7 +99,9 @@ fn see_through(start: Start, attached: &Attached, tracee: Option<&Tracee>) {
             match tracee.state(false) {
                 Ok(State::Running) => {}
                 // No signal is the puppet's business.
-                Ok(State::Stopped | State::Made | State::Signalled(_)) => drop(tracee.resume(0)),
+                Ok(State::Stopped | State::AtCall | State::Made | State::Signalled(_)) => {
+                    let _ = tracee.resume(0);
+                }
                 Ok(State::Ended) | Err(_) => {
                     is_there = false;
                     attached.puppet.note_lost();

@@ -80,8 +80,9 @@ fn inject(process: &Process, memory: &File, instruction: u64) -> Result<Tracee, 
     let mut last = AttachError::Busy;
     for thread in candidates(process)?.into_iter().take(MOST_THREADS) {
         match seize(process, thread) {
-            Ok((tracee, signal)) => {
-                let made = make_in(&tracee, process, memory, instruction);
+            Ok(tracee) => {
+                let mut signal = 0;
+                let made = make_in(&tracee, process, memory, instruction, &mut signal);
                 let _ = tracee.let_go(signal);
                 match made {
                     Err(AttachError::Busy) => last = AttachError::Busy,
@@ -98,8 +99,8 @@ fn inject(process: &Process, memory: &File, instruction: u64) -> Result<Tracee, 
     Err(last)
 }
 
-/// Seizes a thread and stops it. With the signal that it is to get when it goes on, or 0.
-fn seize(process: &Process, thread: u32) -> Result<(Tracee, u32), AttachError> {
+/// Seizes a thread and stops it. A signal that comes to it meanwhile it gets first.
+fn seize(process: &Process, thread: u32) -> Result<Tracee, AttachError> {
     let mut options = SEIZED;
     let tracee = match Tracee::seize(thread, options) {
         // Who may not let filters rest may attach to what has none.
@@ -119,8 +120,9 @@ fn seize(process: &Process, thread: u32) -> Result<(Tracee, u32), AttachError> {
         let mut looks = 0_u32;
         while began.elapsed() < STOPPING {
             match tracee.state(false)? {
-                State::Stopped | State::Made => return Ok(0),
-                State::Signalled(signal) => return Ok(signal),
+                State::Stopped => return Ok(()),
+                State::Signalled(signal) => tracee.resume(signal)?,
+                State::Made | State::AtCall => tracee.resume(0)?,
                 State::Ended => return Err(Errno::SRCH),
                 State::Running if looks < 100 => rustix::thread::sched_yield(),
                 State::Running => std::thread::sleep(Duration::from_micros(20)),
@@ -130,10 +132,10 @@ fn seize(process: &Process, thread: u32) -> Result<(Tracee, u32), AttachError> {
         Err(Errno::TIME)
     };
     match stop() {
-        Ok(signal) => match tracee.set_options(Options { follows: true, ..options }) {
-            Ok(()) => Ok((tracee, signal)),
+        Ok(()) => match tracee.set_options(Options { follows: true, ..options }) {
+            Ok(()) => Ok(tracee),
             Err(errno) => {
-                let _ = tracee.let_go(signal);
+                let _ = tracee.let_go(0);
                 Err(AttachError::refused("tracing")(errno))
             }
         },
@@ -151,7 +153,7 @@ fn release_running(tracee: Tracee) {
         match tracee.state(true) {
             Ok(State::Running | State::Made) => {}
             Ok(State::Signalled(signal)) => break signal,
-            Ok(State::Stopped) => break 0,
+            Ok(State::Stopped | State::AtCall) => break 0,
             Ok(State::Ended) | Err(_) => return,
         }
     };
@@ -163,12 +165,13 @@ fn tracer_of(process: &Process) -> Option<u32> {
     u32::try_from(tracer).ok().filter(|&tracer| tracer != 0 && tracer != std::process::id())
 }
 
-/// Makes the puppet in a stopped thread, whose registers are afterwards what they were.
+/// Makes the puppet in a stopped thread, whose registers are afterwards what they were. `signal` is one that it is to get when it goes on.
 fn make_in(
     thread: &Tracee,
     process: &Process,
     memory: &File,
     instruction: u64,
+    signal: &mut u32,
 ) -> Result<Tracee, AttachError> {
     let before = thread.registers().map_err(AttachError::refused("its registers"))?;
     if before.cs != WIDE {
@@ -182,14 +185,16 @@ fn make_in(
     // Calls that it makes here are none that the program has asked to be told of.
     let dispatch = thread.dispatch();
     let is_told = dispatch != Dispatch::default();
+    let injection = Injection { tracee: thread, instruction, registers: before };
     let made = thread
         .set_mask(ALL_SIGNALS)
         .and_then(|()| if is_told { thread.set_dispatch(Dispatch::default()) } else { Ok(()) })
         .map_err(AttachError::refused("its signals"))
-        .and_then(|()| make_twice(&Injection { tracee: thread, instruction, registers: before }, process));
-    // Whatever came of it: a thread that has ended needs neither.
-    let _ = thread.set_registers(&called_again(before, process, thread));
+        .and_then(|()| make_twice(&injection, process));
+    // Whatever came of it: a thread that has ended needs none of this. Its signals first, or none would be seen to wait.
+    *signal = injection.settle().unwrap_or(0);
     let _ = thread.set_mask(mask);
+    let _ = thread.set_registers(&called_again(before, process, thread));
     if is_told {
         let _ = thread.set_dispatch(dispatch);
     }
@@ -375,7 +380,7 @@ fn stop_puppet(tracee: &Tracee) -> bool {
     }
     while began.elapsed() < STOPPING {
         match tracee.state(false) {
-            Ok(State::Stopped | State::Signalled(_)) => return true,
+            Ok(State::Stopped | State::AtCall | State::Signalled(_)) => return true,
             Ok(State::Running) => std::thread::sleep(Duration::from_micros(20)),
             Ok(State::Made) => drop(tracee.resume(0)),
             Ok(State::Ended) | Err(_) => return false,

@@ -499,6 +499,35 @@ static int execs(void)
 	return report("execs", wrong + wrong_pages(memory));
 }
 
+static volatile sig_atomic_t traps_handled;
+
+static void handle_trap(int signal)
+{
+	traps_handled += signal == SIGTRAP;
+}
+
+// Its handler of the signal that tracing uses stays, and so does one of these that waits.
+static int traps(void)
+{
+	struct sigaction action = {.sa_handler = handle_trap}, found;
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, SIGTRAP);
+	sigaction(SIGTRAP, &action, NULL);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	kill(getpid(), SIGTRAP);
+	struct memory memory = fresh(32);
+	size_t wrong = press(memory, 1);
+	wrong += traps_handled != 0;
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+	wrong += traps_handled != 1;
+	sigaction(SIGTRAP, NULL, &found);
+	wrong += found.sa_handler != handle_trap;
+	raise(SIGTRAP);
+	wrong += traps_handled != 2;
+	return report("traps", wrong);
+}
+
 static int brief(void)
 {
 	return wrong_pages(fresh(2)) != 0;
@@ -527,6 +556,8 @@ int main(int count, char **words)
 		return filtered();
 	if (!strcmp(check, "execs"))
 		return execs();
+	if (!strcmp(check, "traps"))
+		return traps();
 	if (!strcmp(check, "brief"))
 		return brief();
 	if (!strcmp(check, "strict"))
