@@ -108,6 +108,7 @@ fn see_through(start: Start, attached: &Attached, tracee: Option<&Tracee>) {
                 }
             }
         }
+        puppet::wait_for_ending();
         has_ended |= attached.has_ended();
         is_over =
             is_over || (has_ended || is_there && !attached.has_same_memory()) && !children::is_shared(number);

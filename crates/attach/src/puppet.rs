@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::FileExt;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use farmem_page::{PAGE_BYTES, PageCount, PageRange, VirtAddr};
@@ -83,7 +84,7 @@ fn inject(process: &Process, memory: &File, instruction: u64) -> Result<Tracee, 
             Ok(tracee) => {
                 let mut signal = 0;
                 let made = make_in(&tracee, process, memory, instruction, &mut signal);
-                let _ = tracee.let_go(signal);
+                release(tracee, signal);
                 match made {
                     Err(AttachError::Busy) => last = AttachError::Busy,
                     made => return made,
@@ -135,11 +136,14 @@ fn seize(process: &Process, thread: u32) -> Result<Tracee, AttachError> {
         Ok(()) => match tracee.set_options(Options { follows: true, ..options }) {
             Ok(()) => Ok(tracee),
             Err(errno) => {
-                let _ = tracee.let_go(0);
+                release(tracee, 0);
                 Err(AttachError::refused("tracing")(errno))
             }
         },
-        Err(Errno::SRCH | Errno::CHILD) => Err(AttachError::Ended),
+        Err(Errno::SRCH | Errno::CHILD) => {
+            release(tracee, 0);
+            Err(AttachError::Ended)
+        }
         Err(_) => {
             release_running(tracee);
             Err(AttachError::Busy)
@@ -157,7 +161,30 @@ fn release_running(tracee: Tracee) {
             Ok(State::Ended) | Err(_) => return,
         }
     };
-    let _ = tracee.let_go(signal);
+    release(tracee, signal);
+}
+
+/// Threads that have ended while they were seized, or are about to, and haven't been waited for.
+static ENDING: Mutex<Vec<Tracee>> = Mutex::new(Vec::new());
+
+/// Lets a thread go. One that is ending can't be. Its process's parent hears of the end only when the calling thread has, and that may take as long as the process has
+/// other threads: it is waited for by [`wait_for_ending`].
+fn release(tracee: Tracee, signal: u32) {
+    if tracee.let_go(signal).is_err() {
+        ENDING.lock().unwrap_or_else(PoisonError::into_inner).push(tracee);
+    }
+}
+
+/// Hears of the ends of threads that couldn't be let go. By the thread that has seized them, now and then for as long as it lives.
+pub(crate) fn wait_for_ending() {
+    let ending = std::mem::take(&mut *ENDING.lock().unwrap_or_else(PoisonError::into_inner));
+    for tracee in ending {
+        match tracee.state(false) {
+            Ok(State::Ended) | Err(_) => {}
+            Ok(State::Running) => ENDING.lock().unwrap_or_else(PoisonError::into_inner).push(tracee),
+            Ok(_) => release(tracee, 0),
+        }
+    }
 }
 
 fn tracer_of(process: &Process) -> Option<u32> {

@@ -499,6 +499,27 @@ static int execs(void)
 	return report("execs", wrong + wrong_pages(memory));
 }
 
+// Children that are killed while pagers come to them: their parent hears of each end, whoever has stopped them at that moment.
+static int killed(void)
+{
+	struct memory memory = fresh(24);
+	size_t wrong = press(memory, 0.5);
+	for (int round = 0; round < 500; round++) {
+		pid_t child = fork();
+		if (child == 0)
+			for (size_t page = 0;; page = (page + 1) % memory.pages)
+				memory.words[page * WORDS]++;
+		// A pager comes after two milliseconds, or later.
+		usleep(round * 997 % 3000);
+		kill(child, SIGKILL);
+		int status = 0, waited = 0;
+		while (waitpid(child, &status, WNOHANG) == 0 && ++waited < 10000)
+			usleep(1000);
+		wrong += waited == 10000 || !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL;
+	}
+	return report("killed", wrong + wrong_pages(memory));
+}
+
 static volatile sig_atomic_t traps_handled;
 
 static void handle_trap(int signal)
@@ -556,6 +577,8 @@ int main(int count, char **words)
 		return filtered();
 	if (!strcmp(check, "execs"))
 		return execs();
+	if (!strcmp(check, "killed"))
+		return killed();
 	if (!strcmp(check, "traps"))
 		return traps();
 	if (!strcmp(check, "brief"))
