@@ -1,7 +1,8 @@
 //! The puppet: how it comes into being, and what it is given.
 //!
 //! It is a grandchild of the program, whose parent ends at once, so that nothing of it is left among the program's children. It has no descriptor of the
-//! program's, no signal reaches it, it is in a process group of its own, and its folder is the root. What rights it has are those of the program's thread.
+//! program's, no signal reaches it, it is in a process group of its own, and its folder is the root. Its user is that of the program's thread; its capabilities and
+//! most system calls it gives up before the program can tell it what to do ([`filter`]).
 
 use std::fs::File;
 use std::io::IoSlice;
@@ -22,9 +23,9 @@ use rustix::fs::{Mode, OFlags, ftruncate, open, openat};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Resource, Rlimit, pidfd_getfd, pidfd_open, prlimit};
 
-use crate::AttachError;
 use crate::injection::{Injection, WIDE, find_instruction, is_instruction};
 use crate::threads::{candidates, is_at_fault, is_signalled};
+use crate::{AttachError, filter};
 
 /// How long a thread may take to stop.
 const STOPPING: Duration = Duration::from_millis(200);
@@ -360,6 +361,7 @@ fn furnish(
     let uffd = pidfd_getfd(&handle, uffd_there as i32, PidfdGetfdFlags::empty())
         .map_err(refused("the puppet's userfaultfd"))?;
     puppet.ask("closing files", raw::__NR_close, [file, 0, 0, 0, 0, 0])?;
+    give_up_rights(&puppet, memory, texts_at + 64, uffd_there as u32)?;
 
     let first = VirtAddr::new(all).page();
     let places = Places {
@@ -368,7 +370,7 @@ fn furnish(
         staging: VirtAddr::new(staging_at).page(),
         uffd: uffd_there as u32,
     };
-    // Its filters are the program's: from here on it does nothing that the program may not do.
+    // Its filters are the program's and its own: from here on it does nothing that the program may not do.
     tracee.set_options(ALONE).map_err(refused("the puppet's filters"))?;
     let start = Registers {
         rip: code_at,
@@ -380,6 +382,35 @@ fn furnish(
     tracee.set_registers(&start).map_err(refused("the puppet's registers"))?;
     let puppet = Puppet::new(number, places, &shared).map_err(refused("shared memory"))?;
     Ok((puppet, Uffd::from(uffd)))
+}
+
+/// Leaves the puppet what it needs, which is no right at all. `scratch` is memory that it reads.
+fn give_up_rights(puppet: &Injection<'_>, memory: &File, scratch: u64, uffd: u32) -> Result<(), AttachError> {
+    const NO_NEW_RIGHTS: u64 = 38;
+    const CAPABILITIES: u32 = 0x2008_0522;
+    const FILTER: u64 = 1;
+    // Otherwise the kernel makes each of its calls slower on some processors.
+    const SPECULATES: u64 = 4;
+    puppet.ask("giving up rights", raw::__NR_prctl, [NO_NEW_RIGHTS, 1, 0, 0, 0, 0])?;
+    // Fewer capabilities, and the same user: with another one the kernel would keep the program, whose memory this is, from looking at itself.
+    let none = [0; 6 * size_of::<u32>()];
+    memory.write_all_at(&none, scratch + 8)?;
+    memory.write_all_at(&u64::from(CAPABILITIES).to_ne_bytes(), scratch)?;
+    puppet.ask("giving up capabilities", raw::__NR_capset, [scratch, scratch + 8, 0, 0, 0, 0])?;
+    memory.write_all_at(&filter::at(scratch, uffd), scratch)?;
+    let filtered = puppet.ask("filtering calls", raw::__NR_seccomp, [FILTER, SPECULATES, scratch, 0, 0, 0]);
+    match filtered {
+        // The program has left itself two or three calls, and its puppet as many: it ends with its first.
+        Err(AttachError::Refused { errno: Errno::INVAL, .. }) if is_strict(puppet.tracee) => Ok(()),
+        filtered => filtered.map(drop),
+    }
+}
+
+/// Whether the kernel's strict mode holds for it, which no filter can be added to.
+fn is_strict(tracee: &Tracee) -> bool {
+    const STRICT: u32 = 1;
+    let status = Process::new(tracee.thread() as i32).and_then(|process| process.status());
+    status.is_ok_and(|status| status.seccomp == Some(STRICT))
 }
 
 /// Takes away what the puppet has mapped in the program, by the puppet itself, which is stopped then and can only be ended. Where that can't be done some
