@@ -7,7 +7,7 @@ use farmem_sys::Errno;
 use farmem_sys::subject::tracee::{NO_CALL, Registers, State, Tracee};
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
 
-use crate::AttachError;
+use crate::{AttachError, told};
 
 /// The processor's instruction for system calls.
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
@@ -18,7 +18,7 @@ const ATTEMPTS: u32 = 64;
 
 /// Where in the program there is an instruction for system calls: in what the kernel itself has put there, if possible.
 pub(crate) fn find_instruction(process: &Process, memory: &File) -> Result<u64, AttachError> {
-    let maps = process.maps().map_err(|_| AttachError::Ended)?;
+    let maps = told::maps(process.pid).ok_or(AttachError::Ended)?;
     let is_code = |map: &&MemoryMap| map.perms.contains(MMPermissions::READ | MMPermissions::EXECUTE);
     let mut code: Vec<&MemoryMap> = maps.iter().filter(is_code).collect();
     code.sort_by_key(|map| map.pathname != MMapPath::Vdso);

@@ -17,6 +17,7 @@ mod java;
 pub mod pager;
 mod puppet;
 mod threads;
+mod told;
 
 use std::io;
 

@@ -25,7 +25,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Resource, Rlimit, pidfd_
 
 use crate::injection::{Injection, WIDE, find_instruction, is_instruction};
 use crate::threads::{candidates, is_at_fault, is_signalled};
-use crate::{AttachError, filter};
+use crate::{AttachError, filter, told};
 
 /// How long a thread may take to stop.
 const STOPPING: Duration = Duration::from_millis(200);
@@ -189,7 +189,7 @@ pub(crate) fn wait_for_ending() {
 }
 
 fn tracer_of(process: &Process) -> Option<u32> {
-    let tracer = process.status().ok()?.tracerpid;
+    let tracer = told::status(process.pid)?.tracerpid;
     u32::try_from(tracer).ok().filter(|&tracer| tracer != 0 && tracer != std::process::id())
 }
 
@@ -409,8 +409,7 @@ fn give_up_rights(puppet: &Injection<'_>, memory: &File, scratch: u64, uffd: u32
 /// Whether the kernel's strict mode holds for it, which no filter can be added to.
 fn is_strict(tracee: &Tracee) -> bool {
     const STRICT: u32 = 1;
-    let status = Process::new(tracee.thread() as i32).and_then(|process| process.status());
-    status.is_ok_and(|status| status.seccomp == Some(STRICT))
+    told::status(tracee.thread() as i32).is_some_and(|status| status.seccomp == Some(STRICT))
 }
 
 /// Takes away what the puppet has mapped in the program, by the puppet itself, which is stopped then and can only be ended. Where that can't be done some

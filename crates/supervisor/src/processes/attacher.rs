@@ -416,8 +416,9 @@ fn is_ours(number: u32) -> bool {
 
 /// Whether memory of it is registered with somebody's userfaultfd.
 fn is_registered(number: u32) -> bool {
-    let text = fs::read_to_string(format!("/proc/{number}/smaps")).unwrap_or_default();
-    text.lines()
+    proc::text(format!("/proc/{number}/smaps"))
+        .unwrap_or_default()
+        .lines()
         .filter_map(|line| line.strip_prefix("VmFlags:"))
         .any(|flags| flags.split(' ').any(|flag| flag == "um"))
 }
