@@ -22,7 +22,7 @@ pub(crate) fn find(uffd: &Uffd) -> Option<u32> {
 }
 
 /// The youngest first: those with the largest numbers, but for those that began anew from the smallest.
-fn processes() -> Vec<u32> {
+pub(crate) fn processes() -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let mut processes: Vec<u32> =
         entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();

@@ -12,9 +12,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use farmem_page::{PAGE_BYTES, PageCount, PageRange, VirtAddr};
-use farmem_sys::subject::Attached;
 use farmem_sys::subject::puppet::{Places, Puppet, SHARED_BYTES, STAGED, code};
 use farmem_sys::subject::tracee::{Dispatch, Options, Registers, State, Tracee};
+use farmem_sys::subject::{Attached, attached};
 use farmem_sys::uffd::Uffd;
 use farmem_sys::{AsFd, BorrowedFd, Errno, OwnedFd};
 use linux_raw_sys::general as raw;
@@ -23,6 +23,7 @@ use rustix::fs::{Mode, OFlags, ftruncate, open, openat};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Resource, Rlimit, pidfd_getfd, pidfd_open, prlimit};
 
+use crate::children::processes;
 use crate::injection::{Injection, WIDE, find_instruction, is_instruction};
 use crate::threads::{candidates, is_at_fault, is_signalled};
 use crate::{AttachError, filter, told};
@@ -269,6 +270,33 @@ fn make_twice(injection: &Injection<'_>, process: &Process) -> Result<Tracee, At
 }
 
 fn make_one(injection: &Injection<'_>, process: &Process) -> Result<Tracee, AttachError> {
+    let made = try_to_make_one(injection, process);
+    if made.is_err() {
+        end_untold(injection.tracee.thread(), process);
+    }
+    made
+}
+
+/// Ends what a thread has made that was ended before it could be asked for the number. It is seized and stopped, and would keep the program's memory until the calling
+/// thread ends, and go on as a copy of the program then.
+fn end_untold(thread: u32, process: &Process) {
+    let own = std::process::id() as i32;
+    let puppet = attached().map(|attached| attached.puppet.number());
+    let is_known = |number: u32| [Some(thread), Some(process.pid as u32), puppet].contains(&Some(number));
+    let is_ending = |number: u32| {
+        let ending = ENDING.lock().unwrap_or_else(PoisonError::into_inner);
+        ending.iter().any(|tracee| tracee.thread() == number)
+    };
+    for number in processes().into_iter().filter(|&number| !is_known(number) && !is_ending(number)) {
+        if told::status(number as i32).is_some_and(|status| status.tracerpid == own) {
+            farmem_sys::process::kill(number);
+            let untold = Tracee::made(number);
+            while !matches!(untold.state(true), Ok(State::Ended) | Err(_)) {}
+        }
+    }
+}
+
+fn try_to_make_one(injection: &Injection<'_>, process: &Process) -> Result<Tracee, AttachError> {
     let share = [u64::from(raw::CLONE_VM), 0, 0, 0, 0, 0];
     let make = || injection.call(raw::__NR_clone, share).map_err(AttachError::refused("a process"));
     let mut outcome = make()?;

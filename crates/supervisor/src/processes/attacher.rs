@@ -380,8 +380,8 @@ impl Attacher {
         }
     }
 
-    /// Ends what was forked by a process whose pager was ended, and has none of its own: that pager has served it, and now it would find zeros. Who began before that
-    /// process was forked by another one, and goes on. Of younger ones nobody says by whom they were forked: rather one too many ends than that one finds zeros.
+    /// Ends what was forked by a process whose pager was ended, and has none of its own: that pager has served it, and now it would find zeros. A process that began before
+    /// was forked by another one, and goes on. Of younger ones nobody says by whom they were forked: rather one too many ends than that one finds zeros.
     fn end_children_of(&self, parent: Identity, layout: Option<Layout>) {
         if layout.is_none() {
             return;
