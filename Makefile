@@ -1,6 +1,6 @@
 # Everything a contributor or a machine runs. `make help` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup preflight build demo test simulate test-rdma hw-test hw-bench hw-bench-quick lint fmt bench-setup bench bench-quick fuzz nightly clean
+.PHONY: help setup preflight build demo test simulate test-rdma conformance hw-test hw-bench hw-bench-quick lint fmt bench-setup bench bench-quick fuzz nightly clean
 
 CARGO ?= cargo
 # The library that is loaded into programs has no standard library: built together with crates that have one, it would
@@ -46,7 +46,10 @@ test-rdma: setup build ## memory nodes by RDMA, in guests of an emulator with a 
 hw-test: setup ## all checks of the accelerator in hw/; `make test` has its units and proofs
 	@hw/scripts/test
 
-nightly: setup build hw-test test-rdma ## the same programs with data of a real size, a million simulated runs, and all of hw/
+conformance: setup build ## other people's test suites (CRIU's programs, CPython, Redis), natively and under Farmem: an hour; needs root
+	@scripts/conformance
+
+nightly: setup build hw-test test-rdma conformance ## the same programs with data of a real size, other people's test suites, a million simulated runs, and all of hw/
 	$(MAKE) simulate SEEDS=1000000
 	FARMEM_TEST_SCALE=large $(CARGO) nextest run --locked --profile nightly -p farmem-tests
 

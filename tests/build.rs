@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Each is a directory below `programs`, with C files that make one program.
-const PROGRAMS: [(&str, &[&str]); 9] = [
+const PROGRAMS: [(&str, &[&str]); 10] = [
     ("address_space", &[]),
     ("attached", &["-static"]),
     ("batches", &[]),
@@ -12,6 +12,7 @@ const PROGRAMS: [(&str, &[&str]); 9] = [
     ("static_program", &["-static"]),
     ("old_kernel", &[]),
     ("guest", &["-static"]),
+    ("hostile", &["-rdynamic"]),
     ("mailbox", &["-static"]),
     ("resident", &["-static"]),
 ];

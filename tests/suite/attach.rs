@@ -38,6 +38,8 @@ checks! {
     a_program_that_has_given_up_root_forks_and_writes: "another_user",
     a_filter_of_system_calls_is_not_met: "filtered",
     children_that_run_other_programs_are_let_go: "execs",
+    children_that_are_killed_while_pagers_come_to_them_are_waited_for: "killed",
+    a_handler_of_traps_and_a_trap_that_waits_stay: "traps",
     children_in_strict_mode_find_what_is_far_though_their_puppets_are_ended: "strict",
 }
 

@@ -13,6 +13,7 @@ mod faults;
 mod flights;
 mod hints;
 mod host;
+mod hostile;
 mod isolation;
 mod jvm;
 mod kernels;

@@ -9,7 +9,9 @@ use farmem_sys::OwnedFd;
 use farmem_sys::pagemap::{Pagemap, Runs, SCAN_PAGES};
 use farmem_sys::subject::share_memory;
 use farmem_sys::uffd::Uffd;
-use procfs::process::{MMPermissions, MMapPath, Process};
+use procfs::process::{MMPermissions, MMapPath};
+
+use crate::told;
 
 /// Mappings of a process that are tried.
 const MOST_MAPPINGS: usize = 64;
@@ -20,7 +22,7 @@ pub(crate) fn find(uffd: &Uffd) -> Option<u32> {
 }
 
 /// The youngest first: those with the largest numbers, but for those that began anew from the smallest.
-fn processes() -> Vec<u32> {
+pub(crate) fn processes() -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let mut processes: Vec<u32> =
         entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
@@ -35,8 +37,7 @@ pub(crate) fn is_shared(puppet: u32) -> bool {
 
 fn is_of(number: u32, uffd: &Uffd) -> bool {
     let folder = format!("/proc/{number}");
-    let Ok(process) = Process::new(number as i32) else { return false };
-    let (Ok(folder), Ok(maps)) = (File::open(&folder), process.maps()) else { return false };
+    let (Ok(folder), Some(maps)) = (File::open(&folder), told::maps(number as i32)) else { return false };
     let Ok(pagemap) = Pagemap::of(OwnedFd::from(folder)) else { return false };
     let is_anonymous = |path: &MMapPath| {
         !matches!(path, MMapPath::Path(_) | MMapPath::Vdso | MMapPath::Vvar | MMapPath::Vsyscall)

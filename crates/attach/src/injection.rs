@@ -7,7 +7,7 @@ use farmem_sys::Errno;
 use farmem_sys::subject::tracee::{NO_CALL, Registers, State, Tracee};
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
 
-use crate::AttachError;
+use crate::{AttachError, told};
 
 /// The processor's instruction for system calls.
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
@@ -18,7 +18,7 @@ const ATTEMPTS: u32 = 64;
 
 /// Where in the program there is an instruction for system calls: in what the kernel itself has put there, if possible.
 pub(crate) fn find_instruction(process: &Process, memory: &File) -> Result<u64, AttachError> {
-    let maps = process.maps().map_err(|_| AttachError::Ended)?;
+    let maps = told::maps(process.pid).ok_or(AttachError::Ended)?;
     let is_code = |map: &&MemoryMap| map.perms.contains(MMPermissions::READ | MMPermissions::EXECUTE);
     let mut code: Vec<&MemoryMap> = maps.iter().filter(is_code).collect();
     code.sort_by_key(|map| map.pathname != MMapPath::Vdso);
@@ -79,23 +79,45 @@ impl Injection<'_> {
             ..self.registers
         };
         let mut made = None;
+        let mut is_in_call = false;
         self.tracee.set_registers(&registers)?;
-        // Each step is waited for: who is left running can't be let go.
+        // Each stop is waited for: who is left running can't be let go.
         for _ in 0..ATTEMPTS {
-            self.tracee.step()?;
+            self.tracee.run_to_call()?;
             match self.tracee.state(true)? {
                 State::Ended => return Err(Errno::SRCH),
                 State::Made => made = Some(self.tracee.message()?),
                 State::Running => {}
-                State::Stopped | State::Signalled(_) => {
+                State::AtCall if !is_in_call => is_in_call = true,
+                State::AtCall => {
                     let now = self.tracee.registers()?;
-                    let is_done = now.rip != self.instruction;
-                    if is_done && !is_restarted(now.rax) {
+                    if !is_restarted(now.rax) {
                         return Ok(Outcome { result: result(now.rax), made });
                     }
-                    // Something else has stopped it before the call, or in it.
+                    is_in_call = false;
                     self.tracee.set_registers(&registers)?;
                 }
+                State::Stopped | State::Signalled(_) => {
+                    // Something else has stopped it before the call.
+                    is_in_call = false;
+                    self.tracee.set_registers(&registers)?;
+                }
+            }
+        }
+        Err(Errno::BUSY)
+    }
+
+    /// Has a thread that has made calls stop where it was stopped at first, on its way back to the program: there the kernel makes a call again that was
+    /// interrupted. The signal that it is to get when it goes on, or 0.
+    pub(crate) fn settle(&self) -> Result<u32, Errno> {
+        self.tracee.interrupt()?;
+        for _ in 0..ATTEMPTS {
+            self.tracee.resume(0)?;
+            match self.tracee.state(true)? {
+                State::Ended => return Err(Errno::SRCH),
+                State::Stopped => return Ok(0),
+                State::Signalled(signal) => return Ok(signal),
+                State::Running | State::Made | State::AtCall => {}
             }
         }
         Err(Errno::BUSY)

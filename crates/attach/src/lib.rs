@@ -4,17 +4,20 @@
 //! 1. [`threads`]: which thread is stopped, so that the program can't tell.
 //! 2. [`injection`]: calls that another thread is made to make.
 //! 3. [`puppet`]: the puppet comes into being, and gets what it needs.
-//! 4. [`pager`]: the pager begins, and goes on until the program ends or becomes another one.
-//! 5. [`children`]: forked children, which their parent's pager serves at first, get pagers of their own.
-//! 6. [`java`]: how a Java VM in the program writes its references.
+//! 4. [`filter`]: the puppet gives up what it doesn't need, for ever.
+//! 5. [`pager`]: the pager begins, and goes on until the program ends or becomes another one.
+//! 6. [`children`]: forked children, which their parent's pager serves at first, get pagers of their own.
+//! 7. [`java`]: how a Java VM in the program writes its references.
 #![forbid(unsafe_code)]
 
 mod children;
+mod filter;
 mod injection;
 mod java;
 pub mod pager;
 mod puppet;
 mod threads;
+mod told;
 
 use std::io;
 

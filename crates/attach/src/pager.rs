@@ -9,13 +9,13 @@ use farmem_sys::subject::tracee::{Options, State, Tracee};
 use farmem_sys::subject::{self, Attached};
 use farmem_sys::uffd::Uffd;
 use farmem_sys::{AsFd, AsRawFd, descriptors, memory};
-use procfs::process::{MMapPath, Process};
+use procfs::process::MMapPath;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::java::Search;
 use crate::puppet::{self, Made};
-use crate::{AttachError, children};
+use crate::{AttachError, children, told};
 
 /// How often it is looked whether the program is another one by now (its end is told at once, `exec` isn't), and whether children are to have pagers of their
 /// own.
@@ -63,8 +63,7 @@ fn engine() -> Option<Started> {
 
 /// An address on the main stack, which stays local.
 fn stack(number: u32) -> Result<usize, AttachError> {
-    let maps =
-        Process::new(number as i32).and_then(|process| process.maps()).map_err(|_| AttachError::Ended)?;
+    let maps = told::maps(number as i32).ok_or(AttachError::Ended)?;
     let stack = maps.iter().find(|map| map.pathname == MMapPath::Stack);
     Ok(stack.map_or(0, |map| map.address.1 as usize - PAGE_BYTES))
 }
@@ -99,13 +98,16 @@ fn see_through(start: Start, attached: &Attached, tracee: Option<&Tracee>) {
             match tracee.state(false) {
                 Ok(State::Running) => {}
                 // No signal is the puppet's business.
-                Ok(State::Stopped | State::Made | State::Signalled(_)) => drop(tracee.resume(0)),
+                Ok(State::Stopped | State::AtCall | State::Made | State::Signalled(_)) => {
+                    let _ = tracee.resume(0);
+                }
                 Ok(State::Ended) | Err(_) => {
                     is_there = false;
                     attached.puppet.note_lost();
                 }
             }
         }
+        puppet::wait_for_ending();
         has_ended |= attached.has_ended();
         is_over =
             is_over || (has_ended || is_there && !attached.has_same_memory()) && !children::is_shared(number);

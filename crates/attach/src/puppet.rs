@@ -1,18 +1,20 @@
 //! The puppet: how it comes into being, and what it is given.
 //!
 //! It is a grandchild of the program, whose parent ends at once, so that nothing of it is left among the program's children. It has no descriptor of the
-//! program's, no signal reaches it, it is in a process group of its own, and its folder is the root. What rights it has are those of the program's thread.
+//! program's, no signal reaches it, it is in a process group of its own, and its folder is the root. Its user is that of the program's thread; its capabilities and
+//! most system calls it gives up before the program can tell it what to do ([`filter`]).
 
 use std::fs::File;
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::FileExt;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use farmem_page::{PAGE_BYTES, PageCount, PageRange, VirtAddr};
-use farmem_sys::subject::Attached;
 use farmem_sys::subject::puppet::{Places, Puppet, SHARED_BYTES, STAGED, code};
 use farmem_sys::subject::tracee::{Dispatch, Options, Registers, State, Tracee};
+use farmem_sys::subject::{Attached, attached};
 use farmem_sys::uffd::Uffd;
 use farmem_sys::{AsFd, BorrowedFd, Errno, OwnedFd};
 use linux_raw_sys::general as raw;
@@ -21,9 +23,10 @@ use rustix::fs::{Mode, OFlags, ftruncate, open, openat};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Resource, Rlimit, pidfd_getfd, pidfd_open, prlimit};
 
-use crate::AttachError;
+use crate::children::processes;
 use crate::injection::{Injection, WIDE, find_instruction, is_instruction};
 use crate::threads::{candidates, is_at_fault, is_signalled};
+use crate::{AttachError, filter, told};
 
 /// How long a thread may take to stop.
 const STOPPING: Duration = Duration::from_millis(200);
@@ -80,9 +83,10 @@ fn inject(process: &Process, memory: &File, instruction: u64) -> Result<Tracee, 
     let mut last = AttachError::Busy;
     for thread in candidates(process)?.into_iter().take(MOST_THREADS) {
         match seize(process, thread) {
-            Ok((tracee, signal)) => {
-                let made = make_in(&tracee, process, memory, instruction);
-                let _ = tracee.let_go(signal);
+            Ok(tracee) => {
+                let mut signal = 0;
+                let made = make_in(&tracee, process, memory, instruction, &mut signal);
+                release(tracee, signal);
                 match made {
                     Err(AttachError::Busy) => last = AttachError::Busy,
                     made => return made,
@@ -98,8 +102,8 @@ fn inject(process: &Process, memory: &File, instruction: u64) -> Result<Tracee, 
     Err(last)
 }
 
-/// Seizes a thread and stops it. With the signal that it is to get when it goes on, or 0.
-fn seize(process: &Process, thread: u32) -> Result<(Tracee, u32), AttachError> {
+/// Seizes a thread and stops it. A signal that comes to it meanwhile it gets first.
+fn seize(process: &Process, thread: u32) -> Result<Tracee, AttachError> {
     let mut options = SEIZED;
     let tracee = match Tracee::seize(thread, options) {
         // Who may not let filters rest may attach to what has none.
@@ -119,8 +123,9 @@ fn seize(process: &Process, thread: u32) -> Result<(Tracee, u32), AttachError> {
         let mut looks = 0_u32;
         while began.elapsed() < STOPPING {
             match tracee.state(false)? {
-                State::Stopped | State::Made => return Ok(0),
-                State::Signalled(signal) => return Ok(signal),
+                State::Stopped => return Ok(()),
+                State::Signalled(signal) => tracee.resume(signal)?,
+                State::Made | State::AtCall => tracee.resume(0)?,
                 State::Ended => return Err(Errno::SRCH),
                 State::Running if looks < 100 => rustix::thread::sched_yield(),
                 State::Running => std::thread::sleep(Duration::from_micros(20)),
@@ -130,14 +135,17 @@ fn seize(process: &Process, thread: u32) -> Result<(Tracee, u32), AttachError> {
         Err(Errno::TIME)
     };
     match stop() {
-        Ok(signal) => match tracee.set_options(Options { follows: true, ..options }) {
-            Ok(()) => Ok((tracee, signal)),
+        Ok(()) => match tracee.set_options(Options { follows: true, ..options }) {
+            Ok(()) => Ok(tracee),
             Err(errno) => {
-                let _ = tracee.let_go(signal);
+                release(tracee, 0);
                 Err(AttachError::refused("tracing")(errno))
             }
         },
-        Err(Errno::SRCH | Errno::CHILD) => Err(AttachError::Ended),
+        Err(Errno::SRCH | Errno::CHILD) => {
+            release(tracee, 0);
+            Err(AttachError::Ended)
+        }
         Err(_) => {
             release_running(tracee);
             Err(AttachError::Busy)
@@ -151,24 +159,48 @@ fn release_running(tracee: Tracee) {
         match tracee.state(true) {
             Ok(State::Running | State::Made) => {}
             Ok(State::Signalled(signal)) => break signal,
-            Ok(State::Stopped) => break 0,
+            Ok(State::Stopped | State::AtCall) => break 0,
             Ok(State::Ended) | Err(_) => return,
         }
     };
-    let _ = tracee.let_go(signal);
+    release(tracee, signal);
+}
+
+/// Threads that have ended while they were seized, or are about to, and haven't been waited for.
+static ENDING: Mutex<Vec<Tracee>> = Mutex::new(Vec::new());
+
+/// Lets a thread go. One that is ending can't be. Its process's parent hears of the end only when the calling thread has, and that may take as long as the process has
+/// other threads: it is waited for by [`wait_for_ending`].
+fn release(tracee: Tracee, signal: u32) {
+    if tracee.let_go(signal).is_err() {
+        ENDING.lock().unwrap_or_else(PoisonError::into_inner).push(tracee);
+    }
+}
+
+/// Hears of the ends of threads that couldn't be let go. By the thread that has seized them, now and then for as long as it lives.
+pub(crate) fn wait_for_ending() {
+    let ending = std::mem::take(&mut *ENDING.lock().unwrap_or_else(PoisonError::into_inner));
+    for tracee in ending {
+        match tracee.state(false) {
+            Ok(State::Ended) | Err(_) => {}
+            Ok(State::Running) => ENDING.lock().unwrap_or_else(PoisonError::into_inner).push(tracee),
+            Ok(_) => release(tracee, 0),
+        }
+    }
 }
 
 fn tracer_of(process: &Process) -> Option<u32> {
-    let tracer = process.status().ok()?.tracerpid;
+    let tracer = told::status(process.pid)?.tracerpid;
     u32::try_from(tracer).ok().filter(|&tracer| tracer != 0 && tracer != std::process::id())
 }
 
-/// Makes the puppet in a stopped thread, whose registers are afterwards what they were.
+/// Makes the puppet in a stopped thread, whose registers are afterwards what they were. `signal` is one that it is to get when it goes on.
 fn make_in(
     thread: &Tracee,
     process: &Process,
     memory: &File,
     instruction: u64,
+    signal: &mut u32,
 ) -> Result<Tracee, AttachError> {
     let before = thread.registers().map_err(AttachError::refused("its registers"))?;
     if before.cs != WIDE {
@@ -182,14 +214,16 @@ fn make_in(
     // Calls that it makes here are none that the program has asked to be told of.
     let dispatch = thread.dispatch();
     let is_told = dispatch != Dispatch::default();
+    let injection = Injection { tracee: thread, instruction, registers: before };
     let made = thread
         .set_mask(ALL_SIGNALS)
         .and_then(|()| if is_told { thread.set_dispatch(Dispatch::default()) } else { Ok(()) })
         .map_err(AttachError::refused("its signals"))
-        .and_then(|()| make_twice(&Injection { tracee: thread, instruction, registers: before }, process));
-    // Whatever came of it: a thread that has ended needs neither.
-    let _ = thread.set_registers(&called_again(before, process, thread));
+        .and_then(|()| make_twice(&injection, process));
+    // Whatever came of it: a thread that has ended needs none of this. Its signals first, or none would be seen to wait.
+    *signal = injection.settle().unwrap_or(0);
     let _ = thread.set_mask(mask);
+    let _ = thread.set_registers(&called_again(before, process, thread));
     if is_told {
         let _ = thread.set_dispatch(dispatch);
     }
@@ -236,6 +270,33 @@ fn make_twice(injection: &Injection<'_>, process: &Process) -> Result<Tracee, At
 }
 
 fn make_one(injection: &Injection<'_>, process: &Process) -> Result<Tracee, AttachError> {
+    let made = try_to_make_one(injection, process);
+    if made.is_err() {
+        end_untold(injection.tracee.thread(), process);
+    }
+    made
+}
+
+/// Ends what a thread has made that was ended before it could be asked for the number. It is seized and stopped, and would keep the program's memory until the calling
+/// thread ends, and go on as a copy of the program then.
+fn end_untold(thread: u32, process: &Process) {
+    let own = std::process::id() as i32;
+    let puppet = attached().map(|attached| attached.puppet.number());
+    let is_known = |number: u32| [Some(thread), Some(process.pid as u32), puppet].contains(&Some(number));
+    let is_ending = |number: u32| {
+        let ending = ENDING.lock().unwrap_or_else(PoisonError::into_inner);
+        ending.iter().any(|tracee| tracee.thread() == number)
+    };
+    for number in processes().into_iter().filter(|&number| !is_known(number) && !is_ending(number)) {
+        if told::status(number as i32).is_some_and(|status| status.tracerpid == own) {
+            farmem_sys::process::kill(number);
+            let untold = Tracee::made(number);
+            while !matches!(untold.state(true), Ok(State::Ended) | Err(_)) {}
+        }
+    }
+}
+
+fn try_to_make_one(injection: &Injection<'_>, process: &Process) -> Result<Tracee, AttachError> {
     let share = [u64::from(raw::CLONE_VM), 0, 0, 0, 0, 0];
     let make = || injection.call(raw::__NR_clone, share).map_err(AttachError::refused("a process"));
     let mut outcome = make()?;
@@ -328,6 +389,7 @@ fn furnish(
     let uffd = pidfd_getfd(&handle, uffd_there as i32, PidfdGetfdFlags::empty())
         .map_err(refused("the puppet's userfaultfd"))?;
     puppet.ask("closing files", raw::__NR_close, [file, 0, 0, 0, 0, 0])?;
+    give_up_rights(&puppet, memory, texts_at + 64, uffd_there as u32)?;
 
     let first = VirtAddr::new(all).page();
     let places = Places {
@@ -336,7 +398,7 @@ fn furnish(
         staging: VirtAddr::new(staging_at).page(),
         uffd: uffd_there as u32,
     };
-    // Its filters are the program's: from here on it does nothing that the program may not do.
+    // Its filters are the program's and its own: from here on it does nothing that the program may not do.
     tracee.set_options(ALONE).map_err(refused("the puppet's filters"))?;
     let start = Registers {
         rip: code_at,
@@ -348,6 +410,34 @@ fn furnish(
     tracee.set_registers(&start).map_err(refused("the puppet's registers"))?;
     let puppet = Puppet::new(number, places, &shared).map_err(refused("shared memory"))?;
     Ok((puppet, Uffd::from(uffd)))
+}
+
+/// Leaves the puppet what it needs, which is no right at all. `scratch` is memory that it reads.
+fn give_up_rights(puppet: &Injection<'_>, memory: &File, scratch: u64, uffd: u32) -> Result<(), AttachError> {
+    const NO_NEW_RIGHTS: u64 = 38;
+    const CAPABILITIES: u32 = 0x2008_0522;
+    const FILTER: u64 = 1;
+    // Otherwise the kernel makes each of its calls slower on some processors.
+    const SPECULATES: u64 = 4;
+    puppet.ask("giving up rights", raw::__NR_prctl, [NO_NEW_RIGHTS, 1, 0, 0, 0, 0])?;
+    // Fewer capabilities, and the same user: with another one the kernel would keep the program, whose memory this is, from looking at itself.
+    let none = [0; 6 * size_of::<u32>()];
+    memory.write_all_at(&none, scratch + 8)?;
+    memory.write_all_at(&u64::from(CAPABILITIES).to_ne_bytes(), scratch)?;
+    puppet.ask("giving up capabilities", raw::__NR_capset, [scratch, scratch + 8, 0, 0, 0, 0])?;
+    memory.write_all_at(&filter::at(scratch, uffd), scratch)?;
+    let filtered = puppet.ask("filtering calls", raw::__NR_seccomp, [FILTER, SPECULATES, scratch, 0, 0, 0]);
+    match filtered {
+        // The program has left itself two or three calls, and its puppet as many: it ends with its first.
+        Err(AttachError::Refused { errno: Errno::INVAL, .. }) if is_strict(puppet.tracee) => Ok(()),
+        filtered => filtered.map(drop),
+    }
+}
+
+/// Whether the kernel's strict mode holds for it, which no filter can be added to.
+fn is_strict(tracee: &Tracee) -> bool {
+    const STRICT: u32 = 1;
+    told::status(tracee.thread() as i32).is_some_and(|status| status.seccomp == Some(STRICT))
 }
 
 /// Takes away what the puppet has mapped in the program, by the puppet itself, which is stopped then and can only be ended. Where that can't be done some
@@ -375,7 +465,7 @@ fn stop_puppet(tracee: &Tracee) -> bool {
     }
     while began.elapsed() < STOPPING {
         match tracee.state(false) {
-            Ok(State::Stopped | State::Signalled(_)) => return true,
+            Ok(State::Stopped | State::AtCall | State::Signalled(_)) => return true,
             Ok(State::Running) => std::thread::sleep(Duration::from_micros(20)),
             Ok(State::Made) => drop(tracee.resume(0)),
             Ok(State::Ended) | Err(_) => return false,

@@ -7,7 +7,7 @@ use std::fs;
 
 use procfs::process::Process;
 
-use crate::AttachError;
+use crate::{AttachError, told};
 
 /// How far a program is from noticing that a thread was stopped; the first is the best.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -91,7 +91,7 @@ struct Signals {
 
 impl Signals {
     fn of(process: i32, thread: u32) -> Option<Self> {
-        let text = fs::read_to_string(format!("/proc/{process}/task/{thread}/status")).ok()?;
+        let text = told::text(process, &format!("task/{thread}/status"))?;
         let set = |name: &str| {
             text.lines()
                 .find_map(|line| line.strip_prefix(name))

@@ -60,7 +60,8 @@ impl Segments {
         is_wanted: impl FnOnce(&[AtomicU64]) -> bool,
     ) -> Result<Option<usize>, Errno> {
         let bytes = self.words * size_of::<AtomicU64>();
-        if !mapping.shared || mapping.range.count().bytes().get() != bytes as u64 {
+        // What the program may only read is another's: nothing is written there for it.
+        if !mapping.shared || !mapping.writable || mapping.range.count().bytes().get() != bytes as u64 {
             return Ok(None);
         }
         let Some(number) = maps.segment(mapping.range.start.addr(), device()?)? else { return Ok(None) };

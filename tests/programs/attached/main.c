@@ -499,6 +499,88 @@ static int execs(void)
 	return report("execs", wrong + wrong_pages(memory));
 }
 
+// Children that are killed while pagers come to them: their parent hears of each end, whoever has stopped them at that moment.
+static size_t read_all(const char *path, char *text, size_t room)
+{
+	int file = open(path, O_RDONLY);
+	ssize_t bytes = file < 0 ? 0 : read(file, text, room);
+	if (file >= 0)
+		close(file);
+	return bytes < 0 ? 0 : bytes;
+}
+
+// Processes that were called as this one was: it, its puppet, and its children and theirs.
+static int alike(void)
+{
+	static char own[8192], other[8192];
+	size_t bytes = read_all("/proc/self/cmdline", own, sizeof own);
+	char path[300];
+	int count = 0;
+	DIR *processes = opendir("/proc");
+	for (struct dirent *entry; processes != NULL && (entry = readdir(processes)) != NULL;) {
+		if (atoi(entry->d_name) == 0)
+			continue;
+		snprintf(path, sizeof path, "/proc/%s/cmdline", entry->d_name);
+		count += read_all(path, other, sizeof other) == bytes && memcmp(own, other, bytes) == 0;
+	}
+	if (processes != NULL)
+		closedir(processes);
+	return count;
+}
+
+static int killed(void)
+{
+	struct memory memory = fresh(24);
+	size_t wrong = press(memory, 0.5);
+	for (int round = 0; round < 500; round++) {
+		pid_t child = fork();
+		if (child == 0)
+			for (size_t page = 0;; page = (page + 1) % memory.pages)
+				memory.words[page * WORDS]++;
+		// A pager comes after two milliseconds, or later.
+		usleep(round * 997 % 3000);
+		kill(child, SIGKILL);
+		int status = 0, waited = 0;
+		while (waitpid(child, &status, WNOHANG) == 0 && ++waited < 10000)
+			usleep(1000);
+		wrong += waited == 10000 || !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL;
+	}
+	// Nor is anything left of them that has their memory.
+	int looks = 0;
+	while (alike() > 2 && ++looks < 1000)
+		usleep(10000);
+	return report("killed", wrong + (looks == 1000) + wrong_pages(memory));
+}
+
+static volatile sig_atomic_t traps_handled;
+
+static void handle_trap(int signal)
+{
+	traps_handled += signal == SIGTRAP;
+}
+
+// Its handler of the signal that tracing uses stays, and so does one of these that waits.
+static int traps(void)
+{
+	struct sigaction action = {.sa_handler = handle_trap}, found;
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, SIGTRAP);
+	sigaction(SIGTRAP, &action, NULL);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	kill(getpid(), SIGTRAP);
+	struct memory memory = fresh(32);
+	size_t wrong = press(memory, 1);
+	wrong += traps_handled != 0;
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+	wrong += traps_handled != 1;
+	sigaction(SIGTRAP, NULL, &found);
+	wrong += found.sa_handler != handle_trap;
+	raise(SIGTRAP);
+	wrong += traps_handled != 2;
+	return report("traps", wrong);
+}
+
 static int brief(void)
 {
 	return wrong_pages(fresh(2)) != 0;
@@ -527,6 +609,10 @@ int main(int count, char **words)
 		return filtered();
 	if (!strcmp(check, "execs"))
 		return execs();
+	if (!strcmp(check, "killed"))
+		return killed();
+	if (!strcmp(check, "traps"))
+		return traps();
 	if (!strcmp(check, "brief"))
 		return brief();
 	if (!strcmp(check, "strict"))

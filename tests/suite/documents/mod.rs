@@ -153,7 +153,7 @@ documents! {
 }
 
 /// Documents without commands, or whose commands take what no test has: another machine, a guest, an engine for containers, an idle machine.
-const ELSEWHERE: [&str; 11] = [
+const ELSEWHERE: [&str; 12] = [
     "docs/guide/containers.md",
     "docs/guide/hints.md",
     "docs/guide/limits.md",
@@ -165,7 +165,38 @@ const ELSEWHERE: [&str; 11] = [
     "docs/results/isolation.md",
     "docs/results/memory-nodes.md",
     "docs/results/prefetching.md",
+    "docs/security.md",
 ];
+
+/// The text of all sources in Rust below a folder.
+fn sources(folder: &Path) -> String {
+    let mut all = String::new();
+    for entry in fs::read_dir(folder).expect("a folder of sources") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            all += &sources(&path);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            all += &fs::read_to_string(&path).expect("text");
+        }
+    }
+    all
+}
+
+#[test]
+fn every_test_that_the_page_on_security_names_is_there() {
+    let page = text("docs/security.md");
+    let is_test =
+        |word: &&str| word.matches('_').count() > 2 && !word.contains(|letter: char| letter.is_uppercase());
+    let named: Vec<&str> = page.split('`').skip(1).step_by(2).filter(is_test).collect();
+    let sources = sources(&root().join("crates")) + &sources(&root().join("tests/suite"));
+
+    assert!(named.len() > 20, "{named:?}");
+    for name in named {
+        let is_there =
+            [format!("fn {name}("), format!(" {name}: \"")].iter().any(|there| sources.contains(there));
+        assert!(is_there, "docs/security.md names {name}, and no test is called so");
+    }
+}
 
 #[test]
 fn every_page_of_guide_and_results_is_tested_and_every_block_says_what_it_holds() {

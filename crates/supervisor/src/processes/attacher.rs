@@ -380,14 +380,18 @@ impl Attacher {
         }
     }
 
-    /// Ends what was forked by a process whose pager was ended, and has none of its own: that pager has served it, and now it would find zeros.
+    /// Ends what was forked by a process whose pager was ended, and has none of its own: that pager has served it, and now it would find zeros. A process that began before
+    /// was forked by another one, and goes on. Of younger ones nobody says by whom they were forked: rather one too many ends than that one finds zeros.
     fn end_children_of(&self, parent: Identity, layout: Option<Layout>) {
         if layout.is_none() {
             return;
         }
         let managed = self.managed();
         let is_orphan = |number: &u32| {
-            *number != parent.number && !managed.contains(number) && self::layout(*number) == layout
+            *number != parent.number
+                && !managed.contains(number)
+                && identity(*number).is_some_and(|identity| identity.began >= parent.began)
+                && self::layout(*number) == layout
         };
         for number in self.living().into_iter().filter(is_orphan) {
             if let Some(process) = rustix::process::Pid::from_raw(number as i32) {
@@ -416,8 +420,9 @@ fn is_ours(number: u32) -> bool {
 
 /// Whether memory of it is registered with somebody's userfaultfd.
 fn is_registered(number: u32) -> bool {
-    let text = fs::read_to_string(format!("/proc/{number}/smaps")).unwrap_or_default();
-    text.lines()
+    proc::text(format!("/proc/{number}/smaps"))
+        .unwrap_or_default()
+        .lines()
         .filter_map(|line| line.strip_prefix("VmFlags:"))
         .any(|flags| flags.split(' ').any(|flag| flag == "um"))
 }

@@ -1,6 +1,7 @@
 //! What the kernel tells of any process, in `/proc`.
 
 use std::fs;
+use std::path::Path;
 
 /// One process, until its number may be another's.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -30,7 +31,12 @@ pub(crate) fn figures<const COUNT: usize>(number: u32, places: [usize; COUNT]) -
 }
 
 fn line(number: u32) -> Option<String> {
-    fs::read_to_string(format!("/proc/{number}/stat")).ok()
+    text(format!("/proc/{number}/stat"))
+}
+
+/// One of the kernel's files about a process, whatever bytes are in it: names are a program's choice, and the kernel cuts them off in the midst of a letter.
+pub(crate) fn text(path: impl AsRef<Path>) -> Option<String> {
+    Some(String::from_utf8_lossy(&fs::read(path).ok()?).into_owned())
 }
 
 /// What follows the name, which may hold anything: it begins with the third field.

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use farmem_telemetry::MAX_HANDLERS;
 
+use super::proc;
+
 /// A pager with work that doesn't come along for so long will never do anything.
 const STALL: Duration = Duration::from_secs(20);
 /// From so long on, and after each further such time, it is checked whether the process may run.
@@ -67,7 +69,7 @@ impl Patience {
 pub(crate) fn is_held(process: u32) -> bool {
     let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return false };
     threads.flatten().any(|thread| {
-        let read = |name: &str| fs::read_to_string(thread.path().join(name)).unwrap_or_default();
+        let read = |name: &str| proc::text(thread.path().join(name)).unwrap_or_default();
         is_held_state(&read("stat")) || is_frozen_place(&read("wchan"))
     })
 }

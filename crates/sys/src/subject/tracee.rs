@@ -56,6 +56,7 @@ pub struct Options {
 
 impl Options {
     fn bits(self) -> usize {
+        const CALLS_ARE_MARKED: usize = 1;
         const FORK: usize = 1 << 1;
         const VFORK: usize = 1 << 2;
         const CLONE: usize = 1 << 3;
@@ -66,7 +67,8 @@ impl Options {
             (self.ends_with_tracer, EXIT_KILL),
             (self.is_unfiltered, SUSPEND_SECCOMP),
         ];
-        chosen.iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, bits)| bits).sum()
+        chosen.iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, bits)| bits).sum::<usize>()
+            | CALLS_ARE_MARKED
     }
 }
 
@@ -75,8 +77,10 @@ impl Options {
 pub enum State {
     /// It runs.
     Running,
-    /// It is stopped, for a reason of the tracer's: it was interrupted, has just been made, or has stepped.
+    /// It is stopped, for a reason of the tracer's: it was interrupted, or has just been made.
     Stopped,
+    /// It is stopped where a system call of its begins or ends ([`Tracee::run_to_call`]).
+    AtCall,
     /// It has made a process or thread ([`Tracee::message`] tells its number).
     Made,
     /// It is stopped because this signal is to be delivered to it.
@@ -92,11 +96,11 @@ pub struct Tracee {
 }
 
 const PEEK: usize = 1;
-const SINGLE_STEP: usize = 9;
 const CONTINUE: usize = 7;
 const GET_REGISTERS: usize = 12;
 const SET_REGISTERS: usize = 13;
 const DETACH: usize = 17;
+const TO_CALL: usize = 24;
 const SET_OPTIONS: usize = 0x4200;
 const EVENT_MESSAGE: usize = 0x4201;
 const SEIZE: usize = 0x4206;
@@ -173,6 +177,7 @@ impl Tracee {
         const ALL: usize = 0x4000_0000;
         const EVENT_STOP: u32 = 128;
         const TRAP: u32 = 5;
+        const TRAP_AT_CALL: u32 = 0x80 | TRAP;
         let mut status = 0_i32;
         let flags = if waits { ALL } else { ALL | NO_HANG };
         let found = loop {
@@ -196,6 +201,7 @@ impl Tracee {
         }
         Ok(match (status >> 16, status >> 8 & 0xff) {
             (EVENT_STOP, _) | (0, TRAP) => State::Stopped,
+            (0, TRAP_AT_CALL) => State::AtCall,
             (1..=3, _) => State::Made,
             (0, signal) => State::Signalled(signal),
             _ => State::Stopped,
@@ -283,13 +289,14 @@ impl Tracee {
             .map(drop)
     }
 
-    /// Lets it do one instruction.
+    /// Lets it run to where its next system call begins, or the one that it is in ends. No signal comes of that, as it does of a single step: there the
+    /// kernel takes away the program's handler of `SIGTRAP` where that is blocked, and what waits of it.
     ///
     /// # Errors
     /// As [`Tracee::registers`].
-    pub fn step(&self) -> Result<(), Errno> {
+    pub fn run_to_call(&self) -> Result<(), Errno> {
         // SAFETY: no memory is passed.
-        unsafe { request(SINGLE_STEP, self.thread, 0, 0) }.map(drop)
+        unsafe { request(TO_CALL, self.thread, 0, 0) }.map(drop)
     }
 
     /// Lets it run on; `signal` is delivered to it, unless it is 0.
@@ -325,7 +332,7 @@ impl Tracee {
     ///
     /// # Errors
     /// As [`Tracee::registers`].
-    pub fn let_go(self, signal: u32) -> Result<(), Errno> {
+    pub fn let_go(&self, signal: u32) -> Result<(), Errno> {
         // SAFETY: no memory is passed.
         unsafe { request(DETACH, self.thread, 0, signal as usize) }.map(drop)
     }

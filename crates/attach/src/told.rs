@@ -1,0 +1,46 @@
+//! What the kernel tells of a process as text, whatever bytes are in it: a program names itself, its threads and its files as it likes, and not always in UTF-8.
+
+use std::fs;
+
+use procfs::FromBufRead;
+use procfs::process::{MemoryMap, MemoryMaps, Status};
+
+/// One of the kernel's files about a process.
+pub(crate) fn text(process: i32, name: &str) -> Option<String> {
+    let bytes = fs::read(format!("/proc/{process}/{name}")).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+pub(crate) fn status(process: i32) -> Option<Status> {
+    Status::from_buf_read(text(process, "status")?.as_bytes()).ok()
+}
+
+pub(crate) fn maps(process: i32) -> Option<Vec<MemoryMap>> {
+    Some(MemoryMaps::from_buf_read(text(process, "maps")?.as_bytes()).ok()?.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    #[test]
+    fn of_a_process_with_names_that_are_no_text_all_is_told() {
+        let folder = std::env::temp_dir().join(format!("farmem-told-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let program = folder.join(OsStr::from_bytes(b"\xff\xfe"));
+        fs::copy("/bin/sleep", &program).unwrap();
+        let mut child = std::process::Command::new(&program).arg("60").spawn().unwrap();
+        let number = child.id() as i32;
+
+        let (maps, status) = (maps(number), status(number));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+
+        assert!(!maps.unwrap().is_empty());
+        assert_eq!(status.unwrap().pid, number);
+    }
+}
