@@ -222,16 +222,19 @@ impl<'a> Ledger<'a> {
     /// Pages for which the processes with a pager make room: their own, those that [`Header::ComingPages`] names, and those of forked children
     /// that have no pager yet, of which at most half of the budget counts.
     pub fn wanted(&self) -> PageCount {
-        let children = self.slots().map(|slot| slot.children_pages().get()).sum();
-        let children = PageCount::new(children).min(PageCount::new(self.budget().get() / 2));
-        self.resident() + PageCount::new(self.header(Header::ComingPages).load(Ordering::Relaxed)) + children
+        let children = PageCount::new(self.slots().map(|slot| slot.children_pages().get()).sum());
+        let coming = PageCount::new(self.header(Header::ComingPages).load(Ordering::Relaxed));
+        self.resident() + coming + self.at_most_half(children)
     }
 
-    /// Says how many pages processes have that have no pager yet (supervisor). At most half of the budget counts: who is never managed must not drive all
-    /// others out.
+    /// As many of these pages of processes without a pager as others make room for: who is never managed must not drive all of them out.
+    fn at_most_half(&self, pages: PageCount) -> PageCount {
+        pages.min(PageCount::new(self.budget().get() / 2))
+    }
+
+    /// Says how many pages processes have that have no pager yet (supervisor). At most half of the budget counts.
     pub fn set_coming(&self, pages: PageCount) {
-        let most = PageCount::new(self.budget().get() / 2);
-        self.header(Header::ComingPages).store(pages.min(most).get(), Ordering::Release);
+        self.header(Header::ComingPages).store(self.at_most_half(pages).get(), Ordering::Release);
     }
 
     /// The application's swap cache: pages that may be fetched ahead and not used yet, of all its processes together.

@@ -60,6 +60,24 @@ struct View {
     is_waiting: bool,
 }
 
+impl View {
+    /// A child that is served here from now on, without words of its own, and hears of no protection.
+    fn beginning(uffd: Uffd, epoch: u64) -> Self {
+        Self {
+            uffd,
+            epoch,
+            is_pending: false,
+            table: None,
+            is_protected: false,
+            is_given_up: false,
+            due_ns: thread::now_ns() + GROWN_UP_NS,
+            attempts: 0,
+            own: PageCount::ZERO,
+            is_waiting: false,
+        }
+    }
+}
+
 /// How a child comes into being.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Adoption {
@@ -193,22 +211,11 @@ impl Engine {
         let has_own =
             !is_announced && guard::stands(Guard::ChildHasItsWords) || self.has_wiped.load(Ordering::Acquire);
         let table = if has_own { Some(self.copy_table()) } else { None };
-        let due_ns = thread::now_ns() + GROWN_UP_NS;
         // Nobody hears of what it writes, so it may have made all of it its own.
         let own = if is_announced || is_protected { 0 } else { self.slot.get(Counter::ResidentPages) };
         let own = PageCount::new(own);
-        let mut view = View {
-            uffd,
-            epoch,
-            is_pending: is_announced,
-            table,
-            is_protected,
-            is_given_up: false,
-            due_ns,
-            attempts: 0,
-            own,
-            is_waiting: false,
-        };
+        let mut view =
+            View { is_pending: is_announced, table, is_protected, own, ..View::beginning(uffd, epoch) };
         if is_behind {
             self.serve_for_good(&mut view);
         }
@@ -274,7 +281,8 @@ impl Engine {
     /// Answers what children have asked, and forgets those that have ended or serve themselves.
     pub(crate) fn serve_children(&self, desk: &mut Desk) {
         let is_probe_due = self.children.is_probe_due();
-        let over = self.over_budget();
+        // Only where pagers are beside their programs can a child get one of its own.
+        let over = if subject::attached().is_some() { self.over_budget() } else { 0 };
         let mut grandchildren = [const { None }; 4];
         let mut views = self.children.views.lock();
         for place in views.iter_mut() {
@@ -320,12 +328,7 @@ impl Engine {
     /// Whether a child that asks for something waits unheard, for the application has `over` pages too many: what it makes its own
     /// meanwhile could not leave. It gets a pager of its own next. Where it can't have one, it doesn't wait.
     fn must_child_wait(&self, view: &mut View, over: i64) -> bool {
-        if over <= TOLERATED_PAGES
-            || view.is_pending
-            || view.attempts > 0
-            || subject::attached().is_none()
-            || !view.uffd.has_message()
-        {
+        if over <= TOLERATED_PAGES || view.is_pending || view.attempts > 0 || !view.uffd.has_message() {
             return false;
         }
         view.due_ns = view.due_ns.min(thread::now_ns());
@@ -419,19 +422,7 @@ impl Engine {
                 // Where it may get a pager of its own, it must be told from its siblings.
                 let epoch = if subject::attached().is_some() { self.vault.end_epoch() } else { epoch };
                 self.fork.tell(&uffd, epoch);
-                let due_ns = thread::now_ns() + GROWN_UP_NS;
-                *place = Some(View {
-                    uffd,
-                    epoch,
-                    is_pending: false,
-                    table: Some(copy),
-                    is_protected: false,
-                    is_given_up: false,
-                    due_ns,
-                    attempts: 0,
-                    own: PageCount::ZERO,
-                    is_waiting: false,
-                });
+                *place = Some(View { table: Some(copy), ..View::beginning(uffd, epoch) });
             }
             Message::Fault { .. } | Message::Unknown(_) => {}
         }
@@ -464,7 +455,7 @@ impl Engine {
         let range = PageRange::new(page, PageIndex::new(page.get() + 1));
         match view.uffd.unprotect(range) {
             Ok(()) => {
-                view.own = view.own + range.count();
+                view.own += range.count();
                 Service::GoesOn
             }
             Err(UffdError::Ended) => Service::IsOver,
@@ -494,7 +485,7 @@ impl Engine {
         match progress.stopped {
             Some(UffdError::Ended) => return Service::IsOver,
             None => {
-                view.own = view.own + range.count();
+                view.own += range.count();
                 return Service::GoesOn;
             }
             // Other children must not wait for as long as this one finds no memory.
