@@ -264,8 +264,14 @@ impl Task {
         let Some(uffd) = self.uffd.take() else { return Err(StartError::Refused) };
         let (link, token) = self.start.link()?;
         let process = subject::number();
-        let inherit =
-            Request::Inherit { parent_slot: parent.slot.index() as u32, epoch: child.epoch, token, process };
+        let inherit = Request::Inherit {
+            parent_slot: parent.slot.index() as u32,
+            epoch: child.epoch,
+            token,
+            process,
+            shared_pages: child.shared.get(),
+            own_pages: child.own.get(),
+        };
         let (reply, mut descriptors) = ask(&link, inherit, None)?;
         let Reply::Inherited { slot, flags, .. } = reply else { return Err(StartError::Refused) };
         // The supervisor's own is the same; this one was here before.
@@ -288,7 +294,9 @@ impl Task {
         let _low = LowNumbers::take();
         let (link, token) = self.start.link()?;
         let (parent_slot, epoch) = (parent.slot.index() as u32, parent.announced_epoch());
-        let inherit = Request::Inherit { parent_slot, epoch, token, process: 0 };
+        // All that a child has when it begins it shares with its parent.
+        let shared_pages = parent.slot.resident().get();
+        let inherit = Request::Inherit { parent_slot, epoch, token, process: 0, shared_pages, own_pages: 0 };
         let (reply, mut descriptors) = ask(&link, inherit, None)?;
         let Reply::Inherited { slot, flags, .. } = reply else { return Err(StartError::Refused) };
         let mut descriptors = descriptors.iter_mut().filter_map(Option::take);

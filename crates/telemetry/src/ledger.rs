@@ -101,6 +101,8 @@ enum SlotWord {
     IsProtected,
     Kin,
     ChildrenPages,
+    ChildrenShare,
+    ToldEpoch,
 }
 
 /// What a slot is used for at this moment.
@@ -222,7 +224,8 @@ impl<'a> Ledger<'a> {
     /// Pages for which the processes with a pager make room: their own, those that [`Header::ComingPages`] names, and those of forked children
     /// that have no pager yet, of which at most half of the budget counts.
     pub fn wanted(&self) -> PageCount {
-        let children = PageCount::new(self.slots().map(|slot| slot.children_pages().get()).sum());
+        let pages = |slot: ProcessSlot<'_>| slot.children_pages().get() + slot.left_to_children().get();
+        let children = PageCount::new(self.slots().map(pages).sum());
         let coming = PageCount::new(self.header(Header::ComingPages).load(Ordering::Relaxed));
         self.resident() + coming + self.at_most_half(children)
     }
@@ -425,6 +428,18 @@ impl<'a> ProcessSlot<'a> {
         self.word(SlotWord::ChildrenPages).store(pages.get(), Ordering::Relaxed);
     }
 
+    /// Says how many pages such children have shared with the process when they were forked (the process itself).
+    pub fn set_children_share(&self, pages: PageCount) {
+        self.word(SlotWord::ChildrenShare).store(pages.get(), Ordering::Relaxed);
+    }
+
+    /// Pages that such children have to themselves since the process has separated from them: what it has separated from beyond what it is known to share with
+    /// processes that have a slot.
+    pub fn left_to_children(&self) -> PageCount {
+        let left = PageCount::new((-self.credit()).max(0) as u64);
+        left.min(PageCount::new(self.word(SlotWord::ChildrenShare).load(Ordering::Relaxed)))
+    }
+
     /// Living processes that it may share memory with since a fork.
     pub fn kin(&self) -> u64 {
         self.word(SlotWord::Kin).load(Ordering::Acquire)
@@ -443,6 +458,16 @@ impl<'a> ProcessSlot<'a> {
     /// Changes that figure.
     pub fn set_frozen_epoch(&self, epoch: u64) {
         self.word(SlotWord::FrozenEpoch).store(epoch, Ordering::Release);
+    }
+
+    /// Whether the supervisor has yet to hear of a fork: what the process shares with that child is in nobody's figures.
+    pub fn is_fork_unheard(&self) -> bool {
+        self.word(SlotWord::ToldEpoch).load(Ordering::Acquire) > self.heard_epoch()
+    }
+
+    /// The supervisor is about to be told of that fork (the process itself).
+    pub fn note_told_epoch(&self, epoch: u64) {
+        self.word(SlotWord::ToldEpoch).fetch_max(epoch, Ordering::AcqRel);
     }
 
     /// The latest fork that the supervisor has heard of.
@@ -611,6 +636,39 @@ mod tests {
         with_processes(&words, &[10, 10]);
         ledger.slot(0).unwrap().separate(PageCount::new(7));
         assert_eq!(ledger.resident(), PageCount::new(20));
+    }
+
+    #[test]
+    fn what_a_process_separates_from_is_left_to_its_children_as_far_as_they_shared_it() {
+        let words = words();
+        let ledger = Ledger::new(&words).unwrap();
+        with_processes(&words, &[10]);
+        ledger.set_budget(PageCount::new(100));
+        let slot = ledger.slot(0).unwrap();
+        slot.set_shared(PageCount::new(2), 0);
+        slot.set_children_share(PageCount::new(6));
+        slot.separate(PageCount::new(2));
+        assert_eq!((slot.left_to_children(), ledger.wanted()), (PageCount::ZERO, PageCount::new(10)));
+        slot.separate(PageCount::new(5));
+        assert_eq!((slot.left_to_children(), ledger.wanted()), (PageCount::new(5), PageCount::new(15)));
+        slot.separate(PageCount::new(5));
+        assert_eq!((slot.left_to_children(), ledger.wanted()), (PageCount::new(6), PageCount::new(16)));
+        // The child has a slot of its own now, and what it shares counts there.
+        slot.set_children_share(PageCount::ZERO);
+        assert_eq!(ledger.wanted(), PageCount::new(10));
+    }
+
+    #[test]
+    fn a_fork_is_unheard_from_when_it_is_told_of() {
+        let words = words();
+        with_processes(&words, &[1]);
+        let slot = Ledger::new(&words).unwrap().slot(0).unwrap();
+        assert!(!slot.is_fork_unheard());
+        slot.note_told_epoch(3);
+        slot.note_heard_epoch(2);
+        assert!(slot.is_fork_unheard());
+        slot.note_heard_epoch(3);
+        assert!(!slot.is_fork_unheard());
     }
 
     #[test]

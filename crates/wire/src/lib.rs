@@ -69,6 +69,10 @@ pub enum Request {
         token: u64,
         /// The process that the sender speaks for, as the supervisor sees it; 0 for the sender itself.
         process: u32,
+        /// Pages that count with its parent: those that it shares, and those that the parent has separated from since the fork.
+        shared_pages: u64,
+        /// Pages that it has made its own.
+        own_pages: u64,
     },
     /// A new userfaultfd comes with this packet: shake hands with the kernel for it, and keep a duplicate.
     Register,
@@ -194,8 +198,8 @@ impl Request {
     pub fn encode(self) -> Packet {
         match self {
             Self::Hello { token, process } => pack(1, [token, process.into()]),
-            Self::Inherit { parent_slot, epoch, token, process } => {
-                pack(2, [parent_slot.into(), epoch, token, process.into()])
+            Self::Inherit { parent_slot, epoch, token, process, shared_pages, own_pages } => {
+                pack(2, [parent_slot.into(), epoch, token, process.into(), shared_pages, own_pages])
             }
             Self::Register => pack(3, []),
             Self::Forked { epoch } => pack(4, [epoch]),
@@ -235,6 +239,8 @@ impl Request {
                 epoch: second,
                 token: third,
                 process: fourth.try_into().ok()?,
+                shared_pages: fifth,
+                own_pages: sixth,
             },
             3 => Self::Register,
             4 => Self::Forked { epoch: first },
@@ -316,8 +322,22 @@ mod tests {
         for request in [
             Request::Hello { token: u64::MAX, process: 0 },
             Request::Hello { token: 1, process: u32::MAX },
-            Request::Inherit { parent_slot: 3, epoch: u64::MAX, token: 1, process: 7 },
-            Request::Inherit { parent_slot: u32::MAX, epoch: 0, token: u64::MAX - 1, process: 0 },
+            Request::Inherit {
+                parent_slot: 3,
+                epoch: u64::MAX,
+                token: 1,
+                process: 7,
+                shared_pages: 5,
+                own_pages: u64::MAX,
+            },
+            Request::Inherit {
+                parent_slot: u32::MAX,
+                epoch: 0,
+                token: u64::MAX - 1,
+                process: 0,
+                shared_pages: u64::MAX,
+                own_pages: 0,
+            },
             Request::Register,
             Request::Forked { epoch: 9 },
             Request::Query,

@@ -131,7 +131,7 @@ impl Engine {
             // Now, when it can't have asked yet: it has its userfaultfd from the supervisor.
             self.refuse_handover(epoch);
         }
-        let is_heard = self.fork.tell(&uffd, epoch);
+        let is_heard = self.tell_of_fork(&uffd, epoch);
         self.adopt(uffd, Adoption { epoch, is_announced, is_behind, is_protected });
         if is_announced {
             self.fork.happened(is_heard);

@@ -48,6 +48,8 @@ struct View {
     table: Option<PageTable>,
     /// Whether it was protected when it began, so that what it shares counts once.
     is_protected: bool,
+    /// Pages that it shared with this process when it was forked, where those count once.
+    shared: PageCount,
     /// Whether what it had far was given up.
     is_given_up: bool,
     /// From when on it may have a pager of its own: it came to be served here, or could not be given one.
@@ -69,6 +71,7 @@ impl View {
             is_pending: false,
             table: None,
             is_protected: false,
+            shared: PageCount::ZERO,
             is_given_up: false,
             due_ns: thread::now_ns() + GROWN_UP_NS,
             attempts: 0,
@@ -188,7 +191,7 @@ impl Children {
             .iter_mut()
             .flatten()
             .filter(|view| has_ended(&view.uffd))
-            .for_each(|view| view.own = PageCount::ZERO);
+            .for_each(|view| (view.shared, view.own) = (PageCount::ZERO, PageCount::ZERO));
         own_pages(&views)
     }
 
@@ -212,10 +215,20 @@ impl Engine {
             !is_announced && guard::stands(Guard::ChildHasItsWords) || self.has_wiped.load(Ordering::Acquire);
         let table = if has_own { Some(self.copy_table()) } else { None };
         // Nobody hears of what it writes, so it may have made all of it its own.
-        let own = if is_announced || is_protected { 0 } else { self.slot.get(Counter::ResidentPages) };
-        let own = PageCount::new(own);
-        let mut view =
-            View { is_pending: is_announced, table, is_protected, own, ..View::beginning(uffd, epoch) };
+        let resident = PageCount::new(self.slot.get(Counter::ResidentPages));
+        let (shared, own) = match (is_announced, is_protected) {
+            (true, _) => (PageCount::ZERO, PageCount::ZERO),
+            (false, true) => (resident, PageCount::ZERO),
+            (false, false) => (PageCount::ZERO, resident),
+        };
+        let mut view = View {
+            is_pending: is_announced,
+            table,
+            is_protected,
+            shared,
+            own,
+            ..View::beginning(uffd, epoch)
+        };
         if is_behind {
             self.serve_for_good(&mut view);
         }
@@ -223,6 +236,7 @@ impl Engine {
             // Letting go of the descriptor would show the child zeros.
             self.refused(Step::Child, Errno::NFILE);
         }
+        self.note_children(&self.children.views.lock());
     }
 
     fn copy_table(&self) -> PageTable {
@@ -323,6 +337,8 @@ impl Engine {
     fn note_children(&self, views: &[Option<View>; MOST]) {
         self.children.are_any.store(views.iter().any(Option::is_some), Ordering::Release);
         self.slot.set_children_pages(own_pages(views));
+        let share = views.iter().flatten().map(|view| view.shared.get()).sum();
+        self.slot.set_children_share(PageCount::new(share));
     }
 
     /// Whether a child that asks for something waits unheard, for the application has `over` pages too many: what it makes its own
@@ -421,7 +437,7 @@ impl Engine {
                 };
                 // Where it may get a pager of its own, it must be told from its siblings.
                 let epoch = if subject::attached().is_some() { self.vault.end_epoch() } else { epoch };
-                self.fork.tell(&uffd, epoch);
+                self.tell_of_fork(&uffd, epoch);
                 *place = Some(View { table: Some(copy), ..View::beginning(uffd, epoch) });
             }
             Message::Fault { .. } | Message::Unknown(_) => {}
@@ -546,7 +562,13 @@ impl Engine {
             }
             Split::There => {
                 let view = place.take()?;
-                Some(PartedChild { table: view.table?, is_protected: view.is_protected, epoch })
+                Some(PartedChild {
+                    table: view.table?,
+                    is_protected: view.is_protected,
+                    epoch,
+                    shared: view.shared.saturating_sub(view.own),
+                    own: view.own,
+                })
             }
         }
     }
@@ -572,6 +594,10 @@ pub struct PartedChild {
     pub(crate) is_protected: bool,
     /// The epoch of its fork.
     pub(crate) epoch: u64,
+    /// Pages that it shared with its parent at the fork, and has not made its own since.
+    pub(crate) shared: PageCount,
+    /// Pages that it has made its own, or may have.
+    pub(crate) own: PageCount,
 }
 
 fn own_pages(views: &[Option<View>; MOST]) -> PageCount {

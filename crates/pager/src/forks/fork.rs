@@ -148,9 +148,7 @@ impl Fork {
                 .any(|change| change.is_before_fork_of(child))
     }
 
-    /// Sends a child's userfaultfd to the supervisor, which keeps it open whatever happens here. `false` when there is no
-    /// supervisor any more.
-    pub(crate) fn tell(&self, uffd: &Uffd, epoch: u64) -> bool {
+    fn tell(&self, uffd: &Uffd, epoch: u64) -> bool {
         let mut link = self.link.lock();
         let send = |link: &Link| link.send(&Request::Forked { epoch }.encode(), &[uffd.as_fd()]);
         let mut patience_ns = PATIENCE_NS;
@@ -190,6 +188,13 @@ impl Fork {
 }
 
 impl Engine {
+    /// Sends a child's userfaultfd to the supervisor, which keeps it open whatever happens here. `false` when there is no
+    /// supervisor any more.
+    pub(crate) fn tell_of_fork(&self, uffd: &Uffd, epoch: u64) -> bool {
+        self.slot.note_told_epoch(epoch);
+        self.fork.tell(uffd, epoch)
+    }
+
     /// Before a fork, on the forking thread. `false` when the process's memory isn't managed, or a handler of a signal forks while its
     /// thread is forking: then the pager has no part in the fork.
     pub fn before_fork(&self) -> bool {

@@ -26,7 +26,7 @@ const LONGEST: Duration = Duration::from_millis(50);
 const SHORTEST: Duration = Duration::from_millis(2);
 /// The same between two at processes without a pager alone.
 const BRIEFEST: Duration = Duration::from_millis(1);
-/// Pages that a program takes in a second at most, as long as nobody has measured more: 4 GiB. One that takes its memory all at once is seen before it has
+/// Pages that a thread takes in a second at most, as long as nobody has measured more: 4 GiB. One that takes its memory all at once is seen before it has
 /// taken more than it may, where looking is cheap enough.
 const FASTEST_PAGES: f64 = 1048576.0;
 /// At most one part of the time in so many goes into looking.
@@ -90,6 +90,7 @@ pub(crate) struct Attacher {
     application: Application,
     address: Arc<str>,
     family: Family,
+    processors: f64,
     state: Arc<Mutex<State>>,
 }
 
@@ -146,7 +147,8 @@ impl Lookout {
 
 impl Attacher {
     pub(crate) fn new(application: Application, address: &str, family: Family) -> Self {
-        Self { application, address: address.into(), family, state: Arc::default() }
+        let processors = std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
+        Self { application, address: address.into(), family, processors, state: Arc::default() }
     }
 
     /// The processes of the application, with a pager or without.
@@ -236,7 +238,9 @@ impl Attacher {
     /// Pagers come to these processes if the application is near its budget, or will be when they have come.
     fn attach_if_near(&self, found: &[Found], resident: u64, grown: u64, passed: Duration) {
         let budget = self.application.ledger.budget().get();
-        let soon = (grown as f64 * COMING.as_secs_f64() / passed.as_secs_f64()) as u64;
+        // What grows faster hasn't: a fork shows the same pages once more.
+        let pace = (grown as f64 / passed.as_secs_f64()).min(FASTEST_PAGES * self.processors);
+        let soon = (pace * COMING.as_secs_f64()) as u64;
         if resident * NEAR.1 < budget * NEAR.0 && resident + soon < budget {
             return;
         }

@@ -2,6 +2,7 @@
 //!
 //! The two come in any order, and either may never come. What nobody has come for yet is a [`Silent`].
 
+use farmem_page::PageCount;
 use farmem_sys::disk::DiskFile;
 use farmem_sys::uffd::Uffd;
 use farmem_sys::{AsFd, Errno, OwnedFd};
@@ -14,6 +15,17 @@ use crate::processes::Processes;
 use crate::processes::endings::Ending;
 use crate::processes::lineage::Lineage;
 use crate::processes::silent::Silent;
+
+/// A forked child that asks for its place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heir {
+    /// Its parent's slot, and the parent's count of forks.
+    pub(super) fork: (usize, u64),
+    /// Pages that count with its parent.
+    pub(super) shared: PageCount,
+    /// Pages that it has made its own.
+    pub(super) own: PageCount,
+}
 
 impl Processes {
     /// A process has forked: what it has sent is kept for the child.
@@ -40,13 +52,14 @@ impl Processes {
 
     /// Gives children that have come what their parents have sent.
     pub(super) fn hand_over(&mut self) {
-        let asking: Vec<(u64, (usize, u64))> =
-            self.connected.iter().filter_map(|(&key, child)| child.waiting.map(|fork| (key, fork))).collect();
-        for (key, fork) in asking {
+        let asking: Vec<(u64, Heir)> =
+            self.connected.iter().filter_map(|(&key, child)| child.waiting.map(|heir| (key, heir))).collect();
+        for (key, heir) in asking {
+            let fork = heir.fork;
             let answered = match self.silent.iter().position(|silent| silent.lineage.fork() == Some(fork)) {
                 Some(at) => {
                     let silent = self.silent.remove(at);
-                    self.inherit(key, silent)
+                    self.inherit(key, heir, silent)
                 }
                 None if self.lost.contains(&fork) => {
                     self.end_lost(key);
@@ -61,7 +74,7 @@ impl Processes {
         }
     }
 
-    fn inherit(&mut self, key: u64, silent: Silent) -> Result<(), Errno> {
+    fn inherit(&mut self, key: u64, heir: Heir, silent: Silent) -> Result<(), Errno> {
         let number = self.connected.get(&key).map_or(0, |child| child.process);
         let slot = self.assign(number);
         let application = self.application;
@@ -76,15 +89,14 @@ impl Processes {
         let Some(slot) = slot else { return child.link.send(&Reply::Refused { errno: 0 }.encode(), &[]) };
         let parent = child.lineage.fork().and_then(|(slot, _)| application.ledger.slot(slot));
         if let Some((parent, view)) = parent.zip(application.ledger.slot(slot)) {
-            // All that a new child has it shares with its parent; whether it hears of writes to it, too. In this order, so that
-            // it counts once at any moment.
+            // A new child hears of writes to what it shares if its parent does. In this order, so that what it shares counts once at any
+            // moment.
             view.set_kin(1);
-            let resident = parent.resident();
             if parent.is_protected() {
-                view.set_shared(resident, view.separated());
+                view.set_shared(heir.shared, view.separated());
                 view.set_protected(true);
             }
-            view.set(Counter::ResidentPages, resident.get());
+            view.set(Counter::ResidentPages, heir.shared.get().saturating_add(heir.own.get()));
         }
         let pool = application.pool_memory;
         let disk = application.disk.map(DiskFile::file);

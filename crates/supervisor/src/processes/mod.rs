@@ -30,6 +30,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use anyhow::Result;
+use farmem_page::PageCount;
 use farmem_store::OwnerId;
 use farmem_sys::link::Link;
 use farmem_sys::uffd::{FEATURES, Uffd, UffdError};
@@ -43,6 +44,7 @@ use nix::unistd::Pid;
 
 use crate::application::Application;
 use crate::processes::endings::Ending;
+use crate::processes::forks::Heir;
 use crate::processes::lineage::Lineage;
 use crate::processes::notices::{Notice, Notices};
 use crate::processes::silent::Silent;
@@ -63,7 +65,7 @@ pub(crate) struct Process {
     uffd: Option<Uffd>,
     lineage: Lineage,
     /// A request that can't be answered yet.
-    waiting: Option<(usize, u64)>,
+    waiting: Option<Heir>,
     /// Whether it belongs to who may change limits: this process's user, or root.
     may_set: bool,
 }
@@ -177,11 +179,12 @@ impl Processes {
                 self.started += 1;
                 self.expect(key, epoch, descriptor)
             }
-            Request::Inherit { parent_slot, epoch, token, process } => {
+            Request::Inherit { parent_slot, epoch, token, process, shared_pages, own_pages } => {
                 self.admit(token)?;
                 self.speak_for(key, process)?;
                 let Some(child) = self.connected.get_mut(&key) else { return Ok(()) };
-                child.waiting = Some((parent_slot as usize, epoch));
+                let (shared, own) = (PageCount::new(shared_pages), PageCount::new(own_pages));
+                child.waiting = Some(Heir { fork: (parent_slot as usize, epoch), shared, own });
                 self.hand_over();
                 Ok(())
             }

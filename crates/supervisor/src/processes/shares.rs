@@ -31,7 +31,8 @@ pub(crate) fn measure(ledger: &Ledger<'_>, processes: &Processes) -> Option<Page
         .each()
         .filter_map(|process| {
             let slot = ledger.slot(process.slot()?)?;
-            let is_counted_once = slot.is_protected() && !processes.awaits_kin(process);
+            let is_kin_awaited = slot.is_fork_unheard() || processes.awaits_kin(process);
+            let is_counted_once = slot.is_protected() && !is_kin_awaited;
             Some((process.process, slot, is_counted_once))
         })
         .collect();

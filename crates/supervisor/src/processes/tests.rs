@@ -54,7 +54,14 @@ fn fork(processes: &mut Processes, parent: &Peer, epoch: u64) {
 fn inherit(processes: &mut Processes, parent_slot: usize, epoch: u64) -> Peer {
     let child = connect(processes);
     let token = processes.application.token;
-    let request = Request::Inherit { parent_slot: parent_slot as u32, epoch, token, process: 0 };
+    let request = Request::Inherit {
+        parent_slot: parent_slot as u32,
+        epoch,
+        token,
+        process: 0,
+        shared_pages: 0,
+        own_pages: 0,
+    };
     child.ask(processes, request, &[]);
     child
 }
@@ -65,7 +72,7 @@ fn who_does_not_know_the_token_gets_nothing_and_is_dropped() {
     let token = !processes.application.token;
     for request in [
         Request::Hello { token, process: 0 },
-        Request::Inherit { parent_slot: 0, epoch: 1, token, process: 0 },
+        Request::Inherit { parent_slot: 0, epoch: 1, token, process: 0, shared_pages: 0, own_pages: 0 },
     ] {
         let stranger = connect(&mut processes);
         stranger.ask(&mut processes, request, &[]);
