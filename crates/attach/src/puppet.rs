@@ -382,9 +382,11 @@ fn furnish(
     let _ = puppet.ask("its name", raw::__NR_prctl, [NAME, texts_at, 0, 0, 0, 0]);
     let _ = puppet.ask("its folder", raw::__NR_chdir, [texts_at + 14, 0, 0, 0, 0, 0]);
 
+    // The first page is for requests, and must stay as it is: what was left there would count as one that is answered.
+    let scratch = shared_at + PAGE_BYTES as u64;
     let uffd_there = match uffd {
-        Some(uffd) => give(&puppet, memory, &handle, uffd.as_fd(), shared_at)?,
-        None => make_uffd(&puppet, memory, &handle, shared_at)?,
+        Some(uffd) => give(&puppet, memory, &handle, uffd.as_fd(), scratch)?,
+        None => make_uffd(&puppet, memory, &handle, scratch)?,
     };
     let uffd = pidfd_getfd(&handle, uffd_there as i32, PidfdGetfdFlags::empty())
         .map_err(refused("the puppet's userfaultfd"))?;

@@ -187,10 +187,11 @@ pub(crate) struct Moved {
 }
 
 impl Puppet {
-    /// The puppet of that number. `memory` is the shared memory, as long as [`SHARED_BYTES`].
+    /// The puppet of that number, which hasn't begun. `memory` is the shared memory, as long as [`SHARED_BYTES`].
     ///
     /// # Errors
-    /// What `mmap` returns.
+    /// What `mmap` returns; [`Errno::BUSY`] when there is something in the words for requests and answers: the first request would count as answered, or
+    /// what nobody has asked for would be done.
     pub fn new(number: u32, places: Places, memory: &OwnedFd) -> Result<Self, Errno> {
         // SAFETY: a new mapping at an address of the kernel's choice.
         let shared = unsafe {
@@ -203,10 +204,16 @@ impl Puppet {
                 0,
             )
         }?;
+        let shared = Shared(shared.cast());
+        let control = shared.control();
+        let words = [&control.request, &control.done, &control.count];
+        if words.iter().any(|word| word.load(Ordering::Acquire) != 0) {
+            return Err(Errno::BUSY);
+        }
         Ok(Self {
             number,
             places,
-            shared: Shared(shared.cast()),
+            shared,
             asked: Lock::new(0),
             processor: AtomicU32::new(0),
             is_lost: AtomicBool::new(false),
@@ -371,5 +378,27 @@ impl Puppet {
         if self.processor.swap(here, Ordering::Relaxed) != here {
             crate::affinity::keep_on(self.number, here - 1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+    use rustix::io::pwrite;
+
+    #[test]
+    fn what_was_left_in_the_words_is_no_answer() {
+        let places = Places {
+            all: PageRange::new(PageIndex::new(1), PageIndex::new(2)),
+            shared: 0,
+            staging: PageIndex::new(1),
+            uffd: 3,
+        };
+        let memory = memfd_create(c"puppet", MemfdFlags::CLOEXEC).expect("a file");
+        ftruncate(&memory, SHARED_BYTES as u64).expect("its size");
+        assert!(Puppet::new(1, places, &memory).is_ok());
+        pwrite(&memory, &[1], 4).expect("a word");
+        assert_eq!(Puppet::new(1, places, &memory).err(), Some(Errno::BUSY));
     }
 }
