@@ -2,11 +2,6 @@
 
 use farmem_tests::{Launcher, Program, Share, same_at};
 
-/// Checks that a pager from outside doesn't pass, and why; they are run with the library.
-///
-/// - `madvise_guard`: nobody tells of guards, so pages that were far below one come back with what they had.
-const WITH_LIBRARY: [&str; 1] = ["madvise_guard"];
-
 /// Checks whose processes, far below the budget, become several that fill all of it in less time than a pager takes to come.
 const FILL_AT_ONCE: [&str; 1] = ["fork_siblings"];
 
@@ -15,7 +10,6 @@ fn check(launcher: &Launcher, name: &str) -> String {
     let program = Program::new(env!("PROGRAM_ADDRESS_SPACE")).arg(name).env("ARENA_MIB", arena_mebibytes);
     // For checks of hints: a pager beside the program comes some time after it has begun.
     let program = if launcher.is_managed() { program.env("HINTS_HAVE_A_PAGER", "1") } else { program };
-    let program = if WITH_LIBRARY.contains(&name) { program.env("FARMEM_ENTER", "preload") } else { program };
     if FILL_AT_ONCE.contains(&name) {
         launcher.let_overshoot();
     }

@@ -16,9 +16,10 @@ use crate::told;
 /// Mappings of a process that are tried.
 const MOST_MAPPINGS: usize = 64;
 
-/// The number of the process whose memory that is; `None` when it is none that can be seen, or can't be told at this moment.
-pub(crate) fn find(uffd: &Uffd) -> Option<u32> {
-    processes().into_iter().find(|&number| is_of(number, uffd))
+/// The number of the process whose memory that is; `None` when it is none that can be seen, or can't be told at this moment. `may_have_marker` tells of
+/// which pages the process may have a marker only ([`farmem_sys::uffd::Uffd::mark`]): those are left alone.
+pub(crate) fn find(uffd: &Uffd, may_have_marker: impl Fn(PageIndex) -> bool) -> Option<u32> {
+    processes().into_iter().find(|&number| is_of(number, uffd, &may_have_marker))
 }
 
 /// The youngest first: those with the largest numbers, but for those that began anew from the smallest.
@@ -35,7 +36,7 @@ pub(crate) fn is_shared(puppet: u32) -> bool {
     processes().into_iter().any(|number| number != puppet && share_memory(number, puppet) == Some(true))
 }
 
-fn is_of(number: u32, uffd: &Uffd) -> bool {
+fn is_of(number: u32, uffd: &Uffd, may_have_marker: &impl Fn(PageIndex) -> bool) -> bool {
     let folder = format!("/proc/{number}");
     let (Ok(folder), Some(maps)) = (File::open(&folder), told::maps(number as i32)) else { return false };
     let Ok(pagemap) = Pagemap::of(OwnedFd::from(folder)) else { return false };
@@ -54,15 +55,21 @@ fn is_of(number: u32, uffd: &Uffd) -> bool {
             if uffd.is_registered(range.start) != Some(true) {
                 return None;
             }
-            shows(uffd, &pagemap, range)
+            shows(uffd, &pagemap, range, may_have_marker)
         })
         .unwrap_or(false)
 }
 
 /// Whether a page of `range` that is there shows what is done to it; `None` when none is there. A child begins with the protection of its parent, so it
-/// may be that of all pages. Protection keeps account of copies, so a write that passes in that instant is a copy that nobody counts, and no more.
-fn shows(uffd: &Uffd, pagemap: &Pagemap, range: PageRange) -> Option<bool> {
-    let page = first_resident(pagemap, range)?;
+/// may be that of all pages. Protection keeps account of copies, so a write that passes in that instant is a copy that nobody counts, and no more. To the
+/// kernel a marker is protection, too, and ending that would take the marker away, perhaps of a process that isn't the one that is looked at.
+fn shows(
+    uffd: &Uffd,
+    pagemap: &Pagemap,
+    range: PageRange,
+    may_have_marker: &impl Fn(PageIndex) -> bool,
+) -> Option<bool> {
+    let page = first_resident(pagemap, range, may_have_marker)?;
     let one = PageRange::at(page, PageCount::new(1));
     let was_protected = pagemap.is_protected(page);
     if was_protected {
@@ -75,14 +82,18 @@ fn shows(uffd: &Uffd, pagemap: &Pagemap, range: PageRange) -> Option<bool> {
     Some(is_so)
 }
 
-fn first_resident(pagemap: &Pagemap, range: PageRange) -> Option<PageIndex> {
+fn first_resident(
+    pagemap: &Pagemap,
+    range: PageRange,
+    is_excepted: impl Fn(PageIndex) -> bool,
+) -> Option<PageIndex> {
     let mut runs = Runs::empty();
     let mut start = range.start;
     while start < range.end {
         let window = PageRange::at(start, PageCount::new(SCAN_PAGES as u64)).intersect(range);
         start = pagemap.resident(window, &mut runs).ok()?.max(window.start.offset(1)?);
-        if let Some(run) = runs.iter().next() {
-            return Some(run.start);
+        if let Some(page) = runs.iter().flat_map(|run| run.iter()).find(|&page| !is_excepted(page)) {
+            return Some(page);
         }
     }
     None

@@ -77,6 +77,7 @@ const LEVEL_BITS: u32 = 3;
 const PLACE_MASK: u64 = (1 << Place::BITS) - 1;
 const AGE_MASK: u64 = ((1 << AgeStamp::BITS) - 1) << AGE_SHIFT;
 const LEVEL_MASK: u64 = ((1 << LEVEL_BITS) - 1) << LEVEL_SHIFT;
+const MARKED: u64 = 1 << 55;
 const PINNED: u64 = 1 << 56;
 const DISCARDED: u64 = 1 << 57;
 const FAR: u64 = 1 << 58;
@@ -88,7 +89,7 @@ const BUSY: u64 = 1 << 63;
 /// What neither a discard of the page nor its holder changes.
 const LASTING: u64 = UNEVICTABLE | PINNED;
 
-const _: () = assert!(LEVEL_SHIFT + LEVEL_BITS <= 56, "fields and flags of a page word must not overlap");
+const _: () = assert!(LEVEL_SHIFT + LEVEL_BITS <= 55, "fields and flags of a page word must not overlap");
 const _: () = assert!(Level::MAX.0 as u64 == (1 << LEVEL_BITS) - 1, "every level fits its field");
 
 impl PageWord {
@@ -137,9 +138,17 @@ impl PageWord {
     pub const fn is_far(self) -> bool {
         self.0 & FAR != 0
     }
-    /// The same word with the far mark set or cleared.
+    /// The same word with the far mark set or cleared. What isn't far isn't marked.
     pub const fn with_far(self, far: bool) -> Self {
-        Self(if far { self.0 | FAR } else { self.0 & !FAR })
+        Self(if far { self.0 | FAR } else { self.0 & !(FAR | MARKED) })
+    }
+    /// Whether the kernel's page table has a marker where the page was: once that is missing, the program has discarded the page.
+    pub const fn is_marked(self) -> bool {
+        self.0 & MARKED != 0
+    }
+    /// The same word with that said or not.
+    pub const fn with_marked(self, marked: bool) -> Self {
+        Self(if marked { self.0 | MARKED } else { self.0 & !MARKED })
     }
     /// Whether the program has begun to discard the page and the kernel may not be done with it: until the pager itself
     /// has brought the page in again it must not leave, or content that is about to go would be kept.
@@ -303,6 +312,14 @@ mod tests {
         for place in [Place::Zero, Place::Lost] {
             assert_eq!(word.with_place(Some(place)).reservation(), None, "it takes no slot");
         }
+    }
+
+    #[test]
+    fn what_is_not_far_is_not_marked() {
+        let word = PageWord::default().with_place(Some(PLACE)).with_far(true).with_marked(true);
+        assert!(word.is_marked() && word.with_pinned(true).is_marked());
+        assert!(!word.with_far(false).with_far(true).is_marked());
+        assert!(!word.discard().0.is_marked());
     }
 
     #[test]

@@ -48,6 +48,13 @@ pub enum Operation {
         /// How many.
         count: u32,
     },
+    /// Guards pages that follow each other, for a moment.
+    Guard {
+        /// The first one.
+        at: u32,
+        /// How many.
+        count: u32,
+    },
     /// Moves a mapping.
     Move {
         /// Which.
@@ -105,7 +112,8 @@ impl Operation {
             };
         }
         match random.random_range(0..16) {
-            0..5 => Self::Map { count: 16 + count },
+            0..4 => Self::Map { count: 16 + count },
+            4 => Self::Guard { at, count },
             5..8 => Self::Unmap { at, count: if random.random_ratio(1, 2) { count } else { 1 << 10 } },
             8..12 => Self::Discard { at, count },
             12..14 => Self::Move { at },

@@ -194,6 +194,12 @@ fn act(operation: Operation, space: usize, ranges: &Ranges) {
                 program::discard(space, first(range, count));
             }
         }
+        Operation::Guard { at, count } => {
+            if let Some(range) = place(ranges, at) {
+                let _using = Using::of(ranges, range);
+                program::guard(space, first(range, count));
+            }
+        }
         Operation::Move { at } => {
             if let Some(range) = claim(ranges, at) {
                 let range = program::remap(space, range);

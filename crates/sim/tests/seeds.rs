@@ -14,7 +14,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 /// Seeds of an ordinary run.
 const SEEDS: u64 = 10_000;
 /// Seeds among which one must show that a guard is missing.
-const MUTANT_SEEDS: u64 = 4_000;
+const MUTANT_SEEDS: u64 = 12_000;
 /// Seeds of crowds, which take as long as a hundred others each.
 const CROWDS: u64 = 400;
 /// Seeds that are run twice.
@@ -70,8 +70,13 @@ const WANTED: [(Counter, u64); 9] = [
     (Counter::FirstTouches, 1000),
 ];
 /// The same of what lies below the pool.
-const WANTED_BELOW: [(&str, u64); 4] =
-    [("moves of slabs", 20), ("answers of nodes", 50), ("disk reads", 30), ("losses of nodes", 2)];
+const WANTED_BELOW: [(&str, u64); 5] = [
+    ("moves of slabs", 20),
+    ("answers of nodes", 50),
+    ("disk reads", 30),
+    ("losses of nodes", 2),
+    ("guards", 20),
+];
 
 fn all_are_right(count: u64) -> Result<(), Failed> {
     let sums: Mutex<BTreeMap<String, u64>> = Mutex::default();

@@ -252,7 +252,10 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
         let stored = range.start - aligned.start..range.end - aligned.start;
         let copies = pool.copies(state.location)?;
         let mut outcome = Fetched::Lost;
-        for copy in [Copy::Node, Copy::OtherNode, Copy::Disk, Copy::DiskAnew] {
+        // Over a good answer another call may have brought a damaged one meanwhile: before a page is given up nodes are asked anew.
+        for copy in
+            [Copy::Node, Copy::OtherNode, Copy::Disk, Copy::DiskAnew, Copy::OtherNode, Copy::OtherNode]
+        {
             let is_there = match copy {
                 Copy::Node => copies.on_node,
                 Copy::OtherNode => copies.on_node && outcome == Fetched::Damaged,

@@ -36,11 +36,13 @@ pub enum Guard {
     FlightsFollowMoves,
     /// A child gets a copy of what was not in its parent's memory when it was forked.
     StrandedGoesToChildren,
+    /// What is far and has lost its marker is what the program has discarded.
+    MarkersAreLookedAt,
 }
 
 impl Guard {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::ReadingExcludesChanges,
         Self::OneHolder,
         Self::SourceAfterTaking,
@@ -57,6 +59,7 @@ impl Guard {
         Self::FlightsAreForgotten,
         Self::FlightsFollowMoves,
         Self::StrandedGoesToChildren,
+        Self::MarkersAreLookedAt,
     ];
 }
 

@@ -203,6 +203,49 @@ impl Pagemap {
     }
 }
 
+/// What the page table has where pages are to come, one bit for each page of a range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Vacancies {
+    /// Nothing but a marker ([`crate::uffd::Uffd::mark`]).
+    pub marked: u128,
+    /// A page.
+    pub present: u128,
+    /// Something that isn't a page: no page may come there, for the program has said so (`MADV_GUARD_INSTALL`).
+    pub barred: u128,
+}
+
+impl Vacancies {
+    /// Pages of a range that is asked about, at most.
+    pub const MOST: usize = u128::BITS as usize;
+}
+
+impl Pagemap {
+    /// What there is in the first [`Vacancies::MOST`] pages of `range`; `None` when the kernel doesn't say.
+    pub fn vacancies(&self, range: PageRange) -> Option<Vacancies> {
+        const IS_MARKED: u64 = 1 << 57;
+        const IS_SOMETHING: u64 = 1 << 62;
+        const IS_PRESENT: u64 = 1 << 63;
+        let mut bytes = [0; Vacancies::MOST * size_of::<u64>()];
+        let count = (range.count().get() as usize).min(Vacancies::MOST);
+        let wanted = &mut bytes[..count * size_of::<u64>()];
+        let offset = range.start.get() * size_of::<u64>() as u64;
+        if rustix::io::pread(&self.file, &mut *wanted, offset) != Ok(count * size_of::<u64>()) {
+            return None;
+        }
+        let mut vacancies = Vacancies::default();
+        let (entries, _) = wanted.as_chunks();
+        for (at, &entry) in entries.iter().enumerate() {
+            match u64::from_ne_bytes(entry) & (IS_PRESENT | IS_SOMETHING | IS_MARKED) {
+                found if found == IS_SOMETHING | IS_MARKED => vacancies.marked |= 1 << at,
+                IS_SOMETHING => vacancies.barred |= 1 << at,
+                found if found & IS_PRESENT != 0 => vacancies.present |= 1 << at,
+                _ => {}
+            }
+        }
+        Some(vacancies)
+    }
+}
+
 /// An [`Updater`] that also returns the call's result.
 struct CountUpdater<'a>(&'a mut ScanArgument);
 

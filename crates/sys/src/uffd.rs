@@ -30,6 +30,7 @@ pub const FEATURES: u64 = (raw::UFFD_FEATURE_EVENT_FORK
     | raw::UFFD_FEATURE_THREAD_ID
     | raw::UFFD_FEATURE_EXACT_ADDRESS
     | raw::UFFD_FEATURE_PAGEFAULT_FLAG_WP
+    | raw::UFFD_FEATURE_WP_UNPOPULATED
     | raw::UFFD_FEATURE_MOVE
     | raw::UFFD_FEATURE_POISON) as u64;
 
@@ -363,8 +364,23 @@ impl Uffd {
         progress(result, content.len() as u64, copy.copy)
     }
 
-    /// Maps the kernel's shared page of zeros, which takes no memory until it is written.
+    /// Maps the kernel's shared page of zeros, which takes no memory until it is written. A marker makes way only for a single page.
     pub fn zero_in(&self, range: PageRange) -> Progress {
+        self.over_marker(range, || self.zero_vacant(range))
+    }
+
+    /// The kernel puts neither zeros nor poison where there is a marker.
+    fn over_marker(&self, range: PageRange, put: impl Fn() -> Progress) -> Progress {
+        let progress = put();
+        if progress.stopped != Some(UffdError::Exists) || range.count() != PageCount::new(1) {
+            return progress;
+        }
+        self.unmark(range);
+        put()
+    }
+
+    /// As [`Uffd::zero_in`], but a marker is in the way.
+    pub fn zero_vacant(&self, range: PageRange) -> Progress {
         let mut zero = raw::uffdio_zeropage { range: kernel_range(range), mode: 0, zeropage: 0 };
         let result = self.update::<ZEROPAGE, _>(&mut zero);
         progress(result, range.count().bytes().get(), zero.zeropage)
@@ -423,8 +439,26 @@ impl Uffd {
         self.update::<WRITEPROTECT, _>(&mut protect)
     }
 
-    /// Makes every later touch of these missing pages a SIGBUS.
+    /// Leaves a marker in the page table for each of these pages that isn't there: the kernel removes it when the program discards the page,
+    /// also where it tells nobody (`MADV_GUARD_INSTALL`, Linux 6.13), and shows the page as swapped. Pages that are there are protected. `false` when some
+    /// may have none.
+    pub fn mark(&self, range: PageRange) -> bool {
+        self.protect(range).is_ok()
+    }
+
+    /// Takes markers away, and wakes nobody.
+    pub fn unmark(&self, range: PageRange) {
+        let mut protect = raw::uffdio_writeprotect { range: kernel_range(range), mode: PROTECT_DONTWAKE };
+        // Where the kernel refuses, whatever is to come there is refused as well.
+        let _ = self.update::<WRITEPROTECT, _>(&mut protect);
+    }
+
+    /// Makes every later touch of these missing pages a SIGBUS. A marker makes way only for a single page.
     pub fn poison(&self, range: PageRange) -> Progress {
+        self.over_marker(range, || self.poison_unmarked(range))
+    }
+
+    fn poison_unmarked(&self, range: PageRange) -> Progress {
         let mut poison = UffdioPoison { range: kernel_range(range), mode: 0, updated: 0 };
         let result = self.update::<POISON, _>(&mut poison);
         progress(result, range.count().bytes().get(), poison.updated)
@@ -499,6 +533,7 @@ const UFFD_API: u8 = 0xaa;
 const MISSING: u64 = 1 << 0;
 const PROTECTED: u64 = 1 << 1;
 const PROTECT: u64 = 1;
+const PROTECT_DONTWAKE: u64 = 2;
 const MOVE_DONTWAKE: u64 = 1;
 
 const API: rustix::ioctl::Opcode = opcode::read_write::<raw::uffdio_api>(UFFDIO, 0x3f);

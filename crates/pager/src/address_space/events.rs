@@ -118,7 +118,6 @@ impl Engine {
 
     /// A child has come into being. Until it serves itself, it is served here.
     fn forked(&self, reading: &Reading<'_>, uffd: Uffd) {
-        self.give_stranded_to(reading, &uffd);
         let announced = self.fork.expected();
         let is_announced = announced.is_some();
         // First of all: until then both may write.
@@ -132,7 +131,7 @@ impl Engine {
             self.refuse_handover(epoch);
         }
         let is_heard = self.tell_of_fork(&uffd, epoch);
-        self.adopt(uffd, Adoption { epoch, is_announced, is_behind, is_protected });
+        self.adopt(reading, uffd, Adoption { epoch, is_announced, is_behind, is_protected });
         if is_announced {
             self.fork.happened(is_heard);
         }

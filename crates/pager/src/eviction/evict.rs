@@ -436,6 +436,17 @@ impl Engine {
     ) {
         let count = moved.len() as u64;
         let evicted_before = outcome.evicted;
+        let start = moved.iter().flatten().next().map(|page| page.page);
+        let Some(start) = start else { return };
+        // Before anything else: a discard that is told to nobody between the move and this is overlooked.
+        if !self.uffd.mark(PageRange::at(start, PageCount::new(count))) {
+            outcome.is_changing = true;
+            for (step, page) in (0..count).zip(moved) {
+                let frame = first + PageCount::new(step);
+                page.take().into_iter().for_each(|page| self.put_back(change, evictor, page, frame, false));
+            }
+            return;
+        }
         for (step, page) in (0..count).zip(moved) {
             let Some(page) = page.take() else { continue };
             let frame = first + PageCount::new(step);
@@ -446,7 +457,7 @@ impl Engine {
                 Ok(()) => outcome.evicted += 1,
                 Err(NoRoom(page)) => {
                     outcome.is_full = true;
-                    self.put_back(change, evictor, page, frame);
+                    self.put_back(change, evictor, page, frame, true);
                 }
             }
         }
@@ -519,8 +530,8 @@ impl Engine {
         self.slot.add(Counter::Evicted, 1);
         self.slot.add(Counter::FarPages, 1);
         self.trace(TraceKind::Evict, page.page);
-        let word =
-            self.victims.on_evict(page.word).with_place(Some(place)).with_far(true).with_prefetched(false);
+        let word = self.victims.on_evict(page.word).with_place(Some(place)).with_prefetched(false);
+        let word = word.with_far(true).with_marked(true);
         let released = page.release(word);
         if released.is_dropped {
             self.vault.free(place);

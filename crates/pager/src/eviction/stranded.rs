@@ -29,6 +29,8 @@ pub(crate) struct Stranded {
 struct Page {
     taken: Taken,
     frame: PageIndex,
+    /// Whether it has a marker, as far as this process has taken none away.
+    is_marked: bool,
 }
 
 impl Stranded {
@@ -70,8 +72,9 @@ impl Engine {
         evictor: &mut Evictor,
         page: Taken,
         frame: PageIndex,
+        is_marked: bool,
     ) {
-        let page = Page { taken: page, frame };
+        let page = Page { taken: page, frame, is_marked };
         let left = if Injection::RefusedPutBack.is_ordered(self.ledger) {
             Some(page)
         } else {
@@ -107,8 +110,17 @@ impl Engine {
     }
 
     /// The page, if the kernel refuses it at this moment.
-    fn try_put_back(&self, evictor: &mut Evictor, page: Page) -> Option<Page> {
+    fn try_put_back(&self, evictor: &mut Evictor, mut page: Page) -> Option<Page> {
         let to = page.taken.page;
+        if page.is_marked {
+            let Ok(found) = self.vacancies(one(to)) else { return Some(page) };
+            if found.marked == 0 && guard::stands(Guard::MarkersAreLookedAt) {
+                self.forget_in_hand(evictor, page);
+                return None;
+            }
+            self.uffd.unmark(one(to));
+            page.is_marked = false;
+        }
         let mut stopped = self.uffd.move_pages(one(page.frame), to, &self.files.pagemap).stopped;
         if matches!(stopped, Some(UffdError::Unsupported | UffdError::Busy)) {
             // The mapping has become read-only or locked since, to which no frame moves. A copy may be made.
@@ -124,8 +136,34 @@ impl Engine {
             }
             // The mapping may have gone while the kernel looked for it: then the message that says so is on its way.
             Some(UffdError::Changing | UffdError::Gone | UffdError::OutOfMemory) => Some(page),
+            // The program wants no page there.
+            Some(UffdError::Exists) => match self.vacancies(one(to)) {
+                Err(_) => Some(page),
+                // Memory has just been protected, for a fork.
+                Ok(found) if found.marked != 0 => {
+                    self.uffd.unmark(one(to));
+                    Some(page)
+                }
+                Ok(found) if found.present == 0 => {
+                    self.forget_in_hand(evictor, page);
+                    None
+                }
+                Ok(_) => self.refused(Step::PutBack, UffdError::Exists),
+            },
             Some(error) => self.refused(Step::PutBack, error),
         }
+    }
+
+    /// The program has discarded a page, and nobody has told of it.
+    fn forget_in_hand(&self, evictor: &mut Evictor, page: Page) {
+        let (at, word) = (page.taken.page, page.taken.word);
+        let _ = page.taken.release(word.with_place(None).with_far(false));
+        if let Some(place) = word.place() {
+            self.vault.free(place);
+        }
+        self.went_out(1);
+        evictor.held += 1;
+        self.wake_page(at);
     }
 
     /// The program has discarded or unmapped `range`, and its words say so.
@@ -163,21 +201,26 @@ impl Engine {
         });
     }
 
-    /// A child has come into being that lacks these pages, and of which nobody has heard yet. Only one that the C library
-    /// did not announce: before an announced fork they are all put back.
-    pub(crate) fn give_stranded_to(&self, _reading: &Reading<'_>, child: &Uffd) {
-        self.each_stranded(|evictor, page| {
-            let at = page.taken.page;
-            if !self.is_wiped_on_fork(at) && guard::stands(Guard::StrandedGoesToChildren) {
-                let content = evictor.frames.look(page.frame);
-                match child.copy_in(at, content, Waiters::Wake).stopped {
-                    // Not mapped in the child, or the child has ended.
-                    None | Some(UffdError::Exists | UffdError::Gone | UffdError::Ended) => {}
-                    Some(error) => self.refused(Step::Child, error),
-                }
+    /// The pages that a child lacks which has come into being, each with the frame that holds its content. Only of a fork that nobody announced: before an
+    /// announced one they are all put back.
+    pub(crate) fn each_stranded_page(
+        &self,
+        _reading: &Reading<'_>,
+        mut visit: impl FnMut((PageIndex, PageIndex)),
+    ) {
+        self.each_stranded(|_, page| {
+            if !self.is_wiped_on_fork(page.taken.page) && guard::stands(Guard::StrandedGoesToChildren) {
+                visit((page.taken.page, page.frame));
             }
             Some(page)
         });
+    }
+
+    /// Copies a frame of the staging area to a page of a child. What the kernel says, if it refuses.
+    pub(crate) fn give_frame(&self, child: &Uffd, page: PageIndex, frame: PageIndex) -> Option<UffdError> {
+        let mut place = self.evictor.lock();
+        let content = place.as_mut()?.frames.look(frame);
+        child.copy_in(page, content, Waiters::Wake).stopped
     }
 
     fn is_wiped_on_fork(&self, page: PageIndex) -> bool {

@@ -1,9 +1,10 @@
 //! Pages that come in together: taken, loaded, installed, let go.
 
-use farmem_page::{PAGE_BYTES, PageIndex, PageWord};
+use farmem_page::{PAGE_BYTES, PageCount, PageIndex, PageRange, PageWord};
 use farmem_policy::{Fault, Run, VictimPolicy, absence};
 use farmem_store::Urgency;
 use farmem_sys::guard::{self, Guard};
+use farmem_sys::pagemap::Vacancies;
 use farmem_sys::thread;
 use farmem_sys::uffd::{Uffd, UffdError, Waiters};
 use farmem_telemetry::{Counter, RETURN_BUCKETS, TraceKind};
@@ -186,13 +187,17 @@ impl Engine {
     pub(crate) fn install_following(&self, desk: &Desk, batch: &mut Batch, from: usize, fault: Fault) {
         for at in from..batch.count {
             // Where the address space changes, pages stay away: nobody waits for them.
+            let _ = self.sift(batch, at, 1, Cause::Fault(fault.page));
             let _ = self.install(&self.uffd, batch, at, &desk.content[at], Cause::Fault(fault.page));
         }
     }
 
     /// Installs the page that leads the batch.
     pub(crate) fn install_first(&self, desk: &Desk, batch: &mut Batch, cause: Cause) -> Served {
-        self.install(&self.uffd, batch, 0, &desk.content[0], cause)
+        match self.sift(batch, 0, 1, cause) {
+            Served::Done => self.install(&self.uffd, batch, 0, &desk.content[0], cause),
+            refused => refused,
+        }
     }
 
     /// Pages that have an entry: load, check, install. What only nodes have is asked for and comes by itself, where there is a fetcher; without one, pages that
@@ -287,20 +292,86 @@ impl Engine {
         let mut outcome = Served::Done;
         let mut at = 0;
         while at < batch.count {
+            if self.sift(batch, at, contiguous(batch, at), cause) == Served::Again {
+                outcome = Served::Again;
+            }
             let length = contiguous(batch, at);
             if length == 0 {
                 at += 1;
                 continue;
             }
+            // What is left of them after a refusal halfway is looked at once more.
             if self.install(&self.uffd, batch, at, content(at, length), cause) == Served::Again {
                 outcome = Served::Again;
             }
-            at += length;
         }
         outcome
     }
 
-    /// Installs `content` in the batch's pages from position `at` on, which follow each other, and lets them go.
+    /// Takes those pages out of the batch's `length` ones from position `at` on, which follow each other, that the program has discarded and that nobody
+    /// has told of: their markers are gone. And those where the program wants no page.
+    fn sift(&self, batch: &mut Batch, at: usize, length: usize, cause: Cause) -> Served {
+        let is_doubtful = |taken: &Taken| taken.word.is_marked() && taken.word.is_stored();
+        let pages = &batch.pages[at..at + length];
+        // A fault on a page tells that the program wants one there.
+        if !(length > 1 || pages.iter().flatten().any(is_doubtful)) {
+            return Served::Done;
+        }
+        let Some(first) = pages.iter().flatten().next().map(|taken| taken.page) else { return Served::Done };
+        let range = PageRange::at(first, PageCount::new(length as u64));
+        let found = match self.vacancies(range) {
+            Ok(found) => found,
+            Err(UffdError::Changing) => {
+                return self.stay_away(batch, at, length, UffdError::Changing, cause);
+            }
+            // Whatever it is, it stands in the way of the pages as well.
+            Err(_) => return Served::Done,
+        };
+        for (step, place) in batch.pages[at..at + length].iter_mut().enumerate() {
+            let is_barred = found.barred >> step & 1 != 0;
+            let is_lost =
+                |taken: &mut Taken| is_doubtful(taken) && found.marked >> step & 1 == 0 || is_barred;
+            if guard::stands(Guard::MarkersAreLookedAt)
+                && let Some(taken) = place.take_if(is_lost)
+            {
+                self.forget_unheard(taken);
+            }
+        }
+        Served::Done
+    }
+
+    /// What there is where pages are to come.
+    ///
+    /// # Errors
+    /// [`UffdError::Changing`] while the address space changes: a page that is being moved has taken its marker along, and its word follows only when the
+    /// message is read. [`UffdError::Gone`] where nothing is managed.
+    pub(crate) fn vacancies(&self, range: PageRange) -> Result<Vacancies, UffdError> {
+        let found = self.files.pagemap.vacancies(range).ok_or(UffdError::Gone)?;
+        // A change that had begun before the look is still under way, or nobody could have changed a page since: nobody reads messages meanwhile.
+        match self.uffd.is_registered(range.start) {
+            Some(true) => Ok(found),
+            Some(false) => Err(UffdError::Gone),
+            None => Err(UffdError::Changing),
+        }
+    }
+
+    /// The program has discarded a page, and nobody has told of it.
+    pub(super) fn forget_unheard(&self, taken: Taken) {
+        let (page, word) = (taken.page, taken.word);
+        // Who has discarded it once more leaves the entry to this thread, too.
+        let _ = taken.release(word.with_place(None).with_far(false));
+        if word.is_far() {
+            self.slot.subtract(Counter::FarPages, 1);
+        }
+        if let Some(place) = word.place() {
+            self.vault.free(place);
+        }
+        // Whoever waits for it faults again, and gets zeros.
+        self.wake_page(page);
+    }
+
+    /// Installs `content` in the batch's pages from position `at` on, which follow each other, and lets them go. Where the kernel stops halfway, the others are
+    /// still part of the batch afterwards.
     fn install(&self, uffd: &Uffd, batch: &mut Batch, at: usize, content: &[u8], cause: Cause) -> Served {
         let length = content.len() / PAGE_BYTES;
         let mut outcome = Served::Done;
@@ -319,7 +390,7 @@ impl Engine {
             let Some(stopped) = progress.stopped else { continue };
             if arrived > 0 {
                 // What stopped it halfway is told when it is tried again from there.
-                continue;
+                return outcome;
             }
             if stopped == UffdError::Gone && at_once > 1 {
                 // The run may cross the edge of two mappings: then its pages go one by one.
@@ -328,19 +399,35 @@ impl Engine {
             }
             // This page stays as the kernel has it. After anything but a page that is there already, so do the rest.
             let left = if stopped == UffdError::Exists { 1 } else { length - done };
-            for taken in batch.pages[at + done..at + done + left].iter_mut().filter_map(Option::take) {
-                let (page, word) = (taken.page, taken.word);
-                let is_waited =
-                    taken.release(word.with_far(word.is_far() && stopped != UffdError::Exists)).is_waited;
-                if cause.is_fault_on(page) && stopped == UffdError::Changing {
-                    if guard::stands(Guard::RefusedFaultsReturn) {
-                        outcome = Served::Again;
-                    }
-                } else if cause.is_fault_on(page) || is_waited {
-                    self.wake_page(page);
-                }
+            if self.stay_away(batch, at + done, left, stopped, cause) == Served::Again {
+                outcome = Served::Again;
             }
             done += left;
+        }
+        outcome
+    }
+
+    /// `length` pages of the batch stay where they are, because of `stopped`.
+    fn stay_away(
+        &self,
+        batch: &mut Batch,
+        at: usize,
+        length: usize,
+        stopped: UffdError,
+        cause: Cause,
+    ) -> Served {
+        let mut outcome = Served::Done;
+        for taken in batch.pages[at..at + length].iter_mut().filter_map(Option::take) {
+            let (page, word) = (taken.page, taken.word);
+            let is_waited =
+                taken.release(word.with_far(word.is_far() && stopped != UffdError::Exists)).is_waited;
+            if cause.is_fault_on(page) && stopped == UffdError::Changing {
+                if guard::stands(Guard::RefusedFaultsReturn) {
+                    outcome = Served::Again;
+                }
+            } else if cause.is_fault_on(page) || is_waited {
+                self.wake_page(page);
+            }
         }
         outcome
     }

@@ -2,10 +2,11 @@
 //!
 //! PFA §3: the fault path takes a free frame, fills it, maps it and lets the thread go; the rest is bookkeeping.
 
-use farmem_page::{PageBytes, PageIndex, PageRange, PageWord, Place};
+use farmem_page::{PageBytes, PageCount, PageIndex, PageRange, PageWord, Place};
 use farmem_policy::{Advice, Fault, Prefetcher, Probes, Run};
 use farmem_sys::guard::{self, Guard};
 use farmem_sys::lock::Lock;
+use farmem_sys::pagemap::Vacancies;
 use farmem_sys::uffd::UffdError;
 use farmem_sys::{Errno, memory, thread};
 use farmem_telemetry::{Counter, Step};
@@ -135,6 +136,9 @@ impl Engine {
             self.hurry(fault.page);
             return Served::Done;
         };
+        if taken.word.is_stored() && !taken.word.is_far() {
+            return self.meet_unheard(taken);
+        }
         // The page may have left, or come, since the guess.
         let source = if guard::stands(Guard::SourceAfterTaking) { Source::of(taken.word) } else { guess };
         self.trace_fault(fault, source == Source::Stored);
@@ -157,6 +161,23 @@ impl Engine {
                 self.touch(batch, fault)
             }
         }
+    }
+
+    /// A fault on a page that the pager hasn't taken away. Either it has come since, or the program has discarded it and nobody has told of that.
+    fn meet_unheard(&self, taken: Taken) -> Served {
+        let page = PageRange::at(taken.page, PageCount::new(1));
+        let is_gone = |found: Vacancies| found.present == 0;
+        match self.vacancies(page) {
+            Ok(found) if is_gone(found) && guard::stands(Guard::MarkersAreLookedAt) => {
+                self.forget_unheard(taken);
+            }
+            Err(UffdError::Changing) => {
+                self.give_back(taken);
+                return Served::Again;
+            }
+            _ => self.let_try_again(taken),
+        }
+        Served::Done
     }
 
     /// What both tiers say to a fault on a stored page.

@@ -15,7 +15,7 @@ use farmem_telemetry::{Counter, Handover, Step};
 
 use crate::address_space::table::PageTable;
 use crate::engine::Engine;
-use crate::eviction::evict::TOLERATED_PAGES;
+use crate::eviction::evict::{RUN_PAGES, TOLERATED_PAGES};
 use crate::eviction::vault::LoadFailure;
 use crate::fault::serve::Desk;
 use crate::forks::sharing::Patience;
@@ -29,6 +29,8 @@ const GROWN_UP_NS: u64 = 2_000_000;
 const MOST_DOUBLED: u32 = 9;
 /// How often it is checked whether a child still lives.
 const PROBE_NS: u64 = 50_000_000;
+/// How long to wait until a child has done what has been read.
+const LOOK_NS: u64 = 20_000;
 /// How long to wait before a child for whose page there was no memory tries again.
 const MEMORY_NS: u64 = 1_000_000;
 /// The last page that a program can have, which only a program that insists has mapped. The lowest pages won't do: most
@@ -46,6 +48,8 @@ struct View {
     /// The child's words; `None` while the parent's own are right for the child too: nothing leaves the parent, and it has done nothing
     /// to what it has stored since the fork.
     table: Option<PageTable>,
+    /// Whether those were copied when the fork was heard of, and so say which pages the child came without.
+    has_words_of_fork: bool,
     /// Whether it was protected when it began, so that what it shares counts once.
     is_protected: bool,
     /// Pages that it shared with this process when it was forked, where those count once.
@@ -70,6 +74,7 @@ impl View {
             epoch,
             is_pending: false,
             table: None,
+            has_words_of_fork: false,
             is_protected: false,
             shared: PageCount::ZERO,
             is_given_up: false,
@@ -208,7 +213,7 @@ impl Children {
 
 impl Engine {
     /// Begins to serve a child.
-    pub(crate) fn adopt(&self, uffd: Uffd, adoption: Adoption) {
+    pub(crate) fn adopt(&self, reading: &Reading<'_>, uffd: Uffd, adoption: Adoption) {
         let Adoption { epoch, is_announced, is_behind, is_protected } = adoption;
         // Until the handover of an announced fork has ended nothing leaves the parent. The parent's words don't say what a child finds empty.
         let has_own =
@@ -224,6 +229,7 @@ impl Engine {
         let mut view = View {
             is_pending: is_announced,
             table,
+            has_words_of_fork: has_own && !is_announced,
             is_protected,
             shared,
             own,
@@ -232,11 +238,76 @@ impl Engine {
         if is_behind {
             self.serve_for_good(&mut view);
         }
-        if !self.children.add(view) {
-            // Letting go of the descriptor would show the child zeros.
-            self.refused(Step::Child, Errno::NFILE);
+        let mut grandchildren = [const { None }; 4];
+        self.give_stranded_to(reading, &mut view, &mut grandchildren);
+        for view in [Some(view)].into_iter().chain(grandchildren).flatten() {
+            if !self.children.add(view) {
+                // Letting go of the descriptor would show the child zeros.
+                self.refused(Step::Child, Errno::NFILE);
+            }
         }
         self.note_children(&self.children.views.lock());
+    }
+
+    /// Gives the child the pages that nobody could put back before it was forked: it lacks them, and its words don't know of them. It runs already, and may
+    /// change its memory meanwhile.
+    fn give_stranded_to(
+        &self,
+        reading: &Reading<'_>,
+        view: &mut View,
+        grandchildren: &mut [Option<View>; 4],
+    ) {
+        let mut gifts = [None; RUN_PAGES];
+        let mut count = 0;
+        self.each_stranded_page(reading, |page| {
+            gifts[count] = Some(page);
+            count += 1;
+        });
+        self.give(view, gifts, grandchildren);
+    }
+
+    /// Gives a child these pages, and whoever it forks meanwhile.
+    fn give(
+        &self,
+        view: &mut View,
+        mut gifts: [Option<(PageIndex, PageIndex)>; RUN_PAGES],
+        grandchildren: &mut [Option<View>; 4],
+    ) {
+        while gifts.iter().any(Option::is_some) {
+            for place in &mut gifts {
+                let Some((page, frame)) = *place else { continue };
+                match self.give_frame(&view.uffd, page, frame) {
+                    // Not mapped in the child, or the child has ended.
+                    None | Some(UffdError::Exists | UffdError::Gone | UffdError::Ended) => *place = None,
+                    // It changes its memory.
+                    Some(UffdError::Changing) => break,
+                    Some(error) => self.refused(Step::Child, error),
+                }
+            }
+            if gifts.iter().all(Option::is_none) || grandchildren.iter().all(Option::is_some) {
+                return;
+            }
+            match view.uffd.read() {
+                // Its threads ask again.
+                Ok(Some(Message::Fault { address, .. })) => {
+                    view.uffd.wake(PageRange::at(address.page(), PageCount::new(1)));
+                }
+                Ok(Some(message)) => {
+                    gifts.iter_mut().for_each(|gift| *gift = gift.and_then(|it| follow(it, &message)));
+                    let before = grandchildren.iter().flatten().count();
+                    self.hear(view, message, grandchildren);
+                    if let Some(mut forked) = grandchildren.get_mut(before).and_then(Option::take) {
+                        self.give(&mut forked, gifts, grandchildren);
+                        grandchildren
+                            .iter_mut()
+                            .find(|place| place.is_none())
+                            .map(|place| place.replace(forked));
+                    }
+                }
+                // What has been read is being done.
+                Ok(None) | Err(_) => thread::sleep(LOOK_NS),
+            }
+        }
     }
 
     fn copy_table(&self) -> PageTable {
@@ -408,20 +479,25 @@ impl Engine {
         grandchildren: &mut [Option<View>; 4],
     ) -> Service {
         match message {
-            Message::Fault { address, protected: true, .. } => {
-                return self.let_child_write(view, address.page());
-            }
+            Message::Fault { address, protected: true, .. } => self.let_child_write(view, address.page()),
             Message::Fault { address, thread, .. } => {
                 self.inject_death_of(thread, || has_ended(&view.uffd));
-                return self.answer_fault(view, address.page(), desk);
+                self.answer_fault(view, address.page(), desk)
             }
-            _ => {}
+            event => {
+                self.hear(view, event, grandchildren);
+                Service::GoesOn
+            }
         }
+    }
+
+    /// Takes in what a child has done to its memory.
+    fn hear(&self, view: &mut View, event: Message, grandchildren: &mut [Option<View>; 4]) {
         // A child that has changed its memory doesn't serve itself: the tables that its pager has inherited, or will, don't know of
         // that, and nobody is told twice.
         let epoch = view.epoch;
         let table = self.serve_for_good(view);
-        match message {
+        match event {
             Message::Remove(range) | Message::Unmap(range) => table.discard(range, |_, _| {}),
             Message::Remap { from, to, count } => {
                 // What was there may have gone before this process heard of it.
@@ -438,11 +514,14 @@ impl Engine {
                 // Where it may get a pager of its own, it must be told from its siblings.
                 let epoch = if subject::attached().is_some() { self.vault.end_epoch() } else { epoch };
                 self.tell_of_fork(&uffd, epoch);
-                *place = Some(View { table: Some(copy), ..View::beginning(uffd, epoch) });
+                *place = Some(View {
+                    table: Some(copy),
+                    has_words_of_fork: view.has_words_of_fork,
+                    ..View::beginning(uffd, epoch)
+                });
             }
             Message::Fault { .. } | Message::Unknown(_) => {}
         }
-        Service::GoesOn
     }
 
     /// There is no supervisor any more: with this process would end all that says which of the child's pages are far, and they
@@ -487,7 +566,25 @@ impl Engine {
         let table = view.table.as_ref().unwrap_or(&self.table);
         let content = &mut desk.content[0];
         let range = PageRange::new(page, PageIndex::new(page.get() + 1));
-        let loaded = match table.word(page).place() {
+        let word = table.word(page);
+        if word.is_marked() {
+            match view.uffd.zero_vacant(range).stopped {
+                // There was no marker any more: the page has been discarded, and nobody has told of it.
+                None => {
+                    view.table.iter().for_each(|table| table.discard(range, |_, _| {}));
+                    return Service::GoesOn;
+                }
+                Some(UffdError::Exists) => {}
+                Some(UffdError::Ended) => return Service::IsOver,
+                Some(_) => {
+                    view.uffd.wake(range);
+                    return Service::GoesOn;
+                }
+            }
+        }
+        // A page that hadn't left at the fork came with it.
+        let is_discarded = view.has_words_of_fork && word.is_stored() && !word.is_far();
+        let loaded = match word.place().filter(|_| !is_discarded) {
             None | Some(Place::Zero) => {
                 content.fill(0);
                 Ok(Origin::Memory)
@@ -502,6 +599,8 @@ impl Engine {
             Some(UffdError::Ended) => return Service::IsOver,
             None => {
                 view.own += range.count();
+                // A child that gets a pager of its own takes its words along.
+                view.table.iter().for_each(|table| table.update(page, |word| word.with_far(false)));
                 return Service::GoesOn;
             }
             // Other children must not wait for as long as this one finds no memory.
@@ -523,6 +622,13 @@ impl Engine {
         let due = views.iter().flatten().filter(|view| !view.is_pending && view.due_ns <= now_ns);
         let view = due.filter(|view| !has_ended(&view.uffd)).min_by_key(|view| view.due_ns)?;
         Some((view.epoch, view.uffd.duplicate().ok()?))
+    }
+
+    /// Whether the child of that epoch may have a marker where that page was.
+    pub fn may_child_have_marker(&self, epoch: u64, page: PageIndex) -> bool {
+        let views = self.children.views.lock();
+        let Some(view) = views.iter().flatten().find(|view| view.epoch == epoch) else { return true };
+        view.table.as_ref().unwrap_or(&self.table).word(page).is_marked()
     }
 
     /// Whether a forked child is served here, or is about to be: a fork returns when its event has been read, and whoever read it may still be at it.
@@ -598,6 +704,17 @@ pub struct PartedChild {
     pub(crate) shared: PageCount,
     /// Pages that it has made its own, or may have.
     pub(crate) own: PageCount,
+}
+
+/// A page that a child is to get, and what it holds, after the child has done that to its memory; `None` when it needn't have it any more.
+fn follow((page, frame): (PageIndex, PageIndex), event: &Message) -> Option<(PageIndex, PageIndex)> {
+    match *event {
+        Message::Remove(range) | Message::Unmap(range) if range.contains(page) => None,
+        Message::Remap { from, to, count } if PageRange::at(from, count).contains(page) => {
+            Some((to + (page - from), frame))
+        }
+        _ => Some((page, frame)),
+    }
 }
 
 fn own_pages(views: &[Option<View>; MOST]) -> PageCount {

@@ -21,6 +21,7 @@ use farmem_sys::thread;
 use farmem_sys::uffd::{Uffd, UffdError};
 use farmem_telemetry::Counter;
 
+use crate::address_space::table::Taken;
 use crate::bell::Reason;
 use crate::engine::{Engine, WINDOW_PAGES};
 use crate::eviction::evict::{RUN_PAGES, TOLERATED_PAGES};
@@ -39,6 +40,8 @@ const LIFT_SHARE: u64 = 8;
 /// budget gives way, slowly.
 const PATIENCE_NS: u64 = 100_000_000;
 const LOOK_NS: u64 = 50_000;
+/// Pages whose protection ends at once, at most.
+const HELD: usize = RUN_PAGES;
 /// A new process has said after so long what it has.
 const REPORT_NS: u64 = 200_000_000;
 /// What a process is known to have may be old: the bookkeeper of one that isn't managed looks so seldom that the process
@@ -240,7 +243,7 @@ impl Engine {
             for region in self.regions.iter() {
                 self.table.each_gap(
                     region,
-                    |word| word.is_unevictable(),
+                    |word| word.is_unevictable() || word.is_far() || word.is_busy(),
                     |range| is_complete &= is_complete && protect_until(until_ns, uffd, range),
                 );
             }
@@ -312,7 +315,7 @@ impl Engine {
         for region in self.regions.iter() {
             self.table.each_gap(
                 region,
-                |word| word.is_unevictable(),
+                |word| word.is_unevictable() || word.is_far() || word.is_busy(),
                 |range| {
                     // A refusal means that the range has changed: what is there now is new.
                     self.for_parts(range, |part| self.uffd.protect(part));
@@ -327,8 +330,20 @@ impl Engine {
         // From here on the process counts in full, so the budget holds whatever is written.
         self.slot.set_protected(false);
         let is_complete =
-            self.regions.iter().all(|region| self.for_parts(region, |part| self.uffd.unprotect(part)));
+            self.regions.iter().all(|region| self.for_parts(region, |part| self.open_part(part)));
         self.sharing.is_protected.store(!is_complete, Ordering::Release);
+    }
+
+    /// Ends the protection of what is there of `part`. What has left has a marker, which is to stay; meanwhile nothing leaves.
+    fn open_part(&self, part: PageRange) -> Result<(), UffdError> {
+        let _evictor = self.evictor.lock();
+        let mut outcome = Ok(());
+        self.table.each_gap(
+            part,
+            |word| word.is_far() || word.is_busy(),
+            |gap| outcome = outcome.and_then(|()| self.uffd.unprotect(gap)),
+        );
+        outcome
     }
 
     /// Calls `act` for all of `range`, part by part, again while the address space is changing. `false` when that
@@ -387,14 +402,54 @@ impl Engine {
             }
         }
         self.slot.separate(copies);
-        match self.uffd.unprotect(range) {
-            Ok(()) => Served::Done,
+        match self.open_held(range) {
+            Ok(_) => Served::Done,
             Err(UffdError::Changing) => Served::Again,
             Err(_) => {
                 self.uffd.wake(page);
                 Served::Done
             }
         }
+    }
+
+    /// Ends the protection of the first pages of `range`, as far as nobody has them in hand and they are here: what has left has a marker, which is to stay.
+    /// How many that were.
+    fn open_held(&self, range: PageRange) -> Result<PageCount, UffdError> {
+        let mut held = [const { None }; HELD];
+        let mut count = 0;
+        for (place, page) in held.iter_mut().zip(range.iter()) {
+            let Some(taken) = self.table.take_if(page, |word| !word.is_busy()) else { break };
+            match self.unless_far(taken) {
+                Ok(taken) => *place = Some(taken),
+                Err(taken) => {
+                    self.give_back(taken);
+                    break;
+                }
+            }
+            count += 1;
+        }
+        let count = PageCount::new(count);
+        let opened = if count == PageCount::ZERO {
+            Err(UffdError::Gone)
+        } else {
+            self.uffd.unprotect(PageRange::at(range.start, count))
+        };
+        held.into_iter().flatten().for_each(|page| self.give_back(page));
+        opened.map(|()| count)
+    }
+
+    /// The page, if it is here. Of one that has come past this pager, as a forked child's that another pager has served, the word may not know that yet.
+    fn unless_far(&self, mut taken: Taken) -> Result<Taken, Taken> {
+        if !taken.word.is_far() {
+            return Ok(taken);
+        }
+        let found = self.files.pagemap.vacancies(PageRange::at(taken.page, PageCount::new(1)));
+        if !found.is_some_and(|found| found.present != 0) {
+            return Err(taken);
+        }
+        self.slot.subtract(Counter::FarPages, 1);
+        taken.word = taken.word.with_far(false);
+        Ok(taken)
     }
 
     /// The faulted page with those behind it that are about to be written, as one range.
@@ -443,8 +498,7 @@ impl Engine {
         self.files.pagemap.resident(run.intersect(managed), &mut resident).ok()?;
         let run = resident.iter().next()?;
         self.slot.separate(self.files.pagemap.shared(run));
-        self.uffd.unprotect(run).ok()?;
-        Some(run)
+        Some(PageRange::at(run.start, self.open_held(run).ok()?))
     }
 }
 

@@ -2,6 +2,8 @@
 
 use farmem_page::{PageCount, PageIndex, PageRange};
 
+pub use farmem_sys::pagemap::Vacancies;
+
 use crate::world::Entry;
 use crate::{Errno, schedule, world};
 
@@ -69,7 +71,7 @@ impl Pagemap {
     /// # Errors
     /// None.
     pub fn present(&self, range: PageRange, runs: &mut Runs) -> Result<PageIndex, Errno> {
-        Ok(self.scan(range, runs, |entry| !matches!(entry, Entry::Poisoned)))
+        Ok(self.scan(range, runs, |entry| matches!(entry, Entry::Frame { .. } | Entry::Zeros { .. })))
     }
 
     /// The pages of `range` where the shared page of zeros is, unless they are protected.
@@ -88,6 +90,24 @@ impl Pagemap {
             PageCount::new(
                 entries.filter(|(_, entry)| entry.is_protected() && entry.is_shared()).count() as u64
             )
+        })
+    }
+
+    /// What there is in the first [`Vacancies::MOST`] pages of `range`. See `World::may_guard`.
+    pub fn vacancies(&self, range: PageRange) -> Option<Vacancies> {
+        schedule::point();
+        world::look_at(self.space, range);
+        world::with(|world| {
+            let mut vacancies = Vacancies::default();
+            for (at, page) in range.iter().take(Vacancies::MOST).enumerate() {
+                match world.spaces[self.space].entry(page) {
+                    None => {}
+                    Some(Entry::Marked) => vacancies.marked |= 1 << at,
+                    Some(Entry::Guarded | Entry::Poisoned) => vacancies.barred |= 1 << at,
+                    Some(Entry::Frame { .. } | Entry::Zeros { .. }) => vacancies.present |= 1 << at,
+                }
+            }
+            Some(vacancies)
         })
     }
 

@@ -87,8 +87,10 @@ fn look(world: &mut World, number: usize, page: PageIndex, want: &Want) -> Touch
     let mut is_protected = false;
     match space.entry(page) {
         Some(Entry::Poisoned) => return Touched::Poisoned,
+        // A real program would die of its own mistake.
+        Some(Entry::Guarded) => return Touched::Unmapped,
         Some(entry) if is_write && entry.is_protected() => is_protected = true,
-        Some(_) => {
+        Some(Entry::Frame { .. } | Entry::Zeros { .. }) => {
             if !space.see(page) {
                 world.fail_at(number, page, "other bytes than were written");
                 return Touched::Done;
@@ -98,7 +100,7 @@ fn look(world: &mut World, number: usize, page: PageIndex, want: &Want) -> Touch
             }
             return Touched::Done;
         }
-        None if area.uffd.is_none() => {
+        _ if area.uffd.is_none() => {
             if !space.see(page) {
                 world.fail_at(number, page, "zeros where something was written, and nobody is asked");
                 return Touched::Done;
@@ -109,7 +111,7 @@ fn look(world: &mut World, number: usize, page: PageIndex, want: &Want) -> Touch
             }
             return Touched::Done;
         }
-        None => {}
+        _ => {}
     }
     let Some(uffd) = area.uffd else { return Touched::Unmapped };
     let fault = world.number();
@@ -192,6 +194,39 @@ pub fn discard(space: usize, range: PageRange) {
         });
     }
     world::with(|world| world.spaces[space].expected.end_discard(began));
+}
+
+/// MADV_GUARD_INSTALL, and some time later MADV_GUARD_REMOVE: the pages are zeros then. Nobody is told.
+pub fn guard(space: usize, range: PageRange) {
+    schedule::point();
+    let began = world::change(space, |world| {
+        if !world.may_guard(space, range) {
+            return None;
+        }
+        let now = world.number();
+        world.count("guards");
+        for page in range.iter() {
+            world.tell(page, || "guarded".to_owned());
+            let space = &mut world.spaces[space];
+            space.expected.begin_discard(PageRange::at(page, PageCount::new(1)), now);
+            if space.area(page).is_some() {
+                space.set(page, Entry::Guarded);
+            }
+        }
+        Some(now)
+    });
+    let Some(began) = began else { return };
+    schedule::point();
+    world::change(space, |world| {
+        for page in range.iter() {
+            world.tell(page, || "not guarded any more".to_owned());
+            let space = &mut world.spaces[space];
+            if matches!(space.entry(page), Some(Entry::Guarded)) {
+                space.take(page);
+            }
+            space.expected.end_discard(began);
+        }
+    });
 }
 
 /// munmap: told after it has happened.

@@ -93,6 +93,7 @@ impl Uffd {
 
     /// Whether there is a message to read.
     pub fn has_message(&self) -> bool {
+        world::end_look();
         world::with(|world| {
             let context = &world.uffds[self.number];
             !context.events.is_empty() || context.faults.iter().any(|fault| !fault.is_read)
@@ -152,15 +153,41 @@ impl Uffd {
 
     /// Maps the kernel's shared page of zeros.
     pub fn zero_in(&self, range: PageRange) -> Progress {
+        self.over_marker(range, || self.zero_vacant(range))
+    }
+
+    /// As [`Uffd::zero_in`], but a marker is in the way.
+    pub fn zero_vacant(&self, range: PageRange) -> Progress {
         let progress =
             self.each(range, |world, _, page| self.fill(world, page, Entry::Zeros { is_protected: false }));
         self.wake(PageRange::at(range.start, progress.done));
         progress
     }
 
+    fn over_marker(&self, range: PageRange, put: impl Fn() -> Progress) -> Progress {
+        let progress = put();
+        if progress.stopped != Some(UffdError::Exists) || range.count() != PageCount::new(1) {
+            return progress;
+        }
+        self.unmark(range);
+        put()
+    }
+
+    /// Leaves a marker for each of these pages that isn't there. `false` when some may have none.
+    pub fn mark(&self, range: PageRange) -> bool {
+        self.protect(range).is_ok()
+    }
+
+    /// Takes markers away, and wakes nobody.
+    pub fn unmark(&self, range: PageRange) {
+        let _ = self.set_protected(range, false);
+    }
+
     /// Makes every later touch of these missing pages a SIGBUS.
     pub fn poison(&self, range: PageRange) -> Progress {
-        let progress = self.each(range, |world, _, page| self.fill(world, page, Entry::Poisoned));
+        let progress = self.over_marker(range, || {
+            self.each(range, |world, _, page| self.fill(world, page, Entry::Poisoned))
+        });
         self.wake(PageRange::at(range.start, progress.done));
         progress
     }
@@ -171,13 +198,15 @@ impl Uffd {
             Some((_, area)) if area.uffd == Some(self.number) => {}
             _ => return Err(UffdError::Gone),
         }
-        if space.entry(page).is_some() {
-            return Err(UffdError::Exists);
+        match (space.entry(page), &entry) {
+            // A frame takes the place of anything that isn't a page.
+            (None, _) | (Some(Entry::Marked | Entry::Guarded), Entry::Frame { .. }) => {}
+            _ => return Err(UffdError::Exists),
         }
         let what = match entry {
             Entry::Frame { .. } => "a frame comes in",
             Entry::Zeros { .. } => "zeros come in",
-            Entry::Poisoned => "poisoned",
+            _ => "poisoned",
         };
         space.set(page, entry);
         let number = world.uffds[self.number].space;
@@ -218,13 +247,14 @@ impl Uffd {
                 return Err(UffdError::Exists);
             }
             match space.entry(page) {
-                None | Some(Entry::Poisoned) => return Err(UffdError::Gone),
+                None | Some(Entry::Poisoned | Entry::Marked | Entry::Guarded) => return Err(UffdError::Gone),
                 Some(entry) if entry.is_shared() || is_busy => return Err(UffdError::Busy),
                 Some(_) => {}
             }
             if let Some(mut entry) = space.take(page) {
                 entry.protect(false);
                 space.set(target, entry);
+                space.in_hand.insert(page);
             }
             world.moved += 1;
             world.tell(page, || "moved out".to_owned());
@@ -240,6 +270,7 @@ impl Uffd {
     ) -> Progress {
         schedule::point();
         let _reader = Reader::of(world::with(|world| world.uffds[self.number].space));
+        world::end_look();
         let mut done = 0;
         for (step, page) in range.iter().enumerate() {
             if step > 0 {
@@ -287,7 +318,7 @@ impl Uffd {
 
     fn set_protected(&self, range: PageRange, is_protected: bool) -> Result<(), UffdError> {
         schedule::point();
-        world::with(|world| {
+        let outcome = world::with(|world| {
             let context = &world.uffds[self.number];
             let number = context.space;
             if world.spaces[number].has_ended {
@@ -303,12 +334,25 @@ impl Uffd {
                 return Err(UffdError::Gone);
             }
             for page in range.iter() {
-                if let Some(entry) = space.entry_mut(page) {
-                    entry.protect(is_protected);
+                let space = &mut world.spaces[number];
+                match space.entry_mut(page) {
+                    Some(Entry::Marked) if !is_protected => {
+                        space.take(page);
+                        space.in_hand.insert(page);
+                        world.tell(page, || "not marked any more".to_owned());
+                    }
+                    Some(entry) => entry.protect(is_protected),
+                    None if is_protected => {
+                        space.set(page, Entry::Marked);
+                        world.tell(page, || "marked".to_owned());
+                    }
+                    None => {}
                 }
             }
             Ok(())
-        })
+        });
+        world::end_look();
+        outcome
     }
 
     /// Lets threads that wait for these pages try again.
@@ -328,6 +372,7 @@ impl Uffd {
     /// # Errors
     /// None.
     pub fn read(&self) -> Result<Option<Message>, UffdError> {
+        world::end_look();
         schedule::point();
         let fault = world::with(|world| {
             let fault = world.uffds[self.number].faults.iter_mut().find(|fault| !fault.is_read)?;

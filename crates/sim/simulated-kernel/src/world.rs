@@ -1,7 +1,7 @@
 //! All that there is: address spaces, userfaultfds, threads, time.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 
 use farmem_page::{PAGE_BYTES, PageBytes, PageCount, PageIndex, PageRange, VirtAddr};
@@ -62,6 +62,10 @@ pub enum Entry {
     },
     /// A touch is a SIGBUS.
     Poisoned,
+    /// No page: a marker.
+    Marked,
+    /// No page: the program wants none there.
+    Guarded,
 }
 
 impl Entry {
@@ -72,7 +76,7 @@ impl Entry {
     pub(crate) fn is_protected(&self) -> bool {
         match self {
             Self::Frame { is_protected, .. } | Self::Zeros { is_protected } => *is_protected,
-            Self::Poisoned => false,
+            Self::Poisoned | Self::Marked | Self::Guarded => false,
         }
     }
 
@@ -111,6 +115,8 @@ pub struct Space {
     pub(crate) has_ended: bool,
     /// Calls under way that look through mappings: none is changed meanwhile (the kernel's `mmap_lock`).
     readers: u32,
+    /// Pages that the pager has in hand: it has moved them out or taken their marker away, and put nothing there yet.
+    pub(crate) in_hand: BTreeSet<PageIndex>,
 }
 
 impl Space {
@@ -201,6 +207,7 @@ impl Space {
     }
 
     pub(crate) fn set(&mut self, page: PageIndex, entry: Entry) {
+        self.in_hand.remove(&page);
         self.table.insert(page, entry);
     }
 
@@ -217,7 +224,7 @@ impl Space {
         match self.table.get(&page)? {
             Entry::Frame { frame, .. } => Some(Box::new(**frame)),
             Entry::Zeros { .. } => Some(Box::new([0; PAGE_BYTES])),
-            Entry::Poisoned => None,
+            Entry::Poisoned | Entry::Marked | Entry::Guarded => None,
         }
     }
 
@@ -225,8 +232,8 @@ impl Space {
     pub(crate) fn see(&mut self, page: PageIndex) -> bool {
         match self.table.get(&page) {
             Some(Entry::Frame { frame, .. }) => self.expected.see(page, Some(frame)),
-            Some(Entry::Zeros { .. }) | None => self.expected.see(page, None),
-            Some(Entry::Poisoned) => false,
+            Some(Entry::Zeros { .. } | Entry::Marked) | None => self.expected.see(page, None),
+            Some(Entry::Poisoned | Entry::Guarded) => false,
         }
     }
 
@@ -327,6 +334,8 @@ pub struct World {
     /// Who answers packets.
     pub supervisor: Option<Box<dyn Supervisor>>,
     pub(crate) answers: VecDeque<Answer>,
+    /// What threads have looked at last, for what they do next.
+    pub(crate) looks: HashMap<u32, (usize, PageRange)>,
 }
 
 impl World {
@@ -356,6 +365,7 @@ impl World {
             disk: Vec::new(),
             supervisor: None,
             answers: VecDeque::new(),
+            looks: HashMap::new(),
         }
     }
 
@@ -388,6 +398,14 @@ impl World {
         if let Some(page) = self.plan.watched.filter(|&page| range.contains(page)) {
             self.tell(page, what);
         }
+    }
+
+    /// Whether the program may guard `range` at this moment. A real kernel lets it: between a look at the page table and what is put there, and between a move and
+    /// its marker, there is a window of a few microseconds in which a guard that comes and goes isn't noticed (ADR 54).
+    pub(crate) fn may_guard(&self, space: usize, range: PageRange) -> bool {
+        let is_looked_at = |(of, at): &(usize, PageRange)| *of == space && !at.intersect(range).is_empty();
+        !self.looks.values().any(is_looked_at)
+            && self.spaces[space].in_hand.range(range.start..range.end).next().is_none()
     }
 
     /// Counts something, for those who want to know whether it happens at all.
@@ -440,6 +458,20 @@ impl Drop for Reader {
             schedule::wake(Key::Space(self.0), usize::MAX);
         }
     }
+}
+
+/// The calling thread looks at a page table, for what it does next.
+pub(crate) fn look_at(space: usize, range: PageRange) {
+    with(|world| {
+        world.looks.insert(world.current, (space, range));
+    });
+}
+
+/// It has done that, or something else.
+pub(crate) fn end_look() {
+    with(|world| {
+        world.looks.remove(&world.current);
+    });
 }
 
 /// Changes mappings of a space, when nobody looks through them.
