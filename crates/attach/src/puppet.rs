@@ -15,6 +15,7 @@ use farmem_page::{PAGE_BYTES, PageCount, PageRange, VirtAddr};
 use farmem_sys::subject::puppet::{Places, Puppet, SHARED_BYTES, STAGED, code};
 use farmem_sys::subject::tracee::{Dispatch, Options, Registers, State, Tracee};
 use farmem_sys::subject::{Attached, attached};
+use farmem_sys::thread::{self, Scheduling};
 use farmem_sys::uffd::Uffd;
 use farmem_sys::{AsFd, BorrowedFd, Errno, OwnedFd};
 use linux_raw_sys::general as raw;
@@ -25,7 +26,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Resource, Rlimit, pidfd_
 
 use crate::children::processes;
 use crate::injection::{Injection, WIDE, find_instruction, is_instruction};
-use crate::threads::{candidates, is_at_fault, is_signalled};
+use crate::threads::{candidates, is_at_fault};
 use crate::{AttachError, filter, told};
 
 /// How long a thread may take to stop.
@@ -64,13 +65,19 @@ pub(crate) fn make(number: u32, uffd: Option<&Uffd>) -> Result<Made, AttachError
             .map_err(AttachError::refused("the process's memory"))?,
     );
     let instruction = find_instruction(&process, &memory)?;
-    let tracee = inject(&process, &memory, instruction)?;
+    let (tracee, scheduling) = inject(&process, &memory, instruction)?;
+    let own = Urgent::make(thread::current());
     let furnished = furnish(&tracee, &memory, instruction, uffd);
     if furnished.is_err() {
         farmem_sys::process::kill(tracee.thread());
         let _ = tracee.state(true);
     }
+    drop(own);
     let (puppet, uffd) = furnished?;
+    // It has its maker's urgency, and not its maker's reason for it.
+    if let Some(scheduling) = scheduling {
+        scheduling.give(tracee.thread());
+    }
     let path = format!("/proc/{}", tracee.thread());
     let memory_folder =
         open(path.as_str(), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
@@ -78,18 +85,49 @@ pub(crate) fn make(number: u32, uffd: Option<&Uffd>) -> Result<Made, AttachError
     Ok(Made { attached: Attached { process: number, handle, folder, memory_folder, puppet }, uffd, tracee })
 }
 
-/// Has one thread of the program make the puppet, which is stopped then.
-fn inject(process: &Process, memory: &File, instruction: u64) -> Result<Tracee, AttachError> {
+/// A thread that is urgent until this is dropped: as long as one of the program's stands still, everything that is done for it comes before what is busy on this machine. With
+/// eight busy threads on two processors each of a dozen steps would wait for its turn, and the thread for all of them.
+struct Urgent {
+    thread: u32,
+    before: Option<Scheduling>,
+}
+
+impl Urgent {
+    fn make(thread: u32) -> Self {
+        Self { thread, before: thread::make_urgent(thread) }
+    }
+}
+
+impl Drop for Urgent {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            before.give(self.thread);
+        }
+    }
+}
+
+/// Has one thread of the program make the puppet, which is stopped then. With what is to be given to the puppet when it needs no urgency any more.
+fn inject(
+    process: &Process,
+    memory: &File,
+    instruction: u64,
+) -> Result<(Tracee, Option<Scheduling>), AttachError> {
     let mut last = AttachError::Busy;
     for thread in candidates(process)?.into_iter().take(MOST_THREADS) {
         match seize(process, thread) {
             Ok(tracee) => {
                 let mut signal = 0;
+                // Not before it stands still: until then it would have to wait for whoever waits for it.
+                let own = Urgent::make(thread::current());
+                let urgent = Urgent::make(thread);
                 let made = make_in(&tracee, process, memory, instruction, &mut signal);
+                let before = urgent.before;
+                drop(urgent);
                 release(tracee, signal);
+                drop(own);
                 match made {
                     Err(AttachError::Busy) => last = AttachError::Busy,
-                    made => return made,
+                    made => return made.map(|puppet| (puppet, before)),
                 }
             }
             Err(AttachError::Ended) => {}
@@ -169,9 +207,12 @@ fn release_running(tracee: Tracee) {
 /// Threads that have ended while they were seized, or are about to, and haven't been waited for.
 static ENDING: Mutex<Vec<Tracee>> = Mutex::new(Vec::new());
 
-/// Lets a thread go. One that is ending can't be. Its process's parent hears of the end only when the calling thread has, and that may take as long as the process has
+/// Lets a stopped thread go, with the signal that it is to get, or 0. Whatever came of the stop, a call that has returned early because of that is made again. One that is ending can't be. Its process's parent hears of the end only when the calling thread has, and that may take as long as the process has
 /// other threads: it is waited for by [`wait_for_ending`].
 fn release(tracee: Tracee, signal: u32) {
+    if let Some(again) = called_again(&tracee) {
+        let _ = tracee.set_registers(&again);
+    }
     if tracee.let_go(signal).is_err() {
         ENDING.lock().unwrap_or_else(PoisonError::into_inner).push(tracee);
     }
@@ -220,10 +261,10 @@ fn make_in(
         .and_then(|()| if is_told { thread.set_dispatch(Dispatch::default()) } else { Ok(()) })
         .map_err(AttachError::refused("its signals"))
         .and_then(|()| make_twice(&injection, process));
-    // Whatever came of it: a thread that has ended needs none of this. Its signals first, or none would be seen to wait.
+    // Whatever came of it: a thread that has ended needs none of this.
     *signal = injection.settle().unwrap_or(0);
+    let _ = thread.set_registers(&before);
     let _ = thread.set_mask(mask);
-    let _ = thread.set_registers(&called_again(before, process, thread));
     if is_told {
         let _ = thread.set_dispatch(dispatch);
     }
@@ -237,21 +278,14 @@ fn is_in_sequence(thread: &Tracee, memory: &File) -> bool {
     memory.read_at(&mut pointer, place).is_ok_and(|read| read == pointer.len()) && pointer != [0; 8]
 }
 
-/// The registers with which the thread goes on. A call that has returned early because of the stop alone is made again.
-fn called_again(registers: Registers, process: &Process, thread: &Tracee) -> Registers {
+/// The registers with which a thread makes its call again, if that has returned early. The kernel does so itself where a call is said to have ended in this way, unless there is a
+/// signal for the program's own handler: then the call returns early after all, as the program may wait for it to. To look for signals here would leave a gap in which one is missed.
+fn called_again(thread: &Tracee) -> Option<Registers> {
     const INTERRUPTED: i64 = -4;
-    let is_early = registers.orig_rax as i64 >= 0
-        && registers.rax as i64 == INTERRUPTED
-        && !is_signalled(process.pid, thread.thread());
-    if is_early {
-        return Registers {
-            rax: registers.orig_rax,
-            orig_rax: farmem_sys::subject::tracee::NO_CALL,
-            rip: registers.rip - 2,
-            ..registers
-        };
-    }
-    registers
+    const RESTARTED_WITHOUT_HANDLER: i64 = -514;
+    let registers = thread.registers().ok()?;
+    let is_early = registers.orig_rax as i64 >= 0 && registers.rax as i64 == INTERRUPTED;
+    is_early.then_some(Registers { rax: RESTARTED_WITHOUT_HANDLER as u64, ..registers })
 }
 
 /// A child that makes the puppet and ends, so that the puppet is nobody's whom the program could ask about.

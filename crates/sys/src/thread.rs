@@ -221,6 +221,55 @@ pub fn set_class(thread: u32, class: Class) -> bool {
     result.is_ok()
 }
 
+/// How a thread competes for a processor, as the kernel has it: to be given back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Scheduling {
+    policy: usize,
+    priority: i32,
+}
+
+impl Scheduling {
+    /// Before all that is not urgent.
+    const URGENT: Self = Self { policy: 1, priority: 1 };
+
+    /// That of a thread of any process.
+    pub fn of(thread: u32) -> Option<Self> {
+        let mut priority = 0_i32;
+        // SAFETY: neither call is given memory but for the second, which writes one integer there.
+        let (policy, asked) = unsafe {
+            (
+                syscall::call(linux_raw_sys::general::__NR_sched_getscheduler, [thread as usize, 0, 0, 0]),
+                syscall::call(
+                    linux_raw_sys::general::__NR_sched_getparam,
+                    [thread as usize, &raw mut priority as usize, 0, 0],
+                ),
+            )
+        };
+        asked.and(policy).ok().map(|policy| Self { policy, priority })
+    }
+
+    /// Gives it to a thread of any process. `false` when the kernel refuses.
+    pub fn give(self, thread: u32) -> bool {
+        // SAFETY: the kernel reads one integer, the priority.
+        let result = unsafe {
+            syscall::call(
+                linux_raw_sys::general::__NR_sched_setscheduler,
+                [thread as usize, self.policy, &raw const self.priority as usize, 0],
+            )
+        };
+        result.is_ok()
+    }
+}
+
+/// Lets a thread of any process run before all that is not urgent (`SCHED_FIFO`), and what it makes as well, until it is given back what it had. That is returned, unless the kernel
+/// refuses or the thread is urgent already.
+pub fn make_urgent(thread: u32) -> Option<Scheduling> {
+    // Ordinary, in batches, idle: only these have no priority of their own.
+    const ORDINARY: [usize; 3] = [0, 3, 5];
+    let before = Scheduling::of(thread)?;
+    (ORDINARY.contains(&before.policy) && Scheduling::URGENT.give(thread)).then_some(before)
+}
+
 /// The calling thread's number.
 pub fn current() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32
@@ -264,4 +313,32 @@ pub fn cpu_ns() -> u64 {
 pub fn process_cpu_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_was_urgent_is_what_it_was() {
+        std::thread::spawn(|| {
+            let own = current();
+            rustix::process::setpriority_process(None, 7).unwrap();
+            let before = Scheduling::of(own).unwrap();
+
+            // Not everybody may.
+            if let Some(given_back) = make_urgent(own) {
+                assert_eq!((given_back, Scheduling::of(own)), (before, Some(Scheduling::URGENT)));
+                assert_eq!(make_urgent(own), None, "it is urgent already");
+                assert!(given_back.give(own));
+            }
+
+            assert_eq!(Scheduling::of(own), Some(before));
+            assert_eq!(rustix::process::getpriority_process(None), Ok(7));
+        })
+        .join()
+        .unwrap();
+    }
 }

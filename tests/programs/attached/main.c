@@ -20,6 +20,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/sem.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -334,6 +335,7 @@ static void look(char *text, size_t room)
 	append(text, room, "children by wait: %d, ", (int)waitpid(-1, NULL, WNOHANG | __WALL));
 	append(text, room, "%s\n", errno == ECHILD ? "none" : "some");
 	append(text, room, "session %d, group %d\n", getsid(0), getpgrp());
+	append(text, room, "scheduled by policy %d, nice value %d\n", sched_getscheduler(0), getpriority(PRIO_PROCESS, 0));
 	for (char **variable = environ; *variable != NULL; variable++)
 		append(text, room, "%s\n", *variable);
 }
