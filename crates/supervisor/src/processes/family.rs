@@ -5,6 +5,7 @@
 //! program is below it. Where it isn't, one whose parents ended between two looks is missed: it has no pager.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -38,6 +39,9 @@ const MOST_EVENTS: usize = 10_000;
 /// Looks that a process that has ended is remembered for: what it forked before may be told of after.
 const REMEMBERED: u32 = 2;
 
+/// Where the kernel tells of forks, children are looked for at one of so many looks only: that is half of what a look costs.
+const SEARCH_EVERY: u32 = 8;
+
 /// A member.
 #[derive(Clone, Copy, Debug)]
 struct Member {
@@ -62,6 +66,8 @@ pub(crate) struct Family {
     /// Where whoever is in there belongs to it, too.
     group: Option<Arc<Group>>,
     connector: Option<Arc<OwnedFd>>,
+    /// Looks until children are looked for.
+    search_in: Arc<AtomicU32>,
 }
 
 impl Family {
@@ -79,7 +85,7 @@ impl Family {
 
     fn with(members: HashMap<u32, Member>, group: Option<Arc<Group>>) -> Self {
         let connector = connect().ok().map(Arc::new);
-        Self { members: Arc::new(Mutex::new(members)), group, connector }
+        Self { members: Arc::new(Mutex::new(members)), group, connector, search_in: Arc::default() }
     }
 
     fn members(&self) -> MutexGuard<'_, HashMap<u32, Member>> {
@@ -97,7 +103,7 @@ impl Family {
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(timeout.subsec_nanos()) };
         let _ = poll(&mut set, Some(&timeout));
         let mut members = self.members();
-        hear(connector, &mut members);
+        self.hear(connector, &mut members);
         let begun =
             |(&number, member): (&u32, &mut Member)| std::mem::take(&mut member.has_begun).then_some(number);
         members.iter_mut().filter_map(begun).collect()
@@ -107,8 +113,9 @@ impl Family {
     pub(crate) fn living(&self, is_stranger: impl Fn(u32) -> bool) -> Vec<u32> {
         let mut members = self.members();
         if let Some(connector) = &self.connector {
-            hear(connector, &mut members);
+            self.hear(connector, &mut members);
         }
+        let is_search = self.connector.is_none() || self.is_search_due();
         for number in self.group.iter().flat_map(|group| group.members()) {
             if !members.contains_key(&number)
                 && !is_stranger(number)
@@ -132,7 +139,8 @@ impl Family {
             if number != own {
                 living.push(number);
             }
-            for child in proc::children(number) {
+            let children = if is_search { proc::children(number) } else { Vec::new() };
+            for child in children {
                 if !members.contains_key(&child)
                     && !is_stranger(child)
                     && let Some(Identity { began, .. }) = proc::living(child)
@@ -145,6 +153,31 @@ impl Family {
         // The connector tells of puppets as well.
         living.retain(|&number| !is_stranger(number));
         living
+    }
+
+    /// Whether children are to be looked for at this look.
+    fn is_search_due(&self) -> bool {
+        let left = self.search_in.load(Ordering::Relaxed);
+        self.search_in.store(left.checked_sub(1).unwrap_or(SEARCH_EVERY - 1), Ordering::Relaxed);
+        left == 0
+    }
+
+    /// Hears what has happened so far. Children of members become members.
+    fn hear(&self, connector: &OwnedFd, members: &mut HashMap<u32, Member>) {
+        for heard in std::iter::from_fn(|| next_event(connector)).take(MOST_EVENTS) {
+            match heard {
+                // Looking for children finds most of them.
+                Heard::Gap => self.search_in.store(0, Ordering::Relaxed),
+                Heard::Event(Event::Fork { parent, child }) if members.contains_key(&parent) => {
+                    let began = proc::identity(child).map(|identity| identity.began);
+                    members.insert(child, Member::since(began));
+                }
+                Heard::Event(Event::Fork { .. }) => {}
+                Heard::Event(Event::Exec(number)) => {
+                    members.entry(number).and_modify(|member| member.has_begun = true);
+                }
+            }
+        }
     }
 }
 
@@ -177,33 +210,24 @@ enum Event {
     Exec(u32),
 }
 
-/// Hears what has happened so far. Children of members become members.
-fn hear(connector: &OwnedFd, members: &mut HashMap<u32, Member>) {
-    for event in std::iter::from_fn(|| next_event(connector)).take(MOST_EVENTS) {
-        match event {
-            Event::Fork { parent, child } if members.contains_key(&parent) => {
-                let began = proc::identity(child).map(|identity| identity.began);
-                members.insert(child, Member::since(began));
-            }
-            Event::Fork { .. } => {}
-            Event::Exec(number) => {
-                members.entry(number).and_modify(|member| member.has_begun = true);
-            }
-        }
-    }
+/// What comes of one reading.
+enum Heard {
+    Event(Event),
+    /// Some events were lost.
+    Gap,
 }
 
-fn next_event(connector: &OwnedFd) -> Option<Event> {
+fn next_event(connector: &OwnedFd) -> Option<Heard> {
     loop {
         let mut message = [0; 256];
         let length = match recv(connector, &mut message, RecvFlags::empty()) {
             Ok((length, _)) => length,
-            // Some were lost. Looking for children finds most of them.
-            Err(Errno::NOBUFS | Errno::INTR) => continue,
+            Err(Errno::NOBUFS) => return Some(Heard::Gap),
+            Err(Errno::INTR) => continue,
             Err(_) => return None,
         };
         if let Some(event) = event_in(&message[..length]) {
-            return Some(event);
+            return Some(Heard::Event(event));
         }
     }
 }
