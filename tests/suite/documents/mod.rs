@@ -162,6 +162,7 @@ const ELSEWHERE: [&str; 12] = [
     "docs/guide/services.md",
     "docs/guide/troubleshooting.md",
     "docs/guide/virtual-machines.md",
+    "docs/results/attaching.md",
     "docs/results/isolation.md",
     "docs/results/memory-nodes.md",
     "docs/results/prefetching.md",
