@@ -13,6 +13,8 @@ use crate::record::Measurement;
 
 const PROCESSES: u64 = 200;
 const PROCESSES_QUICK: u64 = 20;
+/// Far from short, even while they all take their memory at once.
+const PLENTY: ByteCount = ByteCount::new(8 << 30);
 /// Of each process.
 const MEBIBYTES: u64 = 4;
 const TIME: Duration = Duration::from_secs(15);
@@ -28,10 +30,9 @@ pub(super) const SHARE: &str = "share of a processor";
 pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Measurement>> {
     let processes = bench.amount(PROCESSES, PROCESSES_QUICK);
     let all = ByteCount::new((processes * MEBIBYTES) << 20);
-    // Eight times what they have is far from short, even while they take it. Where a tenth is left nothing is far, and all have pagers.
-    let plenty = ByteCount::new(all.get() * 8);
+    // Where a tenth is left nothing is far, and all have pagers.
     let near = ByteCount::new(all.get() + all.get() / 10);
-    let mut found = share(bench, processes, plenty, WITHOUT, 0)?;
+    let mut found = share(bench, processes, PLENTY, WITHOUT, 0)?;
     found.extend(share(bench, processes, near, WITH, processes)?);
     Ok(found)
 }
