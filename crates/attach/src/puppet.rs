@@ -74,7 +74,7 @@ pub(crate) fn make(number: u32, uffd: Option<&Uffd>) -> Result<Made, AttachError
     }
     drop(own);
     let (puppet, uffd) = furnished?;
-    // It has its maker's urgency, and not its maker's reason for it.
+    // The kernel gave it the urgency of the thread that made it. That was for the making alone.
     if let Some(scheduling) = scheduling {
         scheduling.give(tracee.thread());
     }
@@ -85,8 +85,10 @@ pub(crate) fn make(number: u32, uffd: Option<&Uffd>) -> Result<Made, AttachError
     Ok(Made { attached: Attached { process: number, handle, folder, memory_folder, puppet }, uffd, tracee })
 }
 
-/// A thread that is urgent until this is dropped: as long as one of the program's stands still, everything that is done for it comes before what is busy on this machine. With
-/// eight busy threads on two processors each of a dozen steps would wait for its turn, and the thread for all of them.
+/// A thread that is urgent until this is dropped, where the kernel allows that.
+///
+/// As long as a thread of the program's stands still, whoever works for it comes before what is busy on this machine. With eight busy threads on two processors each of a
+/// dozen steps would wait for its turn, and the thread for all of them.
 struct Urgent {
     thread: u32,
     before: Option<Scheduling>,
@@ -106,7 +108,7 @@ impl Drop for Urgent {
     }
 }
 
-/// Has one thread of the program make the puppet, which is stopped then. With what is to be given to the puppet when it needs no urgency any more.
+/// Has one thread of the program make the puppet, which is stopped then. The scheduling is what the puppet is to have when it needs no urgency any more; `None` when it has none.
 fn inject(
     process: &Process,
     memory: &File,
@@ -117,7 +119,7 @@ fn inject(
         match seize(process, thread) {
             Ok(tracee) => {
                 let mut signal = 0;
-                // Not before it stands still: until then it would have to wait for whoever waits for it.
+                // Not before it stands still: while many pagers waited urgently for their threads to stop, those threads got no processor to stop on.
                 let own = Urgent::make(thread::current());
                 let urgent = Urgent::make(thread);
                 let made = make_in(&tracee, process, memory, instruction, &mut signal);
@@ -207,10 +209,12 @@ fn release_running(tracee: Tracee) {
 /// Threads that have ended while they were seized, or are about to, and haven't been waited for.
 static ENDING: Mutex<Vec<Tracee>> = Mutex::new(Vec::new());
 
-/// Lets a stopped thread go, with the signal that it is to get, or 0. Whatever came of the stop, a call that has returned early because of that is made again. One that is ending can't be. Its process's parent hears of the end only when the calling thread has, and that may take as long as the process has
+/// Lets a stopped thread go, with the signal that it is to get, or 0. Whatever came of the stop, a call that has returned early because of it is made again.
+///
+/// A thread that is ending can't be let go. Its process's parent hears of the end only when the calling thread has, and that may take as long as the process has
 /// other threads: it is waited for by [`wait_for_ending`].
 fn release(tracee: Tracee, signal: u32) {
-    if let Some(again) = called_again(&tracee) {
+    if let Some(again) = tracee.registers().ok().and_then(called_again) {
         let _ = tracee.set_registers(&again);
     }
     if tracee.let_go(signal).is_err() {
@@ -278,14 +282,21 @@ fn is_in_sequence(thread: &Tracee, memory: &File) -> bool {
     memory.read_at(&mut pointer, place).is_ok_and(|read| read == pointer.len()) && pointer != [0; 8]
 }
 
-/// The registers with which a thread makes its call again, if that has returned early. The kernel does so itself where a call is said to have ended in this way, unless there is a
-/// signal for the program's own handler: then the call returns early after all, as the program may wait for it to. To look for signals here would leave a gap in which one is missed.
-fn called_again(thread: &Tracee) -> Option<Registers> {
+/// The registers with which a stopped thread makes its call again, if that has returned early.
+///
+/// Whether it does is left to the kernel, by the error with which calls ask for that (`ERESTARTNOHAND`). If there is a signal for a handler of the program's, the call returns
+/// early after all, as the program may expect. A pager that looked for signals itself would miss those that come after its look.
+fn called_again(registers: Registers) -> Option<Registers> {
     const INTERRUPTED: i64 = -4;
     const RESTARTED_WITHOUT_HANDLER: i64 = -514;
-    let registers = thread.registers().ok()?;
-    let is_early = registers.orig_rax as i64 >= 0 && registers.rax as i64 == INTERRUPTED;
-    is_early.then_some(Registers { rax: RESTARTED_WITHOUT_HANDLER as u64, ..registers })
+    /// In programs of 32 bits.
+    const NARROW_CLOSE: u64 = 6;
+    let is_in_call = registers.orig_rax as i64 >= 0;
+    let is_early = is_in_call && registers.rax as i64 == INTERRUPTED;
+    // When this one returns early its descriptor has gone all the same. Its number may already be that of another file, which would be closed.
+    let close = if registers.cs == WIDE { u64::from(raw::__NR_close) } else { NARROW_CLOSE };
+    (is_early && registers.orig_rax != close)
+        .then_some(Registers { rax: RESTARTED_WITHOUT_HANDLER as u64, ..registers })
 }
 
 /// A child that makes the puppet and ends, so that the puppet is nobody's whom the program could ask about.
@@ -576,4 +587,33 @@ fn give(
         puppet.ask(WHAT, raw::__NR_close, [done.into(), 0, 0, 0, 0, 0])?;
     }
     Ok(got.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Those of a thread that is stopped after a call.
+    fn after(call: u32, result: i64) -> Registers {
+        Registers { orig_rax: call.into(), rax: result as u64, cs: WIDE, rip: 7, ..Registers::default() }
+    }
+
+    #[test]
+    fn only_a_call_that_has_returned_early_is_made_again() {
+        let again = called_again(after(raw::__NR_epoll_wait, -4)).expect("it has returned early");
+        assert_eq!((again.rax as i64, again.orig_rax, again.rip), (-514, raw::__NR_epoll_wait.into(), 7));
+
+        assert!(called_again(after(raw::__NR_epoll_wait, 1)).is_none());
+        let in_no_call = Registers { orig_rax: farmem_sys::subject::tracee::NO_CALL, ..after(0, -4) };
+        assert!(called_again(in_no_call).is_none());
+    }
+
+    #[test]
+    fn a_file_is_not_closed_twice() {
+        assert!(called_again(after(raw::__NR_close, -4)).is_none());
+        let narrow = |call| Registers { cs: 0x23, ..after(call, -4) };
+        assert!(called_again(narrow(6)).is_none());
+        // There that is `read`.
+        assert!(called_again(narrow(raw::__NR_close)).is_some());
+    }
 }
