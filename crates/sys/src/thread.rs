@@ -191,6 +191,11 @@ pub fn hurry() -> bool {
     rustix::process::setpriority_process(None, NICE).is_ok() && is_lower
 }
 
+const SCHED_OTHER: usize = 0;
+const SCHED_FIFO: usize = 1;
+const SCHED_BATCH: usize = 3;
+const SCHED_IDLE: usize = 5;
+
 /// How a thread competes for a processor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
@@ -204,24 +209,14 @@ pub enum Class {
 /// Changes the class of a thread of this process. `false` when the kernel refuses. Anybody may put a thread into the idle class; only who
 /// has `CAP_SYS_NICE`, or a limit of nice values that allows it (`RLIMIT_NICE`), may take it out again.
 pub fn set_class(thread: u32, class: Class) -> bool {
-    const SCHED_OTHER: usize = 0;
-    const SCHED_IDLE: usize = 5;
     let policy = match class {
         Class::Normal => SCHED_OTHER,
         Class::Idle => SCHED_IDLE,
     };
-    let priority = 0_i32;
-    // SAFETY: the kernel reads one integer, the priority, which is 0 in both classes.
-    let result = unsafe {
-        syscall::call(
-            linux_raw_sys::general::__NR_sched_setscheduler,
-            [thread as usize, policy, &raw const priority as usize, 0],
-        )
-    };
-    result.is_ok()
+    Scheduling { policy, priority: 0 }.give(thread)
 }
 
-/// How a thread competes for a processor, as the kernel has it: to be given back.
+/// How a thread competes for a processor: the kernel's policy, and its priority among those of that policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Scheduling {
     policy: usize,
@@ -230,19 +225,20 @@ pub struct Scheduling {
 
 impl Scheduling {
     /// Before all that is not urgent.
-    const URGENT: Self = Self { policy: 1, priority: 1 };
+    const URGENT: Self = Self { policy: SCHED_FIFO, priority: 1 };
 
-    /// That of a thread of any process.
+    /// That of a thread of any process; `None` when it has ended.
     pub fn of(thread: u32) -> Option<Self> {
         let mut priority = 0_i32;
-        // SAFETY: neither call is given memory but for the second, which writes one integer there.
-        let (policy, asked) = unsafe {
-            (
-                syscall::call(linux_raw_sys::general::__NR_sched_getscheduler, [thread as usize, 0, 0, 0]),
-                syscall::call(
-                    linux_raw_sys::general::__NR_sched_getparam,
-                    [thread as usize, &raw mut priority as usize, 0, 0],
-                ),
+        // SAFETY: no memory is passed.
+        let policy = unsafe {
+            syscall::call(linux_raw_sys::general::__NR_sched_getscheduler, [thread as usize, 0, 0, 0])
+        };
+        // SAFETY: the kernel writes one integer to the place given.
+        let asked = unsafe {
+            syscall::call(
+                linux_raw_sys::general::__NR_sched_getparam,
+                [thread as usize, &raw mut priority as usize, 0, 0],
             )
         };
         asked.and(policy).ok().map(|policy| Self { policy, priority })
@@ -261,13 +257,13 @@ impl Scheduling {
     }
 }
 
-/// Lets a thread of any process run before all that is not urgent (`SCHED_FIFO`), and what it makes as well, until it is given back what it had. That is returned, unless the kernel
-/// refuses or the thread is urgent already.
+/// Lets a thread of any process run before all that is not urgent, and so what it makes from then on. Returns what is to be given back to it; `None`, and nothing has changed,
+/// when the kernel refuses, or the thread has a priority already.
 pub fn make_urgent(thread: u32) -> Option<Scheduling> {
-    // Ordinary, in batches, idle: only these have no priority of their own.
-    const ORDINARY: [usize; 3] = [0, 3, 5];
+    /// A thread of these keeps its nice value while it is urgent.
+    const WITHOUT_PRIORITY: [usize; 3] = [SCHED_OTHER, SCHED_BATCH, SCHED_IDLE];
     let before = Scheduling::of(thread)?;
-    (ORDINARY.contains(&before.policy) && Scheduling::URGENT.give(thread)).then_some(before)
+    (WITHOUT_PRIORITY.contains(&before.policy) && Scheduling::URGENT.give(thread)).then_some(before)
 }
 
 /// The calling thread's number.
