@@ -35,14 +35,14 @@ fn line(number: u32) -> Option<String> {
     short(&format!("/proc/{number}/stat"))
 }
 
-/// What is in a short file of the kernel's, which gives all of it at once: asking for its size first, and for more after, would take twice as long, and of
-/// hundreds of processes that is felt. It may hold any bytes, as [`text`] may.
+/// The same as [`text`], of a file that the kernel gives as a whole: `stat`, `statm`, `comm`. To ask for its size before, and for more after, would take twice as
+/// long, which is felt where there are hundreds of processes.
 pub(crate) fn short(path: &str) -> Option<String> {
+    /// More than any of them has.
     const MOST_BYTES: usize = 4096;
-    let mut text = vec![0; MOST_BYTES];
+    let mut text = [0; MOST_BYTES];
     let length = File::open(path).and_then(|mut file| file.read(&mut text)).ok()?;
-    text.truncate(length);
-    Some(String::from_utf8_lossy(&text).into_owned())
+    Some(String::from_utf8_lossy(&text[..length]).into_owned())
 }
 
 /// One of the kernel's files about a process, whatever bytes are in it: names are a program's choice, and the kernel cuts them off in the midst of a letter.
