@@ -9,11 +9,12 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::interrupt::Interrupt;
+use crate::run::end;
 
-/// The longest that an answer may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest that an answer, or an end, may take.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// How often it is looked whether the benchmark is to end.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+pub(super) const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Such a program. Ended when dropped.
 pub(super) struct Conversation<'a> {
@@ -81,8 +82,6 @@ impl<'a> Conversation<'a> {
 
 impl Drop for Conversation<'_> {
     fn drop(&mut self) {
-        // Both fail only when it has ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        end(&mut self.child);
     }
 }

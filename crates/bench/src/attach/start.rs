@@ -2,18 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::os::fd::AsFd;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use farmem_page::ByteCount;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::conversation::Conversation;
+use super::conversation::{Conversation, LOOK, PATIENCE};
 use super::workshop::Program;
 use super::{Bench, Found};
+use crate::interrupt::Interrupt;
 use crate::median::median;
 use crate::record::Measurement;
+use crate::run::end;
 
 /// A budget that nobody comes near to, and one that is always so near that the supervisor looks at each program that begins.
 const PLENTY: ByteCount = ByteCount::new(4 << 30);
@@ -100,7 +105,6 @@ fn whole(bench: &Bench<'_>, program: &Path, case: &str, found: &mut Found) -> Re
     let mut all: BTreeMap<bool, Vec<f64>> = BTreeMap::new();
     let mut lines = 0;
     for turn in 0..2 * bench.amount(WHOLE, WHOLE_QUICK) {
-        bench.farmem.interrupt().check()?;
         let is_managed = turn % 2 == 1;
         let mut command = if is_managed {
             bench.farmem.run(&bench.farmem.name(), PLENTY, program)
@@ -111,15 +115,37 @@ fn whole(bench: &Bench<'_>, program: &Path, case: &str, found: &mut Found) -> Re
         // To a file: a pipe would stay open as long as the supervisor.
         let errors = bench.workshop.folder.join("errors");
         command.stderr(File::create(&errors)?);
-        let began = Instant::now();
-        let status = command.status().context("it cannot be started")?;
-        all.entry(is_managed).or_default().push(began.elapsed().as_nanos() as f64);
+        let (took, status) = run_to_end(&mut command, bench.farmem.interrupt())?;
+        all.entry(is_managed).or_default().push(took.as_nanos() as f64);
         ensure!(status.success(), "it ended with {status}");
         lines += std::fs::read_to_string(&errors).context("standard error")?.lines().count();
     }
     let [natively, under] = [false, true].map(|managed| all.remove(&managed).unwrap_or_default());
     found.measurements.extend(times(case, natively, under));
     found.measurements.push(Measurement::less(case, "farmem", LINES, lines as f64, ""));
+    Ok(())
+}
+
+/// Runs a command; how long it took, and how it ended.
+fn run_to_end(command: &mut Command, interrupt: &Interrupt) -> Result<(Duration, ExitStatus)> {
+    let began = Instant::now();
+    let mut child = command.spawn().context("it cannot be started")?;
+    if let Err(error) = wait_for_end(&child, interrupt) {
+        end(&mut child);
+        return Err(error);
+    }
+    let status = child.wait()?;
+    Ok((began.elapsed(), status))
+}
+
+/// Waits for a program's end without looking again and again, which would show in the time.
+fn wait_for_end(child: &Child, interrupt: &Interrupt) -> Result<()> {
+    let handle = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+    let began = Instant::now();
+    while poll(&mut [PollFd::from_borrowed_fd(handle.as_fd(), PollFlags::IN)], Some(&LOOK))? == 0 {
+        interrupt.check()?;
+        ensure!(began.elapsed() < PATIENCE, "it has not ended after {} s", PATIENCE.as_secs());
+    }
     Ok(())
 }
 
