@@ -32,6 +32,7 @@ const WHOLE: usize = 100;
 const WHOLE_QUICK: usize = 10;
 
 pub(super) const CHILD: &str = "child";
+pub(super) const WHOLE_RUN: &str = "whole run";
 pub(super) const EXTRA_TIME: &str = "extra time of a program";
 pub(super) const TIME: &str = "time of a program";
 pub(super) const THREADS: &str = "extra threads";
@@ -50,7 +51,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Found> {
         for (room, local) in [("", PLENTY), (", little memory left", LITTLE)] {
             children(bench, &program, &format!("{CHILD}{kind}{room}"), local, &mut found)?;
         }
-        whole(bench, &program, &format!("whole run{kind}"), &mut found)?;
+        whole(bench, &program, &format!("{WHOLE_RUN}{kind}"), &mut found)?;
     }
     Ok(found)
 }
