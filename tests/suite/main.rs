@@ -2,6 +2,7 @@
 
 mod address_space;
 mod attach;
+mod attach_bench;
 mod attach_command;
 mod bench_all;
 mod caller;

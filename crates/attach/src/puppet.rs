@@ -15,6 +15,7 @@ use farmem_page::{PAGE_BYTES, PageCount, PageRange, VirtAddr};
 use farmem_sys::subject::puppet::{Places, Puppet, SHARED_BYTES, STAGED, code};
 use farmem_sys::subject::tracee::{Dispatch, Options, Registers, State, Tracee};
 use farmem_sys::subject::{Attached, attached};
+use farmem_sys::thread::{self, Scheduling};
 use farmem_sys::uffd::Uffd;
 use farmem_sys::{AsFd, BorrowedFd, Errno, OwnedFd};
 use linux_raw_sys::general as raw;
@@ -25,7 +26,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Resource, Rlimit, pidfd_
 
 use crate::children::processes;
 use crate::injection::{Injection, WIDE, find_instruction, is_instruction};
-use crate::threads::{candidates, is_at_fault, is_signalled};
+use crate::threads::{candidates, is_at_fault};
 use crate::{AttachError, filter, told};
 
 /// How long a thread may take to stop.
@@ -64,13 +65,19 @@ pub(crate) fn make(number: u32, uffd: Option<&Uffd>) -> Result<Made, AttachError
             .map_err(AttachError::refused("the process's memory"))?,
     );
     let instruction = find_instruction(&process, &memory)?;
-    let tracee = inject(&process, &memory, instruction)?;
+    let (tracee, scheduling) = inject(&process, &memory, instruction)?;
+    let own = Urgent::make(thread::current());
     let furnished = furnish(&tracee, &memory, instruction, uffd);
     if furnished.is_err() {
         farmem_sys::process::kill(tracee.thread());
         let _ = tracee.state(true);
     }
+    drop(own);
     let (puppet, uffd) = furnished?;
+    // The kernel gave it the urgency of the thread that made it. That was for the making alone.
+    if let Some(scheduling) = scheduling {
+        scheduling.give(tracee.thread());
+    }
     let path = format!("/proc/{}", tracee.thread());
     let memory_folder =
         open(path.as_str(), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
@@ -78,18 +85,51 @@ pub(crate) fn make(number: u32, uffd: Option<&Uffd>) -> Result<Made, AttachError
     Ok(Made { attached: Attached { process: number, handle, folder, memory_folder, puppet }, uffd, tracee })
 }
 
-/// Has one thread of the program make the puppet, which is stopped then.
-fn inject(process: &Process, memory: &File, instruction: u64) -> Result<Tracee, AttachError> {
+/// A thread that is urgent until this is dropped, where the kernel allows that.
+///
+/// As long as a thread of the program's stands still, whoever works for it comes before what is busy on this machine. With eight busy threads on two processors each of a
+/// dozen steps would wait for its turn, and the thread for all of them.
+struct Urgent {
+    thread: u32,
+    before: Option<Scheduling>,
+}
+
+impl Urgent {
+    fn make(thread: u32) -> Self {
+        Self { thread, before: thread::make_urgent(thread) }
+    }
+}
+
+impl Drop for Urgent {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            before.give(self.thread);
+        }
+    }
+}
+
+/// Has one thread of the program make the puppet, which is stopped then. The scheduling is what the puppet is to have when it needs no urgency any more; `None` when it has none.
+fn inject(
+    process: &Process,
+    memory: &File,
+    instruction: u64,
+) -> Result<(Tracee, Option<Scheduling>), AttachError> {
     let mut last = AttachError::Busy;
     for thread in candidates(process)?.into_iter().take(MOST_THREADS) {
         match seize(process, thread) {
             Ok(tracee) => {
                 let mut signal = 0;
+                // Not before it stands still: while many pagers waited urgently for their threads to stop, those threads got no processor to stop on.
+                let own = Urgent::make(thread::current());
+                let urgent = Urgent::make(thread);
                 let made = make_in(&tracee, process, memory, instruction, &mut signal);
+                let before = urgent.before;
+                drop(urgent);
                 release(tracee, signal);
+                drop(own);
                 match made {
                     Err(AttachError::Busy) => last = AttachError::Busy,
-                    made => return made,
+                    made => return made.map(|puppet| (puppet, before)),
                 }
             }
             Err(AttachError::Ended) => {}
@@ -169,9 +209,14 @@ fn release_running(tracee: Tracee) {
 /// Threads that have ended while they were seized, or are about to, and haven't been waited for.
 static ENDING: Mutex<Vec<Tracee>> = Mutex::new(Vec::new());
 
-/// Lets a thread go. One that is ending can't be. Its process's parent hears of the end only when the calling thread has, and that may take as long as the process has
+/// Lets a stopped thread go, with the signal that it is to get, or 0. Whatever came of the stop, a call that has returned early because of it is made again.
+///
+/// A thread that is ending can't be let go. Its process's parent hears of the end only when the calling thread has, and that may take as long as the process has
 /// other threads: it is waited for by [`wait_for_ending`].
 fn release(tracee: Tracee, signal: u32) {
+    if let Some(again) = tracee.registers().ok().and_then(called_again) {
+        let _ = tracee.set_registers(&again);
+    }
     if tracee.let_go(signal).is_err() {
         ENDING.lock().unwrap_or_else(PoisonError::into_inner).push(tracee);
     }
@@ -220,10 +265,10 @@ fn make_in(
         .and_then(|()| if is_told { thread.set_dispatch(Dispatch::default()) } else { Ok(()) })
         .map_err(AttachError::refused("its signals"))
         .and_then(|()| make_twice(&injection, process));
-    // Whatever came of it: a thread that has ended needs none of this. Its signals first, or none would be seen to wait.
+    // Whatever came of it: a thread that has ended needs none of this.
     *signal = injection.settle().unwrap_or(0);
+    let _ = thread.set_registers(&before);
     let _ = thread.set_mask(mask);
-    let _ = thread.set_registers(&called_again(before, process, thread));
     if is_told {
         let _ = thread.set_dispatch(dispatch);
     }
@@ -237,21 +282,21 @@ fn is_in_sequence(thread: &Tracee, memory: &File) -> bool {
     memory.read_at(&mut pointer, place).is_ok_and(|read| read == pointer.len()) && pointer != [0; 8]
 }
 
-/// The registers with which the thread goes on. A call that has returned early because of the stop alone is made again.
-fn called_again(registers: Registers, process: &Process, thread: &Tracee) -> Registers {
+/// The registers with which a stopped thread makes its call again, if that has returned early.
+///
+/// Whether it does is left to the kernel, by the error with which calls ask for that (`ERESTARTNOHAND`). If there is a signal for a handler of the program's, the call returns
+/// early after all, as the program may expect. A pager that looked for signals itself would miss those that come after its look.
+fn called_again(registers: Registers) -> Option<Registers> {
     const INTERRUPTED: i64 = -4;
-    let is_early = registers.orig_rax as i64 >= 0
-        && registers.rax as i64 == INTERRUPTED
-        && !is_signalled(process.pid, thread.thread());
-    if is_early {
-        return Registers {
-            rax: registers.orig_rax,
-            orig_rax: farmem_sys::subject::tracee::NO_CALL,
-            rip: registers.rip - 2,
-            ..registers
-        };
-    }
-    registers
+    const RESTARTED_WITHOUT_HANDLER: i64 = -514;
+    /// In programs of 32 bits.
+    const NARROW_CLOSE: u64 = 6;
+    let is_in_call = registers.orig_rax as i64 >= 0;
+    let is_early = is_in_call && registers.rax as i64 == INTERRUPTED;
+    // When this one returns early its descriptor has gone all the same. Its number may already be that of another file, which would be closed.
+    let close = if registers.cs == WIDE { u64::from(raw::__NR_close) } else { NARROW_CLOSE };
+    (is_early && registers.orig_rax != close)
+        .then_some(Registers { rax: RESTARTED_WITHOUT_HANDLER as u64, ..registers })
 }
 
 /// A child that makes the puppet and ends, so that the puppet is nobody's whom the program could ask about.
@@ -544,4 +589,33 @@ fn give(
         puppet.ask(WHAT, raw::__NR_close, [done.into(), 0, 0, 0, 0, 0])?;
     }
     Ok(got.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Those of a thread that is stopped after a call.
+    fn after(call: u32, result: i64) -> Registers {
+        Registers { orig_rax: call.into(), rax: result as u64, cs: WIDE, rip: 7, ..Registers::default() }
+    }
+
+    #[test]
+    fn only_a_call_that_has_returned_early_is_made_again() {
+        let again = called_again(after(raw::__NR_epoll_wait, -4)).expect("it has returned early");
+        assert_eq!((again.rax as i64, again.orig_rax, again.rip), (-514, raw::__NR_epoll_wait.into(), 7));
+
+        assert!(called_again(after(raw::__NR_epoll_wait, 1)).is_none());
+        let in_no_call = Registers { orig_rax: farmem_sys::subject::tracee::NO_CALL, ..after(0, -4) };
+        assert!(called_again(in_no_call).is_none());
+    }
+
+    #[test]
+    fn a_file_is_not_closed_twice() {
+        assert!(called_again(after(raw::__NR_close, -4)).is_none());
+        let narrow = |call| Registers { cs: 0x23, ..after(call, -4) };
+        assert!(called_again(narrow(6)).is_none());
+        // There that is `read`.
+        assert!(called_again(narrow(raw::__NR_close)).is_some());
+    }
 }

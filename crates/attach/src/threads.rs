@@ -69,37 +69,14 @@ fn call_of(process: i32, thread: i32) -> Option<Option<u64>> {
     Some(text.split_whitespace().next()?.parse().ok())
 }
 
-/// Whether a signal waits for that thread, or for any of its process's: then a call that has returned early has done so because of that.
-pub(crate) fn is_signalled(process: i32, thread: u32) -> bool {
-    Signals::of(process, thread).is_none_or(|signals| (signals.own | signals.shared) & !signals.blocked != 0)
-}
-
-/// Whether one waits that the thread has caused itself, by a fault or a call. The kernel hands such a one over however it is blocked, as soon as the thread is made to
+/// Whether a signal waits that the thread has caused itself, by a fault or a call. The kernel hands such a one over however it is blocked, as soon as the thread is made to
 /// do an instruction: it would be lost there.
 pub(crate) fn is_at_fault(process: i32, thread: u32) -> bool {
     /// SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV, SIGSYS.
     const CAUSED: u64 = 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 30;
-    Signals::of(process, thread).is_none_or(|signals| signals.own & CAUSED != 0)
-}
-
-/// Signals of a thread, a bit for each.
-struct Signals {
-    own: u64,
-    shared: u64,
-    blocked: u64,
-}
-
-impl Signals {
-    fn of(process: i32, thread: u32) -> Option<Self> {
-        let text = told::text(process, &format!("task/{thread}/status"))?;
-        let set = |name: &str| {
-            text.lines()
-                .find_map(|line| line.strip_prefix(name))
-                .and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok())
-                .unwrap_or(0)
-        };
-        Some(Self { own: set("SigPnd:"), shared: set("ShdPnd:"), blocked: set("SigBlk:") })
-    }
+    let text = told::text(process, &format!("task/{thread}/status")).unwrap_or_default();
+    let own = text.lines().find_map(|line| line.strip_prefix("SigPnd:"));
+    own.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).is_none_or(|own| own & CAUSED != 0)
 }
 
 #[cfg(test)]
@@ -116,9 +93,9 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_candidates_and_no_signal() {
+    fn this_process_has_candidates_and_no_fault() {
         let own = Process::myself().unwrap();
         assert!(!candidates(&own).unwrap().is_empty());
-        assert!(!is_signalled(own.pid, rustix::thread::gettid().as_raw_nonzero().get() as u32));
+        assert!(!is_at_fault(own.pid, rustix::thread::gettid().as_raw_nonzero().get() as u32));
     }
 }

@@ -9,6 +9,7 @@
 //! - [`isolation`] runs applications beside each other;
 //! - [`nodes`] puts memory nodes beside bare connections, and far memory on them beside pool and disk;
 //! - [`prefetch`] runs a program under each policy of prefetching;
+//! - [`attach`] measures what pagers that come from outside cost the programs that they come to;
 //! - [`micro`] measures what the primitives of a pager cost here;
 //! - [`all`] runs all of them, keeps each measurement as a [`record`], and makes a report;
 //! - [`compare`] says what changed between two sets of records;
@@ -18,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 pub mod all;
+pub mod attach;
 pub mod compare;
 pub mod compression;
 pub mod faults;

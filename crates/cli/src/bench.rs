@@ -10,15 +10,16 @@ use std::process::ExitCode;
 use anyhow::{Context, anyhow};
 use farmem_bench::record::Record;
 use farmem_bench::{
-    all, compare, compression, faults, isolation, kernels, markdown, micro, nodes, paper, prefetch, programs,
-    readers, record, undo, workload,
+    all, attach, compare, compression, faults, isolation, kernels, markdown, micro, nodes, paper, prefetch,
+    programs, readers, record, undo, workload,
 };
 use serde::Serialize;
 
 use crate::arguments::{
-    AllArguments, BenchCommand, CleanupArguments, CompareArguments, CompressionArguments, FaultsArguments,
-    IsolationArguments, KernelArguments, MicroArguments, NodesArguments, PapersArguments, PrefetchArguments,
-    ProgramsArguments, ReadersArguments, TableArguments, WorkloadArguments,
+    AllArguments, BenchAttachArguments, BenchCommand, CleanupArguments, CompareArguments,
+    CompressionArguments, FaultsArguments, IsolationArguments, KernelArguments, MicroArguments,
+    NodesArguments, PapersArguments, PrefetchArguments, ProgramsArguments, ReadersArguments, TableArguments,
+    WorkloadArguments,
 };
 use crate::failure::Failure;
 
@@ -27,6 +28,7 @@ pub(crate) fn bench(command: BenchCommand) -> Result<ExitCode, Failure> {
     match command {
         BenchCommand::All(arguments) => measure_all(arguments),
         BenchCommand::Faults(arguments) => measure_faults(arguments),
+        BenchCommand::Attach(arguments) => measure_attaching(arguments),
         BenchCommand::Programs(arguments) => measure_programs(arguments),
         BenchCommand::Isolation(arguments) => measure_isolation(arguments),
         BenchCommand::Prefetch(arguments) => measure_prefetching(arguments),
@@ -123,6 +125,17 @@ fn measure_faults(arguments: FaultsArguments) -> Result<ExitCode, Failure> {
     if report.has_mismatches() {
         return Err(Failure::Failed(anyhow!("pages came back with other bytes than were written to them")));
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure_attaching(arguments: BenchAttachArguments) -> Result<ExitCode, Failure> {
+    let report = attach::run(&attach::Options {
+        quick: arguments.rounds.quick,
+        repeat: arguments.rounds.repeat,
+        only: arguments.only,
+        farmem: own_program()?,
+    })?;
+    print(&report, arguments.rounds.json)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -191,6 +191,11 @@ pub fn hurry() -> bool {
     rustix::process::setpriority_process(None, NICE).is_ok() && is_lower
 }
 
+const SCHED_OTHER: usize = 0;
+const SCHED_FIFO: usize = 1;
+const SCHED_BATCH: usize = 3;
+const SCHED_IDLE: usize = 5;
+
 /// How a thread competes for a processor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
@@ -204,21 +209,61 @@ pub enum Class {
 /// Changes the class of a thread of this process. `false` when the kernel refuses. Anybody may put a thread into the idle class; only who
 /// has `CAP_SYS_NICE`, or a limit of nice values that allows it (`RLIMIT_NICE`), may take it out again.
 pub fn set_class(thread: u32, class: Class) -> bool {
-    const SCHED_OTHER: usize = 0;
-    const SCHED_IDLE: usize = 5;
     let policy = match class {
         Class::Normal => SCHED_OTHER,
         Class::Idle => SCHED_IDLE,
     };
-    let priority = 0_i32;
-    // SAFETY: the kernel reads one integer, the priority, which is 0 in both classes.
-    let result = unsafe {
-        syscall::call(
-            linux_raw_sys::general::__NR_sched_setscheduler,
-            [thread as usize, policy, &raw const priority as usize, 0],
-        )
-    };
-    result.is_ok()
+    Scheduling { policy, priority: 0 }.give(thread)
+}
+
+/// How a thread competes for a processor: the kernel's policy, and its priority among those of that policy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Scheduling {
+    policy: usize,
+    priority: i32,
+}
+
+impl Scheduling {
+    /// Before all that is not urgent.
+    const URGENT: Self = Self { policy: SCHED_FIFO, priority: 1 };
+
+    /// That of a thread of any process; `None` when it has ended.
+    pub fn of(thread: u32) -> Option<Self> {
+        let mut priority = 0_i32;
+        // SAFETY: no memory is passed.
+        let policy = unsafe {
+            syscall::call(linux_raw_sys::general::__NR_sched_getscheduler, [thread as usize, 0, 0, 0])
+        };
+        // SAFETY: the kernel writes one integer to the place given.
+        let asked = unsafe {
+            syscall::call(
+                linux_raw_sys::general::__NR_sched_getparam,
+                [thread as usize, &raw mut priority as usize, 0, 0],
+            )
+        };
+        asked.and(policy).ok().map(|policy| Self { policy, priority })
+    }
+
+    /// Gives it to a thread of any process. `false` when the kernel refuses.
+    pub fn give(self, thread: u32) -> bool {
+        // SAFETY: the kernel reads one integer, the priority.
+        let result = unsafe {
+            syscall::call(
+                linux_raw_sys::general::__NR_sched_setscheduler,
+                [thread as usize, self.policy, &raw const self.priority as usize, 0],
+            )
+        };
+        result.is_ok()
+    }
+}
+
+/// Lets a thread of any process run before all that is not urgent, and so what it makes from then on. Returns what is to be given back to it; `None`, and nothing has changed,
+/// when the kernel refuses, or the thread has a priority already.
+pub fn make_urgent(thread: u32) -> Option<Scheduling> {
+    /// A thread of these keeps its nice value while it is urgent.
+    const WITHOUT_PRIORITY: [usize; 3] = [SCHED_OTHER, SCHED_BATCH, SCHED_IDLE];
+    let before = Scheduling::of(thread)?;
+    (WITHOUT_PRIORITY.contains(&before.policy) && Scheduling::URGENT.give(thread)).then_some(before)
 }
 
 /// The calling thread's number.
@@ -264,4 +309,32 @@ pub fn cpu_ns() -> u64 {
 pub fn process_cpu_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_was_urgent_is_what_it_was() {
+        std::thread::spawn(|| {
+            let own = current();
+            rustix::process::setpriority_process(None, 7).unwrap();
+            let before = Scheduling::of(own).unwrap();
+
+            // Not everybody may.
+            if let Some(given_back) = make_urgent(own) {
+                assert_eq!((given_back, Scheduling::of(own)), (before, Some(Scheduling::URGENT)));
+                assert_eq!(make_urgent(own), None, "it is urgent already");
+                assert!(given_back.give(own));
+            }
+
+            assert_eq!(Scheduling::of(own), Some(before));
+            assert_eq!(rustix::process::getpriority_process(None), Ok(7));
+        })
+        .join()
+        .unwrap();
+    }
 }

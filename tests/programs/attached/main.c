@@ -20,6 +20,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/sem.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -334,6 +335,7 @@ static void look(char *text, size_t room)
 	append(text, room, "children by wait: %d, ", (int)waitpid(-1, NULL, WNOHANG | __WALL));
 	append(text, room, "%s\n", errno == ECHILD ? "none" : "some");
 	append(text, room, "session %d, group %d\n", getsid(0), getpgrp());
+	append(text, room, "scheduled by policy %d, nice value %d\n", sched_getscheduler(0), getpriority(PRIO_PROCESS, 0));
 	for (char **variable = environ; *variable != NULL; variable++)
 		append(text, room, "%s\n", *variable);
 }
@@ -410,6 +412,77 @@ static int calls(intptr_t kind)
 	if (ended == 0)
 		waitpid(child, &status, 0);
 	return report("calls", wrong + (ended != 0));
+}
+
+static volatile sig_atomic_t is_told;
+
+static void tell(int signal)
+{
+	(void)signal;
+	is_told = 1;
+}
+
+// Waits for signals in a call that a stop ends early, and answers each.
+static void answer_signals(int answers)
+{
+	struct epoll_event event;
+	int epoll = epoll_create1(EPOLL_CLOEXEC);
+	sigaction(SIGUSR1, &(struct sigaction){.sa_handler = tell}, NULL);
+	for (char answer = 'r';; answer = is_told ? 's' : 'e', is_told = 0) {
+		if (write(answers, &answer, 1) != 1)
+			_exit(1);
+		epoll_wait(epoll, &event, 1, -1);
+	}
+}
+
+// Whether the process waits in that call: one that has yet to begin it would not be ended in it by a signal.
+static int is_in(pid_t process, long call)
+{
+	char path[64];
+	long now = -1;
+	snprintf(path, sizeof path, "/proc/%d/syscall", process);
+	FILE *file = fopen(path, "r");
+	if (file == NULL)
+		return 0;
+	if (fscanf(file, "%ld", &now) != 1)
+		now = -1;
+	fclose(file);
+	return now == call;
+}
+
+// A forked child gets a pager of its own while signals come all the time: each ends the call that it waits in, and nothing else does.
+static int signals(void)
+{
+	struct memory memory = fresh(24);
+	size_t wrong = press(memory, 0.5);
+	int answers[2];
+	if (pipe(answers) != 0)
+		end("pipe");
+	for (int round = 0; round < 12; round++) {
+		pid_t child = fork();
+		if (child < 0)
+			end("fork");
+		if (child == 0)
+			answer_signals(answers[1]);
+		char answer = 0;
+		for (int sent = 0; sent < 300; sent++) {
+			struct pollfd one = {answers[0], POLLIN, 0};
+			char expected = sent == 0 ? 'r' : 's';
+			if (poll(&one, 1, 5000) != 1 || read(answers[0], &answer, 1) != 1 || answer != expected) {
+				wrong++;
+				break;
+			}
+			for (int looks = 0; !is_in(child, SYS_epoll_wait) && looks < 50000; looks++)
+				usleep(100);
+			kill(child, SIGUSR1);
+		}
+		wrong += wrong_pages(memory);
+		kill(child, SIGKILL);
+		waitpid(child, NULL, 0);
+		while (poll(&(struct pollfd){answers[0], POLLIN, 0}, 1, 0) == 1)
+			(void)!read(answers[0], &answer, 1);
+	}
+	return report("signals", wrong);
 }
 
 // --- who the program is
@@ -603,6 +676,8 @@ int main(int count, char **words)
 		return sharing(folder);
 	if (!strcmp(check, "unnoticed"))
 		return unnoticed();
+	if (!strcmp(check, "signals"))
+		return signals();
 	if (!strcmp(check, "another_user"))
 		return another_user();
 	if (!strcmp(check, "filtered"))

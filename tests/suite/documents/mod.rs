@@ -153,7 +153,7 @@ documents! {
 }
 
 /// Documents without commands, or whose commands take what no test has: another machine, a guest, an engine for containers, an idle machine.
-const ELSEWHERE: [&str; 12] = [
+const ELSEWHERE: [&str; 13] = [
     "docs/guide/containers.md",
     "docs/guide/hints.md",
     "docs/guide/limits.md",
@@ -162,6 +162,7 @@ const ELSEWHERE: [&str; 12] = [
     "docs/guide/services.md",
     "docs/guide/troubleshooting.md",
     "docs/guide/virtual-machines.md",
+    "docs/results/attaching.md",
     "docs/results/isolation.md",
     "docs/results/memory-nodes.md",
     "docs/results/prefetching.md",

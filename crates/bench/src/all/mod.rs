@@ -21,7 +21,7 @@ use crate::compare::{Comparison, compare};
 use crate::faults::PeerName;
 use crate::interrupt::Interrupt;
 use crate::record::{Findings, LeftOut, Record, commit};
-use crate::{faults, isolation, micro, nodes, option, paper, prefetch, programs};
+use crate::{attach, faults, isolation, micro, nodes, option, paper, prefetch, programs};
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -237,6 +237,9 @@ fn measure(work: Work, options: &Options) -> anyhow::Result<Findings> {
     let (farmem, swap_folder) = (options.farmem.clone(), options.swap_folder.clone());
     Ok(match work {
         Work::Micro => micro::run(&micro::Options { quick, repeat: None })?.findings(),
+        Work::Attach(part) => {
+            attach::run(&attach::Options { quick, repeat, only: vec![part], farmem })?.findings()
+        }
         Work::Faults(case) => {
             let (only, peers) = (vec![case], options.peers.clone());
             let report =

@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use crate::attach::Part as AttachPart;
 use crate::faults::CaseName;
 use crate::isolation::Part as IsolationPart;
 use crate::nodes::Part as NodesPart;
@@ -16,6 +17,7 @@ use crate::programs::ProgramName;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Work {
     Micro,
+    Attach(AttachPart),
     Faults(CaseName),
     Programs(ProgramName),
     Prefetch(SubjectName),
@@ -28,6 +30,7 @@ impl Work {
     pub(super) fn bench(self) -> &'static str {
         match self {
             Self::Micro => "micro",
+            Self::Attach(_) => "attach",
             Self::Faults(_) => "faults",
             Self::Programs(_) => "programs",
             Self::Prefetch(_) => "prefetch",
@@ -40,6 +43,7 @@ impl Work {
     pub(super) fn name(self) -> String {
         let part = match self {
             Self::Micro => return self.bench().to_owned(),
+            Self::Attach(part) => option::name(&part),
             Self::Faults(case) => option::name(&case),
             Self::Programs(program) => option::name(&program),
             Self::Prefetch(subject) => option::name(&subject),
@@ -56,14 +60,25 @@ impl Work {
         let prefetch = SubjectName::value_variants().iter().map(|&subject| Self::Prefetch(subject));
         let isolation = IsolationPart::value_variants().iter().map(|&part| Self::Isolation(part));
         let nodes = NodesPart::value_variants().iter().map(|&part| Self::Nodes(part));
+        let attach = AttachPart::value_variants().iter().map(|&part| Self::Attach(part));
         let alone = [Self::Micro].into_iter();
-        alone.chain(faults).chain(programs).chain(prefetch).chain(isolation).chain(nodes).collect()
+        alone
+            .chain(attach)
+            .chain(faults)
+            .chain(programs)
+            .chain(prefetch)
+            .chain(isolation)
+            .chain(nodes)
+            .collect()
     }
 
     /// About how long it takes, on two cores; what is measured meanwhile corrects it.
     pub(super) fn guess(self, quick: bool) -> Duration {
         let (whole, quick_seconds) = match self {
             Self::Micro => (10, 2),
+            Self::Attach(AttachPart::Stop) => (120, 5),
+            Self::Attach(AttachPart::Idle) => (50, 10),
+            Self::Attach(_) => (15, 3),
             Self::Faults(CaseName::Zipf) => (240, 45),
             Self::Faults(CaseName::Fits) => (6, 2),
             Self::Faults(_) => (70, 14),
@@ -124,7 +139,7 @@ pub(super) fn steps(only: &[String], repetitions: u32) -> Result<Vec<Step>, Stri
     if let Some(unknown) = only.iter().find(|name| !all.iter().any(|work| is_named(work, name))) {
         let names: Vec<String> = all.iter().map(|work| work.name()).collect();
         return Err(format!(
-            "there is no benchmark {unknown}; there are micro, faults, programs, prefetch, isolation and nodes, and their parts {}",
+            "there is no benchmark {unknown}; there are micro, attach, faults, programs, prefetch, isolation and nodes, and their parts {}",
             names.into_iter().filter(|name| name.contains('/')).collect::<Vec<_>>().join(", ")
         ));
     }

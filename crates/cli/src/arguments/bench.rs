@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use farmem_bench::attach::Part as AttachPart;
 use farmem_bench::faults::{CaseName, PeerName};
 use farmem_bench::isolation::{Part as IsolationPart, Peer as IsolationPeer};
 use farmem_bench::kernels::Kernel;
@@ -30,6 +31,8 @@ pub(crate) enum BenchCommand {
     All(AllArguments),
     /// Access patterns over data four times the local memory: native, Farmem and each kind of kernel swap
     Faults(FaultsArguments),
+    /// What pagers that come from outside cost the programs that they come to
+    Attach(BenchAttachArguments),
     /// Real programs with a half and a quarter of their memory local: Farmem, zram and zswap
     Programs(ProgramsArguments),
     /// Applications next to each other: Farmem and each kind of kernel swap
@@ -135,6 +138,23 @@ pub(crate) struct FaultsArguments {
     /// Only these peers
     #[arg(long, value_name = "PEER", value_delimiter = ',', value_enum)]
     pub(crate) peer: Vec<PeerName>,
+}
+
+/// What pagers that come from outside cost the programs that they come to.
+///
+/// Programs that do nothing, started natively and below a program that is managed; processes that sleep below a supervisor; threads that are busy and calls that wait
+/// while a pager comes; and memory above the budget, until it has left. The programs are in C, and need a compiler (`cc`); attaching needs root. All of it takes some
+/// minutes, with `--quick` some seconds. What can't be measured is left out and named. The table goes to standard output, progress to standard error.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  sudo farmem bench attach --quick\n  sudo farmem bench attach --only stop,early-returns --json"
+)]
+pub(crate) struct BenchAttachArguments {
+    #[command(flatten)]
+    pub(crate) rounds: RoundsArguments,
+    /// Only these parts
+    #[arg(long, value_name = "PART", value_delimiter = ',', value_enum)]
+    pub(crate) only: Vec<AttachPart>,
 }
 
 /// Real programs, unmodified, with a half and a quarter of their memory local: Farmem, zram and zswap.

@@ -15,9 +15,10 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use self::attach::{AttachArguments, DetachArguments, SubjectArguments};
 pub(crate) use self::bench::{
-    AllArguments, BenchArguments, BenchCommand, CleanupArguments, CompareArguments, CompressionArguments,
-    FaultsArguments, IsolationArguments, KernelArguments, MicroArguments, NodesArguments, PapersArguments,
-    PrefetchArguments, ProgramsArguments, ReadersArguments, TableArguments, WorkloadArguments,
+    AllArguments, BenchArguments, BenchAttachArguments, BenchCommand, CleanupArguments, CompareArguments,
+    CompressionArguments, FaultsArguments, IsolationArguments, KernelArguments, MicroArguments,
+    NodesArguments, PapersArguments, PrefetchArguments, ProgramsArguments, ReadersArguments, TableArguments,
+    WorkloadArguments,
 };
 pub(crate) use self::cluster::{
     ClusterArguments, ClusterCommand, ClusterDrainArguments, ClusterJoinArguments, ClusterLeaveArguments,

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use farmem_page::PageCount;
 use farmem_sys::subject::share_memory;
+use farmem_sys::thread;
 use farmem_telemetry::ProcessSlot;
 
 use crate::application::Application;
@@ -29,10 +30,16 @@ const BRIEFEST: Duration = Duration::from_millis(1);
 /// Pages that a thread takes in a second at most, as long as nobody has measured more: 4 GiB. One that takes its memory all at once is seen before it has
 /// taken more than it may, where looking is cheap enough.
 const FASTEST_PAGES: f64 = 1048576.0;
-/// At most one part of the time in so many goes into looking.
+/// At most one part of the time in so many goes into looking; half as much where that is more than [`LONGEST`] apart, as with hundreds of processes, as long as
+/// looks come so often at least.
 const LOOK_SHARE: u32 = 100;
-/// The same for looks at processes without a pager, which go on only until they have one.
+const RARE_SHARE: u32 = 200;
+const RAREST: Duration = Duration::from_millis(400);
+/// The same for looks at processes without a pager: while they grow, which they do only until they have one, and while they don't.
 const GLANCE_SHARE: u32 = 20;
+const QUIET_SHARE: u32 = 100;
+/// For so long after they have grown, or one of them has begun another program, they are taken to grow.
+const GROWING: Duration = Duration::from_secs(1);
 /// How long a pager takes to come: what the processes grow by in this time is counted in.
 const COMING: Duration = Duration::from_millis(40);
 /// From three quarters of the budget on, pagers come.
@@ -101,6 +108,17 @@ struct Found {
     resident: PageCount,
 }
 
+/// The processor time that the calling thread has taken since it had taken so much: waiting for a processor costs nobody anything.
+fn since(began_ns: u64) -> Duration {
+    Duration::from_nanos(thread::cpu_ns().saturating_sub(began_ns))
+}
+
+/// Between two looks, by what one costs.
+fn least_pause(cost: Duration) -> Duration {
+    let pause = cost * LOOK_SHARE;
+    if pause <= LONGEST { pause } else { (cost * RARE_SHARE).min(RAREST) }
+}
+
 /// How fast a sum grows.
 struct Growth {
     at: Instant,
@@ -124,8 +142,10 @@ struct Lookout {
     /// Whether the budget could be reached before a look at the family sees it.
     is_close: bool,
     newcomers: Newcomers,
-    /// Between two looks at those.
-    pause: Duration,
+    /// When those are looked at next.
+    glance: Instant,
+    /// Until then they are taken to grow.
+    grows_until: Instant,
     family: Growth,
     apart: Growth,
 }
@@ -138,7 +158,8 @@ impl Lookout {
             due: now,
             is_close: false,
             newcomers: Newcomers::default(),
-            pause: BRIEFEST,
+            glance: now,
+            grows_until: now + GROWING,
             family: growth(),
             apart: growth(),
         }
@@ -176,22 +197,29 @@ impl Attacher {
         if !lookout.is_close {
             return left;
         }
-        let pause = if lookout.newcomers.is_empty() { left } else { left.min(lookout.pause) };
-        let begun = self.family.listen(pause);
-        let began = Instant::now();
+        let due = lookout.glance.saturating_duration_since(Instant::now());
+        let begun = self.family.listen(if lookout.newcomers.is_empty() { left } else { left.min(due) });
+        let began_ns = thread::cpu_ns();
+        let now = Instant::now();
         for number in begun {
+            (lookout.glance, lookout.grows_until) = (now, now + GROWING);
             lookout.newcomers.begins(number);
             // What stood in the way of the program before doesn't stand in its way.
             self.state().refused.retain(|identity, _| identity.number != number);
         }
+        // Whoever else forks on this machine has ended the wait as well.
+        if now < lookout.glance {
+            return Duration::ZERO;
+        }
         self.glance(lookout);
-        lookout.pause = (began.elapsed() * GLANCE_SHARE).clamp(BRIEFEST, LONGEST);
+        let share = if now < lookout.grows_until { GLANCE_SHARE } else { QUIET_SHARE };
+        lookout.glance = Instant::now() + (since(began_ns) * share).clamp(BRIEFEST, LONGEST);
         Duration::ZERO
     }
 
     /// One look at the whole family; how long to wait for the next one.
     fn look(&self, lookout: &mut Lookout) -> Duration {
-        let began = Instant::now();
+        let began_ns = thread::cpu_ns();
         let found = self.find();
         let known = self.managed();
         lookout.newcomers.replace(
@@ -199,21 +227,20 @@ impl Attacher {
         );
         let resident: u64 = found.iter().map(|process| process.resident.get()).sum();
         let (grown, passed) = lookout.family.grown(resident);
+        // Without what it takes to begin pagers, which isn't done at every look.
+        let least_pause = least_pause(since(began_ns));
         self.attach_if_near(&found, resident, grown, passed);
         let left = self.application.ledger.budget().get().saturating_sub(resident) as f64;
         let pace = grown as f64 / passed.as_secs_f64();
         let until_full = Duration::try_from_secs_f64(left / pace.max(1.0)).unwrap_or(LONGEST);
         let until_full_at_once = Duration::from_secs_f64(left / FASTEST_PAGES);
-        lookout.is_close = until_full_at_once < LONGEST;
+        let pause = (until_full / 8).min(until_full_at_once / 2).clamp(SHORTEST, LONGEST).max(least_pause);
+        lookout.is_close = until_full_at_once < pause.max(LONGEST);
         if !lookout.is_close {
             // Nobody looks at newcomers meanwhile, so what was said of them would stay.
             self.application.ledger.set_coming(PageCount::ZERO);
         }
-        // Looking takes at most a small part of a processor's time.
-        (until_full / 8)
-            .min(until_full_at_once / 2)
-            .max(began.elapsed() * LOOK_SHARE)
-            .clamp(SHORTEST, LONGEST)
+        pause
     }
 
     /// One look at those that have no pager.
@@ -229,6 +256,9 @@ impl Attacher {
         let apart = PageCount::new(found.iter().map(|process| process.resident.get()).sum());
         ledger.set_coming(lookout.newcomers.own());
         let (grown, passed) = lookout.apart.grown(apart.get());
+        if grown > 0 {
+            lookout.grows_until = Instant::now() + GROWING;
+        }
         if found.is_empty() {
             return;
         }
@@ -419,7 +449,7 @@ fn tell(state: &mut State, of: Identity, reason: &str) {
 /// Whether it is a pager or a puppet, by its name. A program that calls itself so is left alone. A puppet that has no name yet shares its program's memory,
 /// and so gets no pager.
 fn is_ours(number: u32) -> bool {
-    fs::read_to_string(format!("/proc/{number}/comm")).is_ok_and(|name| NAMES.contains(&name.trim_end()))
+    proc::short(&format!("/proc/{number}/comm")).is_some_and(|name| NAMES.contains(&name.trim_end()))
 }
 
 /// Whether memory of it is registered with somebody's userfaultfd.
@@ -446,5 +476,19 @@ fn resident(number: u32) -> Option<PageCount> {
 }
 
 fn resident_by(file: &str) -> Option<PageCount> {
-    anonymous_in(&fs::read_to_string(file).ok()?)
+    anonymous_in(&proc::short(file)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_are_rarer_the_more_they_cost_and_come_all_the_same() {
+        let micros = Duration::from_micros;
+        assert_eq!(least_pause(micros(100)), micros(10_000));
+        assert_eq!(least_pause(micros(500)), LONGEST);
+        assert_eq!(least_pause(micros(1500)), micros(300_000));
+        assert_eq!(least_pause(micros(50_000)), RAREST);
+    }
 }

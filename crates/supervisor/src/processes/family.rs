@@ -37,6 +37,8 @@ const BUFFER_BYTES: usize = 4 << 20;
 const MOST_EVENTS: usize = 10_000;
 /// Looks that a process that has ended is remembered for: what it forked before may be told of after.
 const REMEMBERED: u32 = 2;
+/// Where the kernel tells of forks, children are looked for at one of so many looks only: that is half of what a look costs.
+const SEARCH_EVERY: u32 = 8;
 
 /// A member.
 #[derive(Clone, Copy, Debug)]
@@ -55,10 +57,38 @@ impl Member {
     }
 }
 
+/// When children are looked for, though the kernel tells of forks.
+#[derive(Debug, Default)]
+struct Search {
+    /// Whether the kernel tells of anything: in a PID namespace it lets this process listen, and says nothing.
+    is_told: bool,
+    /// Looks until then.
+    looks_left: u32,
+}
+
+impl Search {
+    /// Whether it is time for that, at each look.
+    fn is_due(&mut self) -> bool {
+        if self.is_told && self.looks_left > 0 {
+            self.looks_left -= 1;
+            return false;
+        }
+        self.looks_left = SEARCH_EVERY - 1;
+        true
+    }
+}
+
+/// What is known of them.
+#[derive(Debug)]
+struct Known {
+    members: HashMap<u32, Member>,
+    search: Search,
+}
+
 /// The program and what comes of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Family {
-    members: Arc<Mutex<HashMap<u32, Member>>>,
+    known: Arc<Mutex<Known>>,
     /// Where whoever is in there belongs to it, too.
     group: Option<Arc<Group>>,
     connector: Option<Arc<OwnedFd>>,
@@ -79,14 +109,15 @@ impl Family {
 
     fn with(members: HashMap<u32, Member>, group: Option<Arc<Group>>) -> Self {
         let connector = connect().ok().map(Arc::new);
-        Self { members: Arc::new(Mutex::new(members)), group, connector }
+        let known = Known { members, search: Search::default() };
+        Self { known: Arc::new(Mutex::new(known)), group, connector }
     }
 
-    fn members(&self) -> MutexGuard<'_, HashMap<u32, Member>> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until somebody on this machine forks or begins another program, for so long at most (less than a second), and says which members have begun one since this
+    /// Waits until somebody on this machine forks or begins another program, for so long at most, and says which members have begun one since this
     /// was asked before. Where the kernel tells nothing it just waits.
     pub(crate) fn listen(&self, timeout: Duration) -> Vec<u32> {
         let Some(connector) = &self.connector else {
@@ -94,21 +125,24 @@ impl Family {
             return Vec::new();
         };
         let mut set = [PollFd::from_borrowed_fd(connector.as_fd(), PollFlags::IN)];
-        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(timeout.subsec_nanos()) };
+        let timeout =
+            Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
         let _ = poll(&mut set, Some(&timeout));
-        let mut members = self.members();
-        hear(connector, &mut members);
+        let mut known = self.known();
+        known.hear(connector);
         let begun =
             |(&number, member): (&u32, &mut Member)| std::mem::take(&mut member.has_begun).then_some(number);
-        members.iter_mut().filter_map(begun).collect()
+        known.members.iter_mut().filter_map(begun).collect()
     }
 
     /// Those that live, but for those that `is_stranger` says, and what comes of them.
     pub(crate) fn living(&self, is_stranger: impl Fn(u32) -> bool) -> Vec<u32> {
-        let mut members = self.members();
+        let mut known = self.known();
         if let Some(connector) = &self.connector {
-            hear(connector, &mut members);
+            known.hear(connector);
         }
+        let Known { members, search } = &mut *known;
+        let is_search = search.is_due();
         for number in self.group.iter().flat_map(|group| group.members()) {
             if !members.contains_key(&number)
                 && !is_stranger(number)
@@ -132,7 +166,8 @@ impl Family {
             if number != own {
                 living.push(number);
             }
-            for child in proc::children(number) {
+            let children = if is_search { proc::children(number) } else { Vec::new() };
+            for child in children {
                 if !members.contains_key(&child)
                     && !is_stranger(child)
                     && let Some(Identity { began, .. }) = proc::living(child)
@@ -145,6 +180,27 @@ impl Family {
         // The connector tells of puppets as well.
         living.retain(|&number| !is_stranger(number));
         living
+    }
+}
+
+impl Known {
+    /// Hears what has happened so far. Children of members become members.
+    fn hear(&mut self, connector: &OwnedFd) {
+        for heard in std::iter::from_fn(|| next_event(connector)).take(MOST_EVENTS) {
+            self.search.is_told = true;
+            match heard {
+                // Looking for children finds most of them.
+                Heard::Gap => self.search.looks_left = 0,
+                Heard::Event(Event::Fork { parent, child }) if self.members.contains_key(&parent) => {
+                    let began = proc::identity(child).map(|identity| identity.began);
+                    self.members.insert(child, Member::since(began));
+                }
+                Heard::Event(Event::Fork { .. }) => {}
+                Heard::Event(Event::Exec(number)) => {
+                    self.members.entry(number).and_modify(|member| member.has_begun = true);
+                }
+            }
+        }
     }
 }
 
@@ -177,33 +233,24 @@ enum Event {
     Exec(u32),
 }
 
-/// Hears what has happened so far. Children of members become members.
-fn hear(connector: &OwnedFd, members: &mut HashMap<u32, Member>) {
-    for event in std::iter::from_fn(|| next_event(connector)).take(MOST_EVENTS) {
-        match event {
-            Event::Fork { parent, child } if members.contains_key(&parent) => {
-                let began = proc::identity(child).map(|identity| identity.began);
-                members.insert(child, Member::since(began));
-            }
-            Event::Fork { .. } => {}
-            Event::Exec(number) => {
-                members.entry(number).and_modify(|member| member.has_begun = true);
-            }
-        }
-    }
+/// What comes of one reading.
+enum Heard {
+    Event(Event),
+    /// Some events were lost.
+    Gap,
 }
 
-fn next_event(connector: &OwnedFd) -> Option<Event> {
+fn next_event(connector: &OwnedFd) -> Option<Heard> {
     loop {
         let mut message = [0; 256];
         let length = match recv(connector, &mut message, RecvFlags::empty()) {
             Ok((length, _)) => length,
-            // Some were lost. Looking for children finds most of them.
-            Err(Errno::NOBUFS | Errno::INTR) => continue,
+            Err(Errno::NOBUFS) => return Some(Heard::Gap),
+            Err(Errno::INTR) => continue,
             Err(_) => return None,
         };
         if let Some(event) = event_in(&message[..length]) {
-            return Some(event);
+            return Some(Heard::Event(event));
         }
     }
 }
@@ -244,6 +291,18 @@ mod tests {
         assert_eq!(event_in(&message(EXEC, [11, 10, 0, 0])), Some(Event::Exec(10)));
         assert_eq!(event_in(&message(4, [11, 10, 20, 20])), None);
         assert_eq!(event_in(&message(FORK, [11, 10, 20, 20])[..60]), None);
+    }
+
+    #[test]
+    fn children_are_looked_for_rarely_only_where_the_kernel_tells_of_forks() {
+        let mut search = Search::default();
+        let looks = |search: &mut Search| (0..2 * SEARCH_EVERY).filter(|_| search.is_due()).count();
+
+        assert_eq!(looks(&mut search), 2 * SEARCH_EVERY as usize);
+        search.is_told = true;
+        assert_eq!(looks(&mut search), 2);
+        search.looks_left = 0;
+        assert!(search.is_due(), "some events were lost");
     }
 
     #[test]

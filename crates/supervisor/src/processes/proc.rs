@@ -1,6 +1,7 @@
 //! What the kernel tells of any process, in `/proc`.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::Path;
 
 /// One process, until its number may be another's.
@@ -31,7 +32,17 @@ pub(crate) fn figures<const COUNT: usize>(number: u32, places: [usize; COUNT]) -
 }
 
 fn line(number: u32) -> Option<String> {
-    text(format!("/proc/{number}/stat"))
+    short(&format!("/proc/{number}/stat"))
+}
+
+/// The same as [`text`], of a file that the kernel gives as a whole: `stat`, `statm`, `comm`. To ask for its size before, and for more after, would take twice as
+/// long, which is felt where there are hundreds of processes.
+pub(crate) fn short(path: &str) -> Option<String> {
+    /// More than any of them has.
+    const MOST_BYTES: usize = 4096;
+    let mut text = [0; MOST_BYTES];
+    let length = File::open(path).and_then(|mut file| file.read(&mut text)).ok()?;
+    Some(String::from_utf8_lossy(&text[..length]).into_owned())
 }
 
 /// One of the kernel's files about a process, whatever bytes are in it: names are a program's choice, and the kernel cuts them off in the midst of a letter.
@@ -61,4 +72,17 @@ pub(crate) fn children(number: u32) -> Vec<u32> {
         .filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok())
         .flat_map(|text| text.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<u32>>())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_file_is_read_whole_and_one_that_is_not_there_is_none() {
+        let own = std::process::id();
+        let text = short(&format!("/proc/{own}/stat")).expect("it runs");
+        assert!(text.starts_with(&own.to_string()) && text.ends_with('\n'), "{text}");
+        assert_eq!(short("/proc/0/stat"), None);
+    }
 }
