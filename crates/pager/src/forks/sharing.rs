@@ -444,7 +444,7 @@ impl Engine {
             return Ok(taken);
         }
         let found = self.files.pagemap.vacancies(PageRange::at(taken.page, PageCount::new(1)));
-        if !found.is_some_and(|found| found.present != 0) {
+        if found.is_none_or(|found| found.present == 0) {
             return Err(taken);
         }
         self.slot.subtract(Counter::FarPages, 1);
