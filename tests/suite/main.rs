@@ -33,6 +33,7 @@ mod program_bench;
 mod redis;
 mod redundancy;
 mod reservations;
+mod storage;
 mod stress;
 mod virtual_machine;
 mod watching;

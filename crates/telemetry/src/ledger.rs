@@ -67,6 +67,8 @@ pub enum Header {
     IsWithdrawing,
     /// Pages of processes that have no pager yet: the others make room for them, as far as this says.
     ComingPages,
+    /// Since when slabs are on their way out of memory, by the monotonic clock, nanoseconds; 0 while none are.
+    MovingSinceNs,
 }
 
 /// Lost pages that are named; of those beyond only their number is known.
@@ -238,6 +240,19 @@ impl<'a> Ledger<'a> {
     /// Says how many pages processes have that have no pager yet (supervisor). At most half of the budget counts.
     pub fn set_coming(&self, pages: PageCount) {
         self.header(Header::ComingPages).store(self.at_most_half(pages).get(), Ordering::Release);
+    }
+
+    /// Says that slabs are on their way out of memory from then on, or, by 0, that none are any more (supervisor).
+    pub fn set_moving(&self, since_ns: u64) {
+        self.header(Header::MovingSinceNs).store(since_ns, Ordering::Release);
+    }
+
+    /// Whether the storage that slabs are on their way to has made no progress for long, at that time: then a pool that is full says nothing. One batch
+    /// takes milliseconds.
+    pub fn is_storage_pausing(&self, now_ns: u64) -> bool {
+        const PAUSING_NS: u64 = 1_000_000_000;
+        let since_ns = self.header(Header::MovingSinceNs).load(Ordering::Acquire);
+        since_ns != 0 && now_ns.saturating_sub(since_ns) > PAUSING_NS
     }
 
     /// The application's swap cache: pages that may be fetched ahead and not used yet, of all its processes together.
@@ -656,6 +671,18 @@ mod tests {
         // The child has a slot of its own now, and what it shares counts there.
         slot.set_children_share(PageCount::ZERO);
         assert_eq!(ledger.wanted(), PageCount::new(10));
+    }
+
+    #[test]
+    fn storage_pauses_while_one_batch_takes_long() {
+        let words = words();
+        let ledger = Ledger::new(&words).unwrap();
+        assert!(!ledger.is_storage_pausing(u64::MAX));
+        ledger.set_moving(5_000_000_000);
+        assert!(!ledger.is_storage_pausing(5_900_000_000) && ledger.is_storage_pausing(7_000_000_000));
+        assert!(!ledger.is_storage_pausing(0));
+        ledger.set_moving(0);
+        assert!(!ledger.is_storage_pausing(7_000_000_000));
     }
 
     #[test]

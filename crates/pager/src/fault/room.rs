@@ -69,6 +69,11 @@ impl Engine {
                 deadline_ns = now_ns + PATIENCE_NS;
                 come_along();
             }
+            if self.ledger.is_storage_pausing(now_ns) {
+                // The supervisor waits for the storage, and so does this thread, however long that takes.
+                deadline_ns = now_ns + PATIENCE_NS;
+                come_along();
+            }
             let outcome = self.evict(&self.gate.change(party), TOLERATED_PAGES as usize / 2);
             if outcome.is_changing {
                 return false;

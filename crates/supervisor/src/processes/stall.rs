@@ -65,20 +65,44 @@ impl Patience {
 }
 
 /// Whether somebody keeps the process or a thread of it from running (a debugger, job control, the user, the freezer of
-/// its control group), or the pager waits for the kernel alone, which it does for a disk.
+/// its control group), or the pager waits for the kernel alone, as it does for a disk, or for a file system that doesn't answer.
 pub(crate) fn is_held(process: u32) -> bool {
     let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return false };
     threads.flatten().any(|thread| {
         let read = |name: &str| proc::text(thread.path().join(name)).unwrap_or_default();
-        is_held_state(&read("stat")) || is_frozen_place(&read("wchan"))
+        let stat = read("stat");
+        is_held_state(&stat)
+            || is_frozen_place(&read("wchan"))
+            || is_pagers(&stat) && is_in_file_call(&read("syscall"))
     })
+}
+
+fn is_pagers(stat: &str) -> bool {
+    stat.split_once(" (").is_some_and(|(_, name)| name.starts_with("farmem-"))
+}
+
+/// Whether the thread waits inside a call that reads or writes a file at a position, of which pagers make no others that last: a file system in user space
+/// (FUSE) lets its callers sleep as those do who could be woken.
+fn is_in_file_call(call: &str) -> bool {
+    use nix::libc;
+    const FILE_CALLS: [libc::c_long; 8] = [
+        libc::SYS_pread64,
+        libc::SYS_pwrite64,
+        libc::SYS_preadv,
+        libc::SYS_pwritev,
+        libc::SYS_preadv2,
+        libc::SYS_pwritev2,
+        libc::SYS_fallocate,
+        libc::SYS_fdatasync,
+    ];
+    let number = call.split_whitespace().next().and_then(|number| number.parse().ok());
+    number.is_some_and(|number| FILE_CALLS.contains(&number))
 }
 
 /// The state follows the name, which stands in brackets and may hold anything.
 fn is_held_state(stat: &str) -> bool {
     let Some((front, rest)) = stat.rsplit_once(") ") else { return false };
-    let is_pagers = front.split_once(" (").is_some_and(|(_, name)| name.starts_with("farmem-"));
-    rest.starts_with(['T', 't']) || is_pagers && rest.starts_with('D')
+    rest.starts_with(['T', 't']) || is_pagers(front) && rest.starts_with('D')
 }
 
 /// Where in the kernel threads wait that a freezer stops: the function itself, or the one that it was compiled into, where
@@ -172,6 +196,15 @@ mod tests {
         assert!(is_held_state("7 (farmem-fault) D 1 7 7 0"));
         assert!(!is_held_state("7 (farmem-fault) S 1 7 7 0"));
         assert!(!is_held_state("7 (sh) D 1 7 7 0"));
+    }
+
+    #[test]
+    fn the_pagers_threads_are_held_while_they_are_in_a_call_for_a_file() {
+        assert!(is_in_file_call("17 0x8 0x7f01 0x1000 0x2000 0x0 0x0 0x7ffc 0x7f02\n"));
+        assert!(is_in_file_call("18 0x8 0x7f01 0x1000 0x2000 0x0 0x0 0x7ffc 0x7f02\n"));
+        assert!(!is_in_file_call("202 0x7f01 0x0 0x0 0x0 0x0 0x0 0x7ffc 0x7f02\n"));
+        assert!(!is_in_file_call("running\n") && !is_in_file_call(""));
+        assert!(is_pagers("7 (farmem-fault) S 1 7 7 0") && !is_pagers("7 (sh) S 1 7 7 0"));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use farmem_store::{BlockFile, Mover, NoNodes, Nodes, NullFile, StepOutcome};
+use farmem_sys::thread;
 
 use crate::application::Application;
 use crate::carrier::NodeWriter;
@@ -96,6 +97,14 @@ enum Pause {
     For(Duration),
 }
 
+/// Tells pagers for how long a step out has lasted: storage may pause, and then there is no room before it goes on.
+fn while_moving<R>(application: Application, step: impl FnOnce() -> R) -> R {
+    application.ledger.set_moving(thread::now_ns());
+    let outcome = step();
+    application.ledger.set_moving(0);
+    outcome
+}
+
 /// One step out or back, and what comes before the next.
 fn turn<F: BlockFile, N: Nodes>(
     application: Application,
@@ -106,7 +115,7 @@ fn turn<F: BlockFile, N: Nodes>(
 ) -> Pause {
     let is_pool_short = application.is_pool_short.load(Ordering::Acquire);
     let outcome = match is_pool_short {
-        true => mover.step(application.pool, file, nodes),
+        true => while_moving(application, || mover.step(application.pool, file, nodes)),
         false => StepOutcome::Idle,
     };
     let now = Instant::now();
