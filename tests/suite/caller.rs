@@ -14,10 +14,15 @@ use crate::far_redis::{figure, unique};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn farmem(name: &str) -> Command {
+    farmem_with(name, &[])
+}
+
+fn farmem_with(name: &str, more: &[&str]) -> Command {
     let mut command = Command::new(farmem_binary());
     command.args([
-        "run", "--enter", "attach", "--host", "none", "--local", "12M", "--pool", "1G", "--name", name, "--",
+        "run", "--enter", "attach", "--host", "none", "--local", "12M", "--pool", "1G", "--name", name,
     ]);
+    command.args(more).arg("--");
     command.env_remove("FARMEM_ENTER").stdin(Stdio::null());
     command
 }
@@ -54,7 +59,7 @@ fn said(mut command: Command) -> (String, String, std::process::ExitStatus) {
 /// while the shell waits: one that makes a pipeline has its pipes open for a moment.
 const SURROUNDINGS: &str = r#"
 echo "parent $PPID; group and session $(cut -d' ' -f5-8 /proc/$$/stat)"
-descriptors=$(for number in /proc/$$/fd/*; do echo "$number" "$(readlink "$number")"; done)
+descriptors=$(for number in /proc/$$/fd/*; do open=$(readlink "$number") && echo "$number $open"; done)
 echo "$descriptors" | sed "s,/proc/$$,," | grep -v '/fd/255'
 grep -E '^(Umask|Threads|Sig[BCIP]|Shd|Seccomp|NoNew|Cap|TracerPid)' /proc/$$/status
 cat /proc/$$/limits /proc/$$/cgroup /proc/$$/oom_score_adj /proc/$$/timerslack_ns /proc/$$/coredump_filter
@@ -192,20 +197,20 @@ fn a_program_pages_in_the_process_that_was_called() {
     if !managed_runner() {
         return;
     }
-    let (folder, name) = (Scratch::new(), unique("pages"));
-    let mut command = farmem(&name);
-    command.arg(env!("PROGRAM_ATTACHED")).arg("threads").arg(folder.path()).stdout(Stdio::piped());
-    let mut child = command.spawn().expect("farmem starts");
+    let folder = Scratch::new();
+    let file = folder.path().join("figures");
+    let mut command = farmem_with(&unique("pages"), &["--stats", &file.display().to_string()]);
+    command.arg(env!("PROGRAM_ATTACHED")).arg("threads").arg(folder.path());
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("farmem starts");
     let mut output = child.stdout.take().expect("a pipe");
-    wait_for("pages that leave", || {
-        let figures = application(&name)?;
-        assert_eq!(figures["process"].as_u64(), Some(child.id().into()));
-        (figures["evicted"].as_u64()? > 0).then_some(())
-    });
-    assert!(end(child).success());
     let mut text = String::new();
     output.read_to_string(&mut text).expect("text");
+    assert!(end(child).success());
     assert!(text.ends_with(": 0 wrong\n"), "{text}");
+    // The supervisor writes them when the program has ended.
+    let figures: serde_json::Value =
+        wait_for("figures", || serde_json::from_slice(&std::fs::read(&file).ok()?).ok());
+    assert!(figures["evicted"].as_u64() > Some(0), "{figures}");
 }
 
 #[test]

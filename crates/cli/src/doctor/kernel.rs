@@ -22,7 +22,7 @@ struct Feature {
     meaning: &'static str,
 }
 
-const FEATURES: [Feature; 9] = [
+const FEATURES: [Feature; 10] = [
     Feature {
         bit: 0,
         name: "uffd PAGEFAULT_FLAG_WP",
@@ -64,6 +64,12 @@ const FEATURES: [Feature; 9] = [
         name: "uffd EXACT_ADDRESS",
         since: "5.18",
         meaning: "references that a program follows are found, and followed ahead of it",
+    },
+    Feature {
+        bit: 13,
+        name: "uffd WP_UNPOPULATED",
+        since: "6.4",
+        meaning: "pages that a program discards and that nobody tells of are forgotten",
     },
     Feature {
         bit: 14,
