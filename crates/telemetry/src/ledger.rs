@@ -103,7 +103,6 @@ enum SlotWord {
     IsProtected,
     Kin,
     ChildrenPages,
-    ChildrenShare,
     ToldEpoch,
 }
 
@@ -226,8 +225,7 @@ impl<'a> Ledger<'a> {
     /// Pages for which the processes with a pager make room: their own, those that [`Header::ComingPages`] names, and those of forked children
     /// that have no pager yet, of which at most half of the budget counts.
     pub fn wanted(&self) -> PageCount {
-        let pages = |slot: ProcessSlot<'_>| slot.children_pages().get() + slot.left_to_children().get();
-        let children = PageCount::new(self.slots().map(pages).sum());
+        let children = PageCount::new(self.slots().map(|slot| slot.children_pages().get()).sum());
         let coming = PageCount::new(self.header(Header::ComingPages).load(Ordering::Relaxed));
         self.resident() + coming + self.at_most_half(children)
     }
@@ -443,18 +441,6 @@ impl<'a> ProcessSlot<'a> {
         self.word(SlotWord::ChildrenPages).store(pages.get(), Ordering::Relaxed);
     }
 
-    /// Says how many pages such children have shared with the process when they were forked (the process itself).
-    pub fn set_children_share(&self, pages: PageCount) {
-        self.word(SlotWord::ChildrenShare).store(pages.get(), Ordering::Relaxed);
-    }
-
-    /// Pages that such children have to themselves since the process has separated from them: what it has separated from beyond what it is known to share with
-    /// processes that have a slot.
-    pub fn left_to_children(&self) -> PageCount {
-        let left = PageCount::new((-self.credit()).max(0) as u64);
-        left.min(PageCount::new(self.word(SlotWord::ChildrenShare).load(Ordering::Relaxed)))
-    }
-
     /// Living processes that it may share memory with since a fork.
     pub fn kin(&self) -> u64 {
         self.word(SlotWord::Kin).load(Ordering::Acquire)
@@ -651,26 +637,6 @@ mod tests {
         with_processes(&words, &[10, 10]);
         ledger.slot(0).unwrap().separate(PageCount::new(7));
         assert_eq!(ledger.resident(), PageCount::new(20));
-    }
-
-    #[test]
-    fn what_a_process_separates_from_is_left_to_its_children_as_far_as_they_shared_it() {
-        let words = words();
-        let ledger = Ledger::new(&words).unwrap();
-        with_processes(&words, &[10]);
-        ledger.set_budget(PageCount::new(100));
-        let slot = ledger.slot(0).unwrap();
-        slot.set_shared(PageCount::new(2), 0);
-        slot.set_children_share(PageCount::new(6));
-        slot.separate(PageCount::new(2));
-        assert_eq!((slot.left_to_children(), ledger.wanted()), (PageCount::ZERO, PageCount::new(10)));
-        slot.separate(PageCount::new(5));
-        assert_eq!((slot.left_to_children(), ledger.wanted()), (PageCount::new(5), PageCount::new(15)));
-        slot.separate(PageCount::new(5));
-        assert_eq!((slot.left_to_children(), ledger.wanted()), (PageCount::new(6), PageCount::new(16)));
-        // The child has a slot of its own now, and what it shares counts there.
-        slot.set_children_share(PageCount::ZERO);
-        assert_eq!(ledger.wanted(), PageCount::new(10));
     }
 
     #[test]

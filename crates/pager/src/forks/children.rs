@@ -408,8 +408,6 @@ impl Engine {
     fn note_children(&self, views: &[Option<View>; MOST]) {
         self.children.are_any.store(views.iter().any(Option::is_some), Ordering::Release);
         self.slot.set_children_pages(own_pages(views));
-        let share = views.iter().flatten().map(|view| view.shared.get()).sum();
-        self.slot.set_children_share(PageCount::new(share));
     }
 
     /// Whether a child that asks for something waits unheard, for the application has `over` pages too many: what it makes its own
