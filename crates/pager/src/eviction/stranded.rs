@@ -156,14 +156,9 @@ impl Engine {
 
     /// The program has discarded a page, and nobody has told of it.
     fn forget_in_hand(&self, evictor: &mut Evictor, page: Page) {
-        let (at, word) = (page.taken.page, page.taken.word);
-        let _ = page.taken.release(word.with_place(None).with_far(false));
-        if let Some(place) = word.place() {
-            self.vault.free(place);
-        }
         self.went_out(1);
         evictor.held += 1;
-        self.wake_page(at);
+        self.forget_unheard(page.taken);
     }
 
     /// The program has discarded or unmapped `range`, and its words say so.

@@ -62,15 +62,10 @@ impl Engine {
             }
             let now_ns = thread::now_ns();
             let evicted_now = Some(self.slot.get(Counter::Evicted));
-            if evicted != evicted_now {
+            if evicted != evicted_now || self.ledger.is_storage_pausing(now_ns) {
                 // Something does leave: clean pages go even when the pool is full. The excess itself goes up and down with
-                // pages that are tried and put back.
+                // pages that are tried and put back. Or the supervisor waits for the storage: so does this thread, however long that takes.
                 evicted = evicted_now;
-                deadline_ns = now_ns + PATIENCE_NS;
-                come_along();
-            }
-            if self.ledger.is_storage_pausing(now_ns) {
-                // The supervisor waits for the storage, and so does this thread, however long that takes.
                 deadline_ns = now_ns + PATIENCE_NS;
                 come_along();
             }

@@ -6,7 +6,6 @@ use farmem_page::{PageBytes, PageCount, PageIndex, PageRange, PageWord, Place};
 use farmem_policy::{Advice, Fault, Prefetcher, Probes, Run};
 use farmem_sys::guard::{self, Guard};
 use farmem_sys::lock::Lock;
-use farmem_sys::pagemap::Vacancies;
 use farmem_sys::uffd::UffdError;
 use farmem_sys::{Errno, memory, thread};
 use farmem_telemetry::{Counter, Step};
@@ -166,9 +165,8 @@ impl Engine {
     /// A fault on a page that the pager hasn't taken away. Either it has come since, or the program has discarded it and nobody has told of that.
     fn meet_unheard(&self, taken: Taken) -> Served {
         let page = PageRange::at(taken.page, PageCount::new(1));
-        let is_gone = |found: Vacancies| found.present == 0;
         match self.vacancies(page) {
-            Ok(found) if is_gone(found) && guard::stands(Guard::MarkersAreLookedAt) => {
+            Ok(found) if found.present == 0 && guard::stands(Guard::MarkersAreLookedAt) => {
                 self.forget_unheard(taken);
             }
             Err(UffdError::Changing) => {

@@ -196,7 +196,7 @@ impl Children {
             .iter_mut()
             .flatten()
             .filter(|view| has_ended(&view.uffd))
-            .for_each(|view| (view.shared, view.own) = (PageCount::ZERO, PageCount::ZERO));
+            .for_each(|view| view.own = PageCount::ZERO);
         own_pages(&views)
     }
 

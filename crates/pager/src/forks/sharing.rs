@@ -12,7 +12,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-use farmem_page::{PageCount, PageIndex, PageRange};
+use farmem_page::{PageCount, PageIndex, PageRange, PageWord};
 use farmem_policy::{Fault, Prefetcher, Streams};
 use farmem_sys::lock::Lock;
 use farmem_sys::memory;
@@ -243,7 +243,7 @@ impl Engine {
             for region in self.regions.iter() {
                 self.table.each_gap(
                     region,
-                    |word| word.is_unevictable() || word.is_far() || word.is_busy(),
+                    |word| word.is_unevictable() || is_away(word),
                     |range| is_complete &= is_complete && protect_until(until_ns, uffd, range),
                 );
             }
@@ -315,7 +315,7 @@ impl Engine {
         for region in self.regions.iter() {
             self.table.each_gap(
                 region,
-                |word| word.is_unevictable() || word.is_far() || word.is_busy(),
+                |word| word.is_unevictable() || is_away(word),
                 |range| {
                     // A refusal means that the range has changed: what is there now is new.
                     self.for_parts(range, |part| self.uffd.protect(part));
@@ -338,11 +338,7 @@ impl Engine {
     fn open_part(&self, part: PageRange) -> Result<(), UffdError> {
         let _evictor = self.evictor.lock();
         let mut outcome = Ok(());
-        self.table.each_gap(
-            part,
-            |word| word.is_far() || word.is_busy(),
-            |gap| outcome = outcome.and_then(|()| self.uffd.unprotect(gap)),
-        );
+        self.table.each_gap(part, is_away, |gap| outcome = outcome.and_then(|()| self.uffd.unprotect(gap)));
         outcome
     }
 
@@ -500,6 +496,11 @@ impl Engine {
         self.slot.separate(self.files.pagemap.shared(run));
         Some(PageRange::at(run.start, self.open_held(run).ok()?))
     }
+}
+
+/// Whether a page has left, or somebody has it in hand: its marker is no protection.
+fn is_away(word: PageWord) -> bool {
+    word.is_far() || word.is_busy()
 }
 
 /// Protects `range` as soon as the kernel has done what it has told of. `false` when that takes too long, or not all of it is there.
