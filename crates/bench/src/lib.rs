@@ -41,6 +41,7 @@ mod redis;
 mod run;
 mod sources;
 mod stolen;
+mod supervisor;
 mod table;
 pub mod target;
 pub mod undo;

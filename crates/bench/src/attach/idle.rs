@@ -7,9 +7,10 @@ use farmem_page::ByteCount;
 
 use super::Bench;
 use super::conversation::Conversation;
-use super::managed::{pagers, processor_time, supervisor};
+use super::managed::{pagers, processor_time};
 use super::workshop::Program;
 use crate::record::Measurement;
+use crate::supervisor::supervisor;
 
 const PROCESSES: u64 = 200;
 const PROCESSES_QUICK: u64 = 20;

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::interrupt::Interrupt;
 use crate::run::Runner;
+use crate::supervisor::processes;
 
 /// The longest that a command, or what is waited for, may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -123,16 +124,6 @@ impl<'a> Farmem<'a> {
     }
 }
 
-/// The supervisor of an application, which is a copy of the process that was called, and keeps its words.
-pub(super) fn supervisor(name: &str) -> Option<u32> {
-    processes().find(|&process| {
-        let words = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-        let mut words = words.split(|&byte| byte == 0);
-        let is_command = words.nth(1).is_some_and(|word| word == b"run" || word == b"attach");
-        is_command && words.any(|word| word == name.as_bytes())
-    })
-}
-
 /// The pagers that a supervisor has started.
 pub(super) fn pagers(supervisor: u32) -> Vec<u32> {
     let is_child = |process: &u32| {
@@ -140,11 +131,6 @@ pub(super) fn pagers(supervisor: u32) -> Vec<u32> {
             .is_ok_and(|status| status.lines().any(|line| line == format!("PPid:\t{supervisor}")))
     };
     processes().filter(is_child).collect()
-}
-
-fn processes() -> impl Iterator<Item = u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 /// The processor time that a process has taken, over all its threads, in nanoseconds.

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use farmem_page::ByteCount;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::redis;
+use crate::{redis, supervisor};
 
 const NAME: &str = "bench-loss";
 
@@ -59,8 +59,9 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // `farmem run` passes it on. If it has ended already, waiting says so.
+        // If it has ended already, waiting says so.
         let _ = kill_process(Pid::from_child(&self.process), Signal::TERM);
         let _ = self.process.wait();
+        supervisor::wait_for_end(NAME);
     }
 }
