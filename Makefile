@@ -3,9 +3,6 @@
 .PHONY: help setup preflight build demo test simulate test-rdma conformance hw-test hw-bench hw-bench-quick lint fmt bench-setup bench bench-quick fuzz nightly clean
 
 CARGO ?= cargo
-# The library that is loaded into programs has no standard library: built together with crates that have one, it would
-# get their features, so it is a build of its own, and left out of whatever covers the workspace.
-WORKSPACE := --workspace --exclude farmem-shim
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FARMEM := $(TARGET)/release/farmem
 FUZZ_SECONDS ?= 60
@@ -21,10 +18,9 @@ help: ## what there is
 setup: ## install what is missing for building and testing
 	@scripts/setup
 
-build: ## farmem and libfarmem.so, as they are released
+build: ## farmem, as it is released
 	@scripts/setup --demo
 	$(CARGO) build --release --locked -p farmem
-	$(CARGO) build --release --locked -p farmem-shim
 
 preflight:
 	@scripts/preflight
@@ -34,7 +30,7 @@ demo: preflight build ## a real program whose data is four times its local memor
 
 test: setup build ## everything that must hold, within fifteen minutes on two cores
 	$(CARGO) fmt --all --check
-	$(CARGO) nextest run --locked $(WORKSPACE) $(if $(CI),--profile ci)
+	$(CARGO) nextest run --locked --workspace $(if $(CI),--profile ci)
 	@hw/scripts/test units proofs
 
 simulate: ## SEEDS=n runs of the simulated pager (10,000 unless said otherwise), or SEED=n: one, again
@@ -55,8 +51,7 @@ nightly: setup build hw-test test-rdma conformance ## the same programs with dat
 
 lint: setup ## formatting, clippy, scripts
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --locked $(WORKSPACE) --all-targets -- -D warnings
-	$(CARGO) clippy --locked -p farmem-shim -- -D warnings
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	@if command -v shellcheck >/dev/null; then shellcheck -x -P SCRIPTDIR scripts/preflight scripts/setup scripts/setup-rdma scripts/test-rdma scripts/demo scripts/fuzz scripts/record-traces .ci/run hw/scripts/test hw/scripts/bench; \
 	else echo "shellcheck is not installed: scripts were not checked"; fi
 

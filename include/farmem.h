@@ -2,7 +2,7 @@
  *
  * Nothing needs to be linked. A program leaves word in a mailbox: memory of its own that a pager finds when it is attached to the program
  * (docs/formats/mailbox.md), also in static programs and before that. What is called for is kept until then. Where there is no Farmem nobody ever reads it, every
- * call returns 0, and nothing comes of it. So a program with hints in it runs everywhere. Where Farmem's library is loaded, its functions are called instead.
+ * call returns 0, and nothing comes of it. So a program with hints in it runs everywhere.
  *
  * Every function takes any address and any length. They return 0, or a number of <errno.h>, and don't change errno. While there is no pager they return 0,
  * but for what is said here:
@@ -41,42 +41,6 @@ struct farmem_fault {
 
 /* Is called with the faults since it was called last, the oldest first; see farmem_register_prefetcher. */
 typedef void farmem_prefetcher(const struct farmem_fault *faults, size_t count, void *context);
-
-typedef void farmem_any_function(void);
-typedef int farmem_range_function(const void *, size_t);
-typedef int farmem_register_function(farmem_prefetcher *, void *, unsigned int);
-
-/* The C library's dlsym. Weak: a static program has none. Under a name and a type of its own: headers declare it in different ways, and a
-   pointer to data can't be made one to a function everywhere. */
-extern farmem_any_function *farmem_dlsym(void *, const char *) __asm__("dlsym") __attribute__((weak));
-
-enum farmem_function {
-	FARMEM_IS_PRESENT,
-	FARMEM_PREFETCH,
-	FARMEM_COLD,
-	FARMEM_PIN,
-	FARMEM_UNPIN,
-	FARMEM_REGISTER_PREFETCHER,
-	FARMEM_FUNCTIONS
-};
-
-/* Where the library's function is; null without the library. */
-static inline farmem_any_function *farmem_find(enum farmem_function which)
-{
-	static const char *const names[FARMEM_FUNCTIONS] = {"farmem_is_present", "farmem_prefetch", "farmem_cold", "farmem_pin",
-							    "farmem_unpin", "farmem_register_prefetcher"};
-	static farmem_any_function *found[FARMEM_FUNCTIONS];
-	static int is_looked_for;
-	if (!__atomic_load_n(&is_looked_for, __ATOMIC_ACQUIRE)) {
-		/* Threads that come here at the same time find the same. A null handle: all that is loaded. */
-		for (int each = 0; each < FARMEM_FUNCTIONS; each++) {
-			farmem_any_function *function = farmem_dlsym ? farmem_dlsym(NULL, names[each]) : NULL;
-			__atomic_store_n(&found[each], function, __ATOMIC_RELAXED);
-		}
-		__atomic_store_n(&is_looked_for, 1, __ATOMIC_RELEASE);
-	}
-	return __atomic_load_n(&found[which], __ATOMIC_RELAXED);
-}
 
 /* The mailbox, in words of 8 bytes: where things lie, and how long they are. */
 #define FARMEM_MAGIC 0x78626d656d726166ULL
@@ -492,7 +456,49 @@ static inline int farmem_take_away(struct farmem_home *home, uint64_t *words)
 	return 0;
 }
 
-static inline int farmem_register_here(farmem_prefetcher *prefetcher, void *context, unsigned int share_percent)
+/* 1 if this process has a pager now, else 0. One may be attached later, or leave. */
+static inline int farmem_is_present(void)
+{
+	uint64_t *words = farmem_mailbox();
+	return words ? (int)(farmem_pager(words) & 1) : 0;
+}
+
+/* These bytes will be wanted soon. Returns at once; what is far of their pages comes in the background, in the order of the calls and of
+   addresses. One call brings in as much as half of what the process may have local, and makes other memory leave for that. */
+static inline int farmem_prefetch(const void *address, size_t length)
+{
+	return farmem_hint(0, address, length);
+}
+
+/* These bytes won't be wanted for long: when something has to leave, they leave first. Whole pages only. Returns at once. */
+static inline int farmem_cold(const void *address, size_t length)
+{
+	return farmem_hint(1, address, length);
+}
+
+/* These bytes stay local, with the pages that they share with others, until farmem_unpin or until they are unmapped. Returns when they are
+   local; those that were never written come when they are. Pinning twice is as good as once. All processes of an application together may
+   pin three quarters of its local memory. If that falls, what no longer fits is unpinned. Without a pager it returns at once, and a pager that is attached
+   later begins with what is pinned then, as far as it may be. */
+static inline int farmem_pin(const void *address, size_t length)
+{
+	return farmem_order(0, address, length);
+}
+
+/* These bytes, and what is on the same pages, may leave again. */
+static inline int farmem_unpin(const void *address, size_t length)
+{
+	return farmem_order(1, address, length);
+}
+
+/* Has `prefetcher` called with faults as they come, from which it may tell what will be wanted, and call farmem_prefetch. It runs on a thread of
+   its own, named farmem-observer, with all signals blocked. That thread rests so that the calls take at most share_percent of a processor (0: 10).
+   Faults of that thread are left out, and so are, while it is busy, all but some thousand. It must not end its thread.
+
+   There is one prefetcher at a time: EBUSY if there is one already. NULL takes it away, and returns when it is called no more (at once, when it
+   does so itself). EINVAL for more than 100 percent; otherwise what pthread_create returns. Without a pager it waits for
+   one to come. Not for handlers of signals. */
+static inline int farmem_register_prefetcher(farmem_prefetcher *prefetcher, void *context, unsigned int share_percent)
 {
 	struct farmem_home *home = farmem_get_home();
 	uint64_t *words = farmem_mailbox();
@@ -519,67 +525,6 @@ static inline int farmem_register_here(farmem_prefetcher *prefetcher, void *cont
 	if (answer != 0)
 		FARMEM_SET(home->state, FARMEM_NOBODY, RELEASE);
 	return answer;
-}
-
-static inline int farmem_call(enum farmem_function which, const void *address, size_t length)
-{
-	farmem_range_function *function = (farmem_range_function *)farmem_find(which);
-	if (function)
-		return function(address, length);
-	if (which == FARMEM_PREFETCH || which == FARMEM_COLD)
-		return farmem_hint(which == FARMEM_COLD, address, length);
-	return farmem_order(which == FARMEM_UNPIN, address, length);
-}
-
-/* 1 if this process has a pager now, else 0. One may be attached later, or leave. */
-static inline int farmem_is_present(void)
-{
-	int (*function)(void) = (int (*)(void))farmem_find(FARMEM_IS_PRESENT);
-	if (function)
-		return function();
-	uint64_t *words = farmem_mailbox();
-	return words ? (int)(farmem_pager(words) & 1) : 0;
-}
-
-/* These bytes will be wanted soon. Returns at once; what is far of their pages comes in the background, in the order of the calls and of
-   addresses. One call brings in as much as half of what the process may have local, and makes other memory leave for that. */
-static inline int farmem_prefetch(const void *address, size_t length)
-{
-	return farmem_call(FARMEM_PREFETCH, address, length);
-}
-
-/* These bytes won't be wanted for long: when something has to leave, they leave first. Whole pages only. Returns at once. */
-static inline int farmem_cold(const void *address, size_t length)
-{
-	return farmem_call(FARMEM_COLD, address, length);
-}
-
-/* These bytes stay local, with the pages that they share with others, until farmem_unpin or until they are unmapped. Returns when they are
-   local; those that were never written come when they are. Pinning twice is as good as once. All processes of an application together may
-   pin three quarters of its local memory. If that falls, what no longer fits is unpinned. Without a pager it returns at once, and a pager that is attached
-   later begins with what is pinned then, as far as it may be. */
-static inline int farmem_pin(const void *address, size_t length)
-{
-	return farmem_call(FARMEM_PIN, address, length);
-}
-
-/* These bytes, and what is on the same pages, may leave again. */
-static inline int farmem_unpin(const void *address, size_t length)
-{
-	return farmem_call(FARMEM_UNPIN, address, length);
-}
-
-/* Has `prefetcher` called with faults as they come, from which it may tell what will be wanted, and call farmem_prefetch. It runs on a thread of
-   its own, named farmem-observer, with all signals blocked. That thread rests so that the calls take at most share_percent of a processor (0: 10).
-   Faults of that thread are left out, and so are, while it is busy, all but some thousand. It must not end its thread.
-
-   There is one prefetcher at a time: EBUSY if there is one already. NULL takes it away, and returns when it is called no more (at once, when it
-   does so itself). EINVAL for more than 100 percent; otherwise what pthread_create returns. Without a pager it waits for
-   one to come. Not for handlers of signals. */
-static inline int farmem_register_prefetcher(farmem_prefetcher *prefetcher, void *context, unsigned int share_percent)
-{
-	farmem_register_function *function = (farmem_register_function *)farmem_find(FARMEM_REGISTER_PREFETCHER);
-	return function ? function(prefetcher, context, share_percent) : farmem_register_here(prefetcher, context, share_percent);
 }
 
 #ifdef __cplusplus

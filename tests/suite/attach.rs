@@ -7,13 +7,7 @@ use crate::far_redis::number;
 const BUDGET: u64 = 12 << 20;
 
 fn launcher() -> Launcher {
-    Launcher::managed(BUDGET)
-        .option("--enter")
-        .option("attach")
-        .option("--host")
-        .option("none")
-        .option("--pool")
-        .option("1G")
+    Launcher::managed(BUDGET).option("--host").option("none").option("--pool").option("1G")
 }
 
 fn check(launcher: &Launcher, name: &str) -> Finished {
@@ -44,19 +38,26 @@ checks! {
     children_in_strict_mode_find_what_is_far_though_their_puppets_are_ended: "strict",
 }
 
+/// Nothing has to be loaded into it, which such a program would not let in.
 #[test]
-fn a_static_program_is_managed_without_being_asked_for() {
-    if !managed_runner() {
+fn a_program_that_gains_the_rights_of_another_user_is_managed() {
+    const NOBODY: u32 = 65534;
+    if !managed_runner() || !rustix::process::geteuid().is_root() {
         return;
     }
-    let launcher = Launcher::managed(BUDGET)
-        .option("--enter")
-        .option("auto")
-        .option("--host")
-        .option("none")
-        .option("--pool")
-        .option("1G");
-    check(&launcher, "threads");
+    let launcher = launcher();
+    let python = launcher.file("python");
+    std::fs::copy("/usr/bin/python3", &python).expect("a program can be copied");
+    std::os::unix::fs::chown(&python, Some(NOBODY), None).expect("root gives files away");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o4755);
+    std::fs::set_permissions(&python, mode).expect("it is the test's own");
+    let touches = "import os\ndata = bytearray(48 << 20)\nfor turn in range(3):\n  for page in range(12288): data[page << 12] += page % 7\n\
+                   print(os.geteuid(), all(data[page << 12] == page % 7 * 3 for page in range(12288)))";
+
+    let finished = launcher.run(Program::new(&python).args(["-c", touches])).success();
+
+    assert_eq!(finished.text(), format!("{NOBODY} True\n"));
+    assert!(number(&finished, "evicted") > 0.0, "it was managed");
 }
 
 /// Each process of a fork is stopped for a moment while it waits in one of these calls.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use farmem_tests::{Scratch, application, assert_refusal, farmem_binary, managed_runner, refusal, wait_for};
+use farmem_tests::{Scratch, application, assert_refusal, farmem_binary, managed_runner, wait_for};
 use serde_json::Value;
 
 use crate::far_redis::{figure, unique};
@@ -452,32 +452,13 @@ fn a_process_that_somebody_traces_is_refused_with_the_tracers_number() {
 }
 
 #[test]
-fn who_has_the_library_in_it_cannot_be_left() {
-    if !managed_runner() {
-        return;
-    }
-    let name = unique("inside");
-    let mut command =
-        farmem(&["run", "--enter", "preload", "--host", "none", "--local", "32M", "--name", &name, "--"]);
-    let mut child = command.args(["sleep", "60"]).env_remove("FARMEM_ENTER").spawn().expect("farmem starts");
-    wait_for("the application", || application(&name).map(drop));
-    let output = farmem(&["detach", &name]).output().expect("farmem starts");
-    let process = figure(&name, "process");
-    Command::new("kill").arg(process.to_string()).status().expect("kill");
-    child.wait().expect("it ends");
-    let sentence = refusal(2, &output);
-    assert!(sentence.contains("its pagers are libraries in its processes"), "{sentence}");
-}
-
-#[test]
 fn a_program_that_was_started_with_a_pager_beside_it_can_be_left_as_well() {
     if !managed_runner() {
         return;
     }
     let (folder, name) = (Scratch::new(), unique("started"));
-    let mut command = farmem(&[
-        "run", "--enter", "attach", "--host", "none", "--pool", "1G", "--local", "24M", "--name", &name, "--",
-    ]);
+    let mut command =
+        farmem(&["run", "--host", "none", "--pool", "1G", "--local", "24M", "--name", &name, "--"]);
     command.arg(env!("PROGRAM_RESIDENT")).arg(folder.path()).args(["48", "30", "0"]);
     let resident = Resident::begin(command, folder);
     wait_for("pages that leave", || (figure(&name, "far_pages") > 0).then_some(()));

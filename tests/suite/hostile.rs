@@ -10,7 +10,7 @@ fn check(name: &str) {
     if !managed_runner() || !rustix::process::geteuid().is_root() {
         return;
     }
-    let launcher = ["--enter", "attach", "--host", "none", "--pool", "1G"]
+    let launcher = ["--host", "none", "--pool", "1G"]
         .into_iter()
         .fold(Launcher::managed(BUDGET), |launcher, option| launcher.option(option));
     let program = Program::new(env!("PROGRAM_HOSTILE")).arg(name).arg(launcher.directory());

@@ -66,7 +66,7 @@ const IN_A_MOUNT_NAMESPACE: &str = r#"
 
 /// The same from outside, by a program in a mount namespace of its own, which loads the VM from there when it has a pager already.
 fn follows_a_list_late(list: &List, policy: &str) -> Statistics {
-    let launcher = Launcher::managed(16 << 20).option("--enter").option("attach").option("--prefetch");
+    let launcher = Launcher::managed(16 << 20).option("--prefetch");
     let launcher = launcher.option(policy);
     let mounted = launcher.file("mounted");
     std::fs::create_dir(&mounted).expect("a folder");

@@ -16,7 +16,7 @@ const LATER: u8 = 3;
 pub(crate) fn pager(arguments: &PagerArguments) -> Result<ExitCode, Failure> {
     let supervisor = env::var_os("FARMEM_SUPERVISOR").ok_or_else(|| {
         Failure::Unusable(
-            "FARMEM_SUPERVISOR isn't set; supervisors start pagers themselves: use `farmem run --enter attach`".to_owned(),
+            "FARMEM_SUPERVISOR isn't set; supervisors start pagers themselves: use `farmem run` or `farmem attach`".to_owned(),
         )
     })?;
     match farmem_attach::pager::run(arguments.process, supervisor.as_bytes()) {

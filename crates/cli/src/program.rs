@@ -1,21 +1,15 @@
-//! Finds the program to run and tells, before anything starts, how Farmem can come to it.
-//!
-//! The library comes into a program through its dynamic loader. A static program has none, and one that gains privileges
-//! ignores what its caller wants loaded.
+//! Finds the program to run and tells, before anything starts, whether Farmem can come to it.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use object::read::elf::{FileHeader, ProgramHeader};
+use object::read::elf::FileHeader;
 use object::{Endianness, ReadCache, elf};
-use rustix::fs::{StatVfsMountFlags, access, getxattr, statvfs};
-use rustix::io::Errno;
-use rustix::process::{getegid, geteuid};
+use rustix::fs::access;
 
 use crate::failure::Failure;
 
@@ -72,22 +66,12 @@ fn executable(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How Farmem can come to a program.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Entrance {
-    /// A library can be loaded into it.
-    Loader,
-    /// It has no loader that would: only from outside.
-    Outside,
-}
-
-/// How Farmem can come to the program: follows scripts to their interpreters, then looks at the file.
+/// Whether Farmem can come to the program: follows scripts to their interpreters, then looks at the file.
 ///
 /// # Errors
-/// [`Failure::Unusable`] with what to do, for programs that gain privileges, and programs for other
-/// processors; [`Failure::NotFound`] when an interpreter is missing; [`Failure::NotExecutable`] when the file is
+/// [`Failure::Unusable`] with what to do, for programs for other processors; [`Failure::NotFound`] when an interpreter is missing; [`Failure::NotExecutable`] when the file is
 /// neither a program nor a script.
-pub(crate) fn check(path: &Path) -> Result<Entrance, Failure> {
+pub(crate) fn check(path: &Path) -> Result<(), Failure> {
     let mut path = path.to_owned();
     for _ in 0..INTERPRETERS_MAXIMUM {
         let mut file = File::open(&path).map_err(|_| {
@@ -122,50 +106,26 @@ fn interpreter(file: &mut File) -> Option<PathBuf> {
 /// What matters of a program's file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Binary {
-    /// Has a dynamic loader.
-    Dynamic,
-    /// Has none.
-    Static,
+    /// For this machine.
+    Native,
     /// For another processor, or for a smaller word.
     Foreign,
     /// Not a program.
     Other,
 }
 
-fn check_binary(path: &Path, file: File) -> Result<Entrance, Failure> {
+fn check_binary(path: &Path, file: File) -> Result<(), Failure> {
     let shown = path.display();
-    let metadata =
-        file.metadata().map_err(|error| Failure::Unusable(format!("cannot read {shown}: {error}")))?;
-    let entrance = match classify(&ReadCache::new(file)) {
-        Binary::Dynamic => Entrance::Loader,
-        Binary::Static => Entrance::Outside,
-        Binary::Foreign => {
-            return Err(Failure::Unusable(format!(
-                "{shown} is not built for {} with 64 bits; use a build for this machine",
-                env::consts::ARCH
-            )));
-        }
-        Binary::Other => {
-            return Err(Failure::NotExecutable(format!(
-                "{shown} is neither a program nor a script with a `#!` line; name its interpreter, as in `sh {shown}`"
-            )));
-        }
-    };
-    match gained_privilege(path, &metadata) {
-        Some(privilege) => Err(Failure::Unusable(format!(
-            "{shown} gains privileges ({privilege}), and such programs let nothing be loaded into them; run it as the \
-             user whose rights it needs"
+    match classify(&ReadCache::new(file)) {
+        Binary::Native => Ok(()),
+        Binary::Foreign => Err(Failure::Unusable(format!(
+            "{shown} is not built for {} with 64 bits; use a build for this machine",
+            env::consts::ARCH
         ))),
-        None => Ok(entrance),
+        Binary::Other => Err(Failure::NotExecutable(format!(
+            "{shown} is neither a program nor a script with a `#!` line; name its interpreter, as in `sh {shown}`"
+        ))),
     }
-}
-
-/// The library can't come into that program.
-pub(crate) fn without_loader(path: &Path) -> Failure {
-    Failure::Unusable(format!(
-        "{} is statically linked, so nothing can be loaded into it; leave out `--enter preload`",
-        path.display()
-    ))
 }
 
 /// Reads headers only, so a large program costs no more than a small one.
@@ -182,41 +142,5 @@ fn classify(file: &ReadCache<File>) -> Binary {
     if !matches!(header.e_type(endian), elf::ET_EXEC | elf::ET_DYN) {
         return Binary::Other;
     }
-    match header.program_headers(endian, file) {
-        Ok(segments) if segments.iter().any(|segment| segment.p_type(endian) == elf::PT_INTERP) => {
-            Binary::Dynamic
-        }
-        Ok(_) => Binary::Static,
-        Err(_) => Binary::Other,
-    }
-}
-
-/// Which privilege the kernel would add when this user executes the file; `None` for the ordinary case.
-fn gained_privilege(path: &Path, metadata: &Metadata) -> Option<&'static str> {
-    const SET_USER: u32 = 0o4000;
-    const SET_GROUP: u32 = 0o2000;
-    const GROUP_EXECUTE: u32 = 0o010;
-    if statvfs(path).is_ok_and(|mount| mount.f_flag.contains(StatVfsMountFlags::NOSUID)) {
-        return None;
-    }
-    let mode = metadata.permissions().mode();
-    if mode & SET_USER != 0 && metadata.uid() != geteuid().as_raw() {
-        return Some("setuid");
-    }
-    if mode & SET_GROUP != 0 && mode & GROUP_EXECUTE != 0 && metadata.gid() != getegid().as_raw() {
-        return Some("setgid");
-    }
-    // For root a file's capabilities add nothing.
-    if !geteuid().is_root() && has_capabilities(path) {
-        return Some("file capabilities");
-    }
-    None
-}
-
-fn has_capabilities(path: &Path) -> bool {
-    let mut room = [0_u8; 64];
-    match getxattr(path, "security.capability", &mut room[..]) {
-        Ok(length) => length > 0,
-        Err(error) => error == Errno::RANGE,
-    }
+    Binary::Native
 }

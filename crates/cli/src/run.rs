@@ -21,16 +21,16 @@ use rustix::fs::{Access, access};
 
 use crate::amount::{AUTO_LEAST, DiskAmount, LocalAmount};
 use crate::arguments::{
-    ApplicationArguments, Enter, Entries, Far, Progress, RunArguments, SecurityArguments, TransportName,
+    ApplicationArguments, Entries, Far, Progress, RunArguments, SecurityArguments, TransportName,
 };
 use crate::cluster;
 use crate::failure::Failure;
 use crate::host::default_socket;
 use crate::host_nodes;
+use crate::log;
 use crate::node;
-use crate::program::{self, Entrance};
+use crate::program;
 use crate::web;
-use crate::{doctor, log};
 
 /// A pool of default size is never smaller, however little the machine can spare: the program may need none of it.
 const SMALLEST_POOL: ByteCount = ByteCount::new(16 << 20);
@@ -64,8 +64,6 @@ pub(crate) struct Plan {
     pub(crate) prefetch: PrefetchPolicy,
     /// How pages are kept away from local memory.
     pub(crate) far: FarForm,
-    /// How pagers come to its processes.
-    pub(crate) enter: farmem_supervisor::Enter,
     /// Whether a page that was fetched keeps its entry.
     pub(crate) keeps_entries: bool,
     /// Where pages go when the pool is full.
@@ -119,22 +117,11 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
         .filter(|word| !word.is_empty())
         .ok_or_else(|| Failure::Unusable("the program's name is empty; name one after `--`".to_owned()))?;
     let executable = program::find(&program)?;
-    let enter = match arguments.enter {
-        Enter::Attach => farmem_supervisor::Enter::Attach,
-        Enter::Auto => match program::check(&executable)? {
-            Entrance::Loader if !doctor::may_attach() => farmem_supervisor::Enter::Preload,
-            Entrance::Loader | Entrance::Outside => farmem_supervisor::Enter::Attach,
-        },
-        Enter::Preload => match program::check(&executable)? {
-            Entrance::Loader => farmem_supervisor::Enter::Preload,
-            Entrance::Outside => return Err(program::without_loader(&executable)),
-        },
-    };
+    program::check(&executable)?;
     if plan.name.is_empty() {
         plan.name = shown_name(&executable);
     }
     Ok(Plan {
-        enter,
         stats: arguments.stats,
         trace: arguments.trace,
         progress: arguments.progress.is_some_and(is_shown),
@@ -231,7 +218,6 @@ pub(crate) fn application(mut arguments: ApplicationArguments) -> Result<Plan, F
         host,
         pool_capacity: memory.total,
         prefetch: arguments.prefetch,
-        enter: farmem_supervisor::Enter::Attach,
         far: match arguments.far {
             Far::Packed => FarForm::Packed,
             Far::Raw => FarForm::Raw,
@@ -394,7 +380,6 @@ impl Plan {
             borrows: plan.borrows,
             bandwidth: plan.bandwidth,
             far: plan.far,
-            enter: plan.enter,
             keeps_entries: plan.keeps_entries,
             partition: plan.partition,
             cache: plan.cache,

@@ -18,9 +18,10 @@
 use std::error;
 use std::fmt;
 
+use farmem_mailbox::Kind;
+
 mod home;
 mod kernel;
-mod library;
 mod observer;
 mod prefetcher;
 mod said;
@@ -56,7 +57,7 @@ impl fmt::Display for Error {
 
 impl error::Error for Error {}
 
-/// A result of the library's functions.
+/// An answer as `include/farmem.h` gives it.
 fn told(answer: i32) -> Result<(), Error> {
     const EAGAIN: i32 = 11;
     const ENOMEM: i32 = 12;
@@ -73,7 +74,7 @@ fn told(answer: i32) -> Result<(), Error> {
 /// Whether this process has a pager now. One may be attached later.
 #[must_use]
 pub fn is_present() -> bool {
-    library::is_present()
+    said::is_present()
 }
 
 /// This memory will be wanted soon. Returns at once.
@@ -81,7 +82,7 @@ pub fn is_present() -> bool {
 /// # Errors
 /// [`Error::Busy`].
 pub fn prefetch<T>(memory: &[T]) -> Result<(), Error> {
-    told(library::prefetch(memory.as_ptr().cast(), size_of_val(memory)))
+    told(said::hint(Kind::Prefetch, memory.as_ptr().cast(), size_of_val(memory)))
 }
 
 /// This memory won't be wanted for long: when something has to leave, it leaves first. Returns at once.
@@ -89,7 +90,7 @@ pub fn prefetch<T>(memory: &[T]) -> Result<(), Error> {
 /// # Errors
 /// [`Error::Busy`].
 pub fn cold<T>(memory: &[T]) -> Result<(), Error> {
-    told(library::cold(memory.as_ptr().cast(), size_of_val(memory)))
+    told(said::hint(Kind::Cold, memory.as_ptr().cast(), size_of_val(memory)))
 }
 
 /// This memory stays local until what is returned is dropped. Returns when it is local.
@@ -98,7 +99,7 @@ pub fn cold<T>(memory: &[T]) -> Result<(), Error> {
 /// [`Error::TooMuchPinned`], and [`Error::Busy`] when other threads have much to pin.
 pub fn pin<T>(memory: &[T]) -> Result<Pin, Error> {
     let (start, length) = (memory.as_ptr(), size_of_val(memory));
-    told(library::pin(start.cast(), length))?;
+    told(said::pin(false, start.cast(), length))?;
     Ok(Pin { address: start.addr(), length })
 }
 
@@ -113,6 +114,6 @@ pub struct Pin {
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        library::unpin(std::ptr::without_provenance(self.address), self.length);
+        said::pin(true, std::ptr::without_provenance(self.address), self.length);
     }
 }

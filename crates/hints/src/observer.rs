@@ -8,7 +8,9 @@ use farmem_mailbox::{Fault, Mailbox, at};
 
 use crate::home::{self, Home};
 use crate::kernel;
-use crate::library::Callback;
+
+/// Is called with some faults, how many there are, and what was registered with it.
+pub(crate) type Callback = unsafe extern "C" fn(*const Fault, usize, *mut c_void);
 
 const EAGAIN: c_int = 11;
 const EBUSY: c_int = 16;

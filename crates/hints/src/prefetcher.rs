@@ -4,8 +4,9 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::panic::{self, AssertUnwindSafe};
 
-use crate::library::{self, RawFault};
-use crate::{Error, told};
+use farmem_mailbox::Fault as RawFault;
+
+use crate::{Error, observer, told};
 
 /// A fault on a page that had to be fetched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,11 +28,11 @@ thread_local! {
 
 /// A function that is called with the faults as they come, until this is dropped.
 pub struct Prefetcher {
-    /// Twice boxed: the library passes one plain pointer on.
+    /// Twice boxed: one plain pointer is passed on.
     follow: *mut Box<Follow>,
 }
 
-// SAFETY: the function is Send, and is only reached by the library's thread until this value, wherever it is then, takes it away.
+// SAFETY: the function is Send, and is only reached by the observer's thread until this value, wherever it is then, takes it away.
 unsafe impl Send for Prefetcher {}
 
 impl Prefetcher {
@@ -44,10 +45,10 @@ impl Prefetcher {
         let follow: Box<Box<Follow>> = Box::new(Box::new(follow));
         let follow = Box::into_raw(follow);
         // SAFETY: `call` takes such a pointer, which stays valid until `drop` has taken the function away.
-        let answer = unsafe { library::register(Some(call), follow.cast(), share_percent) };
+        let answer = unsafe { observer::register(Some(call), follow.cast(), share_percent) };
         let registered = told(answer);
         if registered.is_err() {
-            // SAFETY: the library has refused it, so nobody else has the pointer.
+            // SAFETY: it was refused, so nobody else has the pointer.
             drop(unsafe { Box::from_raw(follow) });
         }
         registered.map(|()| Self { follow })
@@ -57,10 +58,10 @@ impl Prefetcher {
 impl Drop for Prefetcher {
     fn drop(&mut self) {
         // SAFETY: nothing is registered by this.
-        unsafe { library::register(None, std::ptr::null_mut(), 0) };
+        unsafe { observer::register(None, std::ptr::null_mut(), 0) };
         // The function itself may drop this; then it is still running, and stays where it is for ever.
         if !IS_CALLING.get() {
-            // SAFETY: made by `register`; the library doesn't call it any more.
+            // SAFETY: made by `register`, and called no more.
             drop(unsafe { Box::from_raw(self.follow) });
         }
     }
@@ -73,7 +74,7 @@ impl std::fmt::Debug for Prefetcher {
 }
 
 unsafe extern "C" fn call(faults: *const RawFault, count: usize, context: *mut c_void) {
-    // SAFETY: the library passes so many faults.
+    // SAFETY: so many faults are passed.
     let faults = unsafe { std::slice::from_raw_parts(faults, count) };
     // SAFETY: what `register` passed; only this thread uses it until it is taken away.
     let follow = unsafe { &mut *context.cast::<Box<Follow>>() };

@@ -217,7 +217,6 @@ impl Application {
             weight: 1,
             prefetch: farmem_policy::PrefetchPolicy::default(),
             borrows: false,
-            enter: crate::options::Enter::default(),
             far: FarForm::Packed,
             keeps_entries: true,
             disk: None,

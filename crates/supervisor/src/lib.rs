@@ -35,7 +35,7 @@ pub use farmem_transport::Destination;
 pub use limits::set::{Limits, PoolRange};
 pub use limits::sizing::SizingOptions;
 pub use limits::tenancy::HostChoice;
-pub use options::{Bandwidth, DiskOptions, Enter, FarForm, ManagedBy, Options};
+pub use options::{Bandwidth, DiskOptions, FarForm, ManagedBy, Options};
 pub use processes::group::members as group_members;
 pub use program::onlooker::Standing;
 pub use queries::directory::{

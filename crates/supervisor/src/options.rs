@@ -22,16 +22,6 @@ pub struct DiskOptions {
     pub size: Option<ByteCount>,
 }
 
-/// How a pager comes to a program.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Enter {
-    /// As a library that is loaded into every process from its start.
-    #[default]
-    Preload,
-    /// From outside, when memory gets short.
-    Attach,
-}
-
 /// How pages are kept in far memory, and so how they cross the network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FarForm {
@@ -109,8 +99,6 @@ pub struct Options {
     pub trace: Option<PathBuf>,
     /// Whether to show a line on standard error that says how it goes.
     pub progress: bool,
-    /// How pagers come to its processes.
-    pub enter: Enter,
     /// What runs beside the supervisor.
     pub guests: Vec<Guest>,
     /// Whether to print a summary on standard error at exit.

@@ -27,12 +27,11 @@ use crate::limits::room;
 use crate::limits::set::Limits;
 use crate::limits::sizing::Sizing;
 use crate::limits::tenancy::{self, Tenancy};
-use crate::options::{Enter, Options};
+use crate::options::Options;
 use crate::processes::Processes;
 use crate::processes::attacher::Attacher;
 use crate::processes::family::Family;
 use crate::processes::group::Group;
-use crate::processes::notices::Notice;
 use crate::processes::strangers::MOST_STRANGERS;
 use crate::program::background::{Role, split};
 use crate::program::end::{End, end_as};
@@ -59,8 +58,6 @@ use crate::watch::Watch;
 const LOOK: Duration = Duration::from_millis(10);
 /// How long nobody is let in after there was no descriptor for somebody.
 const REST: Duration = Duration::from_millis(100);
-/// A program reports in before it does anything of its own.
-const REPORTING: Duration = Duration::from_secs(2);
 /// What begins or ends together with the program's end has done so after this time. Only a program that leaves somebody
 /// behind is waited for so long.
 const SETTLING: Duration = Duration::from_millis(100);
@@ -69,8 +66,6 @@ const SETTLING: Duration = Duration::from_millis(100);
 const LAST: Duration = Duration::from_secs(2);
 
 /// Why an application can't be left.
-const INSIDE: &str = "its pagers are libraries in its processes, and nothing can take them out; raise its budget \
-                      instead (`farmem set NAME local=SIZE`)";
 const REPORTING_AT_END: &str = "its supervisor is its parent, and reports when it has ended; raise its budget instead \
                                 (`farmem set NAME local=SIZE`)";
 
@@ -86,7 +81,7 @@ const NOT_YOURS: &str = "it belongs to another user; ask that user, or root";
 /// # Errors
 /// The program could not be started, or the kernel doesn't permit its management; nothing of it is left.
 pub fn supervise(options: &Options) -> Result<u8> {
-    if options.enter == Enter::Attach && !options.reports_at_end() {
+    if !options.reports_at_end() {
         return supervise_caller(options);
     }
     start(options, Origin::Child)
@@ -152,10 +147,6 @@ fn supervise_caller(options: &Options) -> Result<u8> {
 
 /// Starts the program, unless it runs already, and all that looks after it.
 fn start<'a>(options: &'a Options, origin: Origin<'a>) -> Result<Supervisor<'a>> {
-    let library = match options.enter {
-        Enter::Preload => Some(launch::find_library()?),
-        Enter::Attach => None,
-    };
     let file_size = file_size::lift()?;
     let application = Application::create(options)?;
     let (listener, name) = listen().context("cannot listen for the program's processes")?;
@@ -170,27 +161,22 @@ fn start<'a>(options: &'a Options, origin: Origin<'a>) -> Result<Supervisor<'a>>
     let began = Instant::now();
     let (program, group) = match &origin {
         Origin::Caller(caller) => (caller.process(), None),
-        Origin::Child => {
-            (launch::launch(options, library.as_deref(), &address, file_size, signals.before())?, None)
-        }
+        Origin::Child => (launch::launch(options, file_size, signals.before())?, None),
         Origin::Found(Subject::Process(number)) => (found(Some(*number))?, None),
         Origin::Found(Subject::Group(folder)) => {
             let group = Group::at(folder);
             (found(group.members().first().copied())?, Some(group))
         }
     };
-    let family = library.is_none().then(|| group.map_or_else(|| Family::of(program), Family::of_group));
+    let family = group.map_or_else(|| Family::of(program), Family::of_group);
     let is_found = matches!(origin, Origin::Found(_));
     let caller = match origin {
         Origin::Caller(caller) => Some(caller.let_begin()?),
         Origin::Child | Origin::Found(_) => None,
     };
     let program = Pid::from_raw(program.as_raw_nonzero().get());
-    let attacher = family.map(|family| Attacher::new(application, &address, family));
-    let descent = attacher
-        .as_ref()
-        .filter(|_| is_found)
-        .and_then(|attacher| Descent::begin(application.ledger, attacher.see().apart));
+    let attacher = Attacher::new(application, &address, family);
+    let descent = is_found.then(|| Descent::begin(application.ledger, attacher.see().apart)).flatten();
     // For the supervisor's own: two links of each lane to each node, and several descriptors for each process. The program has its limit as it was.
     farmem_sys::descriptors::allow_most();
     tracing::info!(
@@ -201,7 +187,7 @@ fn start<'a>(options: &'a Options, origin: Origin<'a>) -> Result<Supervisor<'a>>
         nodes = options.nodes.as_ref().map_or(0, |nodes| nodes.nodes.len()),
         "program started"
     );
-    let workers = start_workers(application, tenancy, attacher.as_ref());
+    let workers = start_workers(application, tenancy, &attacher);
     injection::start(application);
     let own = Own::at(&name);
     Ok(Supervisor {
@@ -212,7 +198,7 @@ fn start<'a>(options: &'a Options, origin: Origin<'a>) -> Result<Supervisor<'a>>
         listener,
         listens_from: began,
         signals,
-        processes: Processes::new(application, program.as_raw().unsigned_abs()),
+        processes: Processes::new(application),
         tenancy,
         watch: Watch::new(application, options.sizing.map(|sizing| Sizing::new(sizing, options.local))),
         workers,
@@ -244,17 +230,16 @@ fn found(number: Option<u32>) -> Result<rustix::process::Pid> {
 fn start_workers(
     application: Application,
     tenancy: &'static Mutex<Tenancy>,
-    attacher: Option<&Attacher>,
+    attacher: &Attacher,
 ) -> Vec<Worker> {
     // In this order: the mover first looks for what others have left half done.
     let of_pool = mover::start(application).into_iter().chain(packer::start(application));
     let recorder = application.recorder.map(|recorder| recorder.start());
-    let attacher = attacher.map(Attacher::start);
     of_pool
         .chain([tenancy::start(tenancy)])
         .chain(carrier::start(application))
         .chain(recorder)
-        .chain(attacher)
+        .chain([attacher.start()])
         .collect()
 }
 
@@ -277,7 +262,7 @@ struct Supervisor<'a> {
     watch: Watch,
     workers: Vec<Worker>,
     /// Where pagers come from outside.
-    attacher: Option<Attacher>,
+    attacher: Attacher,
     statistics: Option<StatisticsFile>,
     progress: Option<Progress>,
     waiting: Waiting,
@@ -350,14 +335,12 @@ impl Supervisor<'_> {
         loop {
             self.wait_and_hear();
             self.watch.look(&mut self.processes);
-            self.mind_the_program(false);
             self.explain_endings(false);
             self.show_progress();
             self.tell_waiting();
             if let Some(end) = self.reap() {
                 // What the program's last processes had to say is in their slots already.
                 self.wait_and_hear();
-                self.mind_the_program(true);
                 return end;
             }
             if self.has_withdrawn() {
@@ -419,7 +402,7 @@ impl Supervisor<'_> {
         match split() {
             Ok(Role::Caller) => {}
             Ok(Role::Background) => {
-                self.workers = start_workers(self.application, self.tenancy, self.attacher.as_ref());
+                self.workers = start_workers(self.application, self.tenancy, &self.attacher);
                 self.guests = begin_guests(self.options, &self.own);
                 self.attend();
                 self.conclude();
@@ -448,7 +431,7 @@ impl Supervisor<'_> {
         tracing::info!(application = self.options.name, "goes on in the background");
         let mut seen = Instant::now();
         // Below a program that was started here all processes are known. Elsewhere one may come that nobody has seen.
-        let last = if self.attacher.is_some() && !self.is_found { SETTLING } else { LAST };
+        let last = if !self.is_found { SETTLING } else { LAST };
         while seen.elapsed() < last && !self.has_withdrawn() {
             self.wait_and_hear();
             self.descend();
@@ -466,7 +449,10 @@ impl Supervisor<'_> {
 
     /// A step on the way to the budget, and word of it to who waits for that.
     fn descend(&mut self) {
-        let Some(attacher) = self.attacher.as_ref().filter(|_| self.is_found) else { return };
+        if !self.is_found {
+            return;
+        }
+        let attacher = &self.attacher;
         let ledger = self.application.ledger;
         if let Some(descent) = &mut self.descent
             && (self.is_withdrawing || !descent.step(ledger, ledger.resident() + attacher.seen().apart))
@@ -508,7 +494,6 @@ impl Supervisor<'_> {
 
     /// Has all that is far brought back, and ends then. Why not, if it can't be.
     fn withdraw(&mut self) -> Result<(), String> {
-        let Some(attacher) = &self.attacher else { return Err(INSIDE.to_owned()) };
         if self.caller.is_none() && !self.is_found {
             return Err(REPORTING_AT_END.to_owned());
         }
@@ -519,7 +504,7 @@ impl Supervisor<'_> {
         if let Some(reason) = room::refusal(self.application.ledger, is_full) {
             return Err(reason);
         }
-        attacher.withdraw();
+        self.attacher.withdraw();
         self.is_withdrawing = true;
         tracing::info!(application = self.options.name, "all comes back");
         Ok(())
@@ -527,9 +512,7 @@ impl Supervisor<'_> {
 
     /// Whether all has come back, and no pager is there any more.
     fn has_withdrawn(&self) -> bool {
-        self.is_withdrawing
-            && !self.processes.remain()
-            && self.attacher.as_ref().is_none_or(|attacher| !attacher.has_pagers())
+        self.is_withdrawing && !self.processes.remain() && !self.attacher.has_pagers()
     }
 
     /// Whether the process is one of the application's.
@@ -537,7 +520,7 @@ impl Supervisor<'_> {
         let is_it = |slot: &ProcessSlot<'_>| slot.state() != SlotState::Free && slot.process() == process;
         self.application.ledger.slots().any(|slot| is_it(&slot))
             || !self.is_found && self.program.as_raw() as u32 == process && !self.has_ended
-            || self.attacher.as_ref().is_some_and(|attacher| attacher.living().contains(&process))
+            || self.attacher.living().contains(&process)
     }
 
     /// Waits for something to happen, at most until it is time to look around, and deals with it.
@@ -656,9 +639,9 @@ impl Supervisor<'_> {
         None
     }
 
-    /// After the program's end: whether processes live that it has left behind, with a pager or without. Known where pagers come from outside.
+    /// After the program's end: whether processes live that it has left behind, with a pager or without.
     fn has_descendants(&self) -> bool {
-        !self.has_withdrawn() && self.attacher.as_ref().is_some_and(|attacher| !attacher.living().is_empty())
+        !self.has_withdrawn() && !self.attacher.living().is_empty()
     }
 
     /// After the program's end: whether orphans of its live.
@@ -675,20 +658,8 @@ impl Supervisor<'_> {
 
     /// Another child than the program has ended: an orphan of it, or a pager.
     fn note_ended(&self, child: rustix::process::Pid, status: WaitStatus) {
-        if let Some(attacher) = &self.attacher
-            && !status.stopped()
-        {
-            attacher.ended(child.as_raw_nonzero().get().unsigned_abs(), status.exit_status());
-        }
-    }
-
-    /// A program that runs as if there were no Farmem should not do so unnoticed.
-    fn mind_the_program(&mut self, has_ended: bool) {
-        if self.attacher.is_none()
-            && !self.processes.has_program_reported
-            && (has_ended || self.began.elapsed() > REPORTING)
-        {
-            self.processes.notices.say(Notice::Unreported(self.program.as_raw() as u32));
+        if !status.stopped() {
+            self.attacher.ended(child.as_raw_nonzero().get().unsigned_abs(), status.exit_status());
         }
     }
 

@@ -29,9 +29,7 @@ pub(crate) use self::machine::{CompletionsArguments, DoctorArguments, ManArgumen
 pub(crate) use self::node::{
     NodeArguments, NodeCommand, NodeKeygenArguments, NodeStatArguments, SecurityArguments, TransportName,
 };
-pub(crate) use self::run::{
-    ApplicationArguments, Enter, Entries, Far, PagerArguments, Progress, RunArguments,
-};
+pub(crate) use self::run::{ApplicationArguments, Entries, Far, PagerArguments, Progress, RunArguments};
 pub(crate) use self::trace::{
     TraceArguments, TraceCommand, TraceRecordArguments, TraceReplayArguments, TraceShowArguments,
 };

@@ -58,21 +58,6 @@ pub(crate) struct RunArguments {
     /// Record what happens to pages in this file, for `farmem trace`
     #[arg(long, value_name = "FILE", help_heading = heading::WATCHING)]
     pub(crate) trace: Option<PathBuf>,
-    /// How the pager comes to the program and its children
-    ///
-    /// With `attach` nothing is in a program before memory gets short, and static programs and those of other C libraries are managed as well. With `preload` a
-    /// library is in every process from its start.
-    #[arg(
-        long,
-        value_name = "HOW",
-        value_enum,
-        default_value = "auto",
-        env = "FARMEM_ENTER",
-        hide_env = true,
-        hide_short_help = true,
-        help_heading = heading::TUNING
-    )]
-    pub(crate) enter: Enter,
     /// The program, and its arguments
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     pub(crate) program: Vec<OsString>,
@@ -256,17 +241,6 @@ pub(crate) struct ApplicationArguments {
         help_heading = heading::TUNING
     )]
     pub(crate) rebuild_rate: ByteCount,
-}
-
-/// How the pager comes to the program.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub(crate) enum Enter {
-    /// From outside; as a library where this user may not attach (CAP_SYS_PTRACE)
-    Auto,
-    /// As a library in every process, from its start
-    Preload,
-    /// From outside, when memory gets short: any program of 64 bits, and nothing in it before
-    Attach,
 }
 
 /// Manage a process until it ends, as its pager.

@@ -15,8 +15,6 @@ use std::process::ExitCode;
 use anyhow::Context;
 use serde::Serialize;
 
-pub(crate) use permission::may_attach;
-
 use crate::arguments::DoctorArguments;
 use crate::failure::Failure;
 

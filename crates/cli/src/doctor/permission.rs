@@ -22,11 +22,6 @@ pub(super) fn checks() -> Vec<Check> {
     ]
 }
 
-/// Whether this user may attach to any process of its own, and hears of its forks.
-pub(crate) fn may_attach() -> bool {
-    has_privilege(Process::myself().and_then(|this| this.status()).ok().as_ref())
-}
-
 fn has_privilege(status: Option<&Status>) -> bool {
     status.is_some_and(|status| status.capeff & 1 << SYS_PTRACE != 0)
 }

@@ -230,15 +230,6 @@ impl PageTable {
         }
     }
 
-    /// Calls `visit` for every page whose word is `wanted`.
-    pub(crate) fn each_page(&self, wanted: impl Fn(PageWord) -> bool, mut visit: impl FnMut(PageIndex)) {
-        self.each_known(EVERYWHERE, |cell, page| {
-            if wanted(PageWord::from_bits(cell.load(Ordering::Acquire))) {
-                visit(page);
-            }
-        });
-    }
-
     /// The first page from `hand` on whose word is `wanted`, among the `left` that are still looked at. The hand is behind it then, or where the look has
     /// ended: at the end of all addresses when there is no further one.
     pub(crate) fn seek(

@@ -3,12 +3,11 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use farmem_page::{PAGE_BYTES, PageCount, PageIndex, PageRange, PageWord, Place, VirtAddr};
+use farmem_page::{PAGE_BYTES, PageCount, PageIndex, PageRange, Place, VirtAddr};
 use farmem_store::{Origin, Urgency};
 use farmem_sys::guard::{self, Guard};
 use farmem_sys::lock::Lock;
 use farmem_sys::pagemap::Pagemap;
-use farmem_sys::say::say;
 use farmem_sys::uffd::{Message, Uffd, UffdError, Waiters};
 use farmem_sys::{AsFd, AsRawFd, Errno, OwnedFd, RawFd, subject, thread};
 use farmem_telemetry::{Counter, Handover, Step};
@@ -54,8 +53,6 @@ struct View {
     is_protected: bool,
     /// Pages that it shared with this process when it was forked, where those count once.
     shared: PageCount,
-    /// Whether what it had far was given up.
-    is_given_up: bool,
     /// From when on it may have a pager of its own: it came to be served here, or could not be given one.
     due_ns: u64,
     /// How often it could not.
@@ -77,7 +74,6 @@ impl View {
             has_words_of_fork: false,
             is_protected: false,
             shared: PageCount::ZERO,
-            is_given_up: false,
             due_ns: thread::now_ns() + GROWN_UP_NS,
             attempts: 0,
             own: PageCount::ZERO,
@@ -98,9 +94,6 @@ pub(crate) struct Adoption {
     /// Whether each of its writes to what it shares is heard of.
     pub(crate) is_protected: bool,
 }
-
-/// What a process says of children that it has given up.
-const GIVEN_UP: &[u8] = b"farmem: the supervisor has gone: forked processes without a pager of their own have lost what they had far\n";
 
 /// The children.
 #[derive(Debug)]
@@ -386,9 +379,6 @@ impl Engine {
             if service == Service::GoesOn && is_probe_due && has_ended(&view.uffd) {
                 service = Service::IsOver;
             }
-            if service == Service::GoesOn && is_probe_due && !view.is_given_up && self.fork.is_alone() {
-                self.give_up(view);
-            }
             if service == Service::IsOver {
                 // However it has come to that: the forking thread waits for a decision that only a view takes.
                 self.end_handover(view);
@@ -522,27 +512,6 @@ impl Engine {
         }
     }
 
-    /// There is no supervisor any more: with this process would end all that says which of the child's pages are far, and they
-    /// would read as zeros. So they are poisoned while that can still be done.
-    fn give_up(&self, view: &mut View) {
-        let Some(table) = view.table.as_ref().filter(|_| !view.is_pending) else { return };
-        let mut is_complete = true;
-        let mut is_lost = false;
-        table.each_page(PageWord::is_stored, |page| {
-            match view.uffd.poison(PageRange::at(page, PageCount::new(1))).stopped {
-                None => is_lost = true,
-                // The child has the page, or no such mapping.
-                Some(UffdError::Exists | UffdError::Gone | UffdError::Ended) => {}
-                // An event of the child is to be read first.
-                Some(_) => is_complete = false,
-            }
-        });
-        view.is_given_up = is_complete;
-        if is_complete && is_lost {
-            say(GIVEN_UP);
-        }
-    }
-
     /// A child that has no pager yet writes little: its C library's own memory, and the stack.
     fn let_child_write(&self, view: &mut View, page: PageIndex) -> Service {
         let range = PageRange::new(page, PageIndex::new(page.get() + 1));
@@ -614,7 +583,12 @@ impl Engine {
 
 impl Engine {
     /// A child that is served here and has lived for so long that it may have a pager of its own: the epoch of its fork, and its userfaultfd.
+    ///
+    /// None where there is no supervisor any more, which would have to take that pager in: then children are served here until they end.
     pub fn child_to_part_with(&self) -> Option<(u64, OwnedFd)> {
+        if self.fork.is_alone() {
+            return None;
+        }
         let now_ns = thread::now_ns();
         let views = self.children.views.lock();
         let due = views.iter().flatten().filter(|view| !view.is_pending && view.due_ns <= now_ns);

@@ -25,7 +25,6 @@ pub(crate) mod strangers;
 mod tests;
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -86,14 +85,11 @@ pub(crate) struct Processes {
     started: u64,
     /// Why processes were ended, with the process's number, until it is told.
     pub(crate) endings: Vec<(u32, Ending)>,
-    /// The program's process, and whether it has reported in.
-    program: u32,
-    pub(crate) has_program_reported: bool,
     pub(crate) notices: Notices,
 }
 
 impl Processes {
-    pub(crate) fn new(application: Application, program: u32) -> Self {
+    pub(crate) fn new(application: Application) -> Self {
         Self {
             application,
             connected: HashMap::new(),
@@ -104,8 +100,6 @@ impl Processes {
             totals: Totals::new(),
             started: 0,
             endings: Vec::new(),
-            program,
-            has_program_reported: false,
             notices: Notices::default(),
         }
     }
@@ -230,7 +224,6 @@ impl Processes {
             return process.link.send(&Reply::Refused { errno: 0 }.encode(), &[]);
         };
         process.slot = Some(slot);
-        self.has_program_reported |= number == self.program;
         let mut descriptors = vec![application.ledger_memory.file(), application.pool_memory.file()];
         let mut flags = 0;
         if let Some(device) = application.device {
@@ -268,7 +261,7 @@ impl Processes {
         if reply == Reply::Done {
             process.uffd = Some(uffd);
         } else {
-            self.notices.say(Notice::Unmanaged { process: process.process, is_refused: true });
+            self.notices.say(Notice::Unmanaged(process.process));
         }
         process.link.send(&reply.encode(), &[])
     }
@@ -305,10 +298,6 @@ impl Processes {
             view.set_state(SlotState::Free);
             self.kept.push(slot);
             self.lost.retain(|&(parent, _)| parent != slot);
-            let number = process.process;
-            if process.uffd.is_none() && Path::new(&format!("/proc/{number}")).exists() {
-                self.notices.say(Notice::Unmanaged { process: number, is_refused: false });
-            }
         }
         if has_withdrawn && let Some(slot) = process.slot {
             // Its memory lives on, and nobody watches it any more: with the last descriptor the kernel forgets that it was managed.

@@ -7,11 +7,8 @@ use crate::say::say;
 /// What there may be to say.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Notice {
-    /// The program has never reported in.
-    Unreported(u32),
-    /// A process has connected and is not managed; whether because the kernel refused its userfaultfd, or because it
-    /// could not even make one.
-    Unmanaged { process: u32, is_refused: bool },
+    /// A pager has come, and the kernel refuses the userfaultfd of its process.
+    Unmanaged(u32),
     /// Hardly any descriptors are left.
     Crowded,
     /// A child that nobody can serve asked for a page.
@@ -21,17 +18,7 @@ pub(crate) enum Notice {
 impl Notice {
     fn sentence(self) -> String {
         match self {
-            Self::Unreported(process) => format!(
-                "the program (process {process}) runs without Farmem: it never reported in; it may be linked \
-                 statically or against another C library, have more rights than its caller (set-user-ID), or \
-                 {library} may be of another build",
-                library = crate::program::launch::LIBRARY
-            ),
-            Self::Unmanaged { process, is_refused: false } => format!(
-                "process {process} runs without Farmem: it may not use userfaultfd; run as root, or let its user open \
-                 /dev/userfaultfd (`farmem doctor` tells more)"
-            ),
-            Self::Unmanaged { process, is_refused: true } => format!(
+            Self::Unmanaged(process) => format!(
                 "process {process} runs without Farmem: the kernel refuses its userfaultfd; farmem needs \
                  CAP_SYS_PTRACE, so run it as root (`farmem doctor` tells more)"
             ),
@@ -39,8 +26,8 @@ impl Notice {
                               served by their parents, and programs that are started run without Farmem; allow more (`ulimit -n`)"
                 .to_owned(),
             Self::Abandoned => "a forked process asked for memory that only its parent could give, and its parent \
-                                has ended; it gets SIGBUS (only processes forked past the C library, or whose \
-                                parent was killed, can be left like this)"
+                                has ended; it gets SIGBUS (only processes whose parent was killed, \
+                                with its pager, can be left like this)"
                 .to_owned(),
         }
     }
@@ -66,11 +53,8 @@ mod tests {
 
     #[test]
     fn every_notice_names_its_process_or_what_will_happen() {
-        assert!(Notice::Unreported(41).sentence().contains("process 41"));
-        for is_refused in [false, true] {
-            let sentence = Notice::Unmanaged { process: 42, is_refused }.sentence();
-            assert!(sentence.contains("process 42") && sentence.contains("farmem doctor"), "{sentence}");
-        }
+        let sentence = Notice::Unmanaged(42).sentence();
+        assert!(sentence.contains("process 42") && sentence.contains("farmem doctor"), "{sentence}");
         assert!(Notice::Crowded.sentence().contains("ulimit -n"));
         assert!(Notice::Abandoned.sentence().contains("SIGBUS"));
     }

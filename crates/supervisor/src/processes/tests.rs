@@ -33,7 +33,7 @@ impl Peer {
 
 fn processes() -> Processes {
     // Both ends of the connections are this process's.
-    Processes::new(Application::for_test(), std::process::id())
+    Processes::new(Application::for_test())
 }
 
 /// A program that has said who it is; its slot.
@@ -78,7 +78,7 @@ fn who_does_not_know_the_token_gets_nothing_and_is_dropped() {
         stranger.ask(&mut processes, request, &[]);
         assert_eq!(stranger.hear(), None);
     }
-    assert!(processes.connected.is_empty() && !processes.has_program_reported);
+    assert!(processes.connected.is_empty());
 }
 
 #[test]
@@ -125,11 +125,10 @@ fn a_parent_stays_when_there_is_no_descriptor_for_its_child() {
 }
 
 #[test]
-fn the_program_is_welcome_and_counts_as_reported() {
+fn the_program_is_welcome() {
     let mut processes = processes();
     let (_program, slot) = begin(&mut processes);
     assert_eq!(slot, 0);
-    assert!(processes.has_program_reported);
     let view = processes.application.ledger.slot(slot).unwrap();
     assert_eq!(view.process(), std::process::id(), "the kernel's word counts");
 }
