@@ -132,12 +132,13 @@ fn what_cannot_begin_is_said_by_the_process_that_was_called() {
     if !managed_runner() {
         return;
     }
-    const HEADER_SIZE_AT: usize = 54;
+    const LOADER: &[u8] = b"/ld-linux";
     let folder = Scratch::new();
     let broken = folder.file("broken");
-    // A program by its first bytes. The kernel alone looks at the size of its segments' headers.
+    // The kernel alone looks for the loader that a program names.
     let mut bytes = std::fs::read("/bin/true").expect("a program");
-    bytes[HEADER_SIZE_AT] = 0;
+    let at = bytes.windows(LOADER.len()).position(|window| window == LOADER).expect("it names one");
+    bytes[at + 1] = b'-';
     std::fs::write(&broken, bytes).expect("the folder is the test's own");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&broken, mode).expect("the file is the test's own");

@@ -29,8 +29,7 @@ const CHILDS_LOOK: Duration = Duration::from_millis(1);
 /// # Errors
 /// The program is as it was.
 pub fn run(number: u32, supervisor: &[u8]) -> Result<(), AttachError> {
-    let mut start =
-        Start { name: [0; NAME_BYTES], name_length: supervisor.len(), stack: stack(number)?, data: 0 };
+    let mut start = Start { name: [0; NAME_BYTES], name_length: supervisor.len(), stack: stack(number)? };
     start
         .name
         .get_mut(..supervisor.len())

@@ -8,14 +8,10 @@ use farmem_sys::wait::{self, Scope, Sleepers};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub(crate) enum Reason {
-    /// A thread is about to fork, and waits for the memory to be protected.
+    /// Memory that a fork has left shared is yet to be protected.
     Fork = 1,
     /// The program has said something about its memory. Nobody waits for what comes of it.
     Hint = 2,
-    /// A thread waits for the bookkeeper to keep memory local.
-    Order = 4,
-    /// The program's only thread wants to be the process's only one.
-    Leave = 8,
 }
 
 /// A bit for each [`Reason`] that there is at this moment.

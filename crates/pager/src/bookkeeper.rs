@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 use farmem_page::{PageCount, PageRange};
 use farmem_policy::pacing::{self, Far, Growth, LEFT_PAGES, Outlook};
 use farmem_sys::affinity::Allowed;
-use farmem_sys::{Errno, huge_pages, subject, thread};
+use farmem_sys::{Errno, subject, thread};
 use farmem_telemetry::{Counter, SlotState, Step};
 
 use crate::address_space::scan::Scanner;
@@ -47,13 +47,12 @@ const EVICTING_NS: u64 = 1_000_000;
 /// The bookkeeper of a process.
 pub(crate) struct Bookkeeper {
     engine: &'static Engine,
-    excluded: [PageRange; 2],
+    excluded: PageRange,
     scanner: Option<Scanner>,
     last_scan_ns: u64,
     /// Of its processor's time.
     scan_took_ns: u64,
     last_faults: u64,
-    last_check_ns: u64,
     growth: Growth,
     handlers: u32,
     rounds: u64,
@@ -73,8 +72,8 @@ pub(crate) struct Bookkeeper {
 }
 
 impl Bookkeeper {
-    /// The bookkeeper of a process, to run on the calling thread. `excluded` are mappings that must not be managed.
-    pub(crate) fn new(engine: &'static Engine, excluded: [PageRange; 2]) -> Self {
+    /// The bookkeeper of a process, to run on the calling thread. `excluded` is a mapping that must not be managed.
+    pub(crate) fn new(engine: &'static Engine, excluded: PageRange) -> Self {
         thread::name(c"farmem-book");
         let may_prefer = thread::hurry();
         engine.bookkeeper.store(thread::current(), Ordering::Release);
@@ -85,7 +84,6 @@ impl Bookkeeper {
             last_scan_ns: 0,
             scan_took_ns: 0,
             last_faults: 0,
-            last_check_ns: 0,
             growth: Growth::default(),
             handlers: 0,
             rounds: 0,
@@ -126,11 +124,7 @@ impl Bookkeeper {
         let gap = self.share(resident);
         let before = self.growth.resident();
         self.growth.look(resident, thread::now_ns(), subject::cpu_ns());
-        self.end_with_program();
-        if engine.bell.is_rung(Reason::Leave) {
-            self.leave();
-        }
-        if engine.ledger.is_withdrawing() && subject::attached().is_some() {
+        if engine.ledger.is_withdrawing() {
             engine.mailboxes.leave();
             return self.withdrawal.step(engine, self.desk.as_mut());
         }
@@ -170,36 +164,6 @@ impl Bookkeeper {
         Outlook { gap, excess: engine.excess(0), far, is_returning, has_moved, is_running }.pause_ns()
     }
 
-    /// Threads of the program that end by themselves, each by the system call `exit`, take the process with them when the last one has gone. With
-    /// the pager's threads in it, it would stay.
-    fn end_with_program(&mut self) {
-        let now_ns = thread::now_ns();
-        if self.growth.is_running() || now_ns - self.last_check_ns < pacing::LONGEST_NS {
-            return;
-        }
-        self.last_check_ns = now_ns;
-        if let Some(ended) = self.engine.files.first_thread.ended()
-            && ended.threads == 1 + self.own_threads()
-        {
-            ended.end_process();
-        }
-    }
-
-    /// The pager's threads in this process.
-    fn own_threads(&self) -> u32 {
-        1 + self.handlers + u32::from(self.engine.flights.may_fly())
-    }
-
-    /// Leaves the process to its only thread, as long as nothing is managed; then it has no pager any more.
-    fn leave(&self) {
-        let mut threads = 0;
-        let counted = self.engine.files.threads.each(|_| threads += 1);
-        if self.scanner.is_none() && counted.is_ok() && threads == 1 + self.own_threads() {
-            thread::exit();
-        }
-        self.engine.bell.answer(Reason::Leave);
-    }
-
     /// While one thread faults and its handler does the evicting, this thread runs on their processor. On another one it would
     /// leave that idle a thousand times a second, and a processor that becomes idle takes a waiting thread from where
     /// one is: the faulting thread, away from its handler.
@@ -226,11 +190,11 @@ impl Bookkeeper {
         left
     }
 
-    /// Takes the program's memory under management, unless a fork is under way: then in a later round.
+    /// Takes the program's memory under management, unless the pager leaves.
     pub(crate) fn begin(&mut self) {
         let engine = self.engine;
         let mut place = engine.evictor.lock();
-        if engine.forking.load(Ordering::Acquire) != 0 {
+        if engine.is_leaving() {
             return;
         }
         let files = engine.files;
@@ -249,8 +213,6 @@ impl Bookkeeper {
         }
         // Without a fetcher whoever asks nodes waits for the answer.
         let _ = flights::start(engine, allowed);
-        // New memory is filled by the kernel alone until it is noticed, by huge pages ten times as fast; and what is to leave must be split anyway.
-        huge_pages::turn_off(true);
         *place = Some(evictor);
         engine.is_managing.store(true, Ordering::Release);
         engine.slot.set_state(SlotState::Managing);
@@ -280,7 +242,6 @@ impl Bookkeeper {
             self.scan_took_ns = thread::cpu_ns() - began_ns;
         }
         self.zero_guard.round(engine);
-        engine.unregister_let_go();
         if engine.are_stranded() {
             engine.return_stranded(&engine.change_as_bookkeeper());
         }
@@ -320,22 +281,6 @@ impl Bookkeeper {
 }
 
 impl Engine {
-    /// Ends the pager where the calling thread is the program's only one and nothing is managed yet, so that the process has no other thread. `false`
-    /// where that isn't so, and all stays as it is.
-    pub fn leave(&self) -> bool {
-        /// How often to look whether it has gone.
-        const LOOK_NS: u64 = 100_000;
-        let bookkeeper = self.bookkeeper.load(Ordering::Acquire);
-        self.bell.ring(Reason::Leave);
-        while thread::is_there(bookkeeper) {
-            if !self.bell.is_rung(Reason::Leave) {
-                return false;
-            }
-            thread::sleep(LOOK_NS);
-        }
-        true
-    }
-
     /// Whether faults must wait for room.
     pub(crate) fn is_far_over(&self) -> bool {
         self.is_managing.load(Ordering::Relaxed) && self.excess(0) > self.tolerated()

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-use farmem_page::{PageBytes, PageCount, PageIndex, PageRange, PageWord, Place};
+use farmem_page::{PageBytes, PageCount, PageIndex, PageRange};
 use farmem_policy::{
     ChosenPrefetcher, Found, PrefetchPolicy, Prefetcher, Probes, Run, Streams, VictimPolicy, Victims,
 };
@@ -10,7 +10,7 @@ use farmem_sys::link::Link;
 use farmem_sys::lock::Lock;
 use farmem_sys::maps::{Flags, Maps};
 use farmem_sys::pagemap::{Pagemap, Runs};
-use farmem_sys::process::{FirstThread, Statm, Threads};
+use farmem_sys::process::{Statm, Threads};
 use farmem_sys::uffd::Uffd;
 use farmem_sys::{Errno, memory, sparse, subject, thread};
 use farmem_telemetry::{Counter, Failure, Header, Ledger, ProcessSlot, Refusal, SlotState, Step};
@@ -27,13 +27,11 @@ use crate::fault::flights::Flights;
 use crate::fault::references::References;
 use crate::fault::room::Unmovable;
 use crate::forks::children::{Children, PartedChild};
-use crate::forks::fork::Fork;
+use crate::forks::fork::Teller;
 use crate::forks::sharing::Sharing;
-use crate::gate::{Change, Gate, PARTIES};
+use crate::gate::Gate;
 use crate::hints::Hints;
 use crate::hints::mailboxes::Mailboxes;
-use crate::hints::observer::Observer;
-use crate::hints::ranges::Requests;
 use crate::reporting::trace::Tracing;
 
 /// Pages that one answer to a fault may bring in: the faulted one and a window of readahead.
@@ -50,7 +48,6 @@ pub(crate) struct Files {
     pub(crate) own_pagemap: Pagemap,
     pub(crate) statm: Statm,
     pub(crate) threads: Threads,
-    pub(crate) first_thread: FirstThread,
 }
 
 /// What a pager is made of.
@@ -87,16 +84,13 @@ pub struct Engine {
     /// The kernel's files about this process, opened by the bookkeeper before the program can forbid it.
     pub(crate) files: &'static Files,
     pub(crate) children: Children,
-    pub(crate) fork: Fork,
+    pub(crate) teller: Teller,
     pub(crate) sharing: Sharing,
     pub(crate) bell: Bell,
     pub(crate) hints: Hints,
-    pub(crate) observer: Observer,
     /// Of the program that the pager is beside.
     pub(crate) mailboxes: Mailboxes,
     pub(crate) tracing: Tracing,
-    /// The process's number, for its children.
-    pub(crate) number: u32,
     /// Resident pages: the kernel's figure when it was last asked, and what was brought in and taken away since.
     resident: AtomicI64,
     unnoticed: AtomicI64,
@@ -111,8 +105,8 @@ pub struct Engine {
     pub(crate) staged: AtomicU64,
     /// Whether moved pages wait to be put back.
     pub(crate) are_stranded: AtomicBool,
-    /// Forks under way, and threads that take memory out of management: while not zero, nothing is evicted.
-    pub(crate) forking: AtomicU32,
+    /// Whether the pager leaves the program, which goes on without one: then nothing is evicted any more.
+    pub(crate) is_leaving: AtomicBool,
     /// Handlers that may take faults at this moment: those with a smaller number.
     pub(crate) armed: AtomicU32,
     /// As many are armed at least: 1, or 2 when the first handler can't be had back from the idle class.
@@ -127,14 +121,6 @@ pub struct Engine {
     pub(crate) processor: AtomicU32,
     /// A bit for each thread that has faulted lately, by its number's lowest bits.
     pub(crate) faulting: AtomicU64,
-    /// The page that each party serves: in a copy that a fork makes, its word may be held by nobody.
-    serving: [AtomicU64; PARTIES],
-    /// Whether there may be mappings that a forked child finds empty (MADV_WIPEONFORK).
-    pub(crate) has_wiped: AtomicBool,
-    /// What the program serves itself.
-    pub(crate) let_go: Regions,
-    /// Parts of it that the bookkeeper is to unregister.
-    pub(crate) unregister: Lock<Requests>,
     pub(crate) is_managing: AtomicBool,
     pub(crate) has_withdrawn: AtomicBool,
     pub(crate) zeros: &'static [PageBytes],
@@ -144,41 +130,14 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// The pager of the calling process, which manages nothing yet.
+    /// A pager that manages nothing yet.
     ///
     /// # Errors
     /// No memory.
     pub(crate) fn new(parts: Parts) -> Result<&'static Engine, Errno> {
-        let engine =
-            Self::assemble(parts, PageTable::new()?, Regions::new()?, Regions::new()?, Hints::new()?, false)?;
+        let engine = Self::assemble(parts, PageTable::new()?, Regions::new()?, false)?;
         // The process's slot may have been another one's.
         engine.trace_discard(PageRange::new(PageIndex::new(0), PageIndex::new(1 << 52)));
-        Ok(engine)
-    }
-
-    /// In a forked child: the pager of the child, which goes on from where the parent's was.
-    ///
-    /// # Errors
-    /// No memory.
-    pub(crate) fn inherit(&self, parts: Parts) -> Result<&'static Engine, Errno> {
-        let regions = self.regions.take_over();
-        let served = self
-            .serving
-            .iter()
-            .map(|page| PageRange::at(PageIndex::new(page.load(Ordering::Acquire)), PageCount::new(1)));
-        // What is served may be in no region any more; in one, it isn't counted twice.
-        let _ = self.table.take_over(served);
-        let (table, mut far) = self.table.take_over(regions.iter());
-        let mut gone = |word: PageWord, _| far = far.saturating_sub(u64::from(word.is_far()));
-        leave_unmapped(&regions, &table, &parts.uffd, &mut gone)?;
-        let let_go = self.let_go.take_over();
-        let hints = self.hints.begin_in_child(&table);
-        let engine = Self::assemble(parts, table, regions, let_go, hints, self.sharing.is_protected())?;
-        if self.has_wiped.load(Ordering::Acquire) {
-            engine.note_wiped();
-            engine.wipe(&engine.table, gone)?;
-        }
-        engine.slot.set(Counter::FarPages, far);
         Ok(engine)
     }
 
@@ -194,9 +153,8 @@ impl Engine {
         }
         let regions = registered(&parts.uffd)?;
         let far = settle(&table, &regions)?;
-        let engine = Self::assemble(parts, table, regions, Regions::new()?, Hints::new()?, is_protected)?;
+        let engine = Self::assemble(parts, table, regions, is_protected)?;
         engine.slot.set(Counter::FarPages, far);
-        engine.note_wiped();
         Ok(engine)
     }
 
@@ -204,8 +162,6 @@ impl Engine {
         parts: Parts,
         table: PageTable,
         regions: Regions,
-        let_go: Regions,
-        hints: Hints,
         is_protected: bool,
     ) -> Result<&'static Engine, Errno> {
         let budget = parts.ledger.budget();
@@ -232,17 +188,14 @@ impl Engine {
                 own_pagemap: Pagemap::open_own()?,
                 statm: Statm::open()?,
                 threads: Threads::open()?,
-                first_thread: FirstThread::open()?,
             })?,
             children: Children::new(),
-            fork: Fork::new(parts.link),
+            teller: Teller::new(parts.link),
             sharing: Sharing::new(is_protected),
             bell: Bell::new(),
-            hints,
-            observer: Observer::new()?,
+            hints: Hints::new()?,
             mailboxes: Mailboxes::new()?,
             tracing: Tracing::new(parts.ledger),
-            number: subject::number(),
             resident: AtomicI64::new(0),
             limit: AtomicI64::new(i64::MAX),
             unnoticed: AtomicI64::new(0),
@@ -252,7 +205,7 @@ impl Engine {
             tolerated: AtomicI64::new(TOLERATED_PAGES),
             staged: AtomicU64::new(0),
             are_stranded: AtomicBool::new(false),
-            forking: AtomicU32::new(0),
+            is_leaving: AtomicBool::new(false),
             armed: AtomicU32::new(1),
             least_armed: AtomicU32::new(1),
             bookkeeper: AtomicU32::new(0),
@@ -260,10 +213,6 @@ impl Engine {
             is_handler_idle: AtomicBool::new(false),
             processor: AtomicU32::new(0),
             faulting: AtomicU64::new(0),
-            serving: [const { AtomicU64::new(0) }; PARTIES],
-            has_wiped: AtomicBool::new(false),
-            let_go,
-            unregister: Lock::new(Requests::new()),
             is_managing: AtomicBool::new(false),
             has_withdrawn: AtomicBool::new(false),
             zeros: memory::table(BATCH_PAGES)?,
@@ -273,13 +222,9 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Whether it is the calling process's, and not only a copy of its parent's.
-    pub fn is_of_this_process(&self) -> bool {
-        self.number == subject::number()
-    }
-
-    pub(crate) fn serving(&self, change: &Change<'_>, page: PageIndex) {
-        self.serving[change.party()].store(page.get(), Ordering::Release);
+    /// Whether nothing is to leave any more.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::Acquire)
     }
 
     /// Whether the process's memory is under management.
@@ -304,7 +249,7 @@ impl Engine {
     pub(crate) fn sync_resident(&self) -> Option<PageCount> {
         let resident = self.files.statm.resident_anonymous().ok()?;
         let staged = PageCount::new(self.staged.load(Ordering::Relaxed));
-        let resident = resident.saturating_sub(self.pages_within()).saturating_sub(staged);
+        let resident = resident.saturating_sub(staged);
         let before = self.resident.swap(resident.get() as i64, Ordering::Relaxed);
         let unnoticed = resident.get() as i64 - before;
         self.unnoticed.fetch_add(unnoticed, Ordering::Relaxed);
@@ -449,39 +394,4 @@ fn registered(uffd: &Uffd) -> Result<Regions, Errno> {
         }
     }
     Ok(regions)
-}
-
-/// In a forked child: what isn't mapped here any more (MADV_DONTFORK, or unmapped by another thread at that moment), or isn't registered
-/// (another thread has just put other memory there), has no words; `gone` hears of those that had an entry. Nobody would be told of a
-/// touch of what isn't registered, so it must not leave.
-fn leave_unmapped(
-    regions: &Regions,
-    table: &PageTable,
-    uffd: &Uffd,
-    mut gone: impl FnMut(PageWord, Place),
-) -> Result<(), Errno> {
-    let maps = Maps::open()?;
-    let mut from = PageIndex::new(0);
-    while let Some(region) = regions.from(from) {
-        let start = region.start.max(from);
-        let rest = PageRange::new(start, region.end);
-        let mapping = maps.next(start.addr())?.filter(|mapping| !mapping.range.intersect(rest).is_empty());
-        let gap = match mapping {
-            Some(mapping) => {
-                let mapped = mapping.range.intersect(rest);
-                from = mapped.end;
-                let is_managed = mapping.anonymous && uffd.is_registered(mapped.start) != Some(false);
-                PageRange::new(start, if is_managed { mapped.start } else { mapped.end })
-            }
-            None => {
-                from = region.end;
-                rest
-            }
-        };
-        if !gap.is_empty() {
-            table.discard(gap, &mut gone);
-            regions.remove(gap);
-        }
-    }
-    Ok(())
 }

@@ -118,11 +118,6 @@ impl Gate {
         None
     }
 
-    /// Waits until a reading that is under way has ended.
-    pub(crate) fn until_read(&self) {
-        self.reading.until_open();
-    }
-
     /// The same, in one sleep of `timeout_ns` at most. Whether it has.
     pub(crate) fn is_read_within(&self, timeout_ns: u64) -> bool {
         self.reading.is_open_within(timeout_ns)
@@ -140,12 +135,7 @@ impl Gate {
     }
 }
 
-impl Change<'_> {
-    /// Who has it.
-    pub(crate) fn party(&self) -> usize {
-        self.party
-    }
-}
+impl Change<'_> {}
 
 impl Drop for Change<'_> {
     fn drop(&mut self) {

@@ -28,17 +28,13 @@ pub(crate) enum Injection {
     RefusedPutBack = 7,
     /// A child that is served by its parent is killed while it waits for its first page.
     DeathInFault = 8,
-    /// Messages are read late between the announcement of a fork and its event.
-    LateReading = 9,
 }
 
-const AT: [u64; 10] = [0, 500, 50, 500, 0, 1, 0, 0, 0, 0];
+const AT: [u64; 9] = [0, 500, 50, 500, 0, 1, 0, 0, 0];
 /// Long enough for a program to change a mapping.
 const LATE_NS: u64 = 3_000_000;
 /// Long enough for a child to begin its pager.
 const BIRTH_NS: u64 = 100_000_000;
-/// Long enough for a thread that sees a change of the address space to fork.
-const READING_NS: u64 = 100_000_000;
 /// Between two looks whether a child has ended.
 const LOOK_NS: u64 = 100_000;
 
@@ -65,11 +61,7 @@ impl Engine {
                 process::kill_self()
             }
             Injection::LateRegistration => thread::sleep(LATE_NS),
-            Injection::LateReading if self.fork.is_awaited() => thread::sleep(READING_NS),
-            Injection::DiskReadError
-            | Injection::RefusedPutBack
-            | Injection::DeathInFault
-            | Injection::LateReading => {}
+            Injection::DiskReadError | Injection::RefusedPutBack | Injection::DeathInFault => {}
         }
     }
 

@@ -1,7 +1,7 @@
 //! The pager of one process: it serves the program's faults, takes cold pages away, and brings them back.
 //!
-//! `no_std`, no allocator, no libc: the pager lives inside the program and must not touch what it manages. Everything
-//! that the kernel does lies behind `farmem-sys`.
+//! It runs in a process of its own beside the program. `no_std` and without an allocator: what it needs it has from its start, and waits for nobody's
+//! memory while a fault waits for it. Everything that the kernel does lies behind `farmem-sys`.
 //!
 //! Threads: *handlers* ([`fault::handler`]) serve faults; the *bookkeeper* ([`mod@bookkeeper`]) does the rest. The order in which
 //! things must be held: the gate (a [`gate::Reading`] or a [`gate::Change`]), then the evictor, then a page.
@@ -32,7 +32,5 @@ pub use farmem_policy::references::Compression;
 pub use farmem_telemetry::Failure;
 pub use forks::children::{PartedChild, Split};
 pub use hints::HintError;
-pub use hints::observer::ObservedFault;
-pub use hints::pin::Pin;
 pub use hints::queue::Hint;
 pub use start::{NAME_BYTES, Start, StartError, Started};

@@ -1,28 +1,25 @@
-//! How a pager comes to be in a process: at the start of a program, and in a forked child.
+//! How a pager begins: that of a program that was attached to, and that of a forked child.
 
 use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use farmem_page::{PageCount, PageRange};
+use farmem_page::PageRange;
 use farmem_store::Pool;
-use farmem_sys::descriptors::{self, LowNumbers};
 use farmem_sys::disk::DiskFile;
-use farmem_sys::huge_pages;
 use farmem_sys::link::{Descriptors, Link};
 use farmem_sys::maps::Maps;
-use farmem_sys::say::say;
 use farmem_sys::shared::SharedMemory;
 use farmem_sys::uffd::Uffd;
 use farmem_sys::wait::{self, Scope, Sleepers};
 use farmem_sys::{AsFd, Errno, OwnedFd, memory, subject, thread};
-use farmem_telemetry::{Header, LEDGER_BYTES, Ledger, SlotState};
-use farmem_wire::{Address, HAS_DEVICE, HAS_DISK, PACKET_BYTES, Reply, Request};
+use farmem_telemetry::{LEDGER_BYTES, Ledger, SlotState};
+use farmem_wire::{Address, HAS_DISK, PACKET_BYTES, Reply, Request};
 
 use crate::address_space::scan::mapping_at;
 use crate::bookkeeper::Bookkeeper;
 use crate::engine::{Engine, Parts};
 use crate::eviction::vault::{DiskTier, Vault};
-use crate::forks::children::{NOWHERE, PartedChild};
+use crate::forks::children::PartedChild;
 use crate::inject::Injection;
 
 /// Longest name of a supervisor's socket.
@@ -37,9 +34,6 @@ pub enum StartError {
     Kernel(Errno),
     /// The supervisor refuses, or speaks another version.
     Refused,
-    /// Only of a forked child: its parent, which could have served it, has ended, or nobody beside the parent has its
-    /// userfaultfd. It must not go on: what it has far may read as zeros by now, or from its parent's end on.
-    Orphaned,
 }
 
 impl From<Errno> for StartError {
@@ -60,35 +54,20 @@ pub struct Start {
     pub name_length: usize,
     /// An address on the program's main stack.
     pub stack: usize,
-    /// An address in the runtime's own data; 0 where the pager isn't in the program.
-    pub data: usize,
 }
 
-/// Addresses kept for the pagers of forked children, some generations of them: 32 MiB.
-const RESERVE: PageCount = PageCount::new(8192);
-/// What a child says that was forked when there was no supervisor any more.
-const FORKED_ALONE: &[u8] = b"farmem: a forked process was ended: without a supervisor nobody would hold its far memory once its parent \
-    has ended\n";
 const PENDING: u32 = 0;
 const STARTED: u32 = 1;
 const FAILED: u32 = 2;
 
 impl Start {
-    /// Starts a pager in a program that has just begun. Returns when it is connected.
-    ///
-    /// # Errors
-    /// Then the program isn't managed.
-    pub fn in_program(self, publish: fn(Started)) -> Result<(), StartError> {
-        self.launch_as(Kind::New, None, publish)
-    }
-
     /// Starts a pager for a program that this process was attached to ([`subject::attach`]). `uffd` is of that program's memory, not shaken hands
     /// with. Returns when it is connected.
     ///
     /// # Errors
     /// Then the program isn't managed.
     pub fn for_attached(self, uffd: Uffd, publish: fn(Started)) -> Result<(), StartError> {
-        self.launch_as(Kind::New, Some(uffd), publish)
+        self.launch_as(Kind::New, uffd, publish)
     }
 
     /// In a pager that was forked for a forked child ([`Engine::part_with`]), and attached to that: starts the child's own pager on the words that its parent's has
@@ -103,41 +82,12 @@ impl Start {
         uffd: Uffd,
         publish: fn(Started),
     ) -> Result<(), StartError> {
-        self.launch_as(Kind::Parted { parent, child }, Some(uffd), publish)
+        self.launch_as(Kind::Parted { parent, child }, uffd, publish)
     }
 
-    /// Starts the pager of a forked child, on the child's only thread. Returns when the child serves itself, or when it is
-    /// decided that it never will.
-    ///
-    /// # Errors
-    /// [`StartError::Orphaned`] when nobody can serve the child for as long as it may live; the user has been told then. After
-    /// any other error the parent goes on serving it.
-    pub fn in_child(self, parent: Started, publish: fn(Started)) -> Result<(), StartError> {
-        self.launch_as(Kind::Forked(parent), None, publish).map_err(|error| {
-            let epoch = parent.announced_epoch();
-            let is_kept = parent.keeps_child(epoch);
-            if is_kept && parent.is_child_heard_of(epoch) {
-                return error;
-            }
-            let told = self
-                .link()
-                .and_then(|(link, token)| Ok(link.send(&Request::Orphaned { token }.encode(), &[])?));
-            if told.is_err() {
-                say(FORKED_ALONE);
-            }
-            StartError::Orphaned
-        })
-    }
-
-    fn launch_as(self, kind: Kind, uffd: Option<Uffd>, publish: fn(Started)) -> Result<(), StartError> {
-        match kind {
-            // Beside the program there are addresses enough.
-            _ if uffd.is_some() => {}
-            Kind::Forked(_) => memory::draw_on_reserve(),
-            Kind::New | Kind::Parted { .. } => memory::reserve(RESERVE)?,
-        }
-        let task =
-            memory::leak(Task { start: self, kind, uffd, publish, outcome: memory::table::<AtomicU32>(1)? })?;
+    fn launch_as(self, kind: Kind, uffd: Uffd, publish: fn(Started)) -> Result<(), StartError> {
+        let outcome = memory::table::<AtomicU32>(1)?;
+        let task = memory::leak(Task { start: self, begins: Some((kind, uffd)), publish, outcome })?;
         let outcome = task.outcome;
         thread::spawn_with(Task::run, task)?;
         // The outcome is the new thread's to decide, however long it takes: a program that ran on meanwhile would be
@@ -159,30 +109,27 @@ impl Start {
 
 /// Whose pager starts.
 enum Kind {
-    /// That of a program that has just begun, or had none.
+    /// That of a program that had none.
     New,
-    /// That of a forked child, in the child.
-    Forked(&'static Engine),
-    /// That of a forked child, beside it.
+    /// That of a forked child.
     Parted { parent: &'static Engine, child: PartedChild },
 }
 
 /// The bookkeeper's thread, before it is one.
 struct Task {
     start: Start,
-    kind: Kind,
-    /// That of the program, where the pager isn't in it.
-    uffd: Option<Uffd>,
+    /// Whose pager it is, and the userfaultfd of that program; taken by the thread.
+    begins: Option<(Kind, Uffd)>,
     publish: fn(Started),
     outcome: &'static [AtomicU32],
 }
 
 impl Task {
     fn run(task: &'static mut Task) -> ! {
-        let (connected, is_managed) = match core::mem::replace(&mut task.kind, Kind::New) {
-            Kind::New => (task.connect(), false),
-            Kind::Forked(parent) => (task.connect_child(parent), true),
-            Kind::Parted { parent, child } => (task.connect_parted(parent, child), true),
+        let (connected, is_managed) = match task.begins.take() {
+            Some((Kind::New, uffd)) => (task.connect(uffd), false),
+            Some((Kind::Parted { parent, child }, uffd)) => (task.connect_parted(uffd, parent, child), true),
+            None => (Err(StartError::Refused), false),
         };
         let Ok((engine, excluded)) = connected else {
             task.finish(FAILED);
@@ -203,65 +150,39 @@ impl Task {
         wait::wake(&self.outcome[0], Sleepers::All, Scope::Process);
     }
 
-    fn excluded(&self) -> Result<[PageRange; 2], Errno> {
-        let maps = Maps::open()?;
-        Ok([self.start.stack, self.start.data].map(|address| mapping_at(&maps, address)))
+    fn excluded(&self) -> Result<PageRange, Errno> {
+        Ok(mapping_at(&Maps::open()?, self.start.stack))
     }
 
-    fn connect(&mut self) -> Result<(Started, [PageRange; 2]), StartError> {
-        let uffd = self.uffd.take();
-        let _low = match uffd {
-            None => {
-                descriptors::own_table()?;
-                Some(LowNumbers::take())
-            }
-            Some(_) => None,
-        };
+    fn connect(&self, uffd: Uffd) -> Result<(Started, PageRange), StartError> {
         let (link, token) = self.start.link()?;
-        let process = subject::attached().map_or(0, |attached| attached.process);
+        let process = subject::number();
         let (reply, mut descriptors) = ask(&link, Request::Hello { token, process }, None)?;
         let Reply::Welcome { slot, pool_bytes, flags } = reply else { return Err(StartError::Refused) };
         let mut descriptors = descriptors.iter_mut().filter_map(Option::take);
         let mut next = || descriptors.next().ok_or(StartError::Refused);
         let ledger = attach(next()?, LEDGER_BYTES)?;
         let pool = attach(next()?, pool_bytes as usize)?;
-        let device = if flags & HAS_DEVICE != 0 { Some(next()?) } else { None };
         let disk = if flags & HAS_DISK != 0 { Some(next()?) } else { None };
-        let uffd = match uffd {
-            Some(uffd) => uffd,
-            None => {
-                Uffd::create(device.as_ref().map(AsFd::as_fd)).map_err(|_| StartError::Kernel(Errno::PERM))?
-            }
-        };
         let (reply, _) = ask(&link, Request::Register, Some(&uffd))?;
         if reply != Reply::Done {
             return Err(StartError::Refused);
         }
         let words = ledger.atomics(0, LEDGER_BYTES / 8).ok_or(StartError::Refused)?;
         let ledger = Ledger::new(words).filter(Ledger::is_valid).ok_or(StartError::Refused)?;
-        if subject::attached().is_none()
-            && ledger.header(Header::IsWithoutHugePages).load(Ordering::Acquire) == 0
-        {
-            // The program that this process was before may have been managed.
-            huge_pages::turn_off(false);
-        }
         let slot = ledger.slot(slot as usize).ok_or(StartError::Refused)?;
         let pool = memory::leak(Pool::attach(pool).map_err(|_| StartError::Refused)?)?;
         let vault = Vault::new(pool, disk_tier(ledger, disk)?, memory::leak(link.duplicate()?)?, slot)?;
         let engine = Engine::new(Parts { uffd, ledger, slot, vault, link })?;
-        if subject::attached().is_some() {
-            // Nobody tells of it.
-            engine.note_wiped();
-        }
         Ok((engine, self.excluded()?))
     }
 
     fn connect_parted(
-        &mut self,
+        &self,
+        uffd: Uffd,
         parent: Started,
         child: PartedChild,
-    ) -> Result<(Started, [PageRange; 2]), StartError> {
-        let Some(uffd) = self.uffd.take() else { return Err(StartError::Refused) };
+    ) -> Result<(Started, PageRange), StartError> {
         let (link, token) = self.start.link()?;
         let process = subject::number();
         let inherit = Request::Inherit {
@@ -287,30 +208,6 @@ impl Task {
             slot.set_state(SlotState::Left);
         }
         connected
-    }
-
-    fn connect_child(&self, parent: Started) -> Result<(Started, [PageRange; 2]), StartError> {
-        descriptors::own_table()?;
-        let _low = LowNumbers::take();
-        let (link, token) = self.start.link()?;
-        let (parent_slot, epoch) = (parent.slot.index() as u32, parent.announced_epoch());
-        // All that a child has when it begins it shares with its parent.
-        let shared_pages = parent.slot.resident().get();
-        let inherit = Request::Inherit { parent_slot, epoch, token, process: 0, shared_pages, own_pages: 0 };
-        let (reply, mut descriptors) = ask(&link, inherit, None)?;
-        let Reply::Inherited { slot, flags, .. } = reply else { return Err(StartError::Refused) };
-        let mut descriptors = descriptors.iter_mut().filter_map(Option::take);
-        let mut next = || descriptors.next().ok_or(StartError::Refused);
-        let uffd = Uffd::from(next()?);
-        // Two children can be told apart by their memory alone, when one of them was made by a bare clone at that moment.
-        if !uffd.is_of_caller(NOWHERE) {
-            return Err(StartError::Refused);
-        }
-        let parts = inherited(parent, uffd, (slot, flags), link, &mut next)?;
-        let excluded = self.excluded()?;
-        let engine = parent.inherit(parts)?;
-        // The last step: from here on the child has nobody else.
-        if parent.ask_for_self(epoch) { Ok((engine, excluded)) } else { Err(StartError::Refused) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Leaving a program that goes on: everything comes back, and then nothing of it is managed any more.
 //!
-//! 1. From the first step on nothing leaves, as during a fork.
+//! 1. From the first step on nothing leaves.
 //! 2. What is far comes back, a step at a time, between the faults of the program, which are served as ever.
 //! 3. Children that are served here get pagers of their own, or end.
 //! 4. Nobody changes pages (a [`Reading`](crate::gate::Reading) is held, and never given up) and no event waits: when now no word says that its page is far or in
@@ -31,23 +31,20 @@ const LOOK_NS: u64 = 1_000_000;
 /// How far it has come.
 #[derive(Debug)]
 pub(crate) struct Withdrawal {
-    has_begun: bool,
     /// Where the pass over the words goes on.
     hand: PageIndex,
 }
 
 impl Default for Withdrawal {
     fn default() -> Self {
-        Self { has_begun: false, hand: PageIndex::new(0) }
+        Self { hand: PageIndex::new(0) }
     }
 }
 
 impl Withdrawal {
     /// One step, on the bookkeeper; how long to pause after it. Without a desk nothing is managed.
     pub(crate) fn step(&mut self, engine: &Engine, desk: Option<&mut Desk>) -> u64 {
-        if !core::mem::replace(&mut self.has_begun, true) {
-            engine.forking.fetch_add(1, Ordering::AcqRel);
-        }
+        engine.is_leaving.store(true, Ordering::Release);
         if engine.are_stranded() {
             engine.return_stranded(&engine.change_as_bookkeeper());
         }

@@ -35,11 +35,20 @@ pub struct Case {
 impl Case {
     /// The case of a seed.
     pub fn of(seed: u64) -> Self {
+        Self::draw(seed, |habits| habits)
+    }
+
+    /// The case of a seed in which every other operation changes the address space: what most guards are there for.
+    pub fn restless(seed: u64) -> Self {
+        Self::draw(seed, |habits| Habits { changes: 50, ..habits })
+    }
+
+    fn draw(seed: u64, habits: impl Fn(Habits) -> Habits) -> Self {
         let mut random = SmallRng::seed_from_u64(seed ^ 0x5eed);
         let pick = |random: &mut SmallRng, from: &[u32]| from[random.random_range(0..from.len())];
         let threads = random.random_range(1..=4);
         let operations = random.random_range(8..=120);
-        let habits = Habits::draw(&mut random);
+        let habits = habits(Habits::draw(&mut random));
         let far = draw_far(&mut random);
         let plan = Plan {
             processors: random.random_range(1..=4),

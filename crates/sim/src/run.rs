@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use farmem_page::{PageCount, PageIndex, PageRange};
 use farmem_simulated_kernel::schedule::{self, Outcome};
+use farmem_simulated_kernel::uffd::Uffd;
 use farmem_simulated_kernel::{program, thread, world};
 use farmem_simulated_pager::{NAME_BYTES, Start};
 use farmem_telemetry::{Counter, LEDGER_BYTES, Ledger, ProcessSlot};
@@ -76,12 +77,13 @@ pub fn counted(counter: Counter) -> u64 {
     slot().map_or(0, |slot| slot.get(counter))
 }
 
-/// Starts the pager, as the loader does in a program.
+/// Starts the pager.
 fn begin() {
     let mut name = [0; NAME_BYTES];
     name[..ADDRESS.len()].copy_from_slice(ADDRESS);
-    let start = Start { name, name_length: ADDRESS.len(), stack: 0, data: 0 };
-    if let Err(error) = start.in_program(|_| {}) {
+    let start = Start { name, name_length: ADDRESS.len(), stack: 0 };
+    let uffd = Uffd::create(None).expect("the simulated kernel refuses none");
+    if let Err(error) = start.for_attached(uffd, |_| {}) {
         world::with(|world| world.fail(&format!("the pager doesn't start: {error:?}")));
     }
 }

@@ -1,7 +1,7 @@
 //! What the processes of an application share: ledger, pool, disk, memory nodes.
 
 use std::ffi::CString;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Mutex;
@@ -12,7 +12,6 @@ use farmem_page::{ByteCount, VirtAddr};
 use farmem_store::{Pool, PoolConfig, SLAB_BYTES};
 use farmem_sys::AsFd;
 use farmem_sys::disk::DiskFile;
-use farmem_sys::huge_pages;
 use farmem_sys::maps::Maps;
 use farmem_sys::shared::SharedMemory;
 use farmem_sys::uffd::{FEATURES, Uffd, UffdError};
@@ -42,7 +41,6 @@ pub(crate) struct Application {
     /// Whether the pool's limit is all that there is for now. Only then does content move to disk: a limit that is about to be raised is no
     /// reason to.
     pub(crate) is_pool_short: &'static AtomicBool,
-    pub(crate) device: Option<&'static File>,
     /// What writes a trace, if one is wanted.
     pub(crate) recorder: Option<&'static Recorder>,
     /// What the application's processes must know to be let in.
@@ -54,9 +52,8 @@ pub(crate) struct Application {
 impl Application {
     /// Makes them, if the kernel lets this process do a supervisor's work.
     pub(crate) fn create(options: &Options) -> Result<Self> {
-        let device = OpenOptions::new().read(true).write(true).open("/dev/userfaultfd").ok();
-        permitted(device.as_ref())?;
-        Self::assemble(options, device)
+        permitted()?;
+        Self::assemble(options)
     }
 
     /// Begins to record, if that is wanted. Last of all that may be refused: the trace that was there before is gone then.
@@ -68,7 +65,7 @@ impl Application {
         Ok(self)
     }
 
-    fn assemble(options: &Options, device: Option<File>) -> Result<Self> {
+    fn assemble(options: &Options) -> Result<Self> {
         let injection = Injection::ordered();
         let ledger_memory = leak(SharedMemory::create(c"farmem-ledger", LEDGER_BYTES).map_err(to_error)?);
         let words = ledger_memory.atomics(0, LEDGER_BYTES / 8).context("the ledger's memory is too short")?;
@@ -115,8 +112,6 @@ impl Application {
             pool.renew_entries();
         }
         let carrier = reached.map(|reached| leak(Carrier::new(pool, reached, sharing)));
-        let device = device.map(leak);
-        ledger.header(Header::IsWithoutHugePages).store(huge_pages::are_off().into(), Ordering::Release);
         let packing = leak(Mutex::new(()));
         let is_pool_short = leak(AtomicBool::new(true));
         Ok(Self {
@@ -128,7 +123,6 @@ impl Application {
             disk,
             carrier,
             is_pool_short,
-            device,
             recorder: None,
             token: random()?,
             injection,
@@ -137,8 +131,9 @@ impl Application {
 }
 
 /// Whether the kernel lets this process do what the supervisor does for each of the program's processes.
-fn permitted(device: Option<&File>) -> Result<()> {
-    let created = Uffd::create(device.map(AsFd::as_fd));
+fn permitted() -> Result<()> {
+    let device = OpenOptions::new().read(true).write(true).open("/dev/userfaultfd").ok();
+    let created = Uffd::create(device.as_ref().map(AsFd::as_fd));
     if let Err(error) = created.and_then(|uffd| uffd.handshake(FEATURES)) {
         bail!(refusal(error));
     }
@@ -201,7 +196,7 @@ use crate::limits::tenancy::HostChoice;
 impl Application {
     /// A small one that needs no permission.
     pub(crate) fn for_test() -> Self {
-        Self::assemble(&Self::options_for_test(), None).expect("memory for a small application")
+        Self::assemble(&Self::options_for_test()).expect("memory for a small application")
     }
 
     pub(crate) fn options_for_test() -> Options {

@@ -80,9 +80,8 @@ impl Watch {
         } else if Instant::now() >= self.shared_due {
             let began = Instant::now();
             processes.count_kin();
-            if let Some(resident) = shares::measure(&self.application.ledger, processes) {
-                self.note_resident_peak(resident);
-            }
+            let resident = shares::measure(&self.application.ledger, processes);
+            self.note_resident_peak(resident);
             self.shared_due = Instant::now() + (began.elapsed() * SHARED_TIME_SHARE).max(SHARED_LEAST);
         }
         self.end_stalled(processes);

@@ -61,8 +61,6 @@ pub enum Header {
     TraceHead,
     /// Pages that may be fetched ahead and not used yet, all processes together.
     CachePages,
-    /// Whether the program was started without transparent huge pages: 1, or 0.
-    IsWithoutHugePages,
     /// Whether pagers that are beside their programs are to leave them: 1, or 0.
     IsWithdrawing,
     /// Pages of processes that have no pager yet: the others make room for them, as far as this says.
@@ -98,7 +96,6 @@ enum SlotWord {
     Failure,
     Heartbeat,
     HeardEpoch,
-    Handover,
     Separated,
     IsProtected,
     Kin,
@@ -122,49 +119,6 @@ pub enum SlotState {
     Withdrawn,
 }
 
-/// Who serves a forked child. One word holds the parent's count of forks and a step, so that a late child can't take
-/// the word of a later fork for its own, and parent and child can't both decide.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u64)]
-pub enum Handover {
-    /// The parent serves the child, by its own words. Written by the parent before the fork.
-    Begun,
-    /// The child is ready and asks. Only instead of `Begun`.
-    Asked,
-    /// The parent has let go for good: the child serves itself. Only instead of `Asked`.
-    Released,
-    /// The parent keeps the child for good. Only instead of `Begun` or `Asked`.
-    Kept,
-    /// The parent has a copy of its words for the child. Only instead of `Kept`.
-    Settled,
-}
-
-impl Handover {
-    const BITS: u32 = 3;
-    const ALL: [Self; 5] = [Self::Begun, Self::Asked, Self::Released, Self::Kept, Self::Settled];
-
-    /// The word for this step in the fork of that count.
-    pub const fn word(self, epoch: u64) -> u64 {
-        epoch << Self::BITS | self as u64
-    }
-
-    /// The step that the word holds for the fork of that count; `None` when it is about another fork.
-    pub fn of(word: u64, epoch: u64) -> Option<Self> {
-        Self::ALL.into_iter().find(|step| step.word(epoch) == word)
-    }
-
-    /// Whether the word is about a fork whose child is nobody's yet.
-    pub fn is_pending(word: u64) -> bool {
-        let step = word & ((1 << Self::BITS) - 1);
-        word != 0 && [Self::Begun, Self::Asked, Self::Kept].into_iter().any(|pending| pending as u64 == step)
-    }
-
-    /// Goes from `from` to `to` if that is where the fork stands.
-    pub fn advance(word: &AtomicU64, epoch: u64, from: Self, to: Self) -> bool {
-        word.compare_exchange(from.word(epoch), to.word(epoch), Ordering::AcqRel, Ordering::Acquire).is_ok()
-    }
-}
-
 /// A view over a whole ledger.
 #[derive(Clone, Copy, Debug)]
 pub struct Ledger<'a> {
@@ -179,7 +133,7 @@ pub struct ProcessSlot<'a> {
 }
 
 /// "farmem" and the layout's version.
-const MAGIC: u64 = 0x6661_726d_656d_0007;
+const MAGIC: u64 = 0x6661_726d_656d_0008;
 
 impl<'a> Ledger<'a> {
     /// A view over the words of a ledger; `None` when they are too few.
@@ -479,11 +433,6 @@ impl<'a> ProcessSlot<'a> {
     /// The supervisor has heard of that fork. Of one by a child that the process keeps it hears under the number of the child's own, which may be an earlier one.
     pub fn note_heard_epoch(&self, epoch: u64) {
         self.word(SlotWord::HeardEpoch).fetch_max(epoch, Ordering::AcqRel);
-    }
-
-    /// How far the handover of the latest fork's child is: written by the parent and by the child, see [`Handover`].
-    pub fn handover(&self) -> &'a AtomicU64 {
-        self.word(SlotWord::Handover)
     }
 
     /// Why the process can't go on; `None` while it can.

@@ -18,7 +18,7 @@ pub use counter::{COUNTERS, Counter, Kind};
 pub use failure::{Failure, Refusal, Step};
 pub use histogram::{BUCKETS, Histogram, bucket_ceiling_ns, bucket_of};
 pub use ledger::{
-    Handover, Header, LEDGER_BYTES, LOST_NAMED, Ledger, LostPage, MAX_HANDLERS, MAX_PROCESSES, ProcessSlot,
+    Header, LEDGER_BYTES, LOST_NAMED, Ledger, LostPage, MAX_HANDLERS, MAX_PROCESSES, ProcessSlot,
     RETURN_BUCKETS, SlotState,
 };
 pub use trace::{TRACE_RECORDS, TraceKind, TraceReader, TraceRecord, TraceRing};

@@ -113,24 +113,18 @@ pub enum Request {
         /// Its number.
         process: u32,
     },
-    /// A forked child whom nobody serves says so before it ends itself.
-    Orphaned {
-        /// The secret of the application; see [`Address`].
-        token: u64,
-    },
 }
 
 /// From a supervisor to a pager.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reply {
-    /// To [`Request::Hello`]: ledger and pool come with this packet, and `/dev/userfaultfd` and the disk's file where
-    /// there are such, in this order; the flags say which.
+    /// To [`Request::Hello`]: ledger and pool come with this packet, in this order, and then the disk's file if there is one.
     Welcome {
         /// The process's slot in the ledger.
         slot: u32,
         /// Bytes of the pool's file.
         pool_bytes: u64,
-        /// [`HAS_DEVICE`] and [`HAS_DISK`].
+        /// [`HAS_DISK`] or nothing.
         flags: u32,
     },
     /// To [`Request::Inherit`]: the userfaultfd comes with this packet, then the pool, then the disk's file if there is
@@ -152,8 +146,6 @@ pub enum Reply {
     },
 }
 
-/// Flag of [`Reply::Welcome`]: a descriptor of `/dev/userfaultfd` is there.
-pub const HAS_DEVICE: u32 = 1;
 /// Flag of [`Reply::Welcome`] and [`Reply::Inherited`]: a descriptor of the disk's file is there.
 pub const HAS_DISK: u32 = 2;
 
@@ -204,7 +196,6 @@ impl Request {
             Self::Register => pack(3, []),
             Self::Forked { epoch } => pack(4, [epoch]),
             Self::Query => pack(5, []),
-            Self::Orphaned { token } => pack(6, [token]),
             Self::Look { process } => pack(8, [process.into()]),
             Self::Withdraw => pack(9, []),
             Self::Holds { process } => pack(10, [process.into()]),
@@ -245,7 +236,6 @@ impl Request {
             3 => Self::Register,
             4 => Self::Forked { epoch: first },
             5 => Self::Query,
-            6 => Self::Orphaned { token: first },
             7 => Self::Set {
                 budget_pages: first,
                 partition_slabs: second.try_into().ok()?,
@@ -341,7 +331,6 @@ mod tests {
             Request::Register,
             Request::Forked { epoch: 9 },
             Request::Query,
-            Request::Orphaned { token: 7 },
             Request::Look { process: 0 },
             Request::Look { process: u32::MAX },
             Request::Withdraw,
@@ -370,7 +359,7 @@ mod tests {
     #[test]
     fn replies_survive_their_encoding() {
         for reply in [
-            Reply::Welcome { slot: 5, pool_bytes: u64::MAX, flags: HAS_DEVICE | HAS_DISK },
+            Reply::Welcome { slot: 5, pool_bytes: u64::MAX, flags: HAS_DISK },
             Reply::Inherited { slot: 1, pool_bytes: 1 << 40, flags: HAS_DISK },
             Reply::Done,
             Reply::Refused { errno: 13 },

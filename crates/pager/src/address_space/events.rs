@@ -11,7 +11,6 @@ use farmem_telemetry::{Counter, Step};
 
 use crate::address_space::scan::windows;
 use crate::engine::Engine;
-use crate::forks::children::Adoption;
 use crate::gate::Reading;
 use crate::inject::Injection;
 
@@ -35,8 +34,6 @@ impl Engine {
 
     /// Nobody changes pages while the caller reads, so no page is held but those that are stranded or on their way from nodes.
     fn take_in(&self, reading: &Reading<'_>, event: Message) {
-        self.part_from_children(reading, &event);
-        self.fork.note(reading, &event);
         match event {
             Message::Remove(range) => {
                 self.sharing.note_let_go();
@@ -116,25 +113,14 @@ impl Engine {
         }
     }
 
-    /// A child has come into being. Until it serves itself, it is served here.
+    /// A child has come into being. Until it has a pager of its own, it is served here.
     fn forked(&self, reading: &Reading<'_>, uffd: Uffd) {
-        let announced = self.fork.expected();
-        let is_announced = announced.is_some();
         // First of all: until then both may write.
-        let is_protected =
-            if is_announced { self.sharing.is_protected() } else { self.protect_after_fork(reading, &uffd) };
-        let epoch = announced.unwrap_or_else(|| self.vault.end_epoch());
+        let is_protected = self.protect_after_fork(reading, &uffd);
+        let epoch = self.vault.end_epoch();
         self.inject_at(Injection::DeathInFork, epoch);
-        let is_behind = is_announced && self.fork.is_behind(reading, &uffd);
-        if is_behind {
-            // Now, when it can't have asked yet: it has its userfaultfd from the supervisor.
-            self.refuse_handover(epoch);
-        }
-        let is_heard = self.tell_of_fork(&uffd, epoch);
-        self.adopt(reading, uffd, Adoption { epoch, is_announced, is_behind, is_protected });
-        if is_announced {
-            self.fork.happened(is_heard);
-        }
+        self.tell_of_fork(&uffd, epoch);
+        self.adopt(reading, uffd, epoch, is_protected);
     }
 }
 

@@ -75,22 +75,6 @@ impl Regions {
         })
     }
 
-    /// In a forked child: the same regions, which are its own copy since the fork.
-    pub(crate) fn take_over(&self) -> Self {
-        Self {
-            version: AtomicU64::new(0),
-            count: AtomicU64::new(self.count.load(Ordering::Acquire)),
-            starts: self.starts,
-            ends: self.ends,
-            writer: Lock::new(()),
-        }
-    }
-
-    /// In a forked child: none, in the same memory, of which the child has its own copy.
-    pub(crate) fn emptied(&self) -> Self {
-        Self { count: AtomicU64::new(0), ..self.take_over() }
-    }
-
     /// Pages in all regions.
     pub(crate) fn pages(&self) -> PageCount {
         PageCount::new(self.iter().map(|region| region.count().get()).sum())

@@ -6,7 +6,6 @@ use farmem_sys::memory;
 use farmem_sys::pagemap::SCAN_PAGES;
 use farmem_sys::process;
 use farmem_sys::sparse;
-use farmem_sys::thread;
 use farmem_sys::uffd::UffdError;
 use farmem_telemetry::Counter;
 
@@ -33,12 +32,12 @@ enum Registered {
 /// The scanner.
 #[derive(Debug)]
 pub(crate) struct Scanner {
-    /// Mappings that stay the program's own business: its main stack and the shim's data.
-    excluded: [PageRange; 2],
+    /// The mapping that stays the program's own business: its main stack.
+    excluded: PageRange,
 }
 
 impl Scanner {
-    pub(crate) fn new(excluded: [PageRange; 2]) -> Self {
+    pub(crate) fn new(excluded: PageRange) -> Self {
         Self { excluded }
     }
 
@@ -73,7 +72,7 @@ impl Scanner {
                 break;
             }
             from = mapping.range.end;
-            if !self.is_manageable(&mapping) || engine.is_let_go(mapping.range) {
+            if !self.is_manageable(&mapping) {
                 continue;
             }
             let registered = self.register(engine, &change, mapping.range);
@@ -91,7 +90,7 @@ impl Scanner {
             && mapping.range.count() >= SMALLEST
             // A processor with larger addresses gives them to programs that ask for some.
             && mapping.range.end <= sparse::END
-            && !self.excluded.iter().any(|other| !other.intersect(mapping.range).is_empty())
+            && self.excluded.intersect(mapping.range).is_empty()
             && !memory::is_own(mapping.range)
     }
 
@@ -132,11 +131,6 @@ impl Scanner {
 }
 
 impl Engine {
-    /// Keeps the calling thread's control block local. For a thread that has just begun, before the scanner knows it.
-    pub fn keep_control_block(&self) {
-        self.keep_control_block_of(thread::current());
-    }
-
     fn keep_control_block_of(&self, thread: u32) {
         for page in process::control_block(thread).into_iter().flat_map(PageRange::iter) {
             if !self.table.word(page).is_unevictable() {
@@ -174,7 +168,7 @@ mod tests {
     #[test]
     fn a_mapping_whose_pages_can_have_no_words_is_left_alone() {
         let nothing = PageRange::new(PageIndex::new(0), PageIndex::new(0));
-        let scanner = Scanner::new([nothing; 2]);
+        let scanner = Scanner::new(nothing);
         let ending_at = |end: PageIndex| Mapping {
             range: PageRange::new(PageIndex::new(end.get() - SMALLEST.get()), end),
             writable: true,

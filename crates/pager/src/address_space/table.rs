@@ -176,23 +176,6 @@ impl PageTable {
         self.words.clear();
     }
 
-    /// In a forked child: the same words, which are its own copy since the fork, nobody holding any of them. And how many far pages
-    /// `regions` have.
-    pub(crate) fn take_over(&self, regions: impl Iterator<Item = PageRange>) -> (Self, u64) {
-        let mut far = 0;
-        for region in regions {
-            self.each_known(region, |cell, _| {
-                let mut word = PageWord::from_bits(cell.load(Ordering::Acquire));
-                if word.is_busy() {
-                    word = word.without_holder();
-                    cell.store(word.bits(), Ordering::Release);
-                }
-                far += u64::from(word.is_far());
-            });
-        }
-        (Self { words: self.words }, far)
-    }
-
     /// Makes the words of a child that was served with them say what is local in it, and so far what is stored and isn't. How many pages of `range` are
     /// far. What its parent has pinned isn't pinned in the child.
     pub(crate) fn settle_in(&self, range: PageRange, is_local: impl Fn(PageIndex) -> bool) -> u64 {
@@ -251,15 +234,6 @@ impl PageTable {
             }
         }
         None
-    }
-
-    /// Whether something that pages of `range` have, or had, is stored.
-    pub(crate) fn is_stored(&self, range: PageRange) -> bool {
-        let mut is_stored = false;
-        self.each_known(range, |cell, _| {
-            is_stored |= PageWord::from_bits(cell.load(Ordering::Acquire)).is_stored();
-        });
-        is_stored
     }
 
     /// Calls `visit` for every page of `range` that may have a word.

@@ -10,10 +10,10 @@ use core::sync::atomic::Ordering;
 use farmem_page::{PageBytes, PageCount, PageIndex, PageRange};
 use farmem_policy::VictimPolicy;
 use farmem_store::Writer;
+use farmem_sys::Errno;
 use farmem_sys::memory::Frames;
 use farmem_sys::pagemap::{Pagemap, SCAN_PAGES};
 use farmem_sys::uffd::{MOST_MOVES, Move, UNTRIED, Uffd, UffdError};
-use farmem_sys::{Errno, cache, subject};
 use farmem_telemetry::{Counter, Step, TraceKind};
 
 use crate::address_space::table::Taken;
@@ -185,7 +185,7 @@ impl Engine {
             outcome.is_changing = true;
             return outcome;
         }
-        if self.forking.load(Ordering::Acquire) != 0 {
+        if self.is_leaving() {
             outcome.is_busy = true;
             return outcome;
         }
@@ -202,13 +202,9 @@ impl Engine {
             && !outcome.is_changing
         {
             let most = (pages - outcome.evicted as usize).min(evictor.at_once);
-            if subject::attached().is_some() {
-                let batch = &mut Batch::new();
-                self.gather_batch(evictor, most, (&mut visits, patience), lap, batch);
-                self.expel_batch(change, evictor, batch, &mut outcome);
-            } else {
-                self.expel_next(change, evictor, most, &mut visits, &mut outcome);
-            }
+            let batch = &mut Batch::new();
+            self.gather_batch(evictor, most, (&mut visits, patience), lap, batch);
+            self.expel_batch(change, evictor, batch, &mut outcome);
             evictor.at_once =
                 if outcome.is_full { 1.max(evictor.at_once / 4) } else { RUN_PAGES.min(2 * evictor.at_once) };
             if evictor.hand.laps != lap.number {
@@ -220,26 +216,6 @@ impl Engine {
         }
         self.finish(evictor, &outcome);
         outcome
-    }
-
-    /// Lets the next run of victims leave, by itself: inside the program a move is one call of the kernel.
-    fn expel_next(
-        &self,
-        change: &Change<'_>,
-        evictor: &mut Evictor,
-        most: usize,
-        visits: &mut u64,
-        outcome: &mut Outcome,
-    ) {
-        if evictor.used == STAGING_PAGES {
-            evictor.release_frames(self);
-        }
-        let mut taken = [const { None }; RUN_PAGES];
-        let room = (STAGING_PAGES - evictor.used) as usize;
-        let run = evictor.hand.take_victims(self, most.min(room), visits, &mut taken);
-        if !run.is_empty() {
-            self.expel(change, evictor, run, &mut taken, IfShared::Tell, outcome);
-        }
     }
 
     /// Takes runs of victims that are to leave together, until there are enough or the hand has looked for long.
@@ -292,7 +268,7 @@ impl Engine {
         let mut outcome = Outcome::default();
         let mut place = self.evictor.try_lock();
         let Some(Some(evictor)) = place.as_deref_mut() else { return outcome };
-        if !self.return_stranded_of(change, evictor) || self.forking.load(Ordering::Acquire) != 0 {
+        if !self.return_stranded_of(change, evictor) || self.is_leaving() {
             return outcome;
         }
         if STAGING_PAGES - evictor.used < run.count().get() {
@@ -333,7 +309,6 @@ impl Engine {
         let mut to = first;
         for (it, &run) in moves.iter_mut().zip(&batch.runs[..batch.count]) {
             // The pages have been cold for long: they come near while the kernel moves others.
-            cache::prefetch_page(run.start);
             *it = Move { from: run, to, ..nothing };
             to = to + run.count();
         }
@@ -383,8 +358,6 @@ impl Engine {
                 break;
             }
             let frame = evictor.frames.range().start + PageCount::new(evictor.used);
-            // The page has been cold for long: it comes near while the kernel moves it.
-            cache::prefetch_page(start);
             let progress = self.uffd.move_pages(from, frame, evictor.pagemap);
             let moved = progress.done.get();
             evictor.used += moved;
@@ -450,9 +423,6 @@ impl Engine {
         for (step, page) in (0..count).zip(moved) {
             let Some(page) = page.take() else { continue };
             let frame = first + PageCount::new(step);
-            if step + 1 < count {
-                cache::prefetch_page(frame + PageCount::new(1));
-            }
             match self.stow(&mut evictor.writer, page, evictor.frames.look(frame)) {
                 Ok(()) => outcome.evicted += 1,
                 Err(NoRoom(page)) => {

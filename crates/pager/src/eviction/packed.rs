@@ -1,7 +1,5 @@
 //! Pages that were stored raw in a hurry get the entries that the packer has made for them.
 
-use core::sync::atomic::Ordering;
-
 use farmem_store::Packed;
 
 use crate::engine::Engine;
@@ -21,7 +19,7 @@ impl Engine {
             let _change = self.change_as_bookkeeper();
             // A fork waits for who has this lock, and nobody begins to work under it while one is under way.
             let Some(_evictor) = self.evictor.try_lock() else { return };
-            if self.forking.load(Ordering::Acquire) != 0 {
+            if self.is_leaving() {
                 return;
             }
             for _ in 0..BATCH {

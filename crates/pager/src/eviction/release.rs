@@ -3,8 +3,6 @@
 //! A scan over the resident pages, a part of it in each of the bookkeeper's rounds; which pages give their entries back is
 //! [`Reservations`]' to say. Nothing of it happens on the path of a fault.
 
-use core::sync::atomic::Ordering;
-
 use farmem_page::{PageIndex, PageRange, Place};
 use farmem_policy::{Pressure, Reservations, VictimPolicy};
 use farmem_sys::pagemap::{Runs, SCAN_PAGES};
@@ -128,9 +126,7 @@ impl Releaser {
         let _change = engine.change_as_bookkeeper();
         // As for an eviction: what is resident stays so, and no forked child is served by these very words.
         let Some(_evictor) = engine.evictor.try_lock() else { return nothing };
-        if engine.forking.load(Ordering::Acquire) != 0
-            || engine.files.pagemap.resident(window, &mut self.runs).is_err()
-        {
+        if engine.is_leaving() || engine.files.pagemap.resident(window, &mut self.runs).is_err() {
             return nothing;
         }
         let mut free = places.iter_mut();

@@ -221,9 +221,7 @@ impl Engine {
     fn is_wiped_on_fork(&self, page: PageIndex) -> bool {
         let mut is_wiped = false;
         let visit = |range: PageRange| is_wiped |= range.contains(page);
-        if self.has_wiped.load(Ordering::Acquire)
-            && let Err(errno) = self.files.flags.wiped_on_fork(visit)
-        {
+        if let Err(errno) = self.files.flags.wiped_on_fork(visit) {
             self.refused(Step::Mappings, errno);
         }
         is_wiped

@@ -152,8 +152,6 @@ pub(crate) struct Vault {
     epoch: AtomicU32,
     /// The epoch that the latest fork has ended, until the supervisor has heard of it.
     unheard: AtomicU32,
-    /// The epoch that the latest announced fork has ended, and what `unheard` was before: such a fork may fail. One at a time.
-    announced: (AtomicU32, AtomicU32),
     deferred: Lock<Deferred>,
     /// Whether there is so little room left that pages must not be stored raw, not even for a while.
     is_short: AtomicBool,
@@ -206,7 +204,6 @@ impl Vault {
             slot,
             epoch: AtomicU32::new(1),
             unheard: AtomicU32::new(0),
-            announced: (AtomicU32::new(0), AtomicU32::new(0)),
             deferred: Lock::new(Deferred::new(memory::table(DEFERRED)?)),
             is_short: AtomicBool::new(false),
         })
@@ -233,29 +230,9 @@ impl Vault {
 
     /// A fork: everything stored so far is frozen. The epoch that ends with it.
     pub(crate) fn end_epoch(&self) -> u64 {
-        u64::from(self.freeze_all().0)
-    }
-
-    /// The same ahead of a fork that may fail.
-    pub(crate) fn announce_fork(&self) -> u64 {
-        let (ended, before) = self.freeze_all();
-        self.announced.0.store(ended, Ordering::Relaxed);
-        self.announced.1.store(before, Ordering::Relaxed);
-        u64::from(ended)
-    }
-
-    /// The fork that was announced has failed: nobody reads along because of it. Whoever did before still does.
-    pub(crate) fn forget_fork(&self) {
-        let ended = self.announced.0.load(Ordering::Relaxed);
-        let before = self.announced.1.load(Ordering::Relaxed);
-        // Another fork that came meanwhile freezes more than this one.
-        let _ = self.unheard.compare_exchange(ended, before, Ordering::AcqRel, Ordering::Relaxed);
-    }
-
-    /// The epoch that ends, and the one that the supervisor had not heard of, if any.
-    fn freeze_all(&self) -> (u32, u32) {
         let ended = self.epoch.fetch_add(1, Ordering::AcqRel);
-        (ended, self.unheard.swap(ended, Ordering::AcqRel))
+        self.unheard.store(ended, Ordering::Release);
+        u64::from(ended)
     }
 
     fn frozen(&self) -> Epoch {
@@ -622,28 +599,6 @@ mod tests {
         vault.slot.note_heard_epoch(ended_epoch(&vault));
         vault.free_deferred();
         assert_eq!((vault.pool.usage().stored_pages.get(), waiting(&vault).0), (0, 0));
-    }
-
-    #[test]
-    fn a_fork_that_fails_leaves_frozen_what_the_child_of_an_earlier_one_reads() {
-        let (vault, _supervisor) = vault("forks");
-        let child = vault.end_epoch();
-        vault.announce_fork();
-        vault.forget_fork();
-        assert_eq!(vault.frozen(), Epoch(child as u32), "the supervisor has not heard of the child yet");
-        vault.slot.set_frozen_epoch(child);
-        vault.slot.note_heard_epoch(child);
-        vault.slot.set_frozen_epoch(0);
-        assert_eq!(vault.frozen(), Epoch::NONE, "the child has gone");
-    }
-
-    #[test]
-    fn a_fork_that_comes_while_another_is_announced_and_fails_stays_frozen() {
-        let (vault, _supervisor) = vault("unannounced");
-        vault.announce_fork();
-        let child = vault.end_epoch();
-        vault.forget_fork();
-        assert_eq!(vault.frozen(), Epoch(child as u32));
     }
 
     #[test]

@@ -158,7 +158,6 @@ impl Handler {
         engine.slot.beat();
         self.work += 1;
         self.show(self.work);
-        engine.inject_at(Injection::LateReading, 0);
         let received = engine.receive(&engine.gate.read());
         match received {
             Received::Fault(fault) => self.fault(Wish::Touch(fault)),

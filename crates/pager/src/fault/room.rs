@@ -55,7 +55,7 @@ impl Engine {
             let excess = self.excess(0);
             // During a fork nothing may leave, and the child waits for a handler. The bookkeeper is who makes room.
             if excess <= self.tolerated()
-                || self.forking.load(Ordering::Acquire) != 0
+                || self.is_leaving()
                 || faulting == self.bookkeeper.load(Ordering::Relaxed)
             {
                 return true;

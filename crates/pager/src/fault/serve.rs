@@ -129,7 +129,6 @@ impl Engine {
         let pages = 1 + ahead.unwrap_or(0) as usize;
         // There is room already as a rule, and the clock is left alone.
         let room = self.excess(pages) <= 0 || desk.waiting.for_room(|| self.make_room(change, pages));
-        self.serving(change, fault.page);
         let Some(taken) = self.table.take(fault.page) else {
             self.slot.add(Counter::StagedHits, 1);
             self.hurry(fault.page);
@@ -142,7 +141,6 @@ impl Engine {
         let source = if guard::stands(Guard::SourceAfterTaking) { Source::of(taken.word) } else { guess };
         self.trace_fault(fault, source == Source::Stored);
         if source == Source::Stored {
-            self.observer.tell(fault);
             self.mailboxes.tell(fault);
         }
         if source == Source::Stored

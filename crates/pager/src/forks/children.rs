@@ -1,5 +1,4 @@
-//! Forked children that this process serves: each one until it serves itself, and for good those that never do (forked
-//! past the C library by a bare `clone`, or without a supervisor to give them a pager).
+//! Forked children that this process serves: each one until it has a pager of its own, and until their end those that never get one.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -9,8 +8,8 @@ use farmem_sys::guard::{self, Guard};
 use farmem_sys::lock::Lock;
 use farmem_sys::pagemap::Pagemap;
 use farmem_sys::uffd::{Message, Uffd, UffdError, Waiters};
-use farmem_sys::{AsFd, AsRawFd, Errno, OwnedFd, RawFd, subject, thread};
-use farmem_telemetry::{Counter, Handover, Step};
+use farmem_sys::{AsFd, AsRawFd, Errno, OwnedFd, RawFd, thread};
+use farmem_telemetry::{Counter, Step};
 
 use crate::address_space::table::PageTable;
 use crate::engine::Engine;
@@ -22,7 +21,7 @@ use crate::gate::Reading;
 
 /// Most children served at a time.
 pub(crate) const MOST: usize = 256;
-/// A child that lives for so long may have a pager of its own, where pagers are beside their programs. Most run another program, or end, before.
+/// A child that lives for so long may have a pager of its own. Most run another program, or end, before.
 const GROWN_UP_NS: u64 = 2_000_000;
 /// How often that time is doubled where it can't have one: to a second.
 const MOST_DOUBLED: u32 = 9;
@@ -42,13 +41,8 @@ struct View {
     uffd: Uffd,
     /// The parent's count of forks when this child was made.
     epoch: u64,
-    /// Whether it may yet serve itself: the handover of its fork isn't over.
-    is_pending: bool,
-    /// The child's words; `None` while the parent's own are right for the child too: nothing leaves the parent, and it has done nothing
-    /// to what it has stored since the fork.
-    table: Option<PageTable>,
-    /// Whether those were copied when the fork was heard of, and so say which pages the child came without.
-    has_words_of_fork: bool,
+    /// The child's words: those of its parent when the fork was heard of, and what has become of them since.
+    table: PageTable,
     /// Whether it was protected when it began, so that what it shares counts once.
     is_protected: bool,
     /// Pages that it shared with this process when it was forked, where those count once.
@@ -64,14 +58,12 @@ struct View {
 }
 
 impl View {
-    /// A child that is served here from now on, without words of its own, and hears of no protection.
-    fn beginning(uffd: Uffd, epoch: u64) -> Self {
+    /// A child that is served here from now on, and hears of no protection.
+    fn beginning(uffd: Uffd, epoch: u64, table: PageTable) -> Self {
         Self {
             uffd,
             epoch,
-            is_pending: false,
-            table: None,
-            has_words_of_fork: false,
+            table,
             is_protected: false,
             shared: PageCount::ZERO,
             due_ns: thread::now_ns() + GROWN_UP_NS,
@@ -80,19 +72,6 @@ impl View {
             is_waiting: false,
         }
     }
-}
-
-/// How a child comes into being.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Adoption {
-    /// The epoch that its fork has ended.
-    pub(crate) epoch: u64,
-    /// Whether the fork was announced, so that the child may serve itself.
-    pub(crate) is_announced: bool,
-    /// Whether its own tables are of no use to it.
-    pub(crate) is_behind: bool,
-    /// Whether each of its writes to what it shares is heard of.
-    pub(crate) is_protected: bool,
 }
 
 /// The children.
@@ -156,18 +135,16 @@ impl Children {
 
     /// A child has gone. Its table is for the next one: memory of the pager's own is never given back.
     fn retire(&self, view: View) {
-        let Some(table) = view.table else { return };
-        table.clear();
+        view.table.clear();
         if let Some(place) = self.spare.lock().iter_mut().find(|place| place.is_none()) {
-            *place = Some(table);
+            *place = Some(view.table);
         }
     }
 
     /// What the words of all children take. `None` while they are being served, which may take long.
     pub(crate) fn table_pages(&self, pagemap: &Pagemap) -> Option<PageCount> {
         let views = self.views.try_lock()?;
-        let tables = views.iter().flatten().filter_map(|view| view.table.as_ref());
-        let pages = tables.filter_map(|table| table.words().resident(pagemap).ok());
+        let pages = views.iter().flatten().filter_map(|view| view.table.words().resident(pagemap).ok());
         Some(PageCount::new(pages.map(PageCount::get).sum()))
     }
 
@@ -205,32 +182,15 @@ impl Children {
 }
 
 impl Engine {
-    /// Begins to serve a child.
-    pub(crate) fn adopt(&self, reading: &Reading<'_>, uffd: Uffd, adoption: Adoption) {
-        let Adoption { epoch, is_announced, is_behind, is_protected } = adoption;
-        // Until the handover of an announced fork has ended nothing leaves the parent. The parent's words don't say what a child finds empty.
-        let has_own =
-            !is_announced && guard::stands(Guard::ChildHasItsWords) || self.has_wiped.load(Ordering::Acquire);
-        let table = if has_own { Some(self.copy_table()) } else { None };
-        // Nobody hears of what it writes, so it may have made all of it its own.
+    /// Begins to serve a child, of the fork that has ended that epoch. `is_protected` if each of its writes to what it shares is heard of.
+    pub(crate) fn adopt(&self, reading: &Reading<'_>, uffd: Uffd, epoch: u64, is_protected: bool) {
+        let table =
+            if guard::stands(Guard::ChildHasItsWords) { self.copy_table() } else { self.empty_table() };
+        // Where nobody hears of what it writes, it may have made all of it its own.
         let resident = PageCount::new(self.slot.get(Counter::ResidentPages));
-        let (shared, own) = match (is_announced, is_protected) {
-            (true, _) => (PageCount::ZERO, PageCount::ZERO),
-            (false, true) => (resident, PageCount::ZERO),
-            (false, false) => (PageCount::ZERO, resident),
-        };
-        let mut view = View {
-            is_pending: is_announced,
-            table,
-            has_words_of_fork: has_own && !is_announced,
-            is_protected,
-            shared,
-            own,
-            ..View::beginning(uffd, epoch)
-        };
-        if is_behind {
-            self.serve_for_good(&mut view);
-        }
+        let (shared, own) =
+            if is_protected { (resident, PageCount::ZERO) } else { (PageCount::ZERO, resident) };
+        let mut view = View { is_protected, shared, own, ..View::beginning(uffd, epoch, table) };
         let mut grandchildren = [const { None }; 4];
         self.give_stranded_to(reading, &mut view, &mut grandchildren);
         for view in [Some(view)].into_iter().chain(grandchildren).flatten() {
@@ -303,70 +263,39 @@ impl Engine {
         }
     }
 
+    /// The words that a child begins with. What it finds empty (MADV_WIPEONFORK) is in none of them. Which pages that are the kernel tells, also after
+    /// they have been moved, unmapped, or kept again.
     fn copy_table(&self) -> PageTable {
         let table = self.copy_of(&self.table);
-        if self.has_wiped.load(Ordering::Acquire)
-            && let Err(errno) = self.wipe(&table, |_, _| {})
-        {
+        let wiped = self.files.flags.wiped_on_fork(|range| table.discard(range, |_, _| {}));
+        if let Err(errno) = wiped {
             self.refused(Step::Mappings, errno);
         }
         table
     }
 
     fn copy_of(&self, table: &PageTable) -> PageTable {
-        let copy = self.children.table().and_then(|copy| table.copy_to_child(&copy).map(|()| copy));
-        copy.unwrap_or_else(|errno| self.refused(Step::Child, errno))
+        let copy = self.empty_table();
+        if let Err(errno) = table.copy_to_child(&copy) {
+            self.refused(Step::Child, errno);
+        }
+        copy
     }
 
-    /// An event is about to be taken in. A child whose handover is under way has what its parent had at the fork, so what the parent has
-    /// done since must not change the child's words.
-    pub(crate) fn part_from_children(&self, _reading: &Reading<'_>, event: &Message) {
-        // Only during a handover: at other times nobody waits here for children to be served.
-        if self.forking.load(Ordering::Acquire) == 0 || !self.children.are_any() {
-            return;
-        }
-        let (from, to) = match *event {
-            Message::Remove(range) | Message::Unmap(range) => (range, None),
-            Message::Remap { from, to, count } => (PageRange::at(from, count), Some(to)),
-            _ => return,
-        };
-        // A discard is told before it is done.
-        let is_done = !matches!(event, Message::Remove(_));
-        let target = to.map_or(from, |to| PageRange::at(to, from.count()));
-        let mut views = self.children.views.lock();
-        for view in views.iter_mut().flatten().filter(|view| view.is_pending) {
-            if view.table.is_none() && (self.table.is_stored(from) || self.table.is_stored(target)) {
-                view.table = Some(self.copy_table());
-            }
-            // Of two threads that fork and change the address space, the one that changes it may come first and be heard of last. Then
-            // the child has memory where it is now, and the tables that the fork has copied don't know of that. (Of a child that is
-            // changing its memory itself that can't be asked. By then it has run for long.)
-            if is_done && view.uffd.is_registered(from.start) == Some(false) {
-                // One that has asked already can't be told: the word may be about another fork before it looks.
-                if Handover::advance(self.slot.handover(), view.epoch, Handover::Begun, Handover::Kept) {
-                    self.serve_for_good(view);
-                }
-                if let (Some(to), Some(table)) = (to, &view.table) {
-                    table.discard(target, |_, _| {});
-                    if !table.relocate(from, to) {
-                        self.refused(Step::Child, Errno::NOMEM);
-                    }
-                }
-            }
-        }
+    fn empty_table(&self) -> PageTable {
+        self.children.table().unwrap_or_else(|errno| self.refused(Step::Child, errno))
     }
 
-    /// Answers what children have asked, and forgets those that have ended or serve themselves.
+    /// Answers what children have asked, and forgets those that have ended.
     pub(crate) fn serve_children(&self, desk: &mut Desk) {
         let is_probe_due = self.children.is_probe_due();
-        // Only where pagers are beside their programs can a child get one of its own.
-        let over = if subject::attached().is_some() { self.over_budget() } else { 0 };
+        let over = self.over_budget();
         let mut grandchildren = [const { None }; 4];
         let mut views = self.children.views.lock();
         for place in views.iter_mut() {
             let Some(view) = place else { continue };
-            let mut service = self.hand_over(view);
-            view.is_waiting = service == Service::GoesOn && self.must_child_wait(view, over);
+            let mut service = Service::GoesOn;
+            view.is_waiting = self.must_child_wait(view, over);
             // Where there is no place for another grandchild its event waits, and with it the thread that makes it.
             while service == Service::GoesOn && !view.is_waiting && grandchildren.iter().any(Option::is_none)
             {
@@ -380,8 +309,6 @@ impl Engine {
                 service = Service::IsOver;
             }
             if service == Service::IsOver {
-                // However it has come to that: the forking thread waits for a decision that only a view takes.
-                self.end_handover(view);
                 place.take().into_iter().for_each(|view| self.children.retire(view));
             }
         }
@@ -403,60 +330,11 @@ impl Engine {
     /// Whether a child that asks for something waits unheard, for the application has `over` pages too many: what it makes its own
     /// meanwhile could not leave. It gets a pager of its own next. Where it can't have one, it doesn't wait.
     fn must_child_wait(&self, view: &mut View, over: i64) -> bool {
-        if over <= TOLERATED_PAGES || view.is_pending || view.attempts > 0 || !view.uffd.has_message() {
+        if over <= TOLERATED_PAGES || view.attempts > 0 || !view.uffd.has_message() {
             return false;
         }
         view.due_ns = view.due_ns.min(thread::now_ns());
         self.children.patience.must_wait(over)
-    }
-
-    /// Takes the next step of a child's handover, if one is due.
-    fn hand_over(&self, view: &mut View) -> Service {
-        if !view.is_pending {
-            return Service::GoesOn;
-        }
-        let word = self.slot.handover();
-        match Handover::of(word.load(Ordering::Acquire), view.epoch) {
-            Some(Handover::Begun) => Service::GoesOn,
-            Some(Handover::Asked) => {
-                let _ = Handover::advance(word, view.epoch, Handover::Asked, Handover::Released);
-                Service::IsOver
-            }
-            Some(Handover::Kept) => {
-                self.serve_for_good(view);
-                Service::GoesOn
-            }
-            Some(Handover::Released | Handover::Settled) | None => Service::IsOver,
-        }
-    }
-
-    /// A child isn't served here any more. If it has ended before it served itself, the thread that waits for it needn't any more.
-    fn end_handover(&self, view: &View) {
-        if view.is_pending {
-            self.refuse_handover(view.epoch);
-            let _ = Handover::advance(self.slot.handover(), view.epoch, Handover::Kept, Handover::Settled);
-        }
-    }
-
-    /// The child is to be kept. One that lives and has asked already may not hear of it: before it looks, the word may be about another
-    /// fork.
-    pub(crate) fn refuse_handover(&self, epoch: u64) {
-        let word = self.slot.handover();
-        let _ = Handover::advance(word, epoch, Handover::Begun, Handover::Kept)
-            || Handover::advance(word, epoch, Handover::Asked, Handover::Kept);
-    }
-
-    /// From here on it is this process that serves the child, for good.
-    fn serve_for_good<'a>(&self, view: &'a mut View) -> &'a PageTable {
-        if view.is_pending {
-            self.refuse_handover(view.epoch);
-        }
-        let table = view.table.get_or_insert_with(|| self.copy_table());
-        if view.is_pending {
-            let _ = Handover::advance(self.slot.handover(), view.epoch, Handover::Kept, Handover::Settled);
-            view.is_pending = false;
-        }
-        table
     }
 
     fn answer(
@@ -481,10 +359,7 @@ impl Engine {
 
     /// Takes in what a child has done to its memory.
     fn hear(&self, view: &mut View, event: Message, grandchildren: &mut [Option<View>; 4]) {
-        // A child that has changed its memory doesn't serve itself: the tables that its pager has inherited, or will, don't know of
-        // that, and nobody is told twice.
-        let epoch = view.epoch;
-        let table = self.serve_for_good(view);
+        let table = &view.table;
         match event {
             Message::Remove(range) | Message::Unmap(range) => table.discard(range, |_, _| {}),
             Message::Remap { from, to, count } => {
@@ -499,14 +374,10 @@ impl Engine {
                 let Some(place) = grandchildren.iter_mut().find(|place| place.is_none()) else {
                     self.refused(Step::Child, Errno::NFILE)
                 };
-                // Where it may get a pager of its own, it must be told from its siblings.
-                let epoch = if subject::attached().is_some() { self.vault.end_epoch() } else { epoch };
+                // By it the grandchild is told from its siblings when it gets a pager of its own.
+                let epoch = self.vault.end_epoch();
                 self.tell_of_fork(&uffd, epoch);
-                *place = Some(View {
-                    table: Some(copy),
-                    has_words_of_fork: view.has_words_of_fork,
-                    ..View::beginning(uffd, epoch)
-                });
+                *place = Some(View::beginning(uffd, epoch, copy));
             }
             Message::Fault { .. } | Message::Unknown(_) => {}
         }
@@ -530,7 +401,7 @@ impl Engine {
     }
 
     fn answer_fault(&self, view: &mut View, page: PageIndex, desk: &mut Desk) -> Service {
-        let table = view.table.as_ref().unwrap_or(&self.table);
+        let table = &view.table;
         let content = &mut desk.content[0];
         let range = PageRange::new(page, PageIndex::new(page.get() + 1));
         let word = table.word(page);
@@ -538,7 +409,7 @@ impl Engine {
             match view.uffd.zero_vacant(range).stopped {
                 // There was no marker any more: the page has been discarded, and nobody has told of it.
                 None => {
-                    view.table.iter().for_each(|table| table.discard(range, |_, _| {}));
+                    table.discard(range, |_, _| {});
                     return Service::GoesOn;
                 }
                 Some(UffdError::Exists) => {}
@@ -550,7 +421,7 @@ impl Engine {
             }
         }
         // A page that hadn't left at the fork came with it.
-        let is_discarded = view.has_words_of_fork && word.is_stored() && !word.is_far();
+        let is_discarded = word.is_stored() && !word.is_far();
         let loaded = match word.place().filter(|_| !is_discarded) {
             None | Some(Place::Zero) => {
                 content.fill(0);
@@ -567,7 +438,7 @@ impl Engine {
             None => {
                 view.own += range.count();
                 // A child that gets a pager of its own takes its words along.
-                view.table.iter().for_each(|table| table.update(page, |word| word.with_far(false)));
+                view.table.update(page, |word| word.with_far(false));
                 return Service::GoesOn;
             }
             // Other children must not wait for as long as this one finds no memory.
@@ -586,12 +457,12 @@ impl Engine {
     ///
     /// None where there is no supervisor any more, which would have to take that pager in: then children are served here until they end.
     pub fn child_to_part_with(&self) -> Option<(u64, OwnedFd)> {
-        if self.fork.is_alone() {
+        if self.teller.is_alone() {
             return None;
         }
         let now_ns = thread::now_ns();
         let views = self.children.views.lock();
-        let due = views.iter().flatten().filter(|view| !view.is_pending && view.due_ns <= now_ns);
+        let due = views.iter().flatten().filter(|view| view.due_ns <= now_ns);
         let view = due.filter(|view| !has_ended(&view.uffd)).min_by_key(|view| view.due_ns)?;
         Some((view.epoch, view.uffd.duplicate().ok()?))
     }
@@ -600,7 +471,7 @@ impl Engine {
     pub fn may_child_have_marker(&self, epoch: u64, page: PageIndex) -> bool {
         let views = self.children.views.lock();
         let Some(view) = views.iter().flatten().find(|view| view.epoch == epoch) else { return true };
-        view.table.as_ref().unwrap_or(&self.table).word(page).is_marked()
+        view.table.word(page).is_marked()
     }
 
     /// Whether a forked child is served here, or is about to be: a fork returns when its event has been read, and whoever read it may still be at it.
@@ -628,9 +499,7 @@ impl Engine {
     /// `true` here, and the child's words, as they are at this moment, are the forked process's. `None` here, and where there is no such child.
     pub fn part_with(&self, epoch: u64, split: impl FnOnce() -> Split) -> Option<PartedChild> {
         let mut views = self.children.views.lock();
-        let place = views
-            .iter_mut()
-            .find(|place| place.as_ref().is_some_and(|view| view.epoch == epoch && !view.is_pending))?;
+        let place = views.iter_mut().find(|place| place.as_ref().is_some_and(|view| view.epoch == epoch))?;
         match split() {
             Split::Failed => None,
             Split::Here => {
@@ -641,7 +510,7 @@ impl Engine {
             Split::There => {
                 let view = place.take()?;
                 Some(PartedChild {
-                    table: view.table?,
+                    table: view.table,
                     is_protected: view.is_protected,
                     epoch,
                     shared: view.shared.saturating_sub(view.own),

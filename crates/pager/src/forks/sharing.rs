@@ -1,6 +1,6 @@
 //! Memory that a fork leaves shared, and the budget.
 //!
-//! After a fork the kernel copies each shared page when either process writes it, and tells nobody. So before a fork after
+//! After a fork the kernel copies each shared page when either process writes it, and tells nobody. So after a fork by
 //! which the application could pass its budget by such copies, the process's resident pages are protected, in the child
 //! too: the first write to each is a fault, and waits until there is room for a copy. While memory is protected, pages that
 //! processes share count once ([`Ledger::resident`](farmem_telemetry::Ledger::resident)); what isn't protected counts for
@@ -10,7 +10,7 @@
 //! see [`Engine::expel_shared`]. The other process still has it: there is room only when that lets go of it, too. Whoever has
 //! the page last moves it out without a copy.
 
-use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use farmem_page::{PageCount, PageIndex, PageRange, PageWord};
 use farmem_policy::{Fault, Prefetcher, Streams};
@@ -42,26 +42,14 @@ const PATIENCE_NS: u64 = 100_000_000;
 const LOOK_NS: u64 = 50_000;
 /// Pages whose protection ends at once, at most.
 const HELD: usize = RUN_PAGES;
-/// A new process has said after so long what it has.
-const REPORT_NS: u64 = 200_000_000;
-/// What a process is known to have may be old: the bookkeeper of one that isn't managed looks so seldom that the process
-/// can't reach the budget by then, taking memory at a rate that real programs don't come near to.
-const UNKNOWN_SHARE: u64 = 8;
-/// How long whoever reads the event of a fork that nobody announced waits until the kernel lets it protect memory: the forking thread must run first.
+/// How long whoever reads the event of a fork waits until the kernel lets it protect memory: the forking thread must run first.
 const EVENT_PATIENCE_NS: u64 = 500_000;
 const EVENT_LOOK_NS: u64 = 10_000;
-/// How long a fork waits for the bookkeeper to protect its memory. It only has its own work to finish first.
-const FORK_PATIENCE_NS: u64 = 2_000_000_000;
 
 /// What a process knows of the memory that it shares.
 #[derive(Debug)]
 pub(crate) struct Sharing {
     is_protected: AtomicBool,
-    /// Threads that are about to fork, until the fork is under way: meanwhile protection doesn't end.
-    ahead: AtomicU32,
-    /// Unmanaged forks lately, and when the last one was: their children may not have said yet what they have.
-    recent: AtomicU64,
-    recent_ns: AtomicU64,
     /// Writes that wait until the application is within its budget, and fetches until the process is within its limit.
     writes: Patience,
     fetches: Patience,
@@ -75,9 +63,6 @@ impl Sharing {
     pub(crate) fn new(is_protected: bool) -> Self {
         Self {
             is_protected: AtomicBool::new(is_protected),
-            ahead: AtomicU32::new(0),
-            recent: AtomicU64::new(0),
-            recent_ns: AtomicU64::new(0),
             writes: Patience::new(),
             fetches: Patience::new(),
             has_let_go: AtomicBool::new(false),
@@ -91,25 +76,6 @@ impl Sharing {
 
     pub(crate) fn is_protected(&self) -> bool {
         self.is_protected.load(Ordering::Acquire)
-    }
-
-    /// A fork in which the pager has no part begins.
-    pub(crate) fn unmanaged_fork_begins(&self) {
-        let recent = self.recent();
-        self.recent.store(recent + 1, Ordering::Relaxed);
-        self.recent_ns.store(thread::now_ns(), Ordering::Relaxed);
-        self.fork_begins();
-    }
-
-    /// Children that may not have said yet what they have.
-    fn recent(&self) -> u64 {
-        let passed_ns = thread::now_ns() - self.recent_ns.load(Ordering::Relaxed);
-        if passed_ns > REPORT_NS { 0 } else { self.recent.load(Ordering::Relaxed) }
-    }
-
-    /// The calling thread's fork is under way.
-    pub(crate) fn fork_begins(&self) {
-        self.ahead.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// The program lets go of memory.
@@ -211,26 +177,7 @@ impl Victims {
 }
 
 impl Engine {
-    /// On a thread that is about to fork, before anything else is done for that: has the memory protected, and managed
-    /// before, if the copies that the fork makes possible would not fit the budget. [`Sharing::fork_begins`] must follow.
-    pub(crate) fn protect_before_fork(&self) {
-        self.sharing.ahead.fetch_add(1, Ordering::AcqRel);
-        let in_full = self.ledger.resident_in_full().get();
-        let unknown = self.ledger.budget().get().saturating_sub(in_full) / UNKNOWN_SHARE;
-        // Until it is managed the process may have that much more, and a copy of it.
-        if !self.may_pass_budget(if self.is_managing() { 0 } else { 2 * unknown }) {
-            return;
-        }
-        // Two threads may be about to fork; either is content with what the other gets, if it comes after its own request.
-        self.bell.ring(Reason::Fork);
-        let mut patience_ns = FORK_PATIENCE_NS;
-        while self.bell.is_rung(Reason::Fork) && patience_ns > 0 {
-            thread::sleep(LOOK_NS);
-            patience_ns = patience_ns.saturating_sub(LOOK_NS);
-        }
-    }
-
-    /// A fork that nobody announced has been made. Protects what parent and child share since, if copies of it may not fit the budget, before either has
+    /// A fork has been made. Protects what parent and child share since, if copies of it may not fit the budget, before either has
     /// written much. `true` when the child hears of each write from now on; what can't be protected in the parent its bookkeeper protects.
     pub(crate) fn protect_after_fork(&self, _reading: &Reading<'_>, child: &Uffd) -> bool {
         let is_needed = self.sharing.is_protected() || self.may_pass_budget(self.children.own_pages().get());
@@ -267,10 +214,10 @@ impl Engine {
     fn may_pass_budget(&self, more: u64) -> bool {
         let own = self.slot.get(Counter::ResidentPages);
         let in_full = self.ledger.resident_in_full().get() + more;
-        in_full + own * (1 + self.sharing.recent()) > self.fitting(MARGIN_SHARE)
+        in_full + own > self.fitting(MARGIN_SHARE)
     }
 
-    /// On the bookkeeper, when it knows what the process has: whether a thread that is about to fork needs protection.
+    /// On the bookkeeper, when it knows what the process has: whether memory that a fork has left shared is yet to be protected.
     pub(crate) fn must_protect(&self) -> bool {
         if !self.bell.is_rung(Reason::Fork) {
             return false;
@@ -295,8 +242,8 @@ impl Engine {
         if self.must_protect() {
             self.protect();
             self.bell.answer(Reason::Fork);
-        } else if self.forking.load(Ordering::Acquire) + self.sharing.ahead.load(Ordering::Acquire) != 0 {
-            // Whether anybody shares memory is being decided.
+        } else if self.is_leaving() {
+            // Soon nothing is managed any more.
         } else if !self.sharing.is_protected() {
             if has_kin && in_full > self.fitting(MARGIN_SHARE) {
                 self.protect();
@@ -389,9 +336,8 @@ impl Engine {
                 range = page;
                 copies = self.files.pagemap.shared(page);
             }
-            // The bookkeeper is who makes room, and during a fork nobody can.
-            let is_urgent = fault.thread == self.bookkeeper.load(Ordering::Relaxed)
-                || self.forking.load(Ordering::Acquire) != 0;
+            // The bookkeeper is who makes room, and while the pager leaves nobody can.
+            let is_urgent = fault.thread == self.bookkeeper.load(Ordering::Relaxed) || self.is_leaving();
             let is_over = copies != PageCount::ZERO && over > TOLERATED_PAGES;
             if is_over && !is_urgent && self.sharing.writes.must_wait(over) {
                 return Served::Later;
@@ -468,7 +414,7 @@ impl Engine {
         // Handlers may go on finding more meanwhile; this thread has other work as well.
         for _ in 0..QUEUE {
             let Some(run) = self.sharing.pop_victims() else { break };
-            if self.forking.load(Ordering::Acquire) != 0 || self.excess(0) <= 0 {
+            if self.is_leaving() || self.excess(0) <= 0 {
                 continue;
             }
             let Some(run) = self.open(run) else { continue };

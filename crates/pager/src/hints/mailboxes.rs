@@ -10,7 +10,7 @@ use farmem_page::{PageRange, VirtAddr};
 use farmem_policy::Fault;
 use farmem_sys::segments::{MOST, Segments};
 use farmem_sys::wait::{self, Scope, Sleepers};
-use farmem_sys::{memory, subject, thread};
+use farmem_sys::{memory, thread};
 
 use crate::bell::Bell;
 use crate::engine::Engine;
@@ -34,8 +34,6 @@ const NOT_COPIED: usize = usize::MAX;
 /// Who has asked for memory to be pinned, or not any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Asker {
-    /// A thread of the program's that the pager is in.
-    Thread,
     /// A thread of the program's, by the order of that number in a mailbox.
     Mailbox(usize, u64),
     /// Nobody waits: the program had it pinned before its pager came.
@@ -70,8 +68,6 @@ impl Mailboxes {
     /// # Errors
     /// No memory.
     pub(crate) fn new() -> Result<Self, farmem_sys::Errno> {
-        // Inside programs none is needed.
-        let words = if subject::attached().is_some() { 2 * PINS } else { 0 };
         Ok(Self {
             segments: Segments::new(WORDS),
             opened: [const {
@@ -81,7 +77,7 @@ impl Mailboxes {
                     patience: AtomicU32::new(PATIENCE),
                 }
             }; MOST],
-            pins: if words == 0 { &[] } else { memory::table(words)? },
+            pins: memory::table(2 * PINS)?,
             pins_of: AtomicUsize::new(0),
             is_any: AtomicBool::new(false),
             has_left: AtomicBool::new(false),
@@ -260,7 +256,7 @@ impl Engine {
     /// On the bookkeeper: looks for mailboxes, and says in those that there are that it works.
     pub(crate) fn look_for_mailboxes(&self, rounds: u64) {
         let mailboxes = &self.mailboxes;
-        if mailboxes.pins.is_empty() || mailboxes.has_left.load(Ordering::Relaxed) {
+        if mailboxes.has_left.load(Ordering::Relaxed) {
             return;
         }
         mailboxes.each().for_each(|(_, mailbox)| mailbox.word(at::BEAT).store(rounds, Ordering::Relaxed));

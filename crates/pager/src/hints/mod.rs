@@ -4,7 +4,6 @@
 //! they fault, and the userfaultfd is in the pager's own table of descriptors. The bookkeeper does the rest, some milliseconds at a time.
 
 pub(crate) mod mailboxes;
-pub(crate) mod observer;
 pub(crate) mod pin;
 pub(crate) mod queue;
 pub(crate) mod ranges;
@@ -20,12 +19,11 @@ use farmem_telemetry::{Counter, SlotState};
 
 use crate::address_space::regions::Regions;
 use crate::address_space::scan::Scanner;
-use crate::address_space::table::PageTable;
 use crate::bell::Reason;
 use crate::engine::Engine;
 use crate::fault::serve::{Cause, Desk, Source};
 use crate::gate::Change;
-use crate::hints::pin::{Order, Ordered, Pin};
+use crate::hints::pin::{Ordered, Pin};
 use crate::hints::queue::{Hint, HintQueue};
 use crate::hints::ranges::{Requests, pages};
 
@@ -57,7 +55,6 @@ pub enum HintError {
 #[derive(Debug)]
 pub(crate) struct Hints {
     queue: HintQueue,
-    pub(crate) order: Order,
     pending: Lock<Pending>,
     /// Memory that is pinned. Changed only with a `Change` of the bookkeeper's, or a `Reading`, and so by one thread at a time.
     pub(crate) pinned: Regions,
@@ -70,26 +67,13 @@ impl Hints {
     /// # Errors
     /// No memory.
     pub(crate) fn new() -> Result<Self, Errno> {
-        Ok(Self::with(HintQueue::new()?, Regions::new()?))
-    }
-
-    fn with(queue: HintQueue, pinned: Regions) -> Self {
-        Self {
-            queue,
-            order: Order::new(),
+        Ok(Self {
+            queue: HintQueue::new()?,
             pending: Lock::new(Pending { task: None }),
-            pinned,
+            pinned: Regions::new()?,
             cold: Lock::new(Requests::new()),
             is_any_cold: AtomicBool::new(false),
-        }
-    }
-
-    /// In a forked child: nothing has been said, as of `mlock`, and the words in `table` know nothing any more.
-    pub(crate) fn begin_in_child(&self, table: &PageTable) -> Self {
-        for page in self.pinned.iter().flat_map(PageRange::iter) {
-            table.update(page, |word| word.with_pinned(false));
-        }
-        Self::with(self.queue.emptied(), self.pinned.emptied())
+        })
     }
 
     /// The pinned memory around `page`, if it is pinned.
@@ -246,7 +230,6 @@ impl Hinted {
             let ordered = match self.ordered {
                 Some(ordered) => ordered,
                 None => {
-                    engine.bell.answer(Reason::Order);
                     let Some(ordered) = engine.next_order() else { break };
                     *self.ordered.insert(ordered)
                 }

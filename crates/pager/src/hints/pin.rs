@@ -4,75 +4,25 @@
 //! which follow when memory is unmapped or moved: so only managed memory is pinned, of which the kernel says so, and memory that is to be pinned is put under
 //! management first. A forked child has nothing pinned. If the budget falls, so much is unpinned that the rest fits.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-
 use farmem_page::{PageCount, PageIndex, PageRange};
 use farmem_policy::hints;
-use farmem_sys::thread;
-use farmem_sys::wait::{self, Scope, Sleepers};
 use farmem_telemetry::Counter;
 
 use crate::address_space::scan::Scanner;
-use crate::bell::Reason;
 use crate::engine::Engine;
 use crate::gate::{Change, Reading};
 use crate::hints::mailboxes::Asker;
-use crate::hints::{HintError, checked};
 
-/// How long a thread waits for its turn: others may be having a great deal of memory brought in.
-const PATIENCE_NS: u64 = 10_000_000_000;
-const LOOK_NS: u64 = 50_000;
-/// A sleep of who waits for an answer ends so soon in any case.
-const NAP_NS: u64 = 1_000_000_000;
 /// Pages that are unpinned in one go.
 const GIVEN_UP_AT_ONCE: u64 = 1 << 12;
 
 /// What becomes of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Pin {
+pub(crate) enum Pin {
     /// It stays local.
     Pin,
     /// It leaves like any other.
     Unpin,
-}
-
-const NOTHING: u32 = 0;
-const ASKED: u32 = 1;
-const DONE: u32 = 2;
-const REFUSED: u32 = 3;
-
-/// What one thread asks the bookkeeper for, and waits for.
-#[derive(Debug)]
-pub(crate) struct Order {
-    /// One thread at a time.
-    is_taken: AtomicBool,
-    state: AtomicU32,
-    is_unpin: AtomicBool,
-    start: AtomicU64,
-    end: AtomicU64,
-}
-
-impl Order {
-    pub(crate) const fn new() -> Self {
-        Self {
-            is_taken: AtomicBool::new(false),
-            state: AtomicU32::new(NOTHING),
-            is_unpin: AtomicBool::new(false),
-            start: AtomicU64::new(0),
-            end: AtomicU64::new(0),
-        }
-    }
-
-    fn range(&self) -> PageRange {
-        let start = PageIndex::new(self.start.load(Ordering::Relaxed));
-        PageRange::new(start, PageIndex::new(self.end.load(Ordering::Relaxed)))
-    }
-
-    /// On the bookkeeper: lets the thread go on.
-    pub(crate) fn answer(&self, is_done: bool) {
-        self.state.store(if is_done { DONE } else { REFUSED }, Ordering::Release);
-        wait::wake(&self.state, Sleepers::All, Scope::Process);
-    }
 }
 
 /// An order, and who waits for it.
@@ -84,54 +34,14 @@ pub(crate) struct Ordered {
 }
 
 impl Engine {
-    /// The program pins `length` bytes from `start` on, or unpins them. On any of its threads, but not in a handler of a signal.
-    /// Returns when they are local.
-    ///
-    /// # Errors
-    /// See [`HintError`].
-    pub fn pin(&self, pin: Pin, start: usize, length: usize) -> Result<(), HintError> {
-        let range = checked(start, length)?;
-        if length == 0 {
-            return Ok(());
-        }
-        let order = &self.hints.order;
-        let mut patience_ns = PATIENCE_NS;
-        while order.is_taken.swap(true, Ordering::AcqRel) {
-            thread::sleep(LOOK_NS);
-            patience_ns = patience_ns.saturating_sub(LOOK_NS);
-            if patience_ns == 0 {
-                return Err(HintError::Busy);
-            }
-        }
-        order.is_unpin.store(pin == Pin::Unpin, Ordering::Relaxed);
-        order.start.store(range.start.get(), Ordering::Relaxed);
-        order.end.store(range.end.get(), Ordering::Relaxed);
-        order.state.store(ASKED, Ordering::Release);
-        self.bell.ring(Reason::Order);
-        while order.state.load(Ordering::Acquire) == ASKED {
-            wait::wait(&order.state, ASKED, Some(NAP_NS), Scope::Process);
-        }
-        let is_done = order.state.swap(NOTHING, Ordering::AcqRel) == DONE;
-        order.is_taken.store(false, Ordering::Release);
-        if is_done { Ok(()) } else { Err(HintError::NoMemory) }
-    }
-
     /// On the bookkeeper: what somebody wants to be pinned, or not any more, and who.
     pub(crate) fn next_order(&self) -> Option<Ordered> {
-        let order = &self.hints.order;
-        if order.state.load(Ordering::Acquire) == ASKED {
-            let pin = if order.is_unpin.load(Ordering::Relaxed) { Pin::Unpin } else { Pin::Pin };
-            return Some(Ordered { asker: Asker::Thread, pin, range: order.range() });
-        }
         self.mailboxes.next_order().map(|(asker, pin, range)| Ordered { asker, pin, range })
     }
 
     /// On the bookkeeper: tells who has ordered something what came of it.
     pub(crate) fn answer_order(&self, ordered: &Ordered, is_done: bool) {
-        match ordered.asker {
-            Asker::Thread => self.hints.order.answer(is_done),
-            asker => self.mailboxes.answer(asker, is_done),
-        }
+        self.mailboxes.answer(ordered.asker, is_done);
     }
 
     /// On the bookkeeper: puts the memory that somebody wants to pin under management, as far as that can be done. `false` when that can't be done in this round.

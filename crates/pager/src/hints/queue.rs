@@ -37,12 +37,6 @@ impl HintQueue {
         Ok(Self { words: table(LENGTH * CELL)?, head: AtomicU64::new(0), tail: AtomicU64::new(0) })
     }
 
-    /// In a forked child: an empty one in the same memory, of which the child has its own copy.
-    pub(crate) fn emptied(&self) -> Self {
-        self.words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
-        Self { words: self.words, head: AtomicU64::new(0), tail: AtomicU64::new(0) }
-    }
-
     fn cell(&self, position: u64) -> (&[AtomicU64], u64) {
         let index = position as usize % LENGTH;
         (&self.words[index * CELL..(index + 1) * CELL], index as u64)

@@ -1,5 +1,4 @@
-//! What the pager itself takes of the memory that the kernel counts as the process's: it isn't the program's, and doesn't count
-//! against its budget.
+//! What the pager itself takes. It doesn't count against the program's budget.
 //!
 //! The words of the page table are by far the most. A program that keeps little in much address space touches few of them, so how many
 //! there are can't be told from the size of its mappings; the kernel is asked, now and then.
@@ -7,7 +6,7 @@
 use core::sync::atomic::Ordering;
 
 use farmem_page::PageCount;
-use farmem_sys::{memory, subject, thread};
+use farmem_sys::{memory, thread};
 use farmem_telemetry::Counter;
 
 use crate::engine::Engine;
@@ -46,10 +45,5 @@ impl Engine {
     /// Memory of the pager itself, in pages.
     pub(crate) fn own_pages(&self) -> PageCount {
         memory::used() + PageCount::new(self.table_pages.load(Ordering::Relaxed))
-    }
-
-    /// What of that the kernel counts as the program's.
-    pub(crate) fn pages_within(&self) -> PageCount {
-        if subject::attached().is_some() { PageCount::ZERO } else { self.own_pages() }
     }
 }

@@ -90,7 +90,7 @@ impl World {
             10 => self.discard(page, count),
             11 => self.relocate(page, second % PAGES, (first + second) % 16 + 1),
             12 => self.mark(page, second.is_multiple_of(2)),
-            13 => self.fork(second.is_multiple_of(2)),
+            13 => self.fork(),
             14 => self.change_regions(page, count, second.is_multiple_of(2)),
             _ => memory::set_short(second.is_multiple_of(4)),
         }
@@ -294,19 +294,8 @@ impl World {
         }
     }
 
-    /// A child sees what its parent has, whoever holds a page at this moment; by its own copy of memory, or by a copy of the
-    /// words that its parent keeps.
-    fn fork(&mut self, is_copied: bool) {
-        let everything = || [range(0, PAGES)].into_iter();
-        if !is_copied {
-            if self.held.is_empty() {
-                let (table, far) = self.table.take_over(everything());
-                self.table = table;
-                let is_far = |page: &usize| self.table.word(index(*page)).is_far();
-                assert_eq!(far, (0..PAGES).filter(is_far).count() as u64, "a child counts what it has far");
-            }
-            return;
-        }
+    /// A child sees what its parent has, whoever holds a page at this moment, by a copy of the words.
+    fn fork(&self) {
         let Ok(copy) = PageTable::new() else { return };
         if self.table.copy_to_child(&copy).is_err() {
             return;

@@ -9,8 +9,6 @@ use farmem_telemetry::{Failure, Refusal, Step};
 pub(crate) enum Ending {
     /// Its pager said so.
     Failed(Failure),
-    /// It never had a pager of its own: its parent ended while forking it.
-    Orphaned,
     /// The supervisor had no descriptor left by which its memory would outlive its parent.
     Crowded,
 }
@@ -31,9 +29,6 @@ impl Ending {
                  more nodes"
             }
             Self::Failed(Failure::Kernel(refusal)) => return refused(refusal),
-            Self::Orphaned => {
-                "its parent ended while forking it, and with it whoever could tell what the child's far memory held"
-            }
             Self::Crowded => {
                 "its supervisor had no descriptor left to hold its far memory once its parent has ended: allow more \
                  (`ulimit -n`)"

@@ -35,7 +35,7 @@ use farmem_sys::link::Link;
 use farmem_sys::uffd::{FEATURES, Uffd, UffdError};
 use farmem_sys::{AsFd, BorrowedFd, Errno, OwnedFd};
 use farmem_telemetry::{Failure, Header, MAX_PROCESSES, SlotState};
-use farmem_wire::{HAS_DEVICE, HAS_DISK, PACKET_BYTES, Reply, Request};
+use farmem_wire::{HAS_DISK, PACKET_BYTES, Reply, Request};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
@@ -182,13 +182,6 @@ impl Processes {
                 self.hand_over();
                 Ok(())
             }
-            Request::Orphaned { token } => {
-                self.admit(token)?;
-                if let Some(child) = self.connected.get(&key) {
-                    self.endings.push((child.process, Ending::Orphaned));
-                }
-                Ok(())
-            }
             Request::Query
             | Request::Set { .. }
             | Request::Look { .. }
@@ -226,10 +219,6 @@ impl Processes {
         process.slot = Some(slot);
         let mut descriptors = vec![application.ledger_memory.file(), application.pool_memory.file()];
         let mut flags = 0;
-        if let Some(device) = application.device {
-            flags |= HAS_DEVICE;
-            descriptors.push(device.as_fd());
-        }
         if let Some(disk) = application.disk {
             flags |= HAS_DISK;
             descriptors.push(disk.file());

@@ -11,21 +11,14 @@
 use std::sync::atomic::Ordering;
 
 use farmem_page::{ByteCount, PageCount};
-use farmem_telemetry::{Counter, Handover, Header, Ledger, ProcessSlot};
+use farmem_telemetry::{Counter, Header, Ledger, ProcessSlot};
 
 use crate::processes::Processes;
 
-/// Measures what each process shares, and tells the ledger. Returns how much the application had resident; `None` while somebody
-/// forks: then nothing is known, and nothing told.
-pub(crate) fn measure(ledger: &Ledger<'_>, processes: &Processes) -> Option<PageCount> {
+/// Measures what each process shares, and tells the ledger. Returns how much the application had resident.
+pub(crate) fn measure(ledger: &Ledger<'_>, processes: &Processes) -> PageCount {
     let inherited = ledger.header(Header::Inherited);
     let settled = inherited.load(Ordering::Relaxed);
-    // A child that is being forked shares memory, but has no slot yet.
-    let forks = || ledger.slots().map(|slot| slot.handover().load(Ordering::Acquire)).collect::<Vec<_>>();
-    let before = forks();
-    if before.iter().any(|&word| Handover::is_pending(word)) {
-        return None;
-    }
     let separated: Vec<_> = ledger.slots().map(|slot| slot.separated()).collect();
     let asked: Vec<_> = processes
         .each()
@@ -39,9 +32,6 @@ pub(crate) fn measure(ledger: &Ledger<'_>, processes: &Processes) -> Option<Page
     let ask = |&(process, slot, is_counted_once)| Shares::of(process, &slot, is_counted_once);
     let first: Vec<_> = asked.iter().map(ask).collect();
     let second: Vec<_> = asked.iter().rev().map(ask).collect();
-    if forks() != before {
-        return None;
-    }
     for ((_, slot, _), shares) in
         asked.iter().zip(&first).filter(|((_, _, is_counted_once), _)| *is_counted_once)
     {
@@ -51,7 +41,7 @@ pub(crate) fn measure(ledger: &Ledger<'_>, processes: &Processes) -> Option<Page
     }
     inherited.fetch_sub(settled, Ordering::Relaxed);
     let twice: u64 = first.iter().chain(&second).flatten().map(|shares| shares.resident.get()).sum();
-    Some(PageCount::new(twice / 2))
+    PageCount::new(twice / 2)
 }
 
 /// A process's part of what is resident.

@@ -194,18 +194,6 @@ fn what_was_heard_of_a_fork_stays_so_when_a_kept_child_forks() {
 }
 
 #[test]
-fn an_orphan_is_a_failure_only_if_it_knows_the_token() {
-    let mut processes = processes();
-    let token = processes.application.token;
-    let (stranger, orphan) = (connect(&mut processes), connect(&mut processes));
-
-    stranger.ask(&mut processes, Request::Orphaned { token: !token }, &[]);
-    orphan.ask(&mut processes, Request::Orphaned { token }, &[]);
-
-    assert_eq!(processes.endings, [(std::process::id(), Ending::Orphaned)]);
-}
-
-#[test]
 fn a_parent_outlives_the_sudden_end_of_its_child() {
     let mut processes = processes();
     let (parent, slot) = begin(&mut processes);
