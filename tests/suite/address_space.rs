@@ -135,7 +135,6 @@ checks! {
     enters_mount_namespace
     exec_on_small_stack
     exec_with_many_arguments
-    exec_without_library
 }
 
 /// Checks that need more than a comparison of what was printed; their tests stand below, or with the command line.

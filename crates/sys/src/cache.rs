@@ -1,22 +1,9 @@
 //! Hints to the processor's cache.
 
-use farmem_page::{PAGE_BYTES, PageIndex};
-
-use crate::subject;
-
 /// Bytes of a cache line: the unit of a hint. A wrong guess costs time only.
 const LINE_BYTES: usize = 64;
 
-/// Asks for the content of `page` to be brought near, and goes on without waiting. Never faults, whatever is there.
-#[inline]
-pub fn prefetch_page(page: PageIndex) {
-    // The program's address is none of this process's, unless it is in the program.
-    if subject::attached().is_none() {
-        prefetch(page.addr().get() as *const u8, PAGE_BYTES);
-    }
-}
-
-/// As [`prefetch_page`], for `length` bytes.
+/// Asks for `length` bytes to be brought near, and goes on without waiting. Never faults, whatever is there.
 #[inline]
 pub(crate) fn prefetch(start: *const u8, length: usize) {
     #[cfg(target_arch = "x86_64")]

@@ -1,25 +1,22 @@
 //! The fence: every kernel interface that Farmem needs, safe to call, with errno translated once.
 //!
-//! `no_std` and free of libc: all calls go straight to the kernel, so that nothing here can touch memory, locks or
-//! thread-local state of the program that Farmem is loaded into.
+//! `no_std` and free of libc: all calls go straight to the kernel, so that nothing here waits for an allocator or a lock that a stopped thread may hold.
 #![no_std]
 
 #[cfg(feature = "signals")]
 extern crate std;
 
 pub mod affinity;
-pub mod cache;
+mod cache;
 pub mod descriptors;
 pub mod disk;
 pub mod guard;
-pub mod huge_pages;
 pub mod link;
 pub mod lock;
 pub mod maps;
 pub mod memory;
 pub mod pagemap;
 pub mod process;
-pub mod say;
 pub mod segments;
 pub mod shared;
 #[cfg(feature = "signals")]

@@ -138,66 +138,6 @@ fn stat<'a>(file: &OwnedFd, text: &'a mut [u8; STAT_BYTES]) -> Option<impl Itera
     Some(text.get(after..length)?.trim_ascii_end().split(|&byte| byte == b' '))
 }
 
-/// The program's first thread. When it ends by itself (the system call `exit`) the process goes on as long as any thread does.
-#[derive(Debug)]
-pub struct FirstThread {
-    file: OwnedFd,
-}
-
-/// How a first thread has ended whose process has not.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FirstThreadEnded {
-    /// Threads of the process, this one included.
-    pub threads: u32,
-    status: u32,
-}
-
-impl FirstThread {
-    /// Opens its figures.
-    ///
-    /// # Errors
-    /// When /proc isn't there.
-    pub fn open() -> Result<Self, Errno> {
-        Ok(Self { file: subject::open_file(c"/proc/self/stat", c"stat", OFlags::RDONLY | OFlags::CLOEXEC)? })
-    }
-
-    /// `None` while it runs, and where nothing of the pager is in the program: then it ends by itself.
-    pub fn ended(&self) -> Option<FirstThreadEnded> {
-        if subject::attached().is_some() {
-            return None;
-        }
-        const THREADS: usize = 20 - 3 - 1;
-        const STATUS: usize = 52 - 20 - 1;
-        let mut text = [0_u8; STAT_BYTES];
-        let mut fields = stat(&self.file, &mut text)?;
-        if fields.next()? != b"Z" {
-            return None;
-        }
-        let mut number = |skipped| u32::try_from(decimal(fields.nth(skipped)?)?).ok();
-        Some(FirstThreadEnded { threads: number(THREADS)?, status: number(STATUS)? })
-    }
-}
-
-impl FirstThreadEnded {
-    /// Ends the process as that thread ended. Had it others, its status would be that of the last one, which nobody is told.
-    pub fn end_process(self) -> ! {
-        const SIGNAL: u32 = 0x7f;
-        const STATUS: u32 = 0xff;
-        let signal = self.status & SIGNAL;
-        if signal == 0 {
-            // SAFETY: ends the process; nothing of it is used after that.
-            let _ = unsafe {
-                syscall::call(
-                    linux_raw_sys::general::__NR_exit_group,
-                    [(self.status >> 8 & STATUS) as usize, 0, 0, 0],
-                )
-            };
-        }
-        crate::thread::raise_by_default(signal);
-        kill_self()
-    }
-}
-
 fn write_path<'a>(path: &'a mut [u8; 24], thread: u32, file: &[u8]) -> Option<&'a CStr> {
     let mut digits = [0_u8; 10];
     let mut count = 0;
@@ -237,12 +177,6 @@ pub fn control_block(thread: u32) -> Option<PageRange> {
 /// The calling process's number.
 pub fn own_number() -> u32 {
     rustix::process::getpid().as_raw_nonzero().get().unsigned_abs()
-}
-
-/// The number of the calling process's parent: another one from the moment when that has ended. 0 when the parent is in
-/// another PID namespace.
-pub fn parent_number() -> u32 {
-    rustix::process::getppid().map_or(0, |parent| parent.as_raw_nonzero().get().unsigned_abs())
 }
 
 /// Forks the calling process: its number here, `None` in the new one, which has the calling thread alone, and whose parent is the caller's. Nothing is

@@ -1,5 +1,5 @@
 //! Signals that the calling process was told to ignore before Rust's runtime began, and what a program that it starts is told of them and of limits. For
-//! supervisors alone: the runtime inside programs is built without.
+//! supervisors alone.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::os::unix::process::CommandExt;

@@ -57,16 +57,6 @@ fn spawn(entry: extern "C" fn(usize) -> !, argument: usize) -> Result<u32, Errno
 type SignalSet = u64;
 const SIG_SETMASK: usize = 2;
 
-/// Calls `body` with every signal blocked, as threads that are made in it begin.
-pub fn with_signals_blocked<R>(body: impl FnOnce() -> R) -> R {
-    let before = block_signals();
-    let result = body();
-    if let Ok(before) = before {
-        restore_signals(&before);
-    }
-    result
-}
-
 /// Blocks every signal for the calling thread; what was blocked before comes back.
 fn block_signals() -> Result<SignalSet, Errno> {
     set_signals(SignalSet::MAX)
@@ -75,43 +65,6 @@ fn block_signals() -> Result<SignalSet, Errno> {
 fn restore_signals(before: &SignalSet) {
     // Cannot fail: the call has only constant arguments beside the set itself.
     let _ = set_signals(*before);
-}
-
-/// Sends the calling thread a signal, with what the kernel does of its own accord about it. Returns if that is nothing.
-pub(crate) fn raise_by_default(signal: u32) {
-    /// A disposition as the kernel takes it: handler, flags, restorer, mask; all zeros are the default.
-    type Disposition = [u64; 4];
-    let default: Disposition = [0; 4];
-    let Some(bit) = signal.checked_sub(1).and_then(|shift| SignalSet::from(1_u8).checked_shl(shift)) else {
-        return;
-    };
-    // SAFETY: the disposition outlives the call, which stores none.
-    let _ = unsafe {
-        syscall::call(
-            linux_raw_sys::general::__NR_rt_sigaction,
-            [signal as usize, &raw const default as usize, 0, size_of::<SignalSet>()],
-        )
-    };
-    // SAFETY: touches no memory.
-    let _ = unsafe {
-        syscall::call(
-            linux_raw_sys::general::__NR_tgkill,
-            [process::own_number() as usize, current() as usize, signal as usize, 0],
-        )
-    };
-    let _ = set_signals(!bit);
-}
-
-/// Whether the process has a thread of that number.
-pub fn is_there(thread: u32) -> bool {
-    // SAFETY: touches no memory; signal 0 is none.
-    unsafe {
-        syscall::call(
-            linux_raw_sys::general::__NR_tgkill,
-            [process::own_number() as usize, thread as usize, 0, 0],
-        )
-    }
-    .is_ok()
 }
 
 fn set_signals(set: SignalSet) -> Result<SignalSet, Errno> {

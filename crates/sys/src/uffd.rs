@@ -337,16 +337,6 @@ impl Uffd {
         }
     }
 
-    /// Whether this tells of the calling process's own memory; `nowhere` is a page that isn't mapped. `true` also when that can't be
-    /// asked because an event waits.
-    pub fn is_of_caller(&self, nowhere: PageIndex) -> bool {
-        // Only inside its own address space a caller hears that the page isn't there.
-        let page = kernel_range(PageRange::at(nowhere, PageCount::new(1)));
-        let mut moved =
-            UffdioMove { dst: page.start, src: page.start, len: page.len, mode: MOVE_DONTWAKE, moved: 0 };
-        self.update::<MOVE, _>(&mut moved) != Err(UffdError::Unsupported)
-    }
-
     /// Installs `content` (whole pages) from `page` on.
     pub fn copy_in(&self, page: PageIndex, content: &[u8], waiters: Waiters) -> Progress {
         debug_assert_eq!(content.len() % PAGE_BYTES, 0);

@@ -50,10 +50,3 @@ fn a_page_that_is_not_registered_or_not_mapped_is_not_known() {
 
     assert_eq!((uffd.is_registered(second), uffd.is_registered(NOWHERE)), (Some(false), Some(false)));
 }
-
-#[test]
-fn the_own_address_space_is_known() {
-    let Some((uffd, _)) = half_registered() else { return };
-
-    assert!(uffd.is_of_caller(NOWHERE));
-}

@@ -12,8 +12,8 @@ pub mod host;
 const ARGUMENTS: usize = 6;
 /// Bytes of a packet.
 pub const PACKET_BYTES: usize = 8 + 8 * ARGUMENTS;
-/// Both ends must speak the same version; the shim and the supervisor come from one build.
-const VERSION: u32 = 10;
+/// Both ends must speak the same version; a command may come from another build than the supervisor that it asks.
+const VERSION: u32 = 11;
 
 /// A packet.
 pub type Packet = [u8; PACKET_BYTES];

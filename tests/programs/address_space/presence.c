@@ -203,52 +203,6 @@ static void exec_with_many_arguments(void)
 	squeeze();
 }
 
-/* The folder of the library that is loaded into this program for its manager, if there is one. */
-static int find_library(char folder[256])
-{
-	char line[512];
-	FILE *maps = fopen("/proc/self/maps", "r");
-	CHECK(maps);
-	while (fgets(line, sizeof line, maps)) {
-		char *path = strchr(line, '/'), *name = strstr(line, "/libfarmem.so");
-		if (path && name && (size_t)(name - path) < 256) {
-			memcpy(folder, path, (size_t)(name - path));
-			folder[name - path] = 0;
-			fclose(maps);
-			return 1;
-		}
-	}
-	fclose(maps);
-	return 0;
-}
-
-/* Where a program that is started can't find the library, as after chroot, nothing complains of that. */
-static void exec_without_library(void)
-{
-	char folder[256] = "", said[256];
-	int is_managed = find_library(folder);
-	int pipe_ends[2];
-	CHECK(pipe(pipe_ends) == 0);
-	pid_t child = fork();
-	if (child == 0) {
-		if (unshare(CLONE_NEWNS) != 0) {
-			skip("only root can hide files");
-			_exit(16);
-		}
-		CHECK(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0);
-		CHECK(!is_managed || mount("none", folder, "tmpfs", 0, NULL) == 0);
-		CHECK(dup2(pipe_ends[1], 2) == 2);
-		CHECK(system("exit 17") == 17 << 8);
-		execl("/bin/sh", "sh", "-c", "exit 16", NULL);
-		_exit(1);
-	}
-	close(pipe_ends[1]);
-	expect_exit(child, 16);
-	CHECK(read(pipe_ends[0], said, sizeof said) == 0);
-	close(pipe_ends[0]);
-	squeeze();
-}
-
 const struct check presence_checks[] = {
 	{"ends_thread_by_thread", ends_thread_by_thread},
 	{"ends_in_strict_mode", ends_in_strict_mode},
@@ -258,6 +212,5 @@ const struct check presence_checks[] = {
 	{"enters_mount_namespace", enters_mount_namespace},
 	{"exec_on_small_stack", exec_on_small_stack},
 	{"exec_with_many_arguments", exec_with_many_arguments},
-	{"exec_without_library", exec_without_library},
 	{0},
 };

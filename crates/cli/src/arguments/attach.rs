@@ -49,8 +49,8 @@ pub(crate) struct SubjectArguments {
 
 /// Bring back all that is far of an application, and leave it.
 ///
-/// Its processes go on without Farmem, and no part of Farmem stays in them. It is refused when there is no memory for what is far. Programs that were started with
-/// the library in them (`--enter preload`) can't be left. Only root and the user who runs the application may do this.
+/// Its processes go on without Farmem, and no part of Farmem stays in them. It is refused when there is no memory for what is far.
+/// Only root and the user who runs the application may do this.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  farmem detach redis\n  farmem detach 4711 --json")]
 pub(crate) struct DetachArguments {

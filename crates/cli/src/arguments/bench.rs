@@ -88,7 +88,7 @@ pub(crate) struct AllArguments {
     /// Folder for swap files; it must be on a disk
     #[arg(long, value_name = "FOLDER", default_value = "/var/tmp")]
     pub(crate) swap_folder: PathBuf,
-    /// Another build of farmem, with its libfarmem.so in the same folder, to measure in turn with this one; its results go to FOLDER/beside
+    /// Another build of farmem, to measure in turn with this one; its results go to FOLDER/beside
     #[arg(long, value_name = "FARMEM")]
     pub(crate) beside: Option<PathBuf>,
 }

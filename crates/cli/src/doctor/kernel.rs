@@ -91,7 +91,7 @@ pub(super) fn checks() -> Vec<Check> {
     let version = KernelVersion::current().ok();
     let mut checks = vec![kernel_version(version)];
     checks.extend(userfaultfd());
-    checks.extend([map_query(), page_scan(version), own_descriptors(), process_handles(), cores()]);
+    checks.extend([map_query(), page_scan(version), closing(), process_handles(), cores()]);
     checks
 }
 
@@ -159,11 +159,10 @@ fn page_scan(version: Option<KernelVersion>) -> Check {
     Check::ok(NAME, found, MEANING).gap_unless(is_present, NEWER_KERNEL).essential()
 }
 
-/// Tried in a thread that then ends: the table of descriptors that the call makes goes with it.
-fn own_descriptors() -> Check {
-    let works = thread::spawn(|| farmem_sys::descriptors::own_table().is_ok()).join().unwrap_or(false);
+fn closing() -> Check {
+    let works = farmem_sys::descriptors::may_close_many();
     let found = if works { "works" } else { "refused" };
-    Check::ok("close_range UNSHARE", found, "programs that close every descriptor don't close the pager's")
+    Check::ok("close_range", found, "a forked child's pager has none of its parent's descriptors")
         .gap_unless(
             works,
             "allow close_range in the container's seccomp profile, or use a kernel from 5.9 on",
@@ -177,9 +176,10 @@ fn process_handles() -> Check {
     Check::ok(
         "pidfd",
         found,
-        "a pager that has to end its program can say why, whatever the program did with its descriptors",
+        "a pager hears of its program's end",
     )
     .gap_unless(works, "allow pidfd_open in the container's seccomp profile, or use a kernel from 5.3 on")
+    .essential()
 }
 
 fn cores() -> Check {

@@ -2,7 +2,6 @@
 
 use core::marker::PhantomData;
 
-use crate::Errno;
 use crate::shared::SharedMemory;
 
 /// A descriptor's number.
@@ -59,24 +58,5 @@ impl AsRawFd for BorrowedFd<'_> {
             Named::Uffd(number) => RawFd::try_from(number).unwrap_or(-1),
             _ => -1,
         }
-    }
-}
-
-/// Does nothing.
-///
-/// # Errors
-/// None.
-pub fn own_table() -> Result<(), Errno> {
-    Ok(())
-}
-
-/// Low numbers, which nobody minds here.
-#[derive(Debug)]
-pub struct LowNumbers;
-
-impl LowNumbers {
-    /// None.
-    pub fn take() -> Self {
-        Self
     }
 }

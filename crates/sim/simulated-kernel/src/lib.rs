@@ -9,12 +9,10 @@
 //! kept apart from what the pager does with it, and compared at every read: see [`world::Space`].
 
 pub mod affinity;
-pub mod cache;
 pub mod descriptors;
 pub mod disk;
 mod expected;
 pub mod guard;
-pub mod huge_pages;
 pub mod link;
 #[path = "../../../sys/src/lock.rs"]
 pub mod lock;
@@ -23,7 +21,6 @@ pub mod memory;
 pub mod pagemap;
 pub mod process;
 pub mod program;
-pub mod say;
 pub mod schedule;
 pub mod segments;
 pub mod shared;

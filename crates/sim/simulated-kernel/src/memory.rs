@@ -86,25 +86,6 @@ pub fn is_own(range: PageRange) -> bool {
     range.start >= program::STAGING
 }
 
-/// Does nothing.
-///
-/// # Errors
-/// None.
-pub fn reserve(_count: PageCount) -> Result<(), Errno> {
-    Ok(())
-}
-
-/// Does nothing.
-pub fn draw_on_reserve() {}
-
-/// A place for frames on their way out.
-#[derive(Debug)]
-pub struct Frames {
-    range: PageRange,
-    space: usize,
-    seen: Box<[u8; PAGE_BYTES]>,
-}
-
 impl Frames {
     /// Room for `count` frames, none of them there yet.
     ///

@@ -79,39 +79,6 @@ impl WatchedThread {
     }
 }
 
-/// The calling process's first thread.
-#[derive(Debug)]
-pub struct FirstThread;
-
-/// How a first thread has ended whose process has not.
-#[derive(Clone, Copy, Debug)]
-pub struct FirstThreadEnded {
-    /// Threads of the process.
-    pub threads: u32,
-}
-
-impl FirstThread {
-    /// Opens its figures.
-    ///
-    /// # Errors
-    /// None.
-    pub fn open() -> Result<Self, Errno> {
-        Ok(Self)
-    }
-
-    /// It runs.
-    pub fn ended(&self) -> Option<FirstThreadEnded> {
-        None
-    }
-}
-
-impl FirstThreadEnded {
-    /// Ends the process.
-    pub fn end_process(self) -> ! {
-        kill_self()
-    }
-}
-
 /// None: no thread here has one.
 pub fn control_block(_thread: u32) -> Option<PageRange> {
     None
@@ -120,11 +87,6 @@ pub fn control_block(_thread: u32) -> Option<PageRange> {
 /// The calling process's number.
 pub fn own_number() -> u32 {
     world::with(|world| world.own_space() as u32 + 1)
-}
-
-/// The number of its parent.
-pub fn parent_number() -> u32 {
-    0
 }
 
 /// Does nothing: nobody here asks for that.

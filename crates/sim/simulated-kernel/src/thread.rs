@@ -25,16 +25,6 @@ pub fn spawn_with<T: Send + 'static>(
     Ok(schedule::spawn(space, move || run(value)))
 }
 
-/// Calls `body`: there are no signals.
-pub fn with_signals_blocked<R>(body: impl FnOnce() -> R) -> R {
-    body()
-}
-
-/// Whether there is such a thread.
-pub fn is_there(thread: u32) -> bool {
-    world::with(|world| world.threads.contains_key(&thread))
-}
-
 /// Does nothing.
 pub fn name(_name: &CStr) {}
 

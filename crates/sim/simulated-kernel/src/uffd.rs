@@ -132,11 +132,6 @@ impl Uffd {
         })
     }
 
-    /// Whether this tells of the calling process's own memory.
-    pub fn is_of_caller(&self, _nowhere: PageIndex) -> bool {
-        world::with(|world| world.uffds[self.number].space == world.own_space())
-    }
-
     /// Installs `content` (whole pages) from `page` on.
     pub fn copy_in(&self, page: PageIndex, content: &[u8], waiters: Waiters) -> Progress {
         let (pages, _) = content.as_chunks::<PAGE_BYTES>();

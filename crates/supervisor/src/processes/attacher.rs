@@ -298,6 +298,11 @@ impl Attacher {
         let known = self.managed();
         let apart = found.iter().filter(|process| !known.contains(&process.number));
         let apart = PageCount::new(apart.map(|process| process.resident.get()).sum());
+        if known.is_empty() {
+            // Before a pager comes this is all that is resident. Afterwards the pagers' figures say it, and these would count a newcomer twice.
+            let peak = self.application.ledger.header(Header::ResidentPeakPages);
+            peak.fetch_max(apart.get(), Ordering::Relaxed);
+        }
         let mut state = self.state();
         (state.seen.processes, state.seen.apart) = (found.len(), apart);
         found

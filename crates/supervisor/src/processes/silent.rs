@@ -1,5 +1,5 @@
-//! Processes that live without a connection: forked children that haven't come yet, those that never will (forked past
-//! the C library), and those whose connection has closed before their memory was gone.
+//! Processes that live without a connection: forked children that have no pager of their own yet, or never will, and those whose connection has closed
+//! before their memory was gone.
 //!
 //! Their userfaultfd stays open here, so that what they can't have never reads as zeros. While a process lives that may
 //! serve them, they are left to it. When none does, nobody knows what their pages held: a page that they ask for is
