@@ -69,26 +69,6 @@ _release.argtypes = (ctypes.POINTER(_View),)
 _release.restype = None
 
 
-def _find(name, *arguments):
-    """A function of the library that Farmem loads into programs; None without it."""
-    try:
-        function = getattr(ctypes.CDLL(None), name)
-    except (AttributeError, OSError):
-        return None
-    function.argtypes = arguments
-    function.restype = ctypes.c_int
-    return function
-
-
-_RANGE = (ctypes.c_void_p, ctypes.c_size_t)
-# The library's functions where it is loaded, else those that leave word in the mailbox.
-_is_present = _find("farmem_is_present") or _mailbox.is_present
-_prefetch = _find("farmem_prefetch", *_RANGE) or _mailbox.prefetch
-_cold = _find("farmem_cold", *_RANGE) or _mailbox.cold
-_pin = _find("farmem_pin", *_RANGE) or _mailbox.pin
-_unpin = _find("farmem_unpin", *_RANGE) or _mailbox.unpin
-
-
 def _span(array):
     view = _View()
     _get(array, ctypes.byref(view), _STRIDED)
@@ -117,17 +97,17 @@ def _hint(function, array):
 
 def is_present():
     """Whether this process has a pager now. One may be attached later, or leave."""
-    return bool(_is_present())
+    return bool(_mailbox.is_present())
 
 
 def prefetch(array):
     """This memory will be wanted soon. Returns at once; False when too much has been asked for, and this was dropped."""
-    return _hint(_prefetch, array)
+    return _hint(_mailbox.prefetch, array)
 
 
 def cold(array):
     """This memory won't be wanted for long: it leaves first. Returns at once; False when it was dropped."""
-    return _hint(_cold, array)
+    return _hint(_mailbox.cold, array)
 
 
 class Pin:
@@ -154,7 +134,7 @@ def pin(array):
 
     Raises MemoryError when the application would have more than three quarters of its local memory pinned.
     """
-    answer = _call(_pin, array)
+    answer = _call(_mailbox.pin, array)
     if answer == errno.ENOMEM:
         raise MemoryError("no more memory can be pinned: Farmem keeps a quarter of the application's local memory free")
     if answer:
@@ -164,6 +144,6 @@ def pin(array):
 
 def unpin(array):
     """This memory, and what shares its pages, may leave again."""
-    answer = _call(_unpin, array)
+    answer = _call(_mailbox.unpin, array)
     if answer:
         raise OSError(answer, os.strerror(answer))

@@ -1,4 +1,4 @@
-"""The mailbox in which a program without Farmem's library leaves word for its pager (docs/formats/mailbox.md in Farmem's sources).
+"""The mailbox in which a program leaves word for its pager (docs/formats/mailbox.md in Farmem's sources).
 
 Words are written one by one by single stores, which x86-64 lets others see in that order. All threads of Python take turns by locks of Python's, so nothing here
 needs an atomic exchange.

@@ -39,6 +39,9 @@ const MANY_UNNOTICED_PAGES: i64 = 512;
 const SCAN_SHARE: u64 = 10;
 /// The pause while what the program has called for is brought in, a millisecond at a time, or while somebody has asked for the regions: only so that others get at what this thread holds.
 const HINTED_NS: u64 = 50_000;
+/// The rounds of all processes together take at most one processor's time in so many. They come before what programs do, and before the puppets that rounds
+/// wait for.
+const ROUND_SHARE: u64 = 2;
 /// Pages evicted in one go.
 const BATCH: usize = 64;
 /// After evicting for so long this thread looks around: meanwhile the program may fill a mapping that nobody knows.
@@ -50,6 +53,8 @@ pub(crate) struct Bookkeeper {
     excluded: PageRange,
     scanner: Option<Scanner>,
     last_scan_ns: u64,
+    /// Processes that have a pager which manages, this one among them.
+    managing: u64,
     /// Of its processor's time.
     scan_took_ns: u64,
     last_faults: u64,
@@ -82,6 +87,7 @@ impl Bookkeeper {
             excluded,
             scanner: None,
             last_scan_ns: 0,
+            managing: 1,
             scan_took_ns: 0,
             last_faults: 0,
             growth: Growth::default(),
@@ -105,7 +111,10 @@ impl Bookkeeper {
     /// Runs for ever.
     pub(crate) fn run(&mut self) -> ! {
         loop {
+            let began_ns = thread::cpu_ns();
             let pause_ns = self.round();
+            let took_ns = thread::cpu_ns() - began_ns;
+            let pause_ns = pause_ns.max(took_ns * ROUND_SHARE * (self.managing - 1));
             self.engine.mailboxes.sleep(&self.engine.bell, pause_ns);
         }
     }
@@ -174,14 +183,16 @@ impl Bookkeeper {
     }
 
     /// Sets this process's limit from what the application has as a whole; pages that the application has left.
-    fn share(&self, resident: PageCount) -> i64 {
+    fn share(&mut self, resident: PageCount) -> i64 {
         let engine = self.engine;
         let budget = engine.ledger.budget().get() as i64;
         let total = engine.ledger.wanted().get() as i64;
         let own = resident.get() as i64;
         let left = budget - total;
         let managing =
-            engine.ledger.slots().filter(|slot| slot.state() == SlotState::Managing).count().max(1) as i64;
+            engine.ledger.slots().filter(|slot| slot.state() == SlotState::Managing).count().max(1);
+        self.managing = managing as u64;
+        let managing = managing as i64;
         // Who is above the budget gives in proportion to what they have.
         let limit = if left >= 0 { own + left / managing } else { own + left * own / total.max(1) };
         let limit = PageCount::new(limit.max(0) as u64);

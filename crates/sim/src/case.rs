@@ -43,6 +43,20 @@ impl Case {
         Self::draw(seed, |habits| Habits { changes: 50, ..habits })
     }
 
+    /// The same where pages come from nodes, slowly: more happens to them while they are on their way.
+    pub fn restless_on_nodes(seed: u64) -> Self {
+        let mut case = Self::restless(seed);
+        case.far = Far {
+            node_slabs: MOST_SLABS,
+            has_nodes: true,
+            entries: MOST_ENTRIES,
+            answer_ns: 2_000_000,
+            ..Far::default()
+        };
+        (case.first_pages, case.slabs) = (120, 2);
+        case
+    }
+
     fn draw(seed: u64, habits: impl Fn(Habits) -> Habits) -> Self {
         let mut random = SmallRng::seed_from_u64(seed ^ 0x5eed);
         let pick = |random: &mut SmallRng, from: &[u32]| from[random.random_range(0..from.len())];

@@ -6,7 +6,6 @@ use core::ffi::CStr;
 use rustix::io::Errno;
 
 use crate::memory;
-use crate::process;
 use crate::syscall;
 
 const STACK_BYTES: usize = 256 << 10;

@@ -173,13 +173,9 @@ fn closing() -> Check {
 fn process_handles() -> Check {
     let works = pidfd_open(getpid(), PidfdFlags::empty()).is_ok();
     let found = if works { "works" } else { "refused" };
-    Check::ok(
-        "pidfd",
-        found,
-        "a pager hears of its program's end",
-    )
-    .gap_unless(works, "allow pidfd_open in the container's seccomp profile, or use a kernel from 5.3 on")
-    .essential()
+    Check::ok("pidfd", found, "a pager hears of its program's end")
+        .gap_unless(works, "allow pidfd_open in the container's seccomp profile, or use a kernel from 5.3 on")
+        .essential()
 }
 
 fn cores() -> Check {

@@ -12,6 +12,8 @@ use crate::eviction::evict::TOLERATED_PAGES;
 /// was on its way to it is tried elsewhere only then: meanwhile a pool that is full may be so for a moment only.
 const PATIENCE_NS: u64 = 10_000_000_000;
 const RETRY_NS: u64 = 1_000_000;
+/// How often in a row a fault finds that somebody else evicts before it is put aside. Where processors are short, the puppet may be long about one call.
+const MOST_BUSY: u32 = 50;
 /// Once nothing could be moved, nobody tries again before so many pages more are there, which may be,
 const WORTH_PAGES: i64 = 64;
 /// or so long: what is there may be movable again.
@@ -46,11 +48,11 @@ impl Engine {
     }
 
     /// Waits while the process is far above its limit and nothing can leave; ends the program when that doesn't end.
-    /// `false` when the bookkeeper has to make room, which may be waiting for a fault of its own, or messages have to be read:
-    /// then ask again later. The caller holds nothing. `come_along` is called while something does leave.
+    /// `false` when somebody else makes room and is long about it, or messages have to be read: then ask again later. The caller holds nothing. `come_along` is called while something does leave.
     pub(crate) fn wait_for_room(&self, party: usize, faulting: u32, mut come_along: impl FnMut()) -> bool {
         let mut evicted = None;
         let mut deadline_ns = 0;
+        let mut busy = 0;
         loop {
             let excess = self.excess(0);
             // During a fork nothing may leave, and the child waits for a handler. The bookkeeper is who makes room.
@@ -76,7 +78,11 @@ impl Engine {
             if outcome.evicted == 0 && outcome.shared > 0 {
                 return !self.sharing.must_fetch_wait(excess);
             }
-            if now_ns >= deadline_ns && outcome.evicted == 0 {
+            busy = if outcome.is_busy { busy + 1 } else { 0 };
+            if busy == MOST_BUSY {
+                return false;
+            }
+            if now_ns >= deadline_ns && outcome.evicted == 0 && !outcome.is_busy {
                 self.fail(Failure::NoRoom);
             }
             if outcome.evicted == 0 {

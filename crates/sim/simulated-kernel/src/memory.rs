@@ -86,6 +86,14 @@ pub fn is_own(range: PageRange) -> bool {
     range.start >= program::STAGING
 }
 
+/// A place for frames on their way out.
+#[derive(Debug)]
+pub struct Frames {
+    range: PageRange,
+    space: usize,
+    seen: Box<[u8; PAGE_BYTES]>,
+}
+
 impl Frames {
     /// Room for `count` frames, none of them there yet.
     ///

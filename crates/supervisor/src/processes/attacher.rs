@@ -7,13 +7,14 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use farmem_page::PageCount;
 use farmem_sys::subject::share_memory;
 use farmem_sys::thread;
-use farmem_telemetry::ProcessSlot;
+use farmem_telemetry::{Header, ProcessSlot};
 
 use crate::application::Application;
 use crate::processes::family::Family;
