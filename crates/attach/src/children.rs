@@ -1,6 +1,7 @@
 //! Which process a userfaultfd is of: the kernel tells of a fork by a descriptor alone.
 //!
-//! A page that is there is protected by that descriptor for an instant, or the other way round. The process in whose page table it shows is the one.
+//! A page that is there is protected by that descriptor for an instant, or the other way round. The process in whose page table it shows, there and back, is
+//! the one.
 
 use std::fs::{self, File};
 
@@ -77,9 +78,11 @@ fn shows(
     } else {
         uffd.protect(one).ok()?;
     }
-    let is_so = pagemap.is_protected(page) != was_protected;
-    let _ = if was_protected { uffd.protect(one) } else { uffd.unprotect(one) };
-    Some(is_so)
+    let shows = pagemap.is_protected(page) != was_protected;
+    let restored = if was_protected { uffd.protect(one) } else { uffd.unprotect(one) };
+    // Once it may have been somebody else: a write of that process that was let pass just then.
+    let shows_again = restored.is_ok() && pagemap.is_protected(page) == was_protected;
+    Some(shows && shows_again)
 }
 
 fn first_resident(

@@ -161,6 +161,9 @@ impl Bookkeeper {
         engine.arm(self.handlers, faults - self.last_faults);
         let is_resting = faults == self.last_faults && !self.growth.is_running();
         self.pace.look(engine, is_resting);
+        if is_resting {
+            engine.release_staged(&engine.change_as_bookkeeper());
+        }
         self.keep_out_of_the_way(faults != self.last_faults);
         self.account();
         let has_moved = faults != self.last_faults || resident != before;

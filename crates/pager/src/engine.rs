@@ -26,7 +26,7 @@ use crate::fault::asked::Asked;
 use crate::fault::flights::Flights;
 use crate::fault::references::References;
 use crate::fault::room::Unmovable;
-use crate::forks::children::{Children, PartedChild};
+use crate::forks::children::{Children, PartedChild, has_ended};
 use crate::forks::fork::Teller;
 use crate::forks::sharing::Sharing;
 use crate::gate::Gate;
@@ -359,7 +359,8 @@ impl Engine {
 
     /// [`Engine::fail`], of what the kernel must not refuse.
     pub(crate) fn refused(&self, step: Step, error: impl Into<Errno>) -> ! {
-        if subject::has_ended() {
+        // The memory goes a moment before the process has ended.
+        if subject::has_ended() || has_ended(&self.uffd) {
             // What can't be done to it needn't be done any more.
             self.note_end();
             subject::leave();

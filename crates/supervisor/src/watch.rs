@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use farmem_page::PageCount;
 use farmem_policy::absence::Absences;
 use farmem_store::PoolUsage;
-use farmem_telemetry::{Counter, Header, MAX_HANDLERS, ProcessSlot, SlotState};
+use farmem_telemetry::{Counter, Failure, Header, MAX_HANDLERS, ProcessSlot, SlotState};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
@@ -19,7 +19,6 @@ use crate::processes::silent::has_messages;
 use crate::processes::stall::{Judgement, Patience, Signs, is_held};
 use crate::reporting::returns::Returns;
 use crate::reporting::totals::Totals;
-use crate::say::say;
 
 /// Asking for shared memory takes the kernel a walk over the process's pages: at most this part of the time.
 const SHARED_TIME_SHARE: u32 = 20;
@@ -140,9 +139,7 @@ impl Watch {
             if is_held(number) || process.pager != number && is_held(process.pager) {
                 patience.renew(now);
             } else if judgement == Judgement::Stalled {
-                say(&format!(
-                    "the pager of process {number} has stopped; the process can't go on and is ended"
-                ));
+                view.set_failure(Failure::Stalled);
                 for number in [number, process.pager] {
                     let _ = nix::sys::signal::kill(Pid::from_raw(number as i32), Signal::SIGKILL);
                 }

@@ -3,8 +3,8 @@
 /// Why the pager can't go on. Told to the supervisor, which tells the user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
-    /// A thread of the pager panicked.
-    Panic,
+    /// It had work and did nothing about it. Said by the supervisor.
+    Stalled,
     /// Pool and disk are full and the budget is used up.
     NoRoom,
     /// The kernel refused something that it must not refuse.
@@ -58,7 +58,7 @@ impl Failure {
     #[must_use]
     pub fn bits(self) -> u64 {
         match self {
-            Self::Panic => 1,
+            Self::Stalled => 1,
             Self::NoRoom => 2,
             Self::Kernel(refusal) => 3 | (refusal.step as u64) << 8 | u64::from(refusal.error) << 16,
         }
@@ -68,7 +68,7 @@ impl Failure {
     #[must_use]
     pub fn from_bits(bits: u64) -> Option<Self> {
         match bits & 0xff {
-            1 => Some(Self::Panic),
+            1 => Some(Self::Stalled),
             2 => Some(Self::NoRoom),
             3 => {
                 let step = STEPS.into_iter().find(|&step| step as u64 == bits >> 8 & 0xff)?;
@@ -89,7 +89,7 @@ mod tests {
             .into_iter()
             .zip([1, 12, u16::MAX].into_iter().cycle())
             .map(|(step, error)| Refusal { step, error });
-        for failure in [Failure::Panic, Failure::NoRoom].into_iter().chain(refusals.map(Failure::Kernel)) {
+        for failure in [Failure::Stalled, Failure::NoRoom].into_iter().chain(refusals.map(Failure::Kernel)) {
             assert_eq!(Failure::from_bits(failure.bits()), Some(failure));
         }
     }

@@ -166,9 +166,20 @@ impl Engine {
             return excess <= self.tolerated() / 4;
         };
         let Some(evictor_now) = evictor.as_mut() else { return true };
-        let outcome = self.evict_with(change, evictor_now, excess as usize + AHEAD_PAGES);
+        let outcome = self.evict_with(change, evictor_now, (excess as usize).next_multiple_of(AHEAD_PAGES));
         drop(evictor);
         self.excess(pages) <= 0 || !outcome.is_full
+    }
+
+    /// Gives staged frames back to the machine while nobody needs room: until then they take memory, though their pages have left.
+    pub(crate) fn release_staged(&self, _change: &Change<'_>) {
+        if self.staged.load(Ordering::Relaxed) == 0 || self.are_stranded() {
+            return;
+        }
+        if let Some(Some(evictor)) = self.evictor.try_lock().as_deref_mut() {
+            evictor.release_frames(self);
+            self.staged.store(evictor.held, Ordering::Relaxed);
+        }
     }
 
     /// Evicts about `pages` pages, unless somebody else evicts at this moment.

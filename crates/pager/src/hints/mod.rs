@@ -15,7 +15,7 @@ use farmem_policy::{VictimPolicy, hints};
 use farmem_sys::lock::Lock;
 use farmem_sys::pagemap::{Runs, SCAN_PAGES};
 use farmem_sys::{Errno, thread};
-use farmem_telemetry::{Counter, SlotState};
+use farmem_telemetry::{Counter, ProcessSlot, SlotState};
 
 use crate::address_space::regions::Regions;
 use crate::address_space::scan::Scanner;
@@ -33,6 +33,8 @@ const STEP_NS: u64 = 1_000_000;
 const AT_ONCE: usize = 16;
 /// How often a task may find no room: others evict at the same time.
 const PATIENCE: u32 = 200;
+/// How long one may that somebody waits for: where processors are short room comes late, and who is refused it isn't asked again.
+const ORDER_PATIENCE_NS: u64 = 1_000_000_000;
 /// Words that are looked at without a look at the clock, or at messages that wait.
 const LOOKED_AT: u64 = 1 << 12;
 /// Pages that come with a fault at most, and hints that are looked at for that.
@@ -139,8 +141,10 @@ struct Task {
     /// Where it goes on.
     hand: PageIndex,
     stage: Stage,
-    /// How often it may find no room yet.
+    /// How often it may find no room yet,
     patience: u32,
+    /// and until when it may, however often.
+    patient_until_ns: u64,
     /// Since its beginning it has met a page that somebody else had in hand.
     has_passed_busy: bool,
     /// It only undoes what could not be done.
@@ -154,15 +158,21 @@ impl Task {
             hand: range.start,
             stage,
             patience: PATIENCE,
+            patient_until_ns: 0,
             has_passed_busy: false,
             is_refused: false,
         }
     }
 
+    /// One whose end somebody waits for.
+    fn ordered(range: PageRange, stage: Stage) -> Self {
+        Self { patient_until_ns: thread::now_ns() + ORDER_PATIENCE_NS, ..Self::new(range, stage) }
+    }
+
     /// Whether to try again after it found no room.
     fn is_patient(&mut self) -> bool {
         self.patience = self.patience.saturating_sub(1);
-        self.patience > 0
+        self.patience > 0 || thread::now_ns() < self.patient_until_ns
     }
 }
 
@@ -239,7 +249,7 @@ impl Hinted {
                     return true;
                 }
                 if engine.allows_order(&ordered) {
-                    self.order = Some(Task::new(ordered.range, Stage::Note(ordered.pin)));
+                    self.order = Some(Task::ordered(ordered.range, Stage::Note(ordered.pin)));
                 } else {
                     self.ordered = None;
                     engine.answer_order(&ordered, false);
@@ -256,11 +266,13 @@ impl Hinted {
                 (Progress::GoesOn, _) => {}
                 (Progress::NoRoom, _) if task.is_patient() => return true,
                 (Progress::Done, Stage::Note(Pin::Pin)) => {
-                    *task = Task::new(task.range, Stage::Fetch(u64::MAX));
+                    *task = Task::ordered(task.range, Stage::Fetch(u64::MAX));
                 }
                 // A page was on its way out when it was marked: it comes to rest in far memory.
                 (Progress::Done, Stage::Fetch(_)) if task.has_passed_busy && task.is_patient() => {
-                    *task = Task { patience: task.patience, ..Task::new(task.range, Stage::Fetch(u64::MAX)) };
+                    let Task { patience, patient_until_ns, .. } = *task;
+                    *task =
+                        Task { patience, patient_until_ns, ..Task::new(task.range, Stage::Fetch(u64::MAX)) };
                     return true;
                 }
                 (Progress::NoRoom, Stage::Fetch(_)) => {
@@ -439,7 +451,9 @@ impl Engine {
 
     /// Pages that all processes of the application have pinned, and those that they may pin.
     pub(crate) fn pinned_and_most(&self) -> (PageCount, PageCount) {
-        let pinned = self.ledger.slots().filter(|slot| slot.state() != SlotState::Free);
+        let lives =
+            |slot: &ProcessSlot<'_>| matches!(slot.state(), SlotState::Connected | SlotState::Managing);
+        let pinned = self.ledger.slots().filter(lives);
         let pinned = pinned.map(|slot| slot.get(Counter::PinnedPages)).sum();
         (PageCount::new(pinned), hints::most_pinned(self.ledger.budget()))
     }

@@ -7,8 +7,10 @@ use farmem_telemetry::{Failure, Refusal, Step};
 /// Why a process could not go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ending {
-    /// Its pager said so.
+    /// Its pager said so, or the supervisor of its pager.
     Failed(Failure),
+    /// Its pager ended, and nobody said why.
+    Deserted,
     /// The supervisor had no descriptor left by which its memory would outlive its parent.
     Crowded,
 }
@@ -17,8 +19,12 @@ impl Ending {
     /// The reason, to follow "process N was ended: ".
     pub(crate) fn reason(self, is_disk_failing: bool) -> String {
         let reason = match self {
-            Self::Failed(Failure::Panic) => {
-                "its pager met an internal error (a bug in Farmem: please report it)"
+            Self::Failed(Failure::Stalled) => {
+                "its pager has stopped: it had faults to serve and did nothing about them (a bug in Farmem: please report it)"
+            }
+            Self::Deserted => {
+                "its pager ended without a word: somebody has killed it, the kernel has for want of memory, or it met an \
+                 internal error (a bug in Farmem: please report it)"
             }
             Self::Failed(Failure::NoRoom) if is_disk_failing => {
                 "the pool is full, the disk refuses what is written to it, and the local budget is used up: \

@@ -34,7 +34,7 @@ use farmem_store::OwnerId;
 use farmem_sys::link::Link;
 use farmem_sys::uffd::{FEATURES, Uffd, UffdError};
 use farmem_sys::{AsFd, BorrowedFd, Errno, OwnedFd};
-use farmem_telemetry::{Failure, Header, MAX_PROCESSES, SlotState};
+use farmem_telemetry::{Header, MAX_PROCESSES, SlotState};
 use farmem_wire::{HAS_DISK, PACKET_BYTES, Reply, Request};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::getsockopt;
@@ -296,7 +296,7 @@ impl Processes {
             // A pager beside its program ends when the program's memory has gone, and never before. Whoever reads about a process in `/proc` keeps
             // its memory for that moment, so the pager's word decides.
             if is_beside && !is_explained && !silent.has_ended() {
-                self.endings.push((process.process, Ending::Failed(Failure::Panic)));
+                self.endings.push((process.process, Ending::Deserted));
                 let _ = kill(Pid::from_raw(process.process as i32), Signal::SIGKILL);
             }
             self.silent.push(silent);
