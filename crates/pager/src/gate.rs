@@ -135,8 +135,6 @@ impl Gate {
     }
 }
 
-impl Change<'_> {}
-
 impl Drop for Change<'_> {
     fn drop(&mut self) {
         self.gate.changing[self.party].open();

@@ -7,14 +7,13 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use farmem_page::PageCount;
 use farmem_sys::subject::share_memory;
 use farmem_sys::thread;
-use farmem_telemetry::{Header, ProcessSlot};
+use farmem_telemetry::ProcessSlot;
 
 use crate::application::Application;
 use crate::processes::family::Family;
@@ -299,11 +298,6 @@ impl Attacher {
         let known = self.managed();
         let apart = found.iter().filter(|process| !known.contains(&process.number));
         let apart = PageCount::new(apart.map(|process| process.resident.get()).sum());
-        if known.is_empty() {
-            // Before a pager comes this is all that is resident. Afterwards the pagers' figures say it, and these would count a newcomer twice.
-            let peak = self.application.ledger.header(Header::ResidentPeakPages);
-            peak.fetch_max(apart.get(), Ordering::Relaxed);
-        }
         let mut state = self.state();
         (state.seen.processes, state.seen.apart) = (found.len(), apart);
         found
