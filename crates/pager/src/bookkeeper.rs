@@ -42,6 +42,8 @@ const HINTED_NS: u64 = 50_000;
 /// The rounds of all processes together take at most one processor's time in so many. They come before what programs do, and before the puppets that rounds
 /// wait for.
 const ROUND_SHARE: u64 = 2;
+/// So many processes need no such bound: where they are above the budget their rounds evict, and that must not wait.
+const FEW: u64 = 8;
 /// Pages evicted in one go.
 const BATCH: usize = 64;
 /// After evicting for so long this thread looks around: meanwhile the program may fill a mapping that nobody knows.
@@ -81,7 +83,6 @@ impl Bookkeeper {
     pub(crate) fn new(engine: &'static Engine, excluded: PageRange) -> Self {
         thread::name(c"farmem-book");
         let may_prefer = thread::hurry();
-        engine.bookkeeper.store(thread::current(), Ordering::Release);
         Self {
             engine,
             excluded,
@@ -114,7 +115,7 @@ impl Bookkeeper {
             let began_ns = thread::cpu_ns();
             let pause_ns = self.round();
             let took_ns = thread::cpu_ns() - began_ns;
-            let pause_ns = pause_ns.max(took_ns * ROUND_SHARE * (self.managing - 1));
+            let pause_ns = pause_ns.max(took_ns * ROUND_SHARE * self.managing.saturating_sub(FEW));
             self.engine.mailboxes.sleep(&self.engine.bell, pause_ns);
         }
     }

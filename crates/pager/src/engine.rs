@@ -111,8 +111,6 @@ pub struct Engine {
     pub(crate) armed: AtomicU32,
     /// As many are armed at least: 1, or 2 when the first handler can't be had back from the idle class.
     pub(crate) least_armed: AtomicU32,
-    /// The bookkeeper's thread, once it runs.
-    pub(crate) bookkeeper: AtomicU32,
     /// The first handler's thread, once it runs.
     pub(crate) first_handler: AtomicU32,
     /// Whether that is of the idle class, as the bookkeeper's look has made it, and nobody has taken it out since.
@@ -208,7 +206,6 @@ impl Engine {
             is_leaving: AtomicBool::new(false),
             armed: AtomicU32::new(1),
             least_armed: AtomicU32::new(1),
-            bookkeeper: AtomicU32::new(0),
             first_handler: AtomicU32::new(0),
             is_handler_idle: AtomicBool::new(false),
             processor: AtomicU32::new(0),

@@ -166,7 +166,7 @@ impl Engine {
             return excess <= self.tolerated() / 4;
         };
         let Some(evictor_now) = evictor.as_mut() else { return true };
-        let outcome = self.evict_with(change, evictor_now, (excess as usize).next_multiple_of(AHEAD_PAGES));
+        let outcome = self.evict_with(change, evictor_now, excess as usize + AHEAD_PAGES);
         drop(evictor);
         self.excess(pages) <= 0 || !outcome.is_full
     }

@@ -235,7 +235,7 @@ impl Handler {
         };
         if engine.is_far_over() {
             let began_ns = thread::now_ns();
-            let has_room = engine.wait_for_room(self.party as usize, fault.thread, || self.come_along());
+            let has_room = engine.wait_for_room(self.party as usize, || self.come_along());
             self.desk.waiting.waited_for_room(thread::now_ns() - began_ns);
             if !has_room {
                 return Served::Later;

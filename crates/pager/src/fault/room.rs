@@ -49,17 +49,14 @@ impl Engine {
 
     /// Waits while the process is far above its limit and nothing can leave; ends the program when that doesn't end.
     /// `false` when somebody else makes room and is long about it, or messages have to be read: then ask again later. The caller holds nothing. `come_along` is called while something does leave.
-    pub(crate) fn wait_for_room(&self, party: usize, faulting: u32, mut come_along: impl FnMut()) -> bool {
+    pub(crate) fn wait_for_room(&self, party: usize, mut come_along: impl FnMut()) -> bool {
         let mut evicted = None;
         let mut deadline_ns = 0;
         let mut busy = 0;
         loop {
             let excess = self.excess(0);
-            // During a fork nothing may leave, and the child waits for a handler. The bookkeeper is who makes room.
-            if excess <= self.tolerated()
-                || self.is_leaving()
-                || faulting == self.bookkeeper.load(Ordering::Relaxed)
-            {
+            // While the pager leaves, nothing else may.
+            if excess <= self.tolerated() || self.is_leaving() {
                 return true;
             }
             let now_ns = thread::now_ns();

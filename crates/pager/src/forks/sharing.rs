@@ -336,10 +336,8 @@ impl Engine {
                 range = page;
                 copies = self.files.pagemap.shared(page);
             }
-            // The bookkeeper is who makes room, and while the pager leaves nobody can.
-            let is_urgent = fault.thread == self.bookkeeper.load(Ordering::Relaxed) || self.is_leaving();
             let is_over = copies != PageCount::ZERO && over > TOLERATED_PAGES;
-            if is_over && !is_urgent && self.sharing.writes.must_wait(over) {
+            if is_over && !self.is_leaving() && self.sharing.writes.must_wait(over) {
                 return Served::Later;
             }
         }
