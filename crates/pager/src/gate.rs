@@ -19,7 +19,7 @@
 use core::cell::Cell;
 
 use crate::sync::wait::{self, Scope, Sleepers};
-use crate::sync::{AtomicU32, Guard, Ordering, SPINS, guard, spin_loop};
+use crate::sync::{AtomicU32, CHANGE_SPINS, Guard, Ordering, SPINS, guard, spin_loop};
 
 /// Threads of the pager that may change pages: one handler for each processor up to a limit, the fetcher, and the bookkeeper.
 pub(crate) const PARTIES: usize = 10;
@@ -37,15 +37,15 @@ const LET_GO: u32 = 4;
 struct Line(AtomicU32);
 
 impl Line {
-    /// Waits until the word is [`OPEN`], or has one of the bits of `enough`.
-    fn until_open_or(&self, enough: u32) {
+    /// Waits until the word is [`OPEN`], or has one of the bits of `enough`; after so many looks asleep.
+    fn until_open_or(&self, enough: u32, most_spins: u32) {
         let mut spins = 0;
         loop {
             let word = self.0.load(Ordering::SeqCst);
             if word == OPEN || word & enough != 0 {
                 return;
             }
-            if spins < SPINS {
+            if spins < most_spins {
                 spins += 1;
                 spin_loop();
             } else if word & AWAITED == 0 {
@@ -58,7 +58,7 @@ impl Line {
 
     /// Waits until the word is [`OPEN`].
     fn until_open(&self) {
-        self.until_open_or(0);
+        self.until_open_or(0, SPINS);
     }
 
     fn is_open(&self) -> bool {
@@ -219,7 +219,7 @@ impl Gate {
             self.reading.until_open();
         }
         for line in self.changing.iter().filter(|_| guard::stands(Guard::ReadingExcludesChanges)) {
-            line.until_open();
+            line.until_open_or(0, CHANGE_SPINS);
         }
         Reading { gate: self, is_settled: Cell::new(false) }
     }
@@ -251,7 +251,7 @@ impl<'a> Holding<'a> {
             match self.try_change() {
                 Entry::Change(change) => return Some(change),
                 Entry::LetGo => return None,
-                Entry::Reading => self.gate.reading.until_open_or(LET_GO),
+                Entry::Reading => self.gate.reading.until_open_or(LET_GO, SPINS),
             }
         }
     }

@@ -10,8 +10,10 @@ pub(crate) use farmem_sys::memory::table;
 pub(crate) use farmem_sys::sparse::SparseWords;
 pub(crate) use farmem_sys::wait;
 
-/// Looks at a word before sleeping on it: readings and most changes take less than a microsecond or two.
+/// Looks at a word before sleeping on it: a reading takes less than a microsecond or two.
 pub(crate) const SPINS: u32 = 200;
+/// The same of whoever waits for changes to end: a batch of moves takes a hundred microseconds, and to be woken on an idle processor half as long.
+pub(crate) const CHANGE_SPINS: u32 = 8000;
 /// Most regions: as many as a process may have mappings by default.
 pub(crate) const MOST_REGIONS: usize = 65_536;
 /// Ranges that the program has said something about and that nobody has dealt with yet. Each is 24 bytes.

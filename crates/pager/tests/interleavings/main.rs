@@ -27,6 +27,7 @@ mod sync {
 
     /// One look before sleeping: enough to have both ways.
     pub(crate) const SPINS: u32 = 1;
+    pub(crate) const CHANGE_SPINS: u32 = 1;
 }
 
 /// Runs `body` under many schedules: random ones, and such with few preemptions at the worst moments.
