@@ -4,7 +4,7 @@
 //! memory while a fault waits for it. Everything that the kernel does lies behind `farmem-sys`.
 //!
 //! Threads: *handlers* ([`fault::handler`]) serve faults; the *bookkeeper* ([`mod@bookkeeper`]) does the rest. The order in which
-//! things must be held: the gate (a [`gate::Reading`] or a [`gate::Change`]), then the evictor, then a page.
+//! things must be held: the gate (a [`gate::Reading`] or a [`gate::Holding`]), then the evictor, then a page, then the gate for a [`gate::Change`].
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -38,11 +38,13 @@ pub enum Guard {
     HeldIsLookedAt,
     /// What the program moves or forks nobody holds (gate, invariant 3).
     MovesWaitForHolders,
+    /// Whoever came while a page was held is woken (page word, invariant 3).
+    WaitersAreWoken,
 }
 
 impl Guard {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::ReadingExcludesChanges,
         Self::OneHolder,
         Self::SourceAfterTaking,
@@ -60,6 +62,7 @@ impl Guard {
         Self::MarkersAreLookedAt,
         Self::HeldIsLookedAt,
         Self::MovesWaitForHolders,
+        Self::WaitersAreWoken,
     ];
 }
 

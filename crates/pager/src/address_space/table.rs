@@ -279,7 +279,10 @@ impl Taken {
                 Ordering::AcqRel,
                 Ordering::Acquire,
             ) {
-                Ok(_) => return Released { is_waited: now.is_waited(), is_dropped: now.is_dropped() },
+                Ok(_) => {
+                    let is_waited = now.is_waited() && guard::stands(Guard::WaitersAreWoken);
+                    return Released { is_waited, is_dropped: now.is_dropped() };
+                }
                 Err(other) => now = PageWord::from_bits(other),
             }
         }
