@@ -19,10 +19,12 @@ class FetchPath(p: AcceleratorParameters) extends Module {
     val walks = Vec(p.ports, Flipped(Decoupled(new WalkRequest)))
     val answers = Vec(p.ports, Valid(new WalkAnswer))
     val transfer = Decoupled(new PageTransfer)
-    val transferred = Flipped(Valid(Bool()))
+    val transferred = Flipped(Valid(new TransferOutcome))
     val memory = new WordPort
     val evictionPending = Input(Bool())
     val evictionFailed = Input(Bool())
+    /** The reason, when a request is refused. */
+    val refused = Valid(UInt(Refusal.width.W))
   })
   private val fetch = Module(new FetchUnit(p))
   private val free = Module(new FrameQueue(p.freeDepth))
@@ -39,6 +41,9 @@ class FetchPath(p: AcceleratorParameters) extends Module {
   io.memory <> fetch.io.memory
   fetch.io.evictionPending := io.evictionPending
   fetch.io.evictionFailed := io.evictionFailed
+
+  io.refused.valid := fetch.io.refusal.valid
+  io.refused.bits := fetch.io.refusal.bits.reason
 
   private val leaves = free.io.dequeue.fire()
   private val destination = Reg(UInt(Words.frameBits.W))

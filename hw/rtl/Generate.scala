@@ -41,6 +41,10 @@ object Generate {
       case "WalkerHook" => () => new WalkerHook(speculative = true)
       // The smallest: a whole fetch takes nine cycles, and the next one begins within those of a proof.
       case "FetchPath" => () => new FetchPath(small.copy(freeDepth = 2, newDepth = 1, harts = 1))
+      // At its full depth: tags have the fewest sequence numbers there.
+      case "RemoteMemoryClient" => () => new RemoteMemoryClient(AcceleratorParameters(evictDepth = 64), BlockTags())
+      case "RemoteMemoryClientTags9" => () => new RemoteMemoryClient(small.copy(tagBits = 9), BlockTags())
+      case "Registers" => () => new Registers(small)
       case "AcceleratorCore" => () => new AcceleratorCore(small, BlockTags())
       case other => sys.error(s"no unit $other")
     }

@@ -32,6 +32,8 @@ class WalkerHook(speculative: Boolean) extends Module {
     val answerRemote = Input(Bool())
     val answerPte = Input(UInt(Words.pteBits.W))
     val answerPteAddress = Input(UInt(Words.addressBits.W))
+    /** The frame of the root table, as the walker uses it for a walk that begins now. */
+    val root = Input(UInt(Words.frameBits.W))
     /** To the TLB: the walker's answer as it is, or a fault. */
     val passAnswer = Output(Bool())
     val faultAnswer = Output(Bool())
@@ -60,6 +62,7 @@ class WalkerHook(speculative: Boolean) extends Module {
   when(started) { outstanding := true.B }.elsewhen(io.answerValid) { outstanding := false.B }
   when(state === sPass && started) {
     request.vpn := io.walkVpn
+    request.root := io.root
     stale := io.redirected
   }.elsewhen(io.redirected) { stale := true.B }
 

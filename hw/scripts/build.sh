@@ -2,7 +2,7 @@
 # How each artefact is made from its sources. Each function prints the directory of its result.
 
 java_options=(-XX:+UseSerialGC -Xss16m -Xmx3g)
-units=(FrameQueue NewQueue EvictQueue WalkerHook FetchPath AcceleratorCore)
+units=(FrameQueue NewQueue EvictQueue WalkerHook FetchPath RemoteMemoryClient RemoteMemoryClientTags9 Registers AcceleratorCore)
 # The system of tests and of figures without a kernel: two harts, and queues that are soon full.
 test_system=(2 8 8 4)
 # That of Linux: one hart, queues as deep as the paper's.
@@ -44,7 +44,7 @@ make_unit_test() { # UNIT.v TEST.cc
 unit_test() { # UNIT TEST
     local verilog
     verilog=$(unit_verilog)
-    cached "unit-$2" "$verilog/$1.v" "$hw/dv/unit/$2.cc" "$hw/dv/unit/bench.h" "$hw/dv/sim/blade.h" "${verilator_options[@]}" -- \
+    cached "unit-$2" "$verilog/$1.v" "$hw/dv/unit/$2.cc" "$hw"/dv/unit/{,client_}bench.h "$hw"/dv/sim/{blade,packet}.h "${verilator_options[@]}" -- \
         make_unit_test "$verilog/$1.v" "$hw/dv/unit/$2.cc"
 }
 
