@@ -36,6 +36,7 @@ struct BladeFaults {
     uint64_t cut_short = 0; // of a page, send the first hundred words only
     uint64_t hold = 0;      // answer, but `hold_cycles` later
     uint64_t hold_cycles = 0;
+    uint64_t refuse = 0;    // answer a write with a failure
     uint64_t lie = 0;       // answer, but also with packets that nobody asked for
     uint64_t early = 0;     // confirm a write before its words have come, and do not do it
 };
@@ -134,7 +135,7 @@ class Blade {
     void serve_write(uint64_t now) {
         writes++;
         if (use(faults.lose)) return;
-        bool failed = use(faults.fail);
+        bool failed = use(faults.fail) || use(faults.refuse);
         if (!failed) pages_[id_] = incoming_;
         answer({{true, packet::answer(packet::kWriteDone, failed, packet::tag(head_))}}, now);
     }

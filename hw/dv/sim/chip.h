@@ -49,6 +49,7 @@ enum Device : uint64_t {
     kArgument = 0x80, // eight of them
     kLie = 0xc8,
     kEarly = 0xd0,
+    kRefuse = 0xd8,
     kBadPage = 0xc0, // address of a page of memory: whoever accesses it gets an error of the bus; 0: none
 };
 
@@ -252,6 +253,7 @@ class Chip {
         case kPeekWord: peek_word_ = data; break;
         case kLie: blade_.faults.lie = data; break;
         case kEarly: blade_.faults.early = data; break;
+        case kRefuse: blade_.faults.refuse = data; break;
         case kBadPage: bad_page_ = data; break;
         case kReset: reset_left_ = kResetCycles; break;
         default: break;

@@ -24,6 +24,7 @@ enum {
     SIM_ARGUMENT = 0x80, // eight of them: what the simulator was told to do
     SIM_LIE = 0xc8,      // answers come with others that nobody asked for, of the wrong kind, too long, or twice
     SIM_EARLY = 0xd0,    // a write is confirmed before its words are sent, and not done
+    SIM_REFUSE = 0xd8,   // writes fail, reads don't
     SIM_BAD_PAGE = 0xc0, // accesses to the page at this address end in an error of the bus; 0: none
 };
 
