@@ -125,6 +125,8 @@ static struct eviction {
 	struct page *page;
 } evictions[EVICTIONS_MOST];
 static unsigned int eviction_first, eviction_count, eviction_limit = 8;
+/* Software's paging writes back without waiting, too: so the two can be compared with and without that. */
+static bool baseline_asynchronous;
 
 static bool kpfad_wanted;
 static unsigned long kpfad_ns;
@@ -334,7 +336,7 @@ static int blade_store(unsigned int type, pgoff_t offset, struct page *page)
 	if (offset >= place_count)
 		return -ENOSPC;
 	forget_kept(&places[offset]);
-	if (pfa_clients)
+	if (pfa_clients || baseline_asynchronous)
 		evict(offset, page);
 	else
 		ret = transfer_stubbornly(true, offset, page);
@@ -814,7 +816,7 @@ static int attach(void)
 /*
  * "attach": the accelerator fetches for this process. Before that: "batch N": frames in the FreeQ; "evictions N": at once;
  * "threshold N": pages in the NewQ for an interrupt, 0 for none; "kpfad 0", "kpfad 1"; "timeout N": cycles after which a request to
- * the blade has failed. "reset": the figures begin anew.
+ * the blade has failed; "asynchronous 0", "asynchronous 1": how processes write back that are not attached. "reset": the figures begin anew.
  */
 static ssize_t pfa_write(struct file *file, const char __user *text, size_t bytes, loff_t *at)
 {
@@ -840,6 +842,9 @@ static ssize_t pfa_write(struct file *file, const char __user *text, size_t byte
 	} else if (sscanf(command, "timeout %u", &number) == 1 && number >= 1) {
 		timeout_cycles = number;
 		put(TIMEOUT, number);
+	} else if (sscanf(command, "asynchronous %u", &number) == 1 && number <= 1) {
+		evictions_end();
+		baseline_asynchronous = number;
 	} else if (sscanf(command, "kpfad %u", &number) == 1 && number <= 1) {
 		kpfad_wanted = number;
 	} else if (!strncmp(command, "reset", 5)) {

@@ -25,6 +25,9 @@ class FetchPath(p: AcceleratorParameters) extends Module {
     val evictionFailed = Input(Bool())
     /** The reason, when a request is refused. */
     val refused = Valid(UInt(Refusal.width.W))
+    val busy = Output(Bool())
+    val waiting = Output(Vec(p.ports, Bool()))
+    val noteMade = Valid(new NewPage(p))
   })
   private val fetch = Module(new FetchUnit(p))
   private val free = Module(new FrameQueue(p.freeDepth))
@@ -44,6 +47,9 @@ class FetchPath(p: AcceleratorParameters) extends Module {
 
   io.refused.valid := fetch.io.refusal.valid
   io.refused.bits := fetch.io.refusal.bits.reason
+  io.busy := fetch.io.busy
+  io.noteMade.valid := fresh.io.enqueue.fire()
+  io.noteMade.bits := fresh.io.enqueue.bits
 
   private val leaves = free.io.dequeue.fire()
   private val destination = Reg(UInt(Words.frameBits.W))
@@ -52,6 +58,7 @@ class FetchPath(p: AcceleratorParameters) extends Module {
   assert(!(leaves && free.io.dequeue.bits =/= destination), "fetch path: another frame is mapped than was filled")
 
   private val waiting = RegInit(VecInit(Seq.fill(p.ports)(false.B)))
+  io.waiting := waiting
   for (i <- 0 until p.ports) {
     when(io.walks(i).fire()) { waiting(i) := true.B }.elsewhen(io.answers(i).valid) { waiting(i) := false.B }
     assert(!(io.walks(i).fire() && waiting(i)), "fetch path: a port that waits asked again")

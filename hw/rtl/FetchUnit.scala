@@ -148,6 +148,10 @@ class FetchUnit(p: AcceleratorParameters) extends Module {
   io.repeated := again
   io.travelling := travelling
 
+  Cover.states(state, "fetch unit", Seq(sIdle -> "idle", sDecide -> "decide", sRead -> "read", sTransfer -> "transfer",
+    sUpdate -> "update", sWritten -> "written", sFinish -> "finish"))
+  Cover.states(check, "second look", Seq(sUnread -> "unread", sReading -> "reading", sSame -> "same", sChanged -> "changed", sBroken -> "broken"))
+
   assert(!(finish && !io.free.valid), "fetch: the frame went away")
   assert(!(finish && !io.fresh.ready), "fetch: no place in the NewQ")
   assert(!(io.transferred.valid && state =/= sTransfer), "fetch: a page that was not asked for")

@@ -121,8 +121,11 @@ class PageReader(tags: Int) extends Module {
   assert(!(io.readData.valid && filled(io.readData.bits.tag) === Block.words.U), "page reader: a block has eight words")
 }
 
-/** Writes a stream of words to a frame. Ends when all is written, or after `abort` when what had begun is written. */
-class PageWriter(tags: Int) extends Module {
+/** Writes a stream of words to a frame. Ends when all is written, or after `abort` when what had begun is written.
+  *
+  * @param blocks of a page; fewer for proofs
+  */
+class PageWriter(tags: Int, blocks: Int = Block.perPage) extends Module {
   val io = IO(new Bundle {
     val start = Flipped(Valid(UInt(Words.frameBits.W)))
     val abort = Input(Bool())
@@ -165,7 +168,7 @@ class PageWriter(tags: Int) extends Module {
     received := 0.U
     sent := 0.U
     written := 0.U
-    last := Block.perPage.U
+    last := blocks.U
     receivedWord := 0.U
     sentWord := 0.U
     failed := false.B

@@ -148,7 +148,8 @@ class Registers(p: AcceleratorParameters) extends Module {
   io.evicted.ready := Mux(evictedFailed, writing(evictPop), reading(evictPop))
 
   when(writing(remoteFrame) && frameLegal) { remoteFrameNumber := data(12 + Words.frameBits - 1, 12) }
-  private val start = writing(remoteStart) && !remoteBusy
+  // The range may have been another one when the frame was named.
+  private val start = writing(remoteStart) && !remoteBusy && owned(remoteFrameNumber)
   when(start) {
     remoteWaiting := true.B
     remoteBusy := true.B
@@ -262,7 +263,8 @@ class Registers(p: AcceleratorParameters) extends Module {
     (write && at(freePush) && !io.free.ready) -> AccessError.queueFull.U,
     (write && at(evictPush) && !io.evict.ready) -> AccessError.queueFull.U,
     (write && at(evictPop) && !evictedFailed) -> AccessError.badValue.U,
-    (write && at(remoteStart) && remoteBusy) -> AccessError.busy.U))
+    (write && at(remoteStart) && remoteBusy) -> AccessError.busy.U,
+    (write && at(remoteStart) && !owned(remoteFrameNumber)) -> AccessError.badValue.U))
   // The first error stays until software clears it.
   when(writing(error)) { errorCause := 0.U }.elsewhen(io.access.valid && cause =/= 0.U && errorCause === 0.U) {
     errorCause := cause
@@ -273,7 +275,7 @@ class Registers(p: AcceleratorParameters) extends Module {
   private val legal = io.access.valid && cause === 0.U
   assert(!(io.free.valid && !owned(io.free.bits)), "registers: a frame that is not software's to give")
   assert(!(io.evict.valid && !owned(io.evict.bits.frame)), "registers: a frame that is not software's to send")
-  assert(!(start && !owned(remoteFrameNumber) && locked), "registers: a frame that is not software's to transfer")
+  assert(!(start && !owned(remoteFrameNumber)), "registers: a frame that is not software's to transfer")
   assert(!(io.free.fire() && !legal), "registers: an access that is not legal gave a frame")
   assert(!(io.evict.fire() && !legal), "registers: an access that is not legal began an eviction")
   assert(!(io.freePop && (enable || io.fetchBusy || !legal)), "registers: a frame was taken back while a fetch may use it")

@@ -90,6 +90,9 @@ class WalkerHook(speculative: Boolean) extends Module {
   when(state === sWait && io.fetched.valid) { state := Mux(io.fetched.bits.refused, sPass, sRepeat) }
   when(state === sRepeat && io.walkerReady) { state := sPass }
 
+  Cover.states(state, "hook", Seq(sPass -> "pass", sAsk -> "ask", sWait -> "wait", sRepeat -> "repeat") ++
+    (if (speculative) Seq(sHeld -> "held", sDiscard -> "discard", sDrop -> "drop") else Nil))
+
   assert(!(io.walkValid && state === sPass && outstanding), "hook: a request of a TLB that waits")
   assert(!(io.answerValid && !outstanding), "hook: an answer that nobody waits for")
   assert(!(outstanding && state =/= sPass), "hook: a walk beside a fetch")

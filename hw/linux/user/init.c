@@ -3,7 +3,7 @@
 //   register kRun   0 nothing   1 latency of a touch   2 quicksort   3 gen   4 what may go wrong
 //   kPages          pages of data        kLimit  pages that may be here (0: all)
 //   kAccelerated    0: by faults   n: by the accelerator, n frames in the FreeQ
-//   kEvictions      evictions at once
+//   kEvictions      evictions at once; by faults: 0 to wait for each
 //   kThreshold      pages in the NewQ for an interrupt; 0: none
 //   kDaemon         1: kpfad runs
 //   kPause          microseconds of sleep after each of the first benchmark's touches; of the fourth, which case: 0 for all
@@ -57,6 +57,10 @@ static void run(const uint64_t *settings) {
         number_file("/proc/pfa", "threshold ", settings[THRESHOLD]);
         number_file("/proc/pfa", "kpfad ", settings[DAEMON]);
         if (settings[RUN] != 4) put_file("/proc/pfa", "attach");
+    }
+    if (!settings[ACCELERATED] && settings[EVICTIONS]) {
+        number_file("/proc/pfa", "evictions ", settings[EVICTIONS]);
+        put_file("/proc/pfa", "asynchronous 1");
     }
     uint8_t *data = settings[RUN] == 4 ? 0 : (uint8_t *)call6(SYS_mmap, 0, (long)(settings[PAGES] * PAGE_BYTES), 3, 0x22, -1, 0);
     put_file("/proc/pfa", "reset");

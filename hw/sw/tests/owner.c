@@ -26,7 +26,15 @@ int main(void) {
     refused(base);
     pfa_write(PFA_FRAME_BASE, base + 8);
     expect(PFA_ERROR_VALUE, PFA_FRAME_BASE);
+    // A frame that was named while the range was wider.
+    pfa_write(PFA_FRAME_BASE, MEMORY_BASE);
+    pfa_write(PFA_FRAME_LIMIT, MEMORY_BASE + MEMORY_BYTES);
+    pfa_write(PFA_REMOTE_FRAME, MEMORY_BASE);
     pfa_write(PFA_FRAME_BASE, base);
+    check(pfa_read(PFA_REMOTE_FRAME) == MEMORY_BASE);
+    pfa_write(PFA_REMOTE_START, 5);
+    expect(PFA_ERROR_VALUE, PFA_REMOTE_START);
+    check(pfa_read(PFA_REMOTE_STATUS) == 0);
     pfa_write(PFA_FRAME_LIMIT, limit);
     pfa_write(PFA_FRAME_LOCK, 0);
     check(pfa_read(PFA_FRAME_LOCK) == 0);
