@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Draws the figures from what the simulations printed.
 
     figures.py RESULTS OUTPUT [RECORDED]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # shellcheck shell=bash
 # How each artefact is made from its sources. Each function prints the directory of its result.
 

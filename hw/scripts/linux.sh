@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # shellcheck shell=bash
 # Linux with a driver for the accelerator, as one program for the simulator: firmware, device tree, kernel, benchmarks.
 

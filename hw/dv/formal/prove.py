@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Proves the assertions of one unit with Yosys and ABC.
 
     prove.py UNIT.v TOP [--assume TEXT]... [--covers] [--seconds N]

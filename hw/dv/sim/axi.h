@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // AXI4 slaves: what is common to local memory and to the simulator's devices.
 #pragma once
 

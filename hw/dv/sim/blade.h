@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // The far side of the link: a blade that keeps pages by identifier.
 #pragma once
 
@@ -150,6 +151,9 @@ class Blade {
         answers_.emplace(begin, Answer{std::move(flits)});
     }
 
+    // From here on a tag's bits are far from those of any other request that is under way.
+    static constexpr unsigned kFarTagBit = 16;
+
     // Around the right answer: words without a head, the same tag with another kind, a tag of nobody, words beyond the page's last,
     // and the whole answer once more with other words.
     void lie(std::vector<Flit> &flits, uint64_t begin) {
@@ -161,7 +165,7 @@ class Blade {
         words(before, 3);
         before.push_back({true, packet::answer(kind == packet::kReadDone ? packet::kWriteDone : packet::kReadDone, false, tag)});
         words(before, 20);
-        before.push_back({true, packet::answer(kind, false, tag ^ uint64_t{1} << next_random() % 59)});
+        before.push_back({true, packet::answer(kind, false, tag ^ uint64_t{1} << (kFarTagBit + next_random() % 43))});
         words(before, 20);
         before.push_back({true, packet::answer(packet::kRead, false, tag)});
         words(after, 5);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // One chip with its memory, its simulator's registers, and its end of the link.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // Between several clients and one blade: the blade's link carries one packet at a time in each direction, so clients wait for each other.
 #pragma once
 
@@ -46,7 +47,7 @@ class Switch {
     std::optional<Flit> offer(unsigned port, uint64_t now) {
         const Flit *flit = blade_.offer(now);
         if (!flit) return std::nullopt;
-        if (flit->head) answering_ = routes_[packet::tag(flit->data) & 0xffff];
+        if (flit->head) answering_ = packet::tag(flit->data) < routes_.size() ? routes_[packet::tag(flit->data)] : Route{};
         if (!answering_.alive) {
             blade_.taken(now);
             return std::nullopt;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // The whole accelerator without its bus, between walkers, an operating system, a memory and a blade that behave at random.
 //
 // The model knows what every page must contain, who owns every frame, and in which order frames and pages pass the queues. Each

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // EvictQ against a list of evictions: outcomes in the order of the pushes, although completions come in any order; what is on
 // its way is known by its identifier.
 #include <deque>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // FreeQ against a deque: same order, same counts, whatever the pace.
 #include <deque>
 

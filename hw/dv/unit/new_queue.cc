@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // NewQ against a deque: address and identifier stay together, in order.
 #include <deque>
 

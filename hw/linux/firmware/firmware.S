@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # Machine mode below Linux: the few calls of the SBI that a kernel for one hart needs, the timer, and reads of `time`, which this core
 # leaves to software. Kernel and device tree are part of the image.
 #include "snapshot.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // The accelerator as software would be it: what the registers and the walker do, done by the firmware on a core that has neither, at once
 // and without a blade's latency. So the driver runs on spike, in seconds. The RTL says what anything costs; this only says what is right.
 #include <stdbool.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // The benchmarks. Each returns whether its result was right.
 #pragma once
 #include <stddef.h>

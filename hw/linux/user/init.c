@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // The first and only program: prepares swap and a memory group, and runs one benchmark in it, as the simulator says:
 //
 //   register kRun   0 nothing   1 latency of a touch   2 quicksort   3 gen   4 what may go wrong

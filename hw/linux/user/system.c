@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 #include "system.h"
 
 enum { CURRENT_DIRECTORY = -100 };

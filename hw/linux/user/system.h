@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // System calls and the little else that the programs below the kernel need: they are linked with nothing.
 #pragma once
 #include <stddef.h>

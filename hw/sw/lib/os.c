@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 #include "os.h"
 
 void pfa_start(uint64_t timeout_cycles) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // The operating system's side of the accelerator, as small as the tests allow.
 #pragma once
 #include "machine.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 #include "pager.h"
 
 struct pager_figures pager_figures;

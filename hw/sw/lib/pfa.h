@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // The accelerator as software sees it: registers, words, page-table entries. doc/registers.md explains them.
 #pragma once
 #include <stdbool.h>

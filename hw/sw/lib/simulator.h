@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // Registers of the simulator: console, exit, and what may go wrong at the blade. dv/sim/chip.h has the same list.
 #pragma once
 #include <stdint.h>

@@ -3,7 +3,7 @@
 //
 // Each hart counts in a word of its own in each page, and knows what the word must be. First one page goes and comes back while the
 // other hart does nothing but touch it. Then pages are chosen at random, several leave at once, and the blade fails, is silent,
-// stops in the middle of a page, or is too late.
+// stops in the middle of a page, is too late, or lies.
 //
 // Compiled with REMOTE_FIRST, the page is marked remote before its eviction is pushed. Then the other hart may fetch the blade's
 // old copy in between, and this program must find that.
@@ -103,8 +103,8 @@ static void end_eviction(void) {
 }
 
 static void provoke(void) {
-    static const unsigned faults[] = {SIM_FAIL, SIM_LOSE, SIM_CUT_SHORT, SIM_HOLD};
-    if (any(0, 8) == 0) sim_write(faults[any(0, 4)], 1);
+    static const unsigned faults[] = {SIM_FAIL, SIM_LOSE, SIM_CUT_SHORT, SIM_HOLD, SIM_LIE, SIM_EARLY};
+    if (any(0, 6) == 0) sim_write(faults[any(0, 6)], 1);
 }
 
 // Sends several pages away, in the order of their coming or any other.

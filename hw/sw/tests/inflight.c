@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // Several evictions at once; a page is touched while it is on its way out; outcomes come in order.
 #include "os.h"
 

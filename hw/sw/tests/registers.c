@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // Accesses that are not legal read zero, change nothing and are noted; the first stays until it is cleared.
 #include "os.h"
 
