@@ -258,7 +258,7 @@ impl Bookkeeper {
         }
         self.zero_guard.round(engine);
         if engine.are_stranded() {
-            engine.return_stranded(&engine.change_as_bookkeeper());
+            engine.return_stranded(&engine.hold_as_bookkeeper());
         }
         let is_full = self.evict_excess(scanner);
         engine.expel_shared();
@@ -283,7 +283,7 @@ impl Bookkeeper {
         }
         while engine.excess(0) > 0 && fruitless < 4 && thread::now_ns() - began_ns < EVICTING_NS {
             let pages = (engine.excess(0) as usize).min(BATCH);
-            let outcome = engine.evict(&engine.change_as_bookkeeper(), pages);
+            let outcome = engine.evict(&engine.hold_as_bookkeeper(), pages);
             let evicted = outcome.evicted + engine.expel_shared();
             fruitless = if evicted == 0 { fruitless + 1 } else { 0 };
             if outcome.is_full || outcome.is_changing {

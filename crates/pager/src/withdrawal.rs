@@ -46,7 +46,7 @@ impl Withdrawal {
     pub(crate) fn step(&mut self, engine: &Engine, desk: Option<&mut Desk>) -> u64 {
         engine.is_leaving.store(true, Ordering::Release);
         if engine.are_stranded() {
-            engine.return_stranded(&engine.change_as_bookkeeper());
+            engine.return_stranded(&engine.hold_as_bookkeeper());
         }
         if !engine.is_eviction_over() {
             return PAUSE_NS;
@@ -67,9 +67,9 @@ impl Withdrawal {
             let mut left = LOOKED_AT;
             let hand = &mut self.hand;
             let wanted = core::iter::from_fn(|| engine.table.seek(hand, &mut left, is_wanted));
-            let change = engine.change_as_bookkeeper();
-            let _ = engine.return_pages(&change, desk, wanted.take(BATCH_PAGES), Cause::Room);
-            drop(change);
+            let holding = engine.hold_as_bookkeeper();
+            let _ = engine.return_pages(&holding, desk, wanted.take(BATCH_PAGES), Cause::Room);
+            drop(holding);
             if thread::now_ns() - began_ns > STEP_NS {
                 return true;
             }
@@ -87,6 +87,7 @@ impl Engine {
     /// Ends the management of all memory, if nothing of it is far or in somebody's hands. From then on no thread of the pager changes anything.
     fn unregister_all(&self) -> bool {
         let reading = self.gate.read();
+        reading.settle();
         let (mut hand, mut left) = (PageIndex::new(0), usize::MAX);
         let is_in_hand = |word: PageWord| word.is_busy() || is_wanted(word);
         if self.table.seek(&mut hand, &mut left, is_in_hand).is_some() {

@@ -28,16 +28,16 @@ pub enum Guard {
     ForkFreezesEntries,
     /// A child is served from words of its own.
     ChildHasItsWords,
-    /// What is discarded while it can't be put back is not put back.
-    StrandedIsForgotten,
-    /// What is discarded while it is on its way from a node is let go.
-    FlightsAreForgotten,
     /// What is moved while it is on its way from a node arrives where it is now.
     FlightsFollowMoves,
     /// A child gets a copy of what was not in its parent's memory when it was forked.
     StrandedGoesToChildren,
     /// What is far and has lost its marker is what the program has discarded.
     MarkersAreLookedAt,
+    /// What the program has given up while somebody held it is let go.
+    HeldIsLookedAt,
+    /// What the program moves or forks nobody holds (gate, invariant 3).
+    MovesWaitForHolders,
 }
 
 impl Guard {
@@ -55,11 +55,11 @@ impl Guard {
         Self::CleanByFingerprint,
         Self::ForkFreezesEntries,
         Self::ChildHasItsWords,
-        Self::StrandedIsForgotten,
-        Self::FlightsAreForgotten,
         Self::FlightsFollowMoves,
         Self::StrandedGoesToChildren,
         Self::MarkersAreLookedAt,
+        Self::HeldIsLookedAt,
+        Self::MovesWaitForHolders,
     ];
 }
 
@@ -68,3 +68,7 @@ impl Guard {
 pub const fn stands(_: Guard) -> bool {
     true
 }
+
+/// A place between two calls of the kernel where another thread may come in between: nothing but in the simulator.
+#[inline(always)]
+pub const fn crossing() {}

@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use linux_raw_sys::general as raw;
+use nix::sys::signal::SigSet;
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, setrlimit};
 
@@ -61,6 +62,12 @@ pub fn hand_on(command: &mut Command) {
 pub fn hand_on_file_size(command: &mut Command, limit: Rlimit) {
     // SAFETY: between fork and exec it makes a system call and nothing else.
     unsafe { command.pre_exec(move || Ok(setrlimit(Resource::Fsize, limit)?)) };
+}
+
+/// The program that `command` starts begins with those signals blocked, and this process keeps its own.
+pub fn hand_on_mask(command: &mut Command, mask: SigSet) {
+    // SAFETY: between fork and exec it makes a system call and nothing else.
+    unsafe { command.pre_exec(move || Ok(mask.thread_set_mask()?)) };
 }
 
 /// Sends a signal by its number; realtime ones have no name.

@@ -1,7 +1,7 @@
 //! Events of the address space: what the kernel says that the program has done, taken into the tables before anything
 //! else is done.
 
-use farmem_page::{PageIndex, PageRange};
+use farmem_page::PageRange;
 use farmem_policy::Fault;
 use farmem_sys::Errno;
 use farmem_sys::guard::{self, Guard};
@@ -32,7 +32,8 @@ impl Engine {
         }
     }
 
-    /// Nobody changes pages while the caller reads, so no page is held but those that are stranded or on their way from nodes.
+    /// Nobody changes pages while the caller reads. What is discarded or unmapped while somebody holds it is marked in its word; before anything is moved or
+    /// copied to a child, all is let go but pages that are stranded or on their way from nodes.
     fn take_in(&self, reading: &Reading<'_>, event: Message) {
         match event {
             Message::Remove(range) => {
@@ -40,7 +41,7 @@ impl Engine {
                 if guard::stands(Guard::DiscardedHasNoEntry) {
                     self.discard(range);
                 }
-                self.forget_held(reading, range);
+                self.forget_flights(reading, range);
                 if guard::stands(Guard::DiscardedStays) {
                     self.mark_discarded(range);
                 }
@@ -52,18 +53,21 @@ impl Engine {
                 }
                 self.forget_pinned(reading, range);
                 self.discard(range);
-                self.forget_held(reading, range);
+                self.forget_flights(reading, range);
                 self.forget_advice(range);
             }
             Message::Remap { from, to, count } => {
                 let (old, new) = (PageRange::at(from, count), PageRange::at(to, count));
+                reading.settle();
                 self.forget_pinned(reading, new);
                 self.discard(new);
-                self.forget_held(reading, new);
+                self.forget_stranded(reading, new);
+                self.forget_flights(reading, new);
                 if guard::stands(Guard::EntriesFollowMoves) && !self.table.relocate(old, to) {
                     self.refused(Step::Table, Errno::NOMEM);
                 }
-                self.move_held(reading, old, to);
+                self.move_stranded(reading, old, to);
+                self.move_flights(reading, old, to);
                 self.move_pinned(reading, old, to);
                 self.regions.remove(old);
                 self.regions.insert(new);
@@ -72,18 +76,6 @@ impl Engine {
             Message::Fork(uffd) => self.forked(reading, uffd),
             Message::Fault { .. } | Message::Unknown(_) => {}
         }
-    }
-
-    /// The pages of `range` that are held while messages are read belong to nobody any more.
-    fn forget_held(&self, reading: &Reading<'_>, range: PageRange) {
-        self.forget_stranded(reading, range);
-        self.forget_flights(reading, range);
-    }
-
-    /// Those of `from` are at `to` now.
-    fn move_held(&self, reading: &Reading<'_>, from: PageRange, to: PageIndex) {
-        self.move_stranded(reading, from, to);
-        self.move_flights(reading, from, to);
     }
 
     fn discard(&self, range: PageRange) {
@@ -115,6 +107,7 @@ impl Engine {
 
     /// A child has come into being. Until it has a pager of its own, it is served here.
     fn forked(&self, reading: &Reading<'_>, uffd: Uffd) {
+        reading.settle();
         // First of all: until then both may write.
         let is_protected = self.protect_after_fork(reading, &uffd);
         let epoch = self.vault.end_epoch();

@@ -1,6 +1,7 @@
 //! The program's address space: what of it is managed, what becomes of each page, and what the kernel tells of its changes.
 
 pub(crate) mod events;
+pub(crate) mod held;
 pub(crate) mod regions;
 pub(crate) mod scan;
 pub(crate) mod table;

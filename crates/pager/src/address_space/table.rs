@@ -259,11 +259,20 @@ impl Taken {
         Watch { cell: self.cell }
     }
 
-    /// Lets the page go with what `new` says.
+    /// Whether the program has given the page up since it was taken, or is about to. Within a change that stays as it is.
+    pub(crate) fn is_overtaken(&self) -> bool {
+        let now = PageWord::from_bits(self.cell.load(Ordering::Acquire));
+        (now.is_dropped() || now.is_discarded() && !self.word.is_discarded())
+            && guard::stands(Guard::HeldIsLookedAt)
+    }
+
+    /// Lets the page go with what `new` says. That its discard has begun meanwhile stays said.
     pub(crate) fn release(self, new: PageWord) -> Released {
         let mut now = PageWord::from_bits(self.cell.load(Ordering::Acquire));
         loop {
             let next = now.release(new);
+            let is_discarded = now.is_discarded() && !self.word.is_discarded();
+            let next = if is_discarded { next.with_discarded(true) } else { next };
             match self.cell.compare_exchange_weak(
                 now.bits(),
                 next.bits(),
@@ -274,11 +283,5 @@ impl Taken {
                 Err(other) => now = PageWord::from_bits(other),
             }
         }
-    }
-
-    /// Lets the page go as it was.
-    pub(crate) fn put_back(self) -> Released {
-        let word = self.word;
-        self.release(word)
     }
 }

@@ -11,6 +11,7 @@ use farmem_page::{PageBytes, PageCount, PageIndex, PageRange};
 use farmem_policy::VictimPolicy;
 use farmem_store::Writer;
 use farmem_sys::Errno;
+use farmem_sys::guard::{self, Guard};
 use farmem_sys::memory::Frames;
 use farmem_sys::pagemap::{Pagemap, SCAN_PAGES};
 use farmem_sys::uffd::{MOST_MOVES, Move, UNTRIED, Uffd, UffdError};
@@ -21,7 +22,7 @@ use crate::engine::Engine;
 use crate::eviction::hand::{Hand, may_leave};
 use crate::eviction::stranded::Stranded;
 use crate::eviction::vault::Stowed;
-use crate::gate::Change;
+use crate::gate::{Change, Holding};
 
 /// Frames of the staging area.
 const STAGING_PAGES: u64 = 512;
@@ -157,7 +158,7 @@ struct NoRoom(Taken);
 
 impl Engine {
     /// Makes room for `pages` pages, evicting if needed. `false` when there is none: then fetch no more than must be.
-    pub(crate) fn make_room(&self, change: &Change<'_>, pages: usize) -> bool {
+    pub(crate) fn make_room(&self, holding: &Holding<'_>, pages: usize) -> bool {
         let excess = self.excess(pages);
         if excess <= 0 {
             return true;
@@ -166,7 +167,7 @@ impl Engine {
             return excess <= self.tolerated() / 4;
         };
         let Some(evictor_now) = evictor.as_mut() else { return true };
-        let outcome = self.evict_with(change, evictor_now, excess as usize + AHEAD_PAGES);
+        let outcome = self.evict_with(holding, evictor_now, excess as usize + AHEAD_PAGES);
         drop(evictor);
         self.excess(pages) <= 0 || !outcome.is_full
     }
@@ -183,16 +184,16 @@ impl Engine {
     }
 
     /// Evicts about `pages` pages, unless somebody else evicts at this moment.
-    pub(crate) fn evict(&self, change: &Change<'_>, pages: usize) -> Outcome {
+    pub(crate) fn evict(&self, holding: &Holding<'_>, pages: usize) -> Outcome {
         match self.evictor.try_lock().as_deref_mut() {
-            Some(Some(evictor)) => self.evict_with(change, evictor, pages),
+            Some(Some(evictor)) => self.evict_with(holding, evictor, pages),
             _ => Outcome { is_busy: true, ..Outcome::default() },
         }
     }
 
-    fn evict_with(&self, change: &Change<'_>, evictor: &mut Evictor, pages: usize) -> Outcome {
+    fn evict_with(&self, holding: &Holding<'_>, evictor: &mut Evictor, pages: usize) -> Outcome {
         let mut outcome = Outcome::default();
-        if !self.return_stranded_of(change, evictor) {
+        if !self.return_stranded_of(holding, evictor) {
             outcome.is_changing = true;
             return outcome;
         }
@@ -215,7 +216,7 @@ impl Engine {
             let most = (pages - outcome.evicted as usize).min(evictor.at_once);
             let batch = &mut Batch::new();
             self.gather_batch(evictor, most, (&mut visits, patience), lap, batch);
-            self.expel_batch(change, evictor, batch, &mut outcome);
+            self.expel_batch(holding, evictor, batch, &mut outcome);
             evictor.at_once =
                 if outcome.is_full { 1.max(evictor.at_once / 4) } else { RUN_PAGES.min(2 * evictor.at_once) };
             if evictor.hand.laps != lap.number {
@@ -275,11 +276,11 @@ impl Engine {
     }
 
     /// Evicts what can leave of `run`, which was made the process's own, whatever the policy says of it.
-    pub(crate) fn evict_run(&self, change: &Change<'_>, run: PageRange) -> Outcome {
+    pub(crate) fn evict_run(&self, holding: &Holding<'_>, run: PageRange) -> Outcome {
         let mut outcome = Outcome::default();
         let mut place = self.evictor.try_lock();
         let Some(Some(evictor)) = place.as_deref_mut() else { return outcome };
-        if !self.return_stranded_of(change, evictor) || self.is_leaving() {
+        if !self.return_stranded_of(holding, evictor) || self.is_leaving() {
             return outcome;
         }
         if STAGING_PAGES - evictor.used < run.count().get() {
@@ -299,17 +300,25 @@ impl Engine {
                 count += 1;
             }
             let part = PageRange::at(at, PageCount::new(count));
-            self.expel(change, evictor, part, &mut taken, IfShared::Keep, &mut outcome);
+            self.expel(holding, evictor, part, &mut taken, IfShared::Keep, &mut outcome);
             at = at + PageCount::new(count.max(1));
         }
         self.finish(evictor, &outcome);
         outcome
     }
 
+    /// Whether pages that were taken some time ago may still leave: the program has given none of them up, and they are managed. Outside of what is managed
+    /// there may be a new mapping by now, which nobody serves.
+    fn may_still_leave(&self, _change: &Change<'_>, run: PageRange, taken: &[Option<Taken>]) -> bool {
+        let is_managed = self.regions.holding(run.start).is_some_and(|region| run.end <= region.end);
+        (is_managed || !guard::stands(Guard::VictimsAreManaged))
+            && !taken.iter().flatten().any(Taken::is_overtaken)
+    }
+
     /// Moves runs of taken pages out, all at once, and stores them.
     fn expel_batch(
         &self,
-        change: &Change<'_>,
+        holding: &Holding<'_>,
         evictor: &mut Evictor,
         batch: &mut Batch,
         outcome: &mut Outcome,
@@ -319,38 +328,84 @@ impl Engine {
         let first = evictor.frames.range().start + PageCount::new(evictor.used);
         let mut to = first;
         for (it, &run) in moves.iter_mut().zip(&batch.runs[..batch.count]) {
-            // The pages have been cold for long: they come near while the kernel moves others.
             *it = Move { from: run, to, ..nothing };
             to = to + run.count();
         }
         let moves = &mut moves[..batch.count];
+        let taken = &mut batch.taken[..batch.pages];
+        let Some(change) = self.change(holding) else {
+            outcome.is_changing = true;
+            return self.give_all_back(taken);
+        };
+        let mut rest = &*taken;
+        let may_leave = moves.iter().all(|it| {
+            let (run, others) = rest.split_at(it.from.count().get() as usize);
+            rest = others;
+            self.may_still_leave(&change, it.from, run)
+        });
+        if !may_leave {
+            return self.give_all_back(taken);
+        }
         self.uffd.move_runs(moves, evictor.pagemap);
         // Frames of pages that weren't moved stay empty.
-        evictor.used += batch.pages as u64;
-        let mut rest = &mut batch.taken[..batch.pages];
+        evictor.used += taken.len() as u64;
+        let mut rest = &mut *taken;
+        for it in moves.iter() {
+            let (run, others) = rest.split_at_mut(it.from.count().get() as usize);
+            rest = others;
+            self.mark(&change, evictor, it.to, &mut run[..it.progress.done.get() as usize], outcome);
+        }
+        drop(change);
+        let mut rest = taken;
         for it in moves.iter() {
             let done = it.progress.done.get() as usize;
             let (run, others) = rest.split_at_mut(it.from.count().get() as usize);
             rest = others;
             let (moved, left) = run.split_at_mut(done);
-            self.stow_moved(change, evictor, it.to, moved, outcome);
+            self.stow_moved(holding, evictor, it.to, moved, outcome);
             if left.is_empty() {
                 continue;
             }
             if self.are_stranded() || outcome.is_full || outcome.is_changing {
                 outcome.is_changing |= self.are_stranded();
-                left.iter_mut().filter_map(Option::take).for_each(|page| self.give_back(page));
+                self.give_all_back(left);
             } else {
                 let left_run = PageRange::new(it.from.start + it.progress.done, it.from.end);
-                self.expel(change, evictor, left_run, left, IfShared::Tell, outcome);
+                self.expel(holding, evictor, left_run, left, IfShared::Tell, outcome);
             }
+        }
+    }
+
+    fn give_all_back(&self, taken: &mut [Option<Taken>]) {
+        taken.iter_mut().filter_map(Option::take).for_each(|page| self.give_back(page));
+    }
+
+    /// Leaves markers where pages have just been moved away, before anything else is done: a discard that is told to nobody between the move and this is
+    /// overlooked. Where that can't be done they are put back.
+    fn mark(
+        &self,
+        change: &Change<'_>,
+        evictor: &mut Evictor,
+        first: PageIndex,
+        moved: &mut [Option<Taken>],
+        outcome: &mut Outcome,
+    ) {
+        let Some(start) = moved.iter().flatten().next().map(|page| page.page) else { return };
+        let count = moved.len() as u64;
+        if self.uffd.mark(PageRange::at(start, PageCount::new(count))) {
+            return;
+        }
+        outcome.is_changing = true;
+        for (step, page) in (0..count).zip(moved) {
+            let frame = first + PageCount::new(step);
+            page.take().into_iter().for_each(|page| self.put_back(Some(change), evictor, page, frame, false));
         }
     }
 
     /// Moves a run of taken pages out and stores them.
     fn expel(
         &self,
-        change: &Change<'_>,
+        holding: &Holding<'_>,
         evictor: &mut Evictor,
         run: PageRange,
         taken: &mut [Option<Taken>],
@@ -369,10 +424,20 @@ impl Engine {
                 break;
             }
             let frame = evictor.frames.range().start + PageCount::new(evictor.used);
+            let Some(change) = self.change(holding) else {
+                outcome.is_changing = true;
+                break;
+            };
+            if !self.may_still_leave(&change, from, &taken[at as usize..][..from.count().get() as usize]) {
+                break;
+            }
             let progress = self.uffd.move_pages(from, frame, evictor.pagemap);
             let moved = progress.done.get();
             evictor.used += moved;
-            self.stow_moved(change, evictor, frame, &mut taken[at as usize..(at + moved) as usize], outcome);
+            let gone = &mut taken[at as usize..(at + moved) as usize];
+            self.mark(&change, evictor, frame, gone, outcome);
+            drop(change);
+            self.stow_moved(holding, evictor, frame, gone, outcome);
             at += moved;
             if self.are_stranded() {
                 outcome.is_changing = true;
@@ -406,13 +471,13 @@ impl Engine {
                 }
             }
         }
-        taken.iter_mut().filter_map(Option::take).for_each(|page| self.give_back(page));
+        self.give_all_back(taken);
     }
 
     /// Stores pages that were moved to frames of the staging area, the first of them `first`.
     fn stow_moved(
         &self,
-        change: &Change<'_>,
+        holding: &Holding<'_>,
         evictor: &mut Evictor,
         first: PageIndex,
         moved: &mut [Option<Taken>],
@@ -420,17 +485,6 @@ impl Engine {
     ) {
         let count = moved.len() as u64;
         let evicted_before = outcome.evicted;
-        let start = moved.iter().flatten().next().map(|page| page.page);
-        let Some(start) = start else { return };
-        // Before anything else: a discard that is told to nobody between the move and this is overlooked.
-        if !self.uffd.mark(PageRange::at(start, PageCount::new(count))) {
-            outcome.is_changing = true;
-            for (step, page) in (0..count).zip(moved) {
-                let frame = first + PageCount::new(step);
-                page.take().into_iter().for_each(|page| self.put_back(change, evictor, page, frame, false));
-            }
-            return;
-        }
         for (step, page) in (0..count).zip(moved) {
             let Some(page) = page.take() else { continue };
             let frame = first + PageCount::new(step);
@@ -438,7 +492,8 @@ impl Engine {
                 Ok(()) => outcome.evicted += 1,
                 Err(NoRoom(page)) => {
                     outcome.is_full = true;
-                    self.put_back(change, evictor, page, frame, true);
+                    let change = self.change(holding);
+                    self.put_back(change.as_ref(), evictor, page, frame, true);
                 }
             }
         }
@@ -469,26 +524,14 @@ impl Engine {
         }
     }
 
-    /// A page that stays, as it was.
-    pub(crate) fn give_back(&self, page: Taken) {
-        let number = page.page;
-        if page.put_back().is_waited {
-            self.wake_page(number);
-        }
-    }
-
     /// A page that the kernel won't give: the hand comes back to it as late as to one that has just come.
     fn keep(&self, page: Taken) {
-        let range = PageRange::at(page.page, PageCount::new(1));
         let word = self.victims.on_first_touch(page.word);
-        if page.release(word).is_waited {
-            self.uffd.wake(range);
-        }
+        self.let_go(page, word);
     }
 
     /// Stores a page that was moved out.
     fn stow(&self, writer: &mut Writer, page: Taken, content: &PageBytes) -> Result<(), NoRoom> {
-        let range = PageRange::at(page.page, PageCount::new(1));
         let old = page.word.place();
         let place = match self.vault.stow(writer, page.page, old, content) {
             Stowed::Clean(place) => {
@@ -513,13 +556,7 @@ impl Engine {
         self.trace(TraceKind::Evict, page.page);
         let word = self.victims.on_evict(page.word).with_place(Some(place)).with_prefetched(false);
         let word = word.with_far(true).with_marked(true);
-        let released = page.release(word);
-        if released.is_dropped {
-            self.vault.free(place);
-        }
-        if released.is_waited {
-            self.uffd.wake(range);
-        }
+        self.let_go(page, word);
         Ok(())
     }
 }

@@ -149,8 +149,7 @@ impl Hand {
             *visits += SCAN_PAGES as u64 / 16;
             return nothing;
         };
-        // The kernel was asked for these pages under an earlier change. Whatever happened to their mapping since is known by
-        // now: outside the regions there may be a new one, which nobody serves.
+        // The kernel was asked for these pages some time ago: their mapping may have gone since.
         let region = engine.regions.from(run.start).filter(|region| region.start < run.end);
         let region = if guard::stands(Guard::VictimsAreManaged) { region } else { Some(run) };
         let Some(region) = region else {

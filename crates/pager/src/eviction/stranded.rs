@@ -2,9 +2,9 @@
 //! finished, and the kernel refuses all changes until then.
 //!
 //! Their content is nowhere but in the staging area. So they stay held, and who touches one waits, until the kernel takes
-//! them back; nothing else leaves before. Whoever else holds a page lets it go before messages are read. These are held
-//! meanwhile, so what a message says of a page is done to them here: what the program has discarded is let go, what it has
-//! moved is put back elsewhere, and a child forked meanwhile gets a copy.
+//! them back; nothing else leaves before. No thread has them in hand meanwhile, so what a message says of a page is done to
+//! them here: what it has moved is put back elsewhere, and a child forked meanwhile gets a copy. What the program has discarded
+//! or unmapped is let go when it would be put back.
 
 use core::sync::atomic::Ordering;
 
@@ -17,7 +17,7 @@ use farmem_telemetry::Step;
 use crate::address_space::table::Taken;
 use crate::engine::Engine;
 use crate::eviction::evict::{Evictor, RUN_PAGES};
-use crate::gate::{Change, Reading};
+use crate::gate::{Change, Holding, Reading};
 use crate::inject::Injection;
 
 /// The pages, at most those of one run: the next one begins when these are back.
@@ -65,20 +65,19 @@ impl Engine {
         self.evictor.is_free() && !self.are_stranded()
     }
 
-    /// Puts a page that could not be stored back where the program expects it, at once or later.
+    /// Puts a page that could not be stored back where the program expects it: at once, or, where nothing may be changed at this moment, later.
     pub(crate) fn put_back(
         &self,
-        _change: &Change<'_>,
+        change: Option<&Change<'_>>,
         evictor: &mut Evictor,
         page: Taken,
         frame: PageIndex,
         is_marked: bool,
     ) {
         let page = Page { taken: page, frame, is_marked };
-        let left = if Injection::RefusedPutBack.is_ordered(self.ledger) {
-            Some(page)
-        } else {
-            self.try_put_back(evictor, page)
+        let left = match change.filter(|_| !Injection::RefusedPutBack.is_ordered(self.ledger)) {
+            Some(change) => self.try_put_back(change, evictor, page),
+            None => Some(page),
         };
         if let Some(page) = left {
             evictor.stranded.push(page);
@@ -87,19 +86,20 @@ impl Engine {
     }
 
     /// Tries to put back what is stranded, unless somebody evicts at this moment, who does the same.
-    pub(crate) fn return_stranded(&self, change: &Change<'_>) {
+    pub(crate) fn return_stranded(&self, holding: &Holding<'_>) {
         if let Some(Some(evictor)) = self.evictor.try_lock().as_deref_mut() {
-            self.return_stranded_of(change, evictor);
+            self.return_stranded_of(holding, evictor);
         }
     }
 
     /// Tries to put back what is stranded. `false` while some of it is left.
-    pub(crate) fn return_stranded_of(&self, _change: &Change<'_>, evictor: &mut Evictor) -> bool {
+    pub(crate) fn return_stranded_of(&self, holding: &Holding<'_>, evictor: &mut Evictor) -> bool {
         if !self.are_stranded() {
             return true;
         }
+        let Some(change) = self.change(holding) else { return false };
         let mut stranded = core::mem::replace(&mut evictor.stranded, Stranded::new());
-        stranded.retain(|page| self.try_put_back(evictor, page));
+        stranded.retain(|page| self.try_put_back(&change, evictor, page));
         self.keep_stranded(evictor, stranded);
         !self.are_stranded()
     }
@@ -110,8 +110,12 @@ impl Engine {
     }
 
     /// The page, if the kernel refuses it at this moment.
-    fn try_put_back(&self, evictor: &mut Evictor, mut page: Page) -> Option<Page> {
+    fn try_put_back(&self, _change: &Change<'_>, evictor: &mut Evictor, mut page: Page) -> Option<Page> {
         let to = page.taken.page;
+        if page.taken.is_overtaken() {
+            self.forget_in_hand(evictor, page);
+            return None;
+        }
         if page.is_marked {
             let Ok(found) = self.vacancies(one(to)) else { return Some(page) };
             if found.marked == 0 && guard::stands(Guard::MarkersAreLookedAt) {
@@ -154,35 +158,29 @@ impl Engine {
         }
     }
 
-    /// The program has discarded a page, and nobody has told of it.
+    /// The program has discarded a page.
     fn forget_in_hand(&self, evictor: &mut Evictor, page: Page) {
         self.went_out(1);
         evictor.held += 1;
         self.forget_unheard(page.taken);
     }
 
-    /// The program has discarded or unmapped `range`, and its words say so.
-    pub(crate) fn forget_stranded(&self, _reading: &Reading<'_>, range: PageRange) {
-        self.each_stranded(|evictor, page| {
-            if !range.contains(page.taken.page) || !guard::stands(Guard::StrandedIsForgotten) {
+    /// The program moves other memory to `range`, whose words say that nothing is there any more.
+    pub(crate) fn forget_stranded(&self, reading: &Reading<'_>, range: PageRange) {
+        self.each_stranded(reading, |evictor, page| {
+            if !range.contains(page.taken.page) {
                 return Some(page);
-            }
-            let (at, word) = (page.taken.page, page.taken.word);
-            if page.taken.release(word).is_dropped
-                && let Some(place) = word.place()
-            {
-                self.vault.free(place);
             }
             self.went_out(1);
             evictor.held += 1;
-            self.wake_page(at);
+            self.let_try_again(page.taken);
             None
         });
     }
 
     /// The program has moved `from` to `to`, and the words have gone with it.
-    pub(crate) fn move_stranded(&self, _reading: &Reading<'_>, from: PageRange, to: PageIndex) {
-        self.each_stranded(|_, page| {
+    pub(crate) fn move_stranded(&self, reading: &Reading<'_>, from: PageRange, to: PageIndex) {
+        self.each_stranded(reading, |_, page| {
             if !from.contains(page.taken.page) {
                 return Some(page);
             }
@@ -200,10 +198,10 @@ impl Engine {
     /// announced one they are all put back.
     pub(crate) fn each_stranded_page(
         &self,
-        _reading: &Reading<'_>,
+        reading: &Reading<'_>,
         mut visit: impl FnMut((PageIndex, PageIndex)),
     ) {
-        self.each_stranded(|_, page| {
+        self.each_stranded(reading, |_, page| {
             if !self.is_wiped_on_fork(page.taken.page) && guard::stands(Guard::StrandedGoesToChildren) {
                 visit((page.taken.page, page.frame));
             }
@@ -227,11 +225,16 @@ impl Engine {
         is_wiped
     }
 
-    /// While messages are read nobody evicts: the lock is taken for a moment at most.
-    fn each_stranded(&self, mut visit: impl FnMut(&mut Evictor, Page) -> Option<Page>) {
+    fn each_stranded(
+        &self,
+        reading: &Reading<'_>,
+        mut visit: impl FnMut(&mut Evictor, Page) -> Option<Page>,
+    ) {
         if !self.are_stranded() {
             return;
         }
+        // Else whoever evicts would wait for this reading with the lock.
+        reading.settle();
         let mut place = self.evictor.lock();
         let Some(evictor) = place.as_mut() else { return };
         let mut stranded = core::mem::replace(&mut evictor.stranded, Stranded::new());

@@ -15,7 +15,7 @@ use crate::fault::serve::{Cause, Desk};
 
 /// A step of the return ends after this time: meanwhile nobody watches the budget.
 const STEP_NS: u64 = 2_000_000;
-/// What a batch should take at most: faults that come meanwhile are not even read before it ends. From memory that is some fifty pages, from a disk two or three.
+/// What a batch should take at most: a move or a fork waits for its end. From memory that is some fifty pages, from a disk two or three.
 const BATCH_NS: u64 = 250_000;
 /// Words that a step of the survey looks at.
 const SURVEYED: usize = 1 << 16;
@@ -126,18 +126,18 @@ impl SwapIn {
         let mut left = room.get() as usize;
         while left > 0 {
             let mut search = Search { engine, hand: self.hand, longest, looked_at: 0, is_over: false };
-            // Messages are read, and forks begin, between two batches.
-            let change = engine.change_as_bookkeeper();
+            // Moves and forks go on between two batches.
+            let holding = engine.hold_as_bookkeeper();
             let batch_began_ns = thread::now_ns();
             let most = self.at_once.min(left);
-            let returned = engine.return_pages(&change, desk, search.by_ref().take(most), Cause::Room);
+            let returned = engine.return_pages(&holding, desk, search.by_ref().take(most), Cause::Room);
             self.returned += returned;
             left -= returned.min(left);
             self.hand = search.hand;
             if search.is_over {
                 return false;
             }
-            drop(change);
+            drop(holding);
             let now_ns = thread::now_ns();
             let is_long = now_ns - batch_began_ns > BATCH_NS;
             let next = if is_long { self.at_once / 2 } else { self.at_once + self.at_once / 4 + 1 };

@@ -26,6 +26,7 @@ use farmem_telemetry::ProcessSlot;
 
 use crate::address_space::table::Watch;
 use crate::engine::BATCH_PAGES;
+use crate::gate::Gate;
 
 /// Entries that can wait to be freed. Those beyond are freed when the process ends.
 const DEFERRED: usize = 1 << 18;
@@ -65,6 +66,7 @@ pub(crate) struct NodeCaller {
     owner: OwnerId,
     supervisor: &'static Link,
     uffd: &'static Uffd,
+    gate: &'static Gate,
     ahead: Ahead,
 }
 
@@ -136,8 +138,8 @@ impl Caller for NodeCaller {
         waited_ns < NODE_PATIENCE_NS && !self.supervisor.is_cut()
     }
     fn is_awaited(&self) -> bool {
-        // While pages are changed nobody reads messages: other threads wait for this one, too.
-        self.ahead.is_awaited() || self.uffd.has_message()
+        // Other threads wait for this one, too.
+        self.ahead.is_awaited() || self.uffd.has_message() || self.gate.is_settling()
     }
 }
 
@@ -218,8 +220,9 @@ impl Vault {
         Writer::new(self.owner)
     }
 
-    pub(crate) fn reader(&self, uffd: &'static Uffd) -> PageReader {
-        let nodes = NodeCaller { owner: self.owner, supervisor: self.supervisor, uffd, ahead: Ahead::new() };
+    pub(crate) fn reader(&self, uffd: &'static Uffd, gate: &'static Gate) -> PageReader {
+        let (owner, supervisor) = (self.owner, self.supervisor);
+        let nodes = NodeCaller { owner, supervisor, uffd, gate, ahead: Ahead::new() };
         let reader = Reader::with_nodes(self.disk, nodes);
         // Without that memory it only reads less at a time.
         match self.disk.file.and_then(|_| memory::table_mut(WINDOW_BYTES).ok()) {

@@ -1,19 +1,21 @@
 //! Pages that come in together: taken, loaded, installed, let go.
 
+use core::ops::Range;
+
 use farmem_page::{PAGE_BYTES, PageCount, PageIndex, PageRange, PageWord};
 use farmem_policy::{Fault, Run, VictimPolicy, absence};
 use farmem_store::Urgency;
 use farmem_sys::guard::{self, Guard};
 use farmem_sys::pagemap::Vacancies;
 use farmem_sys::thread;
-use farmem_sys::uffd::{Uffd, UffdError, Waiters};
+use farmem_sys::uffd::{UffdError, Waiters};
 use farmem_telemetry::{Counter, RETURN_BUCKETS, TraceKind};
 
 use crate::address_space::table::Taken;
 use crate::engine::{BATCH_PAGES, Engine};
 use crate::eviction::vault::LoadFailure;
 use crate::fault::serve::{Cause, Desk, Served, Source};
-use crate::gate::Change;
+use crate::gate::{Change, Holding};
 
 const _: () =
     assert!(absence::BUCKETS == RETURN_BUCKETS, "the ledger has a word for each bucket of an absence");
@@ -106,7 +108,7 @@ impl Engine {
     /// [`BATCH_PAGES`] of them at most. They come in ascending order. How many were tried.
     pub(crate) fn return_pages(
         &self,
-        _change: &Change<'_>,
+        holding: &Holding<'_>,
         desk: &mut Desk,
         pages: impl Iterator<Item = PageIndex>,
         cause: Cause,
@@ -117,12 +119,20 @@ impl Engine {
         pages.filter_map(take).take(BATCH_PAGES).for_each(|taken| _ = batch.push(taken));
         let count = batch.count;
         // Where the address space changes, pages stay away: nobody waits for them.
-        let _ = self.bring_in(desk, batch, cause);
+        let _ = self.bring_in(holding, desk, batch, cause);
         count
     }
 
     /// Brings the content of the batch's page at that position to the desk, and checks it. When it is lost, that has been seen to.
-    fn load(&self, desk: &mut Desk, batch: &mut Batch, at: usize, cause: Cause, urgency: Urgency) -> Loaded {
+    fn load(
+        &self,
+        holding: &Holding<'_>,
+        desk: &mut Desk,
+        batch: &mut Batch,
+        at: usize,
+        cause: Cause,
+        urgency: Urgency,
+    ) -> Loaded {
         let Some(taken) = &batch.pages[at] else { return Loaded::Lost };
         let Some(place) = taken.word.place() else { return Loaded::Lost };
         match self.vault.load(&mut desk.reader, place, &mut desk.content[at], urgency) {
@@ -133,7 +143,7 @@ impl Engine {
             Err(LoadFailure::Later) => Loaded::Later,
             Err(LoadFailure::Lost) => {
                 if let Some(taken) = batch.pages[at].take() {
-                    self.lose(taken);
+                    self.lose(holding, taken);
                 }
                 Loaded::Lost
             }
@@ -141,9 +151,16 @@ impl Engine {
     }
 
     /// [`Engine::load`] of one page for the fault that leads the batch. What has to be asked of nodes comes by itself, later.
-    pub(crate) fn load_for(&self, desk: &mut Desk, batch: &mut Batch, at: usize, fault: Fault) -> Arrival {
+    pub(crate) fn load_for(
+        &self,
+        holding: &Holding<'_>,
+        desk: &mut Desk,
+        batch: &mut Batch,
+        at: usize,
+        fault: Fault,
+    ) -> Arrival {
         let loading = desk.waiting.begin_loading();
-        let loaded = self.load(desk, batch, at, Cause::Fault(fault.page), self.urgency());
+        let loaded = self.load(holding, desk, batch, at, Cause::Fault(fault.page), self.urgency());
         desk.waiting.end_loading(loading, &self.slot);
         match loaded {
             Loaded::There => Arrival::There,
@@ -184,25 +201,81 @@ impl Engine {
     }
 
     /// Installs the pages of a batch from position `from` on, each for itself, none of them the faulted one.
-    pub(crate) fn install_following(&self, desk: &Desk, batch: &mut Batch, from: usize, fault: Fault) {
+    pub(crate) fn install_following(
+        &self,
+        holding: &Holding<'_>,
+        desk: &Desk,
+        batch: &mut Batch,
+        from: usize,
+        fault: Fault,
+    ) {
         for at in from..batch.count {
             // Where the address space changes, pages stay away: nobody waits for them.
-            let _ = self.sift(batch, at, 1, Cause::Fault(fault.page));
-            let _ = self.install(&self.uffd, batch, at, &desk.content[at], Cause::Fault(fault.page));
+            let _ = self.install_one(holding, desk, batch, at, Cause::Fault(fault.page));
         }
     }
 
     /// Installs the page that leads the batch.
-    pub(crate) fn install_first(&self, desk: &Desk, batch: &mut Batch, cause: Cause) -> Served {
-        match self.sift(batch, 0, 1, cause) {
-            Served::Done => self.install(&self.uffd, batch, 0, &desk.content[0], cause),
+    pub(crate) fn install_first(
+        &self,
+        holding: &Holding<'_>,
+        desk: &Desk,
+        batch: &mut Batch,
+        cause: Cause,
+    ) -> Served {
+        self.install_one(holding, desk, batch, 0, cause)
+    }
+
+    /// Installs the batch's page at that position, if it is still part of it.
+    fn install_one(
+        &self,
+        holding: &Holding<'_>,
+        desk: &Desk,
+        batch: &mut Batch,
+        at: usize,
+        cause: Cause,
+    ) -> Served {
+        let Some(change) = self.change(holding) else { return self.let_all_go(batch, at..at + 1, cause) };
+        self.shed_overtaken(&change, batch, at..at + 1, cause);
+        match self.sift(&change, batch, at, 1, cause) {
+            Served::Done => self.install(&change, batch, at, &desk.content[at], cause),
             refused => refused,
+        }
+    }
+
+    /// Lets go of those pages of the batch, before anything is done with them. A thread that waits for one is kept until its fault is served again.
+    fn let_all_go(&self, batch: &mut Batch, positions: Range<usize>, cause: Cause) -> Served {
+        let mut outcome = Served::Done;
+        for taken in batch.pages[positions].iter_mut().filter_map(Option::take) {
+            if cause.is_fault_on(taken.page) {
+                outcome = Served::Again;
+            }
+            self.give_back(taken);
+        }
+        outcome
+    }
+
+    /// Takes those out of the batch that the program has given up since they were taken. Whoever waits for one faults again.
+    fn shed_overtaken(&self, _change: &Change<'_>, batch: &mut Batch, positions: Range<usize>, cause: Cause) {
+        for place in &mut batch.pages[positions] {
+            let Some(taken) = place.take_if(|taken| taken.is_overtaken()) else { continue };
+            if cause.is_fault_on(taken.page) {
+                self.let_try_again(taken);
+            } else {
+                self.give_back(taken);
+            }
         }
     }
 
     /// Pages that have an entry: load, check, install. What only nodes have is asked for and comes by itself, where there is a fetcher; without one, pages that
     /// come along are asked for when the thread's own is there.
-    pub(super) fn bring_in(&self, desk: &mut Desk, mut batch: Batch, cause: Cause) -> Served {
+    pub(super) fn bring_in(
+        &self,
+        holding: &Holding<'_>,
+        desk: &mut Desk,
+        mut batch: Batch,
+        cause: Cause,
+    ) -> Served {
         let is_faulted = |batch: &Batch, at: usize| {
             batch.pages[at].as_ref().is_some_and(|taken| cause.is_fault_on(taken.page))
         };
@@ -211,31 +284,31 @@ impl Engine {
         let first = (0..batch.count).find(|at| is_faulted(&batch, *at));
         let mut sent = None;
         if let Some(at) = first
-            && self.load(desk, &mut batch, at, cause, self.urgency()) == Loaded::Later
+            && self.load(holding, desk, &mut batch, at, cause, self.urgency()) == Loaded::Later
         {
             sent = Some(self.send_for(desk, &mut batch, at, cause));
         }
         let mut later = 0_u128;
         for at in (0..batch.count).filter(|at| Some(*at) != first) {
-            later |=
-                u128::from(self.load(desk, &mut batch, at, cause, Urgency::Later) == Loaded::Later) << at;
+            let loaded = self.load(holding, desk, &mut batch, at, cause, Urgency::Later);
+            later |= u128::from(loaded == Loaded::Later) << at;
         }
         desk.waiting.end_loading(loading, &self.slot);
         if later == 0 {
-            let outcome = self.install_all(desk, &mut batch, cause);
+            let outcome = self.install_all(holding, desk, &mut batch, cause);
             return sent.unwrap_or(outcome);
         }
         let mut rest = Batch::new();
         let taken =
             (0..batch.count).filter(|at| later >> at & 1 != 0).filter_map(|at| batch.pages[at].take());
         taken.for_each(|taken| _ = rest.push(taken));
-        let outcome = self.install_all(desk, &mut batch, cause);
+        let outcome = self.install_all(holding, desk, &mut batch, cause);
         desk.waiting.let_go();
         // What comes for a hint, or since there is room, is waited for: whoever brings it would only find that too much is under way.
         if matches!(cause, Cause::Fault(_)) && self.flights.may_fly() {
             self.send_for_all(desk, rest, cause);
         } else {
-            self.bring_in_ahead(desk, rest, cause);
+            self.bring_in_ahead(holding, desk, rest, cause);
         }
         sent.unwrap_or(outcome)
     }
@@ -254,7 +327,7 @@ impl Engine {
 
     /// Pages that nobody waits for, and that nodes alone have. Those that would come too late stay where they are.
     #[cold]
-    fn bring_in_ahead(&self, desk: &mut Desk, mut batch: Batch, cause: Cause) {
+    fn bring_in_ahead(&self, holding: &Holding<'_>, desk: &mut Desk, mut batch: Batch, cause: Cause) {
         let ahead = desk.reader.caller().ahead();
         ahead.begin(batch.pages.iter().flatten().map(Taken::watch));
         let since_ns = ahead.since_ns();
@@ -262,37 +335,41 @@ impl Engine {
             if let Some(taken) = &batch.pages[at] {
                 self.asked.note(taken.page, since_ns);
             }
-            if self.load(desk, &mut batch, at, cause, Urgency::Ahead) == Loaded::Later {
+            if self.load(holding, desk, &mut batch, at, cause, Urgency::Ahead) == Loaded::Later {
                 self.put_off(&mut batch, at);
             }
         }
-        let _ = self.install_all(desk, &mut batch, cause);
+        let _ = self.install_all(holding, desk, &mut batch, cause);
         if let Some(after_ns) = desk.reader.caller().ahead().awaited_after_ns() {
             self.vault.note_use(after_ns);
         }
     }
 
     /// Installs what has been loaded of a batch.
-    fn install_all(&self, desk: &Desk, batch: &mut Batch, cause: Cause) -> Served {
-        self.install_runs(batch, cause, |at, length| desk.content[at..at + length].as_flattened())
+    fn install_all(&self, holding: &Holding<'_>, desk: &Desk, batch: &mut Batch, cause: Cause) -> Served {
+        self.install_runs(holding, batch, cause, |at, length| desk.content[at..at + length].as_flattened())
     }
 
     /// Installs pages of zeros.
-    pub(super) fn install_zeros(&self, mut batch: Batch, cause: Cause) -> Served {
-        self.install_runs(&mut batch, cause, |_, length| self.zeros[..length].as_flattened())
+    pub(super) fn install_zeros(&self, holding: &Holding<'_>, mut batch: Batch, cause: Cause) -> Served {
+        self.install_runs(holding, &mut batch, cause, |_, length| self.zeros[..length].as_flattened())
     }
 
     /// Installs the pages that are left of a batch, those that follow each other at once; `content` knows what the pages from a position on hold.
     fn install_runs<'a>(
         &self,
+        holding: &Holding<'_>,
         batch: &mut Batch,
         cause: Cause,
         content: impl Fn(usize, usize) -> &'a [u8],
     ) -> Served {
+        let all = 0..batch.count;
+        let Some(change) = self.change(holding) else { return self.let_all_go(batch, all, cause) };
+        self.shed_overtaken(&change, batch, all, cause);
         let mut outcome = Served::Done;
         let mut at = 0;
         while at < batch.count {
-            if self.sift(batch, at, contiguous(batch, at), cause) == Served::Again {
+            if self.sift(&change, batch, at, contiguous(batch, at), cause) == Served::Again {
                 outcome = Served::Again;
             }
             let length = contiguous(batch, at);
@@ -301,7 +378,7 @@ impl Engine {
                 continue;
             }
             // What is left of them after a refusal halfway is looked at once more.
-            if self.install(&self.uffd, batch, at, content(at, length), cause) == Served::Again {
+            if self.install(&change, batch, at, content(at, length), cause) == Served::Again {
                 outcome = Served::Again;
             }
         }
@@ -310,7 +387,14 @@ impl Engine {
 
     /// Takes those pages out of the batch's `length` ones from position `at` on, which follow each other, that the program has discarded and that nobody
     /// has told of: their markers are gone. And those where the program wants no page.
-    fn sift(&self, batch: &mut Batch, at: usize, length: usize, cause: Cause) -> Served {
+    fn sift(
+        &self,
+        _change: &Change<'_>,
+        batch: &mut Batch,
+        at: usize,
+        length: usize,
+        cause: Cause,
+    ) -> Served {
         let is_doubtful = |taken: &Taken| taken.word.is_marked() && taken.word.is_stored();
         let pages = &batch.pages[at..at + length];
         // A fault on a page tells that the program wants one there.
@@ -372,7 +456,14 @@ impl Engine {
 
     /// Installs `content` in the batch's pages from position `at` on, which follow each other, and lets them go. Where the kernel stops halfway, the others are
     /// still part of the batch afterwards.
-    fn install(&self, uffd: &Uffd, batch: &mut Batch, at: usize, content: &[u8], cause: Cause) -> Served {
+    fn install(
+        &self,
+        _change: &Change<'_>,
+        batch: &mut Batch,
+        at: usize,
+        content: &[u8],
+        cause: Cause,
+    ) -> Served {
         let length = content.len() / PAGE_BYTES;
         let mut outcome = Served::Done;
         let mut done = 0;
@@ -380,7 +471,8 @@ impl Engine {
         while done < length {
             let Some(first) = batch.pages[at + done].as_ref().map(|taken| taken.page) else { break };
             let end = (done + at_once).min(length);
-            let progress = uffd.copy_in(first, &content[done * PAGE_BYTES..end * PAGE_BYTES], Waiters::Wake);
+            let progress =
+                self.uffd.copy_in(first, &content[done * PAGE_BYTES..end * PAGE_BYTES], Waiters::Wake);
             let arrived = progress.done.get() as usize;
             self.came_in(arrived as u64);
             for taken in batch.pages[at + done..at + done + arrived].iter_mut().filter_map(Option::take) {

@@ -1,13 +1,13 @@
 //! Pages on their way from memory nodes. Whoever takes one of these asks, and goes on; the *fetcher*, a thread of its own, installs it when it
 //! has come. So a node holds up only the threads that touch its pages.
 //!
-//! A page is held meanwhile (its word is busy): whoever else touches it waits for the same answer. Unlike all others that are held, it
-//! is so while messages are read, as are stranded pages. So what a message says of it is done here: what the program has given up is let go,
-//! what it has moved is followed.
+//! A page is held meanwhile (its word is busy): whoever else touches it waits for the same answer. Unlike what threads hold, it is so for as long as a node
+//! takes, as stranded pages are until the kernel takes them. So what a message says of it is done here: what the program has given up is let go, what it has
+//! moved is followed.
 //!
 //! Invariants:
-//! 1. A flight is in the list from when its call is posted until somebody ends it. Who ends one holds a [`Change`] or a [`Reading`], so
-//!    that the page isn't moved or discarded between.
+//! 1. A flight is in the list from when its call is posted until somebody ends it. Who ends one is in a [`Holding`] or a [`Reading`], so
+//!    that the page isn't moved between.
 //! 2. Flights and reserved places are no more than [`MOST`].
 //! 3. The list is a leaf lock: while it is held nobody waits, and no page comes in.
 
@@ -20,14 +20,14 @@ use farmem_sys::guard::{self, Guard};
 use farmem_sys::lock::Lock;
 use farmem_sys::wait::{self, Scope, Sleepers};
 use farmem_sys::{Errno, memory, thread};
-use farmem_telemetry::{Counter, Step};
+use farmem_telemetry::Step;
 
 use crate::address_space::table::Taken;
 use crate::engine::Engine;
 use crate::eviction::vault::{LoadFailure, PageReader};
 use crate::fault::batch::Batch;
 use crate::fault::serve::{Cause, Desk, Served, Source};
-use crate::gate::{Change, PARTIES, Reading};
+use crate::gate::{Holding, PARTIES, Reading};
 use crate::whereabouts::Whereabouts;
 
 /// Pages of a process that may be on their way at a time: twice the calls of a lane.
@@ -35,7 +35,7 @@ pub(crate) const MOST: usize = 32;
 const _: () = assert!(MOST < wait::MOST_WORDS, "the fetcher sleeps on a word for each, and one more");
 /// The fetcher's place at the gate: the one before the bookkeeper's.
 pub(crate) const PARTY: usize = PARTIES - 2;
-/// Pages that come in under one right to change pages, so that messages are read in between.
+/// Pages that come in under one right to hold pages: a move or a fork waits for no more.
 const LANDED_AT_ONCE: usize = 8;
 /// How long the fetcher leaves pages alone that the kernel has refused, since the address space changes.
 const SETTLE_NS: u64 = 20_000;
@@ -252,10 +252,10 @@ impl Engine {
 
     /// On the fetcher: takes in what has come. Whether there may be more.
     fn land(&self, desk: &mut Desk, refused: &mut [Option<Refused>; MOST]) -> bool {
-        let change = self.gate.change(PARTY);
+        let holding = self.gate.hold(PARTY);
         for place in refused.iter_mut() {
             let Some(Refused { page, since_ns }) = place.take() else { continue };
-            *place = self.land_again(&change, desk, page, since_ns);
+            *place = self.land_again(&holding, desk, page, since_ns);
             self.flights.landed(place.is_none());
         }
         let mut landed = 0;
@@ -265,7 +265,7 @@ impl Engine {
             }
             let Some((flight, landing)) = self.next_landing(at) else { continue };
             landed += 1;
-            let again = self.land_flight(&change, desk, flight, landing);
+            let again = self.land_flight(&holding, desk, flight, landing);
             self.flights.landed(again.is_none());
             // There is a place: what is in flight and what has been refused are no more than these.
             if let Some(free) = refused.iter_mut().find(|place| place.is_none()) {
@@ -278,7 +278,7 @@ impl Engine {
     /// A page that the kernel has refused before.
     fn land_again(
         &self,
-        change: &Change<'_>,
+        holding: &Holding<'_>,
         desk: &mut Desk,
         page: PageIndex,
         since_ns: u64,
@@ -297,7 +297,7 @@ impl Engine {
             return None;
         }
         self.land_page(
-            change,
+            holding,
             desk,
             taken,
             Errand { cause: Cause::Fault(page), since_ns, is_needed: true },
@@ -328,7 +328,7 @@ impl Engine {
 
     fn land_flight(
         &self,
-        change: &Change<'_>,
+        holding: &Holding<'_>,
         desk: &mut Desk,
         flight: Flight,
         landing: Landing,
@@ -347,13 +347,13 @@ impl Engine {
                 if is_needed { Urgency::Awaited } else { Urgency::Later }
             }
         };
-        self.land_page(change, desk, taken, Errand { cause, since_ns, is_needed }, urgency)
+        self.land_page(holding, desk, taken, Errand { cause, since_ns, is_needed }, urgency)
     }
 
     /// Loads and installs a page that has come. What the kernel refuses, although a thread waits for it.
     fn land_page(
         &self,
-        change: &Change<'_>,
+        holding: &Holding<'_>,
         desk: &mut Desk,
         taken: Taken,
         errand: Errand,
@@ -361,7 +361,7 @@ impl Engine {
     ) -> Option<Refused> {
         let Errand { cause, since_ns, is_needed } = errand;
         // Room was made when it was asked for, and others may have used it.
-        let _ = self.make_room(change, 1);
+        let _ = self.make_room(holding, 1);
         let Some(place) = taken.word.place() else {
             self.give_back(taken);
             return None;
@@ -373,7 +373,7 @@ impl Engine {
                 let page = taken.page;
                 let mut batch = Batch::new();
                 batch.push(taken);
-                if self.install_first(desk, &mut batch, cause) == Served::Again {
+                if self.install_first(holding, desk, &mut batch, cause) == Served::Again {
                     // What has come is in the read buffer.
                     return Some(Refused { page, since_ns });
                 }
@@ -383,7 +383,7 @@ impl Engine {
                     desk.waiting.count(&self.slot, took_ns);
                 }
             }
-            Err(LoadFailure::Lost) => self.lose(taken),
+            Err(LoadFailure::Lost) => self.lose(holding, taken),
             Err(LoadFailure::Later) if is_needed => {
                 // It has been displaced, or is elsewhere now.
                 if let Err(taken) = self.launch_again(&desk.reader, taken, cause) {
@@ -397,27 +397,13 @@ impl Engine {
         None
     }
 
-    /// Lets go of a page that stays where it is. Whoever waits for it faults again.
-    pub(super) fn let_try_again(&self, taken: Taken) {
-        let page = taken.page;
-        let _ = taken.put_back();
-        self.wake_page(page);
-    }
-
-    /// The program has discarded or unmapped `range`, and its words say so.
+    /// The program has discarded or unmapped `range`, and its words say so. Whoever touches it need not wait for nodes.
     pub(crate) fn forget_flights(&self, _reading: &Reading<'_>, range: PageRange) {
         self.flights.end_each(
-            |flight| range.contains(flight.taken.page) && guard::stands(Guard::FlightsAreForgotten),
+            |flight| range.contains(flight.taken.page),
             |flight| {
                 self.vault.withdraw(&flight.posted);
-                let (page, word) = (flight.taken.page, flight.taken.word);
-                if flight.taken.release(word).is_dropped
-                    && let Some(place) = word.place()
-                {
-                    self.slot.subtract(Counter::FarPages, 1);
-                    self.vault.free(place);
-                }
-                self.wake_page(page);
+                self.let_try_again(flight.taken);
             },
         );
     }

@@ -25,7 +25,7 @@ use crate::address_space::events::Received;
 use crate::bookkeeper::PARTY;
 use crate::engine::Engine;
 use crate::fault::serve::{Desk, Served};
-use crate::gate::{Change, PARTIES};
+use crate::gate::{Change, Entry, Holding, PARTIES};
 use crate::inject::Injection;
 
 /// Most handlers: all parties at the gate but the bookkeeper and the fetcher.
@@ -171,7 +171,7 @@ impl Handler {
         }
         self.is_flowing = received != Received::Nothing;
         if engine.are_stranded() {
-            engine.return_stranded(&engine.gate.change(self.party as usize));
+            engine.return_stranded(&engine.gate.hold(self.party as usize));
         }
         if self.deferred_count > 0 {
             self.retry();
@@ -241,11 +241,11 @@ impl Handler {
                 return Served::Later;
             }
         }
-        let change = engine.gate.change(self.party as usize);
+        let holding = engine.gate.hold(self.party as usize);
         if engine.is_anything_hinted() {
-            engine.follow_hints(&change, &mut self.desk, Some(fault.page));
+            engine.follow_hints(&holding, &mut self.desk, Some(fault.page));
         }
-        engine.serve(&change, &mut self.desk, fault)
+        engine.serve(&holding, &mut self.desk, fault)
     }
 
     fn defer(&mut self, wish: Wish, is_settling: bool) {
@@ -356,13 +356,35 @@ impl Engine {
 }
 
 impl Engine {
-    /// Enters the gate, on the bookkeeper. A handler of the idle class may have lost its processor while it reads a message: nobody but
-    /// this thread, which waits for it, would notice.
+    /// Enters the gate to change pages, on the bookkeeper.
     pub(crate) fn change_as_bookkeeper(&self) -> Change<'_> {
+        self.enter_as_bookkeeper(|| self.gate.change_within(PARTY, STARVED_NS))
+    }
+
+    /// Enters the gate to hold pages, on the bookkeeper.
+    pub(crate) fn hold_as_bookkeeper(&self) -> Holding<'_> {
+        self.enter_as_bookkeeper(|| self.gate.hold_within(PARTY, STARVED_NS))
+    }
+
+    /// Enters the gate to change pages that the caller holds. `None` when all must be let go, for a move or a fork.
+    pub(crate) fn change<'a>(&'a self, holding: &Holding<'a>) -> Option<Change<'a>> {
+        if holding.party() != PARTY {
+            return holding.change();
+        }
+        self.enter_as_bookkeeper(|| match holding.change_within(STARVED_NS) {
+            Entry::Change(change) => Some(Some(change)),
+            Entry::LetGo => Some(None),
+            Entry::Reading => None,
+        })
+    }
+
+    /// Tries until `enter` succeeds, each time for [`STARVED_NS`] at most. A handler of the idle class may have lost its processor while it reads a
+    /// message: nobody but this thread, which waits for it, would notice.
+    fn enter_as_bookkeeper<T>(&self, enter: impl Fn() -> Option<T>) -> T {
         let began_ns = thread::now_ns();
         loop {
-            if let Some(change) = self.gate.change_within(PARTY, STARVED_NS) {
-                return change;
+            if let Some(entered) = enter() {
+                return entered;
             }
             if thread::now_ns() - began_ns >= STARVED_NS
                 && self.is_handler_idle.swap(false, Ordering::Relaxed)

@@ -6,19 +6,19 @@ use farmem_telemetry::{Counter, LostPage};
 
 use crate::address_space::table::Taken;
 use crate::engine::Engine;
+use crate::gate::Holding;
 
 impl Engine {
     /// A page that can't be read back: whoever touches it gets a SIGBUS, for this page alone.
-    pub(super) fn lose(&self, taken: Taken) {
-        let range = PageRange::new(taken.page, PageIndex::new(taken.page.get() + 1));
+    pub(super) fn lose(&self, holding: &Holding<'_>, taken: Taken) {
+        let page = taken.page;
+        let change = self.change(holding);
         let word = taken.word;
-        let progress = self.poison(&self.uffd, taken.page);
-        if progress.stopped.is_none() {
-            let _ = taken.release(word.with_place(Some(Place::Lost)).with_far(false));
-        } else {
-            let _ = taken.put_back();
-        }
-        self.uffd.wake(range);
+        let is_poisoned =
+            change.is_some() && !taken.is_overtaken() && self.poison(&self.uffd, page).stopped.is_none();
+        let word = if is_poisoned { word.with_place(Some(Place::Lost)).with_far(false) } else { word };
+        self.let_go(taken, word);
+        self.wake_page(page);
     }
 
     /// Poisons a page of this process or of a child of it, and leaves word which it was. That must be there before: as soon

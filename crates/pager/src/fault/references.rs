@@ -18,6 +18,7 @@ use crate::address_space::table::Taken;
 use crate::engine::{BATCH_PAGES, Engine};
 use crate::fault::batch::{Arrival, Batch};
 use crate::fault::serve::{Cause, Desk, Served, Source};
+use crate::gate::Holding;
 
 /// Threads that are followed at a time. Others take the place of one of them.
 const FOLLOWERS: usize = 16;
@@ -164,6 +165,7 @@ impl Engine {
     /// the others.
     pub(crate) fn serve_following(
         &self,
+        holding: &Holding<'_>,
         desk: &mut Desk,
         pursuit: Pursuit<'_>,
         faulted: Taken,
@@ -172,7 +174,7 @@ impl Engine {
         let Pursuit { mut follower, most, looked_ns } = pursuit;
         let mut batch = Batch::new();
         batch.push(faulted);
-        if let Arrival::Not(served) = self.load_for(desk, &mut batch, 0, fault) {
+        if let Arrival::Not(served) = self.load_for(holding, desk, &mut batch, 0, fault) {
             self.spend_following(looked_ns);
             return served;
         }
@@ -213,13 +215,13 @@ impl Engine {
             let Some(place) = place else { continue };
             // What is stored comes near while the page before is installed.
             self.vault.prefetch(place);
-            self.install_following(desk, &mut batch, installed, fault);
+            self.install_following(holding, desk, &mut batch, installed, fault);
             installed = batch.count();
             match taken {
                 Some(taken) => {
                     let at = batch.push(taken);
                     pages[at] = page;
-                    if self.load_for(desk, &mut batch, at, fault) == Arrival::There {
+                    if self.load_for(holding, desk, &mut batch, at, fault) == Arrival::There {
                         walk.arrive(&desk.content[at]);
                     }
                 }
@@ -238,11 +240,11 @@ impl Engine {
         {
             follower.show(page, &desk.content[SCRATCH]);
         }
-        self.install_following(desk, &mut batch, installed, fault);
+        self.install_following(holding, desk, &mut batch, installed, fault);
         let walked_ns = thread::now_ns().saturating_sub(began_ns);
         follower.took(self.spend_following(looked_ns + walked_ns));
         drop(follower);
-        self.install_first(desk, &mut batch, Cause::Fault(fault.page))
+        self.install_first(holding, desk, &mut batch, Cause::Fault(fault.page))
     }
 }
 

@@ -68,7 +68,7 @@ impl Engine {
                 deadline_ns = now_ns + PATIENCE_NS;
                 come_along();
             }
-            let outcome = self.evict(&self.gate.change(party), TOLERATED_PAGES as usize / 2);
+            let outcome = self.evict(&self.gate.hold(party), TOLERATED_PAGES as usize / 2);
             if outcome.is_changing {
                 return false;
             }

@@ -16,7 +16,7 @@ use crate::eviction::vault::PageReader;
 use crate::fault::batch::Batch;
 use crate::fault::references::Pursuit;
 use crate::fault::waiting::{Waiting, Whence};
-use crate::gate::Change;
+use crate::gate::Holding;
 
 /// Memory that a handler works in.
 pub(crate) struct Desk {
@@ -35,7 +35,7 @@ impl Desk {
     pub(crate) fn new(engine: &'static Engine) -> Result<Self, Errno> {
         Ok(Self {
             content: memory::table_mut(BATCH_PAGES)?,
-            reader: engine.vault.reader(&engine.uffd),
+            reader: engine.vault.reader(&engine.uffd, &engine.gate),
             waiting: Waiting::new(),
             unmeasured: 0,
         })
@@ -111,7 +111,7 @@ impl Source {
 
 impl Engine {
     /// Serves a fault of this process.
-    pub(crate) fn serve(&self, change: &Change<'_>, desk: &mut Desk, fault: Fault) -> Served {
+    pub(crate) fn serve(&self, holding: &Holding<'_>, desk: &mut Desk, fault: Fault) -> Served {
         if !self.table.ensure(fault.page) {
             self.refused(Step::Table, Errno::NOMEM);
         }
@@ -128,14 +128,14 @@ impl Engine {
         let ahead = run.map(|run| run.count).or(pursuit.as_ref().map(|pursuit| pursuit.most));
         let pages = 1 + ahead.unwrap_or(0) as usize;
         // There is room already as a rule, and the clock is left alone.
-        let room = self.excess(pages) <= 0 || desk.waiting.for_room(|| self.make_room(change, pages));
+        let room = self.excess(pages) <= 0 || desk.waiting.for_room(|| self.make_room(holding, pages));
         let Some(taken) = self.table.take(fault.page) else {
             self.slot.add(Counter::StagedHits, 1);
             self.hurry(fault.page);
             return Served::Done;
         };
         if taken.word.is_stored() && !taken.word.is_far() {
-            return self.meet_unheard(taken);
+            return self.meet_unheard(holding, taken);
         }
         // The page may have left, or come, since the guess.
         let source = if guard::stands(Guard::SourceAfterTaking) { Source::of(taken.word) } else { guess };
@@ -147,23 +147,28 @@ impl Engine {
             && let Some(mut pursuit) = pursuit
         {
             pursuit.most *= u32::from(room);
-            return self.serve_following(desk, pursuit, taken, fault);
+            return self.serve_following(holding, desk, pursuit, taken, fault);
         }
         let run = run.filter(|_| room && source == guess);
         let batch = self.gather(taken, run, source);
         match source {
-            Source::Stored => self.bring_in(desk, batch, Cause::Fault(fault.page)),
+            Source::Stored => self.bring_in(holding, desk, batch, Cause::Fault(fault.page)),
             Source::Zeros => {
                 desk.waiting.comes_from(Whence::Zeros);
-                self.touch(batch, fault)
+                self.touch(holding, batch, fault)
             }
         }
     }
 
     /// A fault on a page that the pager hasn't taken away. Either it has come since, or the program has discarded it and nobody has told of that.
-    fn meet_unheard(&self, taken: Taken) -> Served {
+    fn meet_unheard(&self, holding: &Holding<'_>, taken: Taken) -> Served {
         let page = PageRange::at(taken.page, PageCount::new(1));
+        let Some(_change) = self.change(holding) else {
+            self.give_back(taken);
+            return Served::Again;
+        };
         match self.vacancies(page) {
+            _ if taken.is_overtaken() => self.let_try_again(taken),
             Ok(found) if found.present == 0 && guard::stands(Guard::MarkersAreLookedAt) => {
                 self.forget_unheard(taken);
             }
@@ -235,17 +240,25 @@ impl Engine {
     }
 
     /// Pages that nobody has touched yet: zeros.
-    fn touch(&self, mut batch: Batch, fault: Fault) -> Served {
+    fn touch(&self, holding: &Holding<'_>, mut batch: Batch, fault: Fault) -> Served {
         if batch.count() == 1 && !fault.write {
             // The kernel's shared page of zeros takes no memory; if the program writes it later, the kernel copies it.
-            return batch.take(0).map_or(Served::Done, |taken| self.touch_reading(taken));
+            return batch.take(0).map_or(Served::Done, |taken| self.touch_reading(holding, taken));
         }
-        self.install_zeros(batch, Cause::Fault(fault.page))
+        self.install_zeros(holding, batch, Cause::Fault(fault.page))
     }
 
-    fn touch_reading(&self, taken: Taken) -> Served {
+    fn touch_reading(&self, holding: &Holding<'_>, taken: Taken) -> Served {
         let page = taken.page;
         let range = PageRange::new(page, PageIndex::new(page.get() + 1));
+        let Some(_change) = self.change(holding) else {
+            self.give_back(taken);
+            return Served::Again;
+        };
+        if taken.is_overtaken() {
+            self.let_try_again(taken);
+            return Served::Done;
+        }
         let progress = self.uffd.zero_in(range);
         self.slot.add(Counter::FirstTouches, 1);
         self.open_zeros.note();

@@ -283,7 +283,8 @@ impl Engine {
 
     /// Ends the protection of what is there of `part`. What has left has a marker, which is to stay; meanwhile nothing leaves.
     fn open_part(&self, part: PageRange) -> Result<(), UffdError> {
-        let _evictor = self.evictor.lock();
+        // Whoever evicts may wait for a reading, which waits for this change: then it is tried again.
+        let Some(_evictor) = self.evictor.try_lock() else { return Err(UffdError::Changing) };
         let mut outcome = Ok(());
         self.table.each_gap(part, is_away, |gap| outcome = outcome.and_then(|()| self.uffd.unprotect(gap)));
         outcome
@@ -419,7 +420,7 @@ impl Engine {
             self.slot.add(Counter::Unshared, run.count().get());
             // A failure leaves pages as they are: then they don't leave.
             let _ = memory::unshare_pages(run);
-            let outcome = self.evict_run(&self.change_as_bookkeeper(), run);
+            let outcome = self.evict_run(&self.hold_as_bookkeeper(), run);
             if outcome.evicted == 0 && outcome.in_use > 0 {
                 self.sharing.end_fetch_wait();
             }

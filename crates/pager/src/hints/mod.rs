@@ -22,7 +22,7 @@ use crate::address_space::scan::Scanner;
 use crate::bell::Reason;
 use crate::engine::Engine;
 use crate::fault::serve::{Cause, Desk, Source};
-use crate::gate::Change;
+use crate::gate::{Change, Holding};
 use crate::hints::pin::{Ordered, Pin};
 use crate::hints::queue::{Hint, HintQueue};
 use crate::hints::ranges::{Requests, pages};
@@ -261,8 +261,8 @@ impl Hinted {
                 }
                 continue;
             };
-            let change = engine.change_as_bookkeeper();
-            match (advance(engine, &change, desk.as_deref_mut(), task, None), task.stage) {
+            let holding = engine.hold_as_bookkeeper();
+            match (advance(engine, &holding, desk.as_deref_mut(), task, None), task.stage) {
                 (Progress::GoesOn, _) => {}
                 (Progress::NoRoom, _) if task.is_patient() => return true,
                 (Progress::Done, Stage::Note(Pin::Pin)) => {
@@ -294,7 +294,7 @@ impl Hinted {
             return false;
         };
         while engine.is_anything_hinted() {
-            let goes_on = engine.follow_hints(&engine.change_as_bookkeeper(), desk, None);
+            let goes_on = engine.follow_hints(&engine.hold_as_bookkeeper(), desk, None);
             if !goes_on || thread::now_ns() >= deadline_ns {
                 return engine.is_anything_hinted();
             }
@@ -313,7 +313,7 @@ impl Engine {
     /// `fault` is left to who serves it. `false` when there is no room at this moment.
     pub(crate) fn follow_hints(
         &self,
-        change: &Change<'_>,
+        holding: &Holding<'_>,
         desk: &mut Desk,
         fault: Option<PageIndex>,
     ) -> bool {
@@ -323,7 +323,7 @@ impl Engine {
         let deadline_ns = thread::now_ns() + STEP_NS;
         for _ in 0..AT_A_FAULT {
             let Some(task) = pending.next(self) else { return true };
-            match advance(self, change, Some(desk), task, fault) {
+            match advance(self, holding, Some(desk), task, fault) {
                 Progress::GoesOn => {}
                 Progress::NoRoom if task.is_patient() => {
                     self.bell.note(Reason::Hint);
@@ -331,7 +331,10 @@ impl Engine {
                 }
                 Progress::NoRoom | Progress::Done => pending.finish(self),
             }
-            if self.slot.get(Counter::Hinted) - before >= AT_A_FAULT || thread::now_ns() >= deadline_ns {
+            if self.slot.get(Counter::Hinted) - before >= AT_A_FAULT
+                || thread::now_ns() >= deadline_ns
+                || holding.must_let_go()
+            {
                 break;
             }
         }
@@ -358,14 +361,16 @@ impl Progress {
 /// A part of the task.
 fn advance(
     engine: &Engine,
-    change: &Change<'_>,
+    holding: &Holding<'_>,
     desk: Option<&mut Desk>,
     task: &mut Task,
     fault: Option<PageIndex>,
 ) -> Progress {
     match (task.stage, desk) {
         (Stage::Note(pin), _) => {
-            task.hand = engine.note_pinned(change, pin, PageRange::new(task.hand, task.range.end), LOOKED_AT);
+            let Some(change) = engine.change(holding) else { return Progress::GoesOn };
+            task.hand =
+                engine.note_pinned(&change, pin, PageRange::new(task.hand, task.range.end), LOOKED_AT);
             Progress::done_if(task.hand >= task.range.end)
         }
         (Stage::Fetch(left), Some(desk)) => {
@@ -373,17 +378,18 @@ fn advance(
             let mut search =
                 Search { engine, fault, hand: task.hand, end, looked_at: 0, has_passed_busy: false };
             let most = left.min(AT_ONCE as u64) as usize;
-            if !engine.make_room(change, most) || engine.excess(most) > engine.tolerated() / 2 {
+            if !engine.make_room(holding, most) || engine.excess(most) > engine.tolerated() / 2 {
                 return Progress::NoRoom;
             }
-            let brought = engine.return_pages(change, desk, search.by_ref().take(most), Cause::Hint) as u64;
+            let brought = engine.return_pages(holding, desk, search.by_ref().take(most), Cause::Hint) as u64;
             task.hand = search.hand;
             task.has_passed_busy |= search.has_passed_busy;
             task.stage = Stage::Fetch(left - brought);
             Progress::done_if(left == brought || task.hand >= task.range.end)
         }
         (Stage::Cold, Some(_)) => {
-            task.hand = engine.note_cold(change, PageRange::new(task.hand, task.range.end));
+            let Some(change) = engine.change(holding) else { return Progress::GoesOn };
+            task.hand = engine.note_cold(&change, PageRange::new(task.hand, task.range.end));
             Progress::done_if(task.hand >= task.range.end)
         }
         (Stage::Fetch(_) | Stage::Cold, None) => Progress::Done,

@@ -1,4 +1,4 @@
-//! The gate (its invariants 1 and 2, and that everyone gets through).
+//! The gate (its invariants 1 to 3, and that everyone gets through).
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -15,6 +15,7 @@ const ROUNDS: usize = 2;
 struct Inside {
     readings: AtomicI32,
     changes: AtomicI32,
+    holdings: AtomicI32,
 }
 
 impl Inside {
@@ -33,6 +34,59 @@ impl Inside {
         assert_eq!(self.readings.load(Ordering::SeqCst), 0, "a reading has begun during a change");
         self.changes.fetch_sub(1, Ordering::SeqCst);
     }
+}
+
+/// Holds something and changes it, over and over, as whoever serves faults does.
+fn hold(gate: &Gate, inside: &Inside, party: usize) {
+    for _ in 0..ROUNDS {
+        let holding = gate.hold(party);
+        inside.holdings.fetch_add(1, Ordering::SeqCst);
+        thread::yield_now();
+        let change = holding.change();
+        if change.is_some() {
+            inside.change();
+        }
+        drop(change);
+        inside.holdings.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn nobody_holds_anything_once_a_reading_has_settled_and_everyone_gets_through() {
+    check(|| {
+        let shared = Arc::new((Gate::new(), Inside::default()));
+        let mut threads = Vec::new();
+        for party in 0..2 {
+            let shared = Arc::clone(&shared);
+            threads.push(thread::spawn(move || hold(&shared.0, &shared.1, party)));
+        }
+        // One that holds nothing waits for the same readings.
+        let changer = Arc::clone(&shared);
+        threads.push(thread::spawn(move || drop(changer.0.change(2))));
+        for _ in 0..ROUNDS {
+            let reading = shared.0.read();
+            shared.1.read();
+            reading.settle();
+            assert_eq!(shared.1.holdings.load(Ordering::SeqCst), 0, "somebody holds something");
+            thread::yield_now();
+            assert_eq!(shared.1.holdings.load(Ordering::SeqCst), 0, "somebody has taken something");
+            drop(reading);
+        }
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+#[test]
+fn a_reading_that_does_not_settle_waits_for_no_holder() {
+    let body = || {
+        let gate = Arc::new(Gate::new());
+        let holding = gate.hold(0);
+        let reader = Arc::clone(&gate);
+        // It gets through while the page is held: else this waits for ever.
+        thread::spawn(move || drop(reader.read())).join().unwrap();
+        assert!(holding.change().is_some());
+    };
+    shuttle::check_random(body, 1);
 }
 
 fn through(readers: usize, changers: usize) {

@@ -202,7 +202,10 @@ impl World {
                 released
             }
             None if how % 4 == 3 => {
-                let released = taken.put_back();
+                let released = {
+                    let word = taken.word;
+                    taken.release(word)
+                };
                 self.free_dropped(released.is_dropped, word);
                 released
             }

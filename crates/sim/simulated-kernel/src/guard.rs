@@ -8,3 +8,8 @@ pub use farmem_sys::guard::Guard;
 pub fn stands(guard: Guard) -> bool {
     world::with(|world| world.plan.without != Some(guard))
 }
+
+/// The turn may pass to another thread here.
+pub fn crossing() {
+    crate::schedule::point();
+}
