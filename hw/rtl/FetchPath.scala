@@ -28,7 +28,8 @@ class FetchPath(p: AcceleratorParameters) extends Module {
     val refused = Valid(UInt(Refusal.width.W))
     val busy = Output(Bool())
     val waiting = Output(Vec(p.ports, Bool()))
-    val noteMade = Valid(new NewPage(p))
+    /** The page that is noted in this cycle. */
+    val noteMade = Valid(UInt(Words.idBits.W))
   })
   private val fetch = Module(new FetchUnit(p))
   private val free = Module(new FrameQueue(p.freeDepth))
@@ -50,7 +51,7 @@ class FetchPath(p: AcceleratorParameters) extends Module {
   io.refused.bits := fetch.io.refusal.bits.reason
   io.busy := fetch.io.busy
   io.noteMade.valid := fresh.io.enqueue.fire()
-  io.noteMade.bits := fresh.io.enqueue.bits
+  io.noteMade.bits := fresh.io.enqueue.bits.id
 
   private val leaves = free.io.dequeue.fire()
   private val destination = Reg(UInt(Words.frameBits.W))

@@ -188,7 +188,7 @@ class FetchProof(p: AcceleratorParameters, bounded: Boolean) extends Module {
   assert(!(written && Words.pageId(cell) =/= fetchedId), "fetch: another page was mapped than was fetched")
   assert(!(written && request.bits.data(9 + Words.frameBits, 10) =/= fetchedFrame), "fetch: another frame was mapped than was filled")
   private val noted = path.io.noteMade
-  assert(!(noted.valid && noted.bits.id =/= fetchedId), "fetch: another page was noted than was fetched")
+  assert(!(noted.valid && noted.bits =/= fetchedId), "fetch: another page was noted than was fetched")
 
   // A client that answers what it was asked, and only that.
   private val underWay = RegInit(false.B)
