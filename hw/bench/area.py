@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Area and logic depth of parts of the system, by Yosys.
 
     area.py SYSTEM.v MODULE...        prints JSON

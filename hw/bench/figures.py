@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Draws the figures from what the simulations printed.
 
     figures.py RESULTS OUTPUT [RECORDED]
 
 RESULTS holds one file for each simulation, named by what was simulated: SYSTEM.BENCHMARK.KEY=VALUE...  with lines `label number`.
-OUTPUT gets results.json, with every number, and an SVG for each figure that the results suffice for. RECORDED is a results.json of before:
-simulations repeat exactly, so what differs from it is named.
+OUTPUT gets results.json, with every number and what it was made from, and an SVG for each figure that the results suffice for. RECORDED is
+a results.json of before: simulations repeat exactly, so what differs from it is named, and the exit status is 3.
 """
 import json
 import pathlib
@@ -18,11 +19,12 @@ PARTS = ("trap", "processing", "interface", "blade")
 COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#b0b0b0", "#8172b3", "#c44e52")
 MODES = {"software": "software", "accelerated": "accelerator"}
 NAMES = {"bare": "bare metal", "linux": "Linux"}
-# Linux's way to its handler and back, in cycles: what touches of 32 pages took beyond the handlers. With more pages some of the program's other
-# faults evict, too, and can't be told from those of touches. It depends neither on the blade nor on the client.
+# Linux's way to its handler and back, in cycles, where the run that measures it is missing.
 SOFTWARE_TRAP = 698
 # The accelerator's: the failed walk, the way to it, and the repeated walk.
 ACCELERATOR_TRAP = 208
+# The exit status where figures are drawn, but not as they were recorded.
+DRIFTED = 3
 # What tells a run from others: the words of its file's name.
 SETTINGS = ("system", "benchmark", "how", "clients", "mode", "pages", "local", "latency", "accelerated", "evictions", "threshold")
 
@@ -30,7 +32,7 @@ SETTINGS = ("system", "benchmark", "how", "clients", "mode", "pages", "local", "
 def load(directory):
     """The results, as dictionaries: system, benchmark, settings and figures in one."""
     for path in sorted(directory.iterdir()):
-        if path.suffix in (".partial", ".json"):
+        if path.suffix in (".partial", ".json", ".txt"):
             continue
         system, benchmark, *settings = path.name.split(".")
         row = {"system": system, "benchmark": benchmark}
@@ -47,6 +49,15 @@ def load(directory):
         if row.get("right", 1) != 1 or row.get("status", 0) != 0:
             sys.exit(f"{path}: the program's result is wrong")
         yield row
+
+
+def software_trap(rows):
+    """What touches of 32 pages took beyond the handlers. With more pages some of the program's other faults evict, too, and can't be told
+    from those of touches. It depends neither on the blade nor on the client."""
+    for row in rows:
+        if row["benchmark"] == "trap":
+            return (row["touch_total"] - row["paging_cycles"]) / row["touched"]
+    return None
 
 
 class Drawing:
@@ -137,10 +148,28 @@ def breakdown(rows, system, title, path):
             for latency, mode in totals if mode == "accelerated" and (latency, "software") in totals}
 
 
+def asynchronous(row):
+    """Software's paging that does not wait for its evictions."""
+    return mode_of(row) == "software" and row.get("evictions", 0) > 0
+
+
+def end_to_end(rows):
+    """How much faster a program is than with software that waits for evictions, and than with software that does not."""
+    summary = {}
+    for row in rows:
+        if row["system"] != "linux" or row["benchmark"] not in ("quicksort", "gen") or mode_of(row) != "accelerated":
+            continue
+        same = [other for other in rows if all(other.get(key) == row.get(key) for key in ("system", "benchmark", "pages", "local", "latency"))]
+        label = f"{row['benchmark']} {row['pages'] * PAGE_KIB}K {row['local']}% {row['latency']}"
+        summary[label] = {("asynchronous" if asynchronous(other) else "waiting"): other["cycles"] / row["cycles"]
+                          for other in same if mode_of(other) == "software"}
+    return {"end_to_end": summary} if summary else {}
+
+
 def programs(rows, system, latency):
     """The paper's benchmarks at one blade: (benchmark, pages, share, run with local memory only, run for each mode), as far as there are both."""
     found = {(row["benchmark"], row["pages"], row["local"], mode_of(row), row["latency"]): row for row in rows
-             if row["system"] == system and row["benchmark"] in ("quicksort", "gen")}
+             if row["system"] == system and row["benchmark"] in ("quicksort", "gen") and not asynchronous(row)}
     groups = []
     for benchmark, pages, share in sorted({key[:3] for key in found}, key=lambda key: (key[0] != "quicksort", key[1], -key[2])):
         # Without paging the blade does not matter, nor who would fetch.
@@ -242,6 +271,10 @@ def main():
     output.mkdir(parents=True, exist_ok=True)
     rows = list(load(results))
     summary = {}
+    trap = software_trap(rows)
+    if trap is not None:
+        globals()["SOFTWARE_TRAP"] = trap
+        summary["software_trap_cycles"] = trap
     for system, name in NAMES.items():
         summary |= breakdown(rows, system, f"Fetch of one page, {name} (as Figures 10 and 11)", output / f"{system}-fetch.svg")
     latencies = sorted({row["latency"] for row in rows if "latency" in row}, reverse=True)
@@ -274,21 +307,26 @@ def main():
         summary |= swept(rows, benchmark, key, f"Faults and interrupts by {of}", "faults and interrupts", system_faults,
                          output / f"linux-{benchmark}-faults.svg")
     summary |= tails(rows, output / "clients.svg")
+    summary |= end_to_end(rows)
     summary |= service(rows)
     if (results / "area.json").exists():
         summary["area"] = json.loads((results / "area.json").read_text())
     summary = rounded(summary)
-    if len(sys.argv) == 4:
-        compare(rows, pathlib.Path(sys.argv[3]))
-    (output / "results.json").write_text('{"summary": ' + json.dumps(summary, indent=1) + ',\n"runs": [\n'
+    drift = compare(rows, pathlib.Path(sys.argv[3])) if len(sys.argv) == 4 else 0
+    made = {}
+    if (results / "provenance.txt").exists():
+        made = dict(line.split(" ", 1) for line in (results / "provenance.txt").read_text().splitlines() if " " in line)
+    (output / "results.json").write_text('{"made": ' + json.dumps(made, indent=1) + ',\n"summary": ' + json.dumps(summary, indent=1) + ',\n"runs": [\n'
                                          + ",\n".join(json.dumps(row) for row in rows) + "\n]}\n")
     print(json.dumps(summary, indent=1))
+    if drift:
+        sys.exit(DRIFTED)
 
 
 def compare(rows, recorded):
-    """Says which runs are not as they were recorded."""
+    """Says which runs are not as they were recorded, and how many."""
     if not recorded.exists():
-        return
+        return 0
     def settings(row):
         return " ".join(f"{key}={row[key]}" for key in SETTINGS if key in row)
 
@@ -298,6 +336,7 @@ def compare(rows, recorded):
     print(f"{len(both) - len(other)} of {len(rows)} runs are as recorded in {recorded.name}, {len(other)} differ", file=sys.stderr)
     for name in other:
         print(f"differs: {name}", file=sys.stderr)
+    return len(other)
 
 
 if __name__ == "__main__":

@@ -5,19 +5,25 @@
  * Without the accelerator (the baseline), frontswap's loads and stores move pages by the client's registers, and every touch of a
  * page that is not here is a fault of the kernel.
  *
- * With it, one process is attached. Its pages are evicted by the kernel's own path; when a page has left the swap cache, its swap
+ * With it, processes are attached. Their pages are evicted by the kernel's own path; when a page has left the swap cache, its swap
  * entry is made a remote one. From then on the accelerator may fetch it into a frame of the FreeQ, without a fault. The kernel hears
  * of it from the NewQ: when the FreeQ is empty (a fault comes then), when the NewQ has reached its threshold (an interrupt, if that
- * is wanted), when kpfad looks (if that is wanted), or when somebody is about to change page tables.
+ * is wanted), when kpfad looks (if that is wanted), or when somebody is about to change page tables. Who empties the NewQ finds pages
+ * of others, too, and books them for those.
+ *
+ * A fetch that fails is not tried again by the accelerator: its entry becomes a plain swap entry, and the kernel reads the page, tries
+ * several times, and kills whoever touches a page that is lost. The same where the kernel itself wants a page, which no walker asks for.
  *
  * Evictions go on while the kernel prepares the next ones, up to a limit; they are waited for before their frames are freed.
  *
  * Invariants:
  *  1. Only an entry whose page is on the blade, is not in the swap cache, and has no other user is remote.
- *  2. A frame in the FreeQ is charged to the process's memory group, and has no other reference.
+ *  2. A frame in the FreeQ is charged to the memory group of the process that gave it, and has no other reference. A page is charged
+ *     to its own process when it is booked. When a process ends the FreeQ is emptied.
  *  3. A page in the NewQ is mapped, but neither on a list of the kernel's nor in the reverse map: nobody can evict it.
  *  4. One hart, no preemption: from a page's leaving the swap cache to its entry's becoming remote nobody else runs.
- *  5. The frame of an eviction under way is not free, and no two of them have a frame or an offset in common.
+ *  5. A remote entry is changed only while no fetch is under way or can begin.
+ *  6. The frame of an eviction under way is not free, and no two of them have a frame or an offset in common.
  */
 #include <linux/frontswap.h>
 #include <linux/highmem.h>
@@ -46,17 +52,24 @@
 enum {
 	IDENTITY = 0x00, CONTROL = 0x08, STATUS = 0x10, INTERRUPT_ENABLE = 0x18, NEW_THRESHOLD = 0x28, TIMEOUT = 0x30, FREE_PUSH = 0x40, NEW_POP = 0x48, EVICT_PUSH = 0x50, EVICT_POP = 0x58,
 	REMOTE_FRAME = 0x60, REMOTE_START = 0x68, REMOTE_STATUS = 0x70, FETCHES = 0x80, FETCH_CYCLES = 0x88, TRAVEL_CYCLES = 0x90,
-	FETCH_LONGEST = 0x98, REFUSED = 0xa0, REFUSAL = 0x100,
+	FETCH_LONGEST = 0x98, REFUSED = 0xa0, FREE_POP = 0x78, BUS_ERROR = 0xd8, NEW_CONTEXT = 0xe0, REFUSAL = 0x100,
 };
+/* Why a fetch was refused. */
+enum { NO_REFUSAL, DISABLED, NO_FRAME, NEW_QUEUE_FULL, FETCH_FAILED, EVICTION_FAILED, BUS_FAILED };
+#define STATUS_FETCHING		1
+#define BUS_FRAME_WRITE		1
+#define ADDRESS_MASK	0xfffffffff000UL
+#define VPN_MASK	0x7ffffffUL
 #define WORD_VALID	(1UL << 63)
 #define WORD_FAILED	(1UL << 62)
 #define ID_MASK		0xfffffffUL
-#define NO_ANSWER	10000000
+#define NO_ANSWER	10000000UL
 #define SIMULATOR_BASE	0x60000000UL
 #define SIMULATOR_ARGUMENT	0x80
 #define SIMULATOR_ARGUMENTS	8
 #define INTERRUPT_NEW		1
 #define EVICTIONS_MOST		64
+#define CLIENTS_MOST		8
 #define TRANSFER_ATTEMPTS		3
 /* kpfad's period: where it begins, its bounds, and how it learns from having been early or late. */
 #define KPFAD_BEGIN_NS		500000
@@ -81,8 +94,30 @@ static unsigned int batch = 16;
 /* Of the NewQ, for an interrupt; 0: none. */
 static unsigned int threshold;
 static int interrupt;
-struct mm_struct *pfa_mm;
-static struct task_struct *pfa_task;
+static unsigned int timeout_cycles = NO_ANSWER;
+/* Processes whose pages the accelerator fetches. A place without a process is free. */
+static struct client {
+	struct mm_struct *mm;
+	struct task_struct *task;
+	unsigned long root;		/* the frame of its root table, as the NewQ names it */
+	struct list_head fetched;	/* pages of it that somebody else took from the NewQ, and could not book */
+	struct callback_head work;
+} clients[CLIENTS_MOST];
+unsigned int pfa_clients;
+
+#define for_each_client(client) \
+	for (client = clients; client < clients + CLIENTS_MOST; client++) \
+		if (client->mm)
+
+static struct client *client_of(struct mm_struct *mm)
+{
+	struct client *client;
+
+	for_each_client(client)
+		if (client->mm == mm)
+			return client;
+	return NULL;
+}
 
 /* Evictions under way, oldest first; and how many there may be. With 1 each is waited for. */
 static struct eviction {
@@ -90,6 +125,8 @@ static struct eviction {
 	struct page *page;
 } evictions[EVICTIONS_MOST];
 static unsigned int eviction_first, eviction_count, eviction_limit = 8;
+/* Software's paging writes back without waiting, too: so the two can be compared with and without that. */
+static bool baseline_asynchronous;
 
 static bool kpfad_wanted;
 static unsigned long kpfad_ns;
@@ -111,6 +148,9 @@ static struct figures {
 	unsigned long stores, store_cycles;
 	unsigned long booked, book_cycles;
 	unsigned long given, give_cycles;
+	unsigned long degraded;		/* remote entries that became plain, because a fetch failed or the kernel wanted the page */
+	unsigned long bus_errors, frames_retired;
+	unsigned long handed_over;	/* taken from the NewQ by another process than their own */
 } figures;
 static unsigned long fetches_before, fetch_cycles_before, travel_cycles_before;
 /* The fault that is being served: its beginning, and the figures then. */
@@ -122,6 +162,28 @@ static inline unsigned long cycles(void) { return csr_read(CSR_CYCLE); }
 static inline u64 get(unsigned int offset) { return readq_relaxed(registers + offset); }
 static inline void put(unsigned int offset, u64 value) { writeq(value, registers + offset); }
 static unsigned int free_count(void) { return get(STATUS) >> 8 & 0xffff; }
+
+/* From here on no fetch is under way, and none begins. */
+static void fetches_stop(void)
+{
+	put(CONTROL, 0);
+	while (get(STATUS) & STATUS_FETCHING)
+		cpu_relax();
+}
+
+static void fetches_go_on(void)
+{
+	put(CONTROL, pfa_clients != 0);
+}
+
+/* Makes a remote entry a plain one, if it is still what was seen. */
+static void degrade(struct mm_struct *mm, unsigned long address, pte_t *pte, pte_t seen)
+{
+	fetches_stop();
+	if (pte_same(*pte, seen))
+		set_pte_at(mm, address, pte, pfa_plain(seen));
+	fetches_go_on();
+}
 
 void pfa_reclaim_enter(void)
 {
@@ -185,17 +247,17 @@ static void keep(pgoff_t offset, struct page *page)
 	struct place *place = &places[offset];
 	struct page *copy = alloc_page(GFP_ATOMIC | __GFP_HIGHMEM);
 	spinlock_t *lock;
-	pte_t *pte = place->mm ? entry_of(place->mm, place->address, &lock) : NULL;
+	pte_t *pte = place->mm && client_of(place->mm) ? entry_of(place->mm, place->address, &lock) : NULL;
 
 	if (copy)
 		copy_highpage(copy, page);
 	place->kept = copy ?: ERR_PTR(-EIO);
+	if (pte) {
+		if (pfa_is_remote(*pte) && (pte_val(*pte) >> PAGE_SHIFT & ID_MASK) == offset)
+			degrade(place->mm, place->address, pte, *pte);
+		pte_unmap_unlock(pte, lock);
+	}
 	place->mm = NULL;
-	if (!pte)
-		return;
-	if (pfa_is_remote(*pte) && (pte_val(*pte) >> PAGE_SHIFT & ID_MASK) == offset)
-		set_pte_at(pfa_mm, place->address, pte, pfa_plain(*pte));
-	pte_unmap_unlock(pte, lock);
 }
 
 /* Waits for the oldest eviction. Until a failed one is popped, the accelerator does not fetch its page. */
@@ -274,7 +336,7 @@ static int blade_store(unsigned int type, pgoff_t offset, struct page *page)
 	if (offset >= place_count)
 		return -ENOSPC;
 	forget_kept(&places[offset]);
-	if (pfa_mm)
+	if (pfa_clients || baseline_asynchronous)
 		evict(offset, page);
 	else
 		ret = transfer_stubbornly(true, offset, page);
@@ -349,7 +411,7 @@ void pfa_unmapped(struct vm_area_struct *vma, unsigned long address, swp_entry_t
 	if (!ours(entry))
 		return;
 	/* What the accelerator maps is writable and not code; anything else goes the kernel's way. */
-	if (vma->vm_mm != pfa_mm || !exclusive || !(vma->vm_flags & VM_WRITE) || (vma->vm_flags & (VM_EXEC | VM_LOCKED)))
+	if (!client_of(vma->vm_mm) || !exclusive || !(vma->vm_flags & VM_WRITE) || (vma->vm_flags & (VM_EXEC | VM_LOCKED)))
 		return;
 	places[swp_offset(entry)].mm = vma->vm_mm;
 	places[swp_offset(entry)].address = address;
@@ -386,7 +448,7 @@ void pfa_evicted(swp_entry_t entry)
 	if (!ours(entry))
 		return;
 	place = places[swp_offset(entry)];
-	if (!place.mm || place.mm != pfa_mm || __swap_count(entry) != 1)
+	if (!place.mm || !client_of(place.mm) || __swap_count(entry) != 1)
 		return;
 	pte = entry_of(place.mm, place.address, &lock);
 	if (!pte)
@@ -401,33 +463,97 @@ void pfa_evicted(swp_entry_t entry)
 }
 
 /* What do_swap_page does after the page has been read, without the fault. */
-static void book(struct mm_struct *mm, u64 word)
+static void book(struct mm_struct *mm, unsigned long address, pgoff_t offset)
 {
-	unsigned long address = (word >> 28 & 0x7ffffff) << PAGE_SHIFT;
 	struct vm_area_struct *vma = find_vma(mm, address);
+	struct mem_cgroup *group = get_mem_cgroup_from_mm(mm);
 	spinlock_t *lock;
 	struct page *page;
 	pte_t *pte = entry_of(mm, address, &lock);
 
 	BUG_ON(!vma || address < vma->vm_start || !pte || !pte_present(*pte));
 	page = pte_page(*pte);
+	/* The frame was another process's gift. */
+	if (folio_memcg(page_folio(page)) != group) {
+		mem_cgroup_uncharge(page_folio(page));
+		mem_cgroup_charge(page_folio(page), mm, GFP_ATOMIC | __GFP_NOFAIL);
+	}
+	mem_cgroup_put(group);
 	__SetPageUptodate(page);
 	inc_mm_counter(mm, MM_ANONPAGES);
 	dec_mm_counter(mm, MM_SWAPENTS);
 	page_add_new_anon_rmap(page, vma, address);
 	lru_cache_add_inactive_or_unevictable(page, vma);
 	pte_unmap_unlock(pte, lock);
-	swap_free(swp_entry(0, word & ID_MASK));
+	swap_free(swp_entry(0, offset));
 	figures.booked++;
+}
+
+/* A page of another process is booked for it, unless that one is changing its mappings: then the page waits for it. Nobody else knows
+ * such a page: its list and its words are free. */
+static void book_for(struct client *client, unsigned long address, pgoff_t offset)
+{
+	spinlock_t *lock;
+	struct page *page;
+	pte_t *pte;
+
+	figures.handed_over++;
+	if (mmap_read_trylock(client->mm)) {
+		book(client->mm, address, offset);
+		mmap_read_unlock(client->mm);
+		return;
+	}
+	pte = entry_of(client->mm, address, &lock);
+	BUG_ON(!pte || !pte_present(*pte));
+	page = pte_page(*pte);
+	page->index = address;
+	set_page_private(page, offset);
+	list_add_tail(&page->lru, &client->fetched);
+	pte_unmap_unlock(pte, lock);
+}
+
+static struct client *client_by_root(unsigned long root)
+{
+	struct client *client;
+
+	for_each_client(client)
+		if (client->root == root)
+			return client;
+	return NULL;
 }
 
 void __pfa_settle(struct mm_struct *mm)
 {
 	unsigned long begin = cycles();
-	u64 word;
+	struct client *own = client_of(mm), *client = own;
+	u64 word, context = 0;
 
-	while ((word = get(NEW_POP)) & WORD_VALID)
-		book(mm, word);
+	if (!own)
+		return;
+	while (!list_empty(&own->fetched)) {
+		struct page *page = list_first_entry(&own->fetched, struct page, lru);
+		unsigned long address = page->index;
+		pgoff_t offset = page_private(page);
+
+		list_del(&page->lru);
+		set_page_private(page, 0);
+		book(mm, address, offset);
+	}
+	for (;;) {
+		/* With one process there is nothing to be told apart. */
+		if (pfa_clients > 1)
+			context = get(NEW_CONTEXT);
+		word = get(NEW_POP);
+		if (!(word & WORD_VALID))
+			break;
+		if (pfa_clients > 1)
+			client = client_by_root(context & ~WORD_VALID);
+		BUG_ON(!client);
+		if (client == own)
+			book(mm, (word >> 28 & VPN_MASK) << PAGE_SHIFT, word & ID_MASK);
+		else
+			book_for(client, (word >> 28 & VPN_MASK) << PAGE_SHIFT, word & ID_MASK);
+	}
 	figures.book_cycles += cycles() - begin;
 }
 
@@ -469,96 +595,175 @@ static void serve_and_count(struct mm_struct *mm)
 	figures.paging_reclaim_cycles += figures.reclaim_cycles - reclaimed;
 }
 
-/* An interrupt of the NewQ is served when the process is about to go on: in its own context, where page tables may be changed. */
+/* An interrupt of the NewQ is served when a process is about to go on: in its own context, where page tables may be changed. */
 static void serve_interrupt(struct callback_head *unused)
 {
 	struct mm_struct *mm = current->mm;
 
-	if (!mm || mm != pfa_mm)
+	if (!mm || !client_of(mm))
 		return;
 	mmap_read_lock(mm);
 	serve_and_count(mm);
 	mmap_read_unlock(mm);
 	put(INTERRUPT_ENABLE, INTERRUPT_NEW);
 }
-static struct callback_head interrupt_work = { .func = serve_interrupt };
 
 static irqreturn_t pfa_interrupt(int irq, void *unused)
 {
+	struct client *client = current->mm ? client_of(current->mm) : NULL, *any;
+
 	put(INTERRUPT_ENABLE, 0);
 	figures.interrupts++;
+	for_each_client(any)
+		client = client ?: any;
 	/* A process that exits settles by itself. */
-	task_work_add(pfa_task, &interrupt_work, TWA_RESUME);
+	if (client)
+		task_work_add(client->task, &client->work, TWA_RESUME);
 	return IRQ_HANDLED;
 }
 
 /*
- * kpfad keeps the books while the processor has nothing better to do. It looks a little later each time, and earlier after the process
+ * kpfad keeps the books while the processor has nothing better to do. It looks a little later each time, and earlier after a process
  * had to be interrupted because a queue was exhausted: so it finds out how long the queues last.
  */
 static int kpfad(void *unused)
 {
 	for (;;) {
 		ktime_t period;
-		struct mm_struct *mm;
+		struct client *client;
 
-		wait_event_idle(kpfad_wait, kpfad_wanted && pfa_mm);
+		wait_event_idle(kpfad_wait, kpfad_wanted && pfa_clients);
 		period = ns_to_ktime(kpfad_ns);
 		set_current_state(TASK_IDLE);
 		schedule_hrtimeout_range(&period, 0, HRTIMER_MODE_REL);
-		mm = pfa_mm;
-		if (!mm || !mmget_not_zero(mm))
-			continue;
-		if (mmap_read_trylock(mm)) {
-			unsigned long booked = figures.booked;
+		for_each_client(client) {
+			struct mm_struct *mm = client->mm;
 
-			serve_and_count(mm);
-			mmap_read_unlock(mm);
-			figures.kpfad_runs++;
-			figures.kpfad_booked += figures.booked - booked;
+			if (!mmget_not_zero(mm))
+				continue;
+			if (mmap_read_trylock(mm)) {
+				unsigned long booked = figures.booked;
+
+				serve_and_count(mm);
+				mmap_read_unlock(mm);
+				figures.kpfad_runs++;
+				figures.kpfad_booked += figures.booked - booked;
+			}
+			mmput(mm);
 		}
-		mmput(mm);
 		kpfad_ns = min(kpfad_longer(kpfad_ns), (unsigned long)KPFAD_MOST_NS);
+	}
+}
+
+/* Memory did not take a block of a frame: that frame is nobody's any more. Others keep their order. */
+static void bus_error(void)
+{
+	u64 error = get(BUS_ERROR), word;
+	unsigned int left = free_count();
+
+	put(BUS_ERROR, 0);
+	figures.bus_errors++;
+	if (!(error & WORD_VALID) || (error >> 60 & 7) != BUS_FRAME_WRITE)
+		return;
+	fetches_stop();
+	while (left-- && (word = get(FREE_POP)) & WORD_VALID) {
+		if ((word & ADDRESS_MASK) == (error & ADDRESS_MASK)) {
+			mem_cgroup_uncharge(page_folio(phys_to_page(word & ADDRESS_MASK)));
+			figures.frames_retired++;
+		} else {
+			put(FREE_PUSH, word & ADDRESS_MASK);
+		}
+	}
+	fetches_go_on();
+}
+
+/* Why the walk that led to this fault was refused. A kernel that wants a page by itself has asked no walker. */
+static unsigned int refusal_of(unsigned long address)
+{
+	u64 word = get(REFUSAL);
+
+	put(REFUSAL, 0);
+	if (!(word & WORD_VALID) || (word >> 28 & VPN_MASK) != (address >> PAGE_SHIFT & VPN_MASK))
+		return NO_REFUSAL;
+	return word >> 60 & 7;
+}
+
+/* Whether the walker may ask again, with a better prospect. */
+static bool mended(struct mm_struct *mm, unsigned int reason)
+{
+	switch (reason) {
+	case NO_FRAME:
+	case NEW_QUEUE_FULL:
+		figures.queue_faults++;
+		fault_paged = true;
+		kpfad_ns = max(kpfad_shorter(kpfad_ns), (unsigned long)KPFAD_LEAST_NS);
+		serve(mm);
+		return free_count() != 0;
+	case EVICTION_FAILED:
+		/* Each that failed is tried anew, or its page kept here under a plain entry. */
+		evictions_end();
+		return true;
+	case BUS_FAILED:
+		bus_error();
+		return free_count() != 0;
+	default:
+		return false;
 	}
 }
 
 bool pfa_serve(struct vm_fault *vmf)
 {
 	struct mm_struct *mm = vmf->vma->vm_mm;
+	unsigned int reason = refusal_of(vmf->address);
 	spinlock_t *lock;
 	pte_t *pte;
 
-	put(REFUSAL, 0);
-	if (mm == pfa_mm) {
-		figures.queue_faults++;
-		fault_paged = true;
-		kpfad_ns = max(kpfad_shorter(kpfad_ns), (unsigned long)KPFAD_LEAST_NS);
-		serve(mm);
-		if (free_count()) {
-			/* The TLB remembers that the entry was not valid. */
-			local_flush_tlb_page(vmf->address);
-			return true;
-		}
+	if (client_of(mm) && mended(mm, reason)) {
+		/* The TLB remembers that the entry was not valid. */
+		local_flush_tlb_page(vmf->address);
+		return true;
 	}
 	pte = entry_of(mm, vmf->address, &lock);
-	if (pte_same(*pte, vmf->orig_pte))
-		set_pte_at(mm, vmf->address, pte, pfa_plain(*pte));
+	if (!pte || !pte_same(*pte, vmf->orig_pte)) {
+		/* It is something else by now, and so is the next fault. */
+		if (pte)
+			pte_unmap_unlock(pte, lock);
+		local_flush_tlb_page(vmf->address);
+		return true;
+	}
+	degrade(mm, vmf->address, pte, vmf->orig_pte);
+	figures.degraded++;
 	vmf->orig_pte = pfa_plain(vmf->orig_pte);
 	pte_unmap_unlock(pte, lock);
 	return false;
 }
 
+/* Frames that wait in the FreeQ are given back: they are charged to whoever gave them. The others give new ones. */
+static void take_frames_back(void)
+{
+	u64 word;
+
+	while ((word = get(FREE_POP)) & WORD_VALID)
+		put_page(phys_to_page(word & ADDRESS_MASK));
+}
+
 void pfa_exit(struct mm_struct *mm)
 {
-	if (mm != pfa_mm)
+	struct client *client = client_of(mm);
+
+	if (!client)
 		return;
-	/* Frames that wait in the FreeQ stay there, for the next process. */
-	put(CONTROL, 0);
-	put(INTERRUPT_ENABLE, 0);
+	fetches_stop();
 	__pfa_settle(mm);
 	evictions_end();
-	pfa_mm = NULL;
-	put_task_struct(pfa_task);
+	/* An eviction that failed may have let fetches go on. */
+	fetches_stop();
+	take_frames_back();
+	client->mm = NULL;
+	put_task_struct(client->task);
+	if (!--pfa_clients)
+		put(INTERRUPT_ENABLE, 0);
+	fetches_go_on();
 	mmdrop(mm);
 }
 
@@ -578,27 +783,40 @@ static int pfa_show(struct seq_file *file, void *unused)
 		   figures.given, figures.give_cycles);
 	seq_printf(file, "fetches %llu\nfetch_cycles %llu\ntravel_cycles %llu\nfetch_longest %llu\n", get(FETCHES) - fetches_before,
 		   get(FETCH_CYCLES) - fetch_cycles_before, get(TRAVEL_CYCLES) - travel_cycles_before, get(FETCH_LONGEST));
+	seq_printf(file, "queued %u\nclients %u\ndegraded %lu\nbus_errors %lu\nframes_retired %lu\nhanded_over %lu\n", free_count(),
+		   pfa_clients, figures.degraded, figures.bus_errors, figures.frames_retired, figures.handed_over);
 	return 0;
 }
 
-static void attach(void)
+static int attach(void)
 {
-	if (pfa_mm)
-		return;
-	pfa_mm = current->mm;
-	mmgrab(pfa_mm);
-	pfa_task = get_task_struct(current);
+	struct client *client;
+
+	if (client_of(current->mm))
+		return 0;
+	for (client = clients; client->mm; )
+		if (++client == clients + CLIENTS_MOST)
+			return -ENOSPC;
+	client->mm = current->mm;
+	mmgrab(client->mm);
+	client->task = get_task_struct(current);
+	client->root = virt_to_pfn(client->mm->pgd);
+	client->work.func = serve_interrupt;
+	INIT_LIST_HEAD(&client->fetched);
+	pfa_clients++;
 	kpfad_ns = KPFAD_BEGIN_NS;
 	wake_up(&kpfad_wait);
 	put(NEW_THRESHOLD, threshold);
 	put(INTERRUPT_ENABLE, threshold && interrupt ? INTERRUPT_NEW : 0);
-	put(TIMEOUT, NO_ANSWER);
+	put(TIMEOUT, timeout_cycles);
 	put(CONTROL, 1);
+	return 0;
 }
 
 /*
  * "attach": the accelerator fetches for this process. Before that: "batch N": frames in the FreeQ; "evictions N": at once;
- * "threshold N": pages in the NewQ for an interrupt, 0 for none; "kpfad 0", "kpfad 1". "reset": the figures begin anew.
+ * "threshold N": pages in the NewQ for an interrupt, 0 for none; "kpfad 0", "kpfad 1"; "timeout N": cycles after which a request to
+ * the blade has failed; "asynchronous 0", "asynchronous 1": how processes write back that are not attached. "reset": the figures begin anew.
  */
 static ssize_t pfa_write(struct file *file, const char __user *text, size_t bytes, loff_t *at)
 {
@@ -611,13 +829,22 @@ static ssize_t pfa_write(struct file *file, const char __user *text, size_t byte
 		return -EFAULT;
 	command[bytes] = 0;
 	if (!strncmp(command, "attach", 6)) {
-		attach();
+		int failed = attach();
+
+		if (failed)
+			return failed;
 	} else if (sscanf(command, "batch %u", &number) == 1 && number >= 1 && number <= 64) {
 		batch = number;
 	} else if (sscanf(command, "evictions %u", &number) == 1 && number >= 1 && number <= 1U << (get(IDENTITY) >> 16 & 0xff)) {
 		eviction_limit = number;
 	} else if (sscanf(command, "threshold %u", &number) == 1 && number <= 64) {
 		threshold = number;
+	} else if (sscanf(command, "timeout %u", &number) == 1 && number >= 1) {
+		timeout_cycles = number;
+		put(TIMEOUT, number);
+	} else if (sscanf(command, "asynchronous %u", &number) == 1 && number <= 1) {
+		evictions_end();
+		baseline_asynchronous = number;
 	} else if (sscanf(command, "kpfad %u", &number) == 1 && number <= 1) {
 		kpfad_wanted = number;
 	} else if (!strncmp(command, "reset", 5)) {
@@ -647,6 +874,39 @@ static int settings_show(struct seq_file *file, void *unused)
 
 static int pfa_open(struct inode *inode, struct file *file) { return single_open(file, pfa_show, NULL); }
 
+/* "OFFSET VALUE": a register of the simulator, for tests. */
+static ssize_t settings_write(struct file *file, const char __user *text, size_t bytes, loff_t *at)
+{
+	void __iomem *simulator;
+	char command[32];
+	unsigned int offset;
+	unsigned long value;
+
+	if (bytes >= sizeof(command))
+		return -EINVAL;
+	if (copy_from_user(command, text, bytes))
+		return -EFAULT;
+	command[bytes] = 0;
+	if (sscanf(command, "%u %lu", &offset, &value) != 2 || offset >= PAGE_SIZE || offset % 8)
+		return -EINVAL;
+	simulator = ioremap(SIMULATOR_BASE, PAGE_SIZE);
+	if (!simulator)
+		return -ENOMEM;
+	writeq(value, simulator + offset);
+	iounmap(simulator);
+	return bytes;
+}
+
+static int settings_open(struct inode *inode, struct file *file) { return single_open(file, settings_show, NULL); }
+
+static const struct proc_ops settings_proc = {
+	.proc_open = settings_open,
+	.proc_read = seq_read,
+	.proc_write = settings_write,
+	.proc_lseek = seq_lseek,
+	.proc_release = single_release,
+};
+
 static const struct proc_ops pfa_proc = {
 	.proc_open = pfa_open,
 	.proc_read = seq_read,
@@ -663,7 +923,7 @@ static int __init pfa_init(void)
 	registers = ioremap(PFA_BASE, PAGE_SIZE);
 	if (!registers)
 		return -ENOMEM;
-	if (!proc_create("pfa", 0600, NULL, &pfa_proc) || !proc_create_single("pfa_settings", 0400, NULL, settings_show))
+	if (!proc_create("pfa", 0600, NULL, &pfa_proc) || !proc_create("pfa_settings", 0600, NULL, &settings_proc))
 		return -ENOMEM;
 	node = of_find_compatible_node(NULL, NULL, "farmem,pfa");
 	if (node)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The Page-Fault Accelerator in the kernel: pages of swap area 0 lie on a blade, and one process, which asks for it, has its
- * pages fetched by the accelerator. For one hart without preemption.
+ * The Page-Fault Accelerator in the kernel: pages of swap area 0 lie on a blade, and processes that ask for it have
+ * their pages fetched by the accelerator. For one hart without preemption.
  */
 #ifndef _LINUX_PFA_H
 #define _LINUX_PFA_H
@@ -17,7 +17,8 @@
 #define PFA_ENTRY_BITS	0xffeUL
 
 #ifdef CONFIG_PFA
-extern struct mm_struct *pfa_mm;
+/* How many processes have their pages fetched. */
+extern unsigned int pfa_clients;
 
 static inline bool pfa_is_remote(pte_t pte) { return (pte_val(pte) & 3) == 2; }
 static inline pte_t pfa_plain(pte_t pte) { return pfa_is_remote(pte) ? __pte(pte_val(pte) & ~PFA_ENTRY_BITS) : pte; }
@@ -34,7 +35,7 @@ static inline void pfa_evictions_settle(void) { if (pfa_evictions_under_way()) _
 bool pfa_serve(struct vm_fault *vmf);
 /* What the accelerator has fetched becomes known. Whoever changes a range of page tables calls it first, with the mmap lock held. */
 void __pfa_settle(struct mm_struct *mm);
-static inline void pfa_settle(struct mm_struct *mm) { if (unlikely(mm == pfa_mm)) __pfa_settle(mm); }
+static inline void pfa_settle(struct mm_struct *mm) { if (unlikely(pfa_clients)) __pfa_settle(mm); }
 /* The process's last thread is gone. */
 void pfa_exit(struct mm_struct *mm);
 /* Around a fault, for the figures. */

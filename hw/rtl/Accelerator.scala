@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 package farmem.pfa
 
 import chisel3._
@@ -42,6 +43,13 @@ class AcceleratorCore(p: AcceleratorParameters, tags: BlockTags) extends Module 
   }
   free.io.enqueue <> registers.io.free
   fetch.io.free <> free.io.dequeue
+  // While fetches are disabled and none is under way, software may take frames back.
+  registers.io.freeHead.valid := free.io.dequeue.valid
+  registers.io.freeHead.bits := free.io.dequeue.bits
+  free.io.dequeue.ready := fetch.io.free.ready || registers.io.freePop
+  registers.io.busErrors(0) := fetch.io.busError
+  registers.io.busErrors(1) := client.io.busError
+  registers.io.tagsSpent := client.io.spent
   fresh.io.enqueue <> fetch.io.fresh
   // The fetch unit asks for room before it begins.
   registers.io.fresh <> fresh.io.dequeue
@@ -148,13 +156,17 @@ class Accelerator(params: AcceleratorParameters)(implicit p: Parameters) extends
     blocks.readData.valid := master.d.valid && source < writeSources.U
     blocks.readData.bits.tag := source
     blocks.readData.bits.word := master.d.bits.data
+    // Whoever asked is told, and maps or sends nothing of it.
+    private val error = master.d.bits.denied || master.d.bits.corrupt
+    blocks.readData.bits.error := error
     blocks.written.valid := master.d.valid && source >= writeSources.U && source < wordSource.U
-    blocks.written.bits := source - writeSources.U
+    blocks.written.bits.tag := source - writeSources.U
+    blocks.written.bits.error := error
     word.response.valid := master.d.valid && source === wordSource.U
-    word.response.bits := master.d.bits.data
+    word.response.bits.data := master.d.bits.data
+    word.response.bits.error := error
     master.b.ready := true.B
     master.c.valid := false.B
     master.e.valid := false.B
-    assert(!(master.d.valid && (master.d.bits.denied || master.d.bits.corrupt)), "accelerator: a frame outside of memory")
   }
 }

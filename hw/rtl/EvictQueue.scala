@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 package farmem.pfa
 
 import chisel3._
@@ -83,6 +84,8 @@ class EvictQueue(p: AcceleratorParameters) extends Module {
   io.count := ahead(pushed, popped)
   io.unfinished := PopCount(state.map(unfinished))
 
+  Cover.states(oldest, "EvictQ", Seq(sEmpty -> "empty", sWaiting -> "waiting", sUnderWay -> "under way", sDone -> "done", sFailed -> "failed"))
+  Cover(ahead(pushed, popped) === depth.U && io.unfinished === depth.U, "EvictQ: all places under way")
   assert(ahead(pushed, popped) <= depth.U, "EvictQ: more evictions than places")
   assert(ahead(issued, popped) <= ahead(pushed, popped), "EvictQ: issued what was not pushed")
   assert(!(io.complete.valid && state(io.complete.bits.slot) =/= sUnderWay), "EvictQ: an outcome for nothing")

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 package farmem.pfa
 
 import chisel3._
@@ -19,10 +20,16 @@ class FetchPath(p: AcceleratorParameters) extends Module {
     val walks = Vec(p.ports, Flipped(Decoupled(new WalkRequest)))
     val answers = Vec(p.ports, Valid(new WalkAnswer))
     val transfer = Decoupled(new PageTransfer)
-    val transferred = Flipped(Valid(Bool()))
+    val transferred = Flipped(Valid(new TransferOutcome))
     val memory = new WordPort
     val evictionPending = Input(Bool())
     val evictionFailed = Input(Bool())
+    /** The reason, when a request is refused. */
+    val refused = Valid(UInt(Refusal.width.W))
+    val busy = Output(Bool())
+    val waiting = Output(Vec(p.ports, Bool()))
+    /** The page that is noted in this cycle. */
+    val noteMade = Valid(UInt(Words.idBits.W))
   })
   private val fetch = Module(new FetchUnit(p))
   private val free = Module(new FrameQueue(p.freeDepth))
@@ -40,6 +47,12 @@ class FetchPath(p: AcceleratorParameters) extends Module {
   fetch.io.evictionPending := io.evictionPending
   fetch.io.evictionFailed := io.evictionFailed
 
+  io.refused.valid := fetch.io.refusal.valid
+  io.refused.bits := fetch.io.refusal.bits.reason
+  io.busy := fetch.io.busy
+  io.noteMade.valid := fresh.io.enqueue.fire()
+  io.noteMade.bits := fresh.io.enqueue.bits.id
+
   private val leaves = free.io.dequeue.fire()
   private val destination = Reg(UInt(Words.frameBits.W))
   when(io.transfer.fire()) { destination := io.transfer.bits.frame }
@@ -47,6 +60,7 @@ class FetchPath(p: AcceleratorParameters) extends Module {
   assert(!(leaves && free.io.dequeue.bits =/= destination), "fetch path: another frame is mapped than was filled")
 
   private val waiting = RegInit(VecInit(Seq.fill(p.ports)(false.B)))
+  io.waiting := waiting
   for (i <- 0 until p.ports) {
     when(io.walks(i).fire()) { waiting(i) := true.B }.elsewhen(io.answers(i).valid) { waiting(i) := false.B }
     assert(!(io.walks(i).fire() && waiting(i)), "fetch path: a port that waits asked again")

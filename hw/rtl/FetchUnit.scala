@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 package farmem.pfa
 
 import chisel3._
@@ -7,7 +8,7 @@ import chisel3.util._
   *
   *   Idle ──> Decide ──> Read ──> Transfer ──> Update ──> Finish ──> Idle
   *              ├ no frame, NewQ full, disabled, eviction failed: refuse
-  *              └ its eviction is under way: stay            Transfer failed: refuse; entry changed meanwhile: walk again
+  *              └ its eviction is under way: stay            Transfer failed, error of the bus: refuse; entry changed meanwhile: walk again
   *
   * While the page travels, the entry is read again: another hart, whose walk began before an earlier fetch ended, may ask for
   * a page that is there already. It walks again. Those who wait for the same entry when a fetch ends are answered with it.
@@ -16,6 +17,7 @@ import chisel3.util._
   *  1. The frame at the head of the FreeQ leaves it if and only if the entry that maps it is written, and then a NewQ entry is made.
   *  2. No request is left without an answer, provided that the client answers (its time-out guarantees that) and memory does.
   *  3. A page whose eviction is under way is not read from the blade before the eviction has ended.
+  *  4. An entry is written only when all of its page is in the frame, and the entry was read again without an error.
   */
 class FetchUnit(p: AcceleratorParameters) extends Module {
   val io = IO(new Bundle {
@@ -25,7 +27,7 @@ class FetchUnit(p: AcceleratorParameters) extends Module {
     val free = Flipped(Decoupled(UInt(Words.frameBits.W)))
     val fresh = Decoupled(new NewPage(p))
     val transfer = Decoupled(new PageTransfer)
-    val transferred = Flipped(Valid(Bool()))
+    val transferred = Flipped(Valid(new TransferOutcome))
     val memory = new WordPort
     val evictionId = Output(UInt(Words.idBits.W))
     val evictionPending = Input(Bool())
@@ -36,6 +38,7 @@ class FetchUnit(p: AcceleratorParameters) extends Module {
       val vpn = UInt(Words.vpnBits.W)
       val id = UInt(Words.idBits.W)
     })
+    val busError = Valid(new BusError)
     val busy = Output(Bool())
     /** For the counters: a page has been fetched, so many cycles after the request was taken. */
     val finished = Valid(UInt(32.W))
@@ -68,9 +71,9 @@ class FetchUnit(p: AcceleratorParameters) extends Module {
   }
 
   // The entry is read again while the page travels.
-  private val sUnread :: sReading :: sSame :: sChanged :: Nil = Enum(4)
+  private val sUnread :: sReading :: sSame :: sChanged :: sBroken :: Nil = Enum(5)
   private val check = RegInit(sUnread)
-  private val ok = Reg(Bool())
+  private val outcome = Reg(new TransferOutcome)
   private val arrived = RegInit(false.B)
 
   private val reason = MuxCase(0.U(Refusal.width.W), Seq(
@@ -90,19 +93,20 @@ class FetchUnit(p: AcceleratorParameters) extends Module {
   private val checking = travelling && check === sUnread
   when(checking && io.memory.request.ready) { check := sReading }
   when(check === sReading && io.memory.response.valid) {
-    check := Mux(io.memory.response.bits === request.pte, sSame, sChanged)
+    check := Mux(io.memory.response.bits.error, sBroken, Mux(io.memory.response.bits.data === request.pte, sSame, sChanged))
   }
   when(state === sTransfer && io.transferred.valid) {
     arrived := true.B
-    ok := io.transferred.bits
+    outcome := io.transferred.bits
   }
-  private val settled = state === sTransfer && arrived && (check === sSame || check === sChanged)
+  private val settled = state === sTransfer && arrived && (check === sSame || check === sChanged || check === sBroken)
   private val again = settled && check === sChanged
-  private val failed = settled && check === sSame && !ok
+  private val failed = settled && (check === sBroken || check === sSame && !outcome.ok)
   when(settled) { state := Mux(again || failed, sIdle, sUpdate) }
 
   when(state === sUpdate && io.memory.request.ready) { state := sWritten }
-  when(state === sWritten && io.memory.response.valid) { state := sFinish }
+  private val unwritten = state === sWritten && io.memory.response.valid && io.memory.response.bits.error
+  when(state === sWritten && io.memory.response.valid) { state := Mux(unwritten, sIdle, sFinish) }
   when(state === sFinish) { state := sIdle }
 
   io.transfer.valid := state === sRead
@@ -121,24 +125,33 @@ class FetchUnit(p: AcceleratorParameters) extends Module {
   io.fresh.bits.hart := hart
   io.fresh.bits.vpn := request.vpn
   io.fresh.bits.id := id
+  io.fresh.bits.root := request.root
 
-  private val refused = decideRefusal || failed
+  private val refused = decideRefusal || failed || unwritten
   for (i <- 0 until p.ports) {
     val mine = port === i.U
     io.answers(i).valid := mine && (refused || again || finish) || joined(i)
     io.answers(i).bits.refused := mine && refused
   }
   io.refusal.valid := refused
-  io.refusal.bits.reason := Mux(failed, Refusal.fetchFailed, reason)
+  io.refusal.bits.reason := Mux(unwritten || failed && (check === sBroken || outcome.bus), Refusal.busError,
+    Mux(failed, Refusal.fetchFailed, reason))
   io.refusal.bits.hart := hart
   io.refusal.bits.vpn := request.vpn
   io.refusal.bits.id := id
+  io.busError.valid := io.memory.response.valid && io.memory.response.bits.error
+  io.busError.bits.access := Mux(state === sWritten, BusAccess.entryWrite, BusAccess.entryRead)
+  io.busError.bits.address := request.pteAddress
   io.evictionId := id
   io.busy := state =/= sIdle
   io.finished.valid := finish
   io.finished.bits := cycles
   io.repeated := again
   io.travelling := travelling
+
+  Cover.states(state, "fetch unit", Seq(sIdle -> "idle", sDecide -> "decide", sRead -> "read", sTransfer -> "transfer",
+    sUpdate -> "update", sWritten -> "written", sFinish -> "finish"))
+  Cover.states(check, "second look", Seq(sUnread -> "unread", sReading -> "reading", sSame -> "same", sChanged -> "changed", sBroken -> "broken"))
 
   assert(!(finish && !io.free.valid), "fetch: the frame went away")
   assert(!(finish && !io.fresh.ready), "fetch: no place in the NewQ")

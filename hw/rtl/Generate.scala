@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 package farmem.pfa
 
 import java.io.{File, PrintWriter}
@@ -11,9 +12,11 @@ import freechips.rocketchip.util.ElaborationArtefacts
   *
   *   Generate DIRECTORY system HARTS FREE NEW EVICT
   *   Generate DIRECTORY units NAME...
+  *   Generate DIRECTORY deep NAME...        with queues of 64 places
+  *   Generate DIRECTORY covers NAME...      with what must be reachable, for proofs
   */
 object Generate {
-  private val usage = "usage: Generate DIRECTORY (system HARTS FREE_DEPTH NEW_DEPTH EVICT_DEPTH | units NAME...)"
+  private val usage = "usage: Generate DIRECTORY (system HARTS FREE_DEPTH NEW_DEPTH EVICT_DEPTH | units NAME... | deep NAME... | covers NAME...)"
 
   def main(arguments: Array[String]): Unit = arguments.toList match {
     case directory :: "system" :: harts :: free :: fresh :: evict :: Nil =>
@@ -24,23 +27,34 @@ object Generate {
         val out = new PrintWriter(new File(directory, "PfaSystem.dts"))
         try out.write(contents()) finally out.close()
       }
-    case directory :: "units" :: names if names.nonEmpty =>
-      names.foreach(name => emit(directory, unit(name)))
+    case directory :: (kind @ ("units" | "covers" | "deep")) :: names if names.nonEmpty =>
+      Cover.enabled = kind == "covers"
+      // As deep as the system of the evaluation, or small: tests reach full queues soon, and proofs end.
+      val depth = if (kind == "deep") 64 else 4
+      names.foreach(name => emit(directory, unit(name, depth)))
     case _ =>
       Console.err.println(usage)
       sys.exit(2)
   }
 
-  /** Small depths, so that tests reach full queues soon, and proofs end. */
-  private def unit(name: String): () => chisel3.RawModule = {
-    val small = AcceleratorParameters(freeDepth = 4, newDepth = 4, evictDepth = 4, harts = 2)
+  private def unit(name: String, depth: Int): () => chisel3.RawModule = {
+    val small = AcceleratorParameters(freeDepth = depth, newDepth = depth, evictDepth = depth, harts = 2)
     name match {
       case "FrameQueue" => () => new FrameQueue(small.freeDepth)
       case "NewQueue" => () => new NewQueue(small)
       case "EvictQueue" => () => new EvictQueue(small)
       case "WalkerHook" => () => new WalkerHook(speculative = true)
       // The smallest: a whole fetch takes nine cycles, and the next one begins within those of a proof.
+      case "FrameQueueProof" => () => new FrameQueueProof(small.freeDepth)
+      case "NewQueueProof" => () => new NewQueueProof(small)
+      case "FetchProof" => () => new FetchProof(small.copy(freeDepth = 2, newDepth = 1, harts = 1), bounded = false)
+      case "FetchEnds" => () => new FetchProof(small.copy(freeDepth = 2, newDepth = 1, harts = 1), bounded = true)
+      case "PageWriterProof" => () => new PageWriterProof(tags = 2, blocks = 4)
       case "FetchPath" => () => new FetchPath(small.copy(freeDepth = 2, newDepth = 1, harts = 1))
+      // At its full depth: tags have the fewest sequence numbers there.
+      case "RemoteMemoryClient" => () => new RemoteMemoryClient(AcceleratorParameters(evictDepth = 64), BlockTags())
+      case "RemoteMemoryClientTags9" => () => new RemoteMemoryClient(small.copy(tagBits = 9), BlockTags())
+      case "Registers" => () => new Registers(small)
       case "AcceleratorCore" => () => new AcceleratorCore(small, BlockTags())
       case other => sys.error(s"no unit $other")
     }

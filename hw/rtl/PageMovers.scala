@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 package farmem.pfa
 
 import chisel3._
@@ -23,6 +24,8 @@ class BlockPort(tags: BlockTags) extends Bundle {
   val readData = Flipped(Valid(new Bundle {
     val tag = UInt(tags.readBits.W)
     val word = UInt(Words.wordBits.W)
+    /** The bus has no such word, or can't vouch for it. */
+    val error = Bool()
   }))
   /** Eight words for each block, one after the other, all offered without a gap. */
   val write = Decoupled(new Bundle {
@@ -30,7 +33,11 @@ class BlockPort(tags: BlockTags) extends Bundle {
     val tag = UInt(tags.writeBits.W)
     val word = UInt(Words.wordBits.W)
   })
-  val written = Flipped(Valid(UInt(tags.writeBits.W)))
+  val written = Flipped(Valid(new Bundle {
+    val tag = UInt(tags.writeBits.W)
+    /** The block was not written. */
+    val error = Bool()
+  }))
   override def cloneType: this.type = new BlockPort(tags).asInstanceOf[this.type]
 }
 
@@ -40,7 +47,11 @@ object Block {
   def address(frame: UInt, block: UInt): UInt = Cat(frame, block(5, 0), 0.U(6.W))
 }
 
-/** Reads a frame as a stream of words, in order. Every block that is under way has its buffer: `tags` blocks ahead. */
+/** Reads a frame as a stream of words, in order. Every block that is under way has its buffer: `tags` blocks ahead.
+  *
+  * After an error of the bus no further word is offered, so a page with an error in it is never sent whole. The reader stays busy
+  * until all that it has asked for has come.
+  */
 class PageReader(tags: Int) extends Module {
   val io = IO(new Bundle {
     val start = Flipped(Valid(UInt(Words.frameBits.W)))
@@ -51,26 +62,35 @@ class PageReader(tags: Int) extends Module {
     val readData = Flipped(Valid(new Bundle {
       val tag = UInt((log2Ceil(tags) max 1).W)
       val word = UInt(Words.wordBits.W)
+      val error = Bool()
     }))
     val words = Decoupled(UInt(Words.wordBits.W))
     val busy = Output(Bool())
+    val failed = Output(Bool())
+    val frame = Output(UInt(Words.frameBits.W))
   })
   private val frame = Reg(UInt(Words.frameBits.W))
+  private val failed = RegInit(false.B)
   private val asked = RegInit(Block.perPage.U(7.W))
   private val drained = RegInit(Block.perPage.U(7.W))
   private val word = RegInit(0.U(3.W))
   private val buffers = Reg(Vec(tags, Vec(Block.words, UInt(Words.wordBits.W))))
   private val filled = RegInit(VecInit(Seq.fill(tags)(0.U(4.W))))
+  /** Blocks of which some words are still to come. */
+  private val open = RegInit(0.U((log2Ceil(tags) + 1).W))
   private def tagOf(block: UInt): UInt = block(log2Ceil(tags) - 1, 0)
 
   io.busy := drained =/= Block.perPage.U
+  io.failed := failed
+  io.frame := frame
   when(io.start.valid) {
     frame := io.start.bits
     asked := 0.U
     drained := 0.U
     word := 0.U
+    failed := false.B
   }
-  io.read.valid := asked =/= Block.perPage.U && (asked - drained) < tags.U
+  io.read.valid := !failed && asked =/= Block.perPage.U && (asked - drained) < tags.U
   io.read.bits.address := Block.address(frame, asked)
   io.read.bits.tag := tagOf(asked)
   when(io.read.fire()) { asked := asked + 1.U }
@@ -79,9 +99,17 @@ class PageReader(tags: Int) extends Module {
     val tag = io.readData.bits.tag
     buffers(tag)(filled(tag)(2, 0)) := io.readData.bits.word
     filled(tag) := filled(tag) + 1.U
+    when(io.readData.bits.error) { failed := true.B }
+  }
+  private val whole = io.readData.valid && filled(io.readData.bits.tag) === (Block.words - 1).U
+  open := open + io.read.fire() - whole
+  when(io.busy && failed && open === 0.U) {
+    asked := Block.perPage.U
+    drained := Block.perPage.U
+    filled.foreach(_ := 0.U)
   }
   private val current = tagOf(drained)
-  io.words.valid := io.busy && filled(current) > word
+  io.words.valid := io.busy && !failed && filled(current) > word
   io.words.bits := buffers(current)(word)
   when(io.words.fire()) {
     word := word + 1.U
@@ -94,8 +122,11 @@ class PageReader(tags: Int) extends Module {
   assert(!(io.readData.valid && filled(io.readData.bits.tag) === Block.words.U), "page reader: a block has eight words")
 }
 
-/** Writes a stream of words to a frame. Ends when all is written, or after `abort` when what had begun is written. */
-class PageWriter(tags: Int) extends Module {
+/** Writes a stream of words to a frame. Ends when all is written, or after `abort` when what had begun is written.
+  *
+  * @param blocks of a page; fewer for proofs
+  */
+class PageWriter(tags: Int, blocks: Int = Block.perPage) extends Module {
   val io = IO(new Bundle {
     val start = Flipped(Valid(UInt(Words.frameBits.W)))
     val abort = Input(Bool())
@@ -105,10 +136,17 @@ class PageWriter(tags: Int) extends Module {
       val tag = UInt((log2Ceil(tags) max 1).W)
       val word = UInt(Words.wordBits.W)
     })
-    val written = Flipped(Valid(UInt((log2Ceil(tags) max 1).W)))
+    val written = Flipped(Valid(new Bundle {
+      val tag = UInt((log2Ceil(tags) max 1).W)
+      val error = Bool()
+    }))
     val busy = Output(Bool())
+    /** Some block of this frame was not written. */
+    val failed = Output(Bool())
+    val frame = Output(UInt(Words.frameBits.W))
   })
   private val frame = Reg(UInt(Words.frameBits.W))
+  private val failed = RegInit(false.B)
   /** Blocks received, sent and written: written ≤ sent ≤ received ≤ sent + filling, sent ≤ written + tags. */
   private val received = RegInit(0.U(7.W))
   private val sent = RegInit(0.U(7.W))
@@ -124,14 +162,17 @@ class PageWriter(tags: Int) extends Module {
   private def tagOf(block: UInt): UInt = block(log2Ceil(tags) - 1, 0)
 
   io.busy := written =/= last
+  io.failed := failed
+  io.frame := frame
   when(io.start.valid) {
     frame := io.start.bits
     received := 0.U
     sent := 0.U
     written := 0.U
-    last := Block.perPage.U
+    last := blocks.U
     receivedWord := 0.U
     sentWord := 0.U
+    failed := false.B
   }
   when(io.abort) { last := received }
 
@@ -152,9 +193,10 @@ class PageWriter(tags: Int) extends Module {
   }
   when(io.written.valid) {
     written := written + 1.U
-    inUse(io.written.bits) := false.B
+    inUse(io.written.bits.tag) := false.B
+    when(io.written.bits.error) { failed := true.B }
   }
   assert(!(io.start.valid && io.busy), "page writer: started twice")
-  assert(!(io.written.valid && !inUse(io.written.bits)), "page writer: written what was not sent")
+  assert(!(io.written.valid && !inUse(io.written.bits.tag)), "page writer: written what was not sent")
   assert(written <= sent && sent <= received, "page writer: order of blocks")
 }

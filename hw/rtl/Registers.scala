@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 package farmem.pfa
 
 import chisel3._
@@ -20,7 +21,13 @@ object RegisterMap {
   val remoteFrame = 0x60
   val remoteStart = 0x68
   val remoteStatus = 0x70
+  val freePop = 0x78
   val counters = 0x80
+  val frameBase = 0xc0
+  val frameLimit = 0xc8
+  val frameLock = 0xd0
+  val busError = 0xd8
+  val newContext = 0xe0
   val refusals = 0x100
 }
 
@@ -33,6 +40,7 @@ object AccessError {
   val queueFull = 5
   val busy = 6
   val badValue = 7
+  val locked = 8
 }
 
 class RegisterAccess extends Bundle {
@@ -52,6 +60,9 @@ class Registers(p: AcceleratorParameters) extends Module {
     val timeout = Output(UInt(32.W))
     val free = Decoupled(UInt(Words.frameBits.W))
     val freeCount = Input(UInt(16.W))
+    /** The head of the FreeQ, and that software takes it back. */
+    val freeHead = Flipped(Valid(UInt(Words.frameBits.W)))
+    val freePop = Output(Bool())
     val fresh = Flipped(Decoupled(new NewPage(p)))
     val freshCount = Input(UInt(16.W))
     val evict = Decoupled(new Eviction)
@@ -62,7 +73,10 @@ class Registers(p: AcceleratorParameters) extends Module {
       val failed = Bool()
     }))
     val software = Decoupled(new PageTransfer)
-    val softwareDone = Flipped(Valid(Bool()))
+    val softwareDone = Flipped(Valid(new TransferOutcome))
+    val tagsSpent = Input(Bool())
+    /** Of the fetch unit, and of the client. */
+    val busErrors = Vec(2, Flipped(Valid(new BusError)))
     val fetchBusy = Input(Bool())
     val refusal = Flipped(Valid(new Bundle {
       val reason = UInt(Refusal.width.W)
@@ -85,9 +99,10 @@ class Registers(p: AcceleratorParameters) extends Module {
   private def reading(offset: Int): Bool = read && io.access.bits.whole && at(offset)
 
   private val enable = RegInit(false.B)
-  private val interruptEnables = RegInit(0.U(5.W))
+  private val interruptEnables = RegInit(0.U(6.W))
   private val threshold = RegInit(p.newDepth.U(16.W))
-  private val timeoutCycles = RegInit("hffffffff".U(32.W))
+  // Half of what the client's clock counts: it can tell how old a request is until it looks again.
+  private val timeoutCycles = RegInit("h7fffffff".U(31.W))
   private val errorCause = RegInit(0.U(4.W))
   private val errorOffset = Reg(UInt(12.W))
   private val remoteFrameNumber = RegInit(0.U(Words.frameBits.W))
@@ -95,8 +110,14 @@ class Registers(p: AcceleratorParameters) extends Module {
   private val remoteBusy = RegInit(false.B)
   private val remoteDone = RegInit(false.B)
   private val remoteFailed = RegInit(false.B)
+  private val remoteBus = RegInit(false.B)
   private val remoteTransfer = Reg(new PageTransfer)
   private val refusals = RegInit(VecInit(Seq.fill(p.harts)(0.U(64.W))))
+  private val busErrorWord = RegInit(0.U(64.W))
+  // Frames that software may name, from the first to the one that is none any more. None after a reset. Locked until the next one.
+  private val frameBaseNumber = RegInit(0.U(Words.frameBits.W))
+  private val frameLimitNumber = RegInit(0.U(Words.frameBits.W))
+  private val locked = RegInit(false.B)
 
   when(writing(control)) { enable := data(0) }
   when(writing(interruptEnable)) { interruptEnables := data }
@@ -106,11 +127,21 @@ class Registers(p: AcceleratorParameters) extends Module {
   io.timeout := timeoutCycles
 
   // Frames come as addresses: the offset within the page must be zero, and the frame number must fit.
-  private val frameLegal = data(11, 0) === 0.U && (data >> (12 + Words.frameBits)).asUInt === 0.U
+  private val frameAligned = data(11, 0) === 0.U && (data >> (12 + Words.frameBits)).asUInt === 0.U
+  private val addressFrame = data(12 + Words.frameBits - 1, 12)
+  private def owned(frame: UInt): Bool = frame >= frameBaseNumber && frame < frameLimitNumber
+  private val frameLegal = frameAligned && owned(addressFrame)
+  private val evictLegal = owned(data(Words.frameBits - 1, 0))
+  when(writing(frameBase) && frameAligned && !locked) { frameBaseNumber := addressFrame }
+  when(writing(frameLimit) && frameAligned && !locked) { frameLimitNumber := addressFrame }
+  when(writing(frameLock) && data(0)) { locked := true.B }
   io.free.valid := writing(freePush) && frameLegal
   io.free.bits := data(12 + Words.frameBits - 1, 12)
+  // A frame is taken back only where no fetch can be using it.
+  private val freePopLegal = !enable && !io.fetchBusy
+  io.freePop := reading(freePop) && freePopLegal && io.freeHead.valid
   io.fresh.ready := reading(newPop)
-  io.evict.valid := writing(evictPush)
+  io.evict.valid := writing(evictPush) && evictLegal
   io.evict.bits.frame := data(Words.frameBits - 1, 0)
   io.evict.bits.id := data(63, Words.frameBits)
   // A failed eviction stays at the head, and keeps its page from being fetched, until software has seen to it and says so.
@@ -118,12 +149,14 @@ class Registers(p: AcceleratorParameters) extends Module {
   io.evicted.ready := Mux(evictedFailed, writing(evictPop), reading(evictPop))
 
   when(writing(remoteFrame) && frameLegal) { remoteFrameNumber := data(12 + Words.frameBits - 1, 12) }
-  private val start = writing(remoteStart) && !remoteBusy
+  // The range may have been another one when the frame was named.
+  private val start = writing(remoteStart) && !remoteBusy && owned(remoteFrameNumber)
   when(start) {
     remoteWaiting := true.B
     remoteBusy := true.B
     remoteDone := false.B
     remoteFailed := false.B
+    remoteBus := false.B
     remoteTransfer.write := data(63)
     remoteTransfer.id := data(Words.idBits - 1, 0)
     remoteTransfer.frame := remoteFrameNumber
@@ -134,7 +167,14 @@ class Registers(p: AcceleratorParameters) extends Module {
   when(io.softwareDone.valid) {
     remoteBusy := false.B
     remoteDone := true.B
-    remoteFailed := !io.softwareDone.bits
+    remoteFailed := !io.softwareDone.bits.ok
+    remoteBus := io.softwareDone.bits.bus
+  }
+  when(writing(busError)) { busErrorWord := 0.U }
+  for (error <- io.busErrors) {
+    when(error.valid && !busErrorWord(63)) {
+      busErrorWord := Cat(1.U(1.W), error.bits.access, 0.U((60 - Words.addressBits).W), error.bits.address)
+    }
   }
 
   // Counters: 64 bits, only reset clears them.
@@ -168,6 +208,7 @@ class Registers(p: AcceleratorParameters) extends Module {
   }
 
   private val pending = Cat(
+    busErrorWord(63),
     errorCause =/= 0.U,
     remoteDone,
     io.evicted.valid,
@@ -176,12 +217,12 @@ class Registers(p: AcceleratorParameters) extends Module {
   io.interrupt := (pending & interruptEnables).orR
 
   private val statusWord = Cat(0.U(8.W), io.evictUnfinished, io.evictCount, io.freshCount, io.freeCount,
-    0.U(5.W), remoteBusy, io.evictUnfinished =/= 0.U, io.fetchBusy)
+    0.U(4.W), io.tagsSpent, remoteBusy, io.evictUnfinished =/= 0.U, io.fetchBusy)
   private val newWord = Mux(io.fresh.valid,
     Cat(1.U(1.W), io.fresh.bits.hart, io.fresh.bits.vpn, io.fresh.bits.id), 0.U(64.W))
   private val evictedWord = Mux(io.evicted.valid,
     Cat(1.U(1.W), io.evicted.bits.failed, 0.U((62 - Words.idBits).W), io.evicted.bits.id), 0.U(64.W))
-  private val identityWord = Cat("h504641".U(24.W), 1.U(8.W), p.harts.U(8.W), log2Ceil(p.evictDepth).U(8.W),
+  private val identityWord = Cat("h504641".U(24.W), 2.U(8.W), p.harts.U(8.W), log2Ceil(p.evictDepth).U(8.W),
     log2Ceil(p.newDepth).U(8.W), log2Ceil(p.freeDepth).U(8.W))
 
   private val readable: Seq[(Int, UInt)] = Seq(
@@ -196,10 +237,16 @@ class Registers(p: AcceleratorParameters) extends Module {
     newPop -> newWord,
     evictPop -> evictedWord,
     remoteFrame -> Cat(remoteFrameNumber, 0.U(12.W)),
-    remoteStatus -> Cat(remoteFailed, remoteDone, remoteBusy)) ++
+    remoteStatus -> Cat(remoteBus, remoteFailed, remoteDone, remoteBusy),
+    freePop -> Mux(io.freePop, Cat(1.U(1.W), 0.U((63 - 12 - Words.frameBits).W), io.freeHead.bits, 0.U(12.W)), 0.U(64.W)),
+    frameBase -> Cat(frameBaseNumber, 0.U(12.W)),
+    frameLimit -> Cat(frameLimitNumber, 0.U(12.W)),
+    frameLock -> Cat(0.U(63.W), locked),
+    busError -> busErrorWord,
+    newContext -> Mux(io.fresh.valid, Cat(1.U(1.W), 0.U((63 - Words.frameBits).W), io.fresh.bits.root), 0.U(64.W))) ++
     counterOffsets.zip(counterValues) ++ refusalOffsets.zip(refusals)
   private val writable: Seq[Int] = Seq(control, interruptEnable, newThreshold, timeout, error, freePush, evictPush, evictPop,
-    remoteFrame, remoteStart) ++ refusalOffsets
+    remoteFrame, remoteStart, frameBase, frameLimit, frameLock, busError) ++ refusalOffsets
 
   private def isOneOf(offsets: Seq[Int]): Bool = offsets.map(at).reduce(_ || _)
   private val canRead = isOneOf(readable.map(_._1))
@@ -209,15 +256,30 @@ class Registers(p: AcceleratorParameters) extends Module {
     (!canRead && !canWrite) -> AccessError.noSuchRegister.U,
     (write && !canWrite) -> AccessError.readOnly.U,
     (read && !canRead) -> AccessError.writeOnly.U,
+    (write && (at(frameBase) || at(frameLimit)) && locked) -> AccessError.locked.U,
+    (write && (at(frameBase) || at(frameLimit)) && !frameAligned) -> AccessError.badValue.U,
     (write && (at(freePush) || at(remoteFrame)) && !frameLegal) -> AccessError.badValue.U,
+    (write && at(evictPush) && !evictLegal) -> AccessError.badValue.U,
+    (read && at(freePop) && !freePopLegal) -> AccessError.busy.U,
     (write && at(freePush) && !io.free.ready) -> AccessError.queueFull.U,
     (write && at(evictPush) && !io.evict.ready) -> AccessError.queueFull.U,
     (write && at(evictPop) && !evictedFailed) -> AccessError.badValue.U,
-    (write && at(remoteStart) && remoteBusy) -> AccessError.busy.U))
+    (write && at(remoteStart) && remoteBusy) -> AccessError.busy.U,
+    (write && at(remoteStart) && !owned(remoteFrameNumber)) -> AccessError.badValue.U))
   // The first error stays until software clears it.
   when(writing(error)) { errorCause := 0.U }.elsewhen(io.access.valid && cause =/= 0.U && errorCause === 0.U) {
     errorCause := cause
     errorOffset := io.access.bits.offset
   }
   io.readData := Mux(io.access.bits.whole, Mux1H(readable.map { case (offset, value) => at(offset) -> value.pad(64) }), 0.U)
+
+  private val legal = io.access.valid && cause === 0.U
+  assert(!(io.free.valid && !owned(io.free.bits)), "registers: a frame that is not software's to give")
+  assert(!(io.evict.valid && !owned(io.evict.bits.frame)), "registers: a frame that is not software's to send")
+  assert(!(start && !owned(remoteFrameNumber)), "registers: a frame that is not software's to transfer")
+  assert(!(io.free.fire() && !legal), "registers: an access that is not legal gave a frame")
+  assert(!(io.evict.fire() && !legal), "registers: an access that is not legal began an eviction")
+  assert(!(io.freePop && (enable || io.fetchBusy || !legal)), "registers: a frame was taken back while a fetch may use it")
+  assert(!(io.evicted.fire() && io.evicted.bits.failed && !write), "registers: a failed eviction was forgotten by a read")
+  assert(!(io.access.valid && read && cause =/= 0.U && io.readData =/= 0.U), "registers: an access that is not legal had a result")
 }

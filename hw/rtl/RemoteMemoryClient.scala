@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 package farmem.pfa
 
 import chisel3._
@@ -11,7 +12,14 @@ import chisel3.util._
   *
   * Requests are sent one after the other, the fetch unit's first; a whole page is sent in one packet. Answers may come in any
   * order. They are known by the tag: slot and sequence number, so that an answer that comes after its time-out is dropped,
-  * and never written to a frame that has a new owner.
+  * and never written to a frame that has a new owner. A sequence number is used once between two resets. When the last one is
+  * spent, all requests fail: that is safe, and takes years.
+  *
+  * Invariants:
+  *  1. Every request ends, and once.
+  *  2. No two requests between two resets have a tag in common.
+  *  3. A frame is neither read nor written after its request has ended.
+  *  4. A request in which the bus reported an error has failed.
   */
 class RemoteMemoryClient(p: AcceleratorParameters, tags: BlockTags) extends Module {
   private val slots = RemoteMemoryClient.firstEviction + p.evictDepth
@@ -19,18 +27,22 @@ class RemoteMemoryClient(p: AcceleratorParameters, tags: BlockTags) extends Modu
   val io = IO(new Bundle {
     val timeout = Input(UInt(32.W))
     val fetch = Flipped(Decoupled(new PageTransfer))
-    val fetched = Valid(Bool())
+    val fetched = Valid(new TransferOutcome)
     val software = Flipped(Decoupled(new PageTransfer))
-    val softwareDone = Valid(Bool())
+    val softwareDone = Valid(new TransferOutcome)
     val eviction = Flipped(Decoupled(new Eviction))
     val evictionSlot = Input(UInt(p.slotBits.W))
     val evicted = Valid(new Bundle {
       val slot = UInt(p.slotBits.W)
       val failed = Bool()
     })
+    val busError = Valid(new BusError)
+    /** There is no sequence number left. */
+    val spent = Output(Bool())
     val link = new Link
     val blocks = new BlockPort(tags)
   })
+  override def desiredName: String = if (p.tagBits == Packet.tagBits) "RemoteMemoryClient" else s"RemoteMemoryClientTags${p.tagBits}"
   private val reader = Module(new PageReader(tags.reads))
   private val writer = Module(new PageWriter(tags.writes))
   io.blocks.read <> reader.io.read
@@ -40,15 +52,17 @@ class RemoteMemoryClient(p: AcceleratorParameters, tags: BlockTags) extends Modu
 
   private val now = RegInit(0.U(32.W))
   now := now + 1.U
-  private val sequence = RegInit(0.U((Packet.tagBits - slotBits).W))
+  private val sequence = RegInit(0.U((p.tagBits - slotBits).W))
+  private val spent = RegInit(false.B)
+  io.spent := spent
   private val busy = RegInit(VecInit(Seq.fill(slots)(false.B)))
   private val started = Mem(slots, UInt(32.W))
-  private val tag = Mem(slots, UInt(Packet.tagBits.W))
+  private val tag = Mem(slots, UInt(p.tagBits.W))
   private val frame = Mem(slots, UInt(Words.frameBits.W))
   private val writes = Reg(Vec(slots, Bool()))
 
   // Sending.
-  private val tIdle :: tHead :: tData :: Nil = Enum(3)
+  private val tIdle :: tHead :: tId :: tData :: tAbandon :: tBroken :: Nil = Enum(6)
   private val tx = RegInit(tIdle)
   private val txSlot = Reg(UInt(slotBits.W))
   private val txId = Reg(UInt(Words.idBits.W))
@@ -72,7 +86,8 @@ class RemoteMemoryClient(p: AcceleratorParameters, tags: BlockTags) extends Modu
   private val chosenSlot = Mux(takeFetch, 0.U, Mux(takeSoftware, 1.U,
     io.evictionSlot.pad(slotBits) + RemoteMemoryClient.firstEviction.U))(slotBits - 1, 0)
   private val take = open && (takeFetch || takeSoftware || takeEviction)
-  reader.io.start.valid := take && chosen.write
+  private val send = take && !spent
+  reader.io.start.valid := send && chosen.write
   reader.io.start.bits := chosen.frame
   when(take) {
     busy(chosenSlot) := true.B
@@ -80,37 +95,50 @@ class RemoteMemoryClient(p: AcceleratorParameters, tags: BlockTags) extends Modu
     tag(chosenSlot) := Cat(sequence, chosenSlot)
     frame(chosenSlot) := chosen.frame
     writes(chosenSlot) := chosen.write
+  }
+  when(send) {
     sequence := sequence + 1.U
+    spent := sequence.andR
     txSlot := chosenSlot
     txId := chosen.id
     txWrite := chosen.write
     txLeft := Words.pageWords.U
     tx := tHead
   }
-  io.link.request.valid := tx === tHead || tx === tData && reader.io.words.valid
-  io.link.request.bits.head := tx === tHead
-  io.link.request.bits.data := Mux(tx === tHead,
-    Packet.request(Mux(txWrite, Packet.kindWrite, Packet.kindRead), tag(txSlot), txId), reader.io.words.bits)
+  private val headOut = tx === tHead || tx === tAbandon
+  private val headKindOut = Mux(tx === tAbandon, Packet.kindAbandon, Mux(txWrite, Packet.kindWrite, Packet.kindRead))
+  io.link.request.valid := headOut || tx === tId || tx === tData && reader.io.words.valid
+  io.link.request.bits.head := headOut
+  io.link.request.bits.data := Mux(headOut, Packet.request(headKindOut, tag(txSlot)),
+    Mux(tx === tId, txId, reader.io.words.bits))
   reader.io.words.ready := tx === tData && io.link.request.ready
   when(io.link.request.fire()) {
-    when(tx === tHead) { tx := Mux(txWrite, tData, tIdle) }.otherwise {
+    when(tx === tHead) { tx := tId }
+    when(tx === tId) { tx := Mux(txWrite, tData, tIdle) }
+    when(tx === tData) {
       txLeft := txLeft - 1.U
       when(txLeft === 1.U) { tx := tIdle }
     }
+    when(tx === tAbandon) { tx := tBroken }
   }
+  // The frame can't be read: the packet ends before its last word, so the blade stores nothing of it.
+  when(tx === tData && reader.io.failed) { tx := tAbandon }
+  private val broken = tx === tBroken && !reader.io.busy
 
   // Receiving.
   private val rIdle :: rData :: rDrain :: rAbort :: Nil = Enum(4)
   private val rx = RegInit(rIdle)
   private val rxSlot = Reg(UInt(slotBits.W))
   private val rxLeft = Reg(UInt(10.W))
-  private def expired(slot: UInt): Bool = (now - started(slot)) >= io.timeout
+  private def expired(slot: UInt): Bool = spent || (now - started(slot)) >= io.timeout
+  /** A request that is still being sent. Whoever answers it lies, and before its end it can't be late. */
+  private def sending(slot: UInt): Bool = tx =/= tIdle && txSlot === slot
 
   private val head = io.link.response.bits.data
   private val headSlot = Packet.tag(head)(slotBits - 1, 0)
   private val headKind = Packet.kind(head)
   private val known = io.link.response.valid && io.link.response.bits.head && headSlot < slots.U && busy(headSlot) &&
-    tag(headSlot) === Packet.tag(head) &&
+    !sending(headSlot) && tag(headSlot) === Packet.tag(head) &&
     headKind === Mux(writes(headSlot), Packet.kindWriteDone, Packet.kindReadDone)
   private val begin = rx === rIdle && known && !Packet.failed(head) && !writes(headSlot)
   private val endNow = rx === rIdle && known && (Packet.failed(head) || writes(headSlot))
@@ -137,24 +165,39 @@ class RemoteMemoryClient(p: AcceleratorParameters, tags: BlockTags) extends Modu
   // Time-outs: one slot is looked at in each cycle. A page that is arriving is the receiver's own affair.
   private val scan = RegInit(0.U(slotBits.W))
   scan := Mux(scan === (slots - 1).U, 0.U, scan + 1.U)
-  private val arriving = rx =/= rIdle && rxSlot === scan || begin && headSlot === scan
-  private val ended = endNow || drained
+  private val arriving = rx =/= rIdle && rxSlot === scan || begin && headSlot === scan || sending(scan)
+  private val brokenEnd = broken && !endNow && !drained
+  when(brokenEnd) { tx := tIdle }
+  private val ended = endNow || drained || brokenEnd
   private val late = !ended && busy(scan) && !arriving && expired(scan)
 
-  private val endSlot = Mux(endNow, headSlot, Mux(drained, rxSlot, scan))
-  private val endOk = Mux(endNow, !Packet.failed(head), drained && rx === rDrain)
+  private val endSlot = Mux(endNow, headSlot, Mux(drained, rxSlot, Mux(brokenEnd, txSlot, scan)))
+  private val endOk = Mux(endNow, !Packet.failed(head), drained && rx === rDrain && !writer.io.failed)
+  private val endBus = !endNow && (drained && writer.io.failed || brokenEnd)
   private val end = ended || late
   when(end) { busy(endSlot) := false.B }
   io.fetched.valid := end && endSlot === 0.U
-  io.fetched.bits := endOk
+  io.fetched.bits.ok := endOk
+  io.fetched.bits.bus := endBus
   io.softwareDone.valid := end && endSlot === 1.U
-  io.softwareDone.bits := endOk
+  io.softwareDone.bits.ok := endOk
+  io.softwareDone.bits.bus := endBus
   io.evicted.valid := end && endSlot >= RemoteMemoryClient.firstEviction.U
   io.evicted.bits.slot := (endSlot - RemoteMemoryClient.firstEviction.U)(p.slotBits - 1, 0)
   io.evicted.bits.failed := !endOk
 
+  private val writeError = io.blocks.written.valid && io.blocks.written.bits.error
+  io.busError.valid := writeError || io.blocks.readData.valid && io.blocks.readData.bits.error
+  io.busError.bits.access := Mux(writeError, BusAccess.frameWrite, BusAccess.frameRead)
+  io.busError.bits.address := Cat(Mux(writeError, writer.io.frame, reader.io.frame), 0.U(Words.pageOffsetBits.W))
+
   assert(!(take && busy(chosenSlot)), "client: a slot was used twice")
   assert(!(end && !busy(endSlot)), "client: a request ended twice")
+  assert(!(reader.io.busy && !busy(txSlot)), "client: a frame is read after its request has ended")
+  assert(!(writer.io.busy && !busy(rxSlot)), "client: a frame is written after its request has ended")
+  assert(!(send && spent), "client: a tag was used twice")
+  assert(!(end && sending(endSlot) && !brokenEnd), "client: a request ended before it was sent")
+  assert(!(end && endBus && endOk), "client: a transfer with an error of the bus succeeded")
 }
 
 object RemoteMemoryClient {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 package farmem.pfa
 
 import chisel3._
@@ -79,6 +80,7 @@ class PfaTileModule(outer: PfaTile) extends RocketTileModuleImp(outer) {
       walker.resp.bits.level === leaf.U && Words.isRemote(entry)
     hook.io.answerPte := entry
     hook.io.answerPteAddress := entryAddress
+    hook.io.root := ptw.io.dpath.ptbr.ppn(Words.frameBits - 1, 0)
 
     tlb.resp.valid := hook.io.passAnswer || hook.io.faultAnswer
     tlb.resp.bits := walker.resp.bits

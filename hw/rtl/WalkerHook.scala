@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 package farmem.pfa
 
 import chisel3._
@@ -32,6 +33,8 @@ class WalkerHook(speculative: Boolean) extends Module {
     val answerRemote = Input(Bool())
     val answerPte = Input(UInt(Words.pteBits.W))
     val answerPteAddress = Input(UInt(Words.addressBits.W))
+    /** The frame of the root table, as the walker uses it for a walk that begins now. */
+    val root = Input(UInt(Words.frameBits.W))
     /** To the TLB: the walker's answer as it is, or a fault. */
     val passAnswer = Output(Bool())
     val faultAnswer = Output(Bool())
@@ -60,6 +63,7 @@ class WalkerHook(speculative: Boolean) extends Module {
   when(started) { outstanding := true.B }.elsewhen(io.answerValid) { outstanding := false.B }
   when(state === sPass && started) {
     request.vpn := io.walkVpn
+    request.root := io.root
     stale := io.redirected
   }.elsewhen(io.redirected) { stale := true.B }
 
@@ -86,6 +90,9 @@ class WalkerHook(speculative: Boolean) extends Module {
   when(io.fetch.fire()) { state := sWait }
   when(state === sWait && io.fetched.valid) { state := Mux(io.fetched.bits.refused, sPass, sRepeat) }
   when(state === sRepeat && io.walkerReady) { state := sPass }
+
+  Cover.states(state, "hook", Seq(sPass -> "pass", sAsk -> "ask", sWait -> "wait", sRepeat -> "repeat") ++
+    (if (speculative) Seq(sHeld -> "held", sDiscard -> "discard", sDrop -> "drop") else Nil))
 
   assert(!(io.walkValid && state === sPass && outstanding), "hook: a request of a TLB that waits")
   assert(!(io.answerValid && !outstanding), "hook: an answer that nobody waits for")

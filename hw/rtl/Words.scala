@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 package farmem.pfa
 
 import chisel3._
@@ -34,6 +35,8 @@ class WalkRequest extends Bundle {
   val vpn = UInt(Words.vpnBits.W)
   val pte = UInt(Words.pteBits.W)
   val pteAddress = UInt(Words.addressBits.W)
+  /** The address space: the frame of the root table that the walk began at. */
+  val root = UInt(Words.frameBits.W)
 }
 
 /** The answer: walk again, or, if `refused`, raise the page fault after all. */
@@ -46,6 +49,7 @@ class NewPage(p: AcceleratorParameters) extends Bundle {
   val hart = UInt(8.W)
   val vpn = UInt(Words.vpnBits.W)
   val id = UInt(Words.idBits.W)
+  val root = UInt(Words.frameBits.W)
   override def cloneType: this.type = new NewPage(p).asInstanceOf[this.type]
 }
 
@@ -63,6 +67,28 @@ object Refusal {
   val newQueueFull = 3.U(width.W)
   val fetchFailed = 4.U(width.W)
   val evictionFailed = 5.U(width.W)
+  val busError = 6.U(width.W)
+}
+
+/** How a transfer ended. */
+class TransferOutcome extends Bundle {
+  val ok = Bool()
+  /** It failed because local memory did not take or give a block. */
+  val bus = Bool()
+}
+
+/** An access to local memory that the bus answered with an error. */
+class BusError extends Bundle {
+  val access = UInt(BusAccess.width.W)
+  val address = UInt(Words.addressBits.W)
+}
+
+object BusAccess {
+  val width = 3
+  val frameWrite = 1.U(width.W)
+  val frameRead = 2.U(width.W)
+  val entryRead = 3.U(width.W)
+  val entryWrite = 4.U(width.W)
 }
 
 /** A request to the remote-memory client. */
@@ -79,18 +105,21 @@ class Flit extends Bundle {
   val data = UInt(Words.wordBits.W)
 }
 
-/** Head flits: kind, status and tag; the page identifier in requests. */
+/** Head flits: kind, status and tag. In requests the page identifier is the flit that follows. */
 object Packet {
-  val tagBits = 16
+  /** As many as a head has room for, so that sequence numbers don't run out in years. */
+  val tagBits = 59
   val kindRead = 1.U(4.W)
   val kindWrite = 2.U(4.W)
   val kindReadDone = 3.U(4.W)
   val kindWriteDone = 4.U(4.W)
+  /** Ends a packet that can't be completed. Nobody answers it. */
+  val kindAbandon = 5.U(4.W)
 
-  def request(kind: UInt, tag: UInt, id: UInt): UInt = Cat(kind, 0.U(4.W), tag(tagBits - 1, 0), id.pad(40))
+  def request(kind: UInt, tag: UInt): UInt = Cat(kind, 0.U(1.W), tag.pad(tagBits))
   def kind(head: UInt): UInt = head(63, 60)
-  def failed(head: UInt): Bool = head(56)
-  def tag(head: UInt): UInt = head(55, 40)
+  def failed(head: UInt): Bool = head(59)
+  def tag(head: UInt): UInt = head(58, 0)
 }
 
 class Link extends Bundle {
@@ -107,6 +136,9 @@ class WordAccess extends Bundle {
 
 class WordPort extends Bundle {
   val request = Decoupled(new WordAccess)
-  /** The read's data; for writes only that it is done. */
-  val response = Flipped(Valid(UInt(Words.wordBits.W)))
+  /** The read's data; for writes only that it is done; or an error of the bus, and nothing was read or written. */
+  val response = Flipped(Valid(new Bundle {
+    val data = UInt(Words.wordBits.W)
+    val error = Bool()
+  }))
 }

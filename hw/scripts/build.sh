@@ -1,8 +1,10 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # shellcheck shell=bash
 # How each artefact is made from its sources. Each function prints the directory of its result.
 
 java_options=(-XX:+UseSerialGC -Xss16m -Xmx3g)
-units=(FrameQueue NewQueue EvictQueue WalkerHook FetchPath AcceleratorCore)
+units=(FrameQueue NewQueue EvictQueue WalkerHook FetchPath RemoteMemoryClient RemoteMemoryClientTags9 Registers AcceleratorCore
+    FrameQueueProof NewQueueProof FetchProof FetchEnds PageWriterProof)
 # The system of tests and of figures without a kernel: two harts, and queues that are soon full.
 test_system=(2 8 8 4)
 # That of Linux: one hart, queues as deep as the paper's.
@@ -32,20 +34,28 @@ generate() { # NAME ARGUMENTS...: Verilog
 
 unit_verilog() { generate units units "${units[@]}"; }
 
+# Queues as deep as those of the evaluation.
+deep_units=(FrameQueue NewQueue EvictQueue)
+deep_verilog() { generate deep deep "${deep_units[@]}"; }
+
+# With what must be reachable: for proofs only.
+proofs=(FrameQueueProof NewQueueProof EvictQueue WalkerHook FetchEnds)
+cover_verilog() { generate covers covers "${proofs[@]}"; }
+
 system_verilog() { generate "system-${1}harts" system "$@"; }
 
 verilator_options=(-O3 --x-assign fast --x-initial fast --no-timing +define+STOP_COND=1 +define+PRINTF_COND=1 +define+RANDOMIZE_REG_INIT)
 
-make_unit_test() { # UNIT.v TEST.cc
+make_unit_test() { # UNIT.v TEST.cc [OPTION]
     verilator --cc --exe --build -j 2 "$1" "$2" --top-module "$(basename "$1" .v)" --Mdir model -Wno-lint -Wno-style \
-        "${verilator_options[@]}" -CFLAGS "-O1 -std=c++17 -Wall -Wextra -I$hw/dv/unit" -o test
+        "${verilator_options[@]}" -CFLAGS "-O1 -std=c++17 -Wall -Wextra -I$hw/dv/unit ${3:-}" -o test
 }
 
-unit_test() { # UNIT TEST
+unit_test() { # UNIT TEST [OPTION [DIRECTORY OF VERILOG]]
     local verilog
-    verilog=$(unit_verilog)
-    cached "unit-$2" "$verilog/$1.v" "$hw/dv/unit/$2.cc" "$hw/dv/unit/bench.h" "$hw/dv/sim/blade.h" "${verilator_options[@]}" -- \
-        make_unit_test "$verilog/$1.v" "$hw/dv/unit/$2.cc"
+    verilog=${4:-$(unit_verilog)}
+    cached "unit-$2${3:-}" "$verilog/$1.v" "$hw/dv/unit/$2.cc" "$hw"/dv/unit/{,client_}bench.h "$hw"/dv/sim/{blade,packet}.h "${verilator_options[@]}" -- \
+        make_unit_test "$verilog/$1.v" "$hw/dv/unit/$2.cc" "${3:-}"
 }
 
 make_model() {

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # shellcheck shell=bash
 # What the scripts of hw/ share: where things lie, and a cache of built artefacts by content.
 

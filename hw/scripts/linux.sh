@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # shellcheck shell=bash
 # Linux with a driver for the accelerator, as one program for the simulator: firmware, device tree, kernel, benchmarks.
 
@@ -7,14 +8,30 @@ linux_program=(riscv64-linux-gnu-gcc -march=rv64imac_zicsr_zifencei -mabi=lp64 -
     -fno-tree-loop-distribute-patterns -fno-pic -no-pie -fno-stack-protector -Wall -Wextra -Werror -Wl,--build-id=none
     -Wl,--no-warn-rwx-segments,--no-relax)
 
-# Debian's source, as it is.
+# Debian's source, as it is: from the package that `make setup` installs, or, where it isn't, from the package's archive.
 fetch_linux() {
+    local installed=/usr/src/$linux_package.tar.xz
+    if [ -e "$installed" ]; then
+        cp "$installed" source.tar.xz
+        dpkg-query -W -f '${Version}\n' $linux_package >version
+        return
+    fi
     apt-get -q download $linux_package
+    dpkg-deb -f $linux_package*.deb Version >version
     dpkg-deb --fsys-tarfile $linux_package*.deb | tar xO ./usr/src/$linux_package.tar.xz >source.tar.xz
     rm $linux_package*.deb
 }
 
-linux_source() { cached linux-source $linux_package -- fetch_linux; }
+# By its version: a newer source is another kernel.
+linux_version() {
+    if [ -e /usr/src/$linux_package.tar.xz ]; then
+        dpkg-query -W -f '${Version}' $linux_package
+    else
+        apt-cache policy $linux_package 2>/dev/null | sed -n 's/^ *Candidate: //p'
+    fi
+}
+
+linux_source() { cached linux-source $linux_package "$(linux_version)" -- fetch_linux; }
 
 make_kernel() { # ARCHIVE
     tar xf "$1" --strip-components=1 --one-top-level=source

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Compares what the RTL and the functional model retired in user mode, instruction by instruction.
 
     compare.py RTL_COMMITS SPIKE_LOG

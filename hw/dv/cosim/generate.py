@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Writes a random user program: blocks of arithmetic, loads, stores, atomics and branches, spread over pages of code, which work on
 pages of data. generate.py SEED DATA_PAGES > program.S"""
 import random

@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Proves the assertions of one unit with Yosys and ABC.
 
-    prove.py UNIT.v TOP [--assume TEXT]... [--seconds N]
+    prove.py UNIT.v TOP [--assume TEXT]... [--covers] [--seconds N]
 
 The same assertions that stop a simulation become properties. Those whose message contains a TEXT are the environment's part of the
-contract: they are assumed. Registers hold anything at first, the first cycle is a reset, and later ones may be. ABC's property-directed
+contract: they are assumed, as are those that begin with "environment: ". Registers hold anything at first, the first cycle is a reset, and later ones may be. ABC's property-directed
 reachability looks for an invariant from which the properties follow: what it proves holds for ever. If it finds none in N seconds, the
 result says for how many cycles they hold. Exits with 1 when a property fails, and shows how.
+
+With --covers the properties whose message begins with "cover: " say what is never reached: each must fail, or the proofs of the others
+could hold of a circuit that does nothing.
 """
 import argparse
 import pathlib
@@ -27,21 +31,28 @@ RESET_FIRST = """  reg first_cycle = 1;
 PREPARE = "prep -top {top} -flatten; memory_map; opt -full; async2sync; dffunmap; "
 
 
-def properties(verilog, assumed):
+def properties(verilog, assumed, covers):
     """Turns what would stop a simulation into assert and assume statements."""
     counts = {"assert": 0, "assume": 0}
+    names = []
 
     def replace(match):
         if match["a"] != match["b"]:
             raise ValueError("message and stop belong to different assertions")
-        kind = "assume" if any(text in match["message"] for text in assumed) else "assert"
+        message = match["message"]
+        environment = message.startswith("environment: ") or any(text in message for text in assumed)
+        kind = "assume" if environment else "assert"
+        if kind == "assert":
+            if message.startswith("cover: ") != covers:
+                return ";\n"
+            names.append(message)
         counts[kind] += 1
         return f"{kind}(!{match['a']});\n"
 
     text = ASSERTION.sub(replace, verilog)
     if "$fatal" in text:
         raise ValueError("an assertion was not recognised")
-    return text, counts
+    return text, counts, names
 
 
 def reset_first(verilog, top):
@@ -69,19 +80,34 @@ def counterexample(source, top, cycles):
     return found.stdout[-4000:]
 
 
+def reached(top, gates, names, seconds):
+    """Whether each of the covers is reached in some run."""
+    said = run("yosys-abc", "-c", f"read_aiger {gates}; fold; zero; trim; pdr -a -T {seconds}").stdout
+    hits = len(set(re.findall(r"Output +(\d+) .*?was asserted in frame", said)))
+    print(f"{top}: {hits} of {len(names)} are reached")
+    if hits == len(names):
+        return 0
+    print(said[-3000:])
+    print("\n".join(names))
+    return 1
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("verilog", type=pathlib.Path)
     parser.add_argument("top")
     parser.add_argument("--assume", action="append", default=[])
+    parser.add_argument("--covers", action="store_true")
     parser.add_argument("--seconds", type=int, default=200)
     arguments = parser.parse_args()
     top = arguments.top
-    text, counts = properties(arguments.verilog.read_text(), arguments.assume)
+    text, counts, names = properties(arguments.verilog.read_text(), arguments.assume, arguments.covers)
     with tempfile.TemporaryDirectory() as directory:
         source, gates = pathlib.Path(directory, "unit.sv"), pathlib.Path(directory, "unit.aig")
         source.write_text(reset_first(text, top))
         circuit(source, top, gates)
+        if arguments.covers:
+            return reached(top, gates, names, arguments.seconds)
         # Assumptions become part of the circuit, and registers that are always alike become one.
         said = run("yosys-abc", "-c", f"read_aiger {gates}; fold; scorr; pdr -T {arguments.seconds} -v").stdout
         failed = re.search(r"asserted in frame (\d+)", said)

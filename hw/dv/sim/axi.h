@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // AXI4 slaves: what is common to local memory and to the simulator's devices.
 #pragma once
 
@@ -22,9 +23,11 @@ class AxiSlave {
   public:
     using Read = std::function<uint64_t(uint64_t address)>;
     using Write = std::function<void(uint64_t address, uint64_t data, uint8_t strobe)>;
+    // Whether an access to this address ends in an error.
+    using Fails = std::function<bool(uint64_t address)>;
 
-    AxiSlave(uint64_t latency_cycles, Read read, Write write)
-        : latency_cycles_(latency_cycles), read_(std::move(read)), write_(std::move(write)) {}
+    AxiSlave(uint64_t latency_cycles, Read read, Write write, Fails fails)
+        : latency_cycles_(latency_cycles), read_(std::move(read)), write_(std::move(write)), fails_(std::move(fails)) {}
 
     bool aw_ready() const { return writes_.size() < kQueue; }
     bool w_ready() const { return beats_.size() < kQueue; }
@@ -33,6 +36,8 @@ class AxiSlave {
     uint64_t b_id() const { return writes_.empty() ? 0 : writes_.front().id; }
     bool r_valid(uint64_t now) const { return !reads_.empty() && now >= reads_.front().due; }
     uint64_t r_id() const { return reads_.empty() ? 0 : reads_.front().id; }
+    uint64_t b_response() const { return !writes_.empty() && writes_.front().failed ? kSlaveError : kOkay; }
+    uint64_t r_response() const { return !reads_.empty() && fails_(reads_.front().address) ? kSlaveError : kOkay; }
     bool r_last() const { return !reads_.empty() && reads_.front().left == 0; }
     // Devices may act on a read: it happens once, when the beat is first offered.
     uint64_t r_data(uint64_t now) {
@@ -52,12 +57,13 @@ class AxiSlave {
         bool aw_fire = aw_ready() && m.aw_valid;
         bool ar_fire = ar_ready() && m.ar_valid;
         if (b_fire) writes_.pop_front();
-        if (aw_fire) writes_.push_back({m.aw_id, m.aw_address, m.aw_length, 0, false});
+        if (aw_fire) writes_.push_back({m.aw_id, m.aw_address, m.aw_length, 0, false, false});
         if (w_fire) beats_.push_back({m.w_data, m.w_strobe, m.w_last});
         if (Burst *burst = beats_.empty() ? nullptr : accepting()) {
             Beat beat = beats_.front();
             beats_.pop_front();
-            write_(burst->address & ~uint64_t{7}, beat.data, beat.strobe);
+            if (fails_(burst->address)) burst->failed = true;
+            else write_(burst->address & ~uint64_t{7}, beat.data, beat.strobe);
             burst->address += 8;
             if (beat.last) {
                 burst->complete = true;
@@ -73,7 +79,7 @@ class AxiSlave {
                 burst.address += 8;
             }
         }
-        if (ar_fire) reads_.push_back({m.ar_id, m.ar_address, m.ar_length, now + latency_cycles_, true});
+        if (ar_fire) reads_.push_back({m.ar_id, m.ar_address, m.ar_length, now + latency_cycles_, true, false});
     }
 
     void reset() {
@@ -85,9 +91,10 @@ class AxiSlave {
 
   private:
     static constexpr unsigned kQueue = 16;
+    static constexpr uint64_t kOkay = 0, kSlaveError = 2;
     struct Burst {
         uint64_t id, address, left, due;
-        bool complete;
+        bool complete, failed;
     };
     struct Beat {
         uint64_t data;
@@ -104,6 +111,7 @@ class AxiSlave {
     uint64_t latency_cycles_;
     Read read_;
     Write write_;
+    Fails fails_;
     std::deque<Burst> reads_, writes_;
     std::deque<Beat> beats_;
     bool fetched_ = false;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // The far side of the link: a blade that keeps pages by identifier.
 #pragma once
 
@@ -6,6 +7,8 @@
 #include <deque>
 #include <map>
 #include <vector>
+
+#include "packet.h"
 
 namespace farmem {
 
@@ -34,6 +37,9 @@ struct BladeFaults {
     uint64_t cut_short = 0; // of a page, send the first hundred words only
     uint64_t hold = 0;      // answer, but `hold_cycles` later
     uint64_t hold_cycles = 0;
+    uint64_t refuse = 0;    // answer a write with a failure
+    uint64_t lie = 0;       // answer, but also with packets that nobody asked for
+    uint64_t early = 0;     // confirm a write before its words have come, and do not do it
 };
 
 class Blade {
@@ -47,7 +53,7 @@ class Blade {
 
     // The link went down: what was under way is forgotten, stored pages stay.
     void reset_link() {
-        receiving_ = false;
+        receiving_ = expecting_id_ = false;
         answers_.clear();
         sending_.clear();
         send_at_ = 0;
@@ -66,8 +72,19 @@ class Blade {
             head_ = flit.data;
             head_at_ = now;
             words_ = 0;
-            receiving_ = kind(head_) == kWrite;
-            if (kind(head_) == kRead) serve_read(now);
+            receiving_ = false;
+            expecting_id_ = packet::kind(head_) == packet::kRead || packet::kind(head_) == packet::kWrite;
+            if (packet::kind(head_) == packet::kWrite && use(faults.early)) {
+                expecting_id_ = false;
+                answers_.emplace(now + 1, Answer{{{true, packet::answer(packet::kWriteDone, false, packet::tag(head_))}}});
+            }
+            return;
+        }
+        if (expecting_id_) {
+            expecting_id_ = false;
+            id_ = flit.data;
+            receiving_ = packet::kind(head_) == packet::kWrite;
+            if (!receiving_) serve_read(now);
             return;
         }
         if (!receiving_) return;
@@ -90,17 +107,10 @@ class Blade {
     }
 
   private:
-    enum Kind : uint64_t { kRead = 1, kWrite = 2, kReadDone = 3, kWriteDone = 4 };
     struct Answer {
         std::vector<Flit> flits;
     };
 
-    static uint64_t kind(uint64_t head) { return head >> 60; }
-    static uint64_t tag(uint64_t head) { return head >> 40 & 0xffff; }
-    static uint64_t id(uint64_t head) { return head & 0xffffffffff; }
-    static uint64_t answer_head(uint64_t kind, bool failed, uint64_t tag) {
-        return kind << 60 | uint64_t{failed} << 56 | tag << 40;
-    }
     static bool use(uint64_t &left) { return left && left--; }
 
     uint64_t next_random() {
@@ -113,9 +123,9 @@ class Blade {
     void serve_read(uint64_t now) {
         reads++;
         if (use(faults.lose)) return;
-        const Page *page = find(id(head_));
+        const Page *page = find(id_);
         bool failed = use(faults.fail) || !page;
-        std::vector<Flit> flits{{true, answer_head(kReadDone, failed, tag(head_))}};
+        std::vector<Flit> flits{{true, packet::answer(packet::kReadDone, failed, packet::tag(head_))}};
         if (!failed) {
             unsigned words = use(faults.cut_short) ? 100 : kPageWords;
             for (unsigned i = 0; i < words; i++) flits.push_back({false, (*page)[i]});
@@ -126,9 +136,9 @@ class Blade {
     void serve_write(uint64_t now) {
         writes++;
         if (use(faults.lose)) return;
-        bool failed = use(faults.fail);
-        if (!failed) pages_[id(head_)] = incoming_;
-        answer({{true, answer_head(kWriteDone, failed, tag(head_))}}, now);
+        bool failed = use(faults.fail) || use(faults.refuse);
+        if (!failed) pages_[id_] = incoming_;
+        answer({{true, packet::answer(packet::kWriteDone, failed, packet::tag(head_))}}, now);
     }
 
     void answer(std::vector<Flit> flits, uint64_t now) {
@@ -137,7 +147,32 @@ class Blade {
         if (use(faults.hold)) due += faults.hold_cycles;
         uint64_t duration = (flits.size() - 1) * settings.cycles_per_flit;
         uint64_t begin = due > now + duration ? due - duration : now + 1;
+        if (use(faults.lie)) lie(flits, begin);
         answers_.emplace(begin, Answer{std::move(flits)});
+    }
+
+    // From here on a tag's bits are far from those of any other request that is under way.
+    static constexpr unsigned kFarTagBit = 16;
+
+    // Around the right answer: words without a head, the same tag with another kind, a tag of nobody, words beyond the page's last,
+    // and the whole answer once more with other words.
+    void lie(std::vector<Flit> &flits, uint64_t begin) {
+        uint64_t tag = packet::tag(flits.front().data), kind = packet::kind(flits.front().data);
+        std::vector<Flit> before, after;
+        auto words = [this](std::vector<Flit> &to, unsigned count) {
+            for (unsigned i = 0; i < count; i++) to.push_back({false, next_random()});
+        };
+        words(before, 3);
+        before.push_back({true, packet::answer(kind == packet::kReadDone ? packet::kWriteDone : packet::kReadDone, false, tag)});
+        words(before, 20);
+        before.push_back({true, packet::answer(kind, false, tag ^ uint64_t{1} << (kFarTagBit + next_random() % 43))});
+        words(before, 20);
+        before.push_back({true, packet::answer(packet::kRead, false, tag)});
+        words(after, 5);
+        after.push_back(flits.front());
+        words(after, kPageWords);
+        answers_.emplace(begin, Answer{std::move(before)});
+        flits.insert(flits.end(), after.begin(), after.end());
     }
 
     void begin(uint64_t now) {
@@ -149,6 +184,8 @@ class Blade {
 
     std::map<uint64_t, Page> pages_;
     bool receiving_ = false;
+    bool expecting_id_ = false;
+    uint64_t id_ = 0;
     uint64_t head_ = 0;
     uint64_t head_at_ = 0;
     unsigned words_ = 0;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // One chip with its memory, its simulator's registers, and its end of the link.
 #pragma once
 
@@ -47,6 +48,10 @@ enum Device : uint64_t {
     kPeekData = 0x70,
     kReset = 0x78, // pulls the reset line of the chip; memory and blade keep their contents
     kArgument = 0x80, // eight of them
+    kLie = 0xc8,
+    kEarly = 0xd0,
+    kRefuse = 0xd8,
+    kBadPage = 0xc0, // address of a page of memory: whoever accesses it gets an error of the bus; 0: none
 };
 
 constexpr unsigned kArguments = 8;
@@ -76,9 +81,11 @@ class Chip {
         : arguments(arguments), number_(number), blade_(blade), link_(link), commits_(commits),
           before_argument_(std::move(before_argument)),
           memory_port_(kMemoryLatency, [this](uint64_t a) { return read_memory(a); },
-                       [this](uint64_t a, uint64_t d, uint8_t s) { write_memory(a, d, s); }),
+                       [this](uint64_t a, uint64_t d, uint8_t s) { write_memory(a, d, s); },
+                       [this](uint64_t a) { return bad_page_ && a >> 12 == bad_page_ >> 12; }),
           device_port_(1, [this](uint64_t a) { return read_device(a - kDeviceBase); },
-                       [this](uint64_t a, uint64_t d, uint8_t) { write_device(a - kDeviceBase, d); }) {
+                       [this](uint64_t a, uint64_t d, uint8_t) { write_device(a - kDeviceBase, d); },
+                       [](uint64_t) { return false; }) {
         void *memory = mmap(nullptr, kMemoryBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (memory == MAP_FAILED) {
             std::perror("simulate: memory");
@@ -138,18 +145,22 @@ class Chip {
         set(top_.mem_axi4_0_aw_ready, memory_port_.aw_ready());
         set(top_.mem_axi4_0_w_ready, memory_port_.w_ready());
         set(top_.mem_axi4_0_b_valid, memory_port_.b_valid(now));
+        set(top_.mem_axi4_0_b_bits_resp, memory_port_.b_response());
         set(top_.mem_axi4_0_b_bits_id, memory_port_.b_id());
         set(top_.mem_axi4_0_ar_ready, memory_port_.ar_ready());
         set(top_.mem_axi4_0_r_valid, memory_port_.r_valid(now));
+        set(top_.mem_axi4_0_r_bits_resp, memory_port_.r_response());
         set(top_.mem_axi4_0_r_bits_id, memory_port_.r_id());
         set(top_.mem_axi4_0_r_bits_last, memory_port_.r_last());
         set(top_.mem_axi4_0_r_bits_data, memory_port_.r_data(now));
         set(top_.mmio_axi4_0_aw_ready, device_port_.aw_ready());
         set(top_.mmio_axi4_0_w_ready, device_port_.w_ready());
         set(top_.mmio_axi4_0_b_valid, device_port_.b_valid(now));
+        set(top_.mmio_axi4_0_b_bits_resp, device_port_.b_response());
         set(top_.mmio_axi4_0_b_bits_id, device_port_.b_id());
         set(top_.mmio_axi4_0_ar_ready, device_port_.ar_ready());
         set(top_.mmio_axi4_0_r_valid, device_port_.r_valid(now));
+        set(top_.mmio_axi4_0_r_bits_resp, device_port_.r_response());
         set(top_.mmio_axi4_0_r_bits_id, device_port_.r_id());
         set(top_.mmio_axi4_0_r_bits_last, device_port_.r_last());
         set(top_.mmio_axi4_0_r_bits_data, device_port_.r_data(now));
@@ -241,6 +252,10 @@ class Chip {
         case kHoldCycles: blade_.faults.hold_cycles = data; break;
         case kPeekId: peek_id_ = data; break;
         case kPeekWord: peek_word_ = data; break;
+        case kLie: blade_.faults.lie = data; break;
+        case kEarly: blade_.faults.early = data; break;
+        case kRefuse: blade_.faults.refuse = data; break;
+        case kBadPage: bad_page_ = data; break;
         case kReset: reset_left_ = kResetCycles; break;
         default: break;
         }
@@ -267,6 +282,7 @@ class Chip {
     std::string line_;
     uint64_t now_ = 0;
     uint64_t peek_id_ = 0, peek_word_ = 0;
+    uint64_t bad_page_ = 0;
     uint64_t reset_left_ = kResetCycles;
     bool ended_ = false;
     int status_ = 0;

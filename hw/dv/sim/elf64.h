@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // Loads a program into the simulated memory.
 #pragma once
 

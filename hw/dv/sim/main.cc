@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // Runs a program on the system, cycle by cycle.
 //
 //   simulate [options] PROGRAM

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // Between several clients and one blade: the blade's link carries one packet at a time in each direction, so clients wait for each other.
 #pragma once
 
@@ -25,15 +26,19 @@ class Switch {
     void receive(unsigned port, Flit flit, uint64_t now) {
         if (flit.head) {
             owner_.reset();
-            if (flit.data >> 60 == kWrite) {
+            uint64_t kind = packet::kind(flit.data);
+            if (kind == packet::kRead || kind == packet::kWrite) {
                 owner_ = port;
-                words_left_ = kPageWords;
+                words_left_ = 1 + (kind == packet::kWrite ? kPageWords : 0);
+                id_follows_ = true;
             }
             uint16_t tag = next_tag_++;
-            routes_[tag] = {static_cast<uint16_t>(port), tag_of(flit.data), true};
-            flit.data = with_tag(flit.data, tag) | uint64_t{port} << kPortShift;
-        } else if (owner_ && --words_left_ == 0) {
-            owner_.reset();
+            routes_[tag] = {static_cast<uint16_t>(port), packet::tag(flit.data), true};
+            flit.data = packet::with_tag(flit.data, tag);
+        } else {
+            if (id_follows_) flit.data |= uint64_t{port} << kPortShift;
+            id_follows_ = false;
+            if (owner_ && --words_left_ == 0) owner_.reset();
         }
         blade_.receive(flit, now);
     }
@@ -42,13 +47,13 @@ class Switch {
     std::optional<Flit> offer(unsigned port, uint64_t now) {
         const Flit *flit = blade_.offer(now);
         if (!flit) return std::nullopt;
-        if (flit->head) answering_ = routes_[tag_of(flit->data)];
+        if (flit->head) answering_ = packet::tag(flit->data) < routes_.size() ? routes_[packet::tag(flit->data)] : Route{};
         if (!answering_.alive) {
             blade_.taken(now);
             return std::nullopt;
         }
         if (answering_.port != port) return std::nullopt;
-        return flit->head ? Flit{true, with_tag(flit->data, answering_.tag)} : *flit;
+        return flit->head ? Flit{true, packet::with_tag(flit->data, answering_.tag)} : *flit;
     }
 
     void taken(uint64_t now) { blade_.taken(now); }
@@ -65,23 +70,20 @@ class Switch {
     const Page *find(unsigned port, uint64_t id) const { return blade_.find(id | uint64_t{port} << kPortShift); }
 
   private:
-    static constexpr uint64_t kWrite = 2;
-    // Identifiers of clients have 28 bits, those on the link 40.
+    // Identifiers of clients have 28 bits.
     static constexpr unsigned kPortShift = 28;
-    static constexpr unsigned kTagShift = 40;
     struct Route {
-        uint16_t port = 0, tag = 0;
+        uint16_t port = 0;
+        uint64_t tag = 0;
         bool alive = false;
     };
-
-    static uint16_t tag_of(uint64_t head) { return head >> kTagShift & 0xffff; }
-    static uint64_t with_tag(uint64_t head, uint16_t tag) { return (head & ~(uint64_t{0xffff} << kTagShift)) | uint64_t{tag} << kTagShift; }
 
     Blade &blade_;
     unsigned ports_;
     unsigned turn_ = 0;
     std::optional<unsigned> owner_;
     unsigned words_left_ = 0;
+    bool id_follows_ = false;
     uint16_t next_tag_ = 0;
     std::array<Route, 65536> routes_;
     Route answering_;

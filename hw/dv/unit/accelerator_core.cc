@@ -1,7 +1,9 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // The whole accelerator without its bus, between walkers, an operating system, a memory and a blade that behave at random.
 //
 // The model knows what every page must contain, who owns every frame, and in which order frames and pages pass the queues. Each
-// byte of a page is compared when the entry that maps it is written. Requests to the blade fail, get lost, are cut short or late.
+// byte of a page is compared when the entry that maps it is written. Requests to the blade fail, get lost, are cut short or late,
+// and are answered with lies. The bus refuses blocks and entries: then nothing is mapped, and nothing of the frame is on the blade.
 #include <array>
 #include <deque>
 #include <map>
@@ -18,14 +20,15 @@ namespace {
 constexpr unsigned kPages = 12, kFrames = 8, kPorts = 4, kTags = 4;
 constexpr uint64_t kFirstFrame = 0x80100, kTable = 0x80000000, kBits = 0xff;
 enum Register : uint64_t {
-    kControl = 0x08, kStatus = 0x10, kTimeout = 0x30, kError = 0x38, kFreePush = 0x40, kNewPop = 0x48, kEvictPush = 0x50,
-    kEvictPop = 0x58, kRefusal = 0x100
+    kControl = 0x08, kStatus = 0x10, kTimeout = 0x30, kError = 0x38, kFreePush = 0x40, kNewPop = 0x48, kEvictPush = 0x50, kFreePop = 0x78,
+    kEvictPop = 0x58, kFrameBase = 0xc0, kFrameLimit = 0xc8, kFrameLock = 0xd0, kBusError = 0xd8, kNewContext = 0xe0, kRefusal = 0x100
 };
 
 uint64_t remote_entry(uint64_t id) { return id << 12 | (kBits & ~1u) << 2 | 4 | 2; }
 uint64_t local_entry(uint64_t frame) { return frame << 10 | kBits; }
 bool is_remote(uint64_t entry) { return (entry & 3) == 2; }
 uint64_t id_of(unsigned page) { return 0x1234500 + page; }
+uint64_t root_of(unsigned page) { return 0x77000 + page; }
 
 class Bench {
   public:
@@ -37,6 +40,9 @@ class Bench {
             blade_.store(id_of(p), content_[p]);
             table_[p] = remote_entry(id_of(p));
         }
+        access(true, kFrameBase, kFirstFrame << 12);
+        access(true, kFrameLimit, (kFirstFrame + kFrames) << 12);
+        access(true, kFrameLock, 1);
         access(true, kTimeout, 6000);
         access(true, kControl, 1);
     }
@@ -50,15 +56,17 @@ class Bench {
         // Nothing may be stuck: without new faults of the blade everything comes to an end.
         blade_.faults = {};
         quiet_ = true;
+        bus_errors_ = 0;
         for (unsigned i = 0; i < 40000 && busy(); i++) {
             if (i % 10 == 0) operate();
             cycle();
         }
         CHECK(!busy());
         CHECK(fetched_ > 5);
-        (void)refused_;
+        CHECK(broken_ == 0 || access(false, kBusError) >> 63);
     }
 
+    unsigned broken_ = 0;
     unsigned fetched_ = 0, refused_ = 0, evicted_ = 0, failed_ = 0;
 
   private:
@@ -72,10 +80,13 @@ class Bench {
     }
 
     void inject() {
-        switch (random_.below(4)) {
+        if (random_.one_in(3)) bus_errors_ = 1;
+        switch (random_.below(6)) {
         case 0: blade_.faults.fail = 1; break;
         case 1: blade_.faults.lose = 1; break;
         case 2: blade_.faults.cut_short = 1; break;
+        case 3: blade_.faults.lie = 1; break;
+        case 4: blade_.faults.early = 1; break;
         default:
             blade_.faults.hold = 1;
             blade_.faults.hold_cycles = 7000;
@@ -102,7 +113,7 @@ class Bench {
 
     // What the operating system does next.
     void operate() {
-        switch (random_.below(5)) {
+        switch (random_.below(random_.one_in(20) ? 6 : 5)) {
         case 0: // give a frame; the model counts one as gone a few cycles before the queue does
             if (!owned_.empty() && free_.size() < 3) {
                 uint64_t frame = owned_.front();
@@ -112,6 +123,7 @@ class Bench {
             }
             break;
         case 1: { // learn of a new page
+            uint64_t context = access(false, kNewContext);
             uint64_t word = access(false, kNewPop);
             // The model knows of a page when its entry is written, the queue a few cycles later.
             if (word >> 63 == 0) {
@@ -122,6 +134,7 @@ class Bench {
             Fresh fresh = new_.front();
             new_.pop_front();
             CHECK((word & 0xfffffff) == id_of(fresh.page));
+            if (context) CHECK(context == (uint64_t{1} << 63 | root_of(fresh.page)));
             CHECK((word >> 28 & 0x7ffffff) == fresh.page + 0x40000);
             break;
         }
@@ -147,11 +160,25 @@ class Bench {
                 CHECK(table_[page] == remote_entry(id_of(page)));
                 table_[page] = local_entry(frame);
                 access(true, kEvictPop);
+                spoiled_frame_ = 0;
             } else {
                 evicted_++;
+                // What could not be read was not evicted.
+                CHECK(frame != spoiled_frame_);
                 owned_.push_back(frame);
             }
             evicting_.pop_front();
+            break;
+        }
+        case 5: { // take a frame back, where no fetch may be using it
+            access(true, kControl, 0);
+            uint64_t word = access(false, kFreePop);
+            access(true, kControl, 1);
+            access(true, kError, 0);
+            if (word >> 63 == 0) break;
+            CHECK(!free_.empty() && (word & 0xfffffffff000) == free_.front() << 12);
+            owned_.push_back(free_.front());
+            free_.pop_front();
             break;
         }
         default: { // the program writes to a page that is here
@@ -184,6 +211,11 @@ class Bench {
         uint64_t address;
         unsigned word;
         uint64_t due;
+        bool bad;
+    };
+    struct BlockWrite {
+        uint64_t tag;
+        bool bad;
     };
 
     uint64_t cycle() {
@@ -196,7 +228,7 @@ class Bench {
     }
 
     void drive() {
-        auto set = [this](unsigned i, auto &valid, auto &vpn, auto &pte, auto &address) {
+        auto set = [this](unsigned i, auto &valid, auto &vpn, auto &pte, auto &address, auto &root) {
             Port &port = ports_[i];
             if (port.state == Port::kIdle && !quiet_ && random_.one_in(200)) {
                 port.page = random_.below(kPages);
@@ -207,15 +239,18 @@ class Bench {
             vpn = port.page + 0x40000;
             pte = port.entry;
             address = kTable + 8 * port.page;
+            root = root_of(port.page);
         };
 #define SET(h, s)                                                                                                       \
     set(2 * h + s, dut_.io_hooks_##h##_walks_##s##_valid, dut_.io_hooks_##h##_walks_##s##_bits_vpn,                     \
-        dut_.io_hooks_##h##_walks_##s##_bits_pte, dut_.io_hooks_##h##_walks_##s##_bits_pteAddress)
+        dut_.io_hooks_##h##_walks_##s##_bits_pte, dut_.io_hooks_##h##_walks_##s##_bits_pteAddress,        \
+        dut_.io_hooks_##h##_walks_##s##_bits_root)
         SET(0, 0); SET(0, 1); SET(1, 0); SET(1, 1);
 #undef SET
         dut_.io_memory_request_ready = !word_pending_ && random_.one_in(2);
         dut_.io_memory_response_valid = word_pending_ && word_left_ == 0;
-        dut_.io_memory_response_bits = word_data_;
+        dut_.io_memory_response_bits_data = word_data_;
+        dut_.io_memory_response_bits_error = word_bad_;
         dut_.io_blocks_read_ready = random_.one_in(2);
         dut_.io_blocks_write_ready = !random_.one_in(3);
         read_tag_ = -1;
@@ -228,6 +263,7 @@ class Bench {
                 read_tag_ = static_cast<int>(it->first);
                 dut_.io_blocks_readData_valid = 1;
                 dut_.io_blocks_readData_bits_tag = it->first;
+                dut_.io_blocks_readData_bits_error = it->second.bad && it->second.word >= 5;
                 dut_.io_blocks_readData_bits_word = at(it->second.address + 8 * it->second.word);
             }
         }
@@ -237,7 +273,8 @@ class Bench {
             size_t which = random_.below(writes_.size());
             written_tag_ = static_cast<int>(which);
             dut_.io_blocks_written_valid = 1;
-            dut_.io_blocks_written_bits = writes_[which];
+            dut_.io_blocks_written_bits_tag = writes_[which].tag;
+            dut_.io_blocks_written_bits_error = writes_[which].bad;
         }
         dut_.io_link_request_ready = !random_.one_in(5);
         const Flit *flit = blade_.offer(g_now);
@@ -273,7 +310,8 @@ class Bench {
         if (dut_.io_memory_request_valid && dut_.io_memory_request_ready) {
             unsigned page = (dut_.io_memory_request_bits_address - kTable) / 8;
             CHECK(page < kPages);
-            if (dut_.io_memory_request_bits_write) map(page, dut_.io_memory_request_bits_data);
+            word_bad_ = breaks();
+            if (dut_.io_memory_request_bits_write && !word_bad_) map(page, dut_.io_memory_request_bits_data);
             word_data_ = table_[page];
             word_pending_ = true;
             word_left_ = random_.below(30);
@@ -285,22 +323,33 @@ class Bench {
             bool leaving = false;
             for (const auto &[page, frame] : evicting_) leaving |= frame == dut_.io_blocks_read_bits_address >> 12;
             CHECK(leaving);
-            reads_[dut_.io_blocks_read_bits_tag] = {dut_.io_blocks_read_bits_address, 0, g_now + random_.below(60)};
+            reads_[dut_.io_blocks_read_bits_tag] = {dut_.io_blocks_read_bits_address, 0, g_now + random_.below(60), breaks()};
+            if (reads_[dut_.io_blocks_read_bits_tag].bad) spoiled_frame_ = dut_.io_blocks_read_bits_address >> 12;
         }
         if (written_tag_ >= 0) writes_.erase(writes_.begin() + written_tag_);
         if (dut_.io_blocks_write_valid && dut_.io_blocks_write_ready) {
             uint64_t address = dut_.io_blocks_write_bits_address;
             // Only the frame that is next in the FreeQ may be written.
             CHECK(!free_.empty() && free_.front() == address >> 12);
-            at(address + 8 * write_word_) = dut_.io_blocks_write_bits_word;
+            if (write_word_ == 0) write_bad_ = breaks();
+            if (write_bad_) spoiled_write_ = true;
+            else at(address + 8 * write_word_) = dut_.io_blocks_write_bits_word;
             if (++write_word_ == 8) {
                 write_word_ = 0;
-                writes_.push_back(dut_.io_blocks_write_bits_tag);
+                writes_.push_back({dut_.io_blocks_write_bits_tag, write_bad_});
             }
         }
         if (dut_.io_link_response_valid && dut_.io_link_response_ready) blade_.taken(g_now);
         if (dut_.io_link_request_valid && dut_.io_link_request_ready)
             blade_.receive({static_cast<bool>(dut_.io_link_request_bits_head), dut_.io_link_request_bits_data}, g_now);
+    }
+
+    // Whether the bus answers this access with an error.
+    bool breaks() {
+        if (!bus_errors_ || !random_.one_in(40)) return false;
+        bus_errors_--;
+        broken_++;
+        return true;
     }
 
     // The accelerator maps a page: it must be the oldest frame, hold every byte, and be mapped as the entry said.
@@ -331,17 +380,21 @@ class Bench {
     std::deque<Fresh> new_;
     std::deque<std::pair<unsigned, uint64_t>> evicting_;
     bool word_pending_ = false;
+    bool word_bad_ = false;
+    unsigned bus_errors_ = 0;
     unsigned word_left_ = 0;
     uint64_t word_data_ = 0;
     std::map<uint64_t, BlockRead> reads_;
-    std::vector<uint64_t> writes_;
+    std::vector<BlockWrite> writes_;
+    bool write_bad_ = false, spoiled_write_ = false;
+    uint64_t spoiled_frame_ = 0;
     unsigned write_word_ = 0;
     int read_tag_ = -1, written_tag_ = -1;
 };
 
 } // namespace
 
-static unsigned g_fetched, g_refused, g_evicted, g_failed;
+static unsigned g_broken, g_fetched, g_refused, g_evicted, g_failed;
 
 static void test(uint64_t seed) {
     Bench bench(seed);
@@ -350,10 +403,12 @@ static void test(uint64_t seed) {
     g_refused += bench.refused_;
     g_evicted += bench.evicted_;
     g_failed += bench.failed_;
+    g_broken += bench.broken_;
 }
 
 int main(int argc, char **argv) {
     int status = run_seeds(argc, argv, 12, test);
-    std::printf("fetched %u, refused %u, evicted %u, evictions failed %u\n", g_fetched, g_refused, g_evicted, g_failed);
+    std::printf("fetched %u, refused %u, evicted %u, evictions failed %u, errors of the bus %u\n", g_fetched, g_refused, g_evicted,
+                g_failed, g_broken);
     return status;
 }

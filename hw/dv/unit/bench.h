@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // What the unit tests share: a clock, random numbers with a seed that is shown, and checks.
 #pragma once
 

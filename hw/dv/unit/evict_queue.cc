@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // EvictQ against a list of evictions: outcomes in the order of the pushes, although completions come in any order; what is on
 // its way is known by its identifier.
 #include <deque>
@@ -5,6 +6,11 @@
 
 #include "VEvictQueue.h"
 #include "bench.h"
+
+// Compiled with DEPTH for queues of another depth than that of the other units.
+#ifndef DEPTH
+#define DEPTH 4
+#endif
 
 using namespace farmem;
 
@@ -14,15 +20,16 @@ struct Entry {
 };
 
 static void test(uint64_t seed) {
-    constexpr size_t kDepth = 4;
+    constexpr size_t kDepth = DEPTH;
+    bool full = false;
     Random random(seed);
     VEvictQueue dut;
     reset(dut);
     std::deque<Entry> model;
     uint64_t next = 1;
     auto unfinished = [](const Entry &e) { return e.state == Entry::kWaiting || e.state == Entry::kUnderWay; };
-    for (int i = 0; i < 4000; i++) {
-        bool filling = i / 60 % 2;
+    for (int i = 0; i < 1000 * DEPTH; i++) {
+        bool filling = i / (60 * DEPTH / 4) % 2;
         // A failed page may be evicted again at once, from another place of the queue.
         uint64_t id = next;
         for (const Entry &e : model)
@@ -79,8 +86,10 @@ static void test(uint64_t seed) {
             model.push_back({Entry::kWaiting, id, next + 1000, 0});
             next++;
         }
+        full |= model.size() == kDepth;
         edge(dut);
     }
+    CHECK(full);
 }
 
 int main(int argc, char **argv) { return run_seeds(argc, argv, 20, test); }

@@ -1,21 +1,28 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // FreeQ against a deque: same order, same counts, whatever the pace.
 #include <deque>
 
 #include "VFrameQueue.h"
 #include "bench.h"
 
+// Compiled with DEPTH for queues of another depth than that of the other units.
+#ifndef DEPTH
+#define DEPTH 4
+#endif
+
 using namespace farmem;
 
 static void test(uint64_t seed) {
-    constexpr size_t kDepth = 4;
+    constexpr size_t kDepth = DEPTH;
+    bool full = false;
     Random random(seed);
     VFrameQueue dut;
     reset(dut);
     std::deque<uint64_t> model;
     uint64_t next = 1;
-    for (int i = 0; i < 2000; i++) {
+    for (int i = 0; i < 500 * DEPTH; i++) {
         // Phases that fill and phases that drain.
-        bool filling = i / 50 % 2;
+        bool filling = i / (50 * DEPTH / 4) % 2;
         dut.io_enqueue_valid = random.below(4) < (filling ? 3 : 1);
         dut.io_enqueue_bits = next;
         dut.io_dequeue_ready = random.below(4) < (filling ? 1 : 3);
@@ -27,8 +34,10 @@ static void test(uint64_t seed) {
         bool in = dut.io_enqueue_valid && dut.io_enqueue_ready, out = dut.io_dequeue_valid && dut.io_dequeue_ready;
         if (out) model.pop_front();
         if (in) model.push_back(next++);
+        full |= model.size() == kDepth;
         edge(dut);
     }
+    CHECK(full);
 }
 
 int main(int argc, char **argv) { return run_seeds(argc, argv, 20, test); }

@@ -1,8 +1,14 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // NewQ against a deque: address and identifier stay together, in order.
 #include <deque>
 
 #include "VNewQueue.h"
 #include "bench.h"
+
+// Compiled with DEPTH for queues of another depth than that of the other units.
+#ifndef DEPTH
+#define DEPTH 4
+#endif
 
 using namespace farmem;
 
@@ -11,13 +17,14 @@ struct Entry {
 };
 
 static void test(uint64_t seed) {
-    constexpr size_t kDepth = 4;
+    constexpr size_t kDepth = DEPTH;
+    bool full = false;
     Random random(seed);
     VNewQueue dut;
     reset(dut);
     std::deque<Entry> model;
-    for (int i = 0; i < 2000; i++) {
-        bool filling = i / 50 % 2;
+    for (int i = 0; i < 500 * DEPTH; i++) {
+        bool filling = i / (50 * DEPTH / 4) % 2;
         Entry entry{random.below(2), random.below(1 << 27), random.below(1 << 28)};
         // The fetch unit's side of the contract: it offers only what fits.
         dut.io_enqueue_valid = model.size() < kDepth && random.below(4) < (filling ? 3 : 1);
@@ -37,8 +44,10 @@ static void test(uint64_t seed) {
         bool in = dut.io_enqueue_valid, out = dut.io_dequeue_valid && dut.io_dequeue_ready;
         if (out) model.pop_front();
         if (in) model.push_back(entry);
+        full |= model.size() == kDepth;
         edge(dut);
     }
+    CHECK(full);
 }
 
 int main(int argc, char **argv) { return run_seeds(argc, argv, 20, test); }

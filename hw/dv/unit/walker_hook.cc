@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // The instruction side's hook between a TLB, a walker and a fetch unit that all behave at random. Every walk ends with one
 // answer; ordinary answers pass in their own cycle; a wrong path fetches nothing and its answer is discarded one cycle ahead;
 // after a fetch the walk is repeated for the same page.

@@ -1,8 +1,13 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # Machine mode below Linux: the few calls of the SBI that a kernel for one hart needs, the timer, and reads of `time`, which this core
 # leaves to software. Kernel and device tree are part of the image.
 #include "snapshot.h"
     .equ CLINT_COMPARE, CLINT_TIME_COMPARE
     .equ SIMULATOR, 0x60000000
+    .equ ACCELERATOR, 0x10020000
+    # What the device tree gives to the kernel.
+    .equ KERNEL_BEGIN, 0x80200000
+    .equ KERNEL_END, 0x82000000
 
     .section .text.entry, "ax"
     .globl _start
@@ -25,6 +30,16 @@ _start:
     csrw pmpaddr0, t0
     li t0, 0x1f
     csrw pmpcfg0, t0
+#ifndef SPIKE
+    # The kernel may have its own memory read and written by the accelerator, and nothing else, until the next reset.
+    li t1, ACCELERATOR
+    li t0, KERNEL_BEGIN
+    sd t0, 0xc0(t1)
+    li t0, KERNEL_END
+    sd t0, 0xc8(t1)
+    li t0, 1
+    sd t0, 0xd0(t1)
+#endif
     # Supervisor's: its calls from user mode, page faults, break points, misaligned instructions, accesses nobody answers.
 #ifdef SPIKE
     # The model sees page faults and accesses that nobody answers first.

@@ -1,17 +1,21 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // The accelerator as software would be it: what the registers and the walker do, done by the firmware on a core that has neither, at once
 // and without a blade's latency. So the driver runs on spike, in seconds. The RTL says what anything costs; this only says what is right.
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "../../sw/lib/pfa.h"
+#include "../../sw/lib/simulator.h"
 #include "snapshot.h"
 
-enum { DEPTH_LOG2 = 6, DEPTH = 1 << DEPTH_LOG2, BLADE_PAGES = 16384, PAGE_WORDS = PAGE_BYTES / 8, REMOTE_ENDED = 2 };
+enum { DEPTH_LOG2 = 6, DEPTH = 1 << DEPTH_LOG2, BLADE_PAGES = 16384, PAGE_WORDS = PAGE_BYTES / 8, REMOTE_ENDED = 2, REMOTE_FAILED = 6 };
 enum { CAUSE_LOAD_ACCESS = 5, CAUSE_STORE_ACCESS = 7 };
 #define BLADE 0x88000000UL
-#define ARGUMENTS 0x60000080UL
+#define SIMULATOR 0x60000000UL
+#define ARGUMENTS (SIMULATOR + 0x80)
 #define MEMORY_END 0x82000000UL
 #define VALID (1UL << 63)
+#define FAILED (1UL << 62)
 
 // What the simulator would be told to run.
 static const uint64_t arguments[8] = {RUN, PAGES, LIMIT, ACCELERATED, EVICTIONS, 0, DAEMON, PAUSE};
@@ -21,8 +25,13 @@ struct queue {
     unsigned head, count;
 };
 
-static struct queue free_frames, new_pages, outcomes;
-static uint64_t enabled, remote_frame, refusal, fetches, refused;
+static struct queue free_frames, new_pages, new_contexts, outcomes;
+static uint64_t enabled, remote_frame, remote_status = REMOTE_ENDED, refusal, fetches, refused;
+// Transfers that are still to fail: how a blade fails makes no difference here, where nothing takes time.
+static uint64_t failing, refusing;
+
+static bool fails(void) { return failing && failing--; }
+static bool write_fails(void) { return fails() || (refusing && refusing--); }
 
 static bool push(struct queue *queue, uint64_t word) {
     if (queue->count == DEPTH) return false;
@@ -37,6 +46,8 @@ static uint64_t pop(struct queue *queue) {
     queue->count--;
     return word;
 }
+
+static uint64_t oldest(const struct queue *queue) { return queue->count ? queue->words[queue->head] : 0; }
 
 static void copy_page(uint64_t to, uint64_t from) {
     for (unsigned i = 0; i < PAGE_WORDS; i++) ((uint64_t *)to)[i] = ((const uint64_t *)from)[i];
@@ -122,9 +133,12 @@ static uint64_t register_read(unsigned offset) {
     switch (offset) {
     case PFA_IDENTITY: return 0x504641UL << 40 | 1UL << 32 | 1UL << 24 | DEPTH_LOG2 * 0x010101;
     case PFA_STATUS: return (uint64_t)free_frames.count << 8 | (uint64_t)new_pages.count << 24 | (uint64_t)outcomes.count << 40;
-    case PFA_NEW_POP: return pop(&new_pages);
-    case PFA_EVICT_POP: return pop(&outcomes);
-    case PFA_REMOTE_STATUS: return REMOTE_ENDED;
+    case PFA_NEW_CONTEXT: return oldest(&new_contexts);
+    case PFA_NEW_POP: pop(&new_contexts); return pop(&new_pages);
+    // A failure stays until it is written.
+    case PFA_EVICT_POP: return oldest(&outcomes) & FAILED ? oldest(&outcomes) : pop(&outcomes);
+    case PFA_FREE_POP: return enabled || !free_frames.count ? 0 : VALID | pop(&free_frames);
+    case PFA_REMOTE_STATUS: return remote_status;
     case PFA_FETCHES: return fetches;
     case PFA_REFUSED: return refused;
     case PFA_REFUSAL: return refusal;
@@ -137,11 +151,18 @@ static void register_write(unsigned offset, uint64_t value) {
     case PFA_CONTROL: enabled = value & 1; break;
     case PFA_FREE_PUSH: push(&free_frames, value); break;
     case PFA_EVICT_PUSH:
+        if (write_fails()) {
+            push(&outcomes, VALID | FAILED | value >> 36);
+            break;
+        }
         copy_page(blade_page(value >> 36), (value & 0xfffffffff) << PAGE_SHIFT);
         push(&outcomes, VALID | value >> 36);
         break;
+    case PFA_EVICT_POP: pop(&outcomes); break;
     case PFA_REMOTE_FRAME: remote_frame = value; break;
     case PFA_REMOTE_START:
+        remote_status = (value >> 63 ? write_fails() : fails()) ? REMOTE_FAILED : REMOTE_ENDED;
+        if (remote_status == REMOTE_FAILED) break;
         if (value >> 63) copy_page(blade_page(value & 0xfffffff), remote_frame);
         else copy_page(remote_frame, blade_page(value & 0xfffffff));
         break;
@@ -150,11 +171,17 @@ static void register_write(unsigned offset, uint64_t value) {
     }
 }
 
+static void simulator_write(unsigned offset, uint64_t value) {
+    if (offset == SIM_FAIL || offset == SIM_LOSE || offset == SIM_CUT_SHORT || offset == SIM_HOLD) failing = value;
+    if (offset == SIM_REFUSE) refusing = value;
+}
+
 // Does a load or store of eight bytes that nobody answered. The compiler makes no others for these registers.
 static bool device_access(uint64_t *x, uint64_t address) {
     uint64_t at = physical(address);
+    bool simulator = at >= SIMULATOR && at < SIMULATOR + PAGE_BYTES;
     bool arguments_page = at >= ARGUMENTS && at < ARGUMENTS + sizeof arguments;
-    if (!arguments_page && (at < PFA_BASE || at >= PFA_BASE + PAGE_BYTES)) return false;
+    if (!simulator && (at < PFA_BASE || at >= PFA_BASE + PAGE_BYTES)) return false;
     const uint16_t *code = (const uint16_t *)physical(x[0]);
     uint32_t instruction = code[0];
     bool store, whole;
@@ -174,8 +201,9 @@ static bool device_access(uint64_t *x, uint64_t address) {
 #ifdef SNAPSHOT
     if (arguments_page && !store) take_snapshot(x);
 #endif
-    if (store) register_write(at & (PAGE_BYTES - 1), which ? x[which] : 0);
-    else if (which) x[which] = arguments_page ? arguments[(at - ARGUMENTS) / 8] : register_read(at & (PAGE_BYTES - 1));
+    if (store && simulator) simulator_write(at - SIMULATOR, which ? x[which] : 0);
+    else if (store) register_write(at & (PAGE_BYTES - 1), which ? x[which] : 0);
+    else if (which) x[which] = simulator ? (arguments_page ? arguments[(at - ARGUMENTS) / 8] : 0) : register_read(at & (PAGE_BYTES - 1));
     x[0] += length;
     return true;
 }
@@ -188,7 +216,7 @@ static bool fetch(uint64_t address) {
     if (!entry || level || !is_remote(*entry)) return false;
     uint64_t id = entry_id(*entry), about = (address >> PAGE_SHIFT & 0x7ffffff) << 28 | id;
     unsigned reason = !enabled ? PFA_REFUSED_DISABLED : new_pages.count == DEPTH ? PFA_REFUSED_NEW_FULL
-                    : !free_frames.count ? PFA_REFUSED_NO_FRAME : 0;
+                    : !free_frames.count ? PFA_REFUSED_NO_FRAME : fails() ? PFA_REFUSED_FETCH_FAILED : 0;
     if (reason) {
         refusal = VALID | (uint64_t)reason << 60 | about;
         refused++;
@@ -198,6 +226,9 @@ static bool fetch(uint64_t address) {
     copy_page(frame, blade_page(id));
     *entry = frame >> PAGE_SHIFT << 10 | (*entry >> 2 & 0x3fe) | PTE_V;
     push(&new_pages, VALID | about);
+    uint64_t satp;
+    __asm__ volatile("csrr %0, satp" : "=r"(satp));
+    push(&new_contexts, VALID | (satp & 0xfffffffff));
     fetches++;
     __asm__ volatile("sfence.vma" ::: "memory");
     return true;

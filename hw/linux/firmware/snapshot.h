@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // A machine that has booted elsewhere, and goes on here: where its memory holds what is not memory. Firmware and C read this.
 //
 // The kernel boots on spike, which takes seconds, with the firmware's model of the accelerator (model.c), until its first program asks what

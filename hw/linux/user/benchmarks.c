@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 #include "benchmarks.h"
 #include "system.h"
 #include "../../sw/user/gen.h"

@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // The first and only program: prepares swap and a memory group, and runs one benchmark in it, as the simulator says:
 //
-//   register kRun   0 nothing   1 latency of a touch   2 quicksort   3 gen
+//   register kRun   0 nothing   1 latency of a touch   2 quicksort   3 gen   4 what may go wrong
 //   kPages          pages of data        kLimit  pages that may be here (0: all)
 //   kAccelerated    0: by faults   n: by the accelerator, n frames in the FreeQ
-//   kEvictions      evictions at once
+//   kEvictions      evictions at once; by faults: 0 to wait for each
 //   kThreshold      pages in the NewQ for an interrupt; 0: none
 //   kDaemon         1: kpfad runs
-//   kPause          microseconds of sleep after each of the first benchmark's touches
+//   kPause          microseconds of sleep after each of the first benchmark's touches; of the fourth, which case: 0 for all
 //
 // What the simulator says is read after the boot: a snapshot of the machine made before serves for all runs.
 #include "benchmarks.h"
@@ -31,18 +32,6 @@ static void settings_read(uint64_t *settings) {
     }
 }
 
-static void number_file(const char *path, const char *before, uint64_t value) {
-    char text[64];
-    int length = 0;
-    while (before[length]) { text[length] = before[length]; length++; }
-    char digits[21];
-    int at = 20;
-    digits[at] = 0;
-    do digits[--at] = (char)('0' + value % 10); while (value /= 10);
-    memcpy(text + length, digits + at, (size_t)(21 - at));
-    put_file(path, text);
-}
-
 static void make_swap(void) {
     static uint8_t header[PAGE_BYTES];
     long result = call6(SYS_mknodat, -100, (long)"/ram0", 0060600, 1 << 8, 0, 0);
@@ -61,15 +50,20 @@ static void make_swap(void) {
 
 static void run(const uint64_t *settings) {
     if (settings[LIMIT]) number_file("/group/one/memory.max", "", (settings[LIMIT] + OVERHEAD_PAGES) * PAGE_BYTES);
-    put_file("/group/one/cgroup.procs", "0");
+    // The fourth has processes of its own in the group.
+    if (settings[RUN] != 4) put_file("/group/one/cgroup.procs", "0");
     if (settings[ACCELERATED]) {
         number_file("/proc/pfa", "batch ", settings[ACCELERATED]);
         number_file("/proc/pfa", "evictions ", settings[EVICTIONS]);
         number_file("/proc/pfa", "threshold ", settings[THRESHOLD]);
         number_file("/proc/pfa", "kpfad ", settings[DAEMON]);
-        put_file("/proc/pfa", "attach");
+        if (settings[RUN] != 4) put_file("/proc/pfa", "attach");
     }
-    uint8_t *data = (uint8_t *)call6(SYS_mmap, 0, (long)(settings[PAGES] * PAGE_BYTES), 3, 0x22, -1, 0);
+    if (!settings[ACCELERATED] && settings[EVICTIONS]) {
+        number_file("/proc/pfa", "evictions ", settings[EVICTIONS]);
+        put_file("/proc/pfa", "asynchronous 1");
+    }
+    uint8_t *data = settings[RUN] == 4 ? 0 : (uint8_t *)call6(SYS_mmap, 0, (long)(settings[PAGES] * PAGE_BYTES), 3, 0x22, -1, 0);
     put_file("/proc/pfa", "reset");
     uint64_t begin = cycle();
     int right = 0;
@@ -77,6 +71,7 @@ static void run(const uint64_t *settings) {
     case 1: right = latency(data, settings[PAGES], settings[PAUSE]); break;
     case 2: right = quicksort((uint32_t *)data, settings[PAGES] * (PAGE_BYTES / 4)); break;
     case 3: right = gen(data, settings[PAGES] * PAGE_BYTES); break;
+    case 4: right = trouble(settings[PAGES], settings[PAUSE]); break;
     default: break;
     }
     print_number("cycles", cycle() - begin);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 #include "system.h"
 
 enum { CURRENT_DIRECTORY = -100 };
@@ -41,6 +42,42 @@ void show_file(const char *path) {
     if (file < 0) stop(path, file);
     while ((bytes = call(SYS_read, file, text, sizeof text)) > 0) call(SYS_write, 1, text, bytes);
     call(SYS_close, file, 0, 0);
+}
+
+char *number_text(char *to, const char *before, uint64_t value) {
+    char digits[21];
+    int at = 20;
+    digits[at] = 0;
+    do digits[--at] = (char)('0' + value % 10); while (value /= 10);
+    while (*before) *to++ = *before++;
+    memcpy(to, digits + at, (size_t)(21 - at));
+    return to + 20 - at;
+}
+
+void number_file(const char *path, const char *before, uint64_t value) {
+    char text[64];
+    number_text(text, before, value);
+    put_file(path, text);
+}
+
+uint64_t figure(const char *path, const char *label) {
+    char text[2048];
+    long file = call(SYS_openat, CURRENT_DIRECTORY, path, 0);
+    if (file < 0) stop(path, file);
+    long bytes = call(SYS_read, file, text, sizeof text - 1);
+    call(SYS_close, file, 0, 0);
+    text[bytes > 0 ? bytes : 0] = 0;
+    for (const char *line = text; *line; line++) {
+        size_t same = 0;
+        while (label[same] && line[same] == label[same]) same++;
+        if (!label[same]) {
+            uint64_t value = 0;
+            for (line += same; *line >= '0' && *line <= '9'; line++) value = value * 10 + (uint64_t)(*line - '0');
+            return value;
+        }
+        while (line[1] && *line != '\n') line++;
+    }
+    return 0;
 }
 
 // The compiler calls these, too.

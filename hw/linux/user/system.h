@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // System calls and the little else that the programs below the kernel need: they are linked with nothing.
 #pragma once
 #include <stddef.h>
@@ -12,7 +13,7 @@ static inline long call6(long n, long a, long b, long c, long d, long e, long f)
 #define call(n, a, b, c) call6(n, (long)(a), (long)(b), (long)(c), 0, 0, 0)
 
 enum { SYS_mkdirat = 34, SYS_mknodat = 33, SYS_mount = 40, SYS_openat = 56, SYS_close = 57, SYS_lseek = 62, SYS_read = 63,
-       SYS_write = 64, SYS_exit = 93, SYS_nanosleep = 101, SYS_reboot = 142, SYS_getpid = 172, SYS_clone = 220, SYS_mmap = 222, SYS_swapon = 224,
+       SYS_write = 64, SYS_pread64 = 67, SYS_exit = 93, SYS_nanosleep = 101, SYS_sched_yield = 124, SYS_reboot = 142, SYS_getpid = 172, SYS_clone = 220, SYS_mmap = 222, SYS_swapon = 224, SYS_mlock = 228, SYS_munlock = 229,
        SYS_wait4 = 260 };
 
 static inline uint64_t cycle(void) {
@@ -30,3 +31,8 @@ _Noreturn void stop(const char *why, long result);
 // Writes a text to a file that exists, all of it; reads a file to the console.
 void put_file(const char *path, const char *text);
 void show_file(const char *path);
+// Writes a text and a number behind it; returns where the text ends.
+char *number_text(char *to, const char *before, uint64_t value);
+void number_file(const char *path, const char *before, uint64_t value);
+// The number that follows these words in a file, or 0.
+uint64_t figure(const char *path, const char *label);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // How long a program waits for a page when pages are evicted all the time and others use the blade, too: random touches under the pager.
 // Compiled with MODE, PAGES and FRAMES. Prints how long touches of pages that were away took: percentiles, and with them the queues' visits
 // to the system.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // What stands between a program and a page that is away, on an idle system: cycles of one load, divided among trap, processing,
 // interface and blade. Compiled with MODE. Frames suffice for all pages: nothing is evicted.
 #include "pager.h"

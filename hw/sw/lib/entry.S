@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # Where every program begins: stacks, traps, the way to user mode and back.
     .section .text.entry
     .globl _start

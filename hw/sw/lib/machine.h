@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // What the bare-metal programs stand on: traps, page tables, user mode, a console.
 #pragma once
 #include <stdbool.h>

@@ -1,6 +1,10 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 #include "os.h"
 
 void pfa_start(uint64_t timeout_cycles) {
+    pfa_write(PFA_FRAME_BASE, MEMORY_BASE);
+    pfa_write(PFA_FRAME_LIMIT, MEMORY_BASE + MEMORY_BYTES);
+    pfa_write(PFA_FRAME_LOCK, 1);
     pfa_write(PFA_TIMEOUT, timeout_cycles);
     pfa_write(PFA_CONTROL, 1);
 }
@@ -18,6 +22,20 @@ bool evict(uint64_t frame, uint64_t id) {
     check(evicted_id(word) == id);
     if (evicted_failed(word)) pfa_write(PFA_EVICT_POP, 0);
     return !evicted_failed(word);
+}
+
+__attribute__((weak)) void flush_harts(uint64_t address) { flush(address); }
+__attribute__((weak)) void marking_pause(void) {}
+
+void send_away(unsigned page, uint64_t frame, uint64_t id, unsigned bits) {
+    *user_entry(page) = 0;
+    fence();
+    flush_harts(user_address(page));
+    marking_pause();
+    pfa_write(PFA_EVICT_PUSH, evict_word(frame, id));
+    marking_pause();
+    fence(); // the eviction is in the queue before anybody can ask for the page
+    *user_entry(page) = remote_entry(id, bits);
 }
 
 static uint64_t spare;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 #include "pager.h"
 
 struct pager_figures pager_figures;
@@ -31,8 +32,8 @@ static void transfer(bool write, uint64_t frame, uint64_t id) {
     pager_figures.transfer_cycles += cycle() - begin;
 }
 
-static void unmap(unsigned page, uint64_t entry) {
-    *user_entry(page) = entry;
+static void unmap(unsigned page) {
+    *user_entry(page) = 0;
     fence();
     flush(user_address(page));
 }
@@ -47,7 +48,7 @@ static void serve_in_software(unsigned page) {
     } else {
         unsigned victim = oldest();
         frame = frame_of[victim];
-        unmap(victim, 0);
+        unmap(victim);
         transfer(true, frame, id_of(victim));
         pager_figures.evicted++;
     }
@@ -83,8 +84,7 @@ static void refill(void) {
         uint64_t begin = cycle();
         for (unsigned i = 0; i < count; i++) {
             unsigned victim = oldest();
-            unmap(victim, remote_entry(id_of(victim), USER_BITS));
-            pfa_write(PFA_EVICT_PUSH, evict_word(frame_of[victim], id_of(victim)));
+            send_away(victim, frame_of[victim], id_of(victim), USER_BITS);
         }
         for (unsigned i = 0; i < count; i++) {
             uint64_t word;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // A small pager for user pages, in two ways over the same blade with the same number of frames: in software, one page in each
 // fault; and with the accelerator, where faults only come when its queues need the system.
 #pragma once

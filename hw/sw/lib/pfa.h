@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // The accelerator as software sees it: registers, words, page-table entries. doc/registers.md explains them.
 #pragma once
 #include <stdbool.h>
@@ -23,6 +24,7 @@ enum {
     PFA_REMOTE_FRAME = 0x60,
     PFA_REMOTE_START = 0x68,
     PFA_REMOTE_STATUS = 0x70,
+    PFA_FREE_POP = 0x78,
     PFA_FETCHES = 0x80,
     PFA_FETCH_CYCLES = 0x88,
     PFA_TRAVEL_CYCLES = 0x90,
@@ -31,12 +33,18 @@ enum {
     PFA_REPEATED = 0xa8,
     PFA_EVICTED = 0xb0,
     PFA_DROPPED = 0xb8,
+    PFA_FRAME_BASE = 0xc0,
+    PFA_FRAME_LIMIT = 0xc8,
+    PFA_FRAME_LOCK = 0xd0,
+    PFA_BUS_ERROR = 0xd8,
+    PFA_NEW_CONTEXT = 0xe0,
     PFA_REFUSAL = 0x100, // one for each hart
 };
 
-enum { PFA_IRQ_NEW = 1, PFA_IRQ_FREE = 2, PFA_IRQ_EVICTED = 4, PFA_IRQ_REMOTE = 8, PFA_IRQ_ERROR = 16 };
-enum { PFA_ERROR_SIZE = 1, PFA_ERROR_OFFSET, PFA_ERROR_READ_ONLY, PFA_ERROR_WRITE_ONLY, PFA_ERROR_FULL, PFA_ERROR_BUSY, PFA_ERROR_VALUE };
-enum { PFA_REFUSED_DISABLED = 1, PFA_REFUSED_NO_FRAME, PFA_REFUSED_NEW_FULL, PFA_REFUSED_FETCH_FAILED, PFA_REFUSED_EVICTION_FAILED };
+enum { PFA_IRQ_NEW = 1, PFA_IRQ_FREE = 2, PFA_IRQ_EVICTED = 4, PFA_IRQ_REMOTE = 8, PFA_IRQ_ERROR = 16, PFA_IRQ_BUS = 32 };
+enum { PFA_ERROR_SIZE = 1, PFA_ERROR_OFFSET, PFA_ERROR_READ_ONLY, PFA_ERROR_WRITE_ONLY, PFA_ERROR_FULL, PFA_ERROR_BUSY, PFA_ERROR_VALUE, PFA_ERROR_LOCKED };
+enum { PFA_REFUSED_DISABLED = 1, PFA_REFUSED_NO_FRAME, PFA_REFUSED_NEW_FULL, PFA_REFUSED_FETCH_FAILED, PFA_REFUSED_EVICTION_FAILED, PFA_REFUSED_BUS_ERROR };
+enum { PFA_BUS_FRAME_WRITE = 1, PFA_BUS_FRAME_READ, PFA_BUS_ENTRY_READ, PFA_BUS_ENTRY_WRITE };
 
 static inline uint64_t pfa_read(unsigned offset) { return *(volatile uint64_t *)(PFA_BASE + offset); }
 static inline void pfa_write(unsigned offset, uint64_t value) { *(volatile uint64_t *)(PFA_BASE + offset) = value; }
@@ -60,6 +68,10 @@ static inline unsigned new_hart(uint64_t word) { return word >> 55 & 0xff; }
 static inline uint64_t evict_word(uint64_t frame_address, uint64_t id) { return frame_address >> PAGE_SHIFT | id << 36; }
 static inline bool evicted_failed(uint64_t word) { return word >> 62 & 1; }
 static inline uint64_t evicted_id(uint64_t word) { return word & 0xfffffff; }
+static inline uint64_t free_address(uint64_t word) { return word & 0xfffffffff000; }
+static inline uint64_t context_root(uint64_t word) { return (word & 0xfffffffff) << PAGE_SHIFT; }
+static inline unsigned bus_access(uint64_t word) { return word >> 60 & 7; }
+static inline uint64_t bus_address(uint64_t word) { return word & 0xffffffffffffff; }
 static inline unsigned refusal_reason(uint64_t word) { return word >> 60 & 7; }
 static inline uint64_t refusal_id(uint64_t word) { return word & 0xfffffff; }
 static inline uint64_t refusal_address(uint64_t word) { return (word >> 28 & 0x7ffffff) << PAGE_SHIFT; }

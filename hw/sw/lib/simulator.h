@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // Registers of the simulator: console, exit, and what may go wrong at the blade. dv/sim/chip.h has the same list.
 #pragma once
 #include <stdint.h>
@@ -22,6 +23,10 @@ enum {
     SIM_PEEK_DATA = 0x70,
     SIM_RESET = 0x78,
     SIM_ARGUMENT = 0x80, // eight of them: what the simulator was told to do
+    SIM_LIE = 0xc8,      // answers come with others that nobody asked for, of the wrong kind, too long, or twice
+    SIM_EARLY = 0xd0,    // a write is confirmed before its words are sent, and not done
+    SIM_REFUSE = 0xd8,   // writes fail, reads don't
+    SIM_BAD_PAGE = 0xc0, // accesses to the page at this address end in an error of the bus; 0: none
 };
 
 static inline void sim_write(unsigned offset, uint64_t value) { *(volatile uint64_t *)(SIMULATOR_BASE + offset) = value; }

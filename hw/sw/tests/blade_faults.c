@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // The blade fails, is silent, stops in the middle of a page, or is too late: a fault to the system, never a hang, never wrong
 // bytes, and no frame is lost.
 #include "os.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // Pages are evicted, fetched by a touch, and hold every byte; entries, queues and counters say what happened; no trap occurs.
 #include "os.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // The core comes up, loads, stores, multiplies, traps.
 #include "machine.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // Several evictions at once; a page is touched while it is on its way out; outcomes come in order.
 #include "os.h"
 
@@ -9,12 +10,9 @@ int main(void) {
     for (unsigned p = 0; p < depth; p++) {
         frames[p] = frame_take();
         fill(frames[p], 700 + p);
-        *user_entry(p) = remote_entry(700 + p, USER_BITS);
     }
-    fence();
-    flush_all();
     uint64_t begin = cycle();
-    for (unsigned p = 0; p < depth; p++) pfa_write(PFA_EVICT_PUSH, evict_word(frames[p], 700 + p));
+    for (unsigned p = 0; p < depth; p++) send_away(p, frames[p], 700 + p, USER_BITS);
     check(pfa_evict_unfinished() == depth);
     // The last of them is touched at once, with frames that were never used.
     give_frame(frame_take());

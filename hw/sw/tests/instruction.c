@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // Instructions come from remote pages too. A wrong path that walks to one fetches nothing and leaves nothing behind.
 #include "os.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // Interrupts during a fetch; the accelerator's own interrupt; TLB flushes in the middle.
 #include "os.h"
 

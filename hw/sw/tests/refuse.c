@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // What the accelerator can't serve becomes an ordinary page fault, with its reason; the system mends it and the access goes on.
 #include "os.h"
 

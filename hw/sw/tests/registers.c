@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // Accesses that are not legal read zero, change nothing and are noted; the first stays until it is cleared.
 #include "os.h"
 
@@ -15,6 +16,8 @@ int main(void) {
     check(pfa_read(PFA_CONTROL) == 0);
     check(!word_valid(pfa_read(PFA_ERROR)));
 
+    pfa_write(PFA_FRAME_BASE, MEMORY_BASE);
+    pfa_write(PFA_FRAME_LIMIT, MEMORY_BASE + MEMORY_BYTES);
     check(*(volatile uint32_t *)(PFA_BASE + PFA_IDENTITY) == 0);
     expect(PFA_ERROR_SIZE, PFA_IDENTITY);
     *(volatile uint32_t *)(PFA_BASE + PFA_CONTROL) = 1;
@@ -22,8 +25,8 @@ int main(void) {
     check(pfa_read(PFA_CONTROL) == 0);
     *(volatile uint8_t *)(PFA_BASE + PFA_FREE_PUSH + 1) = 1;
     expect(PFA_ERROR_SIZE, PFA_FREE_PUSH + 1);
-    check(pfa_read(0x78) == 0);
-    expect(PFA_ERROR_OFFSET, 0x78);
+    check(pfa_read(0xf8) == 0);
+    expect(PFA_ERROR_OFFSET, 0xf8);
     pfa_write(0xff8, 1);
     expect(PFA_ERROR_OFFSET, 0xff8);
     pfa_write(PFA_STATUS, ~0UL);

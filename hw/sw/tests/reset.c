@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // The reset line is pulled while a page and an eviction are under way. Afterwards the accelerator is as new, answers to requests
 // from before are dropped, and everything works.
 #include "os.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // Two harts touch the same pages at the same time. Each page is fetched once, and both see its bytes.
 #include "os.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // Runs a user program (section .user) under a pager. Compiled with
 //   MODE    the pager's mode
 //   PAGES   pages of user memory: the program, its data, its stack

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // De-novo assembly in user mode; says whether the sequence was found again. The table lies in pages that are zeros at first.
 #include <stdint.h>
 

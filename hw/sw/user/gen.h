@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // De-novo assembly in small, for programs that are linked with nothing: a random sequence of bases is cut into overlapping pieces, each
 // shifted by one base; the pieces go into a hash table, and the sequence is put together again by probing for each piece's
 // successor. Every probe lands anywhere in the table. Whoever includes it may say with GEN_PLACE into which section it goes.

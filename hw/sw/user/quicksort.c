@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // Quicksort of random numbers in user mode; says whether the result is sorted and has the same sum.
 #include <stdint.h>
 

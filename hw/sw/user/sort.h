@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // Quicksort, for programs that are linked with nothing. Whoever includes it may say with SORT_PLACE into which section it goes.
 #pragma once
 #include <stdint.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // How long touches of pages that were away took, in cycles. Whoever includes it brings print_number().
 #pragma once
 #include "sort.h"
