@@ -14,12 +14,13 @@ use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use farmem_page::{PageCount, PageIndex, PageRange, PageWord};
 use farmem_policy::{Fault, Prefetcher, Streams};
+use farmem_sys::Errno;
 use farmem_sys::lock::Lock;
 use farmem_sys::memory;
 use farmem_sys::pagemap::Runs;
 use farmem_sys::thread;
 use farmem_sys::uffd::{Uffd, UffdError};
-use farmem_telemetry::Counter;
+use farmem_telemetry::{Counter, Step};
 
 use crate::address_space::table::Taken;
 use crate::bell::Reason;
@@ -347,7 +348,13 @@ impl Engine {
             Ok(_) => Served::Done,
             Err(UffdError::Changing) => Served::Again,
             Err(_) => {
-                self.uffd.wake(page);
+                if !self.table.ensure(fault.page) {
+                    self.refused(Step::Table, Errno::NOMEM);
+                }
+                // Whoever has the page in hand wakes its waiters.
+                if let Some(taken) = self.table.take(fault.page) {
+                    self.let_try_again(taken);
+                }
                 Served::Done
             }
         }
