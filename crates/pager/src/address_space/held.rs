@@ -7,9 +7,8 @@ use crate::address_space::table::Taken;
 use crate::engine::Engine;
 
 impl Engine {
-    /// Lets the page go with what `word` says, which the counters know of already. Whoever waits for it faults again.
-    pub(crate) fn let_go(&self, taken: Taken, word: PageWord) {
-        let page = taken.page;
+    /// Lets the page go with what `word` says, which the counters know of already; whether somebody waits for it, who must be woken.
+    fn release(&self, taken: Taken, word: PageWord) -> bool {
         let released = taken.release(word);
         if released.is_dropped {
             if word.is_far() {
@@ -19,9 +18,22 @@ impl Engine {
                 self.vault.free(place);
             }
         }
-        if released.is_waited {
+        released.is_waited
+    }
+
+    /// Lets the page go with what `word` says, which the counters know of already. Whoever waits for it faults again.
+    pub(crate) fn let_go(&self, taken: Taken, word: PageWord) {
+        let page = taken.page;
+        if self.release(taken, word) {
             self.wake_page(page);
         }
+    }
+
+    /// The same where somebody may wait of whom the word doesn't know: the thread whose fault is being served.
+    pub(crate) fn let_go_and_wake(&self, taken: Taken, word: PageWord) {
+        let page = taken.page;
+        let _ = self.release(taken, word);
+        self.wake_page(page);
     }
 
     /// A page that stays, as it was.
@@ -32,8 +44,7 @@ impl Engine {
 
     /// A page that stays where it is. Whoever waits for it faults again, whether the word says that somebody does or not.
     pub(crate) fn let_try_again(&self, taken: Taken) {
-        let page = taken.page;
-        self.give_back(taken);
-        self.wake_page(page);
+        let word = taken.word;
+        self.let_go_and_wake(taken, word);
     }
 }

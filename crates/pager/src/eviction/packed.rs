@@ -47,14 +47,8 @@ impl Engine {
         let is_same = self.vault.is_same(raw, packed);
         let (kept, spare) = if is_same { (packed, raw) } else { (raw, packed) };
         let word = taken.word.with_place(Some(kept));
-        let released = taken.release(word);
-        if released.is_dropped {
-            self.vault.free(kept);
-        }
+        self.let_go(taken, word);
         self.vault.free(spare);
-        if released.is_waited {
-            self.wake_page(page);
-        }
         true
     }
 }

@@ -150,9 +150,7 @@ impl Releaser {
         let word = engine.table.word(page);
         let place = word.place().filter(|place| gives(word) && engine.vault.is_freeable(*place))?;
         let taken = engine.table.take_if(page, |now| now == word)?;
-        if taken.release(word.with_place(None)).is_waited {
-            engine.wake_page(page);
-        }
+        engine.let_go(taken, word.with_place(None));
         Some(place)
     }
 }

@@ -17,8 +17,7 @@ impl Engine {
         let is_poisoned =
             change.is_some() && !taken.is_overtaken() && self.poison(&self.uffd, page).stopped.is_none();
         let word = if is_poisoned { word.with_place(Some(Place::Lost)).with_far(false) } else { word };
-        self.let_go(taken, word);
-        self.wake_page(page);
+        self.let_go_and_wake(taken, word);
     }
 
     /// Poisons a page of this process or of a child of it, and leaves word which it was. That must be there before: as soon
