@@ -31,6 +31,8 @@ use crate::{AttachError, filter, told};
 
 /// How long a thread may take to stop.
 const STOPPING: Duration = Duration::from_millis(200);
+/// How long the puppet may take to stop, before what it has mapped is left in the program.
+const CLEARING: Duration = Duration::from_secs(10);
 /// Threads that are tried.
 const MOST_THREADS: usize = 8;
 /// While the program's thread makes the puppet, and in the puppet for ever.
@@ -504,13 +506,14 @@ pub(crate) fn clear(tracee: &Tracee, attached: &Attached) {
     let _ = puppet.call(raw::__NR_munmap, [start, bytes, 0, 0, 0, 0]);
 }
 
-/// Whether it has come to a stop. It sleeps, as long as nobody asks anything of it.
+/// Whether it has come to a stop. It sleeps, as long as nobody asks anything of it. No thread of the program waits meanwhile, so it may take as long as a loaded
+/// machine needs to give it a processor.
 fn stop_puppet(tracee: &Tracee) -> bool {
     let began = Instant::now();
     if tracee.interrupt().is_err() {
         return false;
     }
-    while began.elapsed() < STOPPING {
+    while began.elapsed() < CLEARING {
         match tracee.state(false) {
             Ok(State::Stopped | State::AtCall | State::Signalled(_)) => return true,
             Ok(State::Running) => std::thread::sleep(Duration::from_micros(20)),

@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering;
 use farmem_page::{PageCount, PageRange};
 use farmem_policy::pacing::{self, Far, Growth, LEFT_PAGES, Outlook};
 use farmem_sys::affinity::Allowed;
+use farmem_sys::thread::Scheduling;
 use farmem_sys::{Errno, subject, thread};
 use farmem_telemetry::{Counter, SlotState, Step};
 
@@ -75,6 +76,8 @@ pub(crate) struct Bookkeeper {
     hinted: Hinted,
     is_returning: bool,
     whereabouts: Whereabouts,
+    /// What this thread's scheduling is when it isn't urgent, while it is.
+    patient: Option<Scheduling>,
     withdrawal: Withdrawal,
 }
 
@@ -105,6 +108,7 @@ impl Bookkeeper {
             hinted: Hinted::new(),
             is_returning: false,
             whereabouts: Whereabouts::new(Allowed::now()),
+            patient: None,
             withdrawal: Withdrawal::default(),
         }
     }
@@ -180,10 +184,18 @@ impl Bookkeeper {
     /// While one thread faults and its handler does the evicting, this thread runs on their processor. On another one it would
     /// leave that idle a thousand times a second, and a processor that becomes idle takes a waiting thread from where
     /// one is: the faulting thread, away from its handler.
+    ///
+    /// There it is urgent. Otherwise the scheduler may count it as waiting for that processor: for a while after it has gone to sleep (delayed dequeue, Linux 6.12), and between
+    /// its wake-up and the end of the call that the handler is in. A thread of the program that is woken then goes to another processor, which costs as much as ten faults.
     fn keep_out_of_the_way(&mut self, has_faulted: bool) {
         let engine = self.engine;
         let is_idle = has_faulted && engine.excess(0) <= LEFT_PAGES && !self.is_returning;
-        self.whereabouts.stay_with_handler(engine, is_idle);
+        let is_with_handler = self.whereabouts.stay_with_handler(engine, is_idle);
+        match self.patient.take() {
+            Some(patient) if !is_with_handler => _ = patient.give(thread::current()),
+            None if is_with_handler => self.patient = thread::make_urgent(thread::current()),
+            as_it_is => self.patient = as_it_is,
+        }
     }
 
     /// Sets this process's limit from what the application has as a whole; pages that the application has left.

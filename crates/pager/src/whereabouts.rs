@@ -24,12 +24,12 @@ impl Whereabouts {
         self.allowed
     }
 
-    /// Keeps the calling thread, whose whereabouts these are, with the handler that works alone, if that is wanted and one does; else lets it run anywhere.
-    pub(crate) fn stay_with_handler(&mut self, engine: &Engine, is_wanted: bool) {
+    /// Keeps the calling thread, whose whereabouts these are, with the handler that works alone, if that is wanted and one does; else lets it run anywhere. Whether it stays with one.
+    pub(crate) fn stay_with_handler(&mut self, engine: &Engine, is_wanted: bool) -> bool {
         let is_alone = engine.armed.load(Ordering::Relaxed) == 1;
         let wanted = if is_wanted && is_alone { engine.processor.load(Ordering::Acquire) } else { 0 };
         if wanted == self.processor {
-            return;
+            return wanted != 0;
         }
         self.processor = wanted;
         match (wanted.checked_sub(1), &self.allowed) {
@@ -37,5 +37,6 @@ impl Whereabouts {
             (None, Some(allowed)) => allowed.restore(),
             (None, None) => {}
         }
+        wanted != 0
     }
 }

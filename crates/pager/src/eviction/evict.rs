@@ -30,8 +30,8 @@ const STAGING_PAGES: u64 = 512;
 pub(crate) const RUN_PAGES: usize = 64;
 /// Pages that an eviction looks at for each page it is asked for, before it gives up.
 const VISITS_PER_PAGE: u64 = 64;
-/// Pages that are evicted beyond what a fault needs, so that the next faults find room.
-const AHEAD_PAGES: usize = 16;
+/// Pages that are evicted beyond what a fault needs, so that the next faults find room. With the one that it needs they are moved by one call, as long as each is a run of its own.
+const AHEAD_PAGES: usize = MOST_MOVES - 1;
 /// Evicted pages between two questions to the kernel how many are resident.
 const SYNC_PAGES: u64 = 256;
 /// How far above their limits an application's processes may get before their faults wait for room: 4 MiB.

@@ -72,6 +72,18 @@ impl Batch {
     }
 }
 
+/// Where pages came for which threads may wait.
+#[derive(Default)]
+struct Awaited(Option<PageRange>);
+
+impl Awaited {
+    fn add(&mut self, range: PageRange) {
+        if range.count() > PageCount::new(0) {
+            self.0 = Some(self.0.map_or(range, |before| before.hull(range)));
+        }
+    }
+}
+
 impl Engine {
     /// The faulted page and those of `run` that come from the same source, in ascending order.
     pub(super) fn gather(&self, faulted: Taken, run: Option<Run>, source: Source) -> Batch {
@@ -236,10 +248,21 @@ impl Engine {
         cause: Cause,
     ) -> Served {
         let Some(change) = self.change(holding) else { return self.let_all_go(batch, at..at + 1, cause) };
+        let mut awaited = Awaited::default();
         self.shed_overtaken(&change, batch, at..at + 1, cause);
-        match self.sift(&change, batch, at, 1, cause) {
-            Served::Done => self.install(&change, batch, at, &desk.content[at], cause),
+        let outcome = match self.sift(&change, batch, at, 1, cause) {
+            Served::Done => self.install(&change, batch, at, &desk.content[at], cause, &mut awaited),
             refused => refused,
+        };
+        self.wake_after(change, &awaited);
+        outcome
+    }
+
+    /// Ends the change and wakes whoever waits for pages that came. Waking takes longer than all of the change, and the program's thread may have the processor next.
+    fn wake_after(&self, change: Change<'_>, awaited: &Awaited) {
+        drop(change);
+        if let Some(range) = awaited.0 {
+            self.uffd.wake(range);
         }
     }
 
@@ -366,6 +389,7 @@ impl Engine {
         let all = 0..batch.count;
         let Some(change) = self.change(holding) else { return self.let_all_go(batch, all, cause) };
         self.shed_overtaken(&change, batch, all, cause);
+        let mut awaited = Awaited::default();
         let mut outcome = Served::Done;
         let mut at = 0;
         while at < batch.count {
@@ -378,10 +402,11 @@ impl Engine {
                 continue;
             }
             // What is left of them after a refusal halfway is looked at once more.
-            if self.install(&change, batch, at, content(at, length), cause) == Served::Again {
+            if self.install(&change, batch, at, content(at, length), cause, &mut awaited) == Served::Again {
                 outcome = Served::Again;
             }
         }
+        self.wake_after(change, &awaited);
         outcome
     }
 
@@ -403,20 +428,29 @@ impl Engine {
         }
         let Some(first) = pages.iter().flatten().next().map(|taken| taken.page) else { return Served::Done };
         let range = PageRange::at(first, PageCount::new(length as u64));
-        let found = match self.vacancies(range) {
-            Ok(found) => found,
+        // Whatever is in the way, the kernel says so when the pages are to come.
+        let Some(found) = self.files.pagemap.vacancies(range) else { return Served::Done };
+        let is_lost = |step: usize, taken: &Taken| {
+            is_doubtful(taken) && found.marked >> step & 1 == 0 || found.barred >> step & 1 != 0
+        };
+        let is_any_lost = pages
+            .iter()
+            .enumerate()
+            .any(|(step, taken)| taken.as_ref().is_some_and(|taken| is_lost(step, taken)));
+        if !is_any_lost {
+            return Served::Done;
+        }
+        match self.is_settled(range) {
+            Ok(()) => {}
             Err(UffdError::Changing) => {
                 return self.stay_away(batch, at, length, UffdError::Changing, cause);
             }
             // Whatever it is, it stands in the way of the pages as well.
             Err(_) => return Served::Done,
-        };
+        }
         for (step, place) in batch.pages[at..at + length].iter_mut().enumerate() {
-            let is_barred = found.barred >> step & 1 != 0;
-            let is_lost =
-                |taken: &mut Taken| is_doubtful(taken) && found.marked >> step & 1 == 0 || is_barred;
             if guard::stands(Guard::MarkersAreLookedAt)
-                && let Some(taken) = place.take_if(is_lost)
+                && let Some(taken) = place.take_if(|taken| is_lost(step, taken))
             {
                 self.forget_unheard(taken);
             }
@@ -431,9 +465,17 @@ impl Engine {
     /// message is read. [`UffdError::Gone`] where nothing is managed.
     pub(crate) fn vacancies(&self, range: PageRange) -> Result<Vacancies, UffdError> {
         let found = self.files.pagemap.vacancies(range).ok_or(UffdError::Gone)?;
+        self.is_settled(range).map(|()| found)
+    }
+
+    /// Whether what the page table showed before this call is what the tables know of.
+    ///
+    /// # Errors
+    /// As for [`Engine::vacancies`].
+    fn is_settled(&self, range: PageRange) -> Result<(), UffdError> {
         // A change that had begun before the look is still under way, or nobody could have changed a page since: nobody reads messages meanwhile.
         match self.uffd.is_registered(range.start) {
-            Some(true) => Ok(found),
+            Some(true) => Ok(()),
             Some(false) => Err(UffdError::Gone),
             None => Err(UffdError::Changing),
         }
@@ -455,7 +497,7 @@ impl Engine {
     }
 
     /// Installs `content` in the batch's pages from position `at` on, which follow each other, and lets them go. Where the kernel stops halfway, the others are
-    /// still part of the batch afterwards.
+    /// still part of the batch afterwards. Nobody is woken: `awaited` is told where that is to be done.
     fn install(
         &self,
         _change: &Change<'_>,
@@ -463,6 +505,7 @@ impl Engine {
         at: usize,
         content: &[u8],
         cause: Cause,
+        awaited: &mut Awaited,
     ) -> Served {
         let length = content.len() / PAGE_BYTES;
         let mut outcome = Served::Done;
@@ -472,8 +515,9 @@ impl Engine {
             let Some(first) = batch.pages[at + done].as_ref().map(|taken| taken.page) else { break };
             let end = (done + at_once).min(length);
             let progress =
-                self.uffd.copy_in(first, &content[done * PAGE_BYTES..end * PAGE_BYTES], Waiters::Wake);
+                self.uffd.copy_in(first, &content[done * PAGE_BYTES..end * PAGE_BYTES], Waiters::Keep);
             let arrived = progress.done.get() as usize;
+            awaited.add(PageRange::at(first, progress.done));
             self.came_in(arrived as u64);
             for taken in batch.pages[at + done..at + done + arrived].iter_mut().filter_map(Option::take) {
                 self.arrived(taken, cause);
@@ -556,7 +600,6 @@ impl Engine {
         if taken.release(word.with_far(false).with_discarded(false)).is_waited {
             // When that was is known already.
             self.asked.forget(page);
-            self.wake_page(page);
         }
     }
 }

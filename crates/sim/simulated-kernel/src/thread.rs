@@ -38,6 +38,22 @@ pub fn set_class(_thread: u32, _class: Class) -> bool {
     true
 }
 
+/// How a thread competes for a processor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Scheduling;
+
+impl Scheduling {
+    /// Allowed.
+    pub fn give(self, _thread: u32) -> bool {
+        true
+    }
+}
+
+/// Allowed.
+pub fn make_urgent(_thread: u32) -> Option<Scheduling> {
+    Some(Scheduling)
+}
+
 /// The calling thread's number.
 pub fn current() -> u32 {
     world::with(|world| world.current)
