@@ -2,6 +2,7 @@
 //! library. Its tables are the rules; a new dependency is written there first. And what documents point at is there.
 
 mod links;
+mod modules;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};

@@ -18,18 +18,15 @@ use crate::eviction::evict::Evictor;
 use crate::eviction::release::Releaser;
 use crate::eviction::swap_in::SwapIn;
 use crate::fault::flights;
-use crate::fault::handler::{self, Pace};
+use crate::fault::handler;
+use crate::fault::pace::Pace;
 use crate::fault::serve::Desk;
-use crate::gate::PARTIES;
 use crate::hints::Hinted;
 use crate::inject::Injection;
 use crate::reporting::inspector::Inspector;
 use crate::reporting::own_memory::OwnMemory;
 use crate::whereabouts::Whereabouts;
 use crate::withdrawal::Withdrawal;
-
-/// The bookkeeper's place at the gate: the last one.
-pub(crate) const PARTY: usize = PARTIES - 1;
 
 /// Pages that came without the pager's help and are worth a look for new mappings: the kernel's own figure is less exact.
 const UNNOTICED_PAGES: i64 = 128;
@@ -134,7 +131,7 @@ impl Bookkeeper {
         self.rounds += 1;
         engine.inject_at(Injection::BookkeeperPanic, self.rounds);
         let Some(resident) = engine.sync_resident() else { return pacing::LONGEST_NS };
-        let unnoticed = engine.take_unnoticed();
+        let unnoticed = engine.residency.take_unnoticed();
         let gap = self.share(resident);
         let before = self.growth.resident();
         self.growth.look(resident, thread::now_ns(), subject::cpu_ns());
@@ -163,7 +160,7 @@ impl Bookkeeper {
         };
         engine.review_protection();
         let faults = engine.slot.get(Counter::Faults);
-        engine.arm(self.handlers, faults - self.last_faults);
+        engine.handlers.arm(self.handlers, faults - self.last_faults);
         let is_resting = faults == self.last_faults && !self.growth.is_running();
         self.pace.look(engine, is_resting);
         if is_resting {
@@ -178,7 +175,8 @@ impl Bookkeeper {
         if has_more {
             return HINTED_NS;
         }
-        Outlook { gap, excess: engine.excess(0), far, is_returning, has_moved, is_running }.pause_ns()
+        Outlook { gap, excess: engine.residency.excess(0), far, is_returning, has_moved, is_running }
+            .pause_ns()
     }
 
     /// While one thread faults and its handler does the evicting, this thread runs on their processor. On another one it would
@@ -189,8 +187,8 @@ impl Bookkeeper {
     /// its wake-up and the end of the call that the handler is in. A thread of the program that is woken then goes to another processor, which costs as much as ten faults.
     fn keep_out_of_the_way(&mut self, has_faulted: bool) {
         let engine = self.engine;
-        let is_idle = has_faulted && engine.excess(0) <= LEFT_PAGES && !self.is_returning;
-        let is_with_handler = self.whereabouts.stay_with_handler(engine, is_idle);
+        let is_idle = has_faulted && engine.residency.excess(0) <= LEFT_PAGES && !self.is_returning;
+        let is_with_handler = self.whereabouts.stay_with_handler(&engine.handlers, is_idle);
         match self.patient.take() {
             Some(patient) if !is_with_handler => _ = patient.give(thread::current()),
             None if is_with_handler => self.patient = thread::make_urgent(thread::current()),
@@ -220,12 +218,12 @@ impl Bookkeeper {
     /// Takes the program's memory under management, unless the pager leaves.
     pub(crate) fn begin(&mut self) {
         let engine = self.engine;
-        let mut place = engine.evictor.lock();
-        if engine.is_leaving() {
+        let mut place = engine.eviction.evictor.lock();
+        if engine.eviction.is_leaving() {
             return;
         }
-        let files = engine.files;
-        let evictor = Evictor::new(&engine.uffd, engine.vault.writer(), &files.pagemap)
+        let files = engine.pages.files;
+        let evictor = Evictor::new(&engine.pages.uffd, engine.vault.writer(), &files.pagemap)
             .unwrap_or_else(|errno| engine.refused(Step::Staging, errno));
         let Some(allowed) = self.whereabouts.allowed() else { engine.refused(Step::Thread, Errno::NOTSUP) };
         // Where the program has as many threads as it may, fewer handlers do; only one must be had.
@@ -269,7 +267,7 @@ impl Bookkeeper {
             self.scan_took_ns = thread::cpu_ns() - began_ns;
         }
         self.zero_guard.round(engine);
-        if engine.are_stranded() {
+        if engine.eviction.are_stranded() {
             engine.return_stranded(&engine.hold_as_bookkeeper());
         }
         let is_full = self.evict_excess(scanner);
@@ -290,11 +288,11 @@ impl Bookkeeper {
         let engine = self.engine;
         let mut fruitless = 0;
         let began_ns = thread::now_ns();
-        if engine.excess(0) <= LEFT_PAGES && engine.slot.get(Counter::Faults) != self.last_faults {
+        if engine.residency.excess(0) <= LEFT_PAGES && engine.slot.get(Counter::Faults) != self.last_faults {
             return false;
         }
-        while engine.excess(0) > 0 && fruitless < 4 && thread::now_ns() - began_ns < EVICTING_NS {
-            let pages = (engine.excess(0) as usize).min(BATCH);
+        while engine.residency.excess(0) > 0 && fruitless < 4 && thread::now_ns() - began_ns < EVICTING_NS {
+            let pages = (engine.residency.excess(0) as usize).min(BATCH);
             let outcome = engine.evict(&engine.hold_as_bookkeeper(), pages);
             let evicted = outcome.evicted + engine.expel_shared();
             fruitless = if evicted == 0 { fruitless + 1 } else { 0 };
@@ -310,11 +308,11 @@ impl Bookkeeper {
 impl Engine {
     /// Whether faults must wait for room.
     pub(crate) fn is_far_over(&self) -> bool {
-        self.is_managing.load(Ordering::Relaxed) && self.excess(0) > self.tolerated()
+        self.is_managing.load(Ordering::Relaxed) && self.residency.excess(0) > self.residency.tolerated()
     }
 
     /// Lets threads that wait for a page try again.
     pub(crate) fn wake_page(&self, page: farmem_page::PageIndex) {
-        self.uffd.wake(PageRange::at(page, PageCount::new(1)));
+        self.pages.uffd.wake(PageRange::at(page, PageCount::new(1)));
     }
 }

@@ -23,6 +23,10 @@ use crate::sync::{AtomicU32, CHANGE_SPINS, Guard, Ordering, SPINS, guard, spin_l
 
 /// Threads of the pager that may change pages: one handler for each processor up to a limit, the fetcher, and the bookkeeper.
 pub(crate) const PARTIES: usize = 10;
+/// The party that the bookkeeper is.
+pub(crate) const BOOKKEEPER: usize = PARTIES - 1;
+/// The party that the fetcher is. Handlers are those with smaller numbers.
+pub(crate) const FETCHER: usize = PARTIES - 2;
 
 const OPEN: u32 = 0;
 const TAKEN: u32 = 1;

@@ -44,11 +44,11 @@ impl Default for Withdrawal {
 impl Withdrawal {
     /// One step, on the bookkeeper; how long to pause after it. Without a desk nothing is managed.
     pub(crate) fn step(&mut self, engine: &Engine, desk: Option<&mut Desk>) -> u64 {
-        engine.is_leaving.store(true, Ordering::Release);
-        if engine.are_stranded() {
+        engine.eviction.end();
+        if engine.eviction.are_stranded() {
             engine.return_stranded(&engine.hold_as_bookkeeper());
         }
-        if !engine.is_eviction_over() {
+        if !engine.eviction.is_over() {
             return PAUSE_NS;
         }
         if let Some(desk) = desk
@@ -57,7 +57,7 @@ impl Withdrawal {
             return PAUSE_NS;
         }
         self.hand = PageIndex::new(0);
-        if engine.children.are_any() || !engine.unregister_all() { LOOK_NS } else { PAUSE_NS }
+        if engine.family.children.are_any() || !engine.unregister_all() { LOOK_NS } else { PAUSE_NS }
     }
 
     /// A step of the return. Whether there is more to do.
@@ -66,7 +66,7 @@ impl Withdrawal {
         while self.hand < sparse::END {
             let mut left = LOOKED_AT;
             let hand = &mut self.hand;
-            let wanted = core::iter::from_fn(|| engine.table.seek(hand, &mut left, is_wanted));
+            let wanted = core::iter::from_fn(|| engine.pages.table.seek(hand, &mut left, is_wanted));
             let holding = engine.hold_as_bookkeeper();
             let _ = engine.return_pages(&holding, desk, wanted.take(BATCH_PAGES), Cause::Room);
             drop(holding);
@@ -86,25 +86,25 @@ fn is_wanted(word: PageWord) -> bool {
 impl Engine {
     /// Ends the management of all memory, if nothing of it is far or in somebody's hands. From then on no thread of the pager changes anything.
     fn unregister_all(&self) -> bool {
-        let reading = self.gate.read();
+        let reading = self.pages.gate.read();
         reading.settle();
         let (mut hand, mut left) = (PageIndex::new(0), usize::MAX);
         let is_in_hand = |word: PageWord| word.is_busy() || is_wanted(word);
-        if self.table.seek(&mut hand, &mut left, is_in_hand).is_some() {
+        if self.pages.table.seek(&mut hand, &mut left, is_in_hand).is_some() {
             return false;
         }
         // Asked after the look: a fork that has copied the page table before it either waits to be heard of, or has been.
         let probe = PageRange::at(NOWHERE, PageCount::new(1));
-        let is_changing = self.uffd.zero_in(probe).stopped == Some(UffdError::Changing);
-        if is_changing || self.children.are_any() || self.are_stranded() {
+        let is_changing = self.pages.uffd.zero_in(probe).stopped == Some(UffdError::Changing);
+        if is_changing || self.family.children.are_any() || self.eviction.are_stranded() {
             return false;
         }
-        for region in self.regions.iter() {
+        for region in self.pages.regions.iter() {
             // What the kernel refuses now it does when the last descriptor closes.
-            let _ = self.uffd.unregister(region);
+            let _ = self.pages.uffd.unregister(region);
         }
-        if let Some(evictor) = self.evictor.try_lock().as_deref().and_then(Option::as_ref) {
-            let _ = self.uffd.unregister(evictor.frames.range());
+        if let Some(evictor) = self.eviction.evictor.try_lock().as_deref().and_then(Option::as_ref) {
+            let _ = self.pages.uffd.unregister(evictor.frames.range());
         }
         core::mem::forget(reading);
         self.has_withdrawn.store(true, Ordering::Release);

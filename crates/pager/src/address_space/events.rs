@@ -17,7 +17,7 @@ use crate::inject::Injection;
 impl Engine {
     /// Reads one message. A fault is returned, an event is dealt with; `None` when there was no message or no fault.
     pub(crate) fn receive(&self, reading: &Reading<'_>) -> Received {
-        match self.uffd.read() {
+        match self.pages.uffd.read() {
             Ok(None) => Received::Nothing,
             Ok(Some(Message::Fault { address, write, protected, thread })) => {
                 let fault = Fault::at(address, thread, write);
@@ -37,7 +37,7 @@ impl Engine {
     fn take_in(&self, reading: &Reading<'_>, event: Message) {
         match event {
             Message::Remove(range) => {
-                self.sharing.note_let_go();
+                self.family.sharing.note_let_go();
                 if guard::stands(Guard::DiscardedHasNoEntry) {
                     self.discard(range);
                 }
@@ -47,9 +47,9 @@ impl Engine {
                 }
             }
             Message::Unmap(range) => {
-                self.sharing.note_let_go();
+                self.family.sharing.note_let_go();
                 if guard::stands(Guard::UnmappedIsForgotten) {
-                    self.regions.remove(range);
+                    self.pages.regions.remove(range);
                 }
                 self.forget_pinned(reading, range);
                 self.discard(range);
@@ -63,14 +63,14 @@ impl Engine {
                 self.discard(new);
                 self.forget_stranded(reading, new);
                 self.forget_flights(reading, new);
-                if guard::stands(Guard::EntriesFollowMoves) && !self.table.relocate(old, to) {
+                if guard::stands(Guard::EntriesFollowMoves) && !self.pages.table.relocate(old, to) {
                     self.refused(Step::Table, Errno::NOMEM);
                 }
                 self.move_stranded(reading, old, to);
                 self.move_flights(reading, old, to);
                 self.move_pinned(reading, old, to);
-                self.regions.remove(old);
-                self.regions.insert(new);
+                self.pages.regions.remove(old);
+                self.pages.regions.insert(new);
                 self.forget_advice(old);
             }
             Message::Fork(uffd) => self.forked(reading, uffd),
@@ -80,7 +80,7 @@ impl Engine {
 
     fn discard(&self, range: PageRange) {
         self.trace_discard(range);
-        self.table.discard(range, |word, place| {
+        self.pages.table.discard(range, |word, place| {
             if word.is_far() {
                 self.slot.subtract(Counter::FarPages, 1);
             }
@@ -93,14 +93,14 @@ impl Engine {
     fn mark_discarded(&self, range: PageRange) {
         let mut runs = Runs::empty();
         for window in windows(range) {
-            if let Err(errno) = self.files.pagemap.resident(window, &mut runs) {
+            if let Err(errno) = self.pages.files.pagemap.resident(window, &mut runs) {
                 self.refused(Step::Mappings, errno);
             }
             for page in runs.iter().flat_map(PageRange::iter) {
-                if !self.table.ensure(page) {
+                if !self.pages.table.ensure(page) {
                     self.refused(Step::Table, Errno::NOMEM);
                 }
-                self.table.update(page, |word| word.with_discarded(true));
+                self.pages.table.update(page, |word| word.with_discarded(true));
             }
         }
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod events;
 pub(crate) mod held;
+pub(crate) mod pages;
 pub(crate) mod regions;
 pub(crate) mod scan;
 pub(crate) mod table;

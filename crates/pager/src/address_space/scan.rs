@@ -51,7 +51,7 @@ impl Scanner {
             }
         });
         engine.slot.set(Counter::UnmanagedPages, unmanaged);
-        engine.slot.set(Counter::ManagedPages, engine.regions.pages().get());
+        engine.slot.set(Counter::ManagedPages, engine.pages.regions.pages().get());
     }
 
     /// Puts the mappings that have pages of `range` under management, where they can be. `false` when one of them is changing.
@@ -67,7 +67,7 @@ impl Scanner {
         while from < within.end {
             // One mapping at a time, so that nobody waits long; what changes between two is found in the next scan.
             let change = engine.change_as_bookkeeper();
-            let Ok(Some(mapping)) = engine.files.maps.next(from.addr()) else { break };
+            let Ok(Some(mapping)) = engine.pages.files.maps.next(from.addr()) else { break };
             if mapping.range.start >= within.end {
                 break;
             }
@@ -95,14 +95,14 @@ impl Scanner {
     }
 
     fn register(&self, engine: &Engine, _change: &Change<'_>, range: PageRange) -> Registered {
-        if engine.regions.holding(range.start).is_some_and(|region| region.end >= range.end) {
+        if engine.pages.regions.holding(range.start).is_some_and(|region| region.end >= range.end) {
             return Registered::Before;
         }
         engine.inject_at(Injection::LateRegistration, 0);
-        match engine.uffd.register(range) {
+        match engine.pages.uffd.register(range) {
             // What isn't known to be registered is met again by the next scan.
             Ok(()) if !self.is_registered(engine, range) => Registered::Later,
-            Ok(()) if engine.regions.insert(range) => Registered::Now,
+            Ok(()) if engine.pages.regions.insert(range) => Registered::Now,
             // Changed since the kernel was asked: the next scan sees what became of it.
             Err(UffdError::Changing | UffdError::Gone) => Registered::Later,
             Ok(()) | Err(_) => Registered::Refused,
@@ -116,15 +116,15 @@ impl Scanner {
     /// registered with what isn't. Whether something else has taken its place would be told by an event, which waits: no
     /// message is read while pages are changed.
     fn is_registered(&self, engine: &Engine, range: PageRange) -> bool {
-        let mapping = engine.files.maps.next(range.start.addr());
+        let mapping = engine.pages.files.maps.next(range.start.addr());
         let is_one = matches!(mapping, Ok(Some(mapping)) if mapping.range.intersect(range) == range);
         let probe = PageRange::at(NOWHERE, PageCount::new(1));
-        is_one && engine.uffd.zero_in(probe).stopped != Some(UffdError::Changing)
+        is_one && engine.pages.uffd.zero_in(probe).stopped != Some(UffdError::Changing)
     }
 
     /// Marks the control blocks of all threads: an ending thread can't wait for its page.
     pub(crate) fn keep_control_blocks(&self, engine: &Engine) {
-        let _ = engine.files.threads.each(|thread| {
+        let _ = engine.pages.files.threads.each(|thread| {
             engine.keep_control_block_of(thread);
         });
     }
@@ -133,8 +133,8 @@ impl Scanner {
 impl Engine {
     fn keep_control_block_of(&self, thread: u32) {
         for page in process::control_block(thread).into_iter().flat_map(PageRange::iter) {
-            if !self.table.word(page).is_unevictable() {
-                self.table.update(page, |word| word.with_unevictable(true));
+            if !self.pages.table.word(page).is_unevictable() {
+                self.pages.table.update(page, |word| word.with_unevictable(true));
             }
         }
     }

@@ -41,13 +41,13 @@ pub(crate) struct ZeroGuard {
 impl ZeroGuard {
     /// On the bookkeeper, once in each of its rounds.
     pub(crate) fn round(&mut self, engine: &Engine) {
-        let open = &engine.open_zeros.count;
+        let open = &engine.pages.open_zeros.count;
         let now_ns = thread::now_ns();
         if open.load(Ordering::Relaxed) < MANY_PAGES || now_ns - self.ended_ns < self.took_ns * LOOK_SHARE {
             return;
         }
         open.store(0, Ordering::Relaxed);
-        engine.regions.iter().for_each(|region| engine.protect_zeros(region));
+        engine.pages.regions.iter().for_each(|region| engine.protect_zeros(region));
         self.ended_ns = thread::now_ns();
         self.took_ns = self.ended_ns - now_ns;
     }
@@ -60,12 +60,12 @@ impl Engine {
         self.for_parts(range, |part| {
             let mut start = part.start;
             while start < part.end {
-                let Ok(end) = self.files.pagemap.open_zeros(PageRange::new(start, part.end), &mut runs)
+                let Ok(end) = self.pages.files.pagemap.open_zeros(PageRange::new(start, part.end), &mut runs)
                 else {
                     break;
                 };
                 for run in runs.iter() {
-                    self.uffd.protect(run)?;
+                    self.pages.uffd.protect(run)?;
                 }
                 if end <= start {
                     break;

@@ -5,8 +5,6 @@
 //! processors' TLBs, however long it is. A moved frame is never used for another page: after a `vmsplice` the kernel
 //! may still hold it for a pipe. It is given back to the machine instead.
 
-use core::sync::atomic::Ordering;
-
 use farmem_page::{PageBytes, PageCount, PageIndex, PageRange};
 use farmem_policy::VictimPolicy;
 use farmem_store::Writer;
@@ -14,6 +12,7 @@ use farmem_sys::Errno;
 use farmem_sys::guard::{self, Guard};
 use farmem_sys::memory::Frames;
 use farmem_sys::pagemap::{Pagemap, SCAN_PAGES};
+use farmem_sys::thread;
 use farmem_sys::uffd::{MOST_MOVES, Move, UNTRIED, Uffd, UffdError};
 use farmem_telemetry::{Counter, Step, TraceKind};
 
@@ -34,10 +33,6 @@ const VISITS_PER_PAGE: u64 = 64;
 const AHEAD_PAGES: usize = MOST_MOVES - 1;
 /// Evicted pages between two questions to the kernel how many are resident.
 const SYNC_PAGES: u64 = 256;
-/// How far above their limits an application's processes may get before their faults wait for room: 4 MiB.
-pub(crate) const TOLERATED_PAGES: i64 = 1024;
-/// Each of them at least so far: 512 KiB.
-pub(crate) const LEAST_TOLERATED_PAGES: i64 = 128;
 
 /// Who evicts: one thread at a time.
 pub(crate) struct Evictor {
@@ -104,10 +99,10 @@ impl Evictor {
         }
         let used = PageRange::at(self.frames.range().start, PageCount::new(self.used));
         // Discarding registered memory would raise an event, and wait for who reads it: perhaps for this thread.
-        let unregistered = engine.uffd.unregister(self.frames.range()).map_err(Errno::from);
+        let unregistered = engine.pages.uffd.unregister(self.frames.range()).map_err(Errno::from);
         let released = unregistered
             .and_then(|()| self.frames.release(used))
-            .and_then(|()| engine.uffd.register_missing(self.frames.range()).map_err(Errno::from));
+            .and_then(|()| engine.pages.uffd.register_missing(self.frames.range()).map_err(Errno::from));
         if let Err(errno) = released {
             engine.refused(Step::Staging, errno);
         }
@@ -159,33 +154,33 @@ struct NoRoom(Taken);
 impl Engine {
     /// Makes room for `pages` pages, evicting if needed. `false` when there is none: then fetch no more than must be.
     pub(crate) fn make_room(&self, holding: &Holding<'_>, pages: usize) -> bool {
-        let excess = self.excess(pages);
+        let excess = self.residency.excess(pages);
         if excess <= 0 {
             return true;
         }
-        let Some(mut evictor) = self.evictor.try_lock() else {
-            return excess <= self.tolerated() / 4;
+        let Some(mut evictor) = self.eviction.evictor.try_lock() else {
+            return excess <= self.residency.tolerated() / 4;
         };
         let Some(evictor_now) = evictor.as_mut() else { return true };
         let outcome = self.evict_with(holding, evictor_now, excess as usize + AHEAD_PAGES);
         drop(evictor);
-        self.excess(pages) <= 0 || !outcome.is_full
+        self.residency.excess(pages) <= 0 || !outcome.is_full
     }
 
     /// Gives staged frames back to the machine while nobody needs room: until then they take memory, though their pages have left.
     pub(crate) fn release_staged(&self, _change: &Change<'_>) {
-        if self.staged.load(Ordering::Relaxed) == 0 || self.are_stranded() {
+        if !self.residency.is_any_staged() || self.eviction.are_stranded() {
             return;
         }
-        if let Some(Some(evictor)) = self.evictor.try_lock().as_deref_mut() {
+        if let Some(Some(evictor)) = self.eviction.evictor.try_lock().as_deref_mut() {
             evictor.release_frames(self);
-            self.staged.store(evictor.held, Ordering::Relaxed);
+            self.residency.set_staged(evictor.held);
         }
     }
 
     /// Evicts about `pages` pages, unless somebody else evicts at this moment.
     pub(crate) fn evict(&self, holding: &Holding<'_>, pages: usize) -> Outcome {
-        match self.evictor.try_lock().as_deref_mut() {
+        match self.eviction.evictor.try_lock().as_deref_mut() {
             Some(Some(evictor)) => self.evict_with(holding, evictor, pages),
             _ => Outcome { is_busy: true, ..Outcome::default() },
         }
@@ -197,11 +192,11 @@ impl Engine {
             outcome.is_changing = true;
             return outcome;
         }
-        if self.is_leaving() {
+        if self.eviction.is_leaving() {
             outcome.is_busy = true;
             return outcome;
         }
-        if self.is_unmovable() {
+        if self.eviction.unmovable.is_all(self.residency.excess(0), thread::now_ns()) {
             return outcome;
         }
         let mut visits = 0;
@@ -258,35 +253,35 @@ impl Engine {
             return true;
         }
         if spared > began.1 {
-            self.victims.on_want();
+            self.eviction.victims.on_want();
             return true;
         }
-        self.found_unmovable();
+        self.eviction.unmovable.note(self.residency.excess(0), thread::now_ns());
         false
     }
 
     fn finish(&self, evictor: &mut Evictor, outcome: &Outcome) {
-        self.staged.store(evictor.held, Ordering::Relaxed);
+        self.residency.set_staged(evictor.held);
         evictor.since_sync += outcome.evicted;
         if evictor.since_sync >= SYNC_PAGES || outcome.evicted == 0 {
             evictor.since_sync = 0;
             let _ = self.sync_resident();
         }
-        self.victims.on_evicted(PageCount::new(outcome.evicted));
+        self.eviction.victims.on_evicted(PageCount::new(outcome.evicted));
     }
 
     /// Evicts what can leave of `run`, which was made the process's own, whatever the policy says of it.
     pub(crate) fn evict_run(&self, holding: &Holding<'_>, run: PageRange) -> Outcome {
         let mut outcome = Outcome::default();
-        let mut place = self.evictor.try_lock();
+        let mut place = self.eviction.evictor.try_lock();
         let Some(Some(evictor)) = place.as_deref_mut() else { return outcome };
-        if !self.return_stranded_of(holding, evictor) || self.is_leaving() {
+        if !self.return_stranded_of(holding, evictor) || self.eviction.is_leaving() {
             return outcome;
         }
         if STAGING_PAGES - evictor.used < run.count().get() {
             evictor.release_frames(self);
         }
-        let managed = self.regions.holding(run.start).unwrap_or(PageRange::new(run.start, run.start));
+        let managed = self.pages.regions.holding(run.start).unwrap_or(PageRange::new(run.start, run.start));
         let mut at = run.start;
         let end = run.intersect(managed).end;
         while at < end && !outcome.is_full && !outcome.is_changing {
@@ -294,7 +289,7 @@ impl Engine {
             let mut count = 0;
             while count < RUN_PAGES as u64
                 && at + PageCount::new(count) < end
-                && let Some(page) = self.table.take_if(at + PageCount::new(count), may_leave)
+                && let Some(page) = self.pages.table.take_if(at + PageCount::new(count), may_leave)
             {
                 taken[count as usize] = Some(page);
                 count += 1;
@@ -310,7 +305,7 @@ impl Engine {
     /// Whether pages that were taken some time ago may still leave: the program has given none of them up, and they are managed. Outside of what is managed
     /// there may be a new mapping by now, which nobody serves.
     fn may_still_leave(&self, _change: &Change<'_>, run: PageRange, taken: &[Option<Taken>]) -> bool {
-        let is_managed = self.regions.holding(run.start).is_some_and(|region| run.end <= region.end);
+        let is_managed = self.pages.regions.holding(run.start).is_some_and(|region| run.end <= region.end);
         (is_managed || !guard::stands(Guard::VictimsAreManaged))
             && !taken.iter().flatten().any(Taken::is_overtaken)
     }
@@ -346,7 +341,7 @@ impl Engine {
         if !may_leave {
             return self.give_all_back(taken);
         }
-        self.uffd.move_runs(moves, evictor.pagemap);
+        self.pages.uffd.move_runs(moves, evictor.pagemap);
         // Frames of pages that weren't moved stay empty.
         evictor.used += taken.len() as u64;
         let mut rest = &mut *taken;
@@ -366,8 +361,8 @@ impl Engine {
             if left.is_empty() {
                 continue;
             }
-            if self.are_stranded() || outcome.is_full || outcome.is_changing {
-                outcome.is_changing |= self.are_stranded();
+            if self.eviction.are_stranded() || outcome.is_full || outcome.is_changing {
+                outcome.is_changing |= self.eviction.are_stranded();
                 self.give_all_back(left);
             } else {
                 let left_run = PageRange::new(it.from.start + it.progress.done, it.from.end);
@@ -392,7 +387,7 @@ impl Engine {
     ) {
         let Some(start) = moved.iter().flatten().next().map(|page| page.page) else { return };
         let count = moved.len() as u64;
-        if self.uffd.mark(PageRange::at(start, PageCount::new(count))) {
+        if self.pages.uffd.mark(PageRange::at(start, PageCount::new(count))) {
             return;
         }
         outcome.is_changing = true;
@@ -431,7 +426,7 @@ impl Engine {
             if !self.may_still_leave(&change, from, &taken[at as usize..][..from.count().get() as usize]) {
                 break;
             }
-            let progress = self.uffd.move_pages(from, frame, evictor.pagemap);
+            let progress = self.pages.uffd.move_pages(from, frame, evictor.pagemap);
             let moved = progress.done.get();
             evictor.used += moved;
             let gone = &mut taken[at as usize..(at + moved) as usize];
@@ -439,7 +434,7 @@ impl Engine {
             drop(change);
             self.stow_moved(holding, evictor, frame, gone, outcome);
             at += moved;
-            if self.are_stranded() {
+            if self.eviction.are_stranded() {
                 outcome.is_changing = true;
                 break;
             }
@@ -499,7 +494,7 @@ impl Engine {
         }
         // Pages that are only tried must not look like room to those who wait for some.
         let evicted = outcome.evicted - evicted_before;
-        self.went_out(evicted);
+        self.residency.went_out(evicted);
         evictor.held += evicted;
     }
 
@@ -512,7 +507,7 @@ impl Engine {
         self.slot.add(Counter::Refused, 1);
         match (stopped, if_shared) {
             (UffdError::Busy, IfShared::Tell) => {
-                self.sharing.push_victim(page.page);
+                self.family.sharing.push_victim(page.page);
                 outcome.shared += 1;
                 self.give_back(page);
             }
@@ -526,7 +521,7 @@ impl Engine {
 
     /// A page that the kernel won't give: the hand comes back to it as late as to one that has just come.
     fn keep(&self, page: Taken) {
-        let word = self.victims.on_first_touch(page.word);
+        let word = self.eviction.victims.on_first_touch(page.word);
         self.let_go(page, word);
     }
 
@@ -554,7 +549,7 @@ impl Engine {
         self.slot.add(Counter::Evicted, 1);
         self.slot.add(Counter::FarPages, 1);
         self.trace(TraceKind::Evict, page.page);
-        let word = self.victims.on_evict(page.word).with_place(Some(place)).with_prefetched(false);
+        let word = self.eviction.victims.on_evict(page.word).with_place(Some(place)).with_prefetched(false);
         let word = word.with_far(true).with_marked(true);
         self.let_go(page, word);
         Ok(())

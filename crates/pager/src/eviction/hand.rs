@@ -66,7 +66,7 @@ impl Hand {
         self.next_run = 0;
         self.runs = Runs::empty();
         self.end_detour();
-        let Some(region) = engine.regions.from(self.at) else {
+        let Some(region) = engine.pages.regions.from(self.at) else {
             match self.detour.take() {
                 Some(detour) => self.at = detour.back,
                 None => {
@@ -122,7 +122,7 @@ impl Hand {
     /// Goes on behind the mapping of `page`, which the kernel won't move: it is locked, or not to be read and written alone (code
     /// that a program makes as it runs), and so is all of it.
     pub(super) fn leave_mapping(&mut self, engine: &Engine, page: PageIndex) {
-        let end = match engine.files.maps.next(page.addr()) {
+        let end = match engine.pages.files.maps.next(page.addr()) {
             Ok(Some(mapping)) if mapping.range.contains(page) => mapping.range.end,
             _ => self.rest.end,
         };
@@ -150,7 +150,7 @@ impl Hand {
             return nothing;
         };
         // The kernel was asked for these pages some time ago: their mapping may have gone since.
-        let region = engine.regions.from(run.start).filter(|region| region.start < run.end);
+        let region = engine.pages.regions.from(run.start).filter(|region| region.start < run.end);
         let region = if guard::stands(Guard::VictimsAreManaged) { region } else { Some(run) };
         let Some(region) = region else {
             self.rest = nothing;
@@ -213,15 +213,17 @@ fn scan(pagemap: &Pagemap, window: PageRange, runs: &mut Runs) -> PageIndex {
 impl Engine {
     /// The page, taken, if it is to leave.
     fn victim(&self, page: PageIndex) -> Look {
-        let word = self.table.word(page);
+        let word = self.pages.table.word(page);
         if !may_leave(word) {
             return Look::Away;
         }
-        match self.victims.visit(word) {
-            Verdict::Evict => self.table.take_if(page, |now| now == word).map_or(Look::Away, Look::Taken),
+        match self.eviction.victims.visit(word) {
+            Verdict::Evict => {
+                self.pages.table.take_if(page, |now| now == word).map_or(Look::Away, Look::Taken)
+            }
             Verdict::Keep(kept) => {
                 if kept != word {
-                    self.table.replace(page, word, kept);
+                    self.pages.table.replace(page, word, kept);
                 }
                 Look::Spared
             }

@@ -18,8 +18,8 @@ impl Engine {
             }
             let _change = self.change_as_bookkeeper();
             // A fork waits for who has this lock, and nobody begins to work under it while one is under way.
-            let Some(_evictor) = self.evictor.try_lock() else { return };
-            if self.is_leaving() {
+            let Some(_evictor) = self.eviction.evictor.try_lock() else { return };
+            if self.eviction.is_leaving() {
                 return;
             }
             for _ in 0..BATCH {
@@ -35,8 +35,8 @@ impl Engine {
     /// Gives a page its packed entry, if it still is what was packed. `false` while somebody holds the page: later, then.
     fn give_entry(&self, Packed { page, raw, packed }: Packed) -> bool {
         let Some(packed) = packed else { return true };
-        let Some(taken) = self.table.take_if(page, |word| word.place() == Some(raw)) else {
-            let word = self.table.word(page);
+        let Some(taken) = self.pages.table.take_if(page, |word| word.place() == Some(raw)) else {
+            let word = self.pages.table.word(page);
             if word.is_busy() && word.place() == Some(raw) {
                 return false;
             }

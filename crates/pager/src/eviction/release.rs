@@ -99,12 +99,12 @@ impl Releaser {
 
     /// The next window of managed pages; `None` without any. Windows are aligned, as the kernel's page tables are.
     fn next_window(&mut self, engine: &Engine) -> Option<PageRange> {
-        let region = match self.hand.and_then(|hand| engine.regions.from(hand)) {
+        let region = match self.hand.and_then(|hand| engine.pages.regions.from(hand)) {
             Some(region) => region,
             None => {
-                self.reservations.begin_scan(engine.victims.now());
+                self.reservations.begin_scan(engine.eviction.victims.now());
                 self.hand = None;
-                engine.regions.from(PageIndex::new(0))?
+                engine.pages.regions.from(PageIndex::new(0))?
             }
         };
         let start = self.hand.map_or(region.start, |hand| hand.max(region.start));
@@ -125,8 +125,10 @@ impl Releaser {
         let nothing = PageRange::new(window.end, window.end);
         let _change = engine.change_as_bookkeeper();
         // As for an eviction: what is resident stays so, and no forked child is served by these very words.
-        let Some(_evictor) = engine.evictor.try_lock() else { return nothing };
-        if engine.is_leaving() || engine.files.pagemap.resident(window, &mut self.runs).is_err() {
+        let Some(_evictor) = engine.eviction.evictor.try_lock() else { return nothing };
+        if engine.eviction.is_leaving()
+            || engine.pages.files.pagemap.resident(window, &mut self.runs).is_err()
+        {
             return nothing;
         }
         let mut free = places.iter_mut();
@@ -146,10 +148,10 @@ impl Releaser {
 
     /// The entry that a page has given back.
     fn entry_of(&self, engine: &Engine, pressure: Pressure, page: PageIndex) -> Option<Place> {
-        let gives = |word| self.reservations.gives_back(&engine.victims, pressure, word);
-        let word = engine.table.word(page);
+        let gives = |word| self.reservations.gives_back(&engine.eviction.victims, pressure, word);
+        let word = engine.pages.table.word(page);
         let place = word.place().filter(|place| gives(word) && engine.vault.is_freeable(*place))?;
-        let taken = engine.table.take_if(page, |now| now == word)?;
+        let taken = engine.pages.table.take_if(page, |now| now == word)?;
         engine.let_go(taken, word.with_place(None));
         Some(place)
     }

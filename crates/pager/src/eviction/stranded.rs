@@ -6,8 +6,6 @@
 //! them here: what it has moved is put back elsewhere, and a child forked meanwhile gets a copy. What the program has discarded
 //! or unmapped is let go when it would be put back.
 
-use core::sync::atomic::Ordering;
-
 use farmem_page::{PageCount, PageIndex, PageRange};
 use farmem_sys::Errno;
 use farmem_sys::guard::{self, Guard};
@@ -54,17 +52,6 @@ impl Stranded {
 }
 
 impl Engine {
-    /// Whether there are pages that have to be put back: asked without a lock. Written by who evicts.
-    pub(crate) fn are_stranded(&self) -> bool {
-        self.are_stranded.load(Ordering::Acquire)
-    }
-
-    /// Whether nobody has a page in hand on its way out, neither at this moment nor stranded. Asked by threads of the program. They don't take
-    /// the lock for that: a page of their stack may be far, or a handler of a signal touch one that is, and whoever serves that may need it.
-    pub(crate) fn is_eviction_over(&self) -> bool {
-        self.evictor.is_free() && !self.are_stranded()
-    }
-
     /// Puts a page that could not be stored back where the program expects it: at once, or, where nothing may be changed at this moment, later.
     pub(crate) fn put_back(
         &self,
@@ -81,31 +68,31 @@ impl Engine {
         };
         if let Some(page) = left {
             evictor.stranded.push(page);
-            self.are_stranded.store(true, Ordering::Release);
+            self.eviction.note_stranded(true);
         }
     }
 
     /// Tries to put back what is stranded, unless somebody evicts at this moment, who does the same.
     pub(crate) fn return_stranded(&self, holding: &Holding<'_>) {
-        if let Some(Some(evictor)) = self.evictor.try_lock().as_deref_mut() {
+        if let Some(Some(evictor)) = self.eviction.evictor.try_lock().as_deref_mut() {
             self.return_stranded_of(holding, evictor);
         }
     }
 
     /// Tries to put back what is stranded. `false` while some of it is left.
     pub(crate) fn return_stranded_of(&self, holding: &Holding<'_>, evictor: &mut Evictor) -> bool {
-        if !self.are_stranded() {
+        if !self.eviction.are_stranded() {
             return true;
         }
         let Some(change) = self.change(holding) else { return false };
         let mut stranded = core::mem::replace(&mut evictor.stranded, Stranded::new());
         stranded.retain(|page| self.try_put_back(&change, evictor, page));
         self.keep_stranded(evictor, stranded);
-        !self.are_stranded()
+        !self.eviction.are_stranded()
     }
 
     fn keep_stranded(&self, evictor: &mut Evictor, stranded: Stranded) {
-        self.are_stranded.store(stranded.count > 0, Ordering::Release);
+        self.eviction.note_stranded(stranded.count > 0);
         evictor.stranded = stranded;
     }
 
@@ -122,13 +109,13 @@ impl Engine {
                 self.forget_in_hand(evictor, page);
                 return None;
             }
-            self.uffd.unmark(one(to));
+            self.pages.uffd.unmark(one(to));
             page.is_marked = false;
         }
-        let mut stopped = self.uffd.move_pages(one(page.frame), to, &self.files.pagemap).stopped;
+        let mut stopped = self.pages.uffd.move_pages(one(page.frame), to, &self.pages.files.pagemap).stopped;
         if matches!(stopped, Some(UffdError::Unsupported | UffdError::Busy)) {
             // The mapping has become read-only or locked since, to which no frame moves. A copy may be made.
-            stopped = self.uffd.copy_in(to, evictor.frames.look(page.frame), Waiters::Keep).stopped;
+            stopped = self.pages.uffd.copy_in(to, evictor.frames.look(page.frame), Waiters::Keep).stopped;
             evictor.held += u64::from(stopped.is_none());
         }
         match stopped {
@@ -145,7 +132,7 @@ impl Engine {
                 Err(_) => Some(page),
                 // Memory has just been protected, for a fork.
                 Ok(found) if found.marked != 0 => {
-                    self.uffd.unmark(one(to));
+                    self.pages.uffd.unmark(one(to));
                     Some(page)
                 }
                 Ok(found) if found.present == 0 => {
@@ -160,7 +147,7 @@ impl Engine {
 
     /// The program has discarded a page.
     fn forget_in_hand(&self, evictor: &mut Evictor, page: Page) {
-        self.went_out(1);
+        self.residency.went_out(1);
         evictor.held += 1;
         self.forget_unheard(page.taken);
     }
@@ -171,7 +158,7 @@ impl Engine {
             if !range.contains(page.taken.page) {
                 return Some(page);
             }
-            self.went_out(1);
+            self.residency.went_out(1);
             evictor.held += 1;
             self.let_try_again(page.taken);
             None
@@ -185,7 +172,7 @@ impl Engine {
                 return Some(page);
             }
             let old = page.taken.page;
-            let Some(taken) = self.table.follow(page.taken, to + (old - from.start)) else {
+            let Some(taken) = self.pages.table.follow(page.taken, to + (old - from.start)) else {
                 self.refused(Step::Table, Errno::NOMEM)
             };
             // Who waits there has lost the page, as without a pager.
@@ -211,7 +198,7 @@ impl Engine {
 
     /// Copies a frame of the staging area to a page of a child. What the kernel says, if it refuses.
     pub(crate) fn give_frame(&self, child: &Uffd, page: PageIndex, frame: PageIndex) -> Option<UffdError> {
-        let mut place = self.evictor.lock();
+        let mut place = self.eviction.evictor.lock();
         let content = place.as_mut()?.frames.look(frame);
         child.copy_in(page, content, Waiters::Wake).stopped
     }
@@ -219,7 +206,7 @@ impl Engine {
     fn is_wiped_on_fork(&self, page: PageIndex) -> bool {
         let mut is_wiped = false;
         let visit = |range: PageRange| is_wiped |= range.contains(page);
-        if let Err(errno) = self.files.flags.wiped_on_fork(visit) {
+        if let Err(errno) = self.pages.files.flags.wiped_on_fork(visit) {
             self.refused(Step::Mappings, errno);
         }
         is_wiped
@@ -230,12 +217,12 @@ impl Engine {
         reading: &Reading<'_>,
         mut visit: impl FnMut(&mut Evictor, Page) -> Option<Page>,
     ) {
-        if !self.are_stranded() {
+        if !self.eviction.are_stranded() {
             return;
         }
         // Else whoever evicts would wait for this reading with the lock.
         reading.settle();
-        let mut place = self.evictor.lock();
+        let mut place = self.eviction.evictor.lock();
         let Some(evictor) = place.as_mut() else { return };
         let mut stranded = core::mem::replace(&mut evictor.stranded, Stranded::new());
         stranded.retain(|page| visit(evictor, page));

@@ -64,7 +64,7 @@ impl SwapIn {
 
     /// One step, if there is room. Whether there is more to do.
     pub(crate) fn step(&mut self, engine: &Engine, desk: &mut Desk) -> bool {
-        let room = self.room.look(-engine.excess(0), engine.ledger.budget(), thread::now_ns());
+        let room = self.room.look(-engine.residency.excess(0), engine.ledger.budget(), thread::now_ns());
         let evicted = engine.slot.get(Counter::Evicted);
         if room == PageCount::ZERO
             || self.exhausted_at == Some(evicted)
@@ -105,14 +105,14 @@ impl SwapIn {
     /// A step of the survey. Whether it goes on.
     fn count(&mut self, engine: &Engine) -> bool {
         let mut left = SURVEYED;
-        while let Some(region) = engine.regions.from(self.hand) {
+        while let Some(region) = engine.pages.regions.from(self.hand) {
             self.hand = self.hand.max(region.start);
             while self.hand < region.end {
                 let Some(rest) = left.checked_sub(1) else { return true };
                 left = rest;
-                let word = engine.table.word(self.hand);
+                let word = engine.pages.table.word(self.hand);
                 if is_wanted(word) {
-                    self.survey.add(engine.victims.absence(word));
+                    self.survey.add(engine.eviction.victims.absence(word));
                 }
                 self.hand = PageIndex::new(self.hand.get() + 1);
             }
@@ -169,15 +169,15 @@ impl Iterator for Search<'_> {
 
     fn next(&mut self) -> Option<PageIndex> {
         while self.looked_at < LOOKED_AT {
-            let Some(region) = self.engine.regions.from(self.hand) else {
+            let Some(region) = self.engine.pages.regions.from(self.hand) else {
                 self.is_over = true;
                 return None;
             };
             let page = region.start.max(self.hand);
             self.hand = PageIndex::new(page.get() + 1);
             self.looked_at += 1;
-            let word = self.engine.table.word(page);
-            if is_wanted(word) && self.engine.victims.absence(word) <= self.longest {
+            let word = self.engine.pages.table.word(page);
+            if is_wanted(word) && self.engine.eviction.victims.absence(word) <= self.longest {
                 return Some(page);
             }
         }

@@ -92,10 +92,10 @@ impl Engine {
             batch.push(faulted);
             return batch;
         };
-        let mut probes = if source == Source::Stored { self.probes.try_lock() } else { None };
+        let mut probes = if source == Source::Stored { self.foresight.probes.try_lock() } else { None };
         let mut companion = None;
         let mut take = |page| {
-            let taken = self.table.take_if(page, |word| match source {
+            let taken = self.pages.table.take_if(page, |word| match source {
                 Source::Stored => word.is_far() && Source::of(word) == source,
                 Source::Zeros => word.with_pinned(false) == PageWord::default(),
             })?;
@@ -127,7 +127,7 @@ impl Engine {
     ) -> usize {
         let mut batch = Batch::new();
         let take =
-            |page| self.table.take_if(page, |word| word.is_far() && Source::of(word) == Source::Stored);
+            |page| self.pages.table.take_if(page, |word| word.is_far() && Source::of(word) == Source::Stored);
         pages.filter_map(take).take(BATCH_PAGES).for_each(|taken| _ = batch.push(taken));
         let count = batch.count;
         // Where the address space changes, pages stay away: nobody waits for them.
@@ -262,7 +262,7 @@ impl Engine {
     fn wake_after(&self, change: Change<'_>, awaited: &Awaited) {
         drop(change);
         if let Some(range) = awaited.0 {
-            self.uffd.wake(range);
+            self.pages.uffd.wake(range);
         }
     }
 
@@ -342,7 +342,7 @@ impl Engine {
         let now_ns = thread::now_ns();
         for at in 0..batch.count {
             if let Some(taken) = &batch.pages[at] {
-                self.asked.note(taken.page, now_ns);
+                self.foresight.asked.note(taken.page, now_ns);
             }
             let _ = self.send_for(desk, &mut batch, at, cause);
         }
@@ -356,7 +356,7 @@ impl Engine {
         let since_ns = ahead.since_ns();
         for at in 0..batch.count {
             if let Some(taken) = &batch.pages[at] {
-                self.asked.note(taken.page, since_ns);
+                self.foresight.asked.note(taken.page, since_ns);
             }
             if self.load(holding, desk, &mut batch, at, cause, Urgency::Ahead) == Loaded::Later {
                 self.put_off(&mut batch, at);
@@ -375,7 +375,7 @@ impl Engine {
 
     /// Installs pages of zeros.
     pub(super) fn install_zeros(&self, holding: &Holding<'_>, mut batch: Batch, cause: Cause) -> Served {
-        self.install_runs(holding, &mut batch, cause, |_, length| self.zeros[..length].as_flattened())
+        self.install_runs(holding, &mut batch, cause, |_, length| self.pages.zeros[..length].as_flattened())
     }
 
     /// Installs the pages that are left of a batch, those that follow each other at once; `content` knows what the pages from a position on hold.
@@ -429,7 +429,7 @@ impl Engine {
         let Some(first) = pages.iter().flatten().next().map(|taken| taken.page) else { return Served::Done };
         let range = PageRange::at(first, PageCount::new(length as u64));
         // Whatever is in the way, the kernel says so when the pages are to come.
-        let Some(found) = self.files.pagemap.vacancies(range) else { return Served::Done };
+        let Some(found) = self.pages.files.pagemap.vacancies(range) else { return Served::Done };
         let is_lost = |step: usize, taken: &Taken| {
             is_doubtful(taken) && found.marked >> step & 1 == 0 || found.barred >> step & 1 != 0
         };
@@ -464,7 +464,7 @@ impl Engine {
     /// [`UffdError::Changing`] while the address space changes: a page that is being moved has taken its marker along, and its word follows only when the
     /// message is read. [`UffdError::Gone`] where nothing is managed.
     pub(crate) fn vacancies(&self, range: PageRange) -> Result<Vacancies, UffdError> {
-        let found = self.files.pagemap.vacancies(range).ok_or(UffdError::Gone)?;
+        let found = self.pages.files.pagemap.vacancies(range).ok_or(UffdError::Gone)?;
         self.is_settled(range).map(|()| found)
     }
 
@@ -474,7 +474,7 @@ impl Engine {
     /// As for [`Engine::vacancies`].
     fn is_settled(&self, range: PageRange) -> Result<(), UffdError> {
         // A change that had begun before the look is still under way, or nobody could have changed a page since: nobody reads messages meanwhile.
-        match self.uffd.is_registered(range.start) {
+        match self.pages.uffd.is_registered(range.start) {
             Some(true) => Ok(()),
             Some(false) => Err(UffdError::Gone),
             None => Err(UffdError::Changing),
@@ -515,10 +515,10 @@ impl Engine {
             let Some(first) = batch.pages[at + done].as_ref().map(|taken| taken.page) else { break };
             let end = (done + at_once).min(length);
             let progress =
-                self.uffd.copy_in(first, &content[done * PAGE_BYTES..end * PAGE_BYTES], Waiters::Keep);
+                self.pages.uffd.copy_in(first, &content[done * PAGE_BYTES..end * PAGE_BYTES], Waiters::Keep);
             let arrived = progress.done.get() as usize;
             awaited.add(PageRange::at(first, progress.done));
-            self.came_in(arrived as u64);
+            self.residency.came_in(arrived as u64);
             for taken in batch.pages[at + done..at + done + arrived].iter_mut().filter_map(Option::take) {
                 self.arrived(taken, cause);
             }
@@ -574,32 +574,34 @@ impl Engine {
         let word = if word.place().is_some() {
             self.slot.subtract(Counter::FarPages, 1);
             if cause != Cause::Room {
-                self.slot.note_return(absence::bucket_of(self.victims.absence(word)));
+                self.slot.note_return(absence::bucket_of(self.eviction.victims.absence(word)));
             }
             let (counter, word) = match cause {
                 Cause::Room => {
                     self.trace(TraceKind::Return, page);
-                    (Counter::SwappedIn, self.victims.on_return(word))
+                    (Counter::SwappedIn, self.eviction.victims.on_return(word))
                 }
                 Cause::Hint => {
                     self.trace(TraceKind::Prefetch, page);
-                    (Counter::Hinted, self.victims.on_hinted(word))
+                    (Counter::Hinted, self.eviction.victims.on_hinted(word))
                 }
-                Cause::Fault(faulted) if page == faulted => (Counter::Fetches, self.victims.on_refault(word)),
+                Cause::Fault(faulted) if page == faulted => {
+                    (Counter::Fetches, self.eviction.victims.on_refault(word))
+                }
                 Cause::Fault(_) => {
                     self.trace(TraceKind::Prefetch, page);
-                    (Counter::Prefetched, self.victims.on_refault(word).with_prefetched(true))
+                    (Counter::Prefetched, self.eviction.victims.on_refault(word).with_prefetched(true))
                 }
             };
             self.slot.add(counter, 1);
             word
         } else {
             self.slot.add(Counter::FirstTouches, 1);
-            self.victims.on_first_touch(word)
+            self.eviction.victims.on_first_touch(word)
         };
         if taken.release(word.with_far(false).with_discarded(false)).is_waited {
             // When that was is known already.
-            self.asked.forget(page);
+            self.foresight.asked.forget(page);
         }
     }
 }

@@ -27,14 +27,12 @@ use crate::engine::Engine;
 use crate::eviction::vault::{LoadFailure, PageReader};
 use crate::fault::batch::Batch;
 use crate::fault::serve::{Cause, Desk, Served, Source};
-use crate::gate::{Holding, PARTIES, Reading};
+use crate::gate::{FETCHER, Holding, Reading};
 use crate::whereabouts::Whereabouts;
 
 /// Pages of a process that may be on their way at a time: twice the calls of a lane.
 pub(crate) const MOST: usize = 32;
 const _: () = assert!(MOST < wait::MOST_WORDS, "the fetcher sleeps on a word for each, and one more");
-/// The fetcher's place at the gate: the one before the bookkeeper's.
-pub(crate) const PARTY: usize = PARTIES - 2;
 /// Pages that come in under one right to hold pages: a move or a fork waits for no more.
 const LANDED_AT_ONCE: usize = 8;
 /// How long the fetcher leaves pages alone that the kernel has refused, since the address space changes.
@@ -173,7 +171,7 @@ fn run(fetcher: &'static mut Fetcher) -> ! {
         let rung = engine.flights.bell.load(Ordering::Acquire);
         while engine.land(&mut fetcher.desk, &mut fetcher.refused) {}
         // A handler that works alone wakes this thread, and this one the thread of the program: on another processor each of these would wake that, too.
-        fetcher.whereabouts.stay_with_handler(engine, true);
+        fetcher.whereabouts.stay_with_handler(&engine.handlers, true);
         engine.await_answers(rung, fetcher.refused.iter().any(Option::is_some));
     }
 }
@@ -252,7 +250,7 @@ impl Engine {
 
     /// On the fetcher: takes in what has come. Whether there may be more.
     fn land(&self, desk: &mut Desk, refused: &mut [Option<Refused>; MOST]) -> bool {
-        let holding = self.gate.hold(PARTY);
+        let holding = self.pages.gate.hold(FETCHER);
         for place in refused.iter_mut() {
             let Some(Refused { page, since_ns }) = place.take() else { continue };
             *place = self.land_again(&holding, desk, page, since_ns);
@@ -283,10 +281,10 @@ impl Engine {
         page: PageIndex,
         since_ns: u64,
     ) -> Option<Refused> {
-        if !self.table.ensure(page) {
+        if !self.pages.table.ensure(page) {
             self.refused(Step::Table, Errno::NOMEM);
         }
-        let Some(taken) = self.table.take(page) else {
+        let Some(taken) = self.pages.table.take(page) else {
             // Who has it lets the thread go.
             self.hurry(page);
             return None;
@@ -417,7 +415,7 @@ impl Engine {
         for place in &mut flights.flights {
             let Some(flight) = place.take_if(|flight| from.contains(flight.taken.page)) else { continue };
             let old = flight.taken.page;
-            let Some(taken) = self.table.follow(flight.taken, to + (old - from.start)) else {
+            let Some(taken) = self.pages.table.follow(flight.taken, to + (old - from.start)) else {
                 self.refused(Step::Table, Errno::NOMEM)
             };
             // Who waits there has lost the page, as without a pager. What comes now comes for nobody.

@@ -13,23 +13,20 @@
 use core::sync::atomic::Ordering;
 
 use farmem_page::{PageCount, PageRange};
-use farmem_policy::{Fault, STARVED_NS, Sight, Starvation};
+use farmem_policy::Fault;
 use farmem_sys::affinity::Allowed;
 use farmem_sys::process::WatchedThread;
-use farmem_sys::thread::Class;
-use farmem_sys::wait::{self, Scope, Sleepers};
 use farmem_sys::{affinity, memory, thread};
 use farmem_telemetry::{Counter, MAX_HANDLERS};
 
 use crate::address_space::events::Received;
-use crate::bookkeeper::PARTY;
 use crate::engine::Engine;
 use crate::fault::serve::{Desk, Served};
-use crate::gate::{Change, Entry, Holding, PARTIES};
+use crate::gate::FETCHER;
 use crate::inject::Injection;
 
-/// Most handlers: all parties at the gate but the bookkeeper and the fetcher.
-pub(crate) const MOST: u32 = PARTIES as u32 - 2;
+/// Most handlers: all parties at the gate but the fetcher and the bookkeeper.
+pub(crate) const MOST: u32 = FETCHER as u32;
 const _: () = assert!(MOST as usize <= MAX_HANDLERS, "every handler can show its work");
 /// Faults that a handler defers one by one. Of more it only knows where they are.
 const DEFERRED: usize = 256;
@@ -121,7 +118,7 @@ pub(crate) fn start(engine: &'static Engine, party: u32, allowed: Allowed) -> Re
 fn run(handler: &'static mut Handler) -> ! {
     thread::name(c"farmem-fault");
     if handler.party == 0 {
-        handler.engine.first_handler.store(thread::current(), Ordering::Release);
+        handler.engine.handlers.begin_as_first();
     }
     loop {
         handler.park();
@@ -132,16 +129,12 @@ fn run(handler: &'static mut Handler) -> ! {
 impl Handler {
     /// Sleeps while this handler isn't armed.
     fn park(&mut self) {
-        let armed = &self.engine.armed;
-        let mut now = armed.load(Ordering::Acquire);
-        if self.party < now || self.deferred_count > 0 {
+        let handlers = &self.engine.handlers;
+        if handlers.is_armed(self.party) || self.deferred_count > 0 {
             return;
         }
         self.account();
-        while self.party >= now {
-            wait::wait(armed, now, None, Scope::Process);
-            now = armed.load(Ordering::Acquire);
-        }
+        handlers.wait_until_armed(self.party);
         self.processor = None;
         self.since_look = LOOK_FAULTS;
     }
@@ -152,13 +145,13 @@ impl Handler {
     /// one goes on: so a message is looked for before it is waited for.
     fn turn(&mut self) {
         let engine = self.engine;
-        if !self.is_flowing && self.deferred_count == 0 && !engine.are_stranded() {
+        if !self.is_flowing && self.deferred_count == 0 && !engine.eviction.are_stranded() {
             self.wait();
         }
         engine.slot.beat();
         self.work += 1;
         self.show(self.work);
-        let received = engine.receive(&engine.gate.read());
+        let received = engine.receive(&engine.pages.gate.read());
         match received {
             Received::Fault(fault) => self.fault(Wish::Touch(fault)),
             Received::Write(fault) => self.fault(Wish::Write(fault)),
@@ -166,17 +159,17 @@ impl Handler {
             Received::Nothing if self.deferred_count > 0 => {
                 thread::sleep(if self.is_settling { SETTLE_NS } else { ROOM_NS });
             }
-            Received::Nothing if engine.are_stranded() => thread::sleep(SETTLE_NS),
+            Received::Nothing if engine.eviction.are_stranded() => thread::sleep(SETTLE_NS),
             Received::Nothing => {}
         }
         self.is_flowing = received != Received::Nothing;
-        if engine.are_stranded() {
-            engine.return_stranded(&engine.gate.hold(self.party as usize));
+        if engine.eviction.are_stranded() {
+            engine.return_stranded(&engine.pages.gate.hold(self.party as usize));
         }
         if self.deferred_count > 0 {
             self.retry();
         }
-        if engine.children.are_any() {
+        if engine.family.children.are_any() {
             engine.serve_children(&mut self.desk);
         }
         self.show(0);
@@ -198,12 +191,12 @@ impl Handler {
 
     fn wait(&self) {
         let engine = self.engine;
-        if !engine.children.are_any() {
-            engine.uffd.wait(&[], Some(IDLE_NS));
+        if !engine.family.children.are_any() {
+            engine.pages.uffd.wait(&[], Some(IDLE_NS));
             return;
         }
-        let (children, count) = engine.children.descriptors();
-        engine.uffd.wait(&children[..count], Some(CHILDREN_NS));
+        let (children, count) = engine.family.children.descriptors();
+        engine.pages.uffd.wait(&children[..count], Some(CHILDREN_NS));
     }
 
     fn fault(&mut self, wish: Wish) {
@@ -241,7 +234,7 @@ impl Handler {
                 return Served::Later;
             }
         }
-        let holding = engine.gate.hold(self.party as usize);
+        let holding = engine.pages.gate.hold(self.party as usize);
         if engine.is_anything_hinted() {
             engine.follow_hints(&holding, &mut self.desk, Some(fault.page));
         }
@@ -280,13 +273,13 @@ impl Handler {
         if self.deferred_count <= DEFERRED / 2
             && let Some(overflow) = self.overflow.take()
         {
-            self.engine.uffd.wake(overflow);
+            self.engine.pages.uffd.wake(overflow);
         }
     }
 
     /// From time to time: where the faulting thread runs, and whether the kernel faulted for it.
     fn look(&mut self, faulting: u32) {
-        self.engine.faulting.fetch_or(1 << (faulting % 64), Ordering::Relaxed);
+        self.engine.handlers.note_fault(faulting);
         // A thread on another processor goes on at once, and is waited for.
         if !self.is_flowing && self.served >= self.followed_at + FOLLOW_FAULTS {
             self.followed_at = self.served;
@@ -298,7 +291,7 @@ impl Handler {
             return;
         }
         let weight = if self.served > LOOKED_AT { u64::from(LOOK_FAULTS) } else { 1 };
-        let threads = &self.engine.files.threads;
+        let threads = &self.engine.pages.files.threads;
         if threads.is_in_system_call(faulting) == Some(true) {
             self.engine.slot.add(Counter::FaultsInSyscalls, weight);
         }
@@ -311,12 +304,12 @@ impl Handler {
     /// Where the faulting thread runs: the scheduler may move it at any time, and while it runs elsewhere each of its faults
     /// wakes a processor or two.
     fn follow(&mut self, faulting: u32) {
-        if self.engine.armed.load(Ordering::Relaxed) > 1 {
+        if !self.engine.handlers.is_first_alone() {
             self.stay_on(self.allowed.nth(self.party));
             return;
         }
         if self.followed.as_ref().is_none_or(|followed| followed.thread() != faulting) {
-            self.followed = self.engine.files.threads.watch(faulting);
+            self.followed = self.engine.pages.files.threads.watch(faulting);
         }
         let processor = self.followed.as_ref().and_then(WatchedThread::processor);
         self.stay_on(processor);
@@ -329,7 +322,7 @@ impl Handler {
             affinity::stay_on(processor);
             self.processor = Some(processor);
             if self.party == 0 {
-                self.engine.processor.store(processor + 1, Ordering::Release);
+                self.engine.handlers.note_processor(processor);
             }
         }
     }
@@ -338,113 +331,5 @@ impl Handler {
         let now_ns = thread::cpu_ns();
         self.engine.slot.add(Counter::PagerCpuNs, now_ns - self.cpu_ns);
         self.cpu_ns = now_ns;
-    }
-}
-
-impl Engine {
-    /// Arms as many handlers as threads fault, judged by a round of the bookkeeper.
-    pub(crate) fn arm(&self, handlers: u32, faults: u64) {
-        /// Fewer faults than this in a round are served well enough by one handler.
-        const WORTH_FAULTS: u64 = 16;
-        let threads = self.faulting.swap(0, Ordering::Relaxed).count_ones();
-        let least = self.least_armed.load(Ordering::Relaxed).min(handlers);
-        let wanted = if faults < WORTH_FAULTS { least } else { threads.clamp(least, handlers) };
-        if self.armed.swap(wanted, Ordering::AcqRel) < wanted {
-            wait::wake(&self.armed, Sleepers::All, Scope::Process);
-        }
-    }
-}
-
-impl Engine {
-    /// Enters the gate to change pages, on the bookkeeper.
-    pub(crate) fn change_as_bookkeeper(&self) -> Change<'_> {
-        self.enter_as_bookkeeper(|| self.gate.change_within(PARTY, STARVED_NS))
-    }
-
-    /// Enters the gate to hold pages, on the bookkeeper.
-    pub(crate) fn hold_as_bookkeeper(&self) -> Holding<'_> {
-        self.enter_as_bookkeeper(|| self.gate.hold_within(PARTY, STARVED_NS))
-    }
-
-    /// Enters the gate to change pages that the caller holds. `None` when all must be let go, for a move or a fork.
-    pub(crate) fn change<'a>(&'a self, holding: &Holding<'a>) -> Option<Change<'a>> {
-        if holding.party() != PARTY {
-            return holding.change();
-        }
-        self.enter_as_bookkeeper(|| match holding.change_within(STARVED_NS) {
-            Entry::Change(change) => Some(Some(change)),
-            Entry::LetGo => Some(None),
-            Entry::Reading => None,
-        })
-    }
-
-    /// Tries until `enter` succeeds, each time for [`STARVED_NS`] at most. A handler of the idle class may have lost its processor while it reads a
-    /// message: nobody but this thread, which waits for it, would notice.
-    fn enter_as_bookkeeper<T>(&self, enter: impl Fn() -> Option<T>) -> T {
-        let began_ns = thread::now_ns();
-        loop {
-            if let Some(entered) = enter() {
-                return entered;
-            }
-            if thread::now_ns() - began_ns >= STARVED_NS
-                && self.is_handler_idle.swap(false, Ordering::Relaxed)
-            {
-                let handler = self.first_handler.load(Ordering::Acquire);
-                // Where that isn't allowed any more, the next look finds out.
-                self.is_handler_idle.store(!thread::set_class(handler, Class::Normal), Ordering::Relaxed);
-            }
-        }
-    }
-}
-
-/// The class of the first handler, kept by the bookkeeper.
-#[derive(Debug)]
-pub(crate) struct Pace {
-    class: Class,
-    /// Whether the kernel would let the handler out of the idle class again. If not it must never enter it: beside any busy program it
-    /// would hardly ever run.
-    may_return: bool,
-    starvation: Starvation,
-}
-
-impl Pace {
-    pub(crate) fn new(may_return: bool) -> Self {
-        Self { class: Class::Normal, may_return, starvation: Starvation::default() }
-    }
-
-    /// Whether the handler may starve, so that the next look must not be late.
-    pub(crate) fn is_delicate(&self) -> bool {
-        self.class == Class::Idle
-    }
-
-    /// One look. While the program rests its handler is an ordinary thread, which nobody has to watch.
-    pub(crate) fn look(&mut self, engine: &Engine, is_resting: bool) {
-        if !self.may_return {
-            return;
-        }
-        let now_ns = thread::now_ns();
-        if self.class == Class::Idle && !engine.is_handler_idle.load(Ordering::Relaxed) {
-            self.class = Class::Normal;
-            self.starvation.starved(now_ns);
-        }
-        let sight = Sight {
-            faults: engine.slot.get(Counter::Faults),
-            work: engine.slot.work(0).load(Ordering::Relaxed),
-            is_waiting: engine.uffd.has_message(),
-        };
-        let competes = self.starvation.look(sight, now_ns);
-        let is_alone = engine.armed.load(Ordering::Relaxed) == 1;
-        let wanted = if is_alone && !competes && !is_resting { Class::Idle } else { Class::Normal };
-        let handler = engine.first_handler.load(Ordering::Acquire);
-        if wanted == self.class || handler == 0 {
-            return;
-        }
-        if thread::set_class(handler, wanted) {
-            self.class = wanted;
-            engine.is_handler_idle.store(wanted == Class::Idle, Ordering::Relaxed);
-        } else if wanted == Class::Normal {
-            // What was allowed at the start no longer is, by a filter of system calls perhaps. Another handler takes over.
-            engine.least_armed.store(2, Ordering::Relaxed);
-        }
     }
 }

@@ -14,8 +14,9 @@ impl Engine {
         let page = taken.page;
         let change = self.change(holding);
         let word = taken.word;
-        let is_poisoned =
-            change.is_some() && !taken.is_overtaken() && self.poison(&self.uffd, page).stopped.is_none();
+        let is_poisoned = change.is_some()
+            && !taken.is_overtaken()
+            && self.poison(&self.pages.uffd, page).stopped.is_none();
         let word = if is_poisoned { word.with_place(Some(Place::Lost)).with_far(false) } else { word };
         self.let_go_and_wake(taken, word);
     }

@@ -99,12 +99,12 @@ impl References {
 impl Engine {
     /// Whether it is of any use to know how references are written.
     pub fn follows_references(&self) -> bool {
-        self.references.followers.is_some()
+        self.foresight.references.followers.is_some()
     }
 
     /// The program has said how references of four bytes stand for addresses.
     pub fn understand(&self, compression: Compression) {
-        self.references.understand(compression);
+        self.foresight.references.understand(compression);
     }
 }
 
@@ -121,14 +121,14 @@ impl Engine {
     /// Tells the second tier of a fault on a stored page, and whether the first one knew what comes next. `None` unless
     /// the words of the page are of interest. With it the time that it took, as far as that was taken down.
     pub(crate) fn pursue(&self, fault: Fault, is_streamed: bool) -> (Option<Pursuit<'_>>, u64) {
-        let Some(mut follower) = self.references.of(fault.thread) else { return (None, 0) };
+        let Some(mut follower) = self.foresight.references.of(fault.thread) else { return (None, 0) };
         if is_streamed {
             follower.on_stream(fault.page);
             return (None, 0);
         }
         let address = fault.address();
         let began_ns = follower.is_awake(address).then(thread::now_ns);
-        if began_ns.is_some_and(|now_ns| !self.references.has_time(now_ns)) {
+        if began_ns.is_some_and(|now_ns| !self.foresight.references.has_time(now_ns)) {
             follower.pause();
         }
         if let Some(settled) = follower.on_fault(address) {
@@ -142,7 +142,7 @@ impl Engine {
             }
             return (None, looked_ns);
         };
-        let most = reach.min(self.references.most.load(Ordering::Relaxed));
+        let most = reach.min(self.foresight.references.most.load(Ordering::Relaxed));
         (Some(Pursuit { follower, most, looked_ns }), looked_ns)
     }
 
@@ -150,13 +150,13 @@ impl Engine {
         self.settle_pages(settled.pages().iter().copied(), settled.is_used);
         self.settle_probes(|page| settled.pages().contains(&page), settled.is_used == Some(true));
         if settled.is_worthwhile {
-            self.references.allotment.lock().earn(settled.took_ns);
+            self.foresight.references.allotment.lock().earn(settled.took_ns);
         }
     }
 
     /// Following references has taken so long.
     fn spend_following(&self, took_ns: u64) -> u64 {
-        let took_ns = self.references.allotment.lock().spend(took_ns);
+        let took_ns = self.foresight.references.allotment.lock().spend(took_ns);
         self.slot.add(Counter::FollowingNs, took_ns);
         took_ns
     }
@@ -190,15 +190,15 @@ impl Engine {
                 walk.arrive(&desk.content[at]);
                 continue;
             }
-            let word = self.table.word(page);
+            let word = self.pages.table.word(page);
             let (taken, place) = if is_wanted(word) {
                 if !walk.fetch(page) {
                     break;
                 }
-                let Some(taken) = self.table.take_if(page, is_wanted) else { continue };
+                let Some(taken) = self.pages.table.take_if(page, is_wanted) else { continue };
                 let place = taken.word.place();
                 let companion = core::mem::replace(&mut before, page);
-                let taken = match self.probes.try_lock() {
+                let taken = match self.foresight.probes.try_lock() {
                     Some(mut probes) => self.unless_probe(&mut probes, taken, companion),
                     None => Some(taken),
                 };
@@ -207,7 +207,7 @@ impl Engine {
                 (None, entry_of_local(word))
             };
             if taken.is_none() && !walk.reads_pages() {
-                if self.regions.holding(page).is_none() {
+                if self.pages.regions.holding(page).is_none() {
                     walk.miss();
                 }
                 continue;
@@ -235,7 +235,7 @@ impl Engine {
         let walked = walk.end();
         follower.walked(address, &desk.content[0], walked);
         if let Some(page) = follower.wanted()
-            && let Some(place) = entry_of_local(self.table.word(page))
+            && let Some(place) = entry_of_local(self.pages.table.word(page))
             && self.vault.glance(&mut desk.reader, place, &mut desk.content[SCRATCH])
         {
             follower.show(page, &desk.content[SCRATCH]);

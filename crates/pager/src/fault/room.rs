@@ -1,12 +1,10 @@
 //! Waiting for room: what a fault does while its process is far above its limit.
 
-use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-
 use farmem_sys::thread;
 use farmem_telemetry::{Counter, Failure};
 
 use crate::engine::Engine;
-use crate::eviction::evict::TOLERATED_PAGES;
+use crate::eviction::residency::TOLERATED_PAGES;
 
 /// How long a fault waits for room in a full pool before the program is ended, nanoseconds. A memory node that falls silent is waited for for five seconds, and what
 /// was on its way to it is tried elsewhere only then: meanwhile a pool that is full may be so for a moment only.
@@ -14,39 +12,8 @@ const PATIENCE_NS: u64 = 10_000_000_000;
 const RETRY_NS: u64 = 1_000_000;
 /// How often in a row a fault finds that somebody else evicts before it is put aside. Where processors are short, the puppet may be long about one call.
 const MOST_BUSY: u32 = 50;
-/// Once nothing could be moved, nobody tries again before so many pages more are there, which may be,
-const WORTH_PAGES: i64 = 64;
-/// or so long: what is there may be movable again.
-const WORTH_NS: u64 = 20_000_000;
-
-/// What an eviction has found that can't be moved: locked, in use by the kernel, not managed. A process may have more of it than its limit; then
-/// faults that look for victims in vain would be all that it does.
-#[derive(Debug)]
-pub(crate) struct Unmovable {
-    /// Pages above the limit when nothing could be moved, and when that was.
-    excess: AtomicI64,
-    found_ns: AtomicU64,
-}
-
-impl Unmovable {
-    pub(crate) const fn new() -> Self {
-        Self { excess: AtomicI64::new(i64::MIN), found_ns: AtomicU64::new(0) }
-    }
-}
 
 impl Engine {
-    /// The hand has gone round and found nothing that can be moved.
-    pub(crate) fn found_unmovable(&self) {
-        self.unmovable.excess.store(self.excess(0), Ordering::Relaxed);
-        self.unmovable.found_ns.store(thread::now_ns(), Ordering::Relaxed);
-    }
-
-    /// Whether what is too much is most likely still what can't be moved.
-    pub(crate) fn is_unmovable(&self) -> bool {
-        self.excess(0) < self.unmovable.excess.load(Ordering::Relaxed).saturating_add(WORTH_PAGES)
-            && thread::now_ns().saturating_sub(self.unmovable.found_ns.load(Ordering::Relaxed)) < WORTH_NS
-    }
-
     /// Waits while the process is far above its limit and nothing can leave; ends the program when that doesn't end.
     /// `false` when somebody else makes room and is long about it, or messages have to be read: then ask again later. The caller holds nothing. `come_along` is called while something does leave.
     pub(crate) fn wait_for_room(&self, party: usize, mut come_along: impl FnMut()) -> bool {
@@ -54,9 +21,9 @@ impl Engine {
         let mut deadline_ns = 0;
         let mut busy = 0;
         loop {
-            let excess = self.excess(0);
+            let excess = self.residency.excess(0);
             // While the pager leaves, nothing else may.
-            if excess <= self.tolerated() || self.is_leaving() {
+            if excess <= self.residency.tolerated() || self.eviction.is_leaving() {
                 return true;
             }
             let now_ns = thread::now_ns();
@@ -68,12 +35,12 @@ impl Engine {
                 deadline_ns = now_ns + PATIENCE_NS;
                 come_along();
             }
-            let outcome = self.evict(&self.gate.hold(party), TOLERATED_PAGES as usize / 2);
+            let outcome = self.evict(&self.pages.gate.hold(party), TOLERATED_PAGES as usize / 2);
             if outcome.is_changing {
                 return false;
             }
             if outcome.evicted == 0 && outcome.shared > 0 {
-                return !self.sharing.must_fetch_wait(excess);
+                return !self.family.sharing.must_fetch_wait(excess);
             }
             busy = if outcome.is_busy { busy + 1 } else { 0 };
             if busy == MOST_BUSY {

@@ -35,7 +35,7 @@ impl Desk {
     pub(crate) fn new(engine: &'static Engine) -> Result<Self, Errno> {
         Ok(Self {
             content: memory::table_mut(BATCH_PAGES)?,
-            reader: engine.vault.reader(&engine.uffd, &engine.gate),
+            reader: engine.vault.reader(&engine.pages.uffd, &engine.pages.gate),
             waiting: Waiting::new(),
             unmeasured: 0,
         })
@@ -112,10 +112,10 @@ impl Source {
 impl Engine {
     /// Serves a fault of this process.
     pub(crate) fn serve(&self, holding: &Holding<'_>, desk: &mut Desk, fault: Fault) -> Served {
-        if !self.table.ensure(fault.page) {
+        if !self.pages.table.ensure(fault.page) {
             self.refused(Step::Table, Errno::NOMEM);
         }
-        let word = self.table.word(fault.page);
+        let word = self.pages.table.word(fault.page);
         let guess = Source::of(word);
         if let Some(place) = word.place() {
             // What follows may evict, and takes long enough for the content to come near.
@@ -123,13 +123,16 @@ impl Engine {
         }
         let (run, pursuit) = match guess {
             Source::Stored => self.decide(desk, fault),
-            Source::Zeros => (self.ask(&self.touch_ahead, fault).and_then(|advice| advice.fetch), None),
+            Source::Zeros => {
+                (self.ask(&self.foresight.touch_ahead, fault).and_then(|advice| advice.fetch), None)
+            }
         };
         let ahead = run.map(|run| run.count).or(pursuit.as_ref().map(|pursuit| pursuit.most));
         let pages = 1 + ahead.unwrap_or(0) as usize;
         // There is room already as a rule, and the clock is left alone.
-        let room = self.excess(pages) <= 0 || desk.waiting.for_room(|| self.make_room(holding, pages));
-        let Some(taken) = self.table.take(fault.page) else {
+        let room =
+            self.residency.excess(pages) <= 0 || desk.waiting.for_room(|| self.make_room(holding, pages));
+        let Some(taken) = self.pages.table.take(fault.page) else {
             self.slot.add(Counter::StagedHits, 1);
             self.hurry(fault.page);
             return Served::Done;
@@ -198,7 +201,7 @@ impl Engine {
 
     /// What the policy says that goes by addresses.
     fn advise(&self, fault: Fault) -> Option<Run> {
-        let advice = self.ask(&self.fetch_ahead, fault)?;
+        let advice = self.ask(&self.foresight.fetch_ahead, fault)?;
         self.settle(advice.used, true);
         self.settle(advice.expired, false);
         advice.fetch
@@ -206,8 +209,8 @@ impl Engine {
 
     /// Whether the page was left behind as a sample of those that came ahead: then its fault tells no policy anything.
     fn meet_probe(&self, page: PageIndex) -> bool {
-        let Some(mut probes) = self.probes.try_lock() else { return false };
-        let found = probes.meet(page, |companion| !self.table.word(companion).is_far());
+        let Some(mut probes) = self.foresight.probes.try_lock() else { return false };
+        let found = probes.meet(page, |companion| !self.pages.table.word(companion).is_far());
         drop(probes);
         found.is_some_and(|found| {
             self.count_probes(found);
@@ -233,6 +236,7 @@ impl Engine {
     fn ask(&self, policy: &Lock<impl Prefetcher>, fault: Fault) -> Option<Advice> {
         let mut policy = policy.try_lock()?;
         let bounds = self
+            .pages
             .regions
             .holding(fault.page)
             .unwrap_or(PageRange::new(fault.page, PageIndex::new(fault.page.get() + 1)));
@@ -259,9 +263,9 @@ impl Engine {
             self.let_try_again(taken);
             return Served::Done;
         }
-        let progress = self.uffd.zero_in(range);
+        let progress = self.pages.uffd.zero_in(range);
         self.slot.add(Counter::FirstTouches, 1);
-        self.open_zeros.note();
+        self.pages.open_zeros.note();
         let word = taken.word;
         if word.is_far() && progress.stopped.is_none() {
             self.slot.subtract(Counter::FarPages, 1);
@@ -275,7 +279,7 @@ impl Engine {
             None if !released.is_waited => Served::Done,
             Some(UffdError::Changing) => Served::Again,
             _ => {
-                self.uffd.wake(range);
+                self.pages.uffd.wake(range);
                 Served::Done
             }
         }

@@ -17,7 +17,7 @@ impl Engine {
         let share = self.ledger.cache().get() / processes.max(1);
         let most = share.min(limit.get() / PART_OF_LIMIT);
         // Else a handler learns from a fault at this moment, or an event makes it forget: in the next round, then.
-        let Some(mut policy) = self.fetch_ahead.try_lock() else { return };
+        let Some(mut policy) = self.foresight.fetch_ahead.try_lock() else { return };
         policy.set_cache(u32::try_from(most).unwrap_or(u32::MAX));
         let given_up: [Option<Run>; MOST_WINDOWS] = core::array::from_fn(|_| policy.shrink());
         let held = policy.unsettled_pages();
@@ -25,7 +25,7 @@ impl Engine {
         given_up.into_iter().for_each(|run| self.settle(run, false));
         // What streams leave is the references'.
         let rest = u32::try_from(most).unwrap_or(u32::MAX).saturating_sub(held);
-        self.references.set_cache(rest);
-        self.slot.set(Counter::CachedPages, u64::from(held + self.references.unsettled_pages()));
+        self.foresight.references.set_cache(rest);
+        self.slot.set(Counter::CachedPages, u64::from(held + self.foresight.references.unsettled_pages()));
     }
 }

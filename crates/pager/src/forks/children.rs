@@ -13,7 +13,8 @@ use farmem_telemetry::{Counter, Step};
 
 use crate::address_space::table::PageTable;
 use crate::engine::Engine;
-use crate::eviction::evict::{RUN_PAGES, TOLERATED_PAGES};
+use crate::eviction::evict::RUN_PAGES;
+use crate::eviction::residency::TOLERATED_PAGES;
 use crate::eviction::vault::LoadFailure;
 use crate::fault::serve::Desk;
 use crate::forks::sharing::Patience;
@@ -194,12 +195,12 @@ impl Engine {
         let mut grandchildren = [const { None }; 4];
         self.give_stranded_to(reading, &mut view, &mut grandchildren);
         for view in [Some(view)].into_iter().chain(grandchildren).flatten() {
-            if !self.children.add(view) {
+            if !self.family.children.add(view) {
                 // Letting go of the descriptor would show the child zeros.
                 self.refused(Step::Child, Errno::NFILE);
             }
         }
-        self.note_children(&self.children.views.lock());
+        self.note_children(&self.family.children.views.lock());
     }
 
     /// Gives the child the pages that nobody could put back before it was forked: it lacks them, and its words don't know of them. It runs already, and may
@@ -266,8 +267,8 @@ impl Engine {
     /// The words that a child begins with. What it finds empty (MADV_WIPEONFORK) is in none of them. Which pages that are the kernel tells, also after
     /// they have been moved, unmapped, or kept again.
     fn copy_table(&self) -> PageTable {
-        let table = self.copy_of(&self.table);
-        let wiped = self.files.flags.wiped_on_fork(|range| table.discard(range, |_, _| {}));
+        let table = self.copy_of(&self.pages.table);
+        let wiped = self.pages.files.flags.wiped_on_fork(|range| table.discard(range, |_, _| {}));
         if let Err(errno) = wiped {
             self.refused(Step::Mappings, errno);
         }
@@ -283,15 +284,15 @@ impl Engine {
     }
 
     fn empty_table(&self) -> PageTable {
-        self.children.table().unwrap_or_else(|errno| self.refused(Step::Child, errno))
+        self.family.children.table().unwrap_or_else(|errno| self.refused(Step::Child, errno))
     }
 
     /// Answers what children have asked, and forgets those that have ended.
     pub(crate) fn serve_children(&self, desk: &mut Desk) {
-        let is_probe_due = self.children.is_probe_due();
+        let is_probe_due = self.family.children.is_probe_due();
         let over = self.over_budget();
         let mut grandchildren = [const { None }; 4];
-        let mut views = self.children.views.lock();
+        let mut views = self.family.children.views.lock();
         for place in views.iter_mut() {
             let Some(view) = place else { continue };
             let mut service = Service::GoesOn;
@@ -309,13 +310,13 @@ impl Engine {
                 service = Service::IsOver;
             }
             if service == Service::IsOver {
-                place.take().into_iter().for_each(|view| self.children.retire(view));
+                place.take().into_iter().for_each(|view| self.family.children.retire(view));
             }
         }
         self.note_children(&views);
         drop(views);
         for view in grandchildren.into_iter().flatten() {
-            if !self.children.add(view) {
+            if !self.family.children.add(view) {
                 self.refused(Step::Child, Errno::NFILE);
             }
         }
@@ -323,7 +324,7 @@ impl Engine {
 
     /// What others ask about the children, after these have changed.
     fn note_children(&self, views: &[Option<View>; MOST]) {
-        self.children.are_any.store(views.iter().any(Option::is_some), Ordering::Release);
+        self.family.children.are_any.store(views.iter().any(Option::is_some), Ordering::Release);
         self.slot.set_children_pages(own_pages(views));
     }
 
@@ -334,7 +335,7 @@ impl Engine {
             return false;
         }
         view.due_ns = view.due_ns.min(thread::now_ns());
-        self.children.patience.must_wait(over)
+        self.family.children.patience.must_wait(over)
     }
 
     fn answer(
@@ -457,11 +458,11 @@ impl Engine {
     ///
     /// None where there is no supervisor any more, which would have to take that pager in: then children are served here until they end.
     pub fn child_to_part_with(&self) -> Option<(u64, OwnedFd)> {
-        if self.teller.is_alone() {
+        if self.family.teller.is_alone() {
             return None;
         }
         let now_ns = thread::now_ns();
-        let views = self.children.views.lock();
+        let views = self.family.children.views.lock();
         let due = views.iter().flatten().filter(|view| view.due_ns <= now_ns);
         let view = due.filter(|view| !has_ended(&view.uffd)).min_by_key(|view| view.due_ns)?;
         Some((view.epoch, view.uffd.duplicate().ok()?))
@@ -469,7 +470,7 @@ impl Engine {
 
     /// Whether the child of that epoch may have a marker where that page was.
     pub fn may_child_have_marker(&self, epoch: u64, page: PageIndex) -> bool {
-        let views = self.children.views.lock();
+        let views = self.family.children.views.lock();
         let Some(view) = views.iter().flatten().find(|view| view.epoch == epoch) else { return true };
         view.table.word(page).is_marked()
     }
@@ -478,17 +479,17 @@ impl Engine {
     pub fn has_children(&self) -> bool {
         /// How often to look whether the reading is the last one, which doesn't end.
         const LOOK_NS: u64 = 1_000_000;
-        while !self.gate.is_read_within(LOOK_NS) {
+        while !self.pages.gate.is_read_within(LOOK_NS) {
             if self.has_withdrawn() {
                 return false;
             }
         }
-        self.children.are_any()
+        self.family.children.are_any()
     }
 
     /// The child of that epoch can't have a pager of its own now. It is tried again, each time after twice as long.
     pub fn put_child_off(&self, epoch: u64) {
-        let mut views = self.children.views.lock();
+        let mut views = self.family.children.views.lock();
         if let Some(view) = views.iter_mut().flatten().find(|view| view.epoch == epoch) {
             view.due_ns = thread::now_ns() + (GROWN_UP_NS << view.attempts);
             view.attempts = (view.attempts + 1).min(MOST_DOUBLED);
@@ -498,12 +499,12 @@ impl Engine {
     /// Ends the service of the child of that epoch, and calls `split` while nobody serves it, which forks this process: then it has said
     /// `true` here, and the child's words, as they are at this moment, are the forked process's. `None` here, and where there is no such child.
     pub fn part_with(&self, epoch: u64, split: impl FnOnce() -> Split) -> Option<PartedChild> {
-        let mut views = self.children.views.lock();
+        let mut views = self.family.children.views.lock();
         let place = views.iter_mut().find(|place| place.as_ref().is_some_and(|view| view.epoch == epoch))?;
         match split() {
             Split::Failed => None,
             Split::Here => {
-                place.take().into_iter().for_each(|view| self.children.retire(view));
+                place.take().into_iter().for_each(|view| self.family.children.retire(view));
                 self.note_children(&views);
                 None
             }

@@ -65,6 +65,6 @@ impl Engine {
     /// Sends a child's userfaultfd to the supervisor, if there is one, which keeps it open whatever happens here.
     pub(crate) fn tell_of_fork(&self, uffd: &Uffd, epoch: u64) {
         self.slot.note_told_epoch(epoch);
-        self.teller.tell(uffd, epoch);
+        self.family.teller.tell(uffd, epoch);
     }
 }

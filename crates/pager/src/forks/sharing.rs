@@ -25,7 +25,8 @@ use farmem_telemetry::{Counter, Step};
 use crate::address_space::table::Taken;
 use crate::bell::Reason;
 use crate::engine::{Engine, WINDOW_PAGES};
-use crate::eviction::evict::{RUN_PAGES, TOLERATED_PAGES};
+use crate::eviction::evict::RUN_PAGES;
+use crate::eviction::residency::TOLERATED_PAGES;
 use crate::fault::serve::Served;
 use crate::gate::Reading;
 
@@ -181,15 +182,16 @@ impl Engine {
     /// A fork has been made. Protects what parent and child share since, if copies of it may not fit the budget, before either has
     /// written much. `true` when the child hears of each write from now on; what can't be protected in the parent its bookkeeper protects.
     pub(crate) fn protect_after_fork(&self, _reading: &Reading<'_>, child: &Uffd) -> bool {
-        let is_needed = self.sharing.is_protected() || self.may_pass_budget(self.children.own_pages().get());
+        let is_needed = self.family.sharing.is_protected()
+            || self.may_pass_budget(self.family.children.own_pages().get());
         if !self.is_managing() || !is_needed {
             return false;
         }
         let until_ns = thread::now_ns() + EVENT_PATIENCE_NS;
         let protect = |uffd: &Uffd| {
             let mut is_complete = true;
-            for region in self.regions.iter() {
-                self.table.each_gap(
+            for region in self.pages.regions.iter() {
+                self.pages.table.each_gap(
                     region,
                     |word| word.is_unevictable() || is_away(word),
                     |range| is_complete &= is_complete && protect_until(until_ns, uffd, range),
@@ -197,13 +199,13 @@ impl Engine {
             }
             is_complete
         };
-        if !self.sharing.is_protected() {
+        if !self.family.sharing.is_protected() {
             // How much is shared is not known yet: none of it counts for less.
             self.slot.set_shared(PageCount::ZERO, self.slot.separated());
         }
         // The parent runs already.
-        if protect(&self.uffd) {
-            self.sharing.is_protected.store(true, Ordering::Release);
+        if protect(&self.pages.uffd) {
+            self.family.sharing.is_protected.store(true, Ordering::Release);
             self.slot.set_protected(true);
         } else {
             self.bell.ring(Reason::Fork);
@@ -243,9 +245,9 @@ impl Engine {
         if self.must_protect() {
             self.protect();
             self.bell.answer(Reason::Fork);
-        } else if self.is_leaving() {
+        } else if self.eviction.is_leaving() {
             // Soon nothing is managed any more.
-        } else if !self.sharing.is_protected() {
+        } else if !self.family.sharing.is_protected() {
             if has_kin && in_full > self.fitting(MARGIN_SHARE) {
                 self.protect();
             }
@@ -256,21 +258,21 @@ impl Engine {
 
     /// Protects what is resident. What comes in later nobody shares, until the next fork.
     fn protect(&self) {
-        if !self.sharing.is_protected() {
+        if !self.family.sharing.is_protected() {
             // How much is shared is not known yet: none of it counts for less.
             self.slot.set_shared(PageCount::ZERO, self.slot.separated());
         }
-        for region in self.regions.iter() {
-            self.table.each_gap(
+        for region in self.pages.regions.iter() {
+            self.pages.table.each_gap(
                 region,
                 |word| word.is_unevictable() || is_away(word),
                 |range| {
                     // A refusal means that the range has changed: what is there now is new.
-                    self.for_parts(range, |part| self.uffd.protect(part));
+                    self.for_parts(range, |part| self.pages.uffd.protect(part));
                 },
             );
         }
-        self.sharing.is_protected.store(true, Ordering::Release);
+        self.family.sharing.is_protected.store(true, Ordering::Release);
         self.slot.set_protected(true);
     }
 
@@ -278,16 +280,18 @@ impl Engine {
         // From here on the process counts in full, so the budget holds whatever is written.
         self.slot.set_protected(false);
         let is_complete =
-            self.regions.iter().all(|region| self.for_parts(region, |part| self.open_part(part)));
-        self.sharing.is_protected.store(!is_complete, Ordering::Release);
+            self.pages.regions.iter().all(|region| self.for_parts(region, |part| self.open_part(part)));
+        self.family.sharing.is_protected.store(!is_complete, Ordering::Release);
     }
 
     /// Ends the protection of what is there of `part`. What has left has a marker, which is to stay; meanwhile nothing leaves.
     fn open_part(&self, part: PageRange) -> Result<(), UffdError> {
         // Whoever evicts may wait for a reading, which waits for this change: then it is tried again.
-        let Some(_evictor) = self.evictor.try_lock() else { return Err(UffdError::Changing) };
+        let Some(_evictor) = self.eviction.evictor.try_lock() else { return Err(UffdError::Changing) };
         let mut outcome = Ok(());
-        self.table.each_gap(part, is_away, |gap| outcome = outcome.and_then(|()| self.uffd.unprotect(gap)));
+        self.pages
+            .table
+            .each_gap(part, is_away, |gap| outcome = outcome.and_then(|()| self.pages.uffd.unprotect(gap)));
         outcome
     }
 
@@ -328,18 +332,18 @@ impl Engine {
     /// Serves a fault on a protected page: lets the thread write it, and pages that it will write next, when there is room
     /// for the copies that the kernel then makes.
     pub(crate) fn let_write(&self, party: usize, fault: Fault) -> Served {
-        let _change = self.gate.change(party);
+        let _change = self.pages.gate.change(party);
         let page = PageRange::at(fault.page, PageCount::new(1));
         let mut range = self.writes_ahead(fault);
-        let mut copies = self.files.pagemap.shared(range);
+        let mut copies = self.pages.files.pagemap.shared(range);
         if copies != PageCount::ZERO {
             let over = self.over_budget();
             if over + copies.get() as i64 > 0 {
                 range = page;
-                copies = self.files.pagemap.shared(page);
+                copies = self.pages.files.pagemap.shared(page);
             }
             let is_over = copies != PageCount::ZERO && over > TOLERATED_PAGES;
-            if is_over && !self.is_leaving() && self.sharing.writes.must_wait(over) {
+            if is_over && !self.eviction.is_leaving() && self.family.sharing.writes.must_wait(over) {
                 return Served::Later;
             }
         }
@@ -348,11 +352,11 @@ impl Engine {
             Ok(_) => Served::Done,
             Err(UffdError::Changing) => Served::Again,
             Err(_) => {
-                if !self.table.ensure(fault.page) {
+                if !self.pages.table.ensure(fault.page) {
                     self.refused(Step::Table, Errno::NOMEM);
                 }
                 // Whoever has the page in hand wakes its waiters.
-                if let Some(taken) = self.table.take(fault.page) {
+                if let Some(taken) = self.pages.table.take(fault.page) {
                     self.let_try_again(taken);
                 }
                 Served::Done
@@ -366,7 +370,7 @@ impl Engine {
         let mut held = [const { None }; HELD];
         let mut count = 0;
         for (place, page) in held.iter_mut().zip(range.iter()) {
-            let Some(taken) = self.table.take_if(page, |word| !word.is_busy()) else { break };
+            let Some(taken) = self.pages.table.take_if(page, |word| !word.is_busy()) else { break };
             match self.unless_far(taken) {
                 Ok(taken) => *place = Some(taken),
                 Err(taken) => {
@@ -380,7 +384,7 @@ impl Engine {
         let opened = if count == PageCount::ZERO {
             Err(UffdError::Gone)
         } else {
-            self.uffd.unprotect(PageRange::at(range.start, count))
+            self.pages.uffd.unprotect(PageRange::at(range.start, count))
         };
         held.into_iter().flatten().for_each(|page| self.give_back(page));
         opened.map(|()| count)
@@ -391,7 +395,7 @@ impl Engine {
         if !taken.word.is_far() {
             return Ok(taken);
         }
-        let found = self.files.pagemap.vacancies(PageRange::at(taken.page, PageCount::new(1)));
+        let found = self.pages.files.pagemap.vacancies(PageRange::at(taken.page, PageCount::new(1)));
         if found.is_none_or(|found| found.present == 0) {
             return Err(taken);
         }
@@ -403,8 +407,9 @@ impl Engine {
     /// The faulted page with those behind it that are about to be written, as one range.
     fn writes_ahead(&self, fault: Fault) -> PageRange {
         let page = PageRange::at(fault.page, PageCount::new(1));
-        let bounds = self.regions.holding(fault.page).unwrap_or(page);
-        let advice = self.sharing.write_ahead.try_lock().map(|mut streams| streams.on_fault(fault, bounds));
+        let bounds = self.pages.regions.holding(fault.page).unwrap_or(page);
+        let advice =
+            self.family.sharing.write_ahead.try_lock().map(|mut streams| streams.on_fault(fault, bounds));
         match advice.and_then(|advice| advice.fetch) {
             Some(run) if run.stride == 1 => {
                 PageRange::at(fault.page, PageCount::new(1 + u64::from(run.count))).intersect(bounds)
@@ -419,8 +424,8 @@ impl Engine {
         let mut evicted = 0;
         // Handlers may go on finding more meanwhile; this thread has other work as well.
         for _ in 0..QUEUE {
-            let Some(run) = self.sharing.pop_victims() else { break };
-            if self.is_leaving() || self.excess(0) <= 0 {
+            let Some(run) = self.family.sharing.pop_victims() else { break };
+            if self.eviction.is_leaving() || self.residency.excess(0) <= 0 {
                 continue;
             }
             let Some(run) = self.open(run) else { continue };
@@ -429,7 +434,7 @@ impl Engine {
             let _ = memory::unshare_pages(run);
             let outcome = self.evict_run(&self.hold_as_bookkeeper(), run);
             if outcome.evicted == 0 && outcome.in_use > 0 {
-                self.sharing.end_fetch_wait();
+                self.family.sharing.end_fetch_wait();
             }
             evicted += outcome.evicted;
         }
@@ -440,12 +445,12 @@ impl Engine {
     /// space is changing; the hand will come by again.
     fn open(&self, run: PageRange) -> Option<PageRange> {
         let _change = self.change_as_bookkeeper();
-        let managed = self.regions.holding(run.start)?;
+        let managed = self.pages.regions.holding(run.start)?;
         let mut resident = Runs::empty();
         // What has left meanwhile must not be brought back for this.
-        self.files.pagemap.resident(run.intersect(managed), &mut resident).ok()?;
+        self.pages.files.pagemap.resident(run.intersect(managed), &mut resident).ok()?;
         let run = resident.iter().next()?;
-        self.slot.separate(self.files.pagemap.shared(run));
+        self.slot.separate(self.pages.files.pagemap.shared(run));
         Some(PageRange::at(run.start, self.open_held(run).ok()?))
     }
 }

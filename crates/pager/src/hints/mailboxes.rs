@@ -270,7 +270,7 @@ impl Engine {
         let began_ns = thread::cpu_ns();
         let mut from = VirtAddr::new(0);
         let mut tried = 0;
-        while let Ok(Some(mapping)) = self.files.maps.next(from) {
+        while let Ok(Some(mapping)) = self.pages.files.maps.next(from) {
             from = mapping.range.end.addr();
             if mapping.shared
                 && mapping.writable
@@ -291,7 +291,9 @@ impl Engine {
         let mailboxes = &self.mailboxes;
         let is_wanted = |words: &[AtomicU64]| Mailbox::over(words).is_some_and(Mailbox::is_valid);
         // What can't be mapped is tried again: it may be too early.
-        let Ok(Some(index)) = mailboxes.segments.add(&self.files.maps, mapping, is_wanted) else { return };
+        let Ok(Some(index)) = mailboxes.segments.add(&self.pages.files.maps, mapping, is_wanted) else {
+            return;
+        };
         if let Some(mailbox) = mailboxes.mailbox(index) {
             mailboxes.opened[index].last.store(mailbox.arrive(), Ordering::Relaxed);
             mailboxes.is_any.store(true, Ordering::Release);

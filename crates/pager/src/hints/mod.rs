@@ -189,7 +189,7 @@ impl Pending {
         if self.task.is_none() {
             let (hint, range) = engine.hints.queue.pop().or_else(|| engine.mailboxes.pop())?;
             let stage = match hint {
-                Hint::Prefetch => Stage::Fetch(hints::most_hinted(engine.limit()).get()),
+                Hint::Prefetch => Stage::Fetch(hints::most_hinted(engine.residency.limit()).get()),
                 Hint::Cold => Stage::Cold,
             };
             self.task = Some(Task::new(range, stage));
@@ -378,7 +378,9 @@ fn advance(
             let mut search =
                 Search { engine, fault, hand: task.hand, end, looked_at: 0, has_passed_busy: false };
             let most = left.min(AT_ONCE as u64) as usize;
-            if !engine.make_room(holding, most) || engine.excess(most) > engine.tolerated() / 2 {
+            if !engine.make_room(holding, most)
+                || engine.residency.excess(most) > engine.residency.tolerated() / 2
+            {
                 return Progress::NoRoom;
             }
             let brought = engine.return_pages(holding, desk, search.by_ref().take(most), Cause::Hint) as u64;
@@ -412,7 +414,8 @@ impl Iterator for Search<'_> {
 
     fn next(&mut self) -> Option<PageIndex> {
         while self.looked_at < LOOKED_AT && self.hand < self.end {
-            let Some(region) = self.engine.regions.from(self.hand).filter(|region| region.start < self.end)
+            let Some(region) =
+                self.engine.pages.regions.from(self.hand).filter(|region| region.start < self.end)
             else {
                 self.hand = self.end;
                 return None;
@@ -420,7 +423,7 @@ impl Iterator for Search<'_> {
             let page = region.start.max(self.hand);
             self.hand = PageIndex::new(page.get() + 1);
             self.looked_at += 1;
-            let word = self.engine.table.word(page);
+            let word = self.engine.pages.table.word(page);
             self.has_passed_busy |= word.is_busy();
             if word.is_far()
                 && !word.is_busy()
@@ -437,19 +440,20 @@ impl Iterator for Search<'_> {
 impl Engine {
     /// Tells the policy that the resident pages at the beginning of `range` are cold; how far it came.
     fn note_cold(&self, _change: &Change<'_>, range: PageRange) -> PageIndex {
-        let Some(region) = self.regions.from(range.start).filter(|region| region.start < range.end) else {
+        let Some(region) = self.pages.regions.from(range.start).filter(|region| region.start < range.end)
+        else {
             return range.end;
         };
         let start = region.start.max(range.start);
         let window_end = PageIndex::new((start.get() / SCAN_PAGES as u64 + 1) * SCAN_PAGES as u64);
         let window = PageRange::new(start, window_end.min(region.end).min(range.end));
         let mut runs = Runs::empty();
-        if self.files.pagemap.resident(window, &mut runs).is_err() {
+        if self.pages.files.pagemap.resident(window, &mut runs).is_err() {
             return window.end;
         }
         for page in runs.iter().flat_map(PageRange::iter) {
-            self.table.update(page, |word| {
-                if word.is_far() || word.is_busy() { word } else { self.victims.on_cold(word) }
+            self.pages.table.update(page, |word| {
+                if word.is_far() || word.is_busy() { word } else { self.eviction.victims.on_cold(word) }
             });
         }
         window.end

@@ -81,12 +81,13 @@ impl Engine {
     fn each_managed(&self, range: PageRange, mut visit: impl FnMut(PageRange)) -> bool {
         let mut at = range.start;
         while at < range.end {
-            let Ok(Some(mapping)) = self.files.maps.next(at.addr()) else { return false };
+            let Ok(Some(mapping)) = self.pages.files.maps.next(at.addr()) else { return false };
             if mapping.range.start > at {
                 return false;
             }
             if mapping.anonymous {
-                self.regions
+                self.pages
+                    .regions
                     .within(mapping.range.intersect(PageRange::new(at, range.end)))
                     .for_each(&mut visit);
             }
@@ -112,14 +113,16 @@ impl Engine {
         let end = part.end.min(part.start + PageCount::new(most));
         let part = PageRange::new(part.start, end);
         match pin {
-            Pin::Pin => part.iter().for_each(|page| self.table.update(page, |word| word.with_pinned(true))),
+            Pin::Pin => {
+                part.iter().for_each(|page| self.pages.table.update(page, |word| word.with_pinned(true)))
+            }
             Pin::Unpin => self.unpin_pages(part),
         }
         end
     }
 
     fn unpin_pages(&self, part: PageRange) {
-        part.iter().for_each(|page| self.table.update(page, |word| word.with_pinned(false)));
+        part.iter().for_each(|page| self.pages.table.update(page, |word| word.with_pinned(false)));
         self.hints.pinned.remove(part);
         self.count_pinned();
     }

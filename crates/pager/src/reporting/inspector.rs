@@ -50,7 +50,7 @@ impl Inspector {
             (self.hand, self.region) = (PageIndex::new(0), None);
         }
         let began_ns = thread::now_ns();
-        while let Some(range) = engine.regions.from(self.hand) {
+        while let Some(range) = engine.pages.regions.from(self.hand) {
             if let Some(last) = self.region.filter(|region| region.range.end != range.end) {
                 found.gathered.add(last);
                 self.region = None;
@@ -75,17 +75,17 @@ impl Inspector {
 
 /// Counts the pages of a window. They may come and go meanwhile: what is told is for people.
 fn look(engine: &Engine, window: PageRange, runs: &mut Runs, region: &mut RegionFigures) {
-    if engine.files.pagemap.resident(window, runs).is_ok() {
+    if engine.pages.files.pagemap.resident(window, runs).is_ok() {
         for page in runs.iter().flat_map(PageRange::iter) {
             region.resident += 1;
-            region.hot += u64::from(engine.victims.came_soon(engine.table.word(page)));
+            region.hot += u64::from(engine.eviction.victims.came_soon(engine.pages.table.word(page)));
         }
     }
     for page in window.iter() {
-        let word = engine.table.word(page);
+        let word = engine.pages.table.word(page);
         if word.is_far() {
             let stored = word.place().and_then(|place| engine.vault.stored_bytes(place));
-            region.add_far(engine.victims.absence(word), stored);
+            region.add_far(engine.eviction.victims.absence(word), stored);
         }
     }
 }

@@ -28,11 +28,11 @@ impl OwnMemory {
     pub(crate) fn round(&mut self, engine: &Engine) {
         let now_ns = thread::now_ns();
         if now_ns - self.asked_ns >= PERIOD_NS.max(self.question_ns * QUESTION_SHARE) {
-            let pagemap = &engine.files.own_pagemap;
-            if let Ok(own) = engine.table.words().resident(pagemap)
-                && let Some(childrens) = engine.children.table_pages(pagemap)
+            let pagemap = &engine.pages.files.own_pagemap;
+            if let Ok(own) = engine.pages.table.words().resident(pagemap)
+                && let Some(childrens) = engine.family.children.table_pages(pagemap)
             {
-                engine.table_pages.store((own + childrens).get(), Ordering::Relaxed);
+                engine.pages.table_pages.store((own + childrens).get(), Ordering::Relaxed);
             }
             self.asked_ns = now_ns;
             self.question_ns = thread::now_ns() - now_ns;
@@ -44,6 +44,6 @@ impl OwnMemory {
 impl Engine {
     /// Memory of the pager itself, in pages.
     pub(crate) fn own_pages(&self) -> PageCount {
-        memory::used() + PageCount::new(self.table_pages.load(Ordering::Relaxed))
+        memory::used() + PageCount::new(self.pages.table_pages.load(Ordering::Relaxed))
     }
 }

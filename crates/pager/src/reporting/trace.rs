@@ -43,7 +43,7 @@ impl Engine {
         if !self.tracing.is_on {
             return;
         }
-        if let Some(region) = self.regions.holding(fault.page) {
+        if let Some(region) = self.pages.regions.holding(fault.page) {
             let ends = region.start.get() ^ region.end.get().rotate_left(32);
             if self.tracing.region.swap(ends, Ordering::Relaxed) != ends {
                 self.write_trace(TraceKind::Region, region.start, count_of(region));

@@ -1,0 +1,168 @@
+//! Which handlers take faults, and where the first of them runs. What a single handler does is in [`super::handler`].
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use farmem_sys::thread::{self, Class};
+use farmem_sys::wait::{self, Scope, Sleepers};
+
+/// Fewer faults than this between two rounds of the bookkeeper are served well enough by one handler.
+const WORTH_FAULTS: u64 = 16;
+
+/// The handlers of a process, seen from outside.
+#[derive(Debug)]
+pub(crate) struct Handlers {
+    /// Handlers with a smaller number may take faults.
+    armed: AtomicU32,
+    /// As many are armed at least: 1, or 2 when the first can't be had back from the idle class.
+    least_armed: AtomicU32,
+    /// The first handler's thread; 0 before it runs.
+    first: AtomicU32,
+    /// Whether the first is of the idle class, as the bookkeeper has made it, and nobody has taken it out since.
+    is_first_idle: AtomicBool,
+    /// The processor that the first stays on, plus one; 0 while it stays nowhere.
+    processor: AtomicU32,
+    /// A bit for each thread that has faulted lately, by the lowest bits of its number.
+    faulting: AtomicU64,
+}
+
+impl Handlers {
+    pub(crate) const fn new() -> Self {
+        Self {
+            armed: AtomicU32::new(1),
+            least_armed: AtomicU32::new(1),
+            first: AtomicU32::new(0),
+            is_first_idle: AtomicBool::new(false),
+            processor: AtomicU32::new(0),
+            faulting: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether the handler of that number may take faults.
+    pub(crate) fn is_armed(&self, number: u32) -> bool {
+        number < self.armed.load(Ordering::Acquire)
+    }
+
+    /// Sleeps until the handler of that number may take faults.
+    pub(crate) fn wait_until_armed(&self, number: u32) {
+        loop {
+            let armed = self.armed.load(Ordering::Acquire);
+            if number < armed {
+                return;
+            }
+            wait::wait(&self.armed, armed, None, Scope::Process);
+        }
+    }
+
+    /// Whether the first takes all faults.
+    pub(crate) fn is_first_alone(&self) -> bool {
+        self.armed.load(Ordering::Relaxed) == 1
+    }
+
+    /// A thread of the program has faulted.
+    pub(crate) fn note_fault(&self, thread: u32) {
+        self.faulting.fetch_or(1 << (thread % 64), Ordering::Relaxed);
+    }
+
+    /// Arms as many of the `started` handlers as threads have faulted since this was called before, in `faults` faults.
+    pub(crate) fn arm(&self, started: u32, faults: u64) {
+        let threads = self.faulting.swap(0, Ordering::Relaxed).count_ones();
+        let least = self.least_armed.load(Ordering::Relaxed).min(started);
+        let wanted = if faults < WORTH_FAULTS { least } else { threads.clamp(least, started) };
+        if self.armed.swap(wanted, Ordering::AcqRel) < wanted {
+            wait::wake(&self.armed, Sleepers::All, Scope::Process);
+        }
+    }
+
+    /// The first can't be relied on any more: from now on a second one is armed as well.
+    pub(crate) fn need_second(&self) {
+        self.least_armed.store(2, Ordering::Relaxed);
+    }
+
+    /// The calling thread is the first handler.
+    pub(crate) fn begin_as_first(&self) {
+        self.first.store(thread::current(), Ordering::Release);
+    }
+
+    /// The first stays on that processor from now on.
+    pub(crate) fn note_processor(&self, processor: u32) {
+        self.processor.store(processor + 1, Ordering::Release);
+    }
+
+    /// The processor that the first stays on, while it takes all faults.
+    pub(crate) fn processor_of_one_alone(&self) -> Option<u32> {
+        if self.is_first_alone() { self.processor.load(Ordering::Acquire).checked_sub(1) } else { None }
+    }
+
+    /// Whether the first is of the idle class.
+    pub(crate) fn is_first_idle(&self) -> bool {
+        self.is_first_idle.load(Ordering::Relaxed)
+    }
+
+    /// Changes the first's class. `false` when it doesn't run yet, or the kernel refuses.
+    pub(crate) fn set_class_of_first(&self, class: Class) -> bool {
+        let first = self.first.load(Ordering::Acquire);
+        let is_done = first != 0 && thread::set_class(first, class);
+        if is_done {
+            self.is_first_idle.store(class == Class::Idle, Ordering::Relaxed);
+        }
+        is_done
+    }
+
+    /// Whether the first runs.
+    pub(crate) fn has_first(&self) -> bool {
+        self.first.load(Ordering::Acquire) != 0
+    }
+
+    /// Takes the first out of the idle class, if it is there: somebody waits for it, and it may have lost its processor.
+    pub(crate) fn rouse_first(&self) {
+        if self.is_first_idle() {
+            // Where that isn't allowed any more, the bookkeeper's next look finds out.
+            let _ = self.set_class_of_first(Class::Normal);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_are_armed_as_threads_fault() {
+        let handlers = Handlers::new();
+        for thread in [7, 8, 9, 8] {
+            handlers.note_fault(thread);
+        }
+        handlers.arm(8, WORTH_FAULTS);
+        assert!(handlers.is_armed(2) && !handlers.is_armed(3));
+    }
+
+    #[test]
+    fn no_more_are_armed_than_have_been_started() {
+        let handlers = Handlers::new();
+        (0..9).for_each(|thread| handlers.note_fault(thread));
+        handlers.arm(2, WORTH_FAULTS);
+        assert!(handlers.is_armed(1) && !handlers.is_armed(2));
+    }
+
+    #[test]
+    fn one_does_for_few_faults_unless_it_can_not_be_relied_on() {
+        let handlers = Handlers::new();
+        (0..9).for_each(|thread| handlers.note_fault(thread));
+        handlers.arm(8, WORTH_FAULTS - 1);
+        assert!(handlers.is_first_alone());
+        handlers.need_second();
+        handlers.arm(8, 0);
+        assert!(handlers.is_armed(1) && !handlers.is_armed(2));
+    }
+
+    #[test]
+    fn only_a_processor_of_one_that_is_alone_counts() {
+        let handlers = Handlers::new();
+        assert_eq!(handlers.processor_of_one_alone(), None, "it stays nowhere yet");
+        handlers.note_processor(0);
+        assert_eq!(handlers.processor_of_one_alone(), Some(0));
+        [3, 4].into_iter().for_each(|thread| handlers.note_fault(thread));
+        handlers.arm(8, WORTH_FAULTS);
+        assert_eq!(handlers.processor_of_one_alone(), None);
+    }
+}
