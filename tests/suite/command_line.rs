@@ -300,6 +300,17 @@ fn bad_options_are_refused() {
 }
 
 #[test]
+fn files_that_are_no_statistics_have_no_steps() {
+    let folder = Scratch::new();
+    for (name, content) in [("words", "no JSON"), ("other", "{}"), ("idle", r#"{"faults": 0}"#)] {
+        let file = folder.file(name);
+        std::fs::write(&file, content).expect("the folder is the test's own");
+        assert_refusal(2, Command::new(farmem_binary()).args(["bench", "steps"]).arg(&file));
+    }
+    assert_refused(&["bench", "steps", "no-such-file"]);
+}
+
+#[test]
 fn a_budget_below_what_a_program_needs_to_start_is_refused() {
     if !managed_runner() {
         return;

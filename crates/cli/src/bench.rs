@@ -9,17 +9,19 @@ use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
 use farmem_bench::record::Record;
+use farmem_bench::steps::Steps;
 use farmem_bench::{
     all, attach, compare, compression, faults, isolation, kernels, markdown, micro, nodes, paper, prefetch,
     programs, readers, record, undo, workload,
 };
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::arguments::{
     AllArguments, BenchAttachArguments, BenchCommand, CleanupArguments, CompareArguments,
     CompressionArguments, FaultsArguments, IsolationArguments, KernelArguments, MicroArguments,
-    NodesArguments, PapersArguments, PrefetchArguments, ProgramsArguments, ReadersArguments, TableArguments,
-    WorkloadArguments,
+    NodesArguments, PapersArguments, PrefetchArguments, ProgramsArguments, ReadersArguments, StepsArguments,
+    TableArguments, WorkloadArguments,
 };
 use crate::failure::Failure;
 
@@ -33,6 +35,7 @@ pub(crate) fn bench(command: BenchCommand) -> Result<ExitCode, Failure> {
         BenchCommand::Isolation(arguments) => measure_isolation(arguments),
         BenchCommand::Prefetch(arguments) => measure_prefetching(arguments),
         BenchCommand::Nodes(arguments) => measure_nodes(arguments),
+        BenchCommand::Steps(arguments) => tell_steps(&arguments),
         BenchCommand::Micro(arguments) => measure_primitives(&arguments),
         BenchCommand::Compare(arguments) => compare_records(&arguments),
         BenchCommand::Table(arguments) => write_table(&arguments),
@@ -118,6 +121,7 @@ fn measure_faults(arguments: FaultsArguments) -> Result<ExitCode, Failure> {
         repeat: arguments.measure.rounds.repeat,
         only: arguments.only,
         peers: arguments.peer,
+        steps: arguments.steps,
         swap_folder: arguments.measure.swap_folder,
         farmem: own_program()?,
     })?;
@@ -210,6 +214,32 @@ fn compare_records(arguments: &CompareArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn tell_steps(arguments: &StepsArguments) -> Result<ExitCode, Failure> {
+    let all = arguments.files.iter().map(|path| steps_of(path)).collect::<Result<Vec<Steps>, Failure>>()?;
+    if arguments.json {
+        print_json(&all)?;
+    } else {
+        all.iter().try_for_each(|steps| print(steps, false))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn steps_of(path: &Path) -> Result<Steps, Failure> {
+    let shown = path.display();
+    let unusable = |why: &dyn Display| {
+        Failure::Unusable(format!("{shown} is no file that `farmem run --stats` wrote: {why}"))
+    };
+    let text = fs::read_to_string(path)
+        .map_err(|error| Failure::Unusable(format!("cannot read {shown}: {error}")))?;
+    let statistics: Value = serde_json::from_str(&text).map_err(|error| unusable(&error))?;
+    if statistics["faults"].is_null() {
+        return Err(unusable(&"it counts no faults"));
+    }
+    Steps::of(shown.to_string(), &statistics).ok_or_else(|| {
+        Failure::Unusable(format!("the program of {shown} had no fault: its memory was never short"))
+    })
+}
+
 fn write_table(arguments: &TableArguments) -> Result<ExitCode, Failure> {
     let records = read_records(&arguments.results)?;
     let tables = [markdown::table(&records), markdown::programs_table(&records)];
@@ -257,11 +287,14 @@ fn own_program() -> anyhow::Result<PathBuf> {
 }
 
 fn print<R: Display + Serialize>(report: &R, as_json: bool) -> anyhow::Result<()> {
-    let text = if as_json {
-        serde_json::to_string_pretty(report).context("cannot write the report")? + "\n"
-    } else {
-        report.to_string()
-    };
+    if as_json {
+        return print_json(report);
+    }
+    io::stdout().write_all(report.to_string().as_bytes()).context("cannot print the report")
+}
+
+fn print_json(report: &impl Serialize) -> anyhow::Result<()> {
+    let text = serde_json::to_string_pretty(report).context("cannot write the report")? + "\n";
     io::stdout().write_all(text.as_bytes()).context("cannot print the report")
 }
 

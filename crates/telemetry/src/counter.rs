@@ -107,4 +107,14 @@ counters! {
     DecidingNs "deciding_ns" Total,
     /// Time in which references were looked for and followed, with what came ahead for it, nanoseconds.
     FollowingNs "following_ns" Total,
+    /// Time in which handlers waited for their turn to read a message, and read it, nanoseconds (from a sample).
+    ReadingNs "reading_ns" Total,
+    /// Time in which stored pages were put where the program sees them, nanoseconds (from a sample).
+    InstallingNs "installing_ns" Total,
+    /// Time in which threads were woken for that, nanoseconds (from a sample). It includes what a woken thread does at once on the same processor.
+    WakingNs "waking_ns" Total,
+    /// Time in which the kernel took pages out of the program's sight, nanoseconds.
+    MovingNs "moving_ns" Total,
+    /// Time in which such pages were compared with what is stored of them, packed and stored, nanoseconds.
+    StoringNs "storing_ns" Total,
 }

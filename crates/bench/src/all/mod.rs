@@ -242,8 +242,16 @@ fn measure(work: Work, options: &Options) -> anyhow::Result<Findings> {
         }
         Work::Faults(case) => {
             let (only, peers) = (vec![case], options.peers.clone());
-            let report =
-                faults::run(&faults::Options { data, quick, repeat, only, peers, swap_folder, farmem })?;
+            let report = faults::run(&faults::Options {
+                data,
+                quick,
+                repeat,
+                only,
+                peers,
+                steps: false,
+                swap_folder,
+                farmem,
+            })?;
             anyhow::ensure!(!report.has_mismatches(), "pages came back with other bytes than were written");
             report.findings()
         }

@@ -21,6 +21,7 @@ pub use report::Report;
 pub(crate) use target::{judge, wanted_of_zram};
 
 use crate::interrupt::Interrupt;
+use crate::steps::Steps;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -35,6 +36,8 @@ pub struct Options {
     pub only: Vec<CaseName>,
     /// The peers to measure; empty for all.
     pub peers: Vec<PeerName>,
+    /// Whether to tell what each step of Farmem's faults cost.
+    pub steps: bool,
     /// Where swap files are made.
     pub swap_folder: PathBuf,
     /// The `farmem` program, which is also the workload.
@@ -89,6 +92,11 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     let figures: Vec<Figure> =
         samples.iter().map(|(&(case, peer), samples)| Figure::median(case, peer, samples)).collect();
     let notes: Vec<PeerNote> = peers.notes(&harness);
+    let steps = figures
+        .iter()
+        .filter(|_| options.steps)
+        .filter_map(|figure| Steps::of(figure.case.to_string(), figure.farmem_statistics.as_ref()?));
+    let steps = steps.collect();
     let targets = judge(&figures, Some(local));
     Ok(Report {
         version: env!("CARGO_PKG_VERSION"),
@@ -98,6 +106,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         repetitions,
         peers: notes,
         failures: peers.failures(),
+        steps,
         figures: report::with_ratios(figures),
         targets,
     })

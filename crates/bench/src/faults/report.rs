@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::case::{CaseName, PeerName};
 use super::measure::Sample;
 use crate::median::median;
+use crate::steps::Steps;
 use crate::table::table;
 use crate::target::Target;
 
@@ -32,6 +33,9 @@ pub struct Report {
     pub failures: Vec<FailedRun>,
     /// The figures.
     pub figures: Vec<Figure>,
+    /// What each step of a fault cost Farmem in the last run of each case, if that was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Steps>,
     /// The targets.
     pub targets: Vec<Target>,
 }
@@ -205,6 +209,9 @@ impl fmt::Display for Report {
             writeln!(f, "{} under {} failed: {}", failure.case, failure.peer, failure.reason)?;
         }
         writeln!(f)?;
+        for steps in &self.steps {
+            writeln!(f, "{steps}")?;
+        }
         for target in &self.targets {
             writeln!(f, "{target}")?;
         }

@@ -47,6 +47,8 @@ pub(crate) enum BenchCommand {
     Table(TableArguments),
     /// Which figures and tables of the papers are measured, and by what, as a Markdown table
     Papers(PapersArguments),
+    /// What each step of a fault cost, in programs that ran with `farmem run --stats`
+    Steps(StepsArguments),
     /// What system calls, page faults, moves of pages and wake-ups cost on this machine
     Micro(MicroArguments),
     /// Undo what a benchmark left behind when it was killed: swap, devices, mounts, control groups
@@ -138,6 +140,9 @@ pub(crate) struct FaultsArguments {
     /// Only these peers
     #[arg(long, value_name = "PEER", value_delimiter = ',', value_enum)]
     pub(crate) peer: Vec<PeerName>,
+    /// Tell what each step of Farmem's faults cost, too
+    #[arg(long)]
+    pub(crate) steps: bool,
 }
 
 /// What pagers that come from outside cost the programs that they come to.
@@ -295,6 +300,23 @@ pub(crate) struct TableArguments {
     /// Put the tables into this file instead of printing them: the access patterns between the lines <!-- bench-table begin --> and <!-- bench-table end -->, programs between <!-- bench-programs begin --> and <!-- bench-programs end -->
     #[arg(long, value_name = "FILE")]
     pub(crate) update: Option<PathBuf>,
+}
+
+/// What each step of a fault cost, in programs that ran with `farmem run --stats`.
+///
+/// From the message of the kernel to the thread that goes on, and what eviction cost, each divided by all faults. Reading, loading, installing and waking are
+/// known from every 61st of them.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example:\n  farmem run --local 25% --stats run.json -- PROGRAM\n  farmem bench steps run.json"
+)]
+pub(crate) struct StepsArguments {
+    /// Files that `farmem run --stats` wrote
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Print a JSON array instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Which figures and tables of the papers are measured, and by what, as a Markdown table.

@@ -341,6 +341,7 @@ impl Engine {
         if !may_leave {
             return self.give_all_back(taken);
         }
+        let began_ns = thread::now_ns();
         self.pages.uffd.move_runs(moves, evictor.pagemap);
         // Frames of pages that weren't moved stay empty.
         evictor.used += taken.len() as u64;
@@ -351,6 +352,8 @@ impl Engine {
             self.mark(&change, evictor, it.to, &mut run[..it.progress.done.get() as usize], outcome);
         }
         drop(change);
+        let moved_ns = thread::now_ns();
+        self.slot.add(Counter::MovingNs, moved_ns - began_ns);
         let mut rest = taken;
         for it in moves.iter() {
             let done = it.progress.done.get() as usize;
@@ -369,6 +372,7 @@ impl Engine {
                 self.expel(holding, evictor, left_run, left, IfShared::Tell, outcome);
             }
         }
+        self.slot.add(Counter::StoringNs, thread::now_ns() - moved_ns);
     }
 
     fn give_all_back(&self, taken: &mut [Option<Taken>]) {

@@ -15,6 +15,7 @@ use crate::address_space::table::Taken;
 use crate::engine::{BATCH_PAGES, Engine};
 use crate::eviction::vault::LoadFailure;
 use crate::fault::serve::{Cause, Desk, Served, Source};
+use crate::fault::waiting::Timing;
 use crate::gate::{Change, Holding};
 
 const _: () =
@@ -247,6 +248,7 @@ impl Engine {
         at: usize,
         cause: Cause,
     ) -> Served {
+        let mut timing = desk.waiting.timing();
         let Some(change) = self.change(holding) else { return self.let_all_go(batch, at..at + 1, cause) };
         let mut awaited = Awaited::default();
         self.shed_overtaken(&change, batch, at..at + 1, cause);
@@ -254,15 +256,17 @@ impl Engine {
             Served::Done => self.install(&change, batch, at, &desk.content[at], cause, &mut awaited),
             refused => refused,
         };
-        self.wake_after(change, &awaited);
+        self.wake_after(change, &awaited, &mut timing);
         outcome
     }
 
     /// Ends the change and wakes whoever waits for pages that came. Waking takes longer than all of the change, and the program's thread may have the processor next.
-    fn wake_after(&self, change: Change<'_>, awaited: &Awaited) {
+    fn wake_after(&self, change: Change<'_>, awaited: &Awaited, timing: &mut Timing) {
         drop(change);
+        timing.end_step(&self.slot, Counter::InstallingNs);
         if let Some(range) = awaited.0 {
             self.pages.uffd.wake(range);
+            timing.end_step(&self.slot, Counter::WakingNs);
         }
     }
 
@@ -370,12 +374,15 @@ impl Engine {
 
     /// Installs what has been loaded of a batch.
     fn install_all(&self, holding: &Holding<'_>, desk: &Desk, batch: &mut Batch, cause: Cause) -> Served {
-        self.install_runs(holding, batch, cause, |at, length| desk.content[at..at + length].as_flattened())
+        let timing = desk.waiting.timing();
+        let content = |at: usize, length: usize| desk.content[at..at + length].as_flattened();
+        self.install_runs(holding, batch, cause, content, timing)
     }
 
     /// Installs pages of zeros.
     pub(super) fn install_zeros(&self, holding: &Holding<'_>, mut batch: Batch, cause: Cause) -> Served {
-        self.install_runs(holding, &mut batch, cause, |_, length| self.pages.zeros[..length].as_flattened())
+        let content = |_, length: usize| self.pages.zeros[..length].as_flattened();
+        self.install_runs(holding, &mut batch, cause, content, Timing::NONE)
     }
 
     /// Installs the pages that are left of a batch, those that follow each other at once; `content` knows what the pages from a position on hold.
@@ -385,6 +392,7 @@ impl Engine {
         batch: &mut Batch,
         cause: Cause,
         content: impl Fn(usize, usize) -> &'a [u8],
+        mut timing: Timing,
     ) -> Served {
         let all = 0..batch.count;
         let Some(change) = self.change(holding) else { return self.let_all_go(batch, all, cause) };
@@ -406,7 +414,7 @@ impl Engine {
                 outcome = Served::Again;
             }
         }
-        self.wake_after(change, &awaited);
+        self.wake_after(change, &awaited, &mut timing);
         outcome
     }
 

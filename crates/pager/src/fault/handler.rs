@@ -22,6 +22,7 @@ use farmem_telemetry::{Counter, MAX_HANDLERS};
 use crate::address_space::events::Received;
 use crate::engine::Engine;
 use crate::fault::serve::{Desk, Served};
+use crate::fault::waiting::Timing;
 use crate::gate::FETCHER;
 use crate::inject::Injection;
 
@@ -151,7 +152,9 @@ impl Handler {
         engine.slot.beat();
         self.work += 1;
         self.show(self.work);
+        let mut timing = Timing::sampled(self.work);
         let received = engine.receive(&engine.pages.gate.read());
+        timing.end_step(&engine.slot, Counter::ReadingNs);
         match received {
             Received::Fault(fault) => self.fault(Wish::Touch(fault)),
             Received::Write(fault) => self.fault(Wish::Write(fault)),

@@ -21,6 +21,31 @@ pub(crate) enum Whence {
     Stored(Origin),
 }
 
+/// Steps of a fault that follow each other, if they are timed.
+#[derive(Debug)]
+pub(crate) struct Timing {
+    last_ns: Option<u64>,
+}
+
+impl Timing {
+    /// None is timed.
+    pub(crate) const NONE: Self = Self { last_ns: None };
+
+    /// Begins with the next step, in so many steps one that is timed.
+    pub(crate) fn sampled(nth: u64) -> Self {
+        Self { last_ns: nth.is_multiple_of(u64::from(SAMPLED)).then(thread::now_ns) }
+    }
+
+    /// A step has ended that `counter` is of, and the next one begins.
+    pub(crate) fn end_step(&mut self, slot: &ProcessSlot<'_>, counter: Counter) {
+        if let Some(last_ns) = &mut self.last_ns {
+            let now_ns = thread::now_ns();
+            slot.add(counter, (now_ns - *last_ns) * u64::from(SAMPLED));
+            *last_ns = now_ns;
+        }
+    }
+}
+
 /// The fault in hand of one thread.
 #[derive(Debug)]
 pub(crate) struct Waiting {
@@ -30,13 +55,22 @@ pub(crate) struct Waiting {
     let_go_ns: Option<u64>,
     /// Loads so far, up to the next that is timed.
     loads: u32,
+    /// Whether the load in hand, and what follows it, is timed.
+    is_timed: bool,
     /// Whether all that was loaded came from the pool's memory.
     is_from_memory: bool,
 }
 
 impl Waiting {
     pub(crate) const fn new() -> Self {
-        Self { whence: Whence::Unknown, room_ns: 0, let_go_ns: None, loads: 0, is_from_memory: true }
+        Self {
+            whence: Whence::Unknown,
+            room_ns: 0,
+            let_go_ns: None,
+            loads: 0,
+            is_timed: false,
+            is_from_memory: true,
+        }
     }
 
     /// The next fault.
@@ -66,11 +100,16 @@ impl Waiting {
     pub(crate) fn begin_loading(&mut self) -> Option<u64> {
         self.loads += 1;
         self.is_from_memory = true;
-        if self.loads < SAMPLED {
-            return None;
+        self.is_timed = self.loads >= SAMPLED;
+        if self.is_timed {
+            self.loads = 0;
         }
-        self.loads = 0;
-        Some(thread::now_ns())
+        self.is_timed.then(thread::now_ns)
+    }
+
+    /// Whether what is done with the pages that have just been loaded is to be timed.
+    pub(crate) fn timing(&self) -> Timing {
+        Timing { last_ns: self.is_timed.then(thread::now_ns) }
     }
 
     /// A page has been loaded: the one that the thread waits for, or one that comes along.
