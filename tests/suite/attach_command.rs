@@ -380,7 +380,10 @@ fn what_cannot_be_attached_to_is_refused_in_a_sentence() {
         (&["--cgroup", "/nonexistent"], "/nonexistent doesn't exist; name the folder of one"),
         (&["--cgroup", "/tmp"], "/tmp is no control group; name the folder of one"),
         (&["--unit", "no-such-unit"], "no unit named no-such-unit runs; `systemctl list-units`"),
-        (&["--container", "0123456789ab"], "no container with the ID 0123456789ab runs; `docker ps`"),
+        (
+            &["--container", "0123456789ab"],
+            "no container with the ID 0123456789ab has a control group here; `docker ps`",
+        ),
         (&["1", "--unit", "some"], "cannot be used with"),
         (&["--container", ""], "invalid value"),
     ];

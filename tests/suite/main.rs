@@ -8,6 +8,7 @@ mod bench_all;
 mod caller;
 mod cluster;
 mod command_line;
+mod containers;
 mod documents;
 mod far_redis;
 mod faults;
