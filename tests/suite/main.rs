@@ -4,6 +4,7 @@ mod address_space;
 mod attach;
 mod attach_bench;
 mod attach_command;
+mod attach_programs;
 mod bench_all;
 mod caller;
 mod cluster;
