@@ -126,6 +126,12 @@ impl Browser {
         answer["result"]["value"].clone()
     }
 
+    /// The number of its first process, of which all others come.
+    #[must_use]
+    pub fn process_id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Writes a picture of the whole page, as PNG.
     ///
     /// # Panics

@@ -221,6 +221,15 @@ impl Etcd {
         &self.endpoint
     }
 
+    /// The number of its process.
+    ///
+    /// # Panics
+    /// When it has been killed.
+    #[must_use]
+    pub fn process_id(&self) -> u32 {
+        self.process.as_ref().expect("an etcd that was not killed").id()
+    }
+
     /// Kills it.
     ///
     /// # Panics

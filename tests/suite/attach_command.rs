@@ -380,7 +380,10 @@ fn what_cannot_be_attached_to_is_refused_in_a_sentence() {
         (&["--cgroup", "/nonexistent"], "/nonexistent doesn't exist; name the folder of one"),
         (&["--cgroup", "/tmp"], "/tmp is no control group; name the folder of one"),
         (&["--unit", "no-such-unit"], "no unit named no-such-unit runs; `systemctl list-units`"),
-        (&["--container", "0123456789ab"], "no container with the ID 0123456789ab runs; `docker ps`"),
+        (
+            &["--container", "0123456789ab"],
+            "no container with the ID 0123456789ab has a control group here; `docker ps`",
+        ),
         (&["1", "--unit", "some"], "cannot be used with"),
         (&["--container", ""], "invalid value"),
     ];
@@ -399,6 +402,72 @@ fn what_cannot_be_attached_to_is_refused_in_a_sentence() {
 fn kernel_thread() -> Option<u32> {
     let text = fs::read_to_string("/proc/2/stat").ok()?;
     text.contains("(kthreadd)").then_some(2)
+}
+
+#[test]
+fn a_process_that_has_ended_and_nobody_has_asked_about_is_refused() {
+    if !managed_runner() {
+        return;
+    }
+    let mut ended = Command::new("true").spawn().expect("the program starts");
+    let stat = format!("/proc/{}/stat", ended.id());
+    wait_for("its end", || fs::read_to_string(&stat).ok()?.contains(") Z ").then_some(()));
+    let sentence = assert_refusal(2, &mut attach("ended", "8M", &[&ended.id().to_string()]));
+    ended.wait().expect("it is a child");
+    assert!(
+        sentence.contains(&format!("process {} has ended; name one that runs", ended.id())),
+        "{sentence}"
+    );
+}
+
+/// It does nothing but wait, and needs no library.
+const NARROW: &str =
+    "void _start(void) { for (;;) __asm__ volatile(\"int $0x80\" : : \"a\"(29) : \"memory\"); }";
+
+#[test]
+fn a_program_of_32_bits_is_refused_and_goes_on() {
+    if !managed_runner() {
+        return;
+    }
+    let folder = Scratch::new();
+    let (source, file) = (folder.file("narrow.c"), folder.file("narrow"));
+    fs::write(&source, NARROW).expect("the folder is the test's own");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-m32", "-nostdlib", "-static", "-fno-pie", "-no-pie", "-o"]).arg(&file).arg(&source);
+    let is_built = compiler.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+    let started = Command::new(&file).stdin(Stdio::null()).spawn();
+    let (true, Ok(mut narrow)) = (is_built, started) else {
+        eprintln!("skipped: programs of 32 bits can't be built, or can't run here");
+        return;
+    };
+    let sentence = assert_refusal(2, &mut attach("narrow", "8M", &[&narrow.id().to_string()]));
+    let is_running = narrow.try_wait().expect("it is a child").is_none();
+    narrow.kill().expect("it is a child");
+    narrow.wait().expect("it ends");
+    assert!(is_running, "it has ended");
+    assert!(
+        sentence.contains("runs a program of 32 bits; Farmem manages programs of 64 bits alone"),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn another_users_process_is_refused_to_who_has_no_right_to_it_and_goes_on() {
+    if !managed_runner() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let resident = Resident::start(16, 30, 0);
+    let folder = Scratch::new();
+    fs::copy(farmem_binary(), folder.file("farmem")).expect("a built file can be copied");
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--"]);
+    command.arg(folder.file("farmem")).args(["attach", "--host", "none", "--local", "8M"]);
+    let sentence = assert_refusal(2, command.arg(resident.number()));
+    let expected =
+        format!("this user may not manage process {}; run `farmem attach` as root", resident.number());
+    assert!(sentence.contains(&expected), "{sentence}");
+    assert_left(resident.child.id());
+    assert_eq!(resident.wrong(), 0);
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn arrays_beside_a_graph(launcher: &Launcher) -> String {
     launcher.run(program.args([scaled(75_000).to_string(), "2".to_owned()])).success().text().to_owned()
 }
 
-fn graph(launcher: &Launcher, collector: &str) -> String {
+pub(crate) fn graph(launcher: &Launcher, collector: &str) -> String {
     launcher.helper(Program::new("javac").args(["-d", "."]).arg(crate::program_source("Graph.java")));
     let heap = format!("-Xmx{}m", scaled(136));
     // A collection visits all of the graph, most of it far: one is what a small test has time for.

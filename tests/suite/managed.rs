@@ -278,12 +278,12 @@ fn a_bad_file_is_refused_with_its_line_and_nothing_begins() {
 }
 
 #[test]
-fn what_can_not_be_managed_is_said_once_with_the_reason() {
+fn what_can_not_be_managed_is_said_with_the_reason_and_managed_when_that_has_gone() {
     if !managed_runner() {
         return;
     }
     let (name, command) = (unique("t"), unique("traced"));
-    let mut resident = called(&command, 16);
+    let resident = called(&command, 16);
     // It is traced, as by a debugger.
     let tracer = Command::new("strace")
         .args(["-qq", "-e", "trace=none", "-o", "/dev/null", "-p", &resident.child.id().to_string()])
@@ -298,9 +298,10 @@ fn what_can_not_be_managed_is_said_once_with_the_reason() {
     let host = rules.host();
     wait_until_said(&host, "is left alone for now");
     assert!(host.said().contains("is traced by process"), "{}", host.said());
-    resident.child.kill().expect("it lives");
-    resident.child.wait().expect("it ends");
-    let _ = tracer.kill();
+    tracer.kill().expect("it is a child");
     tracer.wait().expect("it ends");
+    // It is waited for.
+    within(&format!("{name}.{}", resident.child.id()), 8 * MIB);
+    assert_eq!(resident.wrong(), 0);
     drop(host);
 }

@@ -7,7 +7,7 @@ crate::at_both_shares!(verifying_clients, super::verifying_clients);
 const CLIENTS: u64 = 4;
 const LONGEST: usize = 4000;
 
-fn verifying_clients(launcher: &Launcher) -> String {
+pub(crate) fn verifying_clients(launcher: &Launcher) -> String {
     let keys_each = scaled(8_000);
     let socket = launcher.file("memcached.socket");
     let memory_mebibytes = (scaled(256)).to_string();

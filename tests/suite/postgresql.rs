@@ -32,7 +32,7 @@ fn as_server_user(program: impl AsRef<Path>) -> Program {
     }
 }
 
-fn transactions_and_sorts(launcher: &Launcher) -> String {
+pub(crate) fn transactions_and_sorts(launcher: &Launcher) -> String {
     let binaries = binaries();
     let data = launcher.file("data");
     let directory = launcher.directory().as_os_str().to_owned();

@@ -94,7 +94,7 @@ fn verify_by(
     }
 }
 
-fn snapshot_and_restart(launcher: &Launcher) -> String {
+pub(crate) fn snapshot_and_restart(launcher: &Launcher) -> String {
     let keys = scaled(30_000);
     let updates = keys / 4;
     let socket = launcher.file("redis.socket");

@@ -199,7 +199,7 @@ fn container(id: &str) -> Result<PathBuf, Failure> {
     }
     prefer(found).ok_or_else(|| {
         unusable(format!(
-            "no container with the ID {id} runs; `docker ps` or `crictl ps` lists those that do"
+            "no container with the ID {id} has a control group here; `docker ps`, `podman ps` or `crictl ps` lists those that run: of one without a group of its own name its process instead"
         ))
     })
 }

@@ -115,11 +115,11 @@ fn userfaultfd() -> Vec<Check> {
     let features = match Uffd::kernel_features(device.as_ref().map(AsFd::as_fd)) {
         Ok(features) => features,
         Err(UffdError::Denied) => {
-            return vec![
-                Check::ok(NAME, "not permitted", MEANING)
-                    .gap_unless(false, "sudo sysctl vm.unprivileged_userfaultfd=1")
-                    .essential(),
-            ];
+            let (found, mend) = match super::permission::is_privileged() {
+                true => ("refused by a filter", "allow userfaultfd in the container's seccomp profile"),
+                false => ("not permitted", "sudo sysctl vm.unprivileged_userfaultfd=1"),
+            };
+            return vec![Check::ok(NAME, found, MEANING).gap_unless(false, mend).essential()];
         }
         Err(error) => {
             return vec![

@@ -26,6 +26,12 @@ fn has_privilege(status: Option<&Status>) -> bool {
     status.is_some_and(|status| status.capeff & 1 << SYS_PTRACE != 0)
 }
 
+/// Whether the kernel would permit userfaultfd, so that only a filter of system calls can refuse it.
+pub(super) fn is_privileged() -> bool {
+    let status = Process::myself().and_then(|this| this.status()).ok();
+    has_privilege(status.as_ref())
+}
+
 fn privilege(status: Option<&Status>) -> Check {
     let has = has_privilege(status);
     Check::ok(
