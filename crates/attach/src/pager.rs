@@ -35,6 +35,7 @@ pub fn run(number: u32, supervisor: &[u8]) -> Result<(), AttachError> {
         .get_mut(..supervisor.len())
         .ok_or(AttachError::Pager("the supervisor's address is too long"))?
         .copy_from_slice(supervisor);
+    farmem_sys::process::begin_session();
     // By this name a supervisor knows its pagers from what it manages.
     farmem_sys::thread::name(c"farmem-pager");
     let made = puppet::make(number, None)?;
@@ -195,6 +196,7 @@ fn part_with_child(start: Start, engine: Started) {
     kept.sort_unstable();
     descriptors::keep_only(&kept);
     take_standard_streams();
+    farmem_sys::process::begin_session();
     let (Ok(attached), Some(child)) = (memory::leak(attached), child) else {
         subject::leave();
     };

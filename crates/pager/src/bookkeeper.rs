@@ -160,7 +160,8 @@ impl Bookkeeper {
         };
         engine.review_protection();
         let faults = engine.slot.get(Counter::Faults);
-        engine.handlers.arm(self.handlers, faults - self.last_faults);
+        let threads = engine.handlers.arm(self.handlers, faults - self.last_faults);
+        self.pace.look_at_crowd(&engine.handlers, threads, self.handlers);
         let is_resting = faults == self.last_faults && !self.growth.is_running();
         self.pace.look(engine, is_resting);
         if is_resting {

@@ -193,6 +193,12 @@ pub fn fork_for_parent() -> Result<Option<u32>, Errno> {
     Ok((number != 0).then_some(number as u32))
 }
 
+/// Makes a session of its own of the calling process, unless it leads a process group: signals for its terminal's processes are none of its business, and
+/// the kernel gives it its own part of the processors where it does so by sessions (autogroups).
+pub fn begin_session() {
+    let _ = rustix::process::setsid();
+}
+
 /// Ends that process at once, if there is one.
 pub fn kill(number: u32) {
     if let Some(process) = i32::try_from(number).ok().and_then(rustix::process::Pid::from_raw) {

@@ -133,14 +133,39 @@ pub fn name(name: &CStr) {
     let _ = rustix::thread::set_name(name);
 }
 
+/// The nice value of threads that must not be late.
+pub const HURRIED_NICE: i32 = -15;
+
 /// Lets the calling thread run before others, where the process may ask for that: it works little and must not be late. Whether it may:
 /// who may lower a thread's nice value may also take one out of the idle class ([`set_class`]).
 pub fn hurry() -> bool {
-    const NICE: i32 = -15;
     let before = rustix::process::getpriority_process(None);
     // Anybody may raise it.
-    let is_lower = before.is_ok_and(|before| before > NICE);
-    rustix::process::setpriority_process(None, NICE).is_ok() && is_lower
+    let is_lower = before.is_ok_and(|before| before > HURRIED_NICE);
+    rustix::process::setpriority_process(None, HURRIED_NICE).is_ok() && is_lower
+}
+
+/// Changes the nice value of a thread of this process; left as it is where the kernel refuses.
+pub fn set_nice(thread: u32, nice: i32) {
+    let thread = i32::try_from(thread).ok().and_then(rustix::process::Pid::from_raw);
+    let _ = rustix::process::setpriority_process(thread, nice);
+}
+
+/// Changes the nice value that all threads of the session that the calling process has begun have together beside those of other sessions, where the kernel gives each session its part
+/// of the processors (autogroups); left as it is elsewhere, and where the kernel refuses.
+pub fn set_nice_of_session(nice: i32) {
+    use rustix::fs::{Mode, OFlags, open};
+    if rustix::process::getsid(None) != Ok(rustix::process::getpid()) {
+        return;
+    }
+    let Ok(file) = open(c"/proc/self/autogroup", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) else {
+        return;
+    };
+    let text: &[u8] = match nice {
+        HURRIED_NICE => b"-15",
+        _ => b"0",
+    };
+    let _ = rustix::io::write(&file, text);
 }
 
 const SCHED_OTHER: usize = 0;

@@ -8,7 +8,8 @@
 //! When a handler wakes the program's thread, the scheduler finds the processor taken, by the handler, and moves the thread
 //! to an idle one: the next fault then has to wake a processor. So a handler that works alone is of the idle class, which
 //! leaves the processor free in the scheduler's eyes. Where others want that processor it would starve: the bookkeeper
-//! notices, and makes it an ordinary thread for a while ([`Starvation`]).
+//! notices, and makes it an ordinary thread for a while ([`Starvation`]). Several handlers are ordinary threads. They come before the program's where there are fewer of them than of these
+//! ([`Crowd`](super::handlers::Crowd)).
 
 use core::sync::atomic::Ordering;
 
@@ -118,9 +119,7 @@ pub(crate) fn start(engine: &'static Engine, party: u32, allowed: Allowed) -> Re
 
 fn run(handler: &'static mut Handler) -> ! {
     thread::name(c"farmem-fault");
-    if handler.party == 0 {
-        handler.engine.handlers.begin_as_first();
-    }
+    handler.engine.handlers.begin(handler.party);
     loop {
         handler.park();
         handler.turn();

@@ -4,6 +4,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use farmem_sys::thread::{self, Class};
 use farmem_sys::wait::{self, Scope, Sleepers};
+use farmem_telemetry::MAX_HANDLERS;
 
 /// Fewer faults than this between two rounds of the bookkeeper are served well enough by one handler.
 const WORTH_FAULTS: u64 = 16;
@@ -15,8 +16,8 @@ pub(crate) struct Handlers {
     armed: AtomicU32,
     /// As many are armed at least: 1, or 2 when the first can't be had back from the idle class.
     least_armed: AtomicU32,
-    /// The first handler's thread; 0 before it runs.
-    first: AtomicU32,
+    /// The handlers' threads; 0 for one that doesn't run. The first is the one of number 0.
+    threads: [AtomicU32; MAX_HANDLERS],
     /// Whether the first is of the idle class, as the bookkeeper has made it, and nobody has taken it out since.
     is_first_idle: AtomicBool,
     /// The processor that the first stays on, plus one; 0 while it stays nowhere.
@@ -30,7 +31,7 @@ impl Handlers {
         Self {
             armed: AtomicU32::new(1),
             least_armed: AtomicU32::new(1),
-            first: AtomicU32::new(0),
+            threads: [const { AtomicU32::new(0) }; MAX_HANDLERS],
             is_first_idle: AtomicBool::new(false),
             processor: AtomicU32::new(0),
             faulting: AtomicU64::new(0),
@@ -63,14 +64,15 @@ impl Handlers {
         self.faulting.fetch_or(1 << (thread % 64), Ordering::Relaxed);
     }
 
-    /// Arms as many of the `started` handlers as threads have faulted since this was called before, in `faults` faults.
-    pub(crate) fn arm(&self, started: u32, faults: u64) {
+    /// Arms as many of the `started` handlers as threads have faulted since this was called before, in `faults` faults. How many threads these were.
+    pub(crate) fn arm(&self, started: u32, faults: u64) -> u32 {
         let threads = self.faulting.swap(0, Ordering::Relaxed).count_ones();
         let least = self.least_armed.load(Ordering::Relaxed).min(started);
         let wanted = if faults < WORTH_FAULTS { least } else { threads.clamp(least, started) };
         if self.armed.swap(wanted, Ordering::AcqRel) < wanted {
             wait::wake(&self.armed, Sleepers::All, Scope::Process);
         }
+        threads
     }
 
     /// The first can't be relied on any more: from now on a second one is armed as well.
@@ -78,9 +80,19 @@ impl Handlers {
         self.least_armed.store(2, Ordering::Relaxed);
     }
 
-    /// The calling thread is the first handler.
-    pub(crate) fn begin_as_first(&self) {
-        self.first.store(thread::current(), Ordering::Release);
+    /// The calling thread is the handler of that number.
+    pub(crate) fn begin(&self, number: u32) {
+        self.threads[number as usize].store(thread::current(), Ordering::Release);
+    }
+
+    /// Changes the nice value of all that run.
+    pub(crate) fn set_nice(&self, nice: i32) {
+        for thread in &self.threads {
+            let thread = thread.load(Ordering::Acquire);
+            if thread != 0 {
+                thread::set_nice(thread, nice);
+            }
+        }
     }
 
     /// The first stays on that processor from now on.
@@ -100,7 +112,7 @@ impl Handlers {
 
     /// Changes the first's class. `false` when it doesn't run yet, or the kernel refuses.
     pub(crate) fn set_class_of_first(&self, class: Class) -> bool {
-        let first = self.first.load(Ordering::Acquire);
+        let first = self.threads[0].load(Ordering::Acquire);
         let is_done = first != 0 && thread::set_class(first, class);
         if is_done {
             self.is_first_idle.store(class == Class::Idle, Ordering::Relaxed);
@@ -110,7 +122,7 @@ impl Handlers {
 
     /// Whether the first runs.
     pub(crate) fn has_first(&self) -> bool {
-        self.first.load(Ordering::Acquire) != 0
+        self.threads[0].load(Ordering::Acquire) != 0
     }
 
     /// Takes the first out of the idle class, if it is there: somebody waits for it, and it may have lost its processor.
@@ -122,8 +134,51 @@ impl Handlers {
     }
 }
 
+/// How many threads of the program fault, beside the handlers that there are for them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Crowd {
+    /// One. Its handler gives way to it anyhow.
+    #[default]
+    One,
+    /// At most one for each handler. A thread that was let go is to run at once: its next fault is there when the handler goes on, which need not sleep.
+    Few,
+    /// More. A handler is to serve all that wait before one of them runs.
+    Many,
+}
+
+/// The crowd as rounds of the bookkeeper have found it.
+#[derive(Debug, Default)]
+pub(crate) struct Crowding {
+    crowd: Crowd,
+    /// Rounds in a row that have found another one.
+    rounds: u32,
+}
+
+/// Rounds that must find the same before anything changes.
+const CROWD_ROUNDS: u32 = 8;
+
+impl Crowding {
+    /// One round, in which `threads` threads faulted. The crowd, if it is another one from now on.
+    pub(crate) fn look(&mut self, threads: u32, handlers: u32) -> Option<Crowd> {
+        let found = match threads {
+            0 => self.crowd,
+            1 => Crowd::One,
+            _ if threads <= handlers => Crowd::Few,
+            _ => Crowd::Many,
+        };
+        self.rounds = if found == self.crowd { 0 } else { self.rounds + 1 };
+        if self.rounds < CROWD_ROUNDS {
+            return None;
+        }
+        *self = Self { crowd: found, rounds: 0 };
+        Some(found)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::vec::Vec;
+
     use super::*;
 
     #[test]
@@ -164,5 +219,27 @@ mod tests {
         [3, 4].into_iter().for_each(|thread| handlers.note_fault(thread));
         handlers.arm(8, WORTH_FAULTS);
         assert_eq!(handlers.processor_of_one_alone(), None);
+    }
+
+    #[test]
+    fn a_crowd_is_what_rounds_agree_on() {
+        let mut crowding = Crowding::default();
+        let mut rounds =
+            |threads| (0..CROWD_ROUNDS).filter_map(|_| crowding.look(threads, 2)).collect::<Vec<_>>();
+        assert_eq!(rounds(1), [], "it was one from the beginning");
+        assert_eq!(rounds(2), [Crowd::Few]);
+        assert_eq!(rounds(2), []);
+        assert_eq!(rounds(3), [Crowd::Many]);
+        assert_eq!(rounds(0), [], "who rests changes nothing");
+        assert_eq!(rounds(1), [Crowd::One]);
+    }
+
+    #[test]
+    fn a_few_rounds_change_nothing() {
+        let mut crowding = Crowding::default();
+        for _ in 0..100 {
+            assert_eq!((1..CROWD_ROUNDS).find_map(|_| crowding.look(5, 2)), None);
+            assert_eq!(crowding.look(1, 2), None);
+        }
     }
 }

@@ -8,6 +8,7 @@ use farmem_sys::thread::{self, Class};
 use farmem_telemetry::Counter;
 
 use crate::engine::Engine;
+use crate::fault::handlers::{Crowd, Crowding, Handlers};
 use crate::gate::{BOOKKEEPER, Change, Entry, Holding};
 
 /// The class of the first handler, kept by the bookkeeper.
@@ -18,16 +19,33 @@ pub(crate) struct Pace {
     /// would hardly ever run.
     may_return: bool,
     starvation: Starvation,
+    crowding: Crowding,
 }
 
 impl Pace {
     pub(crate) fn new(may_return: bool) -> Self {
-        Self { class: Class::Normal, may_return, starvation: Starvation::default() }
+        Self {
+            class: Class::Normal,
+            may_return,
+            starvation: Starvation::default(),
+            crowding: Crowding::default(),
+        }
     }
 
     /// Whether the handler may starve, so that the next look must not be late.
     pub(crate) fn is_delicate(&self) -> bool {
         self.class == Class::Idle
+    }
+
+    /// One round, in which so many threads faulted, of which so many can be served at a time.
+    pub(crate) fn look_at_crowd(&mut self, handlers: &Handlers, threads: u32, started: u32) {
+        if !self.may_return {
+            return;
+        }
+        let Some(crowd) = self.crowding.look(threads, started) else { return };
+        let hurried_in = |crowds: &[Crowd]| if crowds.contains(&crowd) { thread::HURRIED_NICE } else { 0 };
+        handlers.set_nice(hurried_in(&[Crowd::One, Crowd::Many]));
+        thread::set_nice_of_session(hurried_in(&[Crowd::Many]));
     }
 
     /// One look. While the program rests its handler is an ordinary thread, which nobody has to watch.

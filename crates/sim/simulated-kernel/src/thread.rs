@@ -33,6 +33,15 @@ pub fn hurry() -> bool {
     true
 }
 
+/// The nice value of threads that must not be late.
+pub const HURRIED_NICE: i32 = -15;
+
+/// Does nothing.
+pub fn set_nice(_thread: u32, _nice: i32) {}
+
+/// Does nothing.
+pub fn set_nice_of_session(_nice: i32) {}
+
 /// Allowed.
 pub fn set_class(_thread: u32, _class: Class) -> bool {
     true

@@ -371,7 +371,6 @@ impl Attacher {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            .process_group(0)
             .spawn();
         match began {
             Ok(child) => {
