@@ -211,12 +211,14 @@ fn a_rust_program_of_musl_has_threads() {
     same_output_when_attached("threads", 24 * MIB, &program);
 }
 
-/// A shell with 24 MiB of its own that begins so many programs, of which each says something.
+/// A shell with 24 MiB of its own that begins so many programs, of which each says something. Now and then it looks at all that it has.
 const SCRIPT: &str = r#"
+LC_ALL=C
 text=$(head -c 12000000 /dev/zero | tr '\0' x)
 other=$text$text
 for number in $(seq "$1"); do
-    /bin/echo "$number ${#other}"
+    /bin/echo "$number"
+    [ $((number % 50)) = 0 ] && echo "${#other}"
 done | sha256sum
 echo "${#text} ${#other} $(printf %s "$other" | sha256sum)"
 "#;
