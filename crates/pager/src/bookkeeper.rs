@@ -6,7 +6,6 @@ use core::sync::atomic::Ordering;
 use farmem_page::{PageCount, PageRange};
 use farmem_policy::pacing::{self, Far, Growth, LEFT_PAGES, Outlook};
 use farmem_sys::affinity::Allowed;
-use farmem_sys::thread::Scheduling;
 use farmem_sys::{Errno, subject, thread};
 use farmem_telemetry::{Counter, SlotState, Step};
 
@@ -73,8 +72,8 @@ pub(crate) struct Bookkeeper {
     hinted: Hinted,
     is_returning: bool,
     whereabouts: Whereabouts,
-    /// What this thread's scheduling is when it isn't urgent, while it is.
-    patient: Option<Scheduling>,
+    /// Whether this thread shares the processor of a handler that works alone.
+    is_with_handler: bool,
     withdrawal: Withdrawal,
 }
 
@@ -105,7 +104,7 @@ impl Bookkeeper {
             hinted: Hinted::new(),
             is_returning: false,
             whereabouts: Whereabouts::new(Allowed::now()),
-            patient: None,
+            is_with_handler: false,
             withdrawal: Withdrawal::default(),
         }
     }
@@ -117,7 +116,7 @@ impl Bookkeeper {
             let pause_ns = self.round();
             let took_ns = thread::cpu_ns() - began_ns;
             let pause_ns = pause_ns.max(took_ns * ROUND_SHARE * self.managing.saturating_sub(FEW));
-            self.engine.mailboxes.sleep(&self.engine.bell, pause_ns);
+            self.sleep(pause_ns);
         }
     }
 
@@ -183,17 +182,22 @@ impl Bookkeeper {
     /// While one thread faults and its handler does the evicting, this thread runs on their processor. On another one it would
     /// leave that idle a thousand times a second, and a processor that becomes idle takes a waiting thread from where
     /// one is: the faulting thread, away from its handler.
-    ///
-    /// There it is urgent. Otherwise the scheduler may count it as waiting for that processor: for a while after it has gone to sleep (delayed dequeue, Linux 6.12), and between
-    /// its wake-up and the end of the call that the handler is in. A thread of the program that is woken then goes to another processor, which costs as much as ten faults.
     fn keep_out_of_the_way(&mut self, has_faulted: bool) {
         let engine = self.engine;
         let is_idle = has_faulted && engine.residency.excess(0) <= LEFT_PAGES && !self.is_returning;
-        let is_with_handler = self.whereabouts.stay_with_handler(&engine.handlers, is_idle);
-        match self.patient.take() {
-            Some(patient) if !is_with_handler => _ = patient.give(thread::current()),
-            None if is_with_handler => self.patient = thread::make_urgent(thread::current()),
-            as_it_is => self.patient = as_it_is,
+        self.is_with_handler = self.whereabouts.stay_with_handler(&engine.handlers, is_idle);
+    }
+
+    /// Sleeps until something is to be done, for `pause_ns` at most.
+    ///
+    /// Where it shares the handler's processor it goes to sleep, and wakes up, as an urgent thread. Otherwise the scheduler may count it as waiting for that processor: for a
+    /// while after it has gone to sleep (delayed dequeue, Linux 6.12), and between its wake-up and the end of the call that the handler is in. A thread of the program that
+    /// is woken then goes to another processor, which costs as much as ten faults. What it does in between isn't urgent, and may take long.
+    fn sleep(&self, pause_ns: u64) {
+        let before = if self.is_with_handler { thread::make_urgent(thread::current()) } else { None };
+        self.engine.mailboxes.sleep(&self.engine.bell, pause_ns);
+        if let Some(before) = before {
+            before.give(thread::current());
         }
     }
 
