@@ -67,7 +67,7 @@ fn farmem(words: &[&str]) -> Command {
     command
 }
 
-fn attach(name: &str, local: &str, subject: &[&str]) -> Command {
+pub(crate) fn attach(name: &str, local: &str, subject: &[&str]) -> Command {
     let mut command = farmem(&["attach", "--host", "none", "--pool", "1G", "--name", name, "--local", local]);
     command.args(subject);
     command
@@ -78,14 +78,14 @@ fn said(output: &Output) -> String {
 }
 
 /// Attaches, and how it stands then.
-fn attached(name: &str, local: &str, subject: &[&str]) -> Value {
+pub(crate) fn attached(name: &str, local: &str, subject: &[&str]) -> Value {
     let output = attach(name, local, subject).arg("--json").output().expect("farmem starts");
     assert!(output.status.success(), "{}", said(&output));
     assert!(output.stderr.is_empty(), "{}", said(&output));
     serde_json::from_slice(&output.stdout).expect("an object")
 }
 
-fn assert_within(standing: &Value, budget: u64, processes: u64) {
+pub(crate) fn assert_within(standing: &Value, budget: u64, processes: u64) {
     let number = |key: &str| standing[key].as_u64().unwrap_or_else(|| panic!("{key} in {standing}"));
     assert!(number("resident_bytes") <= budget + MIB, "{standing}");
     assert_eq!(number("budget_bytes"), budget, "{standing}");
@@ -94,7 +94,7 @@ fn assert_within(standing: &Value, budget: u64, processes: u64) {
 }
 
 /// Detaches, and what Farmem has left then: nothing.
-fn detach(name: &str, processes: &[u32]) {
+pub(crate) fn detach(name: &str, processes: &[u32]) {
     let output = farmem(&["detach", name]).output().expect("farmem starts");
     assert!(output.status.success() && output.stderr.is_empty(), "{}", said(&output));
     assert!(said(&output).contains("came back"), "{}", said(&output));

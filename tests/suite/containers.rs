@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use farmem_tests::{Host, Scratch, application, assert_refusal, farmem_binary, managed_runner, wait_for};
 use serde_json::Value;
 
-use crate::attach_command::{Group, assert_left};
+use crate::attach_command::{Group, assert_within, attach, attached, detach};
 use crate::far_redis::{figure, unique};
 
 const MIB: u64 = 1 << 20;
@@ -130,30 +130,13 @@ impl Drop for Engine {
     }
 }
 
-fn attach(name: &str, subject: &[&str]) -> Command {
-    let mut command = Command::new(farmem_binary());
-    command.args(["attach", "--host", "none", "--pool", "1G", "--local", "16M", "--name", name]);
-    command.args(subject).stdin(Stdio::null());
-    command
-}
-
-fn assert_managed(figures: &Value, budget: u64) {
-    let number = |key: &str| figures[key].as_u64().unwrap_or_else(|| panic!("{key} in {figures}"));
-    assert!(number("resident_bytes") <= budget + MIB && number("far_bytes") > 0, "{figures}");
-}
-
 /// Attaches to what is named, compares, and detaches.
 fn is_attached_and_left(engine: &Engine, id: &str, subject: &[&str]) {
     let (name, process) = (unique("container"), engine.process(id));
-    let output = attach(&name, subject).arg("--json").output().expect("farmem starts");
-    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-    assert_managed(&serde_json::from_slice(&output.stdout).expect("an object"), 16 * MIB);
+    assert_within(&attached(&name, "16M", subject), 16 * MIB, 1);
     let faults = figure(&name, "faults");
     wait_for("pages that come back", || (figure(&name, "faults") > faults).then_some(()));
-
-    let output = Command::new(farmem_binary()).args(["detach", &name]).output().expect("farmem starts");
-    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-    assert_left(process);
+    detach(&name, &[process]);
     assert_eq!(engine.wrong(), 0);
 }
 
@@ -175,7 +158,7 @@ fn one_that_no_root_has_made_is_managed_from_outside() {
         return;
     }
     // Without a manager, or with control groups of the first version, it has none of its own.
-    let refused = assert_refusal(2, &mut attach("none", &["--container", &id[..12]]));
+    let refused = assert_refusal(2, &mut attach("none", "16M", &["--container", &id[..12]]));
     assert!(refused.contains("name its process instead"), "{refused}");
     is_attached_and_left(&engine, &id, &[&process.to_string()]);
 }
@@ -282,12 +265,12 @@ fn an_id_that_two_of_them_begin_with_is_refused() {
     if groups.iter().any(Option::is_none) {
         return;
     }
-    let refused = assert_refusal(2, &mut attach("none", &["--container", &begins]));
+    let refused = assert_refusal(2, &mut attach("none", "16M", &["--container", &begins]));
     assert!(
         refused.contains(&format!("2 containers have {begins} in their ID; give 12 letters of it or more")),
         "{refused}"
     );
     // As much of it as tells them apart names an empty group.
-    let refused = assert_refusal(2, &mut attach("none", &["--container", &ids[0][..12]]));
+    let refused = assert_refusal(2, &mut attach("none", "16M", &["--container", &ids[0][..12]]));
     assert!(refused.contains("has no process"), "{refused}");
 }

@@ -6,6 +6,8 @@
 pub mod control_group;
 mod description;
 mod memory;
+mod privilege;
 
 pub use description::Description;
 pub use memory::{Memory, MemoryError};
+pub use privilege::may_trace;

@@ -150,22 +150,13 @@ const OLD_KERNEL: &str =
 /// Why there is no userfaultfd, and what to do.
 fn refusal(error: UffdError) -> &'static str {
     match error {
-        UffdError::Denied if is_privileged() => {
+        UffdError::Denied if farmem_machine::may_trace() => {
             "a filter of system calls refuses userfaultfd; allow it in the container's seccomp profile (`farmem doctor` tells more)"
         }
         UffdError::Denied => "userfaultfd needs CAP_SYS_PTRACE; run as root (`farmem doctor` tells more)",
         UffdError::Unsupported => OLD_KERNEL,
         _ => "this kernel offers no userfaultfd (`farmem doctor` tells more)",
     }
-}
-
-/// Whether this process holds what the kernel itself asks for: then nobody but a filter refuses.
-fn is_privileged() -> bool {
-    const SYS_PTRACE: u64 = 1 << 19;
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let held =
-        status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("CapEff:")?.trim(), 16).ok());
-    held.is_some_and(|held| held & SYS_PTRACE != 0)
 }
 
 fn leak<T>(value: T) -> &'static T {

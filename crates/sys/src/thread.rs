@@ -151,21 +151,18 @@ pub fn set_nice(thread: u32, nice: i32) {
     let _ = rustix::process::setpriority_process(thread, nice);
 }
 
-/// Changes the nice value that all threads of the session that the calling process has begun have together beside those of other sessions, where the kernel gives each session its part
-/// of the processors (autogroups); left as it is elsewhere, and where the kernel refuses.
-pub fn set_nice_of_session(nice: i32) {
+/// Whether all threads of the session that the calling process has begun come together before those of other sessions, by [`HURRIED_NICE`], or are equal to them, where the kernel gives each
+/// session its part of the processors (autogroups); left as it is elsewhere, and where the kernel refuses.
+pub fn hurry_session(is_hurried: bool) {
     use rustix::fs::{Mode, OFlags, open};
+    const TEXT: &[u8] = b"-15";
+    const _: () = assert!(HURRIED_NICE == -15, "as the text says");
     if rustix::process::getsid(None) != Ok(rustix::process::getpid()) {
         return;
     }
-    let Ok(file) = open(c"/proc/self/autogroup", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) else {
-        return;
-    };
-    let text: &[u8] = match nice {
-        HURRIED_NICE => b"-15",
-        _ => b"0",
-    };
-    let _ = rustix::io::write(&file, text);
+    if let Ok(file) = open(c"/proc/self/autogroup", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
+        let _ = rustix::io::write(&file, if is_hurried { TEXT } else { b"0" });
+    }
 }
 
 const SCHED_OTHER: usize = 0;

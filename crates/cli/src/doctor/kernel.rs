@@ -115,7 +115,7 @@ fn userfaultfd() -> Vec<Check> {
     let features = match Uffd::kernel_features(device.as_ref().map(AsFd::as_fd)) {
         Ok(features) => features,
         Err(UffdError::Denied) => {
-            let (found, mend) = match super::permission::is_privileged() {
+            let (found, mend) = match farmem_machine::may_trace() {
                 true => ("refused by a filter", "allow userfaultfd in the container's seccomp profile"),
                 false => ("not permitted", "sudo sysctl vm.unprivileged_userfaultfd=1"),
             };

@@ -3,37 +3,19 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use farmem_machine::may_trace;
 use procfs::process::{Process, Status};
 use rustix::fs::{Access, access};
 
 use super::{Check, read};
 
-/// Number of CAP_SYS_PTRACE.
-const SYS_PTRACE: u32 = 19;
-
 pub(super) fn checks() -> Vec<Check> {
     let status = Process::myself().and_then(|this| this.status()).ok();
-    vec![
-        privilege(status.as_ref()),
-        unprivileged(status.as_ref()),
-        device(),
-        filter(status.as_ref()),
-        tracing(),
-    ]
+    let may_trace = may_trace();
+    vec![privilege(may_trace), unprivileged(may_trace), device(), filter(status.as_ref()), tracing(may_trace)]
 }
 
-fn has_privilege(status: Option<&Status>) -> bool {
-    status.is_some_and(|status| status.capeff & 1 << SYS_PTRACE != 0)
-}
-
-/// Whether the kernel would permit userfaultfd, so that only a filter of system calls can refuse it.
-pub(super) fn is_privileged() -> bool {
-    let status = Process::myself().and_then(|this| this.status()).ok();
-    has_privilege(status.as_ref())
-}
-
-fn privilege(status: Option<&Status>) -> Check {
-    let has = has_privilege(status);
+fn privilege(has: bool) -> Check {
     Check::ok(
         "CAP_SYS_PTRACE",
         if has { "held" } else { "not held" },
@@ -43,15 +25,15 @@ fn privilege(status: Option<&Status>) -> Check {
     .essential()
 }
 
-fn unprivileged(status: Option<&Status>) -> Check {
+fn unprivileged(may_trace: bool) -> Check {
     let allowed = read("/proc/sys/vm/unprivileged_userfaultfd");
     let found = match allowed.as_deref() {
         Some("1") => "allowed for everyone",
-        Some(_) if has_privilege(status) => "for privileged users only, and this one is",
+        Some(_) if may_trace => "for privileged users only, and this one is",
         Some(_) => "for privileged users only",
         None => "the kernel doesn't tell",
     };
-    let fine = allowed.as_deref() == Some("1") || has_privilege(status) || device_opens();
+    let fine = allowed.as_deref() == Some("1") || may_trace || device_opens();
     Check::ok("unprivileged uffd", found, "faults inside system calls are served as well")
         .gap_unless(fine, "sudo sysctl vm.unprivileged_userfaultfd=1")
 }
@@ -85,13 +67,12 @@ fn filter(status: Option<&Status>) -> Check {
     }
 }
 
-fn tracing() -> Check {
+fn tracing(may_trace: bool) -> Check {
     const NAME: &str = "yama ptrace_scope";
     const MEANING: &str = "the supervisor looks into the programs that it started; 0 and 1 allow that";
     match read("/proc/sys/kernel/yama/ptrace_scope").and_then(|scope| scope.parse::<u32>().ok()) {
         Some(scope) => {
-            let status = Process::myself().and_then(|this| this.status()).ok();
-            let fine = scope <= 1 || scope == 2 && has_privilege(status.as_ref());
+            let fine = scope <= 1 || scope == 2 && may_trace;
             Check::ok(NAME, scope.to_string(), MEANING)
                 .gap_unless(fine, "sudo sysctl kernel.yama.ptrace_scope=1")
         }

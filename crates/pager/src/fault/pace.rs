@@ -43,9 +43,8 @@ impl Pace {
             return;
         }
         let Some(crowd) = self.crowding.look(threads, started) else { return };
-        let hurried_in = |crowds: &[Crowd]| if crowds.contains(&crowd) { thread::HURRIED_NICE } else { 0 };
-        handlers.set_nice(hurried_in(&[Crowd::One, Crowd::Many]));
-        thread::set_nice_of_session(hurried_in(&[Crowd::Many]));
+        handlers.set_nice(if crowd == Crowd::Few { 0 } else { thread::HURRIED_NICE });
+        thread::hurry_session(crowd == Crowd::Many);
     }
 
     /// One look. While the program rests its handler is an ordinary thread, which nobody has to watch.

@@ -40,7 +40,7 @@ pub const HURRIED_NICE: i32 = -15;
 pub fn set_nice(_thread: u32, _nice: i32) {}
 
 /// Does nothing.
-pub fn set_nice_of_session(_nice: i32) {}
+pub fn hurry_session(_is_hurried: bool) {}
 
 /// Allowed.
 pub fn set_class(_thread: u32, _class: Class) -> bool {
