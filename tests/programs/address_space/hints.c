@@ -200,9 +200,10 @@ static void hint_anywhere(void)
 {
 	static const char constant[] = "not to be written";
 	char local[100];
+	int invalid = is_present() ? EINVAL : 0, unmapped = is_present() ? ENOMEM : 0;
+	/* Once there is a pager: what it maps for itself may come to lie where nothing is. */
 	unsigned char *gone = map(REGION);
 	unmap(gone, REGION);
-	int invalid = is_present() ? EINVAL : 0, unmapped = is_present() ? ENOMEM : 0;
 	int (*const all[])(const void *, size_t) = {farmem_prefetch, farmem_cold, farmem_pin, farmem_unpin};
 	errno = 77;
 	for (size_t which = 0; which < 4; which++) {
