@@ -34,6 +34,7 @@ checks! {
     children_that_run_other_programs_are_let_go: "execs",
     children_that_are_killed_while_pagers_come_to_them_are_waited_for: "killed",
     a_handler_of_traps_and_a_trap_that_waits_stay: "traps",
+    addresses_that_a_program_has_left_free_are_free_for_it_again: "places",
     a_signal_that_comes_with_a_pager_ends_the_call_that_waits_for_it: "signals",
     children_in_strict_mode_find_what_is_far_though_their_puppets_are_ended: "strict",
 }

@@ -26,6 +26,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Resource, Rlimit, pidfd_
 
 use crate::children::processes;
 use crate::injection::{Injection, WIDE, find_instruction, is_instruction};
+use crate::place;
 use crate::threads::{candidates, is_at_fault};
 use crate::{AttachError, filter, told};
 
@@ -400,7 +401,8 @@ fn furnish(
     let pages = [1, 1, 1, SHARED_BYTES as u64 / PAGE_BYTES as u64, 1, STAGED.get(), 1];
     let all_bytes = pages.iter().sum::<u64>() * PAGE_BYTES as u64;
     let private = u64::from(raw::MAP_PRIVATE | raw::MAP_ANONYMOUS | raw::MAP_NORESERVE);
-    let all = puppet.ask("addresses", raw::__NR_mmap, [0, all_bytes, 0, private, u64::MAX, 0])?;
+    let place = place::find(number, all_bytes)?.unwrap_or(0);
+    let all = puppet.ask("addresses", raw::__NR_mmap, [place, all_bytes, 0, private, u64::MAX, 0])?;
     let at = |part: usize| all + pages[..part].iter().sum::<u64>() * PAGE_BYTES as u64;
     let bytes = |part: usize| pages[part] * PAGE_BYTES as u64;
     let fixed = private | u64::from(raw::MAP_FIXED);

@@ -654,6 +654,47 @@ static int traps(void)
 	return report("traps", wrong);
 }
 
+// What it has left free it finds free again, in the child too: allocators take again what they once had, and grow in place.
+static size_t take_again(unsigned char *low, size_t each)
+{
+	struct memory found = {.pages = each / PAGE};
+	size_t wrong = 0;
+	wrong += mremap(low, each, 3 * each, 0) != low;
+	for (int nth = 3; nth < 6; nth += 2) {
+		void *wanted = low + nth * each;
+		wrong += mmap(wanted, each, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != wanted;
+	}
+	if (wrong)
+		return wrong;
+	for (int nth = 0; nth < 7; nth++) {
+		found.words = (uint64_t *)(low + nth * each);
+		refill(&found, nth);
+		wrong += press(found, 0) + wrong_pages(found);
+	}
+	return wrong;
+}
+
+static int places(void)
+{
+	enum { EACH = 4 * MIB };
+	struct memory memory = {.pages = 32 * MIB / PAGE};
+	memory.words = mmap(NULL, 32 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned char *low = mmap(NULL, 7 * EACH, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory.words == MAP_FAILED || low == MAP_FAILED)
+		end("mmap");
+	munmap(low + EACH, 3 * EACH);
+	munmap(low + 5 * EACH, EACH);
+	refill(&memory, 1);
+	size_t wrong = press(memory, 0.5);
+	pid_t child = fork();
+	wrong += press(memory, 0.3) + take_again(low, EACH);
+	if (child == 0)
+		_exit(wrong != 0);
+	int status = 0;
+	wrong += waitpid(child, &status, 0) != child || status != 0;
+	return report("places", wrong + wrong_pages(memory));
+}
+
 static int brief(void)
 {
 	return wrong_pages(fresh(2)) != 0;
@@ -688,6 +729,8 @@ int main(int count, char **words)
 		return killed();
 	if (!strcmp(check, "traps"))
 		return traps();
+	if (!strcmp(check, "places"))
+		return places();
 	if (!strcmp(check, "brief"))
 		return brief();
 	if (!strcmp(check, "strict"))
