@@ -152,6 +152,7 @@ impl Bookkeeper {
         if self.scanner.is_none() {
             return pacing::SHORTEST_NS;
         }
+        engine.eviction.quiescence.start_if_wanted(self.whereabouts.allowed());
         let far = self.manage(unnoticed);
         self.is_returning = match (&mut self.swap_in, &mut self.desk) {
             (Some(swap_in), Some(desk)) => swap_in.step(engine, desk),
@@ -253,7 +254,8 @@ impl Bookkeeper {
 
     fn account(&mut self) {
         let now_ns = thread::cpu_ns();
-        self.engine.slot.add(Counter::PagerCpuNs, now_ns - self.cpu_ns);
+        let still_ns = self.engine.eviction.quiescence.take_still_ns();
+        self.engine.slot.add(Counter::PagerCpuNs, now_ns - self.cpu_ns + still_ns);
         self.cpu_ns = now_ns;
     }
 

@@ -258,6 +258,11 @@ pub fn exit() -> ! {
     }
 }
 
+/// Lets a moment pass, for whoever looks at a word again and again.
+pub fn spin() {
+    core::hint::spin_loop();
+}
+
 /// Sleeps; other threads of the program go on.
 pub fn sleep(nanoseconds: u64) {
     let duration = rustix::time::Timespec {

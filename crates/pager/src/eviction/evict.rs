@@ -19,6 +19,7 @@ use farmem_telemetry::{Counter, Step, TraceKind};
 use crate::address_space::table::Taken;
 use crate::engine::Engine;
 use crate::eviction::hand::{Hand, may_leave};
+use crate::eviction::quiescence::{Costs, Quiet};
 use crate::eviction::stranded::Stranded;
 use crate::eviction::vault::Stowed;
 use crate::gate::{Change, Holding};
@@ -47,6 +48,8 @@ pub(crate) struct Evictor {
     since_sync: u64,
     /// Pages that are taken out at once: few while the pool refuses some of them, which come back for nothing.
     at_once: usize,
+    /// Of moves.
+    costs: Costs,
 }
 
 /// What an eviction has achieved.
@@ -89,6 +92,7 @@ impl Evictor {
             writer,
             since_sync: 0,
             at_once: RUN_PAGES,
+            costs: Costs::default(),
         })
     }
 
@@ -342,6 +346,8 @@ impl Engine {
             return self.give_all_back(taken);
         }
         let began_ns = thread::now_ns();
+        let quiet = self.quiesce_for(evictor, moves.len());
+        let is_quiet = quiet.is_some();
         self.pages.uffd.move_runs(moves, evictor.pagemap);
         // Frames of pages that weren't moved stay empty.
         evictor.used += taken.len() as u64;
@@ -351,8 +357,10 @@ impl Engine {
             rest = others;
             self.mark(&change, evictor, it.to, &mut run[..it.progress.done.get() as usize], outcome);
         }
+        drop(quiet);
         drop(change);
         let moved_ns = thread::now_ns();
+        evictor.costs.note(moves.len(), is_quiet, moved_ns - began_ns);
         self.slot.add(Counter::MovingNs, moved_ns - began_ns);
         let mut rest = taken;
         for it in moves.iter() {
@@ -373,6 +381,13 @@ impl Engine {
             }
         }
         self.slot.add(Counter::StoringNs, thread::now_ns() - moved_ns);
+    }
+
+    /// Lets the program's other processors stand still, if that pays for so many moves. Where several of its threads fault, most processors are in the kernel or in
+    /// the pager at that moment, and a call holds up those that could serve.
+    fn quiesce_for(&self, evictor: &Evictor, moves: usize) -> Option<Quiet<'_>> {
+        let is_worth_it = self.handlers.is_first_alone() && evictor.costs.is_worth_a_call(moves);
+        if is_worth_it { self.eviction.quiescence.begin() } else { None }
     }
 
     fn give_all_back(&self, taken: &mut [Option<Taken>]) {

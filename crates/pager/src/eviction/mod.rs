@@ -3,6 +3,7 @@
 pub(crate) mod evict;
 mod hand;
 pub(crate) mod packed;
+mod quiescence;
 pub(crate) mod release;
 pub(crate) mod residency;
 pub(crate) mod stranded;
@@ -16,6 +17,7 @@ use evict::Evictor;
 use farmem_page::PageCount;
 use farmem_policy::Victims;
 use farmem_sys::lock::Lock;
+use quiescence::Quiescence;
 use unmovable::Unmovable;
 
 /// What evictions of a process share.
@@ -26,6 +28,8 @@ pub(crate) struct Eviction {
     /// There from when the process begins to be managed.
     pub(crate) evictor: Lock<Option<Evictor>>,
     unmovable: Unmovable,
+    /// Of the processors that the program runs on, while its pages are moved.
+    pub(crate) quiescence: Quiescence,
     /// Whether moved pages wait to be put back.
     are_stranded: AtomicBool,
     /// Whether the pager leaves the program, which goes on without one.
@@ -38,6 +42,7 @@ impl Eviction {
             victims: Victims::new(budget),
             evictor: Lock::new(None),
             unmovable: Unmovable::new(),
+            quiescence: Quiescence::new(),
             are_stranded: AtomicBool::new(false),
             is_leaving: AtomicBool::new(false),
         }

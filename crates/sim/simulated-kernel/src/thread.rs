@@ -78,6 +78,11 @@ pub fn exit() -> ! {
     std::panic::resume_unwind(Box::new(Exit))
 }
 
+/// Lets others go first.
+pub fn spin() {
+    yield_now();
+}
+
 /// Sleeps.
 pub fn sleep(nanoseconds: u64) {
     let deadline_ns = world::with(|world| world.now_ns.saturating_add(nanoseconds.max(1)));
