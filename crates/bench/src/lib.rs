@@ -11,6 +11,7 @@
 //! - [`prefetch`] runs a program under each policy of prefetching;
 //! - [`attach`] measures what pagers that come from outside cost the programs that they come to;
 //! - [`steps`] says what each step of a fault cost;
+//! - [`scale`] measures whether what a page costs grows with the pool;
 //! - [`micro`] measures what the primitives of a pager cost here;
 //! - [`all`] runs all of them, keeps each measurement as a [`record`], and makes a report;
 //! - [`compare`] says what changed between two sets of records;
@@ -40,6 +41,7 @@ pub mod readers;
 pub mod record;
 mod redis;
 mod run;
+pub mod scale;
 mod sources;
 pub mod steps;
 mod stolen;

@@ -12,7 +12,7 @@ use farmem_bench::record::Record;
 use farmem_bench::steps::Steps;
 use farmem_bench::{
     all, attach, compare, compression, faults, isolation, kernels, markdown, micro, nodes, paper, prefetch,
-    programs, readers, record, undo, workload,
+    programs, readers, record, scale, undo, workload,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -20,8 +20,8 @@ use serde_json::Value;
 use crate::arguments::{
     AllArguments, BenchAttachArguments, BenchCommand, CleanupArguments, CompareArguments,
     CompressionArguments, FaultsArguments, IsolationArguments, KernelArguments, MicroArguments,
-    NodesArguments, PapersArguments, PrefetchArguments, ProgramsArguments, ReadersArguments, StepsArguments,
-    TableArguments, WorkloadArguments,
+    NodesArguments, PapersArguments, PrefetchArguments, ProgramsArguments, ReadersArguments, ScaleArguments,
+    StepsArguments, TableArguments, WorkloadArguments,
 };
 use crate::failure::Failure;
 
@@ -37,6 +37,7 @@ pub(crate) fn bench(command: BenchCommand) -> Result<ExitCode, Failure> {
         BenchCommand::Nodes(arguments) => measure_nodes(arguments),
         BenchCommand::Steps(arguments) => tell_steps(&arguments),
         BenchCommand::Micro(arguments) => measure_primitives(&arguments),
+        BenchCommand::Scale(arguments) => measure_scale(&arguments),
         BenchCommand::Compare(arguments) => compare_records(&arguments),
         BenchCommand::Table(arguments) => write_table(&arguments),
         BenchCommand::Papers(PapersArguments {}) => write_papers(),
@@ -204,6 +205,12 @@ fn measure_nodes(arguments: NodesArguments) -> Result<ExitCode, Failure> {
 
 fn measure_primitives(arguments: &MicroArguments) -> Result<ExitCode, Failure> {
     let report = micro::run(&micro::Options { quick: arguments.quick, repeat: arguments.repeat })?;
+    print(&report, arguments.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure_scale(arguments: &ScaleArguments) -> Result<ExitCode, Failure> {
+    let report = scale::run(&scale::Options { quick: arguments.quick, repeat: arguments.repeat })?;
     print(&report, arguments.json)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -7,6 +7,10 @@ use crate::pool::{Pool, claim_of, slab_of};
 use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 
+/// Words that one search looks at: some microseconds' worth. Where all that a search has looked at is taken, the next one goes on from there. So what it
+/// costs doesn't grow with the pool; of a pool that is larger than this and has hardly anything free, a search may miss what there is.
+const LOOKED_AT: usize = 4096;
+
 /// What can be claimed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Claimable {
@@ -21,7 +25,7 @@ pub(crate) enum Claimable {
 }
 
 impl<M: Memory> Pool<M> {
-    fn claims(&self, what: Claimable) -> &[M::Word] {
+    pub(crate) fn claims(&self, what: Claimable) -> &[M::Word] {
         let (at, count) = match what {
             Claimable::Frame => (self.layout.frame_claims_at, self.layout.frames),
             Claimable::Block => (self.layout.block_claims_at, self.layout.blocks),
@@ -81,12 +85,16 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Whether one could be claimed at this moment.
+    /// Whether one could be claimed at this moment: one of those that the next search looks at.
     pub(crate) fn is_any_free(&self, what: Claimable) -> bool {
         let claims = self.claimable(what);
         let start = self.header_value(Self::cursor(what)).min(claims.len());
-        let (before, from) = claims.split_at(start);
-        from.iter().chain(before).any(|word| word.load(Relaxed) == 0)
+        let found =
+            Turn::new(0..claims.len(), start, LOOKED_AT).find(|&index| claims[index].load(Relaxed) == 0);
+        if found.is_none() {
+            self.pass(Self::cursor(what), start, LOOKED_AT, claims.len());
+        }
+        found.is_some()
     }
 
     /// Whether the disk has room for a slab.
@@ -123,16 +131,21 @@ impl<M: Memory> Pool<M> {
         let claims = self.claimable(what);
         let among = among.start.min(claims.len())..among.end.min(claims.len());
         let start = self.header_value(Self::cursor(what)).clamp(among.start, among.end);
-        let search = |range: Range<usize>| -> Option<usize> {
-            range.into_iter().find(|&index| {
-                let word = &claims[index];
-                word.load(Relaxed) == 0 && {
-                    self.raise_high(what, index);
-                    word.compare_exchange(0, claim_of(slab), SeqCst, Relaxed).is_ok()
-                }
-            })
+        let try_at = |index: &usize| {
+            let word = &claims[*index];
+            word.load(Relaxed) == 0 && {
+                self.raise_high(what, *index);
+                word.compare_exchange(0, claim_of(slab), SeqCst, Relaxed).is_ok()
+            }
         };
-        let claimed = search(start..among.end).or_else(|| search(among.start..start))?;
+        let claimed = Turn::new(among.clone(), start, LOOKED_AT).find(try_at).or_else(|| {
+            let never_used = self.header_value(Self::high(what)).clamp(among.start, among.end);
+            Turn::new(never_used..among.end, never_used, LOOKED_AT).find(try_at)
+        });
+        let Some(claimed) = claimed else {
+            self.pass(Self::cursor(what), start, LOOKED_AT, among.end);
+            return None;
+        };
         if let Ok(cursor) = self.header(Self::cursor(what)) {
             cursor.store(claimed as u64 + 1, Relaxed);
         }
@@ -157,12 +170,17 @@ impl<M: Memory> Pool<M> {
             self.memory.release(at..at + crate::class::SLAB_BYTES);
         }
         let freed = word.compare_exchange(claim_of(slab), 0, AcqRel, Relaxed).is_ok();
-        // Metadata is never given back to the machine, so it is kept dense: the lowest free chunk is used first.
-        if freed
-            && matches!(what, Claimable::Chunk | Claimable::SmallChunk)
-            && let Ok(cursor) = self.header(Self::cursor(what))
-            && cursor.load(Relaxed) > index as u64
-        {
+        let Ok(cursor) = self.header(Self::cursor(what)) else { return };
+        let next = cursor.load(Relaxed);
+        let is_better = match what {
+            // Metadata is never given back to the machine, so it is kept dense: the lowest free chunk is used first.
+            Claimable::Chunk | Claimable::SmallChunk => next > index as u64,
+            // The next search finds this one, unless it already begins with another that is free.
+            Claimable::Frame | Claimable::Block => {
+                self.claims(what).get(next as usize).is_none_or(|word| word.load(Relaxed) != 0)
+            }
+        };
+        if freed && is_better {
             cursor.store(index as u64, Relaxed);
         }
     }
@@ -187,5 +205,29 @@ impl<M: Memory> Pool<M> {
                 self.unclaim(what, index, slab);
             }
         }
+    }
+}
+
+/// Numbers of a range from one of them on, and then from the first one on; so many at most.
+pub(crate) struct Turn {
+    range: Range<usize>,
+    next: usize,
+    left: usize,
+}
+
+impl Turn {
+    pub(crate) fn new(range: Range<usize>, start: usize, most: usize) -> Self {
+        Self { next: start, left: range.len().min(most), range }
+    }
+}
+
+impl Iterator for Turn {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        self.left = self.left.checked_sub(1)?;
+        let found = if self.range.contains(&self.next) { self.next } else { self.range.start };
+        self.next = found + 1;
+        Some(found)
     }
 }

@@ -11,7 +11,7 @@ use farmem_page::{ByteCount, PAGE_BYTES, SlabIndex};
 /// "FARMPOOL", as the bytes lie in memory.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"FARMPOOL");
 /// Version of the layout.
-pub(crate) const VERSION: u64 = 11;
+pub(crate) const VERSION: u64 = 12;
 
 pub(crate) const WORD_BYTES: usize = size_of::<u64>();
 /// Slots that share a chunk of metadata, because they share one word of the bitmap.
@@ -151,6 +151,10 @@ pub(crate) enum Header {
     BufferTime = 47,
     /// Patterns in the table.
     Patterns = 48,
+    /// Where the search for a slab with holes starts.
+    PartialCursor = 49,
+    /// Where the search for any room at all starts, once no frame is free.
+    LeftoverCursor = 50,
     /// Not zero once a packer runs.
     Packer = 56,
     /// Whether pages are stored as they are.

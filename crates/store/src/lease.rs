@@ -1,6 +1,6 @@
 //! How an owner comes by a slab with room: the one it is filling, one that has holes, or a new one.
 
-use crate::claims::Claimable;
+use crate::claims::{Claimable, Turn};
 use crate::class::SizeClass;
 use crate::layout::{CHUNKS_PER_SLAB, Cover, Header, WORD_BYTES};
 use crate::memory::{Atomic, Memory};
@@ -13,6 +13,11 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 const REFILL_FREE_PART: usize = 8;
 /// Slabs with holes that one search looks at, most of them other owners'.
 const REFILL_CANDIDATES: usize = 64;
+/// Words of slabs with holes, slabs with any room at all, and free slabs that one search looks at. Where none of these will do, the next search goes on behind them: so what it costs
+/// doesn't grow with the pool.
+const REFILL_WORDS: usize = 512;
+const LEFTOVERS: usize = 256;
+const FREE_SLABS: usize = 1024;
 
 impl<M: Memory> Pool<M> {
     /// Lets a writer into a slab to store a page of `length_bytes`; false when the gate is shut to it.
@@ -55,23 +60,51 @@ impl<M: Memory> Pool<M> {
         Some(slab)
     }
 
-    /// A slab of any class from `class` up that has room: for when no frame is free.
+    /// A slab of any class from `class` up that has room, the smallest of the slabs that this search looks at: for when no frame is free.
     pub(crate) fn enter_leftover(
         &self,
         owner: OwnerId,
         class: SizeClass,
         length_bytes: usize,
     ) -> Option<(usize, SizeClass)> {
-        class.and_larger().find_map(|class| {
-            let fits = |slab: &usize| self.enter(*slab, owner, class, length_bytes);
-            (0..self.slabs_used()).find(fits).map(|slab| (slab, class))
-        })
+        let used = self.slabs_used();
+        let start = self.header_value(Header::LeftoverCursor);
+        loop {
+            let has_room = |slab: usize| {
+                let gate = Gate(self.gate(slab).ok()?.load(Relaxed));
+                let found = gate.class().filter(|found| found.number() >= class.number())?;
+                (gate.admits(owner) && gate.has_room()).then_some((found.number(), slab, found))
+            };
+            let best =
+                Turn::new(0..used, start, LEFTOVERS).filter_map(has_room).min_by_key(|it| (it.0, it.1));
+            let Some((_, slab, found)) = best else {
+                self.pass(Header::LeftoverCursor, start, LEFTOVERS, used);
+                return None;
+            };
+            // Another thread may have taken the last of its room.
+            if self.enter(slab, owner, found, length_bytes) {
+                return Some((slab, found));
+            }
+        }
+    }
+
+    /// A search found nothing among so many from `start` on, of `count`: the next one goes on behind.
+    pub(crate) fn pass(&self, cursor: Header, start: usize, looked_at: usize, count: usize) {
+        if count > looked_at
+            && let Ok(cursor) = self.header(cursor)
+        {
+            let next = start + looked_at;
+            cursor.store(if next < count { next as u64 } else { 0 }, Relaxed);
+        }
     }
 
     fn enter_with_holes(&self, owner: OwnerId, class: SizeClass, length_bytes: usize) -> Option<usize> {
         let bitmap = self.partial_words(class);
         let mut looked_at = 0;
-        for (at, word) in bitmap.iter().enumerate().take(self.slabs_used().div_ceil(64)) {
+        let words = bitmap.len().min(self.slabs_used().div_ceil(64));
+        let start = self.header_value(Header::PartialCursor);
+        for at in Turn::new(0..words, if words > REFILL_WORDS { start } else { 0 }, REFILL_WORDS) {
+            let word = &bitmap[at];
             let mut set = word.load(Relaxed);
             while set != 0 {
                 let bit = set.trailing_zeros();
@@ -79,6 +112,7 @@ impl<M: Memory> Pool<M> {
                 set &= set - 1;
                 looked_at += 1;
                 if looked_at > REFILL_CANDIDATES {
+                    self.pass(Header::PartialCursor, start, REFILL_WORDS, words);
                     return None;
                 }
                 let gate = Gate(self.gate(slab).ok()?.load(Relaxed));
@@ -90,6 +124,7 @@ impl<M: Memory> Pool<M> {
                 }
             }
         }
+        self.pass(Header::PartialCursor, start, REFILL_WORDS, words);
         None
     }
 
@@ -129,7 +164,14 @@ impl<M: Memory> Pool<M> {
             let leasing = crate::slab::State { kind: Kind::Leasing, class, owner, location: 0, generation };
             word.compare_exchange(bits, leasing.encode(), AcqRel, Relaxed).is_ok()
         };
-        let slab = (start..limit).find(claim).or_else(|| (0..start).find(claim))?;
+        let slab = Turn::new(0..limit, start, FREE_SLABS).find(claim).or_else(|| {
+            let never_used = self.slabs_used().min(limit);
+            Turn::new(never_used..limit, never_used, FREE_SLABS).find(claim)
+        });
+        let Some(slab) = slab else {
+            self.pass(Header::SlabCursor, start, FREE_SLABS, limit);
+            return None;
+        };
         self.header(Header::SlabCursor).ok()?.store(slab as u64 + 1, Relaxed);
         Some(slab)
     }

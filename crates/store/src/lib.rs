@@ -16,6 +16,7 @@ extern crate alloc;
 
 mod alarm;
 mod calls;
+mod candidates;
 mod claims;
 mod class;
 mod copies;
@@ -30,6 +31,7 @@ mod nodes;
 mod packing;
 mod pattern;
 mod pool;
+mod populate;
 mod raise;
 mod read_buffer;
 mod reader;

@@ -3,7 +3,7 @@
 //! Such a slab stays away: its content goes from one block to another, or, where its block has a place on disk that was never written, there. Who reads it
 //! meanwhile by the old block finds the state changed, and looks again.
 
-use crate::claims::Claimable;
+use crate::claims::{Claimable, Turn};
 use crate::class::SLAB_BYTES;
 use crate::disk::{BlockFile, block_offset_bytes};
 use crate::memory::{Atomic, Memory};
@@ -34,10 +34,12 @@ impl Mover {
         is_wanted: impl Fn(usize) -> bool,
     ) -> StepOutcome {
         let mut slabs = 0;
-        for slab in 0..pool.slabs_used() {
+        let used = pool.slabs_used();
+        for slab in Turn::new(0..used, self.lowering, used) {
             if slabs == BATCH_SLABS {
                 break;
             }
+            self.lowering = slab + 1;
             let is_there = pool.state(slab).is_ok_and(|state| {
                 state.kind == Kind::Away
                     && is_wanted(state.location)

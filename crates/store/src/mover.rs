@@ -5,6 +5,7 @@
 //! A block that has a place on disk goes there as well where all blocks have one: then nodes are a faster copy of the disk (Infiniswap's backup).
 //! Where some blocks have none, those are for the nodes, and the others for what nodes don't take.
 
+use crate::candidates::Candidates;
 use crate::claims::Claimable;
 use crate::class::SLAB_BYTES;
 use crate::disk::{BlockError, BlockFile, block_offset_bytes};
@@ -16,8 +17,12 @@ use crate::pool::{OwnerId, Pool, claim_of};
 use crate::slab::{Gate, Kind, State};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use farmem_page::{ByteCount, PAGE_BYTES};
+
+/// It is counted anew how many slabs are to leave after a batch and one of so many slabs that are in memory.
+const COUNTED_SHARE: usize = 4096;
 
 /// Slabs of one batch.
 pub(crate) const BATCH_SLABS: usize = 8;
@@ -59,6 +64,15 @@ pub struct Mover {
     pub(crate) buffer: Vec<u8>,
     pub(crate) buffer_start: usize,
     is_draining: bool,
+    /// Those that leave next: slabs that are being filled come last, then by their sequence.
+    pub(crate) leaving: Candidates<(bool, u64)>,
+    /// Slabs that may leave before it is counted anew how many are to.
+    uncounted: usize,
+    /// Those that come back next since pages are read from them, and since there is room.
+    pub(crate) wanted: Candidates<Reverse<u64>>,
+    pub(crate) unread: Candidates<Reverse<u64>>,
+    /// Where the search for slabs goes on that are to go to disk.
+    pub(crate) lowering: usize,
     pub(crate) writing: Backoff,
     /// Apart from that of writes: slabs that can't be read keep none from leaving memory.
     pub(crate) reading: Backoff,
@@ -124,6 +138,11 @@ impl Mover {
             buffer,
             buffer_start,
             is_draining: false,
+            leaving: Candidates::new(),
+            uncounted: 0,
+            wanted: Candidates::new(),
+            unread: Candidates::new(),
+            lowering: 0,
             writing: Backoff::default(),
             reading: Backoff::default(),
             reads_seen: 0,
@@ -138,15 +157,25 @@ impl Mover {
         file: &F,
         nodes: &mut N,
     ) -> StepOutcome {
-        let used = pool.claimed(Claimable::Frame);
-        let surplus = used.saturating_sub(pool.frames_at(Mark::LOW));
-        self.is_draining = used > pool.frames_at(Mark::HIGH) || self.is_draining && surplus > 0;
+        if self.uncounted == 0 {
+            let used = pool.claimed(Claimable::Frame);
+            let surplus = used.saturating_sub(pool.frames_at(Mark::LOW));
+            self.is_draining = used > pool.frames_at(Mark::HIGH) || self.is_draining && surplus > 0;
+            // To count takes time in a large pool. Meanwhile slabs may become free by themselves, so that a few more leave than would have to.
+            self.uncounted = surplus.min(BATCH_SLABS + used / COUNTED_SHARE);
+        }
         if !self.is_draining {
+            self.uncounted = 0;
             return StepOutcome::Idle;
         }
         let mut victims = [None; BATCH_SLABS];
-        let count = choose(pool, &mut victims[..surplus.min(BATCH_SLABS)]);
+        let most = self.uncounted.min(BATCH_SLABS);
+        let count = self.leaving.take(pool, |slab| leaving_key(pool, slab), &mut victims[..most]);
+        self.uncounted -= most;
+        // Those that leave are younger than all that did so before.
+        self.unread.forget();
         if count == 0 {
+            self.uncounted = 0;
             return StepOutcome::NothingMovable;
         }
         let mut batch = Batch::default();
@@ -245,32 +274,16 @@ enum Begun {
     NoBlock,
 }
 
-/// The slabs in memory that were filled longest ago, oldest first. Slabs that are being filled come last: they are moved
-/// only if the pool has no others.
-fn choose<M: Memory>(pool: &Pool<M>, out: &mut [Option<usize>]) -> usize {
-    let mut keys = [(true, u64::MAX); BATCH_SLABS];
-    let mut count = 0;
-    for slab in 0..pool.slabs_used() {
-        let (Ok(state), Ok(gate), Ok(sequence)) = (pool.state(slab), pool.gate(slab), pool.sequence(slab))
-        else {
-            continue;
-        };
-        let gate = Gate(gate.load(Relaxed));
-        if state.kind != Kind::Memory || gate.set_moving().is_none() {
-            continue;
-        }
-        let is_current =
-            pool.current(state.owner, state.class).is_ok_and(|word| word.load(Acquire) == claim_of(slab));
-        let key = (is_current, sequence.load(Relaxed));
-        let at = keys[..count].partition_point(|other| *other <= key);
-        if at < out.len() {
-            count = (count + 1).min(out.len());
-            keys[at..count].rotate_right(1);
-            out[at..count].rotate_right(1);
-            (keys[at], out[at]) = (key, Some(slab));
-        }
+/// When a slab in memory leaves it: those that were filled longest ago first. Slabs that are being filled come last: they are moved only if the pool has no others.
+fn leaving_key<M: Memory>(pool: &Pool<M>, slab: usize) -> Option<(bool, u64)> {
+    let state = pool.state(slab).ok()?;
+    let gate = Gate(pool.gate(slab).ok()?.load(Relaxed));
+    if state.kind != Kind::Memory || gate.set_moving().is_none() {
+        return None;
     }
-    count
+    let is_current =
+        pool.current(state.owner, state.class).is_ok_and(|word| word.load(Acquire) == claim_of(slab));
+    Some((is_current, pool.sequence(slab).ok()?.load(Relaxed)))
 }
 
 /// Copies those of a batch to nodes that are for them.

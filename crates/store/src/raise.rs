@@ -17,6 +17,7 @@ use crate::mover::{BATCH_SLABS, Backoff, Mover, StepOutcome, let_stay};
 use crate::nodes::Nodes;
 use crate::pool::Pool;
 use crate::slab::{Gate, Kind, State};
+use core::cmp::Reverse;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// Pages that were read from a slab before it is worth bringing back: one says little of its neighbours.
@@ -60,9 +61,9 @@ impl Mover {
         }
         let of_reads = |slab: usize| {
             let reads = pool.away_reads_of(slab).ok()?.load(Relaxed);
-            (reads >= READS).then_some(reads)
+            (reads >= READS && may_rise(pool, slab)).then_some(Reverse(reads))
         };
-        let count = largest_away(pool, of_reads, wanted);
+        let count = self.wanted.take(pool, of_reads, wanted);
         if count < wanted.len() {
             // Nothing is left to look for until somebody reads again.
             self.reads_seen = reads;
@@ -85,11 +86,14 @@ impl Mover {
             return StepOutcome::Idle;
         }
         let of_age = |slab: usize| {
+            if !may_rise(pool, slab) {
+                return None;
+            }
             let copies = pool.copies(pool.state(slab).ok()?.location).ok()?;
             let sequence = pool.sequence(slab).ok()?.load(Relaxed);
-            (sequence != UNREADABLE && copies.is_any()).then_some(sequence)
+            (sequence != UNREADABLE && copies.is_any()).then_some(Reverse(sequence))
         };
-        let count = largest_away(pool, of_age, wanted);
+        let count = self.unread.take(pool, of_age, wanted);
         let outcome = self.raise_all(pool, file, nodes, &wanted[..count], Order::AsStored);
         if count < wanted.len() && !matches!(outcome, StepOutcome::DiskFailing { .. }) {
             // Nothing is left to look for until there are others.
@@ -108,6 +112,8 @@ impl Mover {
     ) -> StepOutcome {
         let mut slabs = 0;
         let mut is_failing = false;
+        // Those that come back may be older than all that are in memory.
+        self.leaving.forget();
         for slab in wanted.iter().flatten() {
             match self.raise_one(pool, file, nodes, *slab, order) {
                 Raised::Yes => slabs += 1,
@@ -210,29 +216,10 @@ fn read_block<M: Memory, F: BlockFile, N: Nodes>(
         || copies.on_disk && file.read_at(block_offset_bytes(block), out).is_ok()
 }
 
-/// The slabs away with the largest keys, those first; how many there are. One without a key doesn't count.
-fn largest_away<M: Memory>(
-    pool: &Pool<M>,
-    key_of: impl Fn(usize) -> Option<u64>,
-    out: &mut [Option<usize>],
-) -> usize {
-    let mut keys = [0; BATCH_SLABS];
-    let mut count = 0;
-    for slab in 0..pool.slabs_used() {
-        let (Ok(state), Ok(gate)) = (pool.state(slab), pool.gate(slab)) else { continue };
-        if state.kind != Kind::Away || Gate(gate.load(Relaxed)).set_raising().is_none() {
-            continue;
-        }
-        let Some(key) = key_of(slab) else { continue };
-        let at = keys[..count].partition_point(|other| *other >= key);
-        if at < out.len() {
-            count = (count + 1).min(out.len());
-            keys[at..count].rotate_right(1);
-            out[at..count].rotate_right(1);
-            (keys[at], out[at]) = (key, Some(slab));
-        }
-    }
-    count
+/// Whether a slab is away, and nobody moves it.
+fn may_rise<M: Memory>(pool: &Pool<M>, slab: usize) -> bool {
+    let (Ok(state), Ok(gate)) = (pool.state(slab), pool.gate(slab)) else { return false };
+    state.kind == Kind::Away && Gate(gate.load(Relaxed)).set_raising().is_some()
 }
 
 impl<M: Memory> Pool<M> {

@@ -153,7 +153,7 @@ documents! {
 }
 
 /// Documents without commands, or whose commands take what no test has: another machine, a guest, an engine for containers, an idle machine.
-const ELSEWHERE: [&str; 13] = [
+const ELSEWHERE: [&str; 14] = [
     "docs/guide/containers.md",
     "docs/guide/hints.md",
     "docs/guide/limits.md",
@@ -164,6 +164,7 @@ const ELSEWHERE: [&str; 13] = [
     "docs/guide/virtual-machines.md",
     "docs/results/attaching.md",
     "docs/results/isolation.md",
+    "docs/results/large.md",
     "docs/results/memory-nodes.md",
     "docs/results/prefetching.md",
     "docs/security.md",

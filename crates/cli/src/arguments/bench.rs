@@ -51,6 +51,8 @@ pub(crate) enum BenchCommand {
     Steps(StepsArguments),
     /// What system calls, page faults, moves of pages and wake-ups cost on this machine
     Micro(MicroArguments),
+    /// Whether what a page and a batch of pages cost grows with the pool, up to a terabyte
+    Scale(ScaleArguments),
     /// Undo what a benchmark left behind when it was killed: swap, devices, mounts, control groups
     Cleanup(CleanupArguments),
 }
@@ -340,6 +342,23 @@ pub(crate) struct MicroArguments {
     #[arg(long)]
     pub(crate) quick: bool,
     /// Repetitions of each primitive, from 1 to 100 [default: 5, with --quick 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) repeat: Option<u32>,
+}
+
+/// Whether what a page and a batch of pages cost grows with the pool, up to a terabyte.
+///
+/// The pools' slabs are there but for their content, so that this takes a gigabyte of memory at most.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  farmem bench scale")]
+pub(crate) struct ScaleArguments {
+    /// Print one JSON object instead of the table
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Fewer pages and repetitions: rougher figures, sooner
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Repetitions for each size, from 1 to 100 [default: 5, with --quick 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) repeat: Option<u32>,
 }

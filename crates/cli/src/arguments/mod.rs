@@ -17,8 +17,8 @@ pub(crate) use self::attach::{AttachArguments, DetachArguments, SubjectArguments
 pub(crate) use self::bench::{
     AllArguments, BenchArguments, BenchAttachArguments, BenchCommand, CleanupArguments, CompareArguments,
     CompressionArguments, FaultsArguments, IsolationArguments, KernelArguments, MicroArguments,
-    NodesArguments, PapersArguments, PrefetchArguments, ProgramsArguments, ReadersArguments, StepsArguments,
-    TableArguments, WorkloadArguments,
+    NodesArguments, PapersArguments, PrefetchArguments, ProgramsArguments, ReadersArguments, ScaleArguments,
+    StepsArguments, TableArguments, WorkloadArguments,
 };
 pub(crate) use self::cluster::{
     ClusterArguments, ClusterCommand, ClusterDrainArguments, ClusterJoinArguments, ClusterLeaveArguments,
