@@ -201,11 +201,9 @@ impl Books {
         is_gone
     }
 
-    /// Frees the chunks of blocks that belong to no slab any more. How many blocks.
-    pub fn sweep(&mut self, is_claimed: impl Fn(u32) -> bool) -> usize {
-        let unclaimed: Vec<u32> = self.blocks.keys().copied().filter(|block| !is_claimed(*block)).collect();
-        unclaimed.iter().for_each(|block| self.forget(*block));
-        unclaimed.len()
+    /// Frees the chunks of blocks that belong to no slab any more; of those that are not here, nothing.
+    pub fn release(&mut self, blocks: &[u32]) {
+        blocks.iter().for_each(|block| self.forget(*block));
     }
 
     fn forget(&mut self, block: u32) {

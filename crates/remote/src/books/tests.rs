@@ -322,11 +322,11 @@ fn parity_takes_turns_among_the_nodes() {
 }
 
 #[test]
-fn blocks_that_no_slab_has_any_more_are_swept() {
+fn blocks_that_no_slab_has_any_more_are_released() {
     let mut books = books(Redundancy::NONE, 1, 2);
     keep(&mut books, 5);
     keep(&mut books, 6);
-    assert_eq!(books.sweep(|block| block == 6), 1);
+    books.release(&[5, 99]);
     assert_eq!((count(&books, 5), count(&books, 6), books.in_hand(0)), (0, 1, 1));
 }
 
@@ -358,7 +358,7 @@ proptest! {
                 0..=3 => if let Some(allotment) = books.allot(block, block as u16 % 2, ANY) {
                     books.settle(&allotment, is_written, no_checks());
                 },
-                4 => drop(books.sweep(|other| other != block)),
+                4 => books.release(&[block]),
                 5 | 6 => if let Some((located, allotment)) = books.next_bare(ANY) {
                     books.settle_rebuilt(&located, &allotment, is_written);
                 },

@@ -21,6 +21,7 @@
 mod blocks;
 mod by_class;
 mod figures;
+mod held;
 mod lane;
 mod link;
 mod links;

@@ -8,6 +8,7 @@ use farmem_store::{BlockError, NodeBlock, Nodes, SLAB_BYTES};
 use farmem_transport::{Answer, Frame, Request};
 
 use super::blocks::{assemble, read_shards};
+use super::held::Held;
 use super::link::exchange;
 use super::links::Links;
 use super::stock::Stock;
@@ -25,6 +26,7 @@ pub(crate) struct NodeWriter {
     carrier: &'static Carrier,
     links: Links,
     stock: Stock,
+    held: Held,
     swept_at: Instant,
     wrote_at: Instant,
     /// What goes to disk from nodes that are to be emptied.
@@ -40,6 +42,7 @@ impl NodeWriter {
             carrier,
             links,
             stock: Stock::new(carrier, WrittenBy::Mover),
+            held: Held::default(),
             swept_at: now,
             wrote_at: now,
             lowering: Pace::new(carrier.rebuild_bytes_per_second),
@@ -53,7 +56,10 @@ impl NodeWriter {
         }
         self.swept_at = Instant::now();
         let pool = self.carrier.pool;
-        self.carrier.state().books.sweep(|block| pool.is_block_claimed(block as usize));
+        let unclaimed = self.held.take_unclaimed(|block| pool.is_block_claimed(block as usize));
+        if !unclaimed.is_empty() {
+            self.carrier.state().books.release(&unclaimed);
+        }
         self.carrier.leave_to_disk();
         self.stock.hear(&mut self.links);
         for link in &mut self.links {
@@ -167,6 +173,9 @@ impl Nodes for NodeWriter {
         for (nth, (allotment, kept)) in allotments.iter().zip(kept).enumerate() {
             let is_written = |shard: usize| are_written[nth].contains(&shard);
             let checks = Checks::clone(&coded[nth].checks);
+            if let Some(allotment) = allotment {
+                self.held.insert(allotment.block);
+            }
             *kept = allotment.is_some_and(|allotment| state.books.settle(&allotment, is_written, checks));
         }
     }
