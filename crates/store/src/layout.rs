@@ -155,6 +155,8 @@ pub(crate) enum Header {
     PartialCursor = 49,
     /// Where the search for any room at all starts, once no frame is free.
     LeftoverCursor = 50,
+    /// Slabs that were ever noted in [`Header::Read`].
+    ReadHead = 51,
     /// Not zero once a packer runs.
     Packer = 56,
     /// Whether pages are stored as they are.
@@ -163,11 +165,16 @@ pub(crate) enum Header {
     Renewing = 58,
     /// The first of [`USE_BUCKETS`] words: how long after they were asked for ahead pages of nodes were used.
     Uses = 64,
+    /// The first of [`READ_SLABS`] words: slabs away that pages were read from, the last ones that were noted, each plus one.
+    Read = 128,
 }
 
 /// Buckets of times from asking ahead to use.
 pub const USE_BUCKETS: usize = 64;
-const _: () = assert!(Header::Uses as usize + USE_BUCKETS <= HEADER_WORDS, "the header has room");
+const _: () = assert!(Header::Uses as usize + USE_BUCKETS <= Header::Read as usize, "words don't overlap");
+/// Slabs that are remembered to have been read from.
+pub(crate) const READ_SLABS: usize = 128;
+const _: () = assert!(Header::Read as usize + READ_SLABS <= HEADER_WORDS, "the header has room");
 
 /// How large a pool is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

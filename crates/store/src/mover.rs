@@ -76,8 +76,10 @@ pub struct Mover {
     pub(crate) writing: Backoff,
     /// Apart from that of writes: slabs that can't be read keep none from leaving memory.
     pub(crate) reading: Backoff,
-    /// Pages read from slabs that are away up to when nothing was left to bring back.
-    pub(crate) reads_seen: u64,
+    /// Slabs that were noted since they are read, up to the last one that was looked at;
+    pub(crate) notes_seen: u64,
+    /// and whether there were more than are remembered: then all slabs are looked at.
+    pub(crate) has_missed: bool,
     /// Slabs moved to disk up to when nothing was left that nobody reads.
     pub(crate) moved_seen: Option<usize>,
 }
@@ -145,7 +147,9 @@ impl Mover {
             lowering: 0,
             writing: Backoff::default(),
             reading: Backoff::default(),
-            reads_seen: 0,
+            notes_seen: 0,
+            // Those that were noted for a mover before this one.
+            has_missed: true,
             moved_seen: None,
         }
     }

@@ -10,12 +10,12 @@
 use crate::claims::Claimable;
 use crate::class::SLAB_BYTES;
 use crate::disk::{BlockFile, block_offset_bytes};
-use crate::layout::Header;
+use crate::layout::{Header, READ_SLABS, WORD_BYTES};
 use crate::marks::Mark;
 use crate::memory::{Atomic, Memory};
 use crate::mover::{BATCH_SLABS, Backoff, Mover, StepOutcome, let_stay};
 use crate::nodes::Nodes;
-use crate::pool::Pool;
+use crate::pool::{Damaged, Pool, claim_of, slab_of};
 use crate::slab::{Gate, Kind, State};
 use core::cmp::Reverse;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -50,8 +50,8 @@ impl Mover {
         file: &F,
         nodes: &mut N,
     ) -> StepOutcome {
-        let reads = pool.away_reads();
-        if reads == self.reads_seen {
+        let noted = pool.header_value(Header::ReadHead) as u64;
+        if noted == self.notes_seen && !self.has_missed {
             return StepOutcome::Idle;
         }
         let mut wanted = [None; BATCH_SLABS];
@@ -59,16 +59,41 @@ impl Mover {
         if wanted.is_empty() {
             return StepOutcome::Idle;
         }
-        let of_reads = |slab: usize| {
+        let reads_of = |slab: usize| {
             let reads = pool.away_reads_of(slab).ok()?.load(Relaxed);
             (reads >= READS && may_rise(pool, slab)).then_some(Reverse(reads))
         };
-        let count = self.wanted.take(pool, of_reads, wanted);
-        if count < wanted.len() {
-            // Nothing is left to look for until somebody reads again.
-            self.reads_seen = reads;
-        }
+        // More were noted than are remembered.
+        self.has_missed |= noted.wrapping_sub(self.notes_seen) > READ_SLABS as u64;
+        let count = if self.has_missed {
+            self.notes_seen = noted;
+            let count = self.wanted.take(pool, reads_of, wanted);
+            self.has_missed = count == wanted.len();
+            count
+        } else {
+            self.take_noted(pool, noted, reads_of, wanted)
+        };
         self.raise_all(pool, file, nodes, &wanted[..count], Order::Last)
+    }
+
+    /// The slabs that were noted since the last time, as many as there is room for in `out`.
+    fn take_noted<M: Memory>(
+        &mut self,
+        pool: &Pool<M>,
+        noted: u64,
+        reads_of: impl Fn(usize) -> Option<Reverse<u64>>,
+        out: &mut [Option<usize>],
+    ) -> usize {
+        let mut count = 0;
+        while count < out.len() && self.notes_seen < noted {
+            let slab = pool.noted_read(self.notes_seen).filter(|&slab| reads_of(slab).is_some());
+            self.notes_seen += 1;
+            if slab.is_some() && !out[..count].contains(&slab) {
+                out[count] = slab;
+                count += 1;
+            }
+        }
+        count
     }
 
     /// Brings back a batch of slabs that nobody reads, the last stored ones first, as long as there is much room. Doesn't sleep; waits for
@@ -229,15 +254,30 @@ impl<M: Memory> Pool<M> {
     }
 
     /// Pages that were read from a slab since it left memory.
-    pub(crate) fn away_reads_of(&self, slab: usize) -> Result<&M::Word, crate::pool::Damaged> {
+    pub(crate) fn away_reads_of(&self, slab: usize) -> Result<&M::Word, Damaged> {
         Ok(&self.slab_words(slab)?[3])
     }
 
-    /// Counts a page that was read from a slab that is away: a hint to who brings slabs back.
+    /// Counts a page that was read from a slab that is away: a hint to who brings slabs back, who finds it noted each time that it was worth that once more.
     pub(crate) fn note_away_read(&self, slab: usize) {
-        if let (Ok(of_slab), Ok(of_all)) = (self.away_reads_of(slab), self.header(Header::AwayReads)) {
-            of_slab.fetch_add(1, Relaxed);
-            of_all.fetch_add(1, Relaxed);
+        let (Ok(of_slab), Ok(of_all)) = (self.away_reads_of(slab), self.header(Header::AwayReads)) else {
+            return;
+        };
+        of_all.fetch_add(1, Relaxed);
+        if (of_slab.fetch_add(1, Relaxed) + 1).is_multiple_of(READS)
+            && let Ok(head) = self.header(Header::ReadHead)
+            && let Ok(word) = self.read_word(head.fetch_add(1, Relaxed))
+        {
+            word.store(claim_of(slab), Relaxed);
         }
+    }
+
+    /// The slab of the note of that number, or another one that was noted: whoever notes one may be late.
+    fn noted_read(&self, number: u64) -> Option<usize> {
+        slab_of(self.read_word(number).ok()?.load(Relaxed)).filter(|slab| *slab < self.layout.slabs)
+    }
+
+    fn read_word(&self, number: u64) -> Result<&M::Word, Damaged> {
+        self.word((Header::Read as usize + number as usize % READ_SLABS) * WORD_BYTES)
     }
 }

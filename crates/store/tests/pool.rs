@@ -450,6 +450,36 @@ fn slabs_come_back_no_further_than_slabs_move_to_disk() {
 }
 
 #[test]
+fn more_slabs_that_are_read_than_are_remembered_all_come_back() {
+    const SLABS: usize = 150;
+    let file = MemoryFile::new(SLABS);
+    let capacity = ByteCount::new(4 * (SLABS * SLAB_BYTES) as u64);
+    let pool = with_config(&PoolConfig { capacity, ..config(SLABS, SLABS) });
+    let (mut mover, mut reader, mut writer) = (Mover::new(&pool), Reader::new(&file), Writer::new(ONE));
+    let places: Vec<Place> = (0..64 * SLABS as u64)
+        .map(|number| writer.store(&pool, &page(number, PAGE_BYTES), NOW).unwrap())
+        .collect();
+    pool.set_limit(ByteCount::new(SLAB_BYTES as u64)).unwrap();
+    while let StepOutcome::Moved { .. } = mover.step(&pool, &file, &mut NoNodes) {}
+    let away = pool.away_slabs().0;
+    pool.set_limit(capacity).unwrap();
+    // What was noted before there was a mover is not known to be all.
+    assert_eq!(mover.raise(&pool, &file, &mut NoNodes), StepOutcome::Idle);
+
+    let mut out = [0; PAGE_BYTES];
+    for place in places.chunks(64).flat_map(|of_slab| &of_slab[..4]) {
+        reader.load(&pool, *place, &mut out).unwrap();
+    }
+    let mut raised = 0;
+    while let StepOutcome::Raised { slabs } = mover.raise(&pool, &file, &mut NoNodes) {
+        raised += slabs;
+    }
+
+    assert_eq!((raised, pool.away_slabs().0), (away, 0));
+    assert!(away > 128, "{away}");
+}
+
+#[test]
 fn slabs_that_nobody_reads_come_back_last_stored_first_while_there_is_much_room() {
     let file = MemoryFile::new(20);
     let capacity = ByteCount::new(30 * SLAB_BYTES as u64);
