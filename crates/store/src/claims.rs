@@ -231,3 +231,73 @@ impl Iterator for Turn {
         Some(found)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use crate::{NodesConfig, OwnerId, PoolConfig, SLAB_BYTES};
+    use farmem_page::ByteCount;
+    use farmem_sys::shared::SharedMemory;
+    use std::vec::Vec;
+
+    fn full(frames: usize) -> Pool<SharedMemory> {
+        let config = PoolConfig {
+            limit: ByteCount::new((frames * SLAB_BYTES) as u64),
+            capacity: ByteCount::ZERO,
+            disk: ByteCount::ZERO,
+            nodes: NodesConfig::default(),
+            owners: 1,
+            seed: 1,
+        };
+        let memory = SharedMemory::create(c"farmem-claims", config.memory_bytes().unwrap()).unwrap();
+        let pool = Pool::create(memory, &config).unwrap();
+        assert_eq!(pool.populate(OwnerId(0), frames), frames);
+        pool
+    }
+
+    #[test]
+    fn a_turn_goes_round_once() {
+        let turn = |range, start, most| Turn::new(range, start, most).collect::<Vec<_>>();
+        assert_eq!(turn(2..6, 4, 99), [4, 5, 2, 3]);
+        assert_eq!(turn(2..6, 4, 3), [4, 5, 2]);
+        assert_eq!(turn(2..6, usize::MAX, 2), [2, 3]);
+        assert_eq!(turn(2..2, 2, 9), []);
+    }
+
+    #[test]
+    fn what_is_free_far_from_the_cursor_is_found_after_some_searches() {
+        const FRAMES: usize = 5 * LOOKED_AT / 2;
+        let pool = full(FRAMES);
+        for lonely in [0, LOOKED_AT, FRAMES - 1] {
+            pool.claims(Claimable::Frame)[lonely].store(0, SeqCst);
+            let searches = (0..4).map(|_| pool.claim(Claimable::Frame, 7)).collect::<Vec<_>>();
+            assert_eq!(searches.into_iter().flatten().collect::<Vec<_>>(), [lonely]);
+        }
+    }
+
+    #[test]
+    fn what_was_given_back_is_found_at_once() {
+        let pool = full(5 * LOOKED_AT / 2);
+        pool.unclaim(Claimable::Frame, 9000, 9000);
+        assert!(pool.is_any_free(Claimable::Frame));
+        assert_eq!(pool.claim(Claimable::Frame, 7), Some(9000));
+        assert!(!pool.is_any_free(Claimable::Frame));
+    }
+
+    #[test]
+    fn a_cursor_that_somebody_has_spoiled_does_no_harm() {
+        let pool = full(5 * LOOKED_AT / 2);
+        for header in [Header::FrameCursor, Header::SlabCursor, Header::PartialCursor, Header::LeftoverCursor]
+        {
+            pool.header(header).unwrap().store(u64::MAX, SeqCst);
+        }
+        let mut writer = crate::Writer::new(OwnerId(0));
+        let mut page = [3; farmem_page::PAGE_BYTES];
+        for number in 0..8_u64 {
+            page[..8].copy_from_slice(&number.to_le_bytes());
+            assert!(writer.store(&pool, &page, crate::Epoch::FIRST).is_err(), "all is full");
+        }
+    }
+}

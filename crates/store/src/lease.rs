@@ -93,7 +93,8 @@ impl<M: Memory> Pool<M> {
         if count > looked_at
             && let Ok(cursor) = self.header(cursor)
         {
-            let next = start + looked_at;
+            // The cursor may be anything: whoever shares the memory can write it.
+            let next = start.saturating_add(looked_at);
             cursor.store(if next < count { next as u64 } else { 0 }, Relaxed);
         }
     }
