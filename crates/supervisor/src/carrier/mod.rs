@@ -25,6 +25,7 @@ mod held;
 mod lane;
 mod link;
 mod links;
+mod many;
 mod membership;
 mod prepared;
 mod rebuilder;
@@ -185,10 +186,11 @@ impl Reached {
         }
         let mut descriptions = Vec::new();
         let mut refusals = Vec::new();
-        for node in &options.nodes {
-            // As pages will travel: a way that can't be had shows now.
-            let reached = connect(node, ClientIdentity { space, lane: STEWARD_LANE }, Traffic::Background);
-            descriptions.push(reached.as_ref().ok().map(|link| link.node()));
+        // As pages will travel: a way that can't be had shows now.
+        let client = ClientIdentity { space, lane: STEWARD_LANE };
+        let ask = |node: &NodeAddress| Ok(connect(node, client, Traffic::Background)?.node());
+        for (node, reached) in options.nodes.iter().zip(many::ask_all(&options.nodes, ask)) {
+            descriptions.push(reached.as_ref().ok().cloned());
             refusals.extend(reached.err().map(|error| (node, error)));
         }
         if refusals.len() == options.nodes.len()
