@@ -21,6 +21,8 @@ mod puppet;
 mod threads;
 mod told;
 
+pub use told::has_page_table_open;
+
 use std::io;
 
 use farmem_sys::Errno;

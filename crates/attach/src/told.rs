@@ -21,7 +21,7 @@ pub(crate) fn maps(process: i32) -> Option<Vec<MemoryMap>> {
 }
 
 /// Whether the process has a page table open, which hardly is another one's than its own.
-pub(crate) fn has_page_table_open(process: i32) -> bool {
+pub fn has_page_table_open(process: i32) -> bool {
     let is_one = |descriptor: &fs::DirEntry| {
         let path = descriptor.path();
         fs::read_link(&path).is_ok_and(|of| of.ends_with("pagemap"))

@@ -178,15 +178,25 @@ static int works(void)
 	return report("works", wrong + child_is_wrong(memory) + wrong_pages(memory));
 }
 
-// Its core file is written while most of it is far.
-static int aborts(void)
+static int end_with_a_core_file(size_t far)
 {
 	limit(RLIMIT_CORE, 300 * MIB);
 	struct memory memory = fresh(64);
-	size_t wrong = press_until_far(memory, memory.pages / 2);
+	size_t wrong = press_until_far(memory, far);
 	printf("%#lx: %zu wrong\n", (unsigned long)memory.words, wrong);
 	fflush(stdout);
 	abort();
+}
+
+static int aborts(void)
+{
+	return end_with_a_core_file(0);
+}
+
+// Its core file is written while most of it is far.
+static int aborts_when_far(void)
+{
+	return end_with_a_core_file(32 * MIB / PAGE);
 }
 
 const struct check limit_checks[] = {
@@ -199,6 +209,7 @@ const struct check limit_checks[] = {
 	{"little_data", little_data},
 	{"enough_data", enough_data},
 	{"aborts", aborts},
+	{"aborts_when_far", aborts_when_far},
 	{"works", works},
 	{0},
 };

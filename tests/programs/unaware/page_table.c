@@ -146,9 +146,36 @@ static int clears_what_is_written_since_it_was_asked(void)
 	return report("written since it was asked", wrong + wrong_pages(other));
 }
 
+// What is far counts as swapped out, and not as written. All the rest is as without a pager.
+static int tells_of_each_page(void)
+{
+	struct memory memory = fresh(48);
+	size_t wrong = press_until_far(memory, memory.pages / 4), present = 0, swapped = 0;
+	int file = page_table();
+	for (size_t page = 0; page < memory.pages; page++) {
+		struct region found = {0};
+		struct scan scan = {
+			.size = sizeof scan,
+			.start = (uintptr_t)(memory.words + page * WORDS),
+			.end = (uintptr_t)(memory.words + (page + 1) * WORDS),
+			.regions = (uintptr_t)&found,
+			.region_count = 1,
+			.any_of = IS_PRESENT | IS_SWAPPED,
+			.returned = IS_PRESENT | IS_SWAPPED | IS_WRITTEN | IS_FILE | IS_ZERO,
+		};
+		wrong += ioctl(file, SCAN, &scan) != 1;
+		present += found.categories == (IS_PRESENT | IS_WRITTEN);
+		swapped += found.categories == IS_SWAPPED;
+	}
+	printf("%zu present, %zu swapped out, ", present, swapped);
+	wrong += present + swapped != memory.pages || swapped < memory.pages / 4;
+	return report("each page", wrong + wrong_pages(memory));
+}
+
 const struct check page_table_checks[] = {
 	{"clears_what_is_present_or_swapped", clears_what_is_present_or_swapped},
 	{"clears_what_is_present_or_swapped_beside_a_pager", clears_what_is_present_or_swapped_beside_a_pager},
+	{"tells_of_each_page", tells_of_each_page},
 	{"clears_what_is_written_and_present", clears_what_is_written_and_present},
 	{"clears_what_is_written", clears_what_is_written},
 	{"clears_what_is_written_since_it_was_asked", clears_what_is_written_since_it_was_asked},
