@@ -1,5 +1,4 @@
-//! A program must not notice. Each is a check of `programs/unaware`, or something of its surroundings, that once went wrong with programs which do something for others: see
-//! what each says.
+//! A program must not notice that it is managed: whoever it is, whatever limits it has, and whoever has started it. Most are checks of `programs/unaware`.
 
 use std::fs;
 use std::path::Path;
