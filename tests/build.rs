@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Each is a directory below `programs`, with C files that make one program.
-const PROGRAMS: [(&str, &[&str]); 10] = [
+const PROGRAMS: [(&str, &[&str]); 11] = [
     ("address_space", &[]),
     ("attached", &["-static"]),
     ("batches", &[]),
@@ -15,11 +15,13 @@ const PROGRAMS: [(&str, &[&str]); 10] = [
     ("hostile", &["-rdynamic"]),
     ("mailbox", &["-static"]),
     ("resident", &["-static"]),
+    ("unaware", &["-static"]),
 ];
 
 fn main() {
     let out_directory = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     println!("cargo::rerun-if-changed=../include/farmem.h");
+    println!("cargo::rerun-if-changed=programs/memory.h");
     for (program, options) in PROGRAMS {
         let directory = PathBuf::from("programs").join(program);
         println!("cargo::rerun-if-changed={}", directory.display());

@@ -13,11 +13,11 @@ use crate::far_redis::{figure, unique};
 /// For a program to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn farmem(name: &str) -> Command {
+pub(crate) fn farmem(name: &str) -> Command {
     farmem_with(name, &[])
 }
 
-fn farmem_with(name: &str, more: &[&str]) -> Command {
+pub(crate) fn farmem_with(name: &str, more: &[&str]) -> Command {
     let mut command = Command::new(farmem_binary());
     command.args(["run", "--host", "none", "--local", "12M", "--pool", "1G", "--name", name]);
     command.args(more).arg("--");
@@ -41,7 +41,7 @@ fn end(mut child: Child) -> std::process::ExitStatus {
 }
 
 /// What a program says, and how it ended.
-fn said(mut command: Command) -> (String, String, std::process::ExitStatus) {
+pub(crate) fn said(mut command: Command) -> (String, String, std::process::ExitStatus) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("farmem starts");
     let (mut output, mut error) =
         (child.stdout.take().expect("a pipe"), child.stderr.take().expect("a pipe"));

@@ -37,6 +37,7 @@ mod redundancy;
 mod reservations;
 mod storage;
 mod stress;
+mod unaware;
 mod virtual_machine;
 mod watching;
 mod web;

@@ -21,6 +21,8 @@ mod puppet;
 mod threads;
 mod told;
 
+pub use told::has_page_table_open;
+
 use std::io;
 
 use farmem_sys::Errno;
@@ -40,6 +42,11 @@ pub enum AttachError {
     /// Its code isn't of 64 bits.
     #[error("it is a program of 32 bits")]
     Narrow,
+    /// It asks the kernel for its own page table.
+    #[error(
+        "it has its page table open (/proc/self/pagemap), where what is far counts as neither present nor written"
+    )]
+    Looking,
     /// Its filters of system calls forbid what a pager needs.
     #[error("its filter of system calls forbids futex")]
     Filtered,
@@ -67,7 +74,7 @@ impl AttachError {
     /// Whether it may go better later.
     pub fn is_for_now(&self) -> bool {
         match self {
-            Self::Traced(_) | Self::Busy => true,
+            Self::Traced(_) | Self::Busy | Self::Looking => true,
             Self::Refused { errno, .. } => matches!(*errno, Errno::AGAIN | Errno::NOMEM | Errno::BUSY),
             _ => false,
         }

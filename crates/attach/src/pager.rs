@@ -29,6 +29,10 @@ const CHILDS_LOOK: Duration = Duration::from_millis(1);
 /// # Errors
 /// The program is as it was.
 pub fn run(number: u32, supervisor: &[u8]) -> Result<(), AttachError> {
+    if told::has_page_table_open(number as i32) {
+        // Runtimes clear what they find written there before somebody else gets it.
+        return Err(AttachError::Looking);
+    }
     let mut start = Start { name: [0; NAME_BYTES], name_length: supervisor.len(), stack: stack(number)? };
     start
         .name

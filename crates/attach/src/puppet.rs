@@ -366,7 +366,9 @@ fn with_more_processes<T>(
 ) -> Result<T, AttachError> {
     let pid = Pid::from_raw(process.pid);
     let unlimited = Rlimit { current: None, maximum: None };
-    let before = prlimit(pid, Resource::Nproc, unlimited).map_err(AttachError::refused("a process"))?;
+    // Where that isn't permitted it is as if nobody had tried: later its user may have fewer.
+    let before = prlimit(pid, Resource::Nproc, unlimited)
+        .map_err(|_| AttachError::refused("a process")(Errno::AGAIN))?;
     let made = make();
     let _ = prlimit(pid, Resource::Nproc, before);
     made

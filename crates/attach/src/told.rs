@@ -4,6 +4,7 @@ use std::fs;
 
 use procfs::FromBufRead;
 use procfs::process::{MemoryMap, MemoryMaps, Status};
+use rustix::fs::{PROC_SUPER_MAGIC, statfs};
 
 /// One of the kernel's files about a process.
 pub(crate) fn text(process: i32, name: &str) -> Option<String> {
@@ -17,6 +18,17 @@ pub(crate) fn status(process: i32) -> Option<Status> {
 
 pub(crate) fn maps(process: i32) -> Option<Vec<MemoryMap>> {
     Some(MemoryMaps::from_buf_read(text(process, "maps")?.as_bytes()).ok()?.0)
+}
+
+/// Whether the process has a page table open, which hardly is another one's than its own.
+pub fn has_page_table_open(process: i32) -> bool {
+    let is_one = |descriptor: &fs::DirEntry| {
+        let path = descriptor.path();
+        fs::read_link(&path).is_ok_and(|of| of.ends_with("pagemap"))
+            && statfs(&path).is_ok_and(|system| system.f_type == PROC_SUPER_MAGIC)
+    };
+    let descriptors = fs::read_dir(format!("/proc/{process}/fd"));
+    descriptors.is_ok_and(|descriptors| descriptors.flatten().any(|descriptor| is_one(&descriptor)))
 }
 
 #[cfg(test)]
@@ -42,5 +54,21 @@ mod tests {
 
         assert!(!maps.unwrap().is_empty());
         assert_eq!(status.unwrap().pid, number);
+    }
+
+    #[test]
+    fn a_page_table_is_told_from_other_files_of_that_name() {
+        let own = std::process::id() as i32;
+        let name = std::env::temp_dir().join(format!("farmem-told-{own}-other")).join("pagemap");
+        fs::create_dir_all(name.parent().unwrap()).unwrap();
+        let other = fs::File::create(&name).unwrap();
+        let has_other = has_page_table_open(own);
+        drop(other);
+        fs::remove_dir_all(name.parent().unwrap()).unwrap();
+        let table = fs::File::open("/proc/self/pagemap").unwrap();
+        let has_table = has_page_table_open(own);
+        drop(table);
+
+        assert!(!has_other && has_table && !has_page_table_open(own));
     }
 }

@@ -38,7 +38,7 @@ use crate::program::end::{End, end_as};
 use crate::program::foreground::{self, Caller, Half, Part};
 use crate::program::onlooker::{self, Onlooker, Standing};
 use crate::program::signals::Signals;
-use crate::program::{file_size, launch};
+use crate::program::{launch, own_limits};
 use crate::queries::directory::{Own, listen};
 use crate::queries::query::{Query, Question};
 use crate::queries::regions::RegionQuestions;
@@ -147,8 +147,8 @@ fn supervise_caller(options: &Options) -> Result<u8> {
 
 /// Starts the program, unless it runs already, and all that looks after it.
 fn start<'a>(options: &'a Options, origin: Origin<'a>) -> Result<Supervisor<'a>> {
-    let file_size = file_size::lift()?;
-    let application = Application::create(options)?;
+    let limits = own_limits::lift()?;
+    let application = Application::create(options).map_err(own_limits::explain)?;
     let (listener, name) = listen().context("cannot listen for the program's processes")?;
     let signals = Signals::take()?;
     // Orphans become children of this process: so it knows, when the program has ended, whether anybody is left.
@@ -161,7 +161,7 @@ fn start<'a>(options: &'a Options, origin: Origin<'a>) -> Result<Supervisor<'a>>
     let began = Instant::now();
     let (program, group) = match &origin {
         Origin::Caller(caller) => (caller.process(), None),
-        Origin::Child => (launch::launch(options, file_size, signals.before())?, None),
+        Origin::Child => (launch::launch(options, limits, signals.before())?, None),
         Origin::Found(Subject::Process(number)) => (found(Some(*number))?, None),
         Origin::Found(Subject::Group(folder)) => {
             let group = Group::at(folder);

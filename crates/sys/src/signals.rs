@@ -4,6 +4,7 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::vec::Vec;
 
 use linux_raw_sys::general as raw;
 use nix::sys::signal::SigSet;
@@ -58,10 +59,11 @@ pub fn hand_on(command: &mut Command) {
     unsafe { command.pre_exec(ignore) };
 }
 
-/// The program that `command` starts may write files of that size, whatever this process may.
-pub fn hand_on_file_size(command: &mut Command, limit: Rlimit) {
-    // SAFETY: between fork and exec it makes a system call and nothing else.
-    unsafe { command.pre_exec(move || Ok(setrlimit(Resource::Fsize, limit)?)) };
+/// The program that `command` starts has those limits, whatever this process has.
+pub fn hand_on_limits(command: &mut Command, limits: Vec<(Resource, Rlimit)>) {
+    let set = move || limits.iter().try_for_each(|&(resource, limit)| Ok(setrlimit(resource, limit)?));
+    // SAFETY: between fork and exec it makes system calls and nothing else.
+    unsafe { command.pre_exec(set) };
 }
 
 /// The program that `command` starts begins with those signals blocked, and this process keeps its own.

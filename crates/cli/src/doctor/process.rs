@@ -13,7 +13,7 @@ pub(super) fn checks(number: u32) -> Vec<Check> {
         Err(Failure::Unusable(sentence)) => return vec![refused(sentence)],
         Err(_) => return vec![refused(format!("process {number} can't be looked at"))],
     };
-    vec![attachable(number, &process), filter(&process)]
+    vec![attachable(number, &process), filter(&process), page_table(number)]
 }
 
 const NAME: &str = "process";
@@ -35,6 +35,18 @@ fn attachable(number: u32, process: &Process) -> Check {
         MEANING,
     )
     .essential()
+}
+
+/// Runtimes clear memory by what it says, and far pages count there as not written.
+fn page_table(number: u32) -> Check {
+    const NAME: &str = "its page table";
+    const MEANING: &str = "a process that has it open runs unmanaged";
+    if farmem_attach::has_page_table_open(number as i32) {
+        let sentence = "it is open (/proc/self/pagemap)".to_owned();
+        Check { verdict: super::Verdict::Gap, ..Check::ok(NAME, sentence, MEANING) }
+    } else {
+        Check::ok(NAME, "not open", MEANING)
+    }
 }
 
 /// A filter may forbid the one call without which a puppet can't wait.

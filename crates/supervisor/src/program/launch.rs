@@ -6,18 +6,16 @@ use std::process::Command;
 use anyhow::{Error, Result};
 use farmem_sys::signals;
 use nix::sys::signal::SigSet;
-use rustix::process::{Pid, Rlimit};
+use rustix::process::{Pid, Resource, Rlimit};
 
 use crate::options::Options;
 
-/// Starts the program. `file_size` is its limit of the size of files, where this process's is another one. `mask` is
+/// Starts the program. `limits` are those of its limits that this process has changed for itself. `mask` is
 /// what was blocked for the user who called; what this process blocks besides waits to be passed on.
-pub(crate) fn launch(options: &Options, file_size: Option<Rlimit>, mask: SigSet) -> Result<Pid> {
+pub(crate) fn launch(options: &Options, limits: Vec<(Resource, Rlimit)>, mask: SigSet) -> Result<Pid> {
     let mut command = command(options);
     signals::hand_on(&mut command);
-    if let Some(limit) = file_size {
-        signals::hand_on_file_size(&mut command, limit);
-    }
+    signals::hand_on_limits(&mut command, limits);
     signals::hand_on_mask(&mut command, mask);
     command.spawn().map(|child| Pid::from_child(&child)).map_err(|error| cannot_start(options, error.into()))
 }

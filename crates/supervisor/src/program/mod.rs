@@ -5,8 +5,8 @@
 
 pub(crate) mod background;
 pub(crate) mod end;
-pub(crate) mod file_size;
 pub(crate) mod foreground;
 pub(crate) mod launch;
 pub(crate) mod onlooker;
+pub(crate) mod own_limits;
 pub(crate) mod signals;
