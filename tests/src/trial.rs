@@ -59,6 +59,12 @@ fn overshoots(launcher: &Launcher, native_peaks: &[u64]) -> Vec<String> {
                 let must_have_paged = *native_peak > budget_bytes + budget_bytes / 4;
                 contradictions.extend(statistics.contradictions(budget_bytes, must_have_paged));
                 overshoots.extend(statistics.overshoot(budget_bytes));
+                if must_have_paged
+                    && statistics.number("processes_started") <= 1.0
+                    && !statistics.was_managed()
+                {
+                    overshoots.push("no memory was managed".to_owned());
+                }
                 for key in ["wall_seconds", "resident_peak_bytes", "faults", "evicted", "fault_p50_us"] {
                     eprint!("{key} {}  ", statistics.number(key));
                 }

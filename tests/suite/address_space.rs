@@ -2,8 +2,8 @@
 
 use farmem_tests::{Launcher, Program, Share, same_at};
 
-/// Checks whose processes, far below the budget, become several that fill all of it in less time than a pager takes to come.
-const FILL_AT_ONCE: [&str; 1] = ["fork_siblings"];
+/// Checks whose processes, far below the budget, become several that fill all of it, or a program that does, in less time than a pager takes to come.
+const FILL_AT_ONCE: [&str; 3] = ["fork_siblings", "fork_and_exec", "vfork_and_exec"];
 
 fn check(launcher: &Launcher, name: &str) -> String {
     let arena_mebibytes = farmem_tests::scaled(40).to_string();

@@ -6,6 +6,9 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use farmem_tests::{Host, Scratch, application, assert_refusal, farmem_binary, managed_runner, wait_for};
 use serde_json::Value;
@@ -196,10 +199,27 @@ fn one_is_managed_by_a_rule_about_its_annotation_and_another_is_left_alone() {
 fn run_inside(engine: &Engine, options: &[&str]) -> Output {
     let farmem = format!("{}:/opt/farmem:ro", farmem_binary().display());
     let options = [&["--rm", "--volume", "/usr:/usr:ro", "--volume", &farmem], options].concat();
-    fs::write(engine.folder.file("shared/end"), "").expect("the folder is the test's own");
     let words = ["/opt/farmem", "run", "--host", "none", "--local", "16M", "--pool", "256M", "--stats"];
     let program = ["/shared/stats", "--", "/resident", "/shared", "40", "100", "0"];
-    engine.run(&options, &[&words[..], &program].concat())
+    let (running, ended) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || end_when_ready(engine, &ended));
+        let output = engine.run(&options, &[&words[..], &program].concat());
+        drop(running);
+        output
+    })
+}
+
+/// Ends the program some time after it has its memory: a short one may be over before its pager comes.
+fn end_when_ready(engine: &Engine, ended: &mpsc::Receiver<()>) {
+    let is_running = |patience| matches!(ended.recv_timeout(patience), Err(mpsc::RecvTimeoutError::Timeout));
+    while !engine.folder.file("shared/ready").exists() {
+        if !is_running(Duration::from_millis(10)) {
+            return;
+        }
+    }
+    let _ = is_running(Duration::from_secs(1));
+    fs::write(engine.folder.file("shared/end"), "").expect("the folder is the test's own");
 }
 
 fn assert_run(engine: &Engine, output: &Output) {

@@ -14,11 +14,12 @@ pub(super) fn ask_all<Node: Sync, Answer: Send>(
 ) -> Vec<Answer> {
     let next = AtomicUsize::new(0);
     let answers = Mutex::new(Vec::with_capacity(nodes.len()));
+    let take = || {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        Some((number, nodes.get(number)?))
+    };
     let work = || {
-        while let Some((number, node)) = {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            nodes.get(number).map(|node| (number, node))
-        } {
+        while let Some((number, node)) = take() {
             let answer = ask(node);
             answers.lock().unwrap_or_else(PoisonError::into_inner).push((number, answer));
         }
