@@ -52,6 +52,6 @@ pub use scale::{is_large, scaled};
 pub use scratch::Scratch;
 pub use statistics::{REQUIRED_KEYS, Statistics};
 pub use trial::{
-    Share, assert_in_one_of_three, assert_nothing_is_left, assert_within_budget, same_at, second_launcher,
-    wait_for,
+    Share, assert_in_one_of_three, assert_nothing_is_left, assert_within_budget, past_budget, same_at,
+    second_launcher, wait_for,
 };

@@ -57,13 +57,10 @@ fn overshoots(launcher: &Launcher, native_peaks: &[u64]) -> Vec<String> {
         match &record.statistics {
             Some(Ok(statistics)) => {
                 let must_have_paged = *native_peak > budget_bytes + budget_bytes / 4;
-                contradictions.extend(statistics.contradictions(budget_bytes, must_have_paged));
+                contradictions.extend(statistics.contradictions(budget_bytes));
                 overshoots.extend(statistics.overshoot(budget_bytes));
-                if must_have_paged
-                    && statistics.number("processes_started") <= 1.0
-                    && !statistics.was_managed()
-                {
-                    overshoots.push("no memory was managed".to_owned());
+                if must_have_paged {
+                    overshoots.extend(statistics.lacks());
                 }
                 for key in ["wall_seconds", "resident_peak_bytes", "faults", "evicted", "fault_p50_us"] {
                     eprint!("{key} {}  ", statistics.number(key));
@@ -87,12 +84,21 @@ fn overshoots(launcher: &Launcher, native_peaks: &[u64]) -> Vec<String> {
     if launcher.may_overshoot() { Vec::new() } else { overshoots }
 }
 
-/// Checks that a managed launcher's programs, each of which has `data_bytes` of memory, kept to the budget.
+/// In what a managed launcher's programs, each of which has `data_bytes` of memory, went past the budget, one sentence each.
 ///
 /// # Panics
-/// When one did not, or its statistics can't be true.
+/// When their statistics can't be true.
+#[must_use]
+pub fn past_budget(launcher: &Launcher, data_bytes: u64) -> Vec<String> {
+    overshoots(launcher, &vec![data_bytes; launcher.records().len()])
+}
+
+/// Checks that they did not.
+///
+/// # Panics
+/// When one did, or its statistics can't be true.
 pub fn assert_within_budget(launcher: &Launcher, data_bytes: u64) {
-    let overshoots = overshoots(launcher, &vec![data_bytes; launcher.records().len()]);
+    let overshoots = past_budget(launcher, data_bytes);
     assert!(overshoots.is_empty(), "{}", overshoots.join("\n"));
 }
 

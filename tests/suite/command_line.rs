@@ -175,7 +175,7 @@ fn a_program_that_fits_its_budget_is_left_alone() {
 
     let statistics = finished.statistics.expect("a managed run").expect("complete statistics");
 
-    assert!(statistics.contradictions(BUDGET_BYTES, false).is_empty());
+    assert!(statistics.contradictions(BUDGET_BYTES).is_empty());
     assert!(statistics.number("evicted") == 0.0, "pages of a program that fits were evicted");
     assert!(statistics.number("fetches") == 0.0, "pages of a program that fits were fetched");
 }
