@@ -78,32 +78,14 @@ mod tests {
     extern crate std;
 
     use super::*;
-    use farmem_page::ByteCount;
-    use farmem_sys::shared::SharedMemory;
+    use crate::populate::tests::full;
     use std::cell::{Cell, RefCell};
     use std::vec;
-
-    use crate::{NodesConfig, OwnerId, PoolConfig, SLAB_BYTES};
-
-    fn pool(slabs: usize) -> Pool<SharedMemory> {
-        let config = PoolConfig {
-            limit: ByteCount::new((slabs * SLAB_BYTES) as u64),
-            capacity: ByteCount::ZERO,
-            disk: ByteCount::ZERO,
-            nodes: NodesConfig::default(),
-            owners: 1,
-            seed: 1,
-        };
-        let memory = SharedMemory::create(c"farmem-candidates", config.memory_bytes().unwrap()).unwrap();
-        let pool = Pool::create(memory, &config).unwrap();
-        assert_eq!(pool.populate(OwnerId(0), slabs), slabs);
-        pool
-    }
 
     #[test]
     fn all_come_in_order_and_few_looks_do() {
         const SLABS: usize = 4096;
-        let pool = pool(SLABS);
+        let pool = full(SLABS);
         // A permutation.
         let keys = RefCell::new((0..SLABS).map(|slab| Some(slab * 1021 % SLABS)).collect::<Vec<_>>());
         let looks = Cell::new(0);
@@ -129,7 +111,7 @@ mod tests {
 
     #[test]
     fn what_has_changed_since_is_not_taken_by_its_old_place() {
-        let pool = pool(100);
+        let pool = full(100);
         let keys = RefCell::new((0..100).map(Some).collect::<Vec<_>>());
         let mut candidates = Candidates::new();
         let mut take = |most: usize| {
@@ -147,7 +129,7 @@ mod tests {
 
     #[test]
     fn none_is_taken_twice_when_all_are_few() {
-        let pool = pool(3);
+        let pool = full(3);
         let mut out = [None; 8];
         assert_eq!(Candidates::new().take(&pool, Some, &mut out), 3);
         assert_eq!(out[..4], [Some(0), Some(1), Some(2), None]);

@@ -237,25 +237,9 @@ mod tests {
     extern crate std;
 
     use super::*;
-    use crate::{NodesConfig, OwnerId, PoolConfig, SLAB_BYTES};
-    use farmem_page::ByteCount;
-    use farmem_sys::shared::SharedMemory;
+    use crate::OwnerId;
+    use crate::populate::tests::full;
     use std::vec::Vec;
-
-    fn full(frames: usize) -> Pool<SharedMemory> {
-        let config = PoolConfig {
-            limit: ByteCount::new((frames * SLAB_BYTES) as u64),
-            capacity: ByteCount::ZERO,
-            disk: ByteCount::ZERO,
-            nodes: NodesConfig::default(),
-            owners: 1,
-            seed: 1,
-        };
-        let memory = SharedMemory::create(c"farmem-claims", config.memory_bytes().unwrap()).unwrap();
-        let pool = Pool::create(memory, &config).unwrap();
-        assert_eq!(pool.populate(OwnerId(0), frames), frames);
-        pool
-    }
 
     #[test]
     fn a_turn_goes_round_once() {

@@ -42,3 +42,27 @@ impl<M: Memory> Pool<M> {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::{NodesConfig, PoolConfig, SLAB_BYTES};
+    use farmem_page::ByteCount;
+    use farmem_sys::shared::SharedMemory;
+
+    /// A pool of so many slabs, all of which are full.
+    pub(crate) fn full(slabs: usize) -> Pool<SharedMemory> {
+        let config = PoolConfig {
+            limit: ByteCount::new((slabs * SLAB_BYTES) as u64),
+            capacity: ByteCount::ZERO,
+            disk: ByteCount::ZERO,
+            nodes: NodesConfig::default(),
+            owners: 1,
+            seed: 1,
+        };
+        let memory = SharedMemory::create(c"farmem-full", config.memory_bytes().unwrap()).unwrap();
+        let pool = Pool::create(memory, &config).unwrap();
+        assert_eq!(pool.populate(OwnerId(0), slabs), slabs);
+        pool
+    }
+}
