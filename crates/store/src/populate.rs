@@ -27,19 +27,15 @@ impl<M: Memory> Pool<M> {
             else {
                 return slab;
             };
-            self.claim_exactly(Claimable::Frame, slab, slab);
+            if let Some(claim) = self.claims(Claimable::Frame).get(slab) {
+                claim.store(claim_of(slab), SeqCst);
+            }
             sequence.store(self.next_sequence(), SeqCst);
             let kind = Kind::Memory;
             state.store(State { kind, class, owner, location: slab, generation: 1 }.encode(), SeqCst);
             gate.store(full, SeqCst);
         }
         most
-    }
-
-    fn claim_exactly(&self, what: Claimable, index: usize, slab: usize) {
-        if let Some(word) = self.claims(what).get(index) {
-            word.store(claim_of(slab), SeqCst);
-        }
     }
 }
 
