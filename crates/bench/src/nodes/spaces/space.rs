@@ -1,6 +1,7 @@
 //! A program under `farmem run` with a weight: the workload, in one process or several.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -35,7 +36,7 @@ pub(super) struct Terms<'a> {
     pub(super) threads: u32,
     /// Accesses of a round, where it is not the pattern's own number.
     pub(super) accesses: Option<u64>,
-    /// How often it goes through its pattern; `None` for on and on.
+    /// How often it goes through its pattern, once it is told to; `None` for on and on from the start.
     pub(super) rounds: Option<u32>,
     /// Options of `farmem run` besides.
     pub(super) options: &'a [&'a str],
@@ -61,7 +62,7 @@ impl Terms<'_> {
         words.extend(named.into_iter().flat_map(|(name, value)| [name.to_owned(), value]));
         words
             .extend(self.accesses.into_iter().flat_map(|count| ["--accesses".to_owned(), count.to_string()]));
-        words.extend(self.rounds.is_none().then(|| "--until-end".to_owned()));
+        words.push(if self.rounds.is_none() { "--until-end" } else { "--paced" }.to_owned());
         words
     }
 }
@@ -98,10 +99,27 @@ impl Space {
         command.arg("--").args(terms.program(farmem));
         command.stdin(Stdio::piped()).stdout(File::create(&output)?).stderr(File::create(&errors)?);
         let process = command.spawn().context("cannot start a program")?;
-        Ok(Self { name, processes: terms.processes, output, errors, statistics, process })
+        let mut space = Self { name, processes: terms.processes, output, errors, statistics, process };
+        if terms.rounds.is_some() {
+            space.pace(1)?;
+        }
+        Ok(space)
     }
 
-    /// Whether all of its data was written. One that goes on and on says so.
+    /// Lets one that has been filled go through its rounds.
+    pub(super) fn begin_rounds(&mut self) -> Result<()> {
+        // It waits after the data was written, and after its rounds of warming up, of which there are none.
+        self.pace(2)
+    }
+
+    fn pace(&mut self, lines: usize) -> Result<()> {
+        let input = self.process.stdin.as_mut().context("a program has no input any more")?;
+        // What has ended reads no more; who waits for it says how it ended.
+        let _ = input.write_all("\n".repeat(lines).as_bytes());
+        Ok(())
+    }
+
+    /// Whether all of its data was written.
     pub(super) fn is_filled(&mut self) -> Result<bool> {
         let output = fs::read(&self.output)?;
         let events = output.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());

@@ -20,6 +20,7 @@ const LINK: Limit = Limit::Link("1gbit");
 const ROUNDS: u32 = 16;
 const ROUNDS_QUICK: u32 = 8;
 const TWO_TIER: [&str; 2] = ["--prefetch", "two-tier"];
+const WALK: &str = "bench-walk";
 const FLOOD: &str = "bench-flood";
 /// Processes of the flood: one alone fills the link but for its own pauses.
 const FLOOD_PROCESSES: u32 = 2;
@@ -147,7 +148,7 @@ impl Spaces<'_> {
     /// From the program's start to its end.
     fn walk_through(&self, site: &Site, pattern: Pattern) -> Result<Walk> {
         let mut space = site.start(&Terms {
-            name: "bench-walk",
+            name: WALK,
             weight: 1,
             data: self.data,
             pattern,
@@ -157,6 +158,10 @@ impl Spaces<'_> {
             rounds: Some(if self.quick { ROUNDS_QUICK } else { ROUNDS }),
             options: &TWO_TIER,
         })?;
+        self.until("data to walk through", || space.is_filled())?;
+        // A pager comes when a program's memory does, or a little later: what it walks through is to be far by then.
+        self.until("pages at the node", || Ok(site.standings(&[WALK])?.remove(0).node_bytes > 0))?;
+        space.begin_rounds()?;
         self.until("the end of a walk", || space.has_ended_well())?;
         let (outcome, statistics) = space.outcome()?;
         let walk = Walk::new(&outcome, &statistics);
