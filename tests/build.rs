@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Each is a directory below `programs`, with C files that make one program.
-const PROGRAMS: [(&str, &[&str]); 11] = [
+const PROGRAMS: [(&str, &[&str]); 12] = [
     ("address_space", &[]),
     ("attached", &["-static"]),
     ("batches", &[]),
@@ -15,6 +15,7 @@ const PROGRAMS: [(&str, &[&str]); 11] = [
     ("hostile", &["-rdynamic"]),
     ("mailbox", &["-static"]),
     ("resident", &["-static"]),
+    ("shared", &["-static"]),
     ("unaware", &["-static"]),
 ];
 

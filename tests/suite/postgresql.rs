@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use farmem_tests::{Launcher, Program, scaled, wait_for};
+use farmem_tests::{Launcher, Program, managed_runner, scaled, wait_for};
 
 crate::at_both_shares!(transactions_and_sorts, super::transactions_and_sorts);
 
@@ -32,7 +32,29 @@ fn as_server_user(program: impl AsRef<Path>) -> Program {
     }
 }
 
+/// Tables for the transactions, in units of 15 MiB, and shared buffers, in mebibytes.
+struct Size {
+    tables: u32,
+    shared_buffers: u32,
+}
+
 pub(crate) fn transactions_and_sorts(launcher: &Launcher) -> String {
+    transactions_beside_sorts(launcher, &Size { tables: 2, shared_buffers: 16 })
+}
+
+#[test]
+fn shared_buffers_of_four_times_the_budget_keep_every_balance() {
+    if !managed_runner() {
+        return;
+    }
+    let launcher = Launcher::managed(24 << 20);
+    launcher.let_overshoot();
+    let sizes = Size { tables: 6, shared_buffers: 96 };
+    let transcript = transactions_beside_sorts(&launcher, &sizes);
+    assert_eq!(transcript, transactions_beside_sorts(&Launcher::native(), &sizes));
+}
+
+fn transactions_beside_sorts(launcher: &Launcher, sizes: &Size) -> String {
     let binaries = binaries();
     let data = launcher.file("data");
     let directory = launcher.directory().as_os_str().to_owned();
@@ -59,23 +81,25 @@ pub(crate) fn transactions_and_sorts(launcher: &Launcher) -> String {
 
     let mut socket_directory = OsString::from("unix_socket_directories=");
     socket_directory.push(&directory);
-    let server =
-        as_server_user(binaries.join("postgres")).arg("-D").arg(&data).arg("-c").arg(socket_directory).args(
-            [
-                "-c",
-                "listen_addresses=",
-                "-c",
-                "shared_buffers=16MB",
-                "-c",
-                "work_mem=256MB",
-                "-c",
-                "fsync=off",
-                "-c",
-                "max_parallel_workers_per_gather=0",
-                "-c",
-                "jit=off",
-            ],
-        );
+    let server = as_server_user(binaries.join("postgres"))
+        .arg("-D")
+        .arg(&data)
+        .arg("-c")
+        .arg(socket_directory)
+        .args([
+            "-c",
+            "listen_addresses=",
+            "-c",
+            "work_mem=256MB",
+            "-c",
+            "fsync=off",
+            "-c",
+            "max_parallel_workers_per_gather=0",
+            "-c",
+            "jit=off",
+        ])
+        .arg("-c")
+        .arg(format!("shared_buffers={}MB", sizes.shared_buffers));
     let mut running = launcher.start(server);
     let socket = launcher.file(".s.PGSQL.5432");
     running.until("a server that accepts connections", || {
@@ -84,7 +108,7 @@ pub(crate) fn transactions_and_sorts(launcher: &Launcher) -> String {
         (socket.exists() && state.lines().last()?.trim() == "ready").then_some(())
     });
 
-    launcher.helper(tool("pgbench").args(["-i", "-q", "-s", "2", "postgres"]));
+    launcher.helper(tool("pgbench").args(["-i", "-q", "-s", &sizes.tables.to_string(), "postgres"]));
     let mut transcript = String::new();
     let rows = scaled(400_000);
     let sort = format!(

@@ -9,6 +9,7 @@
 //! 5. [`pager`]: the pager begins, and goes on until the program ends or becomes another one.
 //! 6. [`children`]: forked children, which their parent's pager serves at first, get pagers of their own.
 //! 7. [`java`]: how a Java VM in the program writes its references.
+//! 8. [`shared`]: the pager of what processes share.
 #![forbid(unsafe_code)]
 
 mod children;
@@ -18,6 +19,7 @@ mod java;
 pub mod pager;
 mod place;
 mod puppet;
+pub mod shared;
 mod threads;
 mod told;
 

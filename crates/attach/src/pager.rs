@@ -57,11 +57,11 @@ pub fn run(number: u32, supervisor: &[u8]) -> Result<(), AttachError> {
 /// The pager of this process. The program itself has no way to it but its faults.
 static ENGINE: Mutex<Option<Started>> = Mutex::new(None);
 
-fn publish(engine: Started) {
+pub(crate) fn publish(engine: Started) {
     *ENGINE.lock().unwrap_or_else(PoisonError::into_inner) = Some(engine);
 }
 
-fn engine() -> Option<Started> {
+pub(crate) fn engine() -> Option<Started> {
     *ENGINE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

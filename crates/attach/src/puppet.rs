@@ -510,6 +510,11 @@ pub(crate) fn clear(tracee: &Tracee, attached: &Attached) {
     let _ = puppet.call(raw::__NR_munmap, [start, bytes, 0, 0, 0, 0]);
 }
 
+/// Waits until it has ended, having been told to.
+pub(crate) fn see_ended(tracee: &Tracee) {
+    while !matches!(tracee.state(true), Ok(State::Ended) | Err(_)) {}
+}
+
 /// Whether it has come to a stop. It sleeps, as long as nobody asks anything of it. No thread of the program waits meanwhile, so it may take as long as a loaded
 /// machine needs to give it a processor.
 fn stop_puppet(tracee: &Tracee) -> bool {

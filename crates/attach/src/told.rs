@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use procfs::FromBufRead;
 use procfs::process::{MemoryMap, MemoryMaps, Status};
+use procfs::{FromBufRead, FromRead};
 use rustix::fs::{PROC_SUPER_MAGIC, statfs};
 
 /// One of the kernel's files about a process.
@@ -18,6 +18,11 @@ pub(crate) fn status(process: i32) -> Option<Status> {
 
 pub(crate) fn maps(process: i32) -> Option<Vec<MemoryMap>> {
     Some(MemoryMaps::from_buf_read(text(process, "maps")?.as_bytes()).ok()?.0)
+}
+
+/// When it began, in the kernel's ticks since that started.
+pub(crate) fn began(process: i32) -> Option<u64> {
+    Some(procfs::process::Stat::from_read(text(process, "stat")?.as_bytes()).ok()?.starttime)
 }
 
 /// Whether the process has a page table open, which hardly is another one's than its own.

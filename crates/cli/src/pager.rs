@@ -19,7 +19,11 @@ pub(crate) fn pager(arguments: &PagerArguments) -> Result<ExitCode, Failure> {
             "FARMEM_SUPERVISOR isn't set; supervisors start pagers themselves: use `farmem run` or `farmem attach`".to_owned(),
         )
     })?;
-    match farmem_attach::pager::run(arguments.process, supervisor.as_bytes()) {
+    let managed = match arguments.process {
+        Some(process) => farmem_attach::pager::run(process, supervisor.as_bytes()),
+        None => farmem_attach::shared::run(supervisor.as_bytes()),
+    };
+    match managed {
         // Who has ended has needed no pager.
         Ok(()) | Err(farmem_attach::AttachError::Ended) => Ok(ExitCode::SUCCESS),
         Err(error) => {

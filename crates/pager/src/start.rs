@@ -70,6 +70,14 @@ impl Start {
         self.launch_as(Kind::New, uffd, publish)
     }
 
+    /// Starts the pager of memory that processes share ([`subject::objects`]). `messages` is what they say. Returns when it is connected.
+    ///
+    /// # Errors
+    /// Then that memory isn't managed.
+    pub fn for_shared(self, messages: Uffd, publish: fn(Started)) -> Result<(), StartError> {
+        self.launch_as(Kind::Shared, messages, publish)
+    }
+
     /// In a pager that was forked for a forked child ([`Engine::part_with`]), and attached to that: starts the child's own pager on the words that its parent's has
     /// kept. `uffd` is the child's. Returns when it is connected.
     ///
@@ -111,6 +119,8 @@ impl Start {
 enum Kind {
     /// That of a program that had none.
     New,
+    /// That of memory which processes share.
+    Shared,
     /// That of a forked child.
     Parted { parent: &'static Engine, child: PartedChild },
 }
@@ -127,7 +137,9 @@ struct Task {
 impl Task {
     fn run(task: &'static mut Task) -> ! {
         let (connected, is_managed) = match task.begins.take() {
-            Some((Kind::New, uffd)) => (task.connect(uffd), false),
+            Some((Kind::New, uffd)) => (task.connect(uffd, true), false),
+            // Whoever takes a process on shakes hands for it.
+            Some((Kind::Shared, messages)) => (task.connect(messages, false), true),
             Some((Kind::Parted { parent, child }, uffd)) => (task.connect_parted(uffd, parent, child), true),
             None => (Err(StartError::Refused), false),
         };
@@ -137,7 +149,7 @@ impl Task {
         };
         let mut bookkeeper = Bookkeeper::new(engine, excluded);
         if is_managed {
-            // What was managed in the parent is managed here from the first moment on.
+            // What was managed in the parent is managed here from the first moment on; and processes that share memory wait for messages to be read as soon as they are taken on.
             bookkeeper.begin();
         }
         (task.publish)(engine);
@@ -154,7 +166,7 @@ impl Task {
         Ok(mapping_at(&Maps::open()?, self.start.stack))
     }
 
-    fn connect(&self, uffd: Uffd) -> Result<(Started, PageRange), StartError> {
+    fn connect(&self, uffd: Uffd, is_new: bool) -> Result<(Started, PageRange), StartError> {
         let (link, token) = self.start.link()?;
         let process = subject::number();
         let (reply, mut descriptors) = ask(&link, Request::Hello { token, process }, None)?;
@@ -164,8 +176,7 @@ impl Task {
         let ledger = attach(next()?, LEDGER_BYTES)?;
         let pool = attach(next()?, pool_bytes as usize)?;
         let disk = if flags & HAS_DISK != 0 { Some(next()?) } else { None };
-        let (reply, _) = ask(&link, Request::Register, Some(&uffd))?;
-        if reply != Reply::Done {
+        if is_new && ask(&link, Request::Register, Some(&uffd))?.0 != Reply::Done {
             return Err(StartError::Refused);
         }
         let words = ledger.atomics(0, LEDGER_BYTES / 8).ok_or(StartError::Refused)?;

@@ -15,6 +15,20 @@ use libtest_mimic::{Arguments, Failed, Trial};
 const SEEDS: u64 = 10_000;
 /// Seeds among which one must show that a guard is missing.
 const MUTANT_SEEDS: u64 = 16_000;
+/// Seeds that showed it when they were noted: tried first, because others take minutes to find. A change of the pager may make any of them show nothing; then
+/// the one that is found is told.
+const NOTED: [(Guard, u64); 10] = [
+    (Guard::OneHolder, 273),
+    (Guard::SourceAfterTaking, 487),
+    (Guard::DiscardedHasNoEntry, 93),
+    (Guard::DiscardedStays, 117),
+    (Guard::ReadingExcludesChanges, 1366),
+    (Guard::UnmappedIsForgotten, 632),
+    (Guard::StrandedGoesToChildren, 2409),
+    (Guard::MovesWaitForHolders, 117),
+    (Guard::HeldIsLookedAt, 126),
+    (Guard::VictimsAreManaged, 9419),
+];
 /// Seeds of crowds, which take as long as a hundred others each.
 const CROWDS: u64 = 400;
 /// Seeds that are run twice.
@@ -124,7 +138,7 @@ fn no_crowd_waits_for_ever() -> Result<(), Failed> {
 
 /// Without that guard something goes wrong, soon.
 fn is_noticed(guard: Guard) -> Result<(), Failed> {
-    let is_found = each(MUTANT_SEEDS, |seed| {
+    let shows = |seed| {
         let mut case = match seed % 4 {
             0 => Case::of(seed),
             1 => Case::restless_on_nodes(seed),
@@ -132,6 +146,16 @@ fn is_noticed(guard: Guard) -> Result<(), Failed> {
         };
         case.plan.without = Some(guard);
         run(&case).failure.is_some()
+    };
+    if NOTED.iter().any(|&(noted, seed)| noted == guard && shows(seed)) {
+        return Ok(());
+    }
+    let is_found = each(MUTANT_SEEDS, |seed| {
+        let is_one = shows(seed);
+        if is_one {
+            println!("{guard:?}: seed {seed} shows it");
+        }
+        is_one
     });
     if is_found {
         Ok(())

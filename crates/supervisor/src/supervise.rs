@@ -176,7 +176,7 @@ fn start<'a>(options: &'a Options, origin: Origin<'a>) -> Result<Supervisor<'a>>
     };
     let program = Pid::from_raw(program.as_raw_nonzero().get());
     let attacher = Attacher::new(application, &address, family);
-    let descent = is_found.then(|| Descent::begin(application.ledger, attacher.see().apart)).flatten();
+    let descent = is_found.then(|| Descent::begin(application.ledger, attacher.see().unknown())).flatten();
     // For the supervisor's own: two links of each lane to each node, and several descriptors for each process. The program has its limit as it was.
     farmem_sys::descriptors::allow_most();
     tracing::info!(
@@ -239,7 +239,7 @@ fn start_workers(
         .chain([tenancy::start(tenancy)])
         .chain(carrier::start(application))
         .chain(recorder)
-        .chain([attacher.start()])
+        .chain(attacher.start())
         .collect()
 }
 
@@ -455,7 +455,7 @@ impl Supervisor<'_> {
         let attacher = &self.attacher;
         let ledger = self.application.ledger;
         if let Some(descent) = &mut self.descent
-            && (self.is_withdrawing || !descent.step(ledger, ledger.resident() + attacher.seen().apart))
+            && (self.is_withdrawing || !descent.step(ledger, ledger.resident() + attacher.seen().unknown()))
         {
             self.descent = None;
         }
@@ -470,7 +470,7 @@ impl Supervisor<'_> {
             processes: seen.processes as u64,
             managed: report.processes,
             budget_bytes: report.budget_bytes,
-            resident_bytes: report.resident_bytes + seen.apart.bytes().get(),
+            resident_bytes: report.resident_bytes + seen.unknown().bytes().get(),
             far_bytes: PageCount::new(report.far_pages).bytes().get(),
             refusal: seen.refusal,
             is_over: false,

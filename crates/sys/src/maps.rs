@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 
 use crate::subject;
+use crate::subject::objects::{self, Objects};
 
 /// One mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,10 +22,11 @@ pub struct Mapping {
     pub shared: bool,
 }
 
-/// The program's list of mappings.
+/// The program's list of mappings, or that of objects that are shared ([`subject::objects`]).
 #[derive(Debug)]
 pub struct Maps {
     file: OwnedFd,
+    objects: Option<&'static Objects>,
 }
 
 #[repr(C)]
@@ -148,7 +150,7 @@ impl Maps {
     /// When /proc isn't there.
     pub fn open() -> Result<Self, Errno> {
         let file = subject::open_memory_file(c"/proc/self/maps", c"maps", OFlags::RDONLY | OFlags::CLOEXEC)?;
-        Ok(Self { file })
+        Ok(Self { file, objects: objects::objects() })
     }
 
     /// The mapping that holds `from`, or the next one behind it; `None` behind the last.
@@ -156,6 +158,9 @@ impl Maps {
     /// # Errors
     /// [`Errno::NOTTY`] on kernels before 6.11.
     pub fn next(&self, from: VirtAddr) -> Result<Option<Mapping>, Errno> {
+        if let Some(objects) = self.objects {
+            return Ok(objects.next(from.page()));
+        }
         let mut nothing = [];
         match self.query(from, COVERING_OR_NEXT, &mut nothing) {
             Ok(query) => Ok(Some(Mapping {

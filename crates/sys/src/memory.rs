@@ -13,6 +13,7 @@ use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anony
 use zerocopy::FromZeros;
 
 use crate::subject::Attached;
+use crate::subject::objects::{self, Objects};
 use crate::{Errno, subject, syscall};
 
 /// Bytes handed out by [`table_mut`] and [`leak`]: memory that is used whole.
@@ -104,11 +105,18 @@ fn map_bytes(bytes: usize) -> Result<NonNull<u8>, Errno> {
     NonNull::new(inner).ok_or(Errno::NOMEM)
 }
 
-/// A place for frames on their way out, in the program's address space. They can be moved to private anonymous memory alone.
+/// A place for frames on their way out, in the program's address space: they can be moved to private anonymous memory alone. What leaves shared memory is copied, to
+/// memory of this process's.
 #[derive(Debug)]
 pub struct Frames {
-    attached: &'static Attached,
+    home: Home,
     range: PageRange,
+}
+
+#[derive(Debug)]
+enum Home {
+    Puppet(&'static Attached),
+    Own(&'static Objects),
 }
 
 impl Frames {
@@ -117,9 +125,14 @@ impl Frames {
     /// # Errors
     /// [`Errno::INVAL`] for another count, and where no program was attached to.
     pub fn reserve(count: PageCount) -> Result<Self, Errno> {
-        let attached = subject::attached().ok_or(Errno::INVAL)?;
-        let range = attached.puppet.staging();
-        if count == range.count() { Ok(Self { attached, range }) } else { Err(Errno::INVAL) }
+        let (home, range) = match objects::objects() {
+            Some(objects) => (Home::Own(objects), objects::STAGING),
+            None => {
+                let attached = subject::attached().ok_or(Errno::INVAL)?;
+                (Home::Puppet(attached), attached.puppet.staging())
+            }
+        };
+        if count == range.count() { Ok(Self { home, range }) } else { Err(Errno::INVAL) }
     }
 
     /// Where the frames are.
@@ -131,7 +144,10 @@ impl Frames {
     /// isn't there would wait for ever. `&mut` keeps the look and [`Frames::release`] apart.
     pub fn look(&mut self, page: PageIndex) -> &[u8; PAGE_BYTES] {
         assert!(self.range.contains(page), "a frame outside the staging area");
-        self.attached.puppet.staged(page)
+        match self.home {
+            Home::Puppet(attached) => attached.puppet.staged(page),
+            Home::Own(objects) => objects.staged(page),
+        }
     }
 
     /// Gives the frames of `range` back to the machine. Without a puppet they stay where they are, and none will follow.
@@ -146,7 +162,9 @@ impl Frames {
         }
         let start = range.start.addr().get();
         let bytes = range.count().bytes().get();
-        let puppet = &self.attached.puppet;
+        // Copies are written over by those that come next.
+        let Home::Puppet(attached) = self.home else { return Ok(()) };
+        let puppet = &attached.puppet;
         let discard = || puppet.make(raw::__NR_madvise, [start, bytes, DONTNEED, 0, 0, 0]);
         let Ok(mut discarded) = discard() else { return Ok(()) };
         if discarded == Err(Errno::INVAL) {

@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use rustix::ioctl::{Opcode, ioctl, opcode};
 
 use crate::subject;
+use crate::subject::objects::{self, Objects};
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
@@ -55,6 +56,19 @@ impl Runs {
     pub const fn empty() -> Self {
         Self { runs: [(0, 0); MAX_RUNS], count: 0 }
     }
+
+    pub(crate) fn clear(&mut self) {
+        self.count = 0;
+    }
+
+    /// `false` when there is no room for another one.
+    pub(crate) fn push(&mut self, run: PageRange) -> bool {
+        let Some(place) = self.runs.get_mut(self.count) else { return false };
+        *place = (run.start.addr().get(), run.end.addr().get());
+        self.count += 1;
+        true
+    }
+
     /// The runs, in order.
     pub fn iter(&self) -> impl Iterator<Item = PageRange> + '_ {
         self.runs[..self.count]
@@ -68,10 +82,11 @@ impl Runs {
     }
 }
 
-/// A process's page table.
+/// A process's page table, or what there is of shared memory ([`subject::objects`]).
 #[derive(Debug)]
 pub struct Pagemap {
     file: OwnedFd,
+    objects: Option<&'static Objects>,
 }
 
 impl Pagemap {
@@ -81,7 +96,8 @@ impl Pagemap {
     /// When /proc isn't there.
     pub fn open() -> Result<Self, Errno> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        Ok(Self { file: subject::open_memory_file(c"/proc/self/pagemap", c"pagemap", flags)? })
+        let file = subject::open_memory_file(c"/proc/self/pagemap", c"pagemap", flags)?;
+        Ok(Self { file, objects: objects::objects() })
     }
 
     /// Opens the page table of the calling process, whatever program is managed.
@@ -89,7 +105,8 @@ impl Pagemap {
     /// # Errors
     /// When /proc isn't there.
     pub fn open_own() -> Result<Self, Errno> {
-        Ok(Self { file: open(c"/proc/self/pagemap", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())? })
+        let file = open(c"/proc/self/pagemap", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self { file, objects: None })
     }
 
     /// Opens that of the process whose folder of the kernel's that is.
@@ -98,7 +115,8 @@ impl Pagemap {
     /// When it has ended, or may not be looked at.
     pub fn of(folder: impl AsFd) -> Result<Self, Errno> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        Ok(Self { file: rustix::fs::openat(folder, c"pagemap", flags, Mode::empty())? })
+        let file = rustix::fs::openat(folder, c"pagemap", flags, Mode::empty())?;
+        Ok(Self { file, objects: None })
     }
 
     /// Whether that page is there, and protected ([`crate::uffd::Uffd::protect`]).
@@ -119,6 +137,9 @@ impl Pagemap {
     /// # Errors
     /// What the kernel returns; [`Errno::NOTTY`] before 6.7.
     pub fn resident(&self, range: PageRange, runs: &mut Runs) -> Result<PageIndex, Errno> {
+        if let Some(objects) = self.objects {
+            return objects.present(range, runs);
+        }
         self.scan(range, IS_PFNZERO | IS_PRESENT, IS_PFNZERO, runs)
     }
 
@@ -127,6 +148,9 @@ impl Pagemap {
     /// # Errors
     /// As [`Pagemap::resident`].
     pub fn present(&self, range: PageRange, runs: &mut Runs) -> Result<PageIndex, Errno> {
+        if let Some(objects) = self.objects {
+            return objects.present(range, runs);
+        }
         self.scan(range, IS_PRESENT, 0, runs)
     }
 
@@ -136,6 +160,11 @@ impl Pagemap {
     /// # Errors
     /// As [`Pagemap::resident`].
     pub fn open_zeros(&self, range: PageRange, runs: &mut Runs) -> Result<PageIndex, Errno> {
+        if self.objects.is_some() {
+            // Each page of shared memory has a frame of its own.
+            runs.clear();
+            return Ok(range.end);
+        }
         self.scan(range, IS_PFNZERO | IS_WRITTEN, 0, runs)
     }
 
@@ -180,6 +209,9 @@ impl Pagemap {
     /// How many pages of `range` are protected ([`crate::uffd::Uffd::protect`]) and there for other processes, too: a write
     /// to them makes the kernel copy them. What can't be read counts as so.
     pub fn shared(&self, range: PageRange) -> PageCount {
+        if self.objects.is_some() {
+            return PageCount::ZERO;
+        }
         const IS_EXCLUSIVE: u64 = 1 << 56;
         const IS_PROTECTED: u64 = 1 << 57;
         const IS_PRESENT: u64 = 1 << 63;
@@ -222,6 +254,9 @@ impl Vacancies {
 impl Pagemap {
     /// What there is in the first [`Vacancies::MOST`] pages of `range`; `None` when the kernel doesn't say.
     pub fn vacancies(&self, range: PageRange) -> Option<Vacancies> {
+        if let Some(objects) = self.objects {
+            return objects.vacancies(range);
+        }
         const IS_MARKED: u64 = 1 << 57;
         const IS_SOMETHING: u64 = 1 << 62;
         const IS_PRESENT: u64 = 1 << 63;

@@ -4,15 +4,17 @@ use core::ffi::CStr;
 
 use farmem_page::{PageCount, PageRange, VirtAddr};
 use rustix::fd::OwnedFd;
-use rustix::fs::{Mode, OFlags, RawDir, openat};
+use rustix::fs::{Mode, OFlags, RawDir, open, openat};
 use rustix::io::Errno;
 
+use crate::subject::objects::{self, Objects};
 use crate::{subject, syscall};
 
-/// Resident memory of the program.
+/// Resident memory of the program, or of what is shared ([`subject::objects`]).
 #[derive(Debug)]
 pub struct Statm {
     file: OwnedFd,
+    objects: Option<&'static Objects>,
 }
 
 impl Statm {
@@ -23,7 +25,8 @@ impl Statm {
     /// When /proc isn't there.
     pub fn open() -> Result<Self, Errno> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        Ok(Self { file: subject::open_memory_file(c"/proc/thread-self/statm", c"statm", flags)? })
+        let file = subject::open_memory_file(c"/proc/thread-self/statm", c"statm", flags)?;
+        Ok(Self { file, objects: objects::objects() })
     }
 
     /// Resident pages that belong to no file. The kernel counts them in batches per processor, so the figure may lag
@@ -32,6 +35,9 @@ impl Statm {
     /// # Errors
     /// What `pread` returns.
     pub fn resident_anonymous(&self) -> Result<PageCount, Errno> {
+        if let Some(objects) = self.objects {
+            return objects.resident();
+        }
         let mut text = [0_u8; 128];
         let length = rustix::io::pread(&self.file, &mut text, 0)?;
         let mut fields = text[..length].split(|&byte| byte == b' ').map(decimal);
@@ -47,10 +53,11 @@ fn decimal(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// The program's threads.
+/// The program's threads. Those of the processes that share memory are found by their numbers, and not listed.
 #[derive(Debug)]
 pub struct Threads {
     directory: OwnedFd,
+    is_listed: bool,
 }
 
 impl Threads {
@@ -60,7 +67,10 @@ impl Threads {
     /// When /proc isn't there.
     pub fn open() -> Result<Self, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Self { directory: subject::open_file(c"/proc/self/task", c"task", flags)? })
+        if objects::objects().is_some() {
+            return Ok(Self { directory: open(c"/proc", flags, Mode::empty())?, is_listed: false });
+        }
+        Ok(Self { directory: subject::open_file(c"/proc/self/task", c"task", flags)?, is_listed: true })
     }
 
     /// Calls `visit` with the number of each thread, as the list is now.
@@ -68,6 +78,9 @@ impl Threads {
     /// # Errors
     /// What `getdents` returns.
     pub fn each(&self, mut visit: impl FnMut(u32)) -> Result<(), Errno> {
+        if !self.is_listed {
+            return Ok(());
+        }
         rustix::fs::seek(&self.directory, rustix::fs::SeekFrom::Start(0))?;
         let mut buffer = [core::mem::MaybeUninit::uninit(); 2048];
         let mut entries = RawDir::new(&self.directory, &mut buffer);
@@ -136,6 +149,11 @@ fn stat<'a>(file: &OwnedFd, text: &'a mut [u8; STAT_BYTES]) -> Option<impl Itera
     // The name (second field) may hold spaces; what follows its last parenthesis starts with the third field.
     let after = text[..length].iter().rposition(|&byte| byte == b')')? + 2;
     Some(text.get(after..length)?.trim_ascii_end().split(|&byte| byte == b' '))
+}
+
+/// A number as the name of a folder.
+pub(crate) fn name_of(number: u32, name: &mut [u8; 24]) -> Option<&CStr> {
+    write_path(name, number, b"\0")
 }
 
 fn write_path<'a>(path: &'a mut [u8; 24], thread: u32, file: &[u8]) -> Option<&'a CStr> {

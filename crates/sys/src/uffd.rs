@@ -18,6 +18,7 @@ use rustix::ioctl::{Updater, ioctl, opcode};
 
 use crate::pagemap::{Pagemap, Runs};
 use crate::subject;
+use crate::subject::objects::Objects;
 use crate::subject::puppet::{self, Puppet};
 
 const UFFDIO: u8 = 0xaa;
@@ -33,6 +34,10 @@ pub const FEATURES: u64 = (raw::UFFD_FEATURE_EVENT_FORK
     | raw::UFFD_FEATURE_WP_UNPOPULATED
     | raw::UFFD_FEATURE_MOVE
     | raw::UFFD_FEATURE_POISON) as u64;
+
+/// The same for shared memory, which isn't moved.
+pub const SHARED_FEATURES: u64 =
+    FEATURES | (raw::UFFD_FEATURE_MISSING_SHMEM | raw::UFFD_FEATURE_WP_HUGETLBFS_SHMEM) as u64;
 
 /// Why a call on a userfaultfd failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -192,15 +197,17 @@ pub enum Waiters {
     Keep,
 }
 
-/// A userfaultfd.
+/// A userfaultfd, or the messages of all processes that map shared memory ([`subject::objects`]).
 #[derive(Debug)]
 pub struct Uffd {
     fd: OwnedFd,
+    /// What it stands for, where it is no userfaultfd.
+    objects: Option<&'static Objects>,
 }
 
 impl From<OwnedFd> for Uffd {
     fn from(fd: OwnedFd) -> Self {
-        Self { fd }
+        Self { fd, objects: None }
     }
 }
 
@@ -211,6 +218,11 @@ impl AsFd for Uffd {
 }
 
 impl Uffd {
+    /// All messages of those processes, by a descriptor that is readable while there is one.
+    pub(crate) fn of_objects(ready: OwnedFd, objects: &'static Objects) -> Self {
+        Self { fd: ready, objects: Some(objects) }
+    }
+
     /// A new userfaultfd for the calling process, even where another one's memory is managed, not yet shaken hands with. Uses the system call, or where that is
     /// not permitted `device`, an open `/dev/userfaultfd`.
     ///
@@ -220,13 +232,13 @@ impl Uffd {
         let flags = rustix::mm::UserfaultfdFlags::CLOEXEC | rustix::mm::UserfaultfdFlags::NONBLOCK;
         // SAFETY: a new descriptor is made; no memory is registered with it yet.
         match unsafe { rustix::mm::userfaultfd(flags) } {
-            Ok(fd) => Ok(Self { fd }),
+            Ok(fd) => Ok(Self::from(fd)),
             Err(errno @ (Errno::PERM | Errno::NOSYS)) => {
                 let Some(device) = device else { return Err(errno.into()) };
                 // SAFETY: USERFAULTFD_IOC_NEW takes flags by value and returns a descriptor that nobody else owns.
                 unsafe {
                     let fd = ioctl(device, NewFromDevice(flags.bits()))?;
-                    Ok(Self { fd: OwnedFd::from_raw_fd(fd) })
+                    Ok(Self::from(OwnedFd::from_raw_fd(fd)))
                 }
             }
             Err(errno) => Err(errno.into()),
@@ -282,6 +294,10 @@ impl Uffd {
     }
 
     fn register_for(&self, range: PageRange, mode: u64) -> Result<(), UffdError> {
+        if self.objects.is_some() {
+            // Each mapping was registered when it was found.
+            return Ok(());
+        }
         let mut register = raw::uffdio_register { range: kernel_range(range), mode, ioctls: 0 };
         self.update::<REGISTER, _>(&mut register)
     }
@@ -291,6 +307,9 @@ impl Uffd {
     /// # Errors
     /// [`UffdError::OutOfMemory`] when the kernel can't split a mapping.
     pub fn unregister(&self, range: PageRange) -> Result<(), UffdError> {
+        if let Some(objects) = self.objects {
+            return objects.unregister(range);
+        }
         let mut range = kernel_range(range);
         self.update::<UNREGISTER, _>(&mut range)
     }
@@ -327,6 +346,9 @@ impl Uffd {
     /// Whether the page belongs to a mapping that is registered here. `None` when that can't be asked: an event waits, or the process has
     /// ended.
     pub fn is_registered(&self, page: PageIndex) -> Option<bool> {
+        if let Some(objects) = self.objects {
+            return Some(objects.is_registered(page));
+        }
         // What this asks for is done in shared memory alone, and refused only after the mapping was found.
         let range = kernel_range(PageRange::at(page, PageCount::new(1)));
         let mut proceed = raw::uffdio_continue { range, mode: 0, mapped: 0 };
@@ -337,8 +359,21 @@ impl Uffd {
         }
     }
 
+    /// Whether an event waits to be read, or is being finished.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.zero_vacant(NOTHING).stopped == Some(UffdError::Changing)
+    }
+
+    /// Whether the process has ended, or has another program's memory.
+    pub fn has_ended(&self) -> bool {
+        self.zero_vacant(NOTHING).stopped == Some(UffdError::Ended)
+    }
+
     /// Installs `content` (whole pages) from `page` on.
     pub fn copy_in(&self, page: PageIndex, content: &[u8], waiters: Waiters) -> Progress {
+        if let Some(objects) = self.objects {
+            return objects.copy_in(page, content, waiters);
+        }
         debug_assert_eq!(content.len() % PAGE_BYTES, 0);
         let mut copy = raw::uffdio_copy {
             dst: page.addr().get(),
@@ -371,6 +406,9 @@ impl Uffd {
 
     /// As [`Uffd::zero_in`], but a marker is in the way.
     pub fn zero_vacant(&self, range: PageRange) -> Progress {
+        if let Some(objects) = self.objects {
+            return objects.zero_in(range);
+        }
         let mut zero = raw::uffdio_zeropage { range: kernel_range(range), mode: 0, zeropage: 0 };
         let result = self.update::<ZEROPAGE, _>(&mut zero);
         progress(result, range.count().bytes().get(), zero.zeropage)
@@ -391,6 +429,9 @@ impl Uffd {
 
     /// Makes several moves as [`Uffd::move_pages`], at most [`MOST_MOVES`]; each is told how far it came, whatever became of those before it.
     pub fn move_runs(&self, moves: &mut [Move], pagemap: &Pagemap) {
+        if let Some(objects) = self.objects {
+            return objects.move_runs(moves);
+        }
         match subject::attached() {
             Some(attached) => move_by(&attached.puppet, moves, pagemap),
             None => moves.iter_mut().for_each(|it| it.progress = self.move_one(it.from, it.to, pagemap)),
@@ -416,6 +457,10 @@ impl Uffd {
     /// # Errors
     /// [`UffdError::Changing`], [`UffdError::Gone`] when some of the range isn't registered.
     pub fn protect(&self, range: PageRange) -> Result<(), UffdError> {
+        if self.objects.is_some() {
+            // Nothing of it is copied at a fork.
+            return Ok(());
+        }
         let mut protect = raw::uffdio_writeprotect { range: kernel_range(range), mode: PROTECT };
         self.update::<WRITEPROTECT, _>(&mut protect)
     }
@@ -425,6 +470,10 @@ impl Uffd {
     /// # Errors
     /// As [`Uffd::protect`]; then nobody is woken.
     pub fn unprotect(&self, range: PageRange) -> Result<(), UffdError> {
+        if self.objects.is_some() {
+            // Nothing of it is copied at a fork.
+            return Ok(());
+        }
         let mut protect = raw::uffdio_writeprotect { range: kernel_range(range), mode: 0 };
         self.update::<WRITEPROTECT, _>(&mut protect)
     }
@@ -433,11 +482,18 @@ impl Uffd {
     /// also where it tells nobody (`MADV_GUARD_INSTALL`, Linux 6.13), and shows the page as swapped. Pages that are there are protected. `false` when some
     /// may have none.
     pub fn mark(&self, range: PageRange) -> bool {
+        if self.objects.is_some() {
+            // All that isn't there counts as marked: what is discarded is always told.
+            return true;
+        }
         self.protect(range).is_ok()
     }
 
     /// Takes markers away, and wakes nobody.
     pub fn unmark(&self, range: PageRange) {
+        if self.objects.is_some() {
+            return;
+        }
         let mut protect = raw::uffdio_writeprotect { range: kernel_range(range), mode: PROTECT_DONTWAKE };
         // Where the kernel refuses, whatever is to come there is refused as well.
         let _ = self.update::<WRITEPROTECT, _>(&mut protect);
@@ -445,6 +501,9 @@ impl Uffd {
 
     /// Makes every later touch of these missing pages a SIGBUS. A marker makes way only for a single page.
     pub fn poison(&self, range: PageRange) -> Progress {
+        if let Some(objects) = self.objects {
+            return objects.poison(range);
+        }
         self.over_marker(range, || self.poison_unmarked(range))
     }
 
@@ -456,6 +515,9 @@ impl Uffd {
 
     /// Lets threads that wait for these pages try again.
     pub fn wake(&self, range: PageRange) {
+        if let Some(objects) = self.objects {
+            return objects.wake(range);
+        }
         let mut wake = kernel_range(range);
         // The only failure is a range that is no range, which PageRange rules out.
         let _ = self.update::<WAKE, _>(&mut wake);
@@ -466,6 +528,9 @@ impl Uffd {
     /// # Errors
     /// [`UffdError::Other`] when the descriptor is unusable.
     pub fn read(&self) -> Result<Option<Message>, UffdError> {
+        if let Some(objects) = self.objects {
+            return objects.read();
+        }
         let mut buffer = MaybeUninit::<raw::uffd_msg>::uninit();
         // SAFETY: any bytes are valid content for a byte slice of the message's size, and read() only writes.
         let bytes = unsafe {
@@ -493,7 +558,7 @@ impl Uffd {
                     }
                 }
                 raw::UFFD_EVENT_FORK => {
-                    Message::Fork(Uffd { fd: OwnedFd::from_raw_fd(message.arg.fork.ufd as i32) })
+                    Message::Fork(Uffd::from(OwnedFd::from_raw_fd(message.arg.fork.ufd as i32)))
                 }
                 raw::UFFD_EVENT_REMAP => {
                     let remap = message.arg.remap;
@@ -519,6 +584,9 @@ impl Uffd {
 }
 
 const UFFD_API: u8 = 0xaa;
+/// The last page that a process can have, which only one that insists has mapped. Most kernels refuse to talk about the lowest pages.
+const NOTHING: PageRange =
+    PageRange::at(VirtAddr::new((1 << 47) - 2 * PAGE_BYTES as u64).page(), PageCount::new(1));
 /// What faults are reported on: missing pages, and write-protected ones.
 const MISSING: u64 = 1 << 0;
 const PROTECTED: u64 = 1 << 1;

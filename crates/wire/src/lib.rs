@@ -13,7 +13,7 @@ const ARGUMENTS: usize = 6;
 /// Bytes of a packet.
 pub const PACKET_BYTES: usize = 8 + 8 * ARGUMENTS;
 /// Both ends must speak the same version; a command may come from another build than the supervisor that it asks.
-const VERSION: u32 = 11;
+const VERSION: u32 = 12;
 
 /// A packet.
 pub type Packet = [u8; PACKET_BYTES];
@@ -81,6 +81,8 @@ pub enum Request {
         /// The process's count of forks, this one included.
         epoch: u64,
     },
+    /// The userfaultfd of a process that maps shared memory, which the sender's pager serves, comes with this packet: keep a duplicate.
+    Keep,
     /// Somebody who isn't a process of the application, and needs no token, asks how it is. The answer is a report as
     /// JSON.
     Query,
@@ -199,6 +201,7 @@ impl Request {
             Self::Look { process } => pack(8, [process.into()]),
             Self::Withdraw => pack(9, []),
             Self::Holds { process } => pack(10, [process.into()]),
+            Self::Keep => pack(11, []),
             Self::Set {
                 budget_pages,
                 partition_slabs,
@@ -247,6 +250,7 @@ impl Request {
             8 => Self::Look { process: first.try_into().ok()? },
             9 => Self::Withdraw,
             10 => Self::Holds { process: first.try_into().ok()? },
+            11 => Self::Keep,
             _ => return None,
         })
     }

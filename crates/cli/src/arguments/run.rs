@@ -243,15 +243,18 @@ pub(crate) struct ApplicationArguments {
     pub(crate) rebuild_rate: ByteCount,
 }
 
-/// Manage a process until it ends, as its pager.
+/// Manage a process until it ends, as its pager; or memory that processes share.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example:\n  farmem pager 4711\n\nSupervisors call it; the environment says which application it is for."
 )]
 pub(crate) struct PagerArguments {
     /// The process
-    #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) process: u32,
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), required_unless_present = "shared")]
+    pub(crate) process: Option<u32>,
+    /// Instead of a process, the memory that those share whose numbers come on standard input, a line at a time
+    #[arg(long, conflicts_with = "process")]
+    pub(crate) shared: bool,
 }
 
 /// How pages are stored away from local memory.

@@ -5,10 +5,10 @@
 //! 2. When it has lived for some milliseconds it gets a pager of its own, which is forked from this one ([`Engine::part_with`]). Where that can't be, it
 //!    is served from here until it ends.
 
-use farmem_sys::AsFd;
 use farmem_sys::link::Link;
 use farmem_sys::lock::Lock;
 use farmem_sys::uffd::Uffd;
+use farmem_sys::{AsFd, BorrowedFd};
 use farmem_sys::{Errno, thread};
 use farmem_wire::Request;
 
@@ -28,9 +28,9 @@ impl Teller {
         Self(Lock::new(Some(link)))
     }
 
-    fn tell(&self, uffd: &Uffd, epoch: u64) {
+    fn tell(&self, uffd: BorrowedFd<'_>, request: Request) {
         let mut link = self.0.lock();
-        let send = |link: &Link| link.send(&Request::Forked { epoch }.encode(), &[uffd.as_fd()]);
+        let send = |link: &Link| link.send(&request.encode(), &[uffd]);
         let mut patience_ns = PATIENCE_NS;
         let is_sent = link.as_ref().is_some_and(|link| {
             loop {
@@ -65,6 +65,11 @@ impl Engine {
     /// Sends a child's userfaultfd to the supervisor, if there is one, which keeps it open whatever happens here.
     pub(crate) fn tell_of_fork(&self, uffd: &Uffd, epoch: u64) {
         self.slot.note_told_epoch(epoch);
-        self.family.teller.tell(uffd, epoch);
+        self.family.teller.tell(uffd.as_fd(), Request::Forked { epoch });
+    }
+
+    /// Sends the supervisor the userfaultfd of a process that maps shared memory, as [`Engine::tell_of_fork`] does.
+    pub fn keep_mapper(&self, uffd: BorrowedFd<'_>) {
+        self.family.teller.tell(uffd, Request::Keep);
     }
 }

@@ -17,8 +17,9 @@ use farmem_telemetry::ProcessSlot;
 
 use crate::application::Application;
 use crate::processes::family::Family;
-use crate::processes::newcomers::{Newcomers, anonymous_in};
+use crate::processes::newcomers::{Newcomers, anonymous_in, others_in};
 use crate::processes::proc::{self, Identity, figures, identity};
+use crate::processes::shared::{self, Shared};
 use crate::say::say;
 use crate::threads::worker::Worker;
 
@@ -30,6 +31,8 @@ const BRIEFEST: Duration = Duration::from_millis(1);
 /// Pages that a thread takes in a second at most, as long as nobody has measured more: 4 GiB. One that takes its memory all at once is seen before it has
 /// taken more than it may, where looking is cheap enough.
 const FASTEST_PAGES: f64 = 1048576.0;
+/// Between two looks at what processes share.
+const SHARED_LOOK: Duration = Duration::from_millis(20);
 /// At most one part of the time in so many goes into looking; half as much where that is more than [`LONGEST`] apart, as with hundreds of processes, as long as
 /// looks come so often at least.
 const LOOK_SHARE: u32 = 100;
@@ -44,6 +47,8 @@ const GROWING: Duration = Duration::from_secs(1);
 const COMING: Duration = Duration::from_millis(40);
 /// From three quarters of the budget on, pagers come.
 const NEAR: (u64, u64) = (3, 4);
+/// The same of what is shared, which is seen later: processes are looked at one by one, and all of those that share come under management at once.
+const NEAR_SHARED: (u64, u64) = (1, 2);
 /// Processes with less are left alone: 1 MiB, or less where that would be much of the budget.
 const LEAST: PageCount = PageCount::new(256);
 const LEAST_SHARE: u64 = 16;
@@ -76,6 +81,8 @@ struct State {
     layouts: HashSet<Layout>,
     has_said: bool,
     seen: Seen,
+    /// What processes share, and its pager.
+    shared: Shared,
 }
 
 /// What the latest look has found.
@@ -83,7 +90,9 @@ struct State {
 pub(crate) struct Seen {
     pub(crate) processes: usize,
     /// What processes have of which the ledger knows nothing: no pager is there, or it has only just come.
-    pub(crate) apart: PageCount,
+    apart: PageCount,
+    /// The same of what they share.
+    shared: PageCount,
     /// Why a process has no pager, of the latest that was given up.
     pub(crate) refusal: Option<String>,
 }
@@ -106,6 +115,8 @@ pub(crate) struct Attacher {
 struct Found {
     number: u32,
     resident: PageCount,
+    /// Pages besides: of files, or of memory that it may share.
+    others: PageCount,
 }
 
 /// The processor time that the calling thread has taken since it had taken so much: waiting for a processor costs nobody anything.
@@ -166,6 +177,13 @@ impl Lookout {
     }
 }
 
+impl Seen {
+    /// What processes have, or share, of which the ledger knows nothing.
+    pub(crate) fn unknown(&self) -> PageCount {
+        self.apart + self.shared
+    }
+}
+
 impl Attacher {
     pub(crate) fn new(application: Application, address: &str, family: Family) -> Self {
         let processors = std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
@@ -176,14 +194,18 @@ impl Attacher {
     pub(crate) fn living(&self) -> Vec<u32> {
         // While this is held no pager is started, and one that has no name yet is known by its number.
         let state = self.state();
-        self.family.living(|number| state.pagers.contains_key(&number) || is_ours(number))
+        let is_pager = |number| state.pagers.contains_key(&number) || state.shared.is_pager(number);
+        self.family.living(|number| is_pager(number) || is_ours(number))
     }
 
-    /// Starts to look.
-    pub(crate) fn start(&self) -> Worker {
-        let attacher = self.clone();
+    /// Starts to look at processes, and at what they share.
+    pub(crate) fn start(&self) -> [Worker; 2] {
+        let (attacher, of_shared) = (self.clone(), self.clone());
         let mut lookout = Lookout::new();
-        Worker::start(move || attacher.step(&mut lookout))
+        [
+            Worker::start(move || attacher.step(&mut lookout)),
+            Worker::start(move || of_shared.look_at_shared()),
+        ]
     }
 
     /// A look at the family, or while memory may soon be short one at those that have no pager; how long to wait for the next one.
@@ -230,6 +252,13 @@ impl Attacher {
         // Without what it takes to begin pagers, which isn't done at every look.
         let least_pause = least_pause(since(began_ns));
         self.attach_if_near(&found, resident, grown, passed);
+        // What several processes have is perhaps the same.
+        let most = found.iter().map(|process| process.others.get()).max().unwrap_or(0);
+        let is_known = self.state().shared.has_pager();
+        let resident = if is_known { resident } else { resident + most };
+        if !is_known && is_near_shared(resident, self.application.ledger.budget()) {
+            let _ = self.look_at_shared();
+        }
         let left = self.application.ledger.budget().get().saturating_sub(resident) as f64;
         let pace = grown as f64 / passed.as_secs_f64();
         let until_full = Duration::try_from_secs_f64(left / pace.max(1.0)).unwrap_or(LONGEST);
@@ -251,7 +280,7 @@ impl Attacher {
             .newcomers
             .look(|number| known.contains(&number))
             .into_iter()
-            .map(|(number, resident)| Found { number, resident })
+            .map(|(number, resident)| Found { number, resident, others: PageCount::ZERO })
             .collect();
         let apart = PageCount::new(found.iter().map(|process| process.resident.get()).sum());
         ledger.set_coming(lookout.newcomers.own());
@@ -293,7 +322,10 @@ impl Attacher {
         let found: Vec<Found> = self
             .living()
             .into_iter()
-            .filter_map(|number| Some(Found { number, resident: resident(number)? }))
+            .filter_map(|number| {
+                let (resident, others) = resident(number)?;
+                Some(Found { number, resident, others })
+            })
             .collect();
         let known = self.managed();
         let apart = found.iter().filter(|process| !known.contains(&process.number));
@@ -311,6 +343,7 @@ impl Attacher {
     /// The same after one that attaches to nobody.
     pub(crate) fn see(&self) -> Seen {
         let _ = self.find();
+        let _ = self.look_at_shared();
         self.seen()
     }
 
@@ -327,7 +360,34 @@ impl Attacher {
 
     /// Whether a pager that was started here is still there.
     pub(crate) fn has_pagers(&self) -> bool {
-        !self.state().pagers.is_empty()
+        let state = self.state();
+        !state.pagers.is_empty() || state.shared.has_pager()
+    }
+
+    /// Looks at what the processes share; how long to wait for the next look.
+    pub(crate) fn look_at_shared(&self) -> Duration {
+        let began_ns = thread::cpu_ns();
+        let numbers = self.living();
+        // Those that haven't touched it map it all the same.
+        let has_pager = self.state().shared.has_pager();
+        let found = shared::find(&numbers, has_pager);
+        let ledger = self.application.ledger;
+        let mut state = self.state();
+        let is_known = |slot: &ProcessSlot<'_>| state.shared.is_pager(slot.process());
+        let known = ledger.slots().find(is_known).map_or(PageCount::ZERO, |slot| slot.resident());
+        state.seen.shared = found.resident.saturating_sub(known);
+        let is_near = is_near_shared((ledger.resident() + state.seen.unknown()).get(), ledger.budget());
+        if found.resident >= LEAST
+            && is_near
+            && !ledger.is_withdrawing()
+            && let Err(error) = state.shared.begin(&self.address)
+            && !std::mem::replace(&mut state.has_said, true)
+        {
+            say(&format!("no pager could be started for shared memory: {error}"));
+        }
+        state.shared.tell(&found.processes);
+        drop(state);
+        (since(began_ns) * LOOK_SHARE).clamp(SHARED_LOOK, RAREST)
     }
 
     fn attach(&self, identity: Identity) {
@@ -389,6 +449,9 @@ impl Attacher {
     /// A child of the supervisor has ended, with that status if it has ended by itself. It may have been a pager.
     pub(crate) fn ended(&self, number: u32, status: Option<i32>) {
         let mut state = self.state();
+        if state.shared.ended(number) {
+            return;
+        }
         let Some(pager) = state.pagers.remove(&number) else { return };
         let reason =
             pager.child.stdout.and_then(|output| std::io::read_to_string(output).ok()).unwrap_or_default();
@@ -464,18 +527,24 @@ fn layout(number: u32) -> Option<Layout> {
     figures(number, [28, 47, 48])
 }
 
-/// Resident pages that belong to no file. Of a process whose first thread has ended the others tell.
-fn resident(number: u32) -> Option<PageCount> {
+/// Whether a pager for shared memory is to come.
+fn is_near_shared(resident: u64, budget: PageCount) -> bool {
+    resident * NEAR_SHARED.1 >= budget.get() * NEAR_SHARED.0
+}
+
+/// Resident pages that belong to no file, and the others. Of a process whose first thread has ended the others tell.
+fn resident(number: u32) -> Option<(PageCount, PageCount)> {
     let own = resident_by(&format!("/proc/{number}/statm"))?;
-    if own > PageCount::ZERO {
+    if own.0 > PageCount::ZERO {
         return Some(own);
     }
     let threads = fs::read_dir(format!("/proc/{number}/task")).ok()?;
     threads.flatten().filter_map(|thread| resident_by(&thread.path().join("statm").to_string_lossy())).max()
 }
 
-fn resident_by(file: &str) -> Option<PageCount> {
-    anonymous_in(&proc::short(file)?)
+fn resident_by(file: &str) -> Option<(PageCount, PageCount)> {
+    let text = proc::short(file)?;
+    Some((anonymous_in(&text)?, others_in(&text)?))
 }
 
 #[cfg(test)]

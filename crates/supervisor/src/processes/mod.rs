@@ -17,6 +17,7 @@ mod lineage;
 mod newcomers;
 pub(crate) mod notices;
 mod proc;
+mod shared;
 pub(crate) mod shares;
 pub(crate) mod silent;
 pub(crate) mod stall;
@@ -50,6 +51,9 @@ use crate::processes::silent::Silent;
 use crate::queries::query::{Query, Question};
 use crate::reporting::totals::Totals;
 
+/// Of so many processes that map shared memory, those that have ended are forgotten.
+const FORGOTTEN_EVERY: usize = 64;
+
 /// A connected process.
 pub(crate) struct Process {
     link: Link,
@@ -62,6 +66,8 @@ pub(crate) struct Process {
     pub(crate) pager: u32,
     /// Duplicates: while one exists, the process's memory can stall but never read as zeros.
     uffd: Option<Uffd>,
+    /// The same of processes that map memory which its pager manages, where it is the pager of what processes share.
+    mappers: Vec<Uffd>,
     lineage: Lineage,
     /// A request that can't be answered yet.
     waiting: Option<Heir>,
@@ -119,6 +125,7 @@ impl Processes {
             process: number,
             pager: number,
             uffd: None,
+            mappers: Vec::new(),
             lineage: Lineage::default(),
             waiting: None,
             may_set: peer.uid() == 0 || peer.uid() == rustix::process::geteuid().as_raw(),
@@ -169,6 +176,7 @@ impl Processes {
                 self.welcome(key)
             }
             Request::Register => self.register(key, descriptor),
+            Request::Keep => self.keep_mapper(key, descriptor),
             Request::Forked { epoch } => {
                 self.started += 1;
                 self.expect(key, epoch, descriptor)
@@ -255,6 +263,17 @@ impl Processes {
         process.link.send(&reply.encode(), &[])
     }
 
+    /// A process maps memory that this pager of shared memory manages: without its userfaultfd it would find zeros once the pager has ended.
+    fn keep_mapper(&mut self, key: u64, descriptor: Option<OwnedFd>) -> Result<(), Errno> {
+        let Some(pager) = self.connected.get_mut(&key) else { return Ok(()) };
+        if pager.mappers.len() % FORGOTTEN_EVERY == FORGOTTEN_EVERY - 1 {
+            pager.mappers.retain(|uffd| !uffd.has_ended());
+        }
+        // The kernel had no descriptor to give: then the pager's own is all there is.
+        pager.mappers.extend(descriptor.map(Uffd::from));
+        Ok(())
+    }
+
     /// Whether a process of the application lives.
     pub(crate) fn remain(&self) -> bool {
         self.connected.values().any(|process| process.slot.is_some() || process.waiting.is_some())
@@ -300,6 +319,11 @@ impl Processes {
                 let _ = kill(Pid::from_raw(process.process as i32), Signal::SIGKILL);
             }
             self.silent.push(silent);
+        }
+        if !has_withdrawn {
+            // What those share and isn't there any more nobody can give them.
+            let mappers = process.mappers.into_iter();
+            self.silent.extend(mappers.map(|uffd| Silent::new(uffd, Lineage::default(), process.slot)));
         }
         self.forget_ended();
         // A child may have waited for what its parent can't send any more.

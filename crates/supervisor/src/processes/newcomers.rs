@@ -92,6 +92,11 @@ pub(super) fn anonymous_in(text: &str) -> Option<PageCount> {
     Some(PageCount::new(fields.next()?.saturating_sub(fields.next()?)))
 }
 
+/// The others: of files, and of what may be shared.
+pub(super) fn others_in(text: &str) -> Option<PageCount> {
+    Some(PageCount::new(text.split(' ').nth(2)?.parse().ok()?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,6 +135,7 @@ mod tests {
     #[test]
     fn pages_of_files_do_not_count() {
         assert_eq!(anonymous_in("9000 700 200 5 0 600 0\n"), Some(PageCount::new(500)));
+        assert_eq!(others_in("9000 700 200 5 0 600 0\n"), Some(PageCount::new(200)));
         assert_eq!(anonymous_in("9000"), None);
     }
 }

@@ -7,9 +7,9 @@
 
 use std::time::{Duration, Instant};
 
-use farmem_page::{PAGE_BYTES, PageCount, PageIndex, PageRange, VirtAddr};
+use farmem_page::{PageCount, PageRange};
 use farmem_sys::AsFd;
-use farmem_sys::uffd::{Message, Uffd, UffdError};
+use farmem_sys::uffd::{Message, Uffd};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::processes::lineage::Lineage;
@@ -18,9 +18,6 @@ use crate::processes::lineage::Lineage;
 const GRACE: Duration = Duration::from_secs(2);
 /// Messages answered in one look.
 const MESSAGES: usize = 64;
-/// The last page that a program can have. Only a program that insists maps it: asking for it tells whether there is
-/// still an address space to ask about.
-const PROBE: PageIndex = VirtAddr::new((1 << 47) - 2 * PAGE_BYTES as u64).page();
 
 /// A process without a connection.
 pub(crate) struct Silent {
@@ -44,8 +41,7 @@ impl Silent {
 
     /// Whether its memory is gone, so that nothing of it can be read any more.
     pub(crate) fn has_ended(&self) -> bool {
-        let page = PageRange::at(PROBE, PageCount::new(1));
-        self.uffd.zero_in(page).stopped == Some(UffdError::Ended)
+        self.uffd.has_ended()
     }
 
     /// Somebody serves it, or time has passed that doesn't count.
@@ -74,9 +70,12 @@ impl Silent {
         let mut is_refused = false;
         for _ in 0..MESSAGES {
             match self.uffd.read() {
-                Ok(Some(Message::Fault { address, .. })) => {
+                Ok(Some(Message::Fault { address, protected, .. })) => {
                     let page = address.page();
                     let range = PageRange::at(page, PageCount::new(1));
+                    if protected && self.uffd.unprotect(range).is_ok() {
+                        continue;
+                    }
                     match self.uffd.poison(range).stopped {
                         None => is_refused = true,
                         // The thread looks again: the page is there by now, or its event is read next.

@@ -4,6 +4,7 @@
 //! concerns that other process: its mappings, its page table, its threads. What the kernel allows only to a process that has the same address
 //! space is done by its [`Puppet`](puppet::Puppet).
 
+pub mod objects;
 pub mod puppet;
 pub mod tracee;
 
@@ -76,6 +77,9 @@ pub fn has_ended() -> bool {
 
 /// Ends the program at once, and the calling process with it.
 pub fn end() -> ! {
+    if let Some(objects) = objects::objects() {
+        objects.end();
+    }
     if let Some(attached) = attached() {
         let _ = rustix::process::pidfd_send_signal(&attached.handle, rustix::process::Signal::KILL);
         process::kill(attached.puppet.number());
@@ -98,9 +102,12 @@ pub fn number() -> u32 {
 
 /// Processor time that the program has used, in nanoseconds: all its threads, but not the calling one.
 pub fn cpu_ns() -> u64 {
+    if let Some(objects) = objects::objects() {
+        return objects.cpu_ns();
+    }
     match attached() {
         None => crate::thread::process_cpu_ns().saturating_sub(crate::thread::cpu_ns()),
-        Some(attached) => attached.cpu_ns(),
+        Some(attached) => cpu_ns_of(attached.process),
     }
 }
 
@@ -163,24 +170,25 @@ impl Attached {
     pub(crate) fn is_puppet_gone(&self) -> bool {
         !has_memory(&self.memory_folder)
     }
+}
 
-    fn cpu_ns(&self) -> u64 {
-        /// The clock of all threads of a process, by its number.
-        const PROCESS_CLOCK: u32 = 2;
-        let clock = !self.process << 3 | PROCESS_CLOCK;
-        let mut time = [0_i64; 2];
-        // SAFETY: the kernel writes seconds and nanoseconds, two words, to the place given.
-        let asked = unsafe {
-            syscall::call(
-                linux_raw_sys::general::__NR_clock_gettime,
-                [clock as i32 as usize, time.as_mut_ptr() as usize, 0, 0],
-            )
-        };
-        if asked.is_err() {
-            return 0;
-        }
-        time[0] as u64 * 1_000_000_000 + time[1] as u64
+/// Processor time that a process has used, in nanoseconds; 0 when it has ended.
+fn cpu_ns_of(process: u32) -> u64 {
+    /// The clock of all threads of a process, by its number.
+    const PROCESS_CLOCK: u32 = 2;
+    let clock = !process << 3 | PROCESS_CLOCK;
+    let mut time = [0_i64; 2];
+    // SAFETY: the kernel writes seconds and nanoseconds, two words, to the place given.
+    let asked = unsafe {
+        syscall::call(
+            linux_raw_sys::general::__NR_clock_gettime,
+            [clock as i32 as usize, time.as_mut_ptr() as usize, 0, 0],
+        )
+    };
+    if asked.is_err() {
+        return 0;
     }
+    time[0] as u64 * 1_000_000_000 + time[1] as u64
 }
 
 #[cfg(test)]

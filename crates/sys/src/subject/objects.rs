@@ -1,0 +1,749 @@
+//! Memory that processes of an application share, as what a pager manages: anonymous shared memory, which no process reaches but through its mappings.
+//!
+//! The kernel moves no page of shared memory from one place to another. A page leaves in three steps: it is protected against writes in all processes that
+//! map it, copied, and punched out of the object; from then on a touch by any of them is a fault. It comes back once for all, through one of them.
+//! While a page leaves, whoever wants to write it waits: so nothing is written between the copy and the hole.
+//!
+//! To the pager the objects are one address space, in which each lies at a place of its own. What the kernel says by the userfaultfd of
+//! one of the processes is told with these addresses. A process that is forked has the mappings of its parent, and a userfaultfd from its first moment on.
+
+use core::fmt;
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
+
+use farmem_page::{PAGE_BYTES, PageCount, PageIndex, PageRange};
+use rustix::event::epoll;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fstat, seek};
+use rustix::io::{Errno, pread};
+
+use crate::lock::Lock;
+use crate::maps::Mapping;
+use crate::memory;
+use crate::pagemap::{Runs, Vacancies};
+use crate::uffd::{Message, Move, Progress, Uffd, UffdError, Waiters};
+
+mod mapper;
+mod punched;
+
+use mapper::Mapper;
+
+/// Objects that are managed at a time.
+pub const MOST_OBJECTS: usize = 64;
+/// Processes that map any of them.
+pub const MOST_MAPPERS: usize = 1024;
+/// Threads whose faults are told apart. Where more wait all processes are woken.
+const MOST_WAITERS: usize = 512;
+/// Moves that are under way at a time: one for each evictor.
+const MOST_LEAVING: usize = 4;
+/// Ranges that have been punched by the program and not been told of.
+const MOST_PUNCHED: usize = 64;
+/// Where the first object lies, and pages between two of them.
+const FIRST: PageIndex = PageIndex::new(1 << 20);
+const BETWEEN: u64 = 1 << 10;
+/// Frames on their way out, and where the pager sees them.
+const FRAMES: usize = 512;
+const FRAMES_AT: PageIndex = PageIndex::new(1 << 19);
+pub(crate) const STAGING: PageRange = PageRange::at(FRAMES_AT, PageCount::new(FRAMES as u64));
+const _: () = assert!(FRAMES as u64 == super::puppet::STAGED.get(), "evictors count on so many");
+/// Messages that are looked for in one go.
+const READY: usize = 8;
+
+/// An object.
+#[derive(Debug)]
+struct Object {
+    file: OwnedFd,
+    pages: PageRange,
+    /// Whether all processes that map it are known, so that its pages may leave.
+    is_open: bool,
+}
+
+/// Why an object or a process can't be taken on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// There are as many as there can be.
+    Crowded,
+    /// The kernel refuses.
+    Kernel(Errno),
+}
+
+impl From<Errno> for Refused {
+    fn from(errno: Errno) -> Self {
+        Self::Kernel(errno)
+    }
+}
+
+impl From<UffdError> for Refused {
+    fn from(error: UffdError) -> Self {
+        Self::Kernel(error.into())
+    }
+}
+
+/// A process waits for a page.
+#[derive(Clone, Copy, Debug)]
+struct Waiter {
+    page: PageIndex,
+    mapper: usize,
+}
+
+/// Pages that are leaving.
+#[derive(Clone, Copy, Debug)]
+struct Leaving {
+    pages: PageRange,
+    /// Whether somebody has been found waiting to write one.
+    is_wanted: bool,
+}
+
+struct State {
+    objects: [Option<Object>; MOST_OBJECTS],
+    mappers: [Option<&'static mut Mapper>; MOST_MAPPERS],
+    /// Places for further ones, which have been others'.
+    spare: [Option<&'static mut Mapper>; MOST_MAPPERS],
+    /// Where the next object may lie.
+    next: PageIndex,
+    /// What the next process is known by.
+    next_number: u64,
+    waiters: [Option<Waiter>; MOST_WAITERS],
+    are_all_waiting: bool,
+    leaving: [Option<Leaving>; MOST_LEAVING],
+    /// What the program has punched, and what nobody maps any more, until it is told.
+    punched: [Option<PageRange>; MOST_PUNCHED],
+    gone: [Option<PageRange>; MOST_OBJECTS],
+}
+
+/// The shared memory of an application. One for each process, for ever.
+pub struct Objects {
+    /// Readable while any userfaultfd of a process is.
+    ready: OwnedFd,
+    state: Lock<State>,
+    frames: &'static [[u8; PAGE_BYTES]],
+    /// Processes that map objects, as they were found last: their numbers, 0 for none, and descriptors that stand for them.
+    processes: [(AtomicU32, AtomicI32); MOST_MAPPERS],
+    /// Hears of the userfaultfd of each new process.
+    keep: fn(BorrowedFd<'_>),
+}
+
+impl fmt::Debug for Objects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Objects").finish_non_exhaustive()
+    }
+}
+
+static OBJECTS: AtomicPtr<Objects> = AtomicPtr::new(core::ptr::null_mut());
+
+/// The shared memory that this process's pager manages, if it does.
+pub fn objects() -> Option<&'static Objects> {
+    // SAFETY: null, or what `begin` has leaked: a reference that lives for ever.
+    unsafe { OBJECTS.load(Ordering::Acquire).as_ref() }
+}
+
+/// From now on the calling process's pager manages shared memory, none at first. `keep` hears of each userfaultfd that a fork brings, before the child runs.
+///
+/// # Errors
+/// No memory, or no descriptor.
+pub fn begin(keep: fn(BorrowedFd<'_>)) -> Result<&'static Objects, Errno> {
+    let objects: &'static Objects = memory::leak(Objects {
+        ready: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+        state: Lock::new(State {
+            objects: [const { None }; MOST_OBJECTS],
+            mappers: [const { None }; MOST_MAPPERS],
+            spare: [const { None }; MOST_MAPPERS],
+            next: FIRST,
+            next_number: 1,
+            waiters: [None; MOST_WAITERS],
+            are_all_waiting: false,
+            leaving: [None; MOST_LEAVING],
+            punched: [None; MOST_PUNCHED],
+            gone: [None; MOST_OBJECTS],
+        }),
+        frames: memory::table(FRAMES)?,
+        processes: [const { (AtomicU32::new(0), AtomicI32::new(-1)) }; MOST_MAPPERS],
+        keep,
+    })?;
+    OBJECTS.store(core::ptr::from_ref(objects).cast_mut(), Ordering::Release);
+    Ok(objects)
+}
+
+impl State {
+    fn mapper(&self, number: usize) -> Option<&Mapper> {
+        self.mappers.get(number)?.as_deref()
+    }
+
+    fn object_of(&self, page: PageIndex) -> Option<&Object> {
+        self.objects.iter().flatten().find(|object| object.pages.contains(page))
+    }
+
+    /// Takes on a process.
+    fn add_mapper(&mut self, uffd: Uffd, places: mapper::Places, ready: &OwnedFd) -> Result<(), Refused> {
+        let number = self.mappers.iter().position(Option::is_none).ok_or(Refused::Crowded)?;
+        epoll::add(ready, &uffd, epoll::EventData::new_u64(number as u64), epoll::EventFlags::IN)?;
+        let mapper = Mapper { number: self.next_number, uffd, places, thread: None };
+        self.next_number += 1;
+        let place = match self.spare.iter_mut().find_map(Option::take) {
+            Some(place) => {
+                // What was there has been emptied when its process ended.
+                *place = mapper;
+                place
+            }
+            None => memory::leak(mapper)?,
+        };
+        self.mappers[number] = Some(place);
+        Ok(())
+    }
+
+    /// A process has ended, or has another program's memory.
+    fn remove_mapper(&mut self, number: usize, ready: &OwnedFd) {
+        let Some(mapper) = self.mappers[number].take() else { return };
+        // Others hold duplicates, so that closing it wouldn't do.
+        let _ = epoll::delete(ready, &mapper.uffd);
+        mapper.places = mapper::Places::new();
+        for place in &mut self.waiters {
+            let _ = place.take_if(|waiter| waiter.mapper == number);
+        }
+        if let Some(place) = self.spare.iter_mut().find(|place| place.is_none()) {
+            *place = Some(mapper);
+        }
+        self.close_unmapped();
+    }
+
+    /// Objects that nobody maps any more are over. Those that aren't open yet are about to be mapped.
+    fn close_unmapped(&mut self) {
+        for at in 0..MOST_OBJECTS {
+            let Some(object) = &self.objects[at] else { continue };
+            let (pages, is_open) = (object.pages, object.is_open);
+            let is_mapped =
+                self.mappers.iter().flatten().any(|mapper| mapper.covers(pages) > PageCount::ZERO);
+            if is_open && !is_mapped {
+                self.objects[at] = None;
+                if let Some(place) = self.gone.iter_mut().find(|place| place.is_none()) {
+                    *place = Some(pages);
+                }
+            }
+        }
+    }
+
+    /// Makes a call for each process that maps some of `pages`, with where it does; stops at the first that is refused.
+    fn each_place(
+        &mut self,
+        pages: PageRange,
+        ready: &OwnedFd,
+        call: impl Fn(&Uffd, PageRange) -> Result<(), UffdError>,
+    ) -> Result<(), UffdError> {
+        for number in 0..MOST_MAPPERS {
+            let Some(mapper) = self.mapper(number) else { continue };
+            let made = mapper.places.of(pages).try_for_each(|place| call(&mapper.uffd, place.there));
+            match made {
+                Ok(()) => {}
+                Err(UffdError::Ended) => self.remove_mapper(number, ready),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn note_waiter(&mut self, page: PageIndex, mapper: usize) {
+        match self.waiters.iter_mut().find(|place| place.is_none()) {
+            Some(place) => *place = Some(Waiter { page, mapper }),
+            None => self.are_all_waiting = true,
+        }
+    }
+
+    /// Lets threads that wait for pages of `pages` try again, in the processes where some do.
+    fn wake(&mut self, pages: PageRange, ready: &OwnedFd) {
+        let wake = |uffd: &Uffd, there: PageRange| {
+            uffd.wake(there);
+            Ok(())
+        };
+        if self.are_all_waiting {
+            let _ = self.each_place(pages, ready, wake);
+            return;
+        }
+        for at in 0..MOST_WAITERS {
+            let Some(waiter) = self.waiters[at].take_if(|waiter| pages.contains(waiter.page)) else {
+                continue;
+            };
+            if let Some(mapper) = self.mapper(waiter.mapper) {
+                let one = PageRange::at(waiter.page, PageCount::new(1));
+                mapper.places.of(one).for_each(|place| mapper.uffd.wake(place.there));
+            }
+        }
+    }
+
+    /// A process of those that map `page`, best one that waits for it, and where; how many of the `count` pages from there on it maps in a row.
+    fn way_in(&self, page: PageIndex, count: u64) -> Option<(usize, PageRange)> {
+        let waits =
+            self.waiters.iter().flatten().filter(|waiter| waiter.page == page).map(|waiter| waiter.mapper);
+        let pages = PageRange::at(page, PageCount::new(count));
+        waits.chain(0..MOST_MAPPERS).find_map(|number| {
+            let mapper = self.mapper(number)?;
+            let place = mapper.places.of(pages).find(|place| place.pages == page)?;
+            Some((number, place.there))
+        })
+    }
+
+    /// A message of a process's, as the pager is told it. `None` where it is none of the pager's business.
+    fn take_in(
+        &mut self,
+        number: usize,
+        message: Message,
+        punches: &punched::Punches,
+        objects: &Objects,
+    ) -> Option<Message> {
+        match message {
+            Message::Fault { address, write, protected, thread } => {
+                let mapper = self.mappers[number].as_deref_mut()?;
+                mapper.thread = Some(thread);
+                let there = address.page();
+                let Some(page) = mapper.places.page_of(there) else {
+                    // It has gone since, or is about to be told of.
+                    mapper.uffd.wake(PageRange::at(there, PageCount::new(1)));
+                    return None;
+                };
+                if !protected {
+                    self.note_waiter(page, number);
+                    let within = address.get() - there.addr().get();
+                    let address = farmem_page::VirtAddr::new(page.addr().get() + within);
+                    return Some(Message::Fault { address, write, protected: false, thread });
+                }
+                match self.leaving.iter_mut().flatten().find(|leaving| leaving.pages.contains(page)) {
+                    // It will be looked after when the page has left.
+                    Some(leaving) => leaving.is_wanted = true,
+                    // It has stayed, or is back.
+                    None => drop(mapper.uffd.unprotect(PageRange::at(there, PageCount::new(1)))),
+                }
+                None
+            }
+            Message::Fork(uffd) => {
+                let places = self.mapper(number)?.places;
+                (objects.keep)(uffd.as_fd());
+                if self.add_mapper(uffd, places, &objects.ready).is_err() {
+                    // Its pages would come back as zeros.
+                    objects.end();
+                }
+                None
+            }
+            Message::Unmap(there) => {
+                let mapper = self.mappers[number].as_deref_mut()?;
+                if mapper.places.remove(there).is_err() {
+                    objects.end();
+                }
+                self.close_unmapped();
+                None
+            }
+            Message::Remap { from, to, count } => {
+                let mapper = self.mappers[number].as_deref_mut()?;
+                if mapper.places.relocate(PageRange::at(from, count), to).is_err() {
+                    objects.end();
+                }
+                None
+            }
+            Message::Remove(there) => {
+                if !punches.have(there) {
+                    return None;
+                }
+                let mapper = self.mappers[number].as_deref()?;
+                let punched = mapper.places.iter().filter_map(|place| {
+                    let part = place.part(there);
+                    (!part.there.is_empty()).then(|| part.pages())
+                });
+                for pages in punched {
+                    match self.punched.iter_mut().find(|place| place.is_none()) {
+                        Some(place) => *place = Some(pages),
+                        None => objects.end(),
+                    }
+                }
+                None
+            }
+            Message::Unknown(kind) => Some(Message::Unknown(kind)),
+        }
+    }
+}
+
+impl Objects {
+    /// A process that maps objects, by a userfaultfd of its memory that was shaken hands with; what it is known by, which no other process ever is.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn add_process(&self, uffd: Uffd) -> Result<u64, Refused> {
+        let mut state = self.state.lock();
+        let number = state.next_number;
+        state.add_mapper(uffd, mapper::Places::new(), &self.ready).map(|()| number)
+    }
+
+    /// An object of so many pages, of which none may leave yet.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn add_object(&self, file: OwnedFd, count: PageCount) -> Result<PageRange, Refused> {
+        let mut state = self.state.lock();
+        let pages = PageRange::at(state.next, count);
+        let place = state.objects.iter_mut().find(|place| place.is_none()).ok_or(Refused::Crowded)?;
+        *place = Some(Object { file, pages, is_open: false });
+        state.next = pages.end + PageCount::new(BETWEEN);
+        Ok(pages)
+    }
+
+    /// The process of that number has a mapping at `there`, of `pages` from the first on. From now on its faults are told.
+    ///
+    /// # Errors
+    /// The kernel refuses, or there are too many.
+    pub fn add_mapping(&self, process: u64, there: PageRange, pages: PageIndex) -> Result<(), Refused> {
+        let mut state = self.state.lock();
+        let mut mappers = state.mappers.iter_mut().filter_map(Option::as_deref_mut);
+        let mapper = mappers.find(|mapper| mapper.number == process).ok_or(Errno::SRCH)?;
+        // With the lock held, so that a child that is forked meanwhile is told of afterwards.
+        mapper.uffd.register(there)?;
+        mapper.places.add(mapper::Place { there, pages }).map_err(|_| Refused::Crowded)
+    }
+
+    /// All processes that map the object are known: its pages may leave.
+    pub fn open(&self, pages: PageRange) {
+        let mut state = self.state.lock();
+        let object = state.objects.iter_mut().flatten().find(|object| object.pages == pages);
+        object.into_iter().for_each(|object| object.is_open = true);
+        state.close_unmapped();
+    }
+
+    /// Not all processes that map the object could be taken on: it stays as it is.
+    pub fn give_up(&self, pages: PageRange) {
+        let mut state = self.state.lock();
+        let _ = state.each_place(pages, &self.ready, |uffd, there| {
+            let _ = uffd.unregister(there);
+            Ok(())
+        });
+        state.mappers.iter_mut().flatten().for_each(|mapper| mapper.places.forget(pages));
+        let object =
+            state.objects.iter_mut().find(|object| object.as_ref().is_some_and(|it| it.pages == pages));
+        object.into_iter().for_each(|object| *object = None);
+    }
+
+    /// Forgets processes that have ended or have another program's memory; how many are left. One of them that is told of nowhere else holds an object back.
+    pub fn sweep(&self) -> usize {
+        let mut state = self.state.lock();
+        for number in 0..MOST_MAPPERS {
+            if state.mapper(number).is_some_and(|mapper| mapper.uffd.has_ended()) {
+                state.remove_mapper(number, &self.ready);
+            }
+        }
+        state.mappers.iter().flatten().filter(|mapper| !mapper.places.is_empty()).count()
+    }
+
+    /// Whether that object is managed.
+    pub fn has(&self, pages: PageRange) -> bool {
+        self.state.lock().objects.iter().flatten().any(|object| object.pages == pages)
+    }
+
+    /// Whether an object is managed, or is being taken on.
+    pub fn has_any(&self) -> bool {
+        self.state.lock().objects.iter().any(Option::is_some)
+    }
+
+    /// Processes that map objects, as they are now: their numbers, and descriptors that stand for them, which stay open until others are said.
+    pub fn set_processes<'a>(&self, processes: impl Iterator<Item = (u32, BorrowedFd<'a>)>) {
+        let said = processes.map(|(number, handle)| (number, handle.as_raw_fd()));
+        for (place, (number, handle)) in self.processes.iter().zip(said.chain(core::iter::repeat((0, -1)))) {
+            place.1.store(handle, Ordering::Relaxed);
+            place.0.store(number, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends the processes that map objects, and the calling one.
+    pub(crate) fn end(&self) -> ! {
+        for (_, handle) in self.processes.iter().take_while(|(number, _)| number.load(Ordering::Relaxed) != 0)
+        {
+            // SAFETY: at worst another descriptor has that number by now, of which the kernel says that it stands for no process.
+            let handle = unsafe { BorrowedFd::borrow_raw(handle.load(Ordering::Relaxed).max(0)) };
+            let _ = rustix::process::pidfd_send_signal(handle, rustix::process::Signal::KILL);
+        }
+        crate::process::kill_self()
+    }
+
+    /// A descriptor that is readable while a message waits.
+    ///
+    /// # Errors
+    /// No descriptor.
+    pub fn messages(&'static self) -> Result<Uffd, Errno> {
+        Ok(Uffd::of_objects(rustix::io::fcntl_dupfd_cloexec(&self.ready, 0)?, self))
+    }
+
+    /// The next message of any process, as [`Uffd::read`].
+    pub(crate) fn read(&self) -> Result<Option<Message>, UffdError> {
+        let mut state = self.state.lock();
+        if let Some(pages) = state.gone.iter_mut().find_map(Option::take) {
+            return Ok(Some(Message::Unmap(pages)));
+        }
+        if let Some(pages) = state.punched.iter_mut().find_map(Option::take) {
+            return Ok(Some(Message::Remove(pages)));
+        }
+        let mut events = [const { core::mem::MaybeUninit::uninit() }; READY];
+        let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let (ready, _) = epoll::wait(&self.ready, &mut events, Some(&at_once)).map_err(UffdError::from)?;
+        for event in ready {
+            let number = event.data.u64() as usize;
+            let Some(mapper) = state.mapper(number) else { continue };
+            // Before it is read: from then on whoever asked for a discard goes on with it.
+            let punches = if mapper.uffd.is_changing() {
+                punched::Punches::of(mapper.thread)
+            } else {
+                punched::Punches::default()
+            };
+            let Some(message) = mapper.uffd.read()? else { continue };
+            let told = state.take_in(number, message, &punches, self);
+            return Ok(Some(told.unwrap_or(Message::Unknown(0))));
+        }
+        Ok(None)
+    }
+
+    /// As [`Uffd::copy_in`], for whichever process maps the pages.
+    pub(crate) fn copy_in(&self, page: PageIndex, content: &[u8], waiters: Waiters) -> Progress {
+        let mut state = self.state.lock();
+        let asked = PageCount::new((content.len() / PAGE_BYTES) as u64);
+        let mut done = PageCount::ZERO;
+        let mut stopped = None;
+        while done < asked && stopped.is_none() {
+            let left = asked.saturating_sub(done);
+            let Some((number, there)) = state.way_in(page + done, left.get()) else {
+                stopped = Some(UffdError::Gone);
+                break;
+            };
+            let Some(mapper) = state.mapper(number) else { continue };
+            let from = done.bytes().get() as usize;
+            let part = &content[from..from + there.count().bytes().get() as usize];
+            let progress = mapper.uffd.copy_in(there.start, part, Waiters::Keep);
+            done += progress.done;
+            match progress.stopped {
+                Some(UffdError::Ended) => state.remove_mapper(number, &self.ready),
+                other => stopped = other,
+            }
+        }
+        if waiters == Waiters::Wake {
+            state.wake(PageRange::at(page, done), &self.ready);
+        }
+        Progress { done, stopped }
+    }
+
+    /// As [`Uffd::zero_vacant`]; each of the pages gets a frame.
+    pub(crate) fn zero_in(&self, pages: PageRange) -> Progress {
+        static ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
+        let mut done = PageCount::ZERO;
+        for page in pages.iter() {
+            let progress = self.copy_in(page, &ZEROS, Waiters::Wake);
+            done += progress.done;
+            if progress.stopped.is_some() {
+                return Progress { done, ..progress };
+            }
+        }
+        Progress { done, stopped: None }
+    }
+
+    /// What there is in the first pages of `range`, as [`crate::pagemap::Pagemap::vacancies`].
+    pub(crate) fn vacancies(&self, range: PageRange) -> Option<Vacancies> {
+        let count = range.count().get().min(Vacancies::MOST as u64);
+        let mut runs = Runs::empty();
+        self.present(PageRange::at(range.start, PageCount::new(count)), &mut runs).ok()?;
+        let mut vacancies = Vacancies::default();
+        for (at, page) in range.iter().take(count as usize).enumerate() {
+            let bits = if runs.hold(page) { &mut vacancies.present } else { &mut vacancies.marked };
+            *bits |= 1 << at;
+        }
+        Some(vacancies)
+    }
+
+    /// As [`Uffd::wake`].
+    pub(crate) fn wake(&self, pages: PageRange) {
+        self.state.lock().wake(pages, &self.ready);
+    }
+
+    /// As [`Uffd::poison`].
+    pub(crate) fn poison(&self, pages: PageRange) -> Progress {
+        let mut state = self.state.lock();
+        let poison = |uffd: &Uffd, there: PageRange| uffd.poison(there).stopped.map_or(Ok(()), Err);
+        let stopped = state.each_place(pages, &self.ready, poison).err();
+        state.wake(pages, &self.ready);
+        Progress { done: if stopped.is_none() { pages.count() } else { PageCount::ZERO }, stopped }
+    }
+
+    /// As [`Uffd::is_registered`].
+    pub(crate) fn is_registered(&self, page: PageIndex) -> bool {
+        self.state.lock().object_of(page).is_some()
+    }
+
+    /// As [`Uffd::unregister`].
+    pub(crate) fn unregister(&self, pages: PageRange) -> Result<(), UffdError> {
+        self.state.lock().each_place(pages, &self.ready, |uffd, there| uffd.unregister(there))
+    }
+
+    /// As [`Uffd::move_runs`]: to the frames, or from there.
+    pub(crate) fn move_runs(&self, moves: &mut [Move]) {
+        for it in moves {
+            let is_out = frame_number(it.to).is_some();
+            it.progress = if is_out { self.move_out(it.from, it.to) } else { self.move_back(it.from, it.to) };
+        }
+    }
+
+    fn move_out(&self, from: PageRange, to: PageIndex) -> Progress {
+        let nothing = |stopped| Progress { done: PageCount::ZERO, stopped: Some(stopped) };
+        let mut state = self.state.lock();
+        let Some((file, first)) =
+            state.object_of(from.start).map(|object| (object.file.as_fd(), object.pages.start))
+        else {
+            return nothing(UffdError::Gone);
+        };
+        // The object is open as long as its pages are managed. What closes it comes by a message, and none is read while pages move.
+        let file = match rustix::io::fcntl_dupfd_cloexec(file, 0) {
+            Ok(file) => file,
+            Err(_) => return nothing(UffdError::OutOfMemory),
+        };
+        let offset = PageRange::new(first, from.start).count().bytes().get();
+        let there = data_at(&file, offset).unwrap_or(0).min(from.count().bytes().get());
+        let pages = PageRange::at(from.start, PageCount::new(there / PAGE_BYTES as u64));
+        if pages.is_empty() {
+            return nothing(UffdError::Gone);
+        }
+        let Some(place) = state.leaving.iter().position(Option::is_none) else {
+            return nothing(UffdError::Changing);
+        };
+        state.leaving[place] = Some(Leaving { pages, is_wanted: false });
+        let protected = state.each_place(pages, &self.ready, |uffd, there| uffd.protect(there));
+        drop(state);
+        let left = protected.map_err(|error| match error {
+            // The mapping has gone or is going: the message that says so is on its way.
+            UffdError::Gone | UffdError::Changing => UffdError::Changing,
+            other => other,
+        });
+        let left = left.and_then(|()| self.take_out(&file, offset, pages, to));
+        let mut state = self.state.lock();
+        let was_wanted = state.leaving[place].take().is_some_and(|leaving| leaving.is_wanted);
+        if left.is_err() || was_wanted {
+            // Whoever waits to write tries again: and finds the page, or misses it.
+            let _ = state.each_place(pages, &self.ready, |uffd, there| {
+                let _ = uffd.unprotect(there);
+                Ok(())
+            });
+        }
+        match left {
+            Ok(()) if pages.count() == from.count() => Progress { done: pages.count(), stopped: None },
+            Ok(()) => Progress { done: pages.count(), stopped: Some(UffdError::Gone) },
+            Err(error) => nothing(error),
+        }
+    }
+
+    /// Copies pages, which nobody can write, to frames, and takes them out of the object.
+    fn take_out(
+        &self,
+        file: &OwnedFd,
+        offset: u64,
+        pages: PageRange,
+        to: PageIndex,
+    ) -> Result<(), UffdError> {
+        let bytes = pages.count().bytes().get();
+        let mut frames = self.frames_from(to, pages.count()).ok_or(UffdError::Unsupported)?;
+        let mut at = offset;
+        while !frames.is_empty() {
+            let length = pread(file, &mut *frames, at).map_err(UffdError::from)?;
+            if length == 0 {
+                return Err(UffdError::Gone);
+            }
+            frames = &mut frames[length..];
+            at += length as u64;
+        }
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(file, hole, offset, bytes).map_err(UffdError::from)
+    }
+
+    fn move_back(&self, from: PageRange, to: PageIndex) -> Progress {
+        let Some(frames) = self.frames_from(from.start, from.count()) else {
+            return Progress { done: PageCount::ZERO, stopped: Some(UffdError::Unsupported) };
+        };
+        self.copy_in(to, frames, Waiters::Keep)
+    }
+
+    #[expect(clippy::mut_from_ref, reason = "the frames are the evictor's")]
+    fn frames_from(&self, frame: PageIndex, count: PageCount) -> Option<&mut [u8]> {
+        let first = frame_number(frame)?;
+        let last = first.checked_add(count.get() as usize).filter(|&last| last <= FRAMES)?;
+        let start = self.frames[first..last].as_ptr().cast_mut().cast::<u8>();
+        // SAFETY: the frames are memory of this process's, which lives for ever and any bytes may be in. They belong to who has the `Frames`, the evictor, which
+        // makes all moves and holds no look at a frame meanwhile.
+        Some(unsafe { core::slice::from_raw_parts_mut(start, count.bytes().get() as usize) })
+    }
+
+    /// What is staged in a frame.
+    pub(crate) fn staged(&self, frame: PageIndex) -> &[u8; PAGE_BYTES] {
+        &self.frames[frame_number(frame).unwrap_or(FRAMES)]
+    }
+
+    /// The object that holds `from`, or the next one behind it, as a mapping. Only those whose pages may leave.
+    pub(crate) fn next(&self, from: PageIndex) -> Option<Mapping> {
+        let state = self.state.lock();
+        let open = state.objects.iter().flatten().filter(|object| object.is_open && object.pages.end > from);
+        let pages = open.map(|object| object.pages).min_by_key(|pages| pages.start)?;
+        Some(Mapping { range: pages, writable: true, anonymous: true, shared: false })
+    }
+
+    /// Which pages of `range` are there, as runs, and how far was looked.
+    pub(crate) fn present(&self, range: PageRange, runs: &mut Runs) -> Result<PageIndex, Errno> {
+        let state = self.state.lock();
+        runs.clear();
+        for object in state.objects.iter().flatten() {
+            let part = object.pages.intersect(range);
+            let first = object.pages.start;
+            let page_at = |offset: u64| first + PageCount::new(offset / PAGE_BYTES as u64);
+            let offset_of = |page: PageIndex| PageRange::new(first, page).count().bytes().get();
+            let mut at = part.start;
+            while at < part.end {
+                let Some(data) = seek_in(&object.file, SeekFrom::Data(offset_of(at)))? else { break };
+                let start = page_at(data);
+                if start >= part.end {
+                    break;
+                }
+                let hole = seek_in(&object.file, SeekFrom::Hole(data))?;
+                let end = hole.map_or(part.end, page_at).min(part.end);
+                if !runs.push(PageRange::new(start, end)) {
+                    return Ok(start);
+                }
+                at = end;
+            }
+        }
+        Ok(range.end)
+    }
+
+    /// Pages of all objects that are there.
+    pub(crate) fn resident(&self) -> Result<PageCount, Errno> {
+        const BLOCK_BYTES: u64 = 512;
+        let state = self.state.lock();
+        let mut bytes = 0;
+        for object in state.objects.iter().flatten() {
+            bytes += fstat(&object.file)?.st_blocks as u64 * BLOCK_BYTES;
+        }
+        Ok(PageCount::new(bytes / PAGE_BYTES as u64))
+    }
+
+    /// Processor time of the processes that map objects, in nanoseconds.
+    pub(crate) fn cpu_ns(&self) -> u64 {
+        let numbers = self.processes.iter().map(|(number, _)| number.load(Ordering::Relaxed));
+        numbers.take_while(|&number| number != 0).map(super::cpu_ns_of).sum()
+    }
+}
+
+/// Which frame that is.
+fn frame_number(page: PageIndex) -> Option<usize> {
+    (page.get() as usize).checked_sub(FRAMES_AT.get() as usize).filter(|&number| number < FRAMES)
+}
+
+/// Bytes of data in a row from `offset` on.
+fn data_at(file: &OwnedFd, offset: u64) -> Option<u64> {
+    let data = seek_in(file, SeekFrom::Data(offset)).ok()??;
+    if data != offset {
+        return Some(0);
+    }
+    Some(seek_in(file, SeekFrom::Hole(offset)).ok()?? - offset)
+}
+
+/// Where that is; `None` behind the last.
+fn seek_in(file: &OwnedFd, what: SeekFrom) -> Result<Option<u64>, Errno> {
+    match seek(file, what) {
+        Ok(offset) => Ok(Some(offset)),
+        Err(Errno::NXIO) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}

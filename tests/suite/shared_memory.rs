@@ -1,0 +1,155 @@
+//! Anonymous memory that processes share leaves and comes back, once for all of them.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use farmem_tests::{Finished, Launcher, Program, managed_runner, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::attach_command::{attached, detach};
+use crate::far_redis::{number, unique};
+
+const MIB: u64 = 1 << 20;
+/// For a program to end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn run(budget: u64, words: &[&str]) -> Finished {
+    let launcher = Launcher::managed(budget).option("--host").option("none").option("--pool").option("1G");
+    let finished = launcher.run(Program::new(env!("PROGRAM_SHARED")).args(words.iter().copied())).success();
+    assert_eq!(finished.text(), "right\n");
+    assert_eq!(String::from_utf8_lossy(&finished.stderr), "");
+    finished
+}
+
+#[test]
+fn eight_processes_write_what_all_of_them_read() {
+    if !managed_runner() {
+        return;
+    }
+    let finished = run(24 * MIB, &["write", "8", "96", "8"]);
+    assert!(number(&finished, "evicted") > 10_000.0 && number(&finished, "fetches") > 10_000.0);
+}
+
+#[test]
+fn what_is_discarded_punched_unmapped_and_moved_is_so_for_whom_it_is() {
+    if !managed_runner() {
+        return;
+    }
+    let finished = run(24 * MIB, &["calls", "96"]);
+    assert!(number(&finished, "evicted") > 10_000.0);
+}
+
+#[test]
+fn memory_that_has_a_descriptor_stays_and_is_the_same_by_it() {
+    if !managed_runner() {
+        return;
+    }
+    let finished = run(24 * MIB, &["memfd", "64"]);
+    assert_eq!(number(&finished, "evicted"), 0.0);
+}
+
+/// A program that has filled what it shares, and looks at all of it when it is sent a line. Dropped, it is ended.
+struct Filled {
+    child: Child,
+}
+
+impl Filled {
+    fn start(mebibytes: u64) -> Self {
+        let mut child = Command::new(env!("PROGRAM_SHARED"))
+            .args(["wait", &mebibytes.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let mut line = String::new();
+        let output = child.stdout.as_mut().expect("it is piped");
+        BufReader::new(output).read_line(&mut line).expect("it tells");
+        assert_eq!(line, "filled\n");
+        Self { child }
+    }
+
+    fn number(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Pages of the machine's that what it shares has, by the kernel's word.
+    fn shared_bytes(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.number())).expect("it lives");
+        let kib = status.lines().find_map(|line| line.strip_prefix("RssShmem:")?.split_whitespace().next());
+        kib.and_then(|kib| kib.parse::<u64>().ok()).expect("a number") << 10
+    }
+
+    /// How it ends.
+    fn look(mut self) -> ExitStatus {
+        self.child.stdin.as_mut().expect("it is piped").write_all(b"look\n").expect("it reads");
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("it is a child") {
+                return status;
+            }
+            assert!(began.elapsed() < PATIENCE, "the program doesn't end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Filled {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Attached to, with most of what it shares far.
+fn shrunk(name: &str) -> Filled {
+    let filled = Filled::start(64);
+    attached(name, "16M", &[&filled.number().to_string()]);
+    wait_for("room", || (filled.shared_bytes() < 24 * MIB).then_some(()));
+    filled
+}
+
+#[test]
+fn what_a_running_program_shares_leaves_and_comes_back_when_it_is_detached() {
+    if !managed_runner() {
+        return;
+    }
+    let name = unique("shared");
+    let filled = shrunk(&name);
+    detach(&name, &[filled.number()]);
+    assert!(filled.shared_bytes() >= 64 * MIB, "all of it has come back");
+    assert!(filled.look().success());
+}
+
+#[test]
+fn without_the_pager_of_what_is_shared_nobody_finds_zeros() {
+    if !managed_runner() {
+        return;
+    }
+    let name = unique("shared");
+    let filled = shrunk(&name);
+    let pager = pager_of_shared_memory(filled.number());
+    kill_process(Pid::from_raw(pager as i32).expect("a process"), Signal::KILL).expect("it lives");
+    assert_eq!(filled.look().signal(), Some(Signal::BUS.as_raw()));
+}
+
+/// The process that manages what that one shares: it has the object open.
+fn pager_of_shared_memory(number: u32) -> u32 {
+    let maps = fs::read_to_string(format!("/proc/{number}/maps")).expect("it lives");
+    let object = maps.lines().find(|line| line.contains("/dev/zero")).expect("it shares memory");
+    let inode: u64 = object.split_whitespace().nth(4).and_then(|word| word.parse().ok()).expect("a number");
+    let has_open = |process: &u32| {
+        let descriptors = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+        descriptors.into_iter().any(|descriptor| {
+            fs::metadata(descriptor.path()).is_ok_and(|file| file.ino() == inode && file.nlink() == 0)
+        })
+    };
+    let processes = fs::read_dir("/proc").expect("the kernel tells").flatten();
+    processes
+        .filter_map(|process| process.file_name().to_str()?.parse().ok())
+        .find(has_open)
+        .expect("it has a pager for what is shared")
+}
