@@ -218,6 +218,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         programs,
         speed_ups,
         swap_left_out,
+        sweeps_not_set: if sweeps.is_empty() { Vec::new() } else { sweep::NOT_SET.to_vec() },
         sweeps,
         losses,
         loss_left_out,
