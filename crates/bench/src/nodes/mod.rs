@@ -7,7 +7,6 @@ mod client;
 mod end;
 mod kernel;
 mod loss;
-mod member;
 mod namespace;
 mod program;
 mod records;
