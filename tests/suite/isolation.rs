@@ -31,13 +31,19 @@ fn programs_of_several_kinds_are_measured_beside_each_other() {
     {
         return;
     }
-    let report = report("96M", &["--only", "co-runs"]);
-    assert_eq!(report["left_out"], serde_json::json!({}));
-    let programs = &report["co_runs"]["farmem"]["programs"];
-    for program in ["snappy", "memcached", "xgboost", "java-g1"] {
-        assert!(programs[program]["mean"].as_f64().is_some_and(|slowdown| slowdown > 0.0), "{report}");
+    for far in ["pool", "node", "disk"] {
+        let report = report("96M", &["--only", "co-runs", "--far", far]);
+        assert_eq!(report["left_out"], serde_json::json!({}));
+        assert_eq!(report["far"], far);
+        let programs = &report["co_runs"]["farmem"]["programs"];
+        for program in ["snappy", "memcached", "xgboost", "java-g1"] {
+            assert!(programs[program]["mean"].as_f64().is_some_and(|slowdown| slowdown > 0.0), "{report}");
+        }
+        for run in report["co_runs"]["farmem"]["runs"].as_array().expect("each run") {
+            assert!(run["beside_figures"]["swap_outs"].as_f64().is_some_and(|pages| pages > 0.0), "{run}");
+        }
+        assert!(application("bench-snappy").is_none() && application("bench-java-g1").is_none());
     }
-    assert!(application("bench-snappy").is_none() && application("bench-java-g1").is_none());
 }
 
 #[test]
@@ -62,6 +68,17 @@ fn a_server_is_measured_alone_beside_another_program_and_given_memory() {
         "{report}"
     );
     assert_eq!(report["left_out"], serde_json::json!({}));
+    let reservations = report["reservations"].as_array().expect("for each number of threads");
+    assert_eq!(reservations.len(), 9, "{report}");
+    for figure in reservations {
+        let count = |name: &str| figure[name].as_f64().expect("a figure");
+        assert!(count("swap_outs") > 0.0 && count("allocated") > 0.0, "{figure}");
+        match figure["entries"].as_str().expect("a name") {
+            "kept" => assert!(count("given_back") == 0.0, "{figure}"),
+            "given-back" => assert!(count("given_back") > 0.0, "{figure}"),
+            other => assert!(other == "new" && count("reused") == 0.0, "{figure}"),
+        }
+    }
     assert!(application("bench-server").is_none() && application("bench-antagonist").is_none());
 }
 

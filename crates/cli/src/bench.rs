@@ -166,6 +166,7 @@ fn measure_isolation(arguments: IsolationArguments) -> Result<ExitCode, Failure>
         repeat: arguments.measure.rounds.repeat,
         only: arguments.only,
         peers: arguments.peer,
+        far: arguments.far,
         python: arguments.python,
         swap_folder: arguments.measure.swap_folder,
         farmem: own_program()?,

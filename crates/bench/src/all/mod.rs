@@ -284,6 +284,7 @@ fn measure(work: Work, options: &Options) -> anyhow::Result<Findings> {
             repeat,
             only: vec![part],
             peers: Vec::new(),
+            far: isolation::Far::default(),
             python: options.python.clone(),
             swap_folder,
             farmem,

@@ -20,7 +20,7 @@ use super::Options;
 use super::case::{Case, PeerName};
 use crate::interrupt::Interrupt;
 use crate::option;
-use crate::peer::{Group, LocalBytes, Swap};
+use crate::peer::{Group, Kind, LocalBytes, Readahead, Swap};
 use crate::run;
 use crate::stolen::{self, Times};
 use crate::undo::Journal;
@@ -129,7 +129,9 @@ impl Harness {
         if let Some(kind) = peer.swap() {
             let journal = self.journal().map_err(unavailable)?;
             let size = ByteCount::new(self.data.get() + self.data.get() / 4 + SWAP_SPARE);
-            let on = Swap::on(kind, size, &self.swap_folder, &journal).map_err(unavailable)?;
+            // What zswap holds is as near as what would be read ahead; the note in the report says so.
+            let readahead = if kind == Kind::Zswap { Readahead::Off } else { Readahead::AsSet };
+            let on = Swap::on(kind, readahead, size, &self.swap_folder, &journal).map_err(unavailable)?;
             self.details.insert(peer, on.detail.clone());
             swap = Some(on);
             group = Some(Group::create(&journal, "workload", self.local).map_err(unavailable)?);

@@ -1,6 +1,6 @@
-//! A client of memcached that asks for one item after the other and looks at every byte.
+//! A client of memcached that asks for one item after the other, changes some, and looks at every byte.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -22,6 +22,9 @@ const ITEM_BYTES: u64 = 1184;
 /// How long a server may take to listen, and to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 const SEED: u64 = 0x6d65_6d63;
+const STORED: &[u8] = b"STORED\r\n";
+/// Of the requests of [`Client::ask`], one of so many stores an item (Canvas, Table 2: 45 million reads and 5 million writes).
+const REQUESTS_FOR_A_SET: u32 = 10;
 
 /// A connection to a server that holds a known set of items.
 pub(super) struct Client {
@@ -29,6 +32,11 @@ pub(super) struct Client {
     interrupt: Interrupt,
     random: SmallRng,
     items: u64,
+    /// The items that are this connection's alone: this one, and then each so many further on.
+    first: u64,
+    step: u64,
+    /// How often it has changed items, where it has.
+    versions: HashMap<u64, u32>,
     received: Vec<u8>,
     expected: Vec<u8>,
 }
@@ -59,6 +67,9 @@ impl Client {
             interrupt: interrupt.clone(),
             random: SmallRng::seed_from_u64(SEED),
             items: 0,
+            first: 0,
+            step: 1,
+            versions: HashMap::new(),
             received: Vec::new(),
             expected: Vec::new(),
         })
@@ -74,13 +85,9 @@ impl Client {
             let end = (first + AT_ONCE).min(self.items);
             let mut request = Vec::new();
             for key in first..end {
-                content(key, &mut value);
-                write!(request, "set k{key:08} 0 0 {VALUE_BYTES}\r\n")?;
-                request.extend_from_slice(&value);
-                request.extend_from_slice(b"\r\n");
+                append_set(&mut request, key, 0, &mut value)?;
             }
             self.stream.write_all(&request)?;
-            const STORED: &[u8] = b"STORED\r\n";
             let mut reply = vec![0; STORED.len() * (end - first) as usize];
             self.stream.read_exact(&mut reply)?;
             ensure!(reply.chunks(STORED.len()).all(|word| word == STORED), "the server didn't store an item");
@@ -100,15 +107,53 @@ impl Client {
         Ok(replies as f64 / began.elapsed().as_secs_f64())
     }
 
-    /// Asks for so many items at random, the next one as soon as one has come.
+    /// As many connections to the same server, this one among them. Each has items of its own, and so knows what it stored last.
+    pub(super) fn divide(mut self, socket: &Path, connections: u64) -> anyhow::Result<Vec<Self>> {
+        self.step = connections;
+        let (items, interrupt) = (self.items, self.interrupt.clone());
+        let mut all = vec![self];
+        for first in 1..connections.min(items) {
+            let random = SmallRng::seed_from_u64(SEED + first);
+            let other = Self::connect(socket, &interrupt)?;
+            all.push(Self { random, items, first, step: connections, ..other });
+        }
+        Ok(all)
+    }
+
+    /// Makes so many requests for items at random, the next one as soon as one is answered: most read, some write.
     pub(super) fn ask(&mut self, count: u64) -> anyhow::Result<()> {
         self.stream.set_nonblocking(false)?;
-        (0..count).try_for_each(|_| self.ask_once())
+        (0..count).try_for_each(|_| match self.random.random_ratio(1, REQUESTS_FOR_A_SET) {
+            true => self.store_once(),
+            false => self.ask_once(),
+        })
+    }
+
+    fn any_key(&mut self) -> u64 {
+        let own = (self.items - self.first).div_ceil(self.step);
+        self.first + self.step * self.random.random_range(0..own)
+    }
+
+    /// Stores an item with other content than it had.
+    fn store_once(&mut self) -> anyhow::Result<()> {
+        self.interrupt.check()?;
+        let key = self.any_key();
+        let version = self.versions.entry(key).or_default();
+        *version += 1;
+        let mut request = Vec::new();
+        append_set(&mut request, key, *version, &mut self.expected)?;
+        self.stream.write_all(&request)?;
+        while self.received.len() < STORED.len() {
+            self.receive()?;
+        }
+        ensure!(self.received == STORED, "the server didn't store item {key}");
+        self.received.clear();
+        Ok(())
     }
 
     fn ask_once(&mut self) -> anyhow::Result<()> {
         self.interrupt.check()?;
-        let key = self.random.random_range(0..self.items);
+        let key = self.any_key();
         self.stream.write_all(format!("get k{key:08}\r\n").as_bytes())?;
         while !self.take_reply(key)? {
             self.receive()?;
@@ -135,7 +180,7 @@ impl Client {
                 bail!("the server stopped answering");
             }
             while asked < count && due(asked) <= now {
-                let key = self.random.random_range(0..self.items);
+                let key = self.any_key();
                 write!(unsent, "get k{key:08}\r\n")?;
                 waiting.push_back((key, due(asked)));
                 asked += 1;
@@ -201,7 +246,7 @@ impl Client {
         if self.received.len() < REPLY {
             return Ok(false);
         }
-        content(key, &mut self.expected);
+        content(key, self.versions.get(&key).copied().unwrap_or(0), &mut self.expected);
         let (head, rest) = self.received[..REPLY].split_at(HEAD);
         let (value, tail) = rest.split_at(VALUE_BYTES);
         let is_right = head == format!("VALUE k{key:08} 0 {VALUE_BYTES}\r\n").as_bytes()
@@ -218,9 +263,18 @@ pub(super) fn items(bytes: u64) -> u64 {
     (bytes / ITEM_BYTES).max(1)
 }
 
-/// The value of an item: a page of them compresses to about half.
-fn content(key: u64, value: &mut Vec<u8>) {
-    let mut random = SmallRng::seed_from_u64(key);
+/// Puts a request to store an item at the end of others. `value` is overwritten.
+fn append_set(requests: &mut Vec<u8>, key: u64, version: u32, value: &mut Vec<u8>) -> anyhow::Result<()> {
+    content(key, version, value);
+    write!(requests, "set k{key:08} 0 0 {VALUE_BYTES}\r\n")?;
+    requests.extend_from_slice(value);
+    requests.extend_from_slice(b"\r\n");
+    Ok(())
+}
+
+/// The value of an item after so many changes: a page of them compresses to about half.
+fn content(key: u64, version: u32, value: &mut Vec<u8>) {
+    let mut random = SmallRng::seed_from_u64(key | u64::from(version) << 32);
     value.clear();
     while value.len() < VALUE_BYTES {
         value.extend_from_slice(&(random.next_u64() & 0xff_ffff_ffff).to_le_bytes());

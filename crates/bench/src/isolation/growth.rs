@@ -57,7 +57,14 @@ pub(super) fn turn(setting: &Setting, folder: &Path, scale: Scale) -> anyhow::Re
     let pool = (scale.data.get() / 4).max(LEAST_POOL);
     let disk = format!("{DISK_FOLDER}:{}", scale.data.get() * 2);
     let options = ["--pool".to_owned(), pool.to_string(), "--disk".to_owned(), disk];
-    let room = Room { name: "bench-growth", local, processor: PROCESSOR, share: None, options: &options };
+    let room = Room {
+        name: "bench-growth",
+        local,
+        processor: Some(PROCESSOR),
+        share: None,
+        broker: None,
+        options: &options,
+    };
     let socket = folder.join("redis");
     let words = redis::command(&socket).into_iter();
     let command: Option<Vec<String>> = words.map(|word| word.into_string().ok()).collect();

@@ -4,11 +4,13 @@ mod client;
 mod co_runs;
 mod efficiency;
 mod entries;
+mod far;
 mod growth;
 mod kept;
 mod records;
 mod recovery;
 mod report;
+mod reservations;
 mod server;
 mod setting;
 mod swap_in;
@@ -27,15 +29,17 @@ use farmem_page::ByteCount;
 use crate::interrupt::Interrupt;
 use crate::option;
 use crate::stolen::{self, Times};
-use co_runs::Programs;
-pub use co_runs::{CoRuns, Program, Run, Spread};
+pub use co_runs::{CoRuns, Figures, Program, Run, Spread};
+use co_runs::{Programs, Terms};
 pub use efficiency::Efficiency;
 pub use entries::Entries;
+pub use far::Far;
 pub(crate) use growth::SECOND;
 pub use growth::{Growth, Size};
 pub use kept::Kept;
 pub use recovery::Recovery;
 pub use report::{Report, Victim};
+pub use reservations::{Keeping, Reservations};
 pub use setting::Peer;
 use setting::Setting;
 pub use swap_in::SwapIn;
@@ -74,8 +78,10 @@ pub struct Options {
     pub repeat: Option<u32>,
     /// The parts to measure; empty for all.
     pub only: Vec<Part>,
-    /// The peers to measure; empty for all.
+    /// The peers to measure; empty for Farmem and each kind of swap, of which some are measured without the kernel's readahead as well.
     pub peers: Vec<Peer>,
+    /// Where far memory of programs beside each other is, under Farmem.
+    pub far: Far,
     /// A Python that has XGBoost.
     pub python: PathBuf,
     /// Where swap files are made.
@@ -119,8 +125,15 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     let interrupt = Interrupt::listen()?;
     let scale = options.scale();
     let repetitions = options.repeat.unwrap_or(if options.quick { 1 } else { REPETITIONS });
-    let chosen = |peer: &&Peer| options.peers.is_empty() || options.peers.contains(peer);
-    let mut peers: Vec<Peer> = Peer::value_variants().iter().filter(chosen).copied().collect();
+    let mut peers = if options.peers.is_empty() { Peer::USUAL.to_vec() } else { options.peers.clone() };
+    peers.sort_unstable();
+    peers.dedup();
+    let mut read_at_once = BTreeMap::new();
+    for &peer in &peers {
+        if let Some(pages) = peer.read_at_once()? {
+            read_at_once.insert(peer, pages);
+        }
+    }
     let mut attempts = Attempts { interrupt: &interrupt, left_out: BTreeMap::new() };
     let programs = if [Part::CoRuns, Part::CoRunsHalf].iter().any(|&part| options.wants(part)) {
         let (programs, missing) =
@@ -145,7 +158,15 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
                 .extend(attempts.make(&name, || turn(options, peer, scale, &interrupt))?);
             for &part in &parts {
                 let Some(programs) = &programs else { continue };
-                let work = || programs.turn(peer, &options.farmem, &options.swap_folder, part, &interrupt);
+                let terms = Terms {
+                    peer,
+                    far: options.far,
+                    part,
+                    farmem: &options.farmem,
+                    swap_folder: &options.swap_folder,
+                    interrupt: &interrupt,
+                };
+                let work = || programs.turn(terms);
                 let found = attempts.make(&format!("{name} co-runs, 1/{part} local"), work)?;
                 runs.entry((part, peer)).or_default().extend(found.into_iter().flatten());
             }
@@ -165,6 +186,13 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         attempts.make("programs without kept entries", work)?
     } else {
         None
+    };
+    let reservations = if options.wants(Part::Entries) {
+        eprintln!("farmem: entries of a program with several threads");
+        let work = || reservations::measure(&options.farmem, scale, &interrupt);
+        attempts.make("entries of a program with several threads", work)?.unwrap_or_default()
+    } else {
+        Vec::new()
     };
     let victim: BTreeMap<Peer, Victim> = each(&turns, |turns| {
         let victims: Vec<Turn> = turns.iter().filter_map(|turn| turn.victim).collect();
@@ -191,12 +219,15 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         machine: Description::current(),
         data_bytes: scale.data.get(),
         repetitions,
+        read_at_once,
+        far: options.far,
         victim,
         recovery,
         swap_in,
         efficiency,
         entries,
         kept,
+        reservations,
         growth,
         co_runs,
         co_runs_half,

@@ -77,6 +77,30 @@ impl Report {
                 Measurement::less(case, "entry allocated", measure, kept.new_us, "µs"),
             ]);
         }
+        for figure in &self.reservations {
+            let plural = if figure.threads == 1 { "" } else { "s" };
+            let case = format!("{} thread{plural} that write", figure.threads);
+            let peer = figure.entries.name();
+            let share = |count: f64| count / figure.swap_outs.max(1.0) * 100.0;
+            let rate = figure.swap_outs_per_second;
+            found.extend([
+                Measurement::more(&case, peer, "swap-outs per second of one program", rate, "pages"),
+                Measurement::less(
+                    &case,
+                    peer,
+                    "entries allocated for a swap-out",
+                    share(figure.allocated),
+                    "%",
+                ),
+                Measurement::less(
+                    &case,
+                    peer,
+                    "entries given back for a swap-out",
+                    share(figure.given_back),
+                    "%",
+                ),
+            ]);
+        }
         for (peer, turns) in &self.growth {
             let told = growth::cases(turns).into_iter().chain(growth::seconds(turns));
             found.extend(told.map(|(phase, case, rate)| {
@@ -92,10 +116,10 @@ impl Report {
             }));
         }
         for (peer, co_runs) in &self.co_runs {
-            found.extend(programs(*peer, co_runs, ""));
+            found.extend(programs(*peer, co_runs, self.far.suffix()));
         }
         for (peer, co_runs) in &self.co_runs_half {
-            found.extend(programs(*peer, co_runs, ", half local"));
+            found.extend(programs(*peer, co_runs, &format!(", half local{}", self.far.suffix())));
         }
         let left_out = self.left_out.iter().map(|(what, reason)| (what.clone(), reason.clone()));
         Findings { measurements: found, data_bytes: Some(self.data_bytes), left_out: left_out.collect() }
@@ -124,6 +148,17 @@ fn programs(peer: Peer, co_runs: &CoRuns, suffix: &str) -> Vec<Measurement> {
         let beside = median(runs().map(|run| run.beside_seconds).collect());
         found.push(Measurement::less(&case, &peer, "time alone", alone, "s"));
         found.push(Measurement::less(&case, &peer, "time beside others", beside, "s"));
+        let figures = || runs().filter_map(|run| run.beside_figures);
+        if figures().next().is_some() {
+            let more = |measure, share: f64| Measurement::more(&case, &peer, measure, share * 100.0, "%");
+            let contribution = median(figures().map(|figures| figures.contribution).collect());
+            let accuracy = median(figures().map(|figures| figures.accuracy).collect());
+            found.push(more("contribution beside others", contribution));
+            found.push(more("accuracy beside others", accuracy));
+        }
     }
+    let rate = median(co_runs.runs.iter().map(|run| run.group_swap_outs_per_second).collect());
+    let measure = "swap-outs per second of all beside each other";
+    found.push(Measurement::more(format!("all programs{suffix}"), &peer, measure, rate, "pages"));
     found
 }

@@ -10,9 +10,11 @@ use serde::Serialize;
 use super::co_runs::CoRuns;
 use super::efficiency::Efficiency;
 use super::entries::Entries;
+use super::far::Far;
 use super::growth::{self, Growth};
 use super::kept::Kept;
 use super::recovery::Recovery;
+use super::reservations::Reservations;
 use super::setting::Peer;
 use super::swap_in::SwapIn;
 use super::victim::{Service, Turn};
@@ -41,6 +43,10 @@ pub struct Report {
     pub data_bytes: u64,
     /// Turns that each figure is the median of.
     pub repetitions: u32,
+    /// How many pages the kernel read from swap at once at most, under each peer that is the kernel's; one where it read nothing ahead.
+    pub read_at_once: BTreeMap<Peer, u64>,
+    /// Where far memory of programs beside each other was, under Farmem.
+    pub far: Far,
     /// The server beside the program that swaps.
     pub victim: BTreeMap<Peer, Victim>,
     /// A server that had too little memory and was given more: each turn.
@@ -53,6 +59,8 @@ pub struct Report {
     pub entries: Vec<Entries>,
     /// Programs whose pages keep their entries, and not.
     pub kept: Option<Kept>,
+    /// What became of the entries of a program with several threads.
+    pub reservations: Vec<Reservations>,
     /// Redis while its data outgrew its memory, and after it was given more: each turn.
     pub growth: BTreeMap<Peer, Vec<Growth>>,
     /// Programs of several kinds beside each other, each with a quarter of its memory local.
@@ -147,6 +155,11 @@ impl fmt::Display for Report {
             self.machine.processor,
             self.machine.kernel
         )?;
+        let settings: Vec<String> =
+            self.read_at_once.iter().map(|(peer, pages)| words_of(*peer, *pages)).collect();
+        if !settings.is_empty() {
+            writeln!(f, "the kernel reads at most so many pages at once: {}", settings.join(", "))?;
+        }
         if !self.victim.is_empty() {
             writeln!(f, "\nmemcached beside random writes\n{}\n", self.table())?;
         }
@@ -183,6 +196,9 @@ impl fmt::Display for Report {
                 "two programs that write: {kept_us:.1} µs for an access where pages keep their entries, {new_us:.1} µs where they don't"
             )?;
         }
+        if !self.reservations.is_empty() {
+            writeln!(f, "\none program that writes\n{}\n", self.reservations_table())?;
+        }
         if !self.growth.is_empty() {
             writeln!(f, "\nRedis, requests/s while its data grows\n{}\n", self.growth_table())?;
         }
@@ -190,9 +206,31 @@ impl fmt::Display for Report {
             if !co_runs.is_empty() {
                 writeln!(
                     f,
-                    "\nprograms beside each other, {share} local: how much longer they take\n{}\n",
+                    "\nprograms beside each other, {share} local{}: how much longer they take\n{}\n",
+                    self.far.suffix(),
                     co_runs_table(co_runs)
                 )?;
+            }
+        }
+        for (peer, runs) in self.co_runs.iter().chain(&self.co_runs_half) {
+            let rates = runs.runs.iter().map(|run| run.group_swap_outs_per_second);
+            writeln!(
+                f,
+                "{}: {:.0} pages out each second, of all beside each other",
+                option::name(peer),
+                median(rates.collect())
+            )?;
+            for run in &runs.runs {
+                if let Some(figures) = run.beside_figures {
+                    writeln!(
+                        f,
+                        "{}, {} beside others: contribution {:.2}, accuracy {:.2}",
+                        option::name(peer),
+                        option::name(&run.program),
+                        figures.contribution,
+                        figures.accuracy
+                    )?;
+                }
             }
         }
         for (name, reason) in &self.left_out {
@@ -231,6 +269,25 @@ impl Report {
                 entries.threads.to_string(),
                 format!("{:.0}", entries.reserved_ns),
                 format!("{:.0}", entries.allocated_ns),
+            ]);
+        }
+        table
+    }
+
+    fn reservations_table(&self) -> Table {
+        let mut table = table(
+            &["threads", "entries", "pages out a second", "allocated %", "reused %", "given back %"],
+            2,
+        );
+        for figure in &self.reservations {
+            let share = |count: f64| format!("{:.1}", count / figure.swap_outs.max(1.0) * 100.0);
+            table.add_row([
+                figure.threads.to_string(),
+                figure.entries.name().to_owned(),
+                format!("{:.0}", figure.swap_outs_per_second),
+                share(figure.allocated),
+                share(figure.reused),
+                share(figure.given_back),
             ]);
         }
         table
@@ -279,6 +336,10 @@ impl Report {
         }
         table
     }
+}
+
+fn words_of(peer: Peer, read_at_once: u64) -> String {
+    format!("{} {read_at_once}", option::name(&peer))
 }
 
 fn co_runs_table(co_runs: &BTreeMap<Peer, CoRuns>) -> Table {

@@ -13,15 +13,14 @@ use farmem_page::ByteCount;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::interrupt::Interrupt;
-use crate::peer::{Group, Kind, PoolUse, Swap};
+use crate::peer::{Group, Kind, PoolUse, Readahead, Swap, UNLIMITED};
 use crate::undo::Journal;
 
 /// How long an application may take to end once it was asked to.
 const END: Duration = Duration::from_secs(20);
-/// More than any application here has.
-const UNLIMITED: ByteCount = ByteCount::new(1 << 40);
 const POLL: Duration = Duration::from_millis(10);
 
 /// Who provides memory to the applications.
@@ -38,17 +37,50 @@ pub enum Peer {
     File,
     /// Kernel swap on a loop device over tmpfs.
     Loop,
+    /// As zram, and the kernel reads nothing ahead.
+    ZramNoReadahead,
+    /// As zswap, and the kernel reads nothing ahead.
+    ZswapNoReadahead,
+    /// As the file, and the kernel reads nothing ahead.
+    FileNoReadahead,
+    /// As the loop device, and the kernel reads nothing ahead.
+    LoopNoReadahead,
 }
 
 impl Peer {
-    fn swap(self) -> Option<Kind> {
+    /// Those that are measured where none is named: each kind of swap as this machine has it set, and those without readahead that may well be
+    /// faster or slower by it. The rest would take as much time again.
+    pub(super) const USUAL: [Self; 7] = [
+        Self::Farmem,
+        Self::Zram,
+        Self::Zswap,
+        Self::File,
+        Self::Loop,
+        Self::ZswapNoReadahead,
+        Self::FileNoReadahead,
+    ];
+
+    fn swap(self) -> Option<(Kind, Readahead)> {
         match self {
             Self::Farmem => None,
-            Self::Zram => Some(Kind::ZramLz4),
-            Self::Zswap => Some(Kind::Zswap),
-            Self::File => Some(Kind::File),
-            Self::Loop => Some(Kind::Loop),
+            Self::Zram => Some((Kind::ZramLz4, Readahead::AsSet)),
+            Self::Zswap => Some((Kind::Zswap, Readahead::AsSet)),
+            Self::File => Some((Kind::File, Readahead::AsSet)),
+            Self::Loop => Some((Kind::Loop, Readahead::AsSet)),
+            Self::ZramNoReadahead => Some((Kind::ZramLz4, Readahead::Off)),
+            Self::ZswapNoReadahead => Some((Kind::Zswap, Readahead::Off)),
+            Self::FileNoReadahead => Some((Kind::File, Readahead::Off)),
+            Self::LoopNoReadahead => Some((Kind::Loop, Readahead::Off)),
         }
+    }
+
+    /// How many pages the kernel reads from swap at once at most: one where it reads nothing ahead. `None` of Farmem, which has a readahead of its own.
+    pub(super) fn read_at_once(self) -> anyhow::Result<Option<u64>> {
+        Ok(match self.swap() {
+            None => None,
+            Some((_, Readahead::Off)) => Some(1),
+            Some((_, Readahead::AsSet)) => Some(Swap::read_at_once()?),
+        })
     }
 }
 
@@ -68,10 +100,12 @@ pub(super) struct Room<'a> {
     pub(super) name: &'a str,
     /// Local memory for its data.
     pub(super) local: ByteCount,
-    /// The processor that it runs on.
-    pub(super) processor: usize,
-    /// The part of that processor's time that it has, whoever else wants it or doesn't; `None` for what it can get.
+    /// The processor that it runs on; `None` for all of them.
+    pub(super) processor: Option<usize>,
+    /// The part of a processor's time that it has, whoever else wants it or doesn't; `None` for what it can get.
     pub(super) share: Option<f64>,
+    /// Where the broker of Farmem's applications listens; `None` without one.
+    pub(super) broker: Option<&'a Path>,
     /// Further options of `farmem run`, where that runs it.
     pub(super) options: &'a [String],
 }
@@ -90,13 +124,12 @@ impl Setting {
     ) -> anyhow::Result<Self> {
         let (farmem, interrupt) = (farmem.to_owned(), interrupt.clone());
         let journal = rustix::process::geteuid().is_root().then(Journal::open).transpose()?;
-        let Some(kind) = peer.swap() else {
+        let Some((kind, readahead)) = peer.swap() else {
             return Ok(Self { farmem, swap: None, journal, interrupt });
         };
         let journal = journal.context("kernel swap needs root")?;
         let size = ByteCount::new(data.get() + data.get() / 4);
-        let mut swap = Swap::on(kind, size, swap_folder, &journal)?;
-        swap.stop_readahead(&journal)?;
+        let swap = Swap::on(kind, readahead, size, swap_folder, &journal)?;
         Ok(Self { farmem, swap: Some(swap), journal: Some(journal), interrupt })
     }
 
@@ -134,10 +167,15 @@ impl Setting {
 
     /// A figure of the application of that name.
     fn figure(&self, application: &str, name: &str) -> anyhow::Result<u64> {
+        self.figures(application)?[name].as_u64().context("farmem stat tells less than it should")
+    }
+
+    /// All figures of the application of that name, which Farmem runs.
+    pub(super) fn figures(&self, application: &str) -> anyhow::Result<Value> {
         let output =
             Command::new(&self.farmem).args(["stat", application, "--json"]).stdin(Stdio::null()).output()?;
-        let applications: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-        applications[0][name].as_u64().context("farmem stat tells less than it should")
+        let mut applications: Value = serde_json::from_slice(&output.stdout)?;
+        applications.get_mut(0).map(Value::take).context("farmem stat doesn't know it")
     }
 
     /// What the application of that name, the only one that runs, has in compressed memory.
@@ -163,7 +201,8 @@ impl Setting {
         }
         let is_swapped = self.swap.is_some();
         let (farmem, name, options) = (self.farmem.clone(), room.name.to_owned(), room.options.to_vec());
-        let way = Way { farmem, name, options, is_swapped };
+        let broker = room.broker.map_or_else(|| "none".into(), Path::to_owned);
+        let way = Way { farmem, name, broker, options, is_swapped };
         let child = way.start(room.local, room.processor, group.as_ref(), command)?;
         Ok(Application { child, group, way, local: room.local, processor: room.processor })
     }
@@ -173,6 +212,8 @@ impl Setting {
 struct Way {
     farmem: PathBuf,
     name: String,
+    /// Where it listens, or `none`.
+    broker: PathBuf,
     options: Vec<String>,
     /// By the kernel, that is, and not by Farmem.
     is_swapped: bool,
@@ -189,13 +230,15 @@ impl Way {
     fn start(
         &self,
         local: ByteCount,
-        processor: usize,
+        processor: Option<usize>,
         group: Option<&Group>,
         command: &[String],
     ) -> anyhow::Result<Child> {
         let local = local.get().to_string();
         let mut run = vec![self.farmem.as_os_str()];
-        run.extend(["run", "--host", "none", "--name", &self.name, "--local", &local].map(OsStr::new));
+        run.extend(["run", "--host"].map(OsStr::new));
+        run.push(self.broker.as_os_str());
+        run.extend(["--name", &self.name, "--local", &local].map(OsStr::new));
         run.extend(self.options.iter().map(OsStr::new));
         run.push(OsStr::new("--"));
         let before = if self.is_swapped { &[][..] } else { &run[..] };
@@ -216,7 +259,7 @@ pub(super) struct Application {
     group: Option<Group>,
     way: Way,
     local: ByteCount,
-    processor: usize,
+    processor: Option<usize>,
 }
 
 impl Application {
@@ -225,6 +268,22 @@ impl Application {
     pub(super) fn limit(&mut self) -> anyhow::Result<()> {
         match &mut self.group {
             Some(group) if self.way.is_swapped => group.set_local(self.local),
+            _ => Ok(()),
+        }
+    }
+
+    /// From now on the kernel doesn't end its processes at their limit, where it can do without; they wait there until [`Application::tend`] is called.
+    pub(super) fn spare(&self) -> anyhow::Result<()> {
+        match &self.group {
+            Some(group) if self.way.is_swapped => group.spare_processes(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Lets processes that wait at the kernel's limit go on, and sets the limit again if that is due.
+    pub(super) fn tend(&self, is_due: bool) -> anyhow::Result<()> {
+        match &self.group {
+            Some(group) if self.way.is_swapped => group.tend(is_due),
             _ => Ok(()),
         }
     }
@@ -272,6 +331,9 @@ impl Application {
         let process = Pid::from_child(&self.child);
         let deadline = Instant::now() + END;
         if self.child.try_wait()?.is_none() {
+            if let Some(group) = self.group.as_ref().filter(|_| self.way.is_swapped) {
+                group.lift()?;
+            }
             kill_process(process, Signal::TERM)?;
         }
         loop {
@@ -294,13 +356,19 @@ impl Drop for Application {
     }
 }
 
-/// Runs `work` on one processor; processes that it starts stay there.
-pub(super) fn on_processor<T: Send>(processor: usize, work: impl FnOnce() -> T + Send) -> anyhow::Result<T> {
+/// Runs `work` on one processor, or with `None` on any; processes that it starts stay there.
+pub(super) fn on_processor<T: Send>(
+    processor: impl Into<Option<usize>>,
+    work: impl FnOnce() -> T + Send,
+) -> anyhow::Result<T> {
+    let processor = processor.into();
     thread::scope(|scope| {
         let worker = scope.spawn(move || {
-            let mut only = CpuSet::new();
-            only.set(processor);
-            sched_setaffinity(None, &only)?;
+            if let Some(processor) = processor {
+                let mut only = CpuSet::new();
+                only.set(processor);
+                sched_setaffinity(None, &only)?;
+            }
             anyhow::Ok(work())
         });
         match worker.join() {

@@ -102,7 +102,8 @@ pub(super) fn start(
     }
     let options: &[String] =
         if workload.keeps_entries { &[] } else { &["--entries".to_owned(), "new".to_owned()] };
-    let room = Room { name, local: workload.local, processor, share: None, options };
+    let room =
+        Room { name, local: workload.local, processor: Some(processor), share: None, broker: None, options };
     let mut application = setting.start(room, &command)?;
     let mut input = application.child.stdin.take().context("no standard input")?;
     let output = application.child.stdout.take().context("no standard output")?;

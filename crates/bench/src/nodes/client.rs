@@ -31,11 +31,11 @@ const SPAN_BYTES: usize = SPAN_PAGES * FRAME_BYTES;
 const WRITES: usize = 16;
 const READS: usize = 32;
 
-/// Reads that take turns with others'.
+/// Reads, all of one size, whatever their class: the product doesn't make those that nobody waits for smaller, either.
 #[derive(Clone, Copy)]
 pub(super) struct Course {
     pub(super) class: Class,
-    /// Pages of each read, at most: what nobody waits for may come in smaller parts.
+    /// Pages of each read.
     pub(super) pages: usize,
     /// How many are under way or wait for their turn.
     pub(super) wanted: usize,
@@ -102,40 +102,32 @@ impl Client {
         Ok(self.link.submit(Ticket(self.ticket), request, Instant::now() + PATIENCE)?)
     }
 
-    /// Reads for a while, each read in its turn at the gate.
-    pub(super) fn read_by(&mut self, gate: &Arc<Gate>, course: Course) -> Result<Read> {
+    /// Reads for a while: each read in its turn at the gate, or, without one, as soon as it is wanted.
+    pub(super) fn read_by(&mut self, gate: Option<&Arc<Gate>>, course: Course) -> Result<Read> {
+        let bytes = (course.pages * FRAME_BYTES) as u64;
         let mut read = Read { bytes: 0, dropped: 0, nanoseconds: Histogram::new_with_max(LONGEST_NS, 3)? };
         let (useful_ns, mut took) = (course.useful.map(nanoseconds), Latency::default());
-        let mut turns: VecDeque<(Turn, usize, Instant)> = VecDeque::new();
-        let mut passes: HashMap<u64, (Pass, Instant, Instant)> = HashMap::new();
+        let mut turns: VecDeque<(Option<Turn>, Instant)> = VecDeque::new();
+        let mut passes: HashMap<u64, (Option<Pass>, Instant, Instant)> = HashMap::new();
         let (began, mut done) = (Instant::now(), Vec::new());
         loop {
             let is_over = began.elapsed() >= course.time;
             while !is_over && turns.len() + passes.len() < course.wanted {
-                let most = match course.class {
-                    Class::Ahead => gate.ahead_bytes() as usize / FRAME_BYTES,
-                    Class::Demand | Class::Bulk => course.pages,
-                };
-                let pages = 1 << most.clamp(1, course.pages).ilog2();
-                turns.push_back((
-                    gate.turn(course.class, (pages * FRAME_BYTES) as u64),
-                    pages,
-                    Instant::now(),
-                ));
+                turns.push_back((gate.map(|gate| gate.turn(course.class, bytes)), Instant::now()));
             }
             if is_over {
                 turns.clear();
             }
             let before = turns.len();
-            turns.retain(|(_, _, wanted)| !is_too_late(useful_ns, nanoseconds(wanted.elapsed()), &took));
+            turns.retain(|(_, wanted)| !is_too_late(useful_ns, nanoseconds(wanted.elapsed()), &took));
             read.dropped += (before - turns.len()) as u64;
-            let bell = gate.bell();
-            while let Some((turn, pages, wanted)) = turns.front_mut() {
-                let (Ok(pass), pages, wanted) = (turn.take(), *pages, *wanted) else { break };
+            let bell = gate.map(|gate| (gate, gate.bell()));
+            while let Some((turn, wanted)) = turns.front_mut() {
+                let (Ok(pass), wanted) = (turn.as_mut().map(Turn::take).transpose(), *wanted) else { break };
                 turns.pop_front();
                 let request = Request::Read {
-                    at: self.any(pages).offset(),
-                    length_bytes: (pages * FRAME_BYTES) as u32,
+                    at: self.any(course.pages).offset(),
+                    length_bytes: bytes as u32,
                     buffer: self.spans.pop().unwrap_or_default(),
                 };
                 self.submit(request)?;
@@ -145,13 +137,17 @@ impl Client {
                 if is_over {
                     return Ok(read);
                 }
-                gate.sleep(bell, LOOK);
+                if let Some((gate, bell)) = bell {
+                    gate.sleep(bell, LOOK);
+                }
                 continue;
             }
             self.link.complete(&mut done, if turns.is_empty() { PATIENCE } else { LOOK })?;
             for completion in done.drain(..) {
                 if let Some((pass, wanted, sent)) = passes.remove(&completion.ticket.0) {
-                    pass.finish();
+                    if let Some(pass) = pass {
+                        pass.finish();
+                    }
                     took.note(nanoseconds(sent.elapsed()));
                     read.nanoseconds.saturating_record(nanoseconds(wanted.elapsed()));
                 }

@@ -7,7 +7,6 @@ mod client;
 mod end;
 mod kernel;
 mod loss;
-mod member;
 mod namespace;
 mod program;
 mod records;
@@ -218,6 +217,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         programs,
         speed_ups,
         swap_left_out,
+        sweeps_not_set: if sweeps.is_empty() { Vec::new() } else { sweep::NOT_SET.to_vec() },
         sweeps,
         losses,
         loss_left_out,

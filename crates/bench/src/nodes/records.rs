@@ -28,10 +28,12 @@ impl Report {
                 us("alone", "p99 of 16 pages", link.demand_p99_us),
                 us("beside what is fetched ahead", "p99 of 16 pages", link.flooded_p99_us),
                 us("beside it, in one class", "p99 of 16 pages", link.one_class_p99_us),
+                us("beside it, without a schedule", "p99 of 16 pages", link.unscheduled_p99_us),
                 us(board, "p90 of what is fetched ahead", link.ahead_p90_us),
                 us("late ones dropped", "p99 of 16 pages", link.dropping_p99_us),
                 us("late ones dropped", "p90 of what is fetched ahead", link.dropping_p90_us),
                 us("in one class", "p90 of what is fetched ahead", link.one_class_p90_us),
+                us("without a schedule", "p90 of what is fetched ahead", link.unscheduled_p90_us),
             ]);
         }
         for figure in &self.spaces {
@@ -118,11 +120,12 @@ impl Report {
             (format!("a link of {}", link.rate.as_deref().unwrap_or("any rate")), link.reason.clone())
         });
         let loss = self.loss_left_out.iter().map(|reason| ("the loss of a node".to_owned(), reason.clone()));
+        let sweeps = self.sweeps_not_set.iter().map(|(value, why)| ((*value).to_owned(), (*why).to_owned()));
         let swap = self.swap_left_out.iter().map(|reason| ("swap to a file".to_owned(), reason.clone()));
         Findings {
             measurements: found,
             data_bytes: Some(self.data_bytes),
-            left_out: links.chain(swap).chain(loss).collect(),
+            left_out: links.chain(swap).chain(sweeps).chain(loss).collect(),
         }
     }
 }

@@ -56,6 +56,8 @@ pub struct Report {
     pub swap_left_out: Option<String>,
     /// Kernels with T, P and B at several values.
     pub sweeps: Vec<SweepFigure>,
+    /// Values of COMEX's sweeps that can't be set, with the reason; none where none of them was measured.
+    pub sweeps_not_set: Vec<(&'static str, &'static str)>,
     /// What the loss of a node cost.
     pub losses: Vec<LossFigure>,
     /// Why that was not measured, where it could not be.
@@ -287,6 +289,9 @@ impl fmt::Display for Report {
         if let Some(reason) = &self.swap_left_out {
             writeln!(f, "left out: the kernel's swap to a file: {reason}")?;
         }
+        for (value, reason) in &self.sweeps_not_set {
+            writeln!(f, "left out: {value}: {reason}")?;
+        }
         if let Some(reason) = &self.loss_left_out {
             writeln!(f, "left out: the loss of a node: {reason}")?;
         }
@@ -314,6 +319,9 @@ impl Report {
                 "dropped %",
                 "in one class: p99 µs",
                 "ahead p90 µs",
+                "no schedule: p99 µs",
+                "ahead p90 µs",
+                "ahead MB/s",
             ],
             1,
         );
@@ -334,6 +342,9 @@ impl Report {
                 format!("{:.1}", figure.dropped * 100.0),
                 format!("{:.1}", figure.one_class_p99_us),
                 format!("{:.1}", figure.one_class_p90_us),
+                format!("{:.1}", figure.unscheduled_p99_us),
+                format!("{:.1}", figure.unscheduled_p90_us),
+                format!("{:.1}", figure.unscheduled_bytes_per_second / 1e6),
             ]);
         }
         shared

@@ -56,6 +56,12 @@ pub struct SharedFigure {
     pub one_class_p99_us: f64,
     /// and all but a tenth of the others.
     pub one_class_p90_us: f64,
+    /// Both without any schedule, so that each read goes as soon as it is wanted: the p99 of what somebody waits for,
+    pub unscheduled_p99_us: f64,
+    /// all but a tenth of the others,
+    pub unscheduled_p90_us: f64,
+    /// and so much of them came.
+    pub unscheduled_bytes_per_second: f64,
 }
 
 impl SharedFigure {
@@ -77,6 +83,9 @@ impl SharedFigure {
             dropped: of(&|sample| sample.dropped),
             one_class_p99_us: of(&|sample| sample.one_class_p99_us),
             one_class_p90_us: of(&|sample| sample.one_class_p90_us),
+            unscheduled_p99_us: of(&|sample| sample.unscheduled_p99_us),
+            unscheduled_p90_us: of(&|sample| sample.unscheduled_p90_us),
+            unscheduled_bytes_per_second: of(&|sample| sample.unscheduled_bytes_per_second),
         }
     }
 
@@ -108,13 +117,13 @@ pub(super) fn measure(route: &Route, time: Duration) -> Result<SharedFigure> {
         (0..WEIGHTS.len()).map(|nth| route.client(10 + nth as u64)).collect::<Result<Vec<Client>>>()?;
     let board = Arc::new(Board::new(Shared::create()?));
     let gates = gates(&board, &WEIGHTS)?;
-    let course = |class, pages, wanted| Course { class, pages, wanted, useful: None, time };
+    let course = |class, wanted| Course { class, pages: SPAN_PAGES, wanted, useful: None, time };
     let bytes = thread::scope(|scope| {
         let readers: Vec<_> = clients
             .iter_mut()
             .zip(&gates)
             .map(|(client, gate)| {
-                scope.spawn(move || client.read_by(gate, course(Class::Demand, SPAN_PAGES, WANTED)))
+                scope.spawn(move || client.read_by(Some(gate), course(Class::Demand, WANTED)))
             })
             .collect();
         readers
@@ -125,19 +134,19 @@ pub(super) fn measure(route: &Route, time: Duration) -> Result<SharedFigure> {
     let [waited, ahead, ..] = &mut clients[..] else { unreachable!("there are three") };
     // One space alone: its own classes.
     let gate = &self::gates(&Arc::new(Board::new(Shared::create()?)), &[1])?[0];
-    let demand = course(Class::Demand, SPAN_PAGES, 1);
-    let alone = waited.read_by(gate, demand)?;
-    let mut flooded_by = |class, useful| {
+    let demand = course(Class::Demand, 1);
+    let alone = waited.read_by(Some(gate), demand)?;
+    let mut flooded_by = |gate, class, useful| {
         thread::scope(|scope| -> Result<_> {
-            let flood =
-                scope.spawn(|| ahead.read_by(gate, Course { useful, ..course(class, SPAN_PAGES, WANTED) }));
+            let flood = scope.spawn(|| ahead.read_by(gate, Course { useful, ..course(class, WANTED) }));
             let flooded = waited.read_by(gate, demand)?;
             Ok((flooded, flood.join().map_err(|_| anyhow!("the flood has panicked"))??))
         })
     };
-    let (flooded, flood) = flooded_by(Class::Ahead, None)?;
-    let (beside_dropped, kept) = flooded_by(Class::Ahead, Some(USEFUL))?;
-    let (beside_alike, alike) = flooded_by(Class::Demand, None)?;
+    let (flooded, flood) = flooded_by(Some(gate), Class::Ahead, None)?;
+    let (beside_dropped, kept) = flooded_by(Some(gate), Class::Ahead, Some(USEFUL))?;
+    let (beside_alike, alike) = flooded_by(Some(gate), Class::Demand, None)?;
+    let (beside_unscheduled, unscheduled) = flooded_by(None, Class::Ahead, None)?;
     let us = |nanoseconds: u64| nanoseconds as f64 / 1e3;
     Ok(SharedFigure {
         way: route.name.clone(),
@@ -153,6 +162,9 @@ pub(super) fn measure(route: &Route, time: Duration) -> Result<SharedFigure> {
         dropped: kept.dropped as f64 / (kept.dropped + kept.nanoseconds.len()).max(1) as f64,
         one_class_p99_us: us(beside_alike.nanoseconds.value_at_quantile(0.99)),
         one_class_p90_us: us(alike.nanoseconds.value_at_quantile(0.9)),
+        unscheduled_p99_us: us(beside_unscheduled.nanoseconds.value_at_quantile(0.99)),
+        unscheduled_p90_us: us(unscheduled.nanoseconds.value_at_quantile(0.9)),
+        unscheduled_bytes_per_second: unscheduled.bytes as f64 / time.as_secs_f64(),
     })
 }
 

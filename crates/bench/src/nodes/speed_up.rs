@@ -14,7 +14,7 @@ use super::kernel::Kernels;
 use super::program::Far;
 use crate::kernels::{Kernel, Outcome};
 use crate::median::median;
-use crate::peer::{Group, Kind, Swap};
+use crate::peer::{Group, Kind, Readahead, Swap};
 use crate::undo::Journal;
 
 /// Local memory: data divided by it.
@@ -160,7 +160,7 @@ impl SpeedUp<'_> {
     fn run_swapped(&self, kernel: Kernel, part: u64, journal: &Rc<Journal>) -> Result<Swapped> {
         let Kernels { runner, farmem, data, .. } = self.kernels;
         let size = ByteCount::new(data.get() + data.get() / 4 + SWAP_SPARE);
-        let _swap = Swap::on(Kind::File, size, &self.swap_folder, journal)?;
+        let _swap = Swap::on(Kind::File, Readahead::AsSet, size, &self.swap_folder, journal)?;
         // Gone before swap is turned off: nothing of its processes is left then.
         let group = Group::create(journal, "kernel", self.kernels.local(part))?;
         let mut command = group.command(farmem.as_os_str());

@@ -13,6 +13,18 @@ const PART: u64 = 4;
 const KERNELS: [Kernel; 3] = [Kernel::Sort, Kernel::BreadthFirst, Kernel::Dictionary];
 const KERNELS_QUICK: [Kernel; 1] = [Kernel::Sort];
 
+/// Values of COMEX's figures that can't be set, and why.
+pub(super) const NOT_SET: [(&str, &str); 2] = [
+    (
+        "T of 0",
+        "a slab leaves only into memory that its node has granted before, so a threshold of less than one slab's frames, 64, is 64",
+    ),
+    (
+        "P of 32 and 64",
+        "a read brings 16 pages at most: the read buffer's entries and the windows of links are made for that",
+    ),
+];
+
 /// What is varied: an option of `farmem run`, and its values in pages.
 struct Sweep {
     name: &'static str,

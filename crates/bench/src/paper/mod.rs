@@ -78,6 +78,14 @@ mod tests {
     }
 
     #[test]
+    fn each_figure_has_a_row_among_the_headlines() {
+        let (headlines, _) = RESULTS.split_once("farmem bench papers").unwrap();
+        for Answer { figure, .. } in Answers.all() {
+            assert!(headlines.contains(&format!("\n| {figure} |")), "{figure} has no row");
+        }
+    }
+
+    #[test]
     fn the_results_have_the_table() {
         assert!(RESULTS.contains(&Answers.to_string()), "put this into docs/results/papers.md:\n{Answers}");
     }

@@ -27,6 +27,8 @@ const LIFT_BYTES: u64 = 256 << 10;
 const ENTER: &str = r#"until [ "$1" = -- ]; do echo $$ > "$1" || exit; shift; done; shift; exec "$@""#;
 /// A part of a processor's time is a part of each such span: short beside anything that is measured.
 const PERIOD_US: u64 = 10_000;
+/// More than any program here has.
+pub(crate) const UNLIMITED: ByteCount = ByteCount::new(1 << 40);
 
 /// A control group. Removed when dropped.
 #[derive(Debug)]
@@ -143,6 +145,11 @@ impl Group {
     pub(crate) fn set_local(&mut self, local: ByteCount) -> anyhow::Result<()> {
         self.local = local;
         self.calibrate().map(drop)
+    }
+
+    /// Lets the group's processes have what they want, so that none of them waits for memory when it is to end.
+    pub(crate) fn lift(&self) -> anyhow::Result<()> {
+        self.set_limit(UNLIMITED)
     }
 
     /// From now on the kernel lets the group's processes wait at their limit, where it would end one of them otherwise; [`Group::tend`] lets them go on. Version 2 has no such

@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
-pub(crate) use group::{Group, LocalBytes};
-pub(crate) use swap::{Kind, PoolUse, Swap};
+pub(crate) use group::{Group, LocalBytes, UNLIMITED};
+pub(crate) use swap::{Kind, PoolUse, Readahead, Swap};
 
 /// Runs one of the system's tools; returns what it prints.
 ///

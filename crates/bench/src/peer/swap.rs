@@ -29,6 +29,15 @@ pub(crate) enum Kind {
     Loop,
 }
 
+/// What the kernel reads from swap along with a page that a thread waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Readahead {
+    /// As much as this machine has set.
+    AsSet,
+    /// Nothing.
+    Off,
+}
+
 /// What compressed memory holds and takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PoolUse {
@@ -64,6 +73,7 @@ impl Swap {
     /// When the machine doesn't offer it; the error says what is missing. Nothing stays changed then.
     pub(crate) fn on(
         kind: Kind,
+        readahead: Readahead,
         size: ByteCount,
         folder: &Path,
         journal: &Rc<Journal>,
@@ -71,17 +81,24 @@ impl Swap {
         let mut swap = Self { detail: String::new(), zram: None, kind, guards: Vec::new() };
         // zswap would stand in front of the other kinds as well.
         swap.switch_zswap(kind == Kind::Zswap, journal)?;
+        if kind == Kind::Zswap {
+            swap.choose_zswap_compressor(journal)?;
+        }
+        if readahead == Readahead::Off {
+            swap.stop_readahead(journal)?;
+        }
         match kind {
             Kind::ZramLz4 => swap.on_zram(size, journal)?,
-            Kind::Zswap => {
-                swap.choose_zswap_compressor(journal)?;
-                swap.stop_readahead(journal)?;
-                swap.on_file(size, folder, journal)?;
-            }
-            Kind::File => swap.on_file(size, folder, journal)?,
+            Kind::Zswap | Kind::File => swap.on_file(size, folder, journal)?,
             Kind::Loop => swap.on_loop(size, journal)?,
         }
         Ok(swap)
+    }
+
+    /// How many pages the kernel reads at once at most, the one that a thread waits for among them, as this machine has it set.
+    pub(crate) fn read_at_once() -> anyhow::Result<u64> {
+        let cluster: u32 = fs::read_to_string(PAGE_CLUSTER)?.trim().parse()?;
+        1_u64.checked_shl(cluster).context("the kernel reads more at once than there can be")
     }
 
     /// What the pages in compressed memory would take as they are, and what that memory takes; `None` for other kinds of swap.
@@ -121,16 +138,16 @@ impl Swap {
     fn choose_zswap_compressor(&mut self, journal: &Rc<Journal>) -> anyhow::Result<()> {
         let current = fs::read_to_string(ZSWAP_COMPRESSOR)?;
         if current.trim() != "lz4" && self.change(journal, ZSWAP_COMPRESSOR, current.trim(), "lz4").is_err() {
-            self.detail = format!("compressor {}; ", current.trim());
+            self.detail.push_str(&format!("compressor {}; ", current.trim()));
         } else {
-            self.detail = "compressor lz4; ".to_owned();
+            self.detail.push_str("compressor lz4; ");
         }
         Ok(())
     }
 
     /// Linux 6.18 reads ahead, from what is in memory most of all, until its out-of-memory killer ends a process in a small control
     /// group; and what zswap or zram hold is as near as what was read ahead.
-    pub(crate) fn stop_readahead(&mut self, journal: &Rc<Journal>) -> anyhow::Result<()> {
+    fn stop_readahead(&mut self, journal: &Rc<Journal>) -> anyhow::Result<()> {
         let current = fs::read_to_string(PAGE_CLUSTER)?;
         self.detail.push_str("no readahead; ");
         if current.trim() == "0" { Ok(()) } else { self.change(journal, PAGE_CLUSTER, current.trim(), "0") }
@@ -152,7 +169,7 @@ impl Swap {
         fs::write(settings.join("comp_algorithm"), "lz4").context("this kernel's zram has no lz4")?;
         fs::write(settings.join("disksize"), size.get().to_string())
             .context("cannot size the zram device")?;
-        self.detail = "compressor lz4".to_owned();
+        self.detail.push_str("compressor lz4");
         self.swap_on(Path::new(&format!("/dev/zram{index}")), journal)
     }
 
@@ -185,7 +202,7 @@ impl Swap {
         let device = PathBuf::from(tool("losetup", [OsStr::new("--find")])?);
         self.will(journal, Step::DetachLoop { device: device.clone(), file: file.clone() })?;
         tool("losetup", [device.as_os_str(), file.as_os_str()])?;
-        self.detail = "loop device over tmpfs".to_owned();
+        self.detail.push_str("loop device over tmpfs");
         self.swap_on(&device, journal)
     }
 

@@ -112,11 +112,6 @@ impl Gate {
         lock(&self.state).figures
     }
 
-    /// Bytes that a transfer which nobody waits for should have at most, so as not to hold up others for long.
-    pub fn ahead_bytes(&self) -> u64 {
-        lock(&self.state).ahead_bytes(now_ns())
-    }
-
     /// A transfer that wants to go: from now on it waits for its turn.
     pub fn turn(self: &Arc<Self>, class: Class, bytes: u64) -> Turn {
         let since_ns = now_ns();
@@ -168,6 +163,7 @@ impl Gate {
 }
 
 impl State {
+    /// Bytes of what is fetched ahead that may be under way with others of the kind.
     fn ahead_bytes(&self, now_ns: u64) -> u64 {
         let window = self.seat.window();
         match now_ns.saturating_sub(self.demand_ns) < DEMAND_NS {

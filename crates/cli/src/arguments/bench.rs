@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use farmem_bench::attach::Part as AttachPart;
 use farmem_bench::faults::{CaseName, PeerName};
-use farmem_bench::isolation::{Part as IsolationPart, Peer as IsolationPeer};
+use farmem_bench::isolation::{Far as IsolationFar, Part as IsolationPart, Peer as IsolationPeer};
 use farmem_bench::kernels::Kernel;
 use farmem_bench::nodes::Part as NodesPart;
 use farmem_bench::prefetch::SubjectName;
@@ -60,7 +60,7 @@ pub(crate) enum BenchCommand {
 /// All benchmarks one after the other: a line of JSON for each measurement, and one report as HTML.
 ///
 /// The folder gets records.jsonl, report.html and progress.json, after each step. An interrupted run goes on where it stopped when it is started again
-/// with the same folder. Steps that this machine can't run are left out and named, with the reason. All of it takes hours, with `--quick` about 35 minutes; kernel swap and links between
+/// with the same folder. Steps that this machine can't run are left out and named, with the reason. All of it takes hours, with `--quick` about 40 minutes; kernel swap and links between
 /// namespaces need root. With `--beside` another build makes each step in turn with this one, and the end of the output says what changed from that one to this one.
 #[derive(Args, Debug)]
 #[command(
@@ -196,11 +196,12 @@ pub(crate) struct ProgramsArguments {
 /// A server next to a program that swaps as fast as it can, and programs of several kinds next to each other: Farmem and each kind of kernel swap.
 ///
 /// memcached holds data four times its local memory and gets requests at a fixed rate, alone and while another program
-/// writes at random to four times its own local memory. Each has a processor of its own; what they share is the paging. Then Snappy, memcached, XGBoost and a
-/// Java program run alone and all at once, each with the same share of a processor. Kernel swap and shares of processors need root.
+/// writes at random to four times its own local memory. Each has a processor of its own; what they share is the paging. Then Snappy, memcached (four threads, a tenth of the requests
+/// write), XGBoost (a thread for each processor) and a Java program run alone and all at once, each with the same share of a processor; those of Farmem under one `farmem host`, with weights as
+/// their data is. Kernel swap reads ahead as this machine has it set (`vm.page-cluster`), peers named *no-readahead* do not; the report says how much each reads at once. Kernel swap and shares of processors need root.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  sudo farmem bench isolation\n  sudo farmem bench isolation --quick --only co-runs --peer farmem,zram --json"
+    after_help = "Examples:\n  sudo farmem bench isolation\n  sudo farmem bench isolation --quick --only co-runs --peer farmem,zram --json\n  sudo farmem bench isolation --quick --only co-runs --far node"
 )]
 pub(crate) struct IsolationArguments {
     #[command(flatten)]
@@ -211,9 +212,12 @@ pub(crate) struct IsolationArguments {
     /// A Python with XGBoost, for the co-runs
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     pub(crate) python: PathBuf,
-    /// Only these peers
+    /// Only these peers [default: farmem, zram, zswap, file, loop, zswap-no-readahead, file-no-readahead]
     #[arg(long, value_name = "PEER", value_delimiter = ',', value_enum)]
     pub(crate) peer: Vec<IsolationPeer>,
+    /// Where far memory of programs next to each other is, under Farmem
+    #[arg(long, value_name = "PLACE", value_enum, default_value_t)]
+    pub(crate) far: IsolationFar,
 }
 
 /// Programs and access patterns, or your own program, under each prefetching policy.

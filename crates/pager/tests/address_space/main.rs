@@ -1,6 +1,6 @@
 //! A program that does random things to its own address space, under a budget of a fraction of its memory, every byte
-//! checked against what its pages must hold (`churn.c`). Needs a built `farmem` (target/release) and a C compiler; without
-//! them the tests say so and pass.
+//! checked against what its pages must hold (`churn.c`). Needs a built `farmem` (target/release, or `FARMEM_BIN`) and a C compiler;
+//! without them the tests fail: one that passes has run the program.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -20,33 +20,30 @@ struct Run {
     local: &'static str,
 }
 
-/// Where this build of `farmem` is; it finds its library beside itself.
-fn farmem() -> Option<PathBuf> {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?;
-    let farmem = target.join("release/farmem");
-    farmem.is_file().then_some(farmem)
+/// Where this build of `farmem` is.
+fn farmem() -> PathBuf {
+    let built = || Some(Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?.join("release/farmem"));
+    let farmem = std::env::var_os("FARMEM_BIN").map(PathBuf::from).or_else(built);
+    let farmem = farmem.expect("the folder of what is built");
+    assert!(farmem.is_file(), "{} is missing: build it first, by `make build`", farmem.display());
+    farmem
 }
 
-/// The compiled program, `None` without a compiler. Tests run as processes of their own, so each compiles under a name of
-/// its own and renames: another test's program is never seen half written.
-fn churn() -> Option<&'static Path> {
-    static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
-    PROGRAM
-        .get_or_init(|| {
-            let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/address_space/churn.c");
-            let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("churn");
-            let fresh = program.with_extension(std::process::id().to_string());
-            let status = Command::new("cc").args(["-O1", "-pthread", "-o"]).arg(&fresh).arg(source).status();
-            match status {
-                Ok(status) => {
-                    assert!(status.success(), "churn.c doesn't compile");
-                    std::fs::rename(&fresh, &program).expect("a program can be renamed in its directory");
-                    Some(program)
-                }
-                Err(_) => None,
-            }
-        })
-        .as_deref()
+/// The compiled program. Tests run as processes of their own, so each compiles under a name of its own and renames: another
+/// test's program is never seen half written.
+fn churn() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/address_space/churn.c");
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("churn");
+        let fresh = program.with_extension(std::process::id().to_string());
+        let mut compile = Command::new("cc");
+        compile.args(["-O1", "-pthread", "-o"]).arg(&fresh).arg(source);
+        let status = compile.status().expect("a C compiler, `cc`, can be started");
+        assert!(status.success(), "churn.c doesn't compile");
+        std::fs::rename(&fresh, &program).expect("a program can be renamed in its directory");
+        program
+    })
 }
 
 /// Waits for a child, and ends it when it hangs. `None` when it did.
@@ -80,12 +77,8 @@ fn finishes(mut command: Command, run: &Run) {
 
 /// Under `farmem run`, with the budget asked for.
 fn keeps_every_byte(run: &Run) {
-    let (Some(farmem), Some(churn)) = (farmem(), churn()) else {
-        eprintln!("skipped: needs target/release/farmem and cc");
-        return;
-    };
-    let mut command = Command::new(farmem);
-    command.args(["run", "--local", run.local, "--pool", "256M", "--"]).arg(churn);
+    let mut command = Command::new(farmem());
+    command.args(["run", "--local", run.local, "--pool", "256M", "--"]).arg(churn());
     finishes(command, run);
 }
 
@@ -99,9 +92,8 @@ fn together(seed: u64, kinds: &'static str) {
 
 #[test]
 fn the_program_itself_is_right() {
-    let Some(churn) = churn() else { return };
     finishes(
-        Command::new(churn),
+        Command::new(churn()),
         &Run { seed: 1, operations: 4000, threads: 3, kinds: "wwvvdfmuprks", local: "" },
     );
 }

@@ -1,7 +1,7 @@
 //! Programs beside each other, and how much longer each takes than alone (Canvas, §6.3 and Table 3).
 //!
 //! A group is three native programs and a managed one. Each has a quarter or half of what it would take local, and a part of a processor that is the same alone and
-//! beside the others; what they still share is the paging.
+//! beside the others; what they still share is the paging. Under Farmem they have one broker, and weights as their data is; their far memory is in pools, on a memory node or on disk.
 
 mod course;
 mod profile;
@@ -14,9 +14,11 @@ use std::path::Path;
 use farmem_page::ByteCount;
 use serde::Serialize;
 
+use super::far::{Far, Site};
 use super::setting::{Peer, Setting};
 use crate::interrupt::Interrupt;
 use crate::option;
+pub use course::Figures;
 use profile::Profile;
 use program::Kit;
 pub use program::Program;
@@ -47,6 +49,10 @@ pub struct Run {
     pub alone_seconds: f64,
     /// And in the group.
     pub beside_seconds: f64,
+    /// What Farmem tells of it in the group, where that ran it.
+    pub beside_figures: Option<Figures>,
+    /// Pages of the whole group that left each second.
+    pub group_swap_outs_per_second: f64,
 }
 
 impl Run {
@@ -76,6 +82,19 @@ pub(super) struct Programs {
     managed: Vec<Program>,
     /// Where the programs lie.
     _folder: tempfile::TempDir,
+}
+
+/// One turn of one peer.
+#[derive(Clone, Copy)]
+pub(super) struct Terms<'a> {
+    pub(super) peer: Peer,
+    /// Where far memory is under Farmem.
+    pub(super) far: Far,
+    /// Local is a program's memory divided by this.
+    pub(super) part: u64,
+    pub(super) farmem: &'a Path,
+    pub(super) swap_folder: &'a Path,
+    pub(super) interrupt: &'a Interrupt,
 }
 
 impl Programs {
@@ -108,26 +127,25 @@ impl Programs {
         Ok((Self { kit, profiles, managed, _folder: folder }, missing))
     }
 
-    /// Runs each program alone, and then the groups; of each, its memory divided by `part` is local.
-    pub(super) fn turn(
-        &self,
-        peer: Peer,
-        farmem: &Path,
-        swap_folder: &Path,
-        part: u64,
-        interrupt: &Interrupt,
-    ) -> anyhow::Result<Vec<Run>> {
-        let data: u64 = self.profiles.values().map(|profile| profile.peak.get()).sum();
-        let setting = Setting::prepare(peer, farmem, ByteCount::new(data), swap_folder, interrupt)?;
+    /// Runs each program alone, and then the groups.
+    pub(super) fn turn(&self, terms: Terms<'_>) -> anyhow::Result<Vec<Run>> {
+        let Terms { peer, far, part, farmem, swap_folder, interrupt } = terms;
+        let peaks: Vec<ByteCount> = self.profiles.values().map(|profile| profile.peak).collect();
+        let data = ByteCount::new(peaks.iter().map(|peak| peak.get()).sum());
+        let setting = Setting::prepare(peer, farmem, data, swap_folder, interrupt)?;
+        let site = match peer {
+            Peer::Farmem => Some(Site::open(farmem, far, &peaks, swap_folder)?),
+            _ => None,
+        };
         let requests = (self.kit.data().get() >> 20).max(1) * REQUESTS_PER_MEBIBYTE;
         let run = |profiles: &[&Profile]| {
             let names: Vec<String> = profiles.iter().map(|profile| option::name(&profile.program)).collect();
             eprintln!("farmem: {}, 1/{part} local: {}", option::name(&peer), names.join(", "));
-            course::run(&setting, &self.kit, profiles, requests, part)
+            course::run(&setting, site.as_ref(), &self.kit, profiles, requests, part)
         };
         let mut alone = BTreeMap::new();
         for profile in self.profiles.values() {
-            alone.append(&mut run(&[profile])?);
+            alone.append(&mut run(&[profile])?.programs);
         }
         let natives: Vec<&Profile> =
             Program::NATIVE.iter().filter_map(|program| self.profiles.get(program)).collect();
@@ -139,13 +157,16 @@ impl Programs {
         for managed in groups {
             let mut group = natives.clone();
             group.extend(managed.and_then(|managed| self.profiles.get(&managed)));
-            for (program, took) in run(&group)? {
+            let outcome = run(&group)?;
+            for (program, ran) in outcome.programs {
                 let Some(alone) = alone.get(&program) else { continue };
                 runs.push(Run {
                     program,
                     beside: managed.filter(|managed| *managed != program),
-                    alone_seconds: alone.as_secs_f64(),
-                    beside_seconds: took.as_secs_f64(),
+                    alone_seconds: alone.took.as_secs_f64(),
+                    beside_seconds: ran.took.as_secs_f64(),
+                    beside_figures: ran.figures,
+                    group_swap_outs_per_second: outcome.swap_outs_per_second,
                 });
             }
         }
@@ -159,7 +180,14 @@ mod tests {
 
     #[test]
     fn slowdowns_are_spread_for_each_program_and_for_all() {
-        let run = |program, beside_seconds| Run { program, beside: None, alone_seconds: 2.0, beside_seconds };
+        let run = |program, beside_seconds| Run {
+            program,
+            beside: None,
+            alone_seconds: 2.0,
+            beside_seconds,
+            beside_figures: None,
+            group_swap_outs_per_second: 0.0,
+        };
         let runs = vec![run(Program::Snappy, 2.0), run(Program::Snappy, 4.0), run(Program::Memcached, 3.0)];
 
         let co_runs = CoRuns::of(runs).unwrap();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
 use clap::ValueEnum;
 use farmem_page::ByteCount;
@@ -18,9 +19,9 @@ use crate::sources::{GRAPH, TREES, TREES_ROW_BYTES, works};
 pub enum Program {
     /// Compresses and unpacks text.
     Snappy,
-    /// Answers requests for items at random.
+    /// Reads and writes items at random, as it is asked: nine of ten requests read.
     Memcached,
-    /// Trains trees.
+    /// Trains trees, with a thread for each processor.
     Xgboost,
     /// A Java program that builds, walks and changes a graph of objects, under the G1 collector.
     JavaG1,
@@ -36,11 +37,12 @@ impl Program {
     /// Those of which each group has one.
     pub(super) const MANAGED: [Self; 3] = [Self::JavaG1, Self::JavaParallel, Self::JavaSerial];
 
-    /// The processor that it runs on, of two. Each has two programs of a group.
-    pub(super) fn processor(self) -> usize {
+    /// The processor that it runs on, of two; `None` for all. A program that waits in loops for its own threads would only wait for them on one.
+    pub(super) fn processor(self) -> Option<usize> {
         match self {
-            Self::Memcached | Self::Xgboost => 0,
-            _ => 1,
+            Self::Memcached => Some(0),
+            Self::Xgboost => None,
+            _ => Some(1),
         }
     }
 
@@ -71,6 +73,8 @@ const NODE_BYTES: u64 = 1300;
 /// What a collector leaves to itself, beside what is in use.
 const HEAP_SHARE: f64 = 2.1;
 const ROUNDS: u32 = 8;
+/// Threads of memcached, and connections to it (Canvas §3).
+pub(super) const SERVER_THREADS: u64 = 4;
 
 /// What is needed to start the programs.
 #[derive(Debug)]
@@ -79,6 +83,8 @@ pub(super) struct Kit {
     farmem: PathBuf,
     python: PathBuf,
     data: ByteCount,
+    /// Those of the machine.
+    processors: usize,
 }
 
 impl Kit {
@@ -102,8 +108,9 @@ impl Kit {
         if let Err(error) = works(Command::new("memcached").arg("-h")) {
             missing.insert(Program::Memcached, format!("{error:#}"));
         }
-        let kit =
-            Self { folder: folder.to_owned(), farmem: farmem.to_owned(), python: python.to_owned(), data };
+        let processors = thread::available_parallelism()?.get();
+        let [folder, farmem, python] = [folder, farmem, python].map(Path::to_owned);
+        let kit = Self { folder, farmem, python, data, processors };
         Ok((kit, missing))
     }
 
@@ -125,7 +132,7 @@ impl Kit {
             [text(program)].into_iter().chain(arguments.iter().cloned()).collect()
         };
         match program {
-            Program::Memcached => server::command(&self.socket(), self.data),
+            Program::Memcached => server::command(&self.socket(), self.data, SERVER_THREADS),
             Program::Snappy => words(
                 &self.farmem,
                 &["compression", "--data", &data.to_string(), "--rounds", &ROUNDS.to_string()]
@@ -133,11 +140,10 @@ impl Kit {
             ),
             Program::Xgboost => words(
                 &self.python,
-                // One thread: it has a part of one processor, and several would wait for each other there.
                 &[
                     text(&self.folder.join("train_trees.py")),
                     (data / TREES_ROW_BYTES).to_string(),
-                    "1".to_owned(),
+                    self.processors.to_string(),
                 ],
             ),
             Program::JavaG1 | Program::JavaParallel | Program::JavaSerial => {

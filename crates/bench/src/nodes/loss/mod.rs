@@ -13,9 +13,9 @@ use farmem_page::ByteCount;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::member::Member;
 use super::report::Latency;
 use crate::interrupt::Interrupt;
+use crate::member::Member;
 use crate::redis::{Client, available};
 use redis::Server;
 

@@ -1,23 +1,19 @@
 //! Where programs share a link: a broker, and a node behind the link, each a process.
 
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use farmem_page::ByteCount;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use super::space::{Space, Terms};
-use crate::nodes::member::Member;
+use crate::host::Host;
+use crate::member::Member;
 use crate::nodes::namespace::{FAR, Link};
-use crate::run::end;
 
-/// How long a broker may take to listen.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// Memory for the pools of all programs. It limits none of them: each has a limit of its own.
 const POOL: &str = "64M";
 /// More of the node than a program's data takes: what it has granted ahead of need.
@@ -92,7 +88,7 @@ pub(super) struct Standing {
 pub(super) struct Site {
     farmem: PathBuf,
     // What uses something stands before it.
-    _host: Host,
+    host: Host,
     node: Member,
     link: Link,
     folder: TempDir,
@@ -110,14 +106,15 @@ impl Site {
         };
         let link = Link::new(rate)?;
         let node = link.far.within(|| Member::start_at(farmem, folder.path(), memory, FAR))?;
-        let host = link.near.within(|| Host::start(farmem, folder.path(), bandwidth))?;
-        Ok(Self { farmem: farmem.to_owned(), _host: host, node, link, folder })
+        let limit: Vec<&str> = bandwidth.into_iter().flat_map(|rate| ["--bandwidth-in", rate]).collect();
+        let host = link.near.within(|| Host::start(farmem, folder.path(), POOL, &limit))?;
+        Ok(Self { farmem: farmem.to_owned(), host, node, link, folder })
     }
 
     /// Starts a program there.
     pub(super) fn start(&self, terms: &Terms<'_>) -> Result<Space> {
-        let (socket, node) = (socket(self.folder.path()), self.node.address());
-        self.link.near.within(|| Space::start(&self.farmem, self.folder.path(), &socket, node, terms))
+        let (socket, node) = (self.host.socket(), self.node.address());
+        self.link.near.within(|| Space::start(&self.farmem, self.folder.path(), socket, node, terms))
     }
 
     /// How programs of these names stand, all at one moment.
@@ -133,39 +130,5 @@ impl Site {
             standing.cloned().with_context(|| format!("{name} has ended"))
         };
         names.iter().map(of).collect()
-    }
-}
-
-fn socket(folder: &Path) -> PathBuf {
-    folder.join("host.socket")
-}
-
-/// `farmem host`. Ended when dropped.
-struct Host(Child);
-
-impl Host {
-    fn start(farmem: &Path, folder: &Path, bandwidth: Option<&str>) -> Result<Self> {
-        let said = folder.join("host-said");
-        let mut command = Command::new(farmem);
-        command.args(["host", "--pool", POOL, "--socket"]).arg(socket(folder));
-        command.args(bandwidth.into_iter().flat_map(|rate| ["--bandwidth-in", rate]));
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&said)?);
-        let mut host = Self(command.spawn().context("cannot start a broker")?);
-        let began = Instant::now();
-        loop {
-            let text = fs::read_to_string(&said)?;
-            if text.contains("farmem host:") {
-                return Ok(host);
-            }
-            let is_there = host.0.try_wait()?.is_none() && began.elapsed() < PATIENCE;
-            ensure!(is_there, "the broker doesn't listen: {text}");
-            thread::sleep(Duration::from_millis(10));
-        }
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        end(&mut self.0);
     }
 }

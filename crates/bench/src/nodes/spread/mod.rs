@@ -11,8 +11,8 @@ use anyhow::{Context, Result, ensure};
 use farmem_page::ByteCount;
 use serde::Serialize;
 
-use super::member::{Member, NodeFigures};
 use crate::interrupt::Interrupt;
+use crate::member::{Member, NodeFigures};
 use crate::target::Target;
 use program::Program;
 

@@ -11,9 +11,9 @@ use anyhow::{Context, Result, bail, ensure};
 use farmem_page::ByteCount;
 use serde::Serialize;
 
-use super::member::Member;
 use crate::interrupt::Interrupt;
 use crate::median::median;
+use crate::member::Member;
 use crate::readers::{AWAITED, Event, HEAD_START, Order, Pace, Steps};
 use crate::target::Target;
 use program::Program;

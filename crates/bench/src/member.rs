@@ -15,13 +15,13 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What `farmem node stat` says, as far as it matters.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-pub(super) struct NodeFigures {
-    pub(super) memory_bytes: u64,
-    pub(super) free_bytes: u64,
-    pub(super) written_bytes: u64,
+pub(crate) struct NodeFigures {
+    pub(crate) memory_bytes: u64,
+    pub(crate) free_bytes: u64,
+    pub(crate) written_bytes: u64,
 }
 
-pub(super) struct Member {
+pub(crate) struct Member {
     farmem: PathBuf,
     said: PathBuf,
     memory: ByteCount,
@@ -31,23 +31,23 @@ pub(super) struct Member {
 
 impl Member {
     /// Starts one on a free port of the loopback device. `folder` is for what it says.
-    pub(super) fn start(farmem: &Path, folder: &Path, memory: ByteCount) -> Result<Self> {
+    pub(crate) fn start(farmem: &Path, folder: &Path, memory: ByteCount) -> Result<Self> {
         Self::start_at(farmem, folder, memory, "127.0.0.1")
     }
 
     /// The same at this address, which is one of the calling thread's network. It is reached from there alone.
-    pub(super) fn start_at(farmem: &Path, folder: &Path, memory: ByteCount, host: &str) -> Result<Self> {
+    pub(crate) fn start_at(farmem: &Path, folder: &Path, memory: ByteCount, host: &str) -> Result<Self> {
         let said = tempfile::Builder::new().prefix("node").tempfile_in(folder)?.into_temp_path().keep()?;
         let (process, address) = listen(farmem, &said, memory, &format!("{host}:0"))?;
         Ok(Self { farmem: farmem.to_owned(), said, memory, address, process })
     }
 
-    pub(super) fn address(&self) -> &str {
+    pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
     /// How it stands.
-    pub(super) fn figures(&self) -> Result<NodeFigures> {
+    pub(crate) fn figures(&self) -> Result<NodeFigures> {
         let output = Command::new(&self.farmem)
             .args(["node", "stat", &self.address, "--json"])
             .stdin(Stdio::null())
@@ -57,14 +57,14 @@ impl Member {
     }
 
     /// It can do nothing more.
-    pub(super) fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         // Both only fail when it has ended by itself.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 
     /// Starts it where it listened before.
-    pub(super) fn start_again(&mut self) -> Result<()> {
+    pub(crate) fn start_again(&mut self) -> Result<()> {
         (self.process, self.address) = listen(&self.farmem, &self.said, self.memory, &self.address)?;
         Ok(())
     }
