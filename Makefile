@@ -48,7 +48,7 @@ hw-test: setup ## all checks of the accelerator in hw/; `make test` has its unit
 conformance: setup build ## other people's test suites (CRIU's programs, CPython, Redis), natively and under Farmem: an hour; needs root
 	@scripts/conformance
 
-packages: setup build ## packages for Debian, Fedora and others, an image for containers, and a list of what they are made of, in target/packages
+packages: build ## packages for Debian, Fedora and others, an image for containers, and a list of what they are made of, in target/packages
 	@scripts/setup --packages
 	@scripts/package
 
