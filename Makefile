@@ -1,14 +1,17 @@
 # Everything a contributor or a machine runs. `make help` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup preflight build demo test simulate test-rdma conformance hw-test hw-bench hw-bench-quick lint fmt bench-setup bench bench-quick fuzz nightly clean
+.PHONY: help setup preflight build demo test simulate test-rdma conformance hw-test hw-bench hw-bench-quick lint fmt bench-setup bench bench-quick fuzz packages test-packages nightly clean
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FARMEM := $(TARGET)/release/farmem
 FUZZ_SECONDS ?= 60
 
-# What results of benchmarks name.
-export FARMEM_COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null)$(shell git diff --quiet HEAD 2>/dev/null || echo +)
+# What `farmem --version` and results of benchmarks name. Without a repository it may be given; else nothing is named.
+ifndef FARMEM_COMMIT
+FARMEM_COMMIT := $(shell commit=$$(git rev-parse --short=12 HEAD 2>/dev/null) && echo "$$commit$$(git diff --quiet HEAD || echo +)")
+endif
+export FARMEM_COMMIT
 
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
@@ -45,14 +48,21 @@ hw-test: setup ## all checks of the accelerator in hw/; `make test` has its unit
 conformance: setup build ## other people's test suites (CRIU's programs, CPython, Redis), natively and under Farmem: an hour; needs root
 	@scripts/conformance
 
-nightly: setup build hw-test test-rdma conformance ## the same programs with data of a real size, other people's test suites, a million simulated runs, and all of hw/
+packages: build ## packages for Debian, Fedora and others, an image for containers, and a list of what they are made of, in target/packages
+	@scripts/setup --packages
+	@scripts/package
+
+test-packages: packages ## installs each package into a root of its own, runs it there, and removes it; needs root
+	@scripts/test-packages
+
+nightly: setup build hw-test test-rdma conformance test-packages ## the same programs with data of a real size, other people's test suites, packages, a million simulated runs, and all of hw/
 	$(MAKE) simulate SEEDS=1000000
 	FARMEM_TEST_SCALE=large $(CARGO) nextest run --locked --profile nightly -p farmem-tests
 
 lint: setup ## formatting, clippy, scripts
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	@git grep -lE '^#!.*bash' | xargs shellcheck -x -P SCRIPTDIR
+	@git grep -lE '^#!(.*bash|/bin/sh)$$' | xargs shellcheck -x -P SCRIPTDIR
 
 fmt: ## format everything
 	$(CARGO) fmt --all

@@ -1,6 +1,7 @@
 //! What ARCHITECTURE.md says of the crates is true: who uses whom, who contains `unsafe`, who does without the standard
-//! library. Its tables are the rules; a new dependency is written there first. And what documents point at is there.
+//! library. Its tables are the rules; a new dependency is written there first. What documents point at is there, and pages of formats name the versions of the sources.
 
+mod formats;
 mod links;
 mod modules;
 

@@ -116,11 +116,6 @@ pub struct Record {
     pub commit: String,
 }
 
-/// The commit that this program was built from.
-pub fn commit() -> &'static str {
-    option_env!("FARMEM_COMMIT").filter(|commit| !commit.is_empty()).unwrap_or("unknown")
-}
-
 /// The records of a file, or of the file in a folder of results.
 ///
 /// # Errors

@@ -24,6 +24,7 @@ use crate::arguments::{
     StepsArguments, TableArguments, WorkloadArguments,
 };
 use crate::failure::Failure;
+use crate::version::commit;
 
 /// Runs a benchmark, or cleans up after one.
 pub(crate) fn bench(command: BenchCommand) -> Result<ExitCode, Failure> {
@@ -95,6 +96,7 @@ fn measure_all(arguments: AllArguments) -> Result<ExitCode, Failure> {
         swap_folder: arguments.swap_folder,
         farmem: own_program()?,
         beside: arguments.beside,
+        commit: commit().unwrap_or("unknown").to_owned(),
     });
     let outcome = outcome.map_err(|error| match error {
         all::Error::Unusable(sentence) => Failure::Unusable(sentence),

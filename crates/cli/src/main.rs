@@ -31,6 +31,7 @@ mod stat;
 mod subject;
 mod top;
 mod trace;
+mod version;
 mod web;
 
 use std::env;

@@ -153,9 +153,10 @@ documents! {
 }
 
 /// Documents without commands, or whose commands take what no test has: another machine, a guest, an engine for containers, an idle machine.
-const ELSEWHERE: [&str; 14] = [
+const ELSEWHERE: [&str; 15] = [
     "docs/guide/containers.md",
     "docs/guide/hints.md",
+    "docs/guide/installing.md",
     "docs/guide/limits.md",
     "docs/guide/managed-by-rules.md",
     "docs/guide/running-programs.md",

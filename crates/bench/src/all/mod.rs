@@ -20,7 +20,7 @@ use plan::{Step, Work};
 use crate::compare::{Comparison, compare};
 use crate::faults::PeerName;
 use crate::interrupt::Interrupt;
-use crate::record::{Findings, LeftOut, Record, commit};
+use crate::record::{Findings, LeftOut, Record};
 use crate::{attach, faults, isolation, micro, nodes, option, paper, prefetch, programs};
 
 /// What to measure.
@@ -46,6 +46,8 @@ pub struct Options {
     pub farmem: PathBuf,
     /// The `farmem` program of another build, to be measured in turn with this one.
     pub beside: Option<PathBuf>,
+    /// The commit that this build was made from, for the records.
+    pub commit: String,
 }
 
 /// How it came out.
@@ -100,7 +102,7 @@ pub fn run(options: &Options) -> Result<Outcome, Error> {
     let steps = plan::steps(&options.only, repetitions).map_err(Error::Unusable)?;
     let setup = Setup {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        commit: commit().to_owned(),
+        commit: options.commit.clone(),
         quick: options.quick,
         data_bytes: options.data.map(ByteCount::get),
         peers: options.peers.iter().map(option::name).collect(),
@@ -153,7 +155,7 @@ pub fn run(options: &Options) -> Result<Outcome, Error> {
         match outcome {
             Ok(Some(findings)) => {
                 folder.leave_out(findings.left_out.iter().cloned().map(left_out));
-                let records = records(step, &findings);
+                let records = records(step, &findings, &options.commit);
                 folder.keep(step.name(), records, began.elapsed().as_secs_f64())?;
             }
             Ok(None) => {}
@@ -208,7 +210,7 @@ fn write_report(folder: &Folder, failed: &[LeftOut]) -> anyhow::Result<PathBuf> 
     Ok(folder.path(REPORT))
 }
 
-fn records(step: Step, findings: &Findings) -> Vec<Record> {
+fn records(step: Step, findings: &Findings, commit: &str) -> Vec<Record> {
     let bench = step.work.bench();
     let machine = Description::current();
     let measurements = findings.measurements.iter().filter(|measurement| measurement.value.is_finite());
@@ -226,7 +228,7 @@ fn records(step: Step, findings: &Findings) -> Vec<Record> {
             data_bytes: findings.data_bytes,
             machine: machine.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            commit: commit().to_owned(),
+            commit: commit.to_owned(),
         })
         .collect()
 }

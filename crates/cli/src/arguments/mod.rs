@@ -41,7 +41,7 @@ pub(crate) use self::watch::{
 #[derive(Parser, Debug)]
 #[command(
     name = "farmem",
-    version,
+    version = crate::version::version(),
     disable_help_subcommand = true,
     after_help = "Example:\n  farmem run --local 25% --summary -- python3 analysis.py\n\nExit status: the program's own \
                   for `run`; else 0 done, 1 failed, 2 cannot start, 126 program not executable, 127 no such program."

@@ -90,10 +90,12 @@ fn short_help_of_run_fits_a_screen_and_leaves_out_what_few_need() {
 }
 
 #[test]
-fn version_is_printed() {
+fn version_is_printed_with_the_commit_where_the_build_named_one() {
     let output = farmem(["--version"]);
 
-    assert_eq!(text(&output.stdout).trim(), format!("farmem {}", env!("CARGO_PKG_VERSION")));
+    let commit = option_env!("FARMEM_COMMIT").filter(|commit| !commit.is_empty());
+    let commit = commit.map_or_else(String::new, |commit| format!(" ({commit})"));
+    assert_eq!(text(&output.stdout).trim(), format!("farmem {}{commit}", env!("CARGO_PKG_VERSION")));
 }
 
 #[test]
