@@ -63,8 +63,8 @@ pub fn run(supervisor: &[u8]) -> Result<(), AttachError> {
         handles: HashMap::new(),
         refused: HashMap::new(),
     };
-    shared.see_through(&numbers());
-    Ok(())
+    // Without one there may be some later.
+    if shared.see_through(&numbers()) { Ok(()) } else { Err(AttachError::Busy) }
 }
 
 /// The supervisor keeps what the kernel must not forget.
@@ -104,7 +104,8 @@ struct Shared {
 }
 
 impl Shared {
-    fn see_through(&mut self, numbers: &Receiver<Vec<u32>>) {
+    /// Until no object is left; whether there was one.
+    fn see_through(&mut self, numbers: &Receiver<Vec<u32>>) -> bool {
         let (began, mut has_had_any) = (Instant::now(), false);
         let mut is_told = true;
         loop {
@@ -123,16 +124,16 @@ impl Shared {
                 Err(RecvTimeoutError::Timeout) => {}
             }
             self.objects.sweep();
-            let Some(engine) = engine() else { break };
+            let Some(engine) = engine() else { return has_had_any };
             if engine.has_withdrawn() {
                 engine.note_withdrawn();
-                break;
+                return true;
             }
             if self.objects.has_any() {
                 has_had_any = true;
             } else if has_had_any || began.elapsed() > IDLE || !is_told {
                 engine.note_end();
-                break;
+                return has_had_any;
             }
         }
     }

@@ -81,8 +81,9 @@ struct State {
     layouts: HashSet<Layout>,
     has_said: bool,
     seen: Seen,
-    /// What processes share, and its pager.
+    /// What processes share, and its pager; and when that is looked for again at the soonest.
     shared: Shared,
+    shared_due: Option<Instant>,
 }
 
 /// What the latest look has found.
@@ -202,10 +203,11 @@ impl Attacher {
     pub(crate) fn start(&self) -> [Worker; 2] {
         let (attacher, of_shared) = (self.clone(), self.clone());
         let mut lookout = Lookout::new();
-        [
-            Worker::start(move || attacher.step(&mut lookout)),
-            Worker::start(move || of_shared.look_at_shared()),
-        ]
+        let follow = move || {
+            // Until there is a pager whoever looks at processes looks at what they share, too.
+            if of_shared.state().shared.has_pager() { of_shared.look_at_shared() } else { LONGEST }
+        };
+        [Worker::start(move || attacher.step(&mut lookout)), Worker::start(follow)]
     }
 
     /// A look at the family, or while memory may soon be short one at those that have no pager; how long to wait for the next one.
@@ -254,9 +256,16 @@ impl Attacher {
         self.attach_if_near(&found, resident, grown, passed);
         // What several processes have is perhaps the same.
         let most = found.iter().map(|process| process.others.get()).max().unwrap_or(0);
-        let is_known = self.state().shared.has_pager();
+        let mut state = self.state();
+        let is_known = state.shared.has_pager();
         let resident = if is_known { resident } else { resident + most };
-        if !is_known && is_near_shared(resident, self.application.ledger.budget()) {
+        let is_near = is_near_shared(resident, self.application.ledger.budget());
+        let is_due = state.shared_due.is_none_or(|due| Instant::now() >= due);
+        if !is_known && !is_near {
+            state.seen.shared = PageCount::ZERO;
+        }
+        drop(state);
+        if !is_known && is_near && is_due {
             let _ = self.look_at_shared();
         }
         let left = self.application.ledger.budget().get().saturating_sub(resident) as f64;
@@ -386,8 +395,9 @@ impl Attacher {
             say(&format!("no pager could be started for shared memory: {error}"));
         }
         state.shared.tell(&found.processes);
-        drop(state);
-        (since(began_ns) * LOOK_SHARE).clamp(SHARED_LOOK, RAREST)
+        let pause = since(began_ns) * LOOK_SHARE;
+        state.shared_due = Some(Instant::now() + pause);
+        pause.clamp(SHARED_LOOK, RAREST)
     }
 
     fn attach(&self, identity: Identity) {
@@ -449,7 +459,7 @@ impl Attacher {
     /// A child of the supervisor has ended, with that status if it has ended by itself. It may have been a pager.
     pub(crate) fn ended(&self, number: u32, status: Option<i32>) {
         let mut state = self.state();
-        if state.shared.ended(number) {
+        if state.shared.ended(number, status) {
             return;
         }
         let Some(pager) = state.pagers.remove(&number) else { return };

@@ -6,11 +6,15 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use farmem_page::{ByteCount, PageCount};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use crate::processes::proc;
+
+/// How long no further pager comes when one has found nothing that it could manage.
+const REST: Duration = Duration::from_secs(10);
 
 /// What is found of it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -70,6 +74,19 @@ fn bytes_of(number: u32, range: &str) -> u64 {
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     pager: Option<Child>,
+    rest: Rest,
+}
+
+/// When another pager may come.
+#[derive(Clone, Copy, Debug, Default)]
+enum Rest {
+    /// At any time.
+    #[default]
+    None,
+    /// From then on: the last one has found nothing that it could manage.
+    Until(Instant),
+    /// Never: one was ended, and what it had far can't be had.
+    ForEver,
 }
 
 impl Shared {
@@ -81,9 +98,14 @@ impl Shared {
         self.pager.is_some()
     }
 
-    /// Starts it, unless it is there.
+    /// Starts it, unless it is there or none may come.
     pub(super) fn begin(&mut self, address: &str) -> io::Result<()> {
-        if self.pager.is_some() {
+        let rests = match self.rest {
+            Rest::None => false,
+            Rest::Until(until) => Instant::now() < until,
+            Rest::ForEver => true,
+        };
+        if self.pager.is_some() || rests {
             return Ok(());
         }
         // Another version may have been installed meanwhile, so no path of this program's file is good.
@@ -111,9 +133,17 @@ impl Shared {
         let _ = input.write_all(format!("={numbers}.\n").as_bytes());
     }
 
-    /// A child has ended; whether it was the pager.
-    pub(super) fn ended(&mut self, number: u32) -> bool {
-        self.pager.take_if(|pager| pager.id() == number).is_some()
+    /// A child has ended, with that status if it has ended by itself; whether it was the pager.
+    pub(super) fn ended(&mut self, number: u32, status: Option<i32>) -> bool {
+        if self.pager.take_if(|pager| pager.id() == number).is_none() {
+            return false;
+        }
+        self.rest = match status {
+            Some(0) => Rest::None,
+            Some(_) => Rest::Until(Instant::now() + REST),
+            None => Rest::ForEver,
+        };
+        true
     }
 }
 
