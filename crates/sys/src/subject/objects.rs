@@ -416,7 +416,7 @@ impl Objects {
         object.into_iter().for_each(|object| *object = None);
     }
 
-    /// Forgets processes that have ended or have another program's memory; how many are left. One of them that is told of nowhere else holds an object back.
+    /// Forgets processes that have ended or run another program by now, of which no message tells. How many are left that map an object.
     pub fn sweep(&self) -> usize {
         let mut state = self.state.lock();
         for number in 0..MOST_MAPPERS {
