@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use farmem_tests::{Scratch, application, assert_refusal, farmem_binary, managed_runner, wait_for};
@@ -13,6 +13,18 @@ use crate::far_redis::{figure, unique};
 /// For a program to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
+
+/// Waits until a program ends; how it has.
+pub(crate) fn end_of(child: &mut Child) -> ExitStatus {
+    let began = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().expect("it is a child") {
+            return status;
+        }
+        assert!(began.elapsed() < PATIENCE, "the program doesn't end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
 
 /// A program that runs already. Dropped, it is ended.
 pub(crate) struct Resident {
@@ -44,11 +56,7 @@ impl Resident {
     /// Has it look at all that it has, and waits for its end. Words that were wrong.
     pub(crate) fn wrong(mut self) -> u64 {
         fs::write(self.folder.file("end"), "").expect("the folder is the test's own");
-        let began = Instant::now();
-        while self.child.try_wait().expect("it is a child").is_none() {
-            assert!(began.elapsed() < PATIENCE, "the program doesn't end");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        end_of(&mut self.child);
         let text = fs::read_to_string(self.folder.file("result")).expect("it has ended by itself");
         text.trim().parse().expect("a number")
     }

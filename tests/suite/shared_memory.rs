@@ -5,17 +5,14 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
 
 use farmem_tests::{Finished, Launcher, Program, managed_runner, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::attach_command::{attached, detach};
+use crate::attach_command::{attached, detach, end_of};
 use crate::far_redis::{number, unique};
 
 const MIB: u64 = 1 << 20;
-/// For a program to end.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn run(budget: u64, words: &[&str]) -> Finished {
     let launcher = Launcher::managed(budget).option("--host").option("none").option("--pool").option("1G");
@@ -86,14 +83,7 @@ impl Filled {
     /// How it ends.
     fn look(mut self) -> ExitStatus {
         self.child.stdin.as_mut().expect("it is piped").write_all(b"look\n").expect("it reads");
-        let began = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().expect("it is a child") {
-                return status;
-            }
-            assert!(began.elapsed() < PATIENCE, "the program doesn't end");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        end_of(&mut self.child)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 
-use farmem_page::{PageCount, PageIndex, PageRange, VirtAddr};
+use farmem_page::{PageCount, PageIndex, PageRange};
 use farmem_sys::OwnedFd;
 use farmem_sys::pagemap::{Pagemap, Runs, SCAN_PAGES};
 use farmem_sys::subject::share_memory;
@@ -50,8 +50,7 @@ fn is_of(number: u32, uffd: &Uffd, may_have_marker: &impl Fn(PageIndex) -> bool)
         })
         .take(MOST_MAPPINGS)
         .find_map(|map| {
-            let (start, end) = map.address;
-            let range = PageRange::new(VirtAddr::new(start).page(), VirtAddr::new(end).page());
+            let range = told::range_of(map);
             // Where it isn't registered, the descriptor is another process's, or the mapping isn't managed.
             if uffd.is_registered(range.start) != Some(true) {
                 return None;

@@ -33,15 +33,7 @@ pub fn run(number: u32, supervisor: &[u8]) -> Result<(), AttachError> {
         // Runtimes clear what they find written there before somebody else gets it.
         return Err(AttachError::Looking);
     }
-    let mut start = Start { name: [0; NAME_BYTES], name_length: supervisor.len(), stack: stack(number)? };
-    start
-        .name
-        .get_mut(..supervisor.len())
-        .ok_or(AttachError::Pager("the supervisor's address is too long"))?
-        .copy_from_slice(supervisor);
-    farmem_sys::process::begin_session();
-    // By this name a supervisor knows its pagers from what it manages.
-    farmem_sys::thread::name(c"farmem-pager");
+    let start = begin(supervisor, stack(number)?)?;
     let made = puppet::make(number, None)?;
     made.tracee.resume(0).map_err(AttachError::refused("the puppet's start"))?;
     let attached: &'static Attached = memory::leak(made.attached).map_err(AttachError::refused("memory"))?;
@@ -52,6 +44,20 @@ pub fn run(number: u32, supervisor: &[u8]) -> Result<(), AttachError> {
     start.for_attached(made.uffd, publish).map_err(|_| AttachError::Pager("the supervisor refuses"))?;
     see_through(start, attached, Some(&made.tracee));
     Ok(())
+}
+
+/// Makes a pager's process of the calling one, of the application that has its supervisor at that address. `stack` is an address on the program's main stack.
+pub(crate) fn begin(supervisor: &[u8], stack: usize) -> Result<Start, AttachError> {
+    let mut start = Start { name: [0; NAME_BYTES], name_length: supervisor.len(), stack };
+    start
+        .name
+        .get_mut(..supervisor.len())
+        .ok_or(AttachError::Pager("the supervisor's address is too long"))?
+        .copy_from_slice(supervisor);
+    farmem_sys::process::begin_session();
+    // By this name a supervisor knows its pagers from what it manages.
+    farmem_sys::thread::name(c"farmem-pager");
+    Ok(start)
 }
 
 /// The pager of this process. The program itself has no way to it but its faults.
@@ -138,7 +144,7 @@ fn see_through(start: Start, attached: &Attached, tracee: Option<&Tracee>) {
     }
     if let Some(tracee) = tracee.filter(|_| is_there) {
         farmem_sys::process::kill(number);
-        while !matches!(tracee.state(true), Ok(State::Ended) | Err(_)) {}
+        puppet::see_ended(tracee);
     }
     if let Some(engine) = engine().filter(|_| has_withdrawn) {
         engine.note_withdrawn();

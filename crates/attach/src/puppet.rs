@@ -311,7 +311,7 @@ fn make_twice(injection: &Injection<'_>, process: &Process) -> Result<Tracee, At
     });
     farmem_sys::process::kill(child.thread());
     let number = child.thread();
-    while !matches!(child.state(true), Ok(State::Ended) | Err(_)) {}
+    see_ended(&child);
     // The program's own child: what is left of it goes.
     let _ = injection.call(raw::__NR_wait4, [number.into(), 0, KEPT_DEAD, 0, 0, 0]);
     puppet
@@ -338,8 +338,7 @@ fn end_untold(thread: u32, process: &Process) {
     for number in processes().into_iter().filter(|&number| !is_known(number) && !is_ending(number)) {
         if told::status(number as i32).is_some_and(|status| status.tracerpid == own) {
             farmem_sys::process::kill(number);
-            let untold = Tracee::made(number);
-            while !matches!(untold.state(true), Ok(State::Ended) | Err(_)) {}
+            see_ended(&Tracee::made(number));
         }
     }
 }

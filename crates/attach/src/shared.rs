@@ -4,25 +4,23 @@
 //! has a userfaultfd for it, no process can miss a page of it and find zeros. Objects that have names or descriptors (`memfd`, POSIX and System V shared memory,
 //! files on tmpfs) anybody may read by a call that asks nobody: those stay local.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use farmem_page::{ByteCount, PageCount, PageRange, VirtAddr};
-use farmem_pager::{NAME_BYTES, Start};
+use farmem_page::{ByteCount, PageCount, PageRange};
 use farmem_sys::subject::objects::{self, Objects};
 use farmem_sys::subject::share_memory;
 use farmem_sys::uffd::{SHARED_FEATURES, Uffd};
 use farmem_sys::{AsFd, BorrowedFd, OwnedFd};
 use procfs::process::{MMPermissions, MMapPath, MemoryMap};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::children::processes;
-use crate::pager::{engine, publish};
+use crate::pager::{self, engine, publish};
 use crate::puppet::{self, Made};
 use crate::{AttachError, told};
 
@@ -45,14 +43,7 @@ type Name = (u64, u64);
 /// # Errors
 /// No pager begins.
 pub fn run(supervisor: &[u8]) -> Result<(), AttachError> {
-    let mut start = Start { name: [0; NAME_BYTES], name_length: supervisor.len(), stack: 0 };
-    start
-        .name
-        .get_mut(..supervisor.len())
-        .ok_or(AttachError::Pager("the supervisor's address is too long"))?
-        .copy_from_slice(supervisor);
-    farmem_sys::process::begin_session();
-    farmem_sys::thread::name(c"farmem-pager");
+    let start = pager::begin(supervisor, 0)?;
     let objects = objects::begin(keep).map_err(AttachError::refused("memory"))?;
     let messages = objects.messages().map_err(AttachError::refused("a descriptor"))?;
     start.for_shared(messages, publish).map_err(|_| AttachError::Pager("the supervisor refuses"))?;
@@ -142,7 +133,7 @@ impl Shared {
     fn hold(&mut self, numbers: &[u32]) {
         let mut before = std::mem::take(&mut self.handles);
         for &number in numbers {
-            let known = before.remove(&number).filter(|handle| !has_ended(handle));
+            let known = before.remove(&number).filter(|handle| !farmem_sys::process::has_ended(handle));
             let pid = Pid::from_raw(number as i32);
             let opened = known.or_else(|| pidfd_open(pid?, PidfdFlags::empty()).ok());
             self.handles.extend(opened.map(|handle| (number, handle)));
@@ -183,12 +174,12 @@ impl Shared {
     fn adopt(&mut self, name: Name, mappers: HashMap<u32, Vec<MemoryMap>>) -> Option<PageRange> {
         let file = open(mappers.iter().next()?)?;
         let bytes = ByteCount::new(file.metadata().ok()?.len());
-        let strangers = |mappers: &HashMap<u32, Vec<MemoryMap>>| {
-            processes().into_iter().any(|number| {
-                !mappers.contains_key(&number) && mappings(number).iter().any(|map| name_of(map) == name)
-            })
+        let of = |number: u32| -> Vec<MemoryMap> {
+            mappings(number).into_iter().filter(|map| name_of(map) == name).collect()
         };
-        if bytes < LEAST || strangers(&mappers) || mappers.keys().any(|&number| has_other_ways(number)) {
+        let has_strangers =
+            || processes().into_iter().any(|number| !mappers.contains_key(&number) && !of(number).is_empty());
+        if bytes < LEAST || has_strangers() || mappers.keys().any(|&number| has_other_ways(number)) {
             return None;
         }
         let pages = self.objects.add_object(OwnedFd::from(file), bytes.pages_up()).ok()?;
@@ -202,9 +193,6 @@ impl Shared {
             self.take_on_process(number, maps, pages).is_some()
         });
         // Forks of processes that were not taken on yet may have brought others, which the kernel has told nobody of.
-        let of = |number: u32| -> Vec<MemoryMap> {
-            mappings(number).into_iter().filter(|map| name_of(map) == name).collect()
-        };
         let is_whole = is_taken
             && processes().into_iter().all(|number| {
                 let own = of(number);
@@ -233,7 +221,7 @@ impl Shared {
         };
         for map in maps {
             let first = PageCount::new(map.offset / farmem_page::PAGE_BYTES as u64);
-            if self.objects.add_mapping(process, range_of(map), pages.start + first).is_err() {
+            if self.objects.add_mapping(process, told::range_of(map), pages.start + first).is_err() {
                 // Perhaps it runs another program by now.
                 self.taken.remove(&(number, began));
                 return None;
@@ -243,19 +231,13 @@ impl Shared {
     }
 }
 
-fn has_ended(handle: &OwnedFd) -> bool {
-    let mut set = [PollFd::from_borrowed_fd(handle.as_fd(), PollFlags::IN)];
-    poll(&mut set, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
-}
-
 /// A userfaultfd of a process's memory. What has made it in the process is gone.
 fn userfaultfd_of(number: u32) -> Option<Uffd> {
     if told::has_page_table_open(number as i32) {
         return None;
     }
     let Made { attached, uffd, tracee } = puppet::make(number, None).ok()?;
-    let is_running = tracee.resume(0).is_ok();
-    if is_running {
+    if tracee.resume(0).is_ok() {
         puppet::clear(&tracee, &attached);
     }
     farmem_sys::process::kill(tracee.thread());
@@ -266,12 +248,14 @@ fn userfaultfd_of(number: u32) -> Option<Uffd> {
 
 /// The mappings of anonymous shared memory that a process has.
 fn mappings(number: u32) -> Vec<MemoryMap> {
-    let is_one = |map: &MemoryMap| {
-        let is_anonymous =
-            matches!(&map.pathname, MMapPath::Path(path) if path.to_string_lossy() == "/dev/zero (deleted)");
-        map.perms.contains(MMPermissions::SHARED) && is_anonymous
-    };
-    told::maps(number as i32).unwrap_or_default().into_iter().filter(is_one).collect()
+    told::maps(number as i32).unwrap_or_default().into_iter().filter(is_object).collect()
+}
+
+/// Whether a mapping is one of anonymous shared memory.
+fn is_object(map: &MemoryMap) -> bool {
+    let is_anonymous =
+        matches!(&map.pathname, MMapPath::Path(path) if path.to_string_lossy() == "/dev/zero (deleted)");
+    map.perms.contains(MMPermissions::SHARED) && is_anonymous
 }
 
 fn name_of(map: &MemoryMap) -> Name {
@@ -279,28 +263,27 @@ fn name_of(map: &MemoryMap) -> Name {
     ((major as u64) << 32 | minor as u64, map.inode)
 }
 
-fn range_of(map: &MemoryMap) -> PageRange {
+/// The addresses of a mapping, as the kernel names it.
+fn addresses(map: &MemoryMap) -> String {
     let (start, end) = map.address;
-    PageRange::new(VirtAddr::new(start).page(), VirtAddr::new(end).page())
+    format!("{start:x}-{end:x}")
 }
 
 /// The object's file, by one of its mappings.
 fn open((number, maps): (&u32, &Vec<MemoryMap>)) -> Option<File> {
-    let (start, end) = maps.first()?.address;
-    let path = format!("/proc/{number}/map_files/{start:x}-{end:x}");
+    let map = maps.first()?;
+    let path = format!("/proc/{number}/map_files/{}", addresses(map));
     let file = OpenOptions::new().read(true).write(true).open(path).ok()?;
-    (file.metadata().ok()?.ino() == maps.first()?.inode).then_some(file)
+    (file.metadata().ok()?.ino() == map.inode).then_some(file)
 }
 
 /// Whether all these mappings are registered, for missing and for protected pages.
 fn are_registered(number: u32, maps: &[MemoryMap]) -> bool {
-    let wanted: HashSet<String> =
-        maps.iter().map(|map| format!("{:x}-{:x}", map.address.0, map.address.1)).collect();
     let flags = flags_of(number);
-    wanted.iter().all(|range| {
+    maps.iter().all(|map| {
         flags
-            .get(range)
-            .is_some_and(|flags| flags.contains(&"um".to_owned()) && flags.contains(&"uw".to_owned()))
+            .get(&addresses(map))
+            .is_some_and(|flags| ["um", "uw"].iter().all(|&wanted| flags.iter().any(|flag| flag == wanted)))
     })
 }
 
@@ -331,12 +314,10 @@ fn has_other_ways(number: u32) -> bool {
     };
     let is_locked =
         |flags: &Vec<String>| flags.iter().any(|flag| flag == "lo" || flag == "io" || flag == "ht");
-    let of_objects: HashSet<String> =
-        mappings(number).iter().map(|map| format!("{:x}-{:x}", map.address.0, map.address.1)).collect();
-    if flags_of(number).iter().any(|(range, flags)| of_objects.contains(range) && is_locked(flags)) {
-        return true;
-    }
-    if told::maps(number as i32).unwrap_or_default().iter().any(is_ring) {
+    let (maps, flags) = (told::maps(number as i32).unwrap_or_default(), flags_of(number));
+    let is_locked_object =
+        |map: &MemoryMap| is_object(map) && flags.get(&addresses(map)).is_some_and(is_locked);
+    if maps.iter().any(|map| is_ring(map) || is_locked_object(map)) {
         return true;
     }
     let descriptors = fs::read_dir(format!("/proc/{number}/fdinfo")).into_iter().flatten().flatten();

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use farmem_page::{PageRange, VirtAddr};
 use procfs::process::{MemoryMap, MemoryMaps, Status};
 use procfs::{FromBufRead, FromRead};
 use rustix::fs::{PROC_SUPER_MAGIC, statfs};
@@ -18,6 +19,12 @@ pub(crate) fn status(process: i32) -> Option<Status> {
 
 pub(crate) fn maps(process: i32) -> Option<Vec<MemoryMap>> {
     Some(MemoryMaps::from_buf_read(text(process, "maps")?.as_bytes()).ok()?.0)
+}
+
+/// The pages of a mapping.
+pub(crate) fn range_of(map: &MemoryMap) -> PageRange {
+    let (start, end) = map.address;
+    PageRange::new(VirtAddr::new(start).page(), VirtAddr::new(end).page())
 }
 
 /// When it began, in the kernel's ticks since that started.

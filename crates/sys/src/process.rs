@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 
 use farmem_page::{PageCount, PageRange, VirtAddr};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, RawDir, open, openat};
 use rustix::io::Errno;
 
@@ -215,6 +215,14 @@ pub fn fork_for_parent() -> Result<Option<u32>, Errno> {
 /// the kernel gives it its own part of the processors where it does so by sessions (autogroups).
 pub fn begin_session() {
     let _ = rustix::process::setsid();
+}
+
+/// Whether the process has ended that a descriptor stands for.
+pub fn has_ended(handle: impl AsFd) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut set = [PollFd::from_borrowed_fd(handle.as_fd(), PollFlags::IN)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut set, Some(&at_once)).is_ok_and(|ready| ready > 0)
 }
 
 /// Ends that process at once, if there is one.

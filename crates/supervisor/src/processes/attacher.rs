@@ -432,12 +432,8 @@ impl Attacher {
             state.refused.insert(identity, (0, Instant::now() + INHERITED));
             return;
         }
-        // Another version may have been installed meanwhile, so no path of this program's file is good.
-        let began = Command::new("/proc/self/exe")
-            .arg0("farmem")
-            .arg("pager")
+        let began = pager_command(&self.address)
             .arg(identity.number.to_string())
-            .env("FARMEM_SUPERVISOR", &*self.address)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -506,6 +502,14 @@ impl Attacher {
             say(&format!("process {number} was ended: its memory was served by a pager that has ended"));
         }
     }
+}
+
+/// The command that starts a pager, but for what it is to manage, of the application that has its supervisor at that address.
+pub(super) fn pager_command(address: &str) -> Command {
+    // Another version may have been installed meanwhile, so no path of this program's file is good.
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("farmem").arg("pager").env("FARMEM_SUPERVISOR", address);
+    command
 }
 
 fn tell(state: &mut State, of: Identity, reason: &str) {

@@ -4,13 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use farmem_page::{ByteCount, PageCount};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
+use crate::processes::attacher::pager_command;
 use crate::processes::proc;
 
 /// How long no further pager comes when one has found nothing that it could manage.
@@ -108,11 +108,9 @@ impl Shared {
         if self.pager.is_some() || rests {
             return Ok(());
         }
-        // Another version may have been installed meanwhile, so no path of this program's file is good.
-        let pager = Command::new("/proc/self/exe")
-            .arg0("farmem")
-            .args(["pager", "--shared"])
-            .env("FARMEM_SUPERVISOR", address)
+        let mut command = pager_command(address);
+        let pager = command
+            .arg("--shared")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -11,7 +11,7 @@ pub mod tracee;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, open, openat};
 use rustix::io::Errno;
 
@@ -146,10 +146,7 @@ fn state_in(folder: &OwnedFd) -> Option<u8> {
 impl Attached {
     /// Whether the process has ended.
     pub fn has_ended(&self) -> bool {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let mut set = [PollFd::from_borrowed_fd(self.handle.as_fd(), PollFlags::IN)];
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        poll(&mut set, Some(&at_once)).is_ok_and(|ready| ready > 0)
+        process::has_ended(&self.handle)
     }
 
     /// Whether the process still has the address space that the puppet works in: after `exec` it has another one. `true` where the kernel doesn't

@@ -210,8 +210,7 @@ impl State {
         for at in 0..MOST_OBJECTS {
             let Some(object) = &self.objects[at] else { continue };
             let (pages, is_open) = (object.pages, object.is_open);
-            let is_mapped =
-                self.mappers.iter().flatten().any(|mapper| mapper.covers(pages) > PageCount::ZERO);
+            let is_mapped = self.mappers.iter().flatten().any(|mapper| mapper.maps_any(pages));
             if is_open && !is_mapped {
                 self.objects[at] = None;
                 if let Some(place) = self.gone.iter_mut().find(|place| place.is_none()) {

@@ -1,6 +1,6 @@
 //! A process that maps objects, and where.
 
-use farmem_page::{PageCount, PageIndex, PageRange};
+use farmem_page::{PageIndex, PageRange};
 
 use crate::uffd::Uffd;
 
@@ -133,9 +133,9 @@ pub(super) struct Mapper {
 }
 
 impl Mapper {
-    /// How many pages of `pages` it maps.
-    pub(super) fn covers(&self, pages: PageRange) -> PageCount {
-        PageCount::new(self.places.of(pages).map(|place| place.there.count().get()).sum())
+    /// Whether it maps some of `pages`.
+    pub(super) fn maps_any(&self, pages: PageRange) -> bool {
+        self.places.of(pages).next().is_some()
     }
 }
 
