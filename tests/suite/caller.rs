@@ -54,11 +54,16 @@ pub(crate) fn said(mut command: Command) -> (String, String, std::process::ExitS
 }
 
 /// What a program finds out about itself, but for what differs from run to run, or counts for all processes of its user (`SigQ`). Descriptors are
-/// listed by the shell itself: one that makes a pipeline, or keeps what a command says, has pipes open for a moment.
+/// listed by the shell itself: one that makes a pipeline, or keeps what a command says, has pipes open for a moment. It reads its own state itself too:
+/// while a shell starts a command it blocks signals and hasn't yet set its handlers, and that command may read faster.
 const SURROUNDINGS: &str = r#"
 echo "parent $PPID; group and session $(cut -d' ' -f5-8 /proc/$$/stat)"
 for number in /proc/$$/fd/*; do echo "${number#/proc/$$}"; readlink "$number"; done
-grep -E '^(Umask|Threads|Sig[BCIP]|Shd|Seccomp|NoNew|Cap|TracerPid)' /proc/$$/status
+while read -r line; do
+    case $line in
+        Umask* | Threads* | Sig[BCIP]* | Shd* | Seccomp* | NoNew* | Cap* | TracerPid*) echo "$line" ;;
+    esac
+done < /proc/$$/status
 cat /proc/$$/limits /proc/$$/cgroup /proc/$$/oom_score_adj /proc/$$/timerslack_ns /proc/$$/coredump_filter
 children=none; read -r children < /proc/$$/task/$$/children; echo "children: $children"
 env | grep -v '^_=' | sort
