@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 use farmem_tests::{Finished, Launcher, Program, managed_runner, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
@@ -40,24 +41,15 @@ fn what_is_discarded_punched_unmapped_and_moved_is_so_for_whom_it_is() {
     assert!(number(&finished, "evicted") > 10_000.0);
 }
 
-#[test]
-fn memory_that_has_a_descriptor_stays_and_is_the_same_by_it() {
-    if !managed_runner() {
-        return;
-    }
-    let finished = run(24 * MIB, &["memfd", "64"]);
-    assert_eq!(number(&finished, "evicted"), 0.0);
-}
-
 /// A program that has filled what it shares, and looks at all of it when it is sent a line. Dropped, it is ended.
 struct Filled {
     child: Child,
 }
 
 impl Filled {
-    fn start(mebibytes: u64) -> Self {
+    fn start(kind: &str, mebibytes: u64) -> Self {
         let mut child = Command::new(env!("PROGRAM_SHARED"))
-            .args(["wait", &mebibytes.to_string()])
+            .args(["wait", kind, &mebibytes.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -96,7 +88,7 @@ impl Drop for Filled {
 
 /// Attached to, with most of what it shares far.
 fn shrunk(name: &str) -> Filled {
-    let filled = Filled::start(64);
+    let filled = Filled::start("anonymous", 64);
     attached(name, "16M", &[&filled.number().to_string()]);
     wait_for("room", || (filled.shared_bytes() < 24 * MIB).then_some(()));
     filled
@@ -112,6 +104,47 @@ fn what_a_running_program_shares_leaves_and_comes_back_when_it_is_detached() {
     detach(&name, &[filled.number()]);
     assert!(filled.shared_bytes() >= 64 * MIB, "all of it has come back");
     assert!(filled.look().success());
+}
+
+/// A figure of an application that runs, in bytes.
+fn figure(name: &str, key: &str) -> u64 {
+    farmem_tests::application(name).and_then(|application| application[key].as_u64()).unwrap_or_default()
+}
+
+#[test]
+fn what_processes_share_is_told_apart() {
+    if !managed_runner() {
+        return;
+    }
+    let name = unique("shared");
+    let filled = shrunk(&name);
+    wait_for("both parts", || {
+        let [resident, far] = ["shared_resident_bytes", "shared_far_bytes"].map(|key| figure(&name, key));
+        (resident + far >= 64 * MIB && far >= 40 * MIB).then_some(())
+    });
+    assert!(figure(&name, "shared_managed_bytes") >= 64 * MIB);
+    assert_eq!(figure(&name, "shared_local_bytes"), 0);
+    detach(&name, &[filled.number()]);
+    assert!(filled.look().success());
+}
+
+/// What the kernel would show to others as zeros, or not give up, isn't touched, whatever the budget; it is counted, and the same by all ways.
+#[test]
+fn what_has_a_name_or_a_descriptor_or_is_locked_stays() {
+    if !managed_runner() {
+        return;
+    }
+    for kind in ["memfd", "sealed", "posix", "system-v", "tmpfs", "locked"] {
+        let name = unique(kind);
+        let filled = Filled::start(kind, 32);
+        attached(&name, "8M", &[&filled.number().to_string()]);
+        wait_for(kind, || (figure(&name, "shared_local_bytes") >= 32 * MIB).then_some(()));
+        // Long enough for a pager to have begun with it.
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(filled.shared_bytes() >= 32 * MIB, "{kind}");
+        assert_eq!(figure(&name, "shared_far_bytes"), 0, "{kind}");
+        assert!(filled.look().success(), "{kind}");
+    }
 }
 
 #[test]

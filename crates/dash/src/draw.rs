@@ -124,6 +124,7 @@ fn details(row: &Row) -> Paragraph<'static> {
     if report.has_nodes() {
         lines.push(over_links(&row.rates));
     }
+    lines.extend(shared_memory(report));
     lines.extend([
         format!(
             "a fault  half of them within {:.0} µs, 99% within {:.0} µs",
@@ -147,6 +148,14 @@ fn details(row: &Row) -> Paragraph<'static> {
     let title = format!(" {} ({}) ", report.name, report.process);
     Paragraph::new(lines.into_iter().map(Line::from).collect::<Vec<_>>())
         .block(Block::new().borders(Borders::TOP).title(title))
+}
+
+/// What processes share, where they share any.
+fn shared_memory(report: &Report) -> Option<String> {
+    let bytes = [report.shared_resident_bytes, report.shared_far_bytes, report.shared_local_bytes];
+    let [resident, far, stays] = bytes.map(|bytes| size(bytes as f64));
+    let has_any = bytes.iter().any(|&bytes| bytes > 0);
+    has_any.then(|| format!("shared   {resident} local, {far} far; besides, {stays} with a name or a descriptor stay local"))
 }
 
 /// What goes over links to memory nodes, by what it is for.

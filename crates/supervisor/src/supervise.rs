@@ -695,6 +695,7 @@ impl Supervisor<'_> {
             absences: self.watch.under_budget(&totals.absences()),
             totals,
             started: self.processes.started(),
+            shared: self.attacher.shared(),
             terms,
             standing,
             usage,

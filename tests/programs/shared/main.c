@@ -2,16 +2,20 @@
 //
 // shared write PROCESSES MIB ROUNDS   processes write their own pages of one mapping, and read the others'
 // shared calls MIB                    discards, holes, unmapping, moving, forks of forks, a mapper that is killed
-// shared memfd MIB                    the same bytes by the mapping and by the descriptor
-// shared wait MIB                     fills, says "filled", and checks when a line comes
+// shared wait KIND MIB                fills, says "filled", and checks when a line comes: by the mapping, and by all other ways that there are to what has a name or
+//                                     a descriptor. Kinds: anonymous, locked, memfd, sealed, posix, system-v, tmpfs
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ipc.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/shm.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -221,39 +225,118 @@ static void call(uint64_t pages)
                 fail("by a pipe", page, memory[(part * 2 + page) * WORDS + word], content(page, 7, word));
 }
 
-static void by_descriptor(uint64_t pages)
+// Memory of a kind, the descriptor by which it can be had, and the number of System V; -1 where there is none.
+struct object {
+    uint64_t *memory;
+    int file;
+    int number;
+};
+
+static struct object make(const char *kind, uint64_t pages)
 {
-    int file = memfd_create("shared", MFD_CLOEXEC);
-    if (file < 0 || ftruncate(file, pages * PAGE))
-        die("memfd_create");
-    uint64_t *memory = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    uint64_t *buffer = malloc(PAGE);
-    if (memory == MAP_FAILED || !buffer)
-        die("mmap");
-    for (uint64_t page = 0; page < pages; page++)
-        write_page(memory, page, 5);
-    usleep(500000);
-    for (uint64_t page = 0; page < pages; page++) {
-        if (pread(file, buffer, PAGE, page * PAGE) != (ssize_t)PAGE)
-            die("pread");
-        if (memcmp(buffer, memory + page * WORDS, PAGE))
-            fail("by the descriptor", page, buffer[0], memory[page * WORDS]);
-        check_page("by the mapping", memory, page, 5);
+    struct object object = {NULL, -1, -1};
+    char name[64];
+    snprintf(name, sizeof name, "/farmem-shared-%d", (int)getpid());
+    if (!strcmp(kind, "anonymous") || !strcmp(kind, "locked")) {
+        object.memory = map(pages);
+        if (!strcmp(kind, "locked") && mlock(object.memory, pages * PAGE))
+            die("mlock");
+        return object;
     }
+    if (!strcmp(kind, "system-v")) {
+        object.number = shmget(IPC_PRIVATE, pages * PAGE, IPC_CREAT | 0600);
+        object.memory = shmat(object.number, NULL, 0);
+        if (object.number < 0 || object.memory == (void *)-1)
+            die("shmget");
+        // It goes with the last process that has it attached.
+        shmctl(object.number, IPC_RMID, NULL);
+        return object;
+    }
+    if (!strcmp(kind, "memfd"))
+        object.file = memfd_create("shared", MFD_CLOEXEC);
+    else if (!strcmp(kind, "sealed"))
+        object.file = memfd_create("shared", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    else if (!strcmp(kind, "posix")) {
+        object.file = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
+        shm_unlink(name);
+    } else if (!strcmp(kind, "tmpfs"))
+        object.file = open("/dev/shm", O_TMPFILE | O_RDWR, 0600);
+    else
+        exit(2);
+    if (object.file < 0 || ftruncate(object.file, pages * PAGE))
+        die(kind);
+    if (!strcmp(kind, "sealed") && fcntl(object.file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
+        die("seals");
+    object.memory = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, object.file, 0);
+    if (object.memory == MAP_FAILED)
+        die("mmap");
+    return object;
 }
 
-static void wait_for_a_line(uint64_t pages)
+static void same(const char *what, const uint64_t *found, uint64_t page)
 {
-    uint64_t *memory = map(pages);
+    for (uint64_t word = 0; word < WORDS; word++)
+        if (found[word] != content(page, 9, word))
+            fail(what, page, found[word], content(page, 9, word));
+}
+
+// A process that has no mapping of it yet looks at it by each way.
+static void look_anew(struct object object, uint64_t pages)
+{
+    uint64_t *buffer = malloc(PAGE), *again;
+    int pipes[2];
+    if (!buffer || pipe(pipes))
+        die("pipe");
+    if (object.number >= 0) {
+        again = shmat(object.number, NULL, SHM_RDONLY);
+        if (again == (void *)-1)
+            die("shmat");
+    } else {
+        for (uint64_t page = 0; page < pages; page++) {
+            off_t at = page * PAGE;
+            if (pread(object.file, buffer, PAGE, at) != (ssize_t)PAGE)
+                die("pread");
+            same("by read", buffer, page);
+            if (sendfile(pipes[1], object.file, &at, PAGE) != (ssize_t)PAGE || read(pipes[0], buffer, PAGE) != (ssize_t)PAGE)
+                die("sendfile");
+            same("by sendfile", buffer, page);
+            loff_t from = page * PAGE;
+            if (splice(object.file, &from, pipes[1], NULL, PAGE, 0) != (ssize_t)PAGE || read(pipes[0], buffer, PAGE) != (ssize_t)PAGE)
+                die("splice");
+            same("by splice", buffer, page);
+        }
+        again = mmap(NULL, pages * PAGE, PROT_READ, MAP_SHARED, object.file, 0);
+        if (again == MAP_FAILED)
+            die("mmap");
+    }
     for (uint64_t page = 0; page < pages; page++)
-        write_page(memory, page, 9);
+        same("by another mapping", again + page * WORDS, page);
+    exit(0);
+}
+
+static void wait_for_a_line(const char *kind, uint64_t pages)
+{
+    struct object object = make(kind, pages);
+    for (uint64_t page = 0; page < pages; page++)
+        write_page(object.memory, page, 9);
     char line[16];
     puts("filled");
     fflush(stdout);
     if (!fgets(line, sizeof line, stdin))
         exit(4);
+    if (object.file >= 0 || object.number >= 0) {
+        pid_t child = fork();
+        if (child < 0)
+            die("fork");
+        if (!child) {
+            if (munmap(object.memory, pages * PAGE))
+                die("munmap");
+            look_anew(object, pages);
+        }
+        join(child);
+    }
     for (uint64_t page = 0; page < pages; page++)
-        check_page("after a line", memory, page, 9);
+        check_page("after a line", object.memory, page, 9);
 }
 
 int main(int count, char **words)
@@ -264,10 +347,8 @@ int main(int count, char **words)
         write_together(number, strtoul(words[3], NULL, 10) << 8, strtoul(words[4], NULL, 10));
     else if (!strcmp(what, "calls") && number)
         call(number << 8);
-    else if (!strcmp(what, "memfd") && number)
-        by_descriptor(number << 8);
-    else if (!strcmp(what, "wait") && number)
-        wait_for_a_line(number << 8);
+    else if (!strcmp(what, "wait") && count == 4)
+        wait_for_a_line(words[2], strtoul(words[3], NULL, 10) << 8);
     else
         return 2;
     puts("right");

@@ -94,8 +94,19 @@ pub(crate) struct Seen {
     apart: PageCount,
     /// The same of what they share.
     shared: PageCount,
+    /// What they share that has a name or a descriptor.
+    named: PageCount,
     /// Why a process has no pager, of the latest that was given up.
     pub(crate) refusal: Option<String>,
+}
+
+/// What processes of the application share.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SharedMemory {
+    /// The process that manages it, while there is one.
+    pub(crate) pager: Option<u32>,
+    /// What stays local: it has a name or a descriptor, or no pager has come.
+    pub(crate) local: PageCount,
 }
 
 /// Where a process's stack, heap and arguments are, which chance decides anew for each program.
@@ -356,6 +367,16 @@ impl Attacher {
         self.seen()
     }
 
+    /// What processes share, by a look that is no older than it need be.
+    pub(crate) fn shared(&self) -> SharedMemory {
+        let is_due = self.state().shared_due.is_none_or(|due| Instant::now() >= due);
+        if is_due {
+            let _ = self.look_at_shared();
+        }
+        let state = self.state();
+        SharedMemory { pager: state.shared.number(), local: state.seen.shared + state.seen.named }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -385,6 +406,7 @@ impl Attacher {
         let is_known = |slot: &ProcessSlot<'_>| state.shared.is_pager(slot.process());
         let known = ledger.slots().find(is_known).map_or(PageCount::ZERO, |slot| slot.resident());
         state.seen.shared = found.resident.saturating_sub(known);
+        state.seen.named = found.named;
         let is_near = is_near_shared((ledger.resident() + state.seen.unknown()).get(), ledger.budget());
         if found.resident >= LEAST
             && is_near

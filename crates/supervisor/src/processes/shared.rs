@@ -8,39 +8,57 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use farmem_page::{ByteCount, PageCount};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl, statfs};
 
 use crate::processes::attacher::pager_command;
 use crate::processes::proc;
 
+/// What the kernel calls the file system of all shared memory that isn't in huge pages.
+const TMPFS: i64 = 0x0102_1994;
 /// How long no further pager comes when one has found nothing that it could manage.
 const REST: Duration = Duration::from_secs(10);
 
 /// What is found of it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Found {
-    /// Pages that are there, each counted once however many processes map it.
+    /// Pages of anonymous shared memory that are there, each counted once however many processes map it.
     pub(super) resident: PageCount,
-    /// The processes that map any.
+    /// The same of memory that has a name or a descriptor: it stays local.
+    pub(super) named: PageCount,
+    /// The processes that map any anonymous one.
     pub(super) processes: Vec<u32>,
+}
+
+/// Shared memory in a process's mappings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Mapping<'a> {
+    range: &'a str,
+    device: &'a str,
+    inode: u64,
+    is_anonymous: bool,
 }
 
 /// Looks at the mappings of the processes; of those alone that have touched shared memory, unless `all` are asked for.
 pub(super) fn find(numbers: &[u32], all: bool) -> Found {
-    let mut seen: HashMap<u64, u64> = HashMap::new();
+    let mut seen: HashSet<(String, u64)> = HashSet::new();
     let mut processes = Vec::new();
+    let (mut anonymous, mut named) = (0, 0);
     for &number in numbers.iter().filter(|&&number| all || has_any(number)) {
         let maps = proc::text(format!("/proc/{number}/maps")).unwrap_or_default();
-        let mut own: HashSet<u64> = HashSet::new();
-        for (range, inode) in maps.lines().filter_map(anonymous_shared) {
-            own.insert(inode);
-            seen.entry(inode).or_insert_with(|| bytes_of(number, range));
+        let mut has_anonymous = false;
+        for mapping in maps.lines().filter_map(shared) {
+            has_anonymous |= mapping.is_anonymous;
+            if seen.insert((mapping.device.to_owned(), mapping.inode)) {
+                let sum = if mapping.is_anonymous { &mut anonymous } else { &mut named };
+                *sum += bytes_of(number, &mapping);
+            }
         }
-        if !own.is_empty() {
+        if has_anonymous {
             processes.push(number);
         }
     }
-    Found { resident: ByteCount::new(seen.values().sum()).pages(), processes }
+    let pages = |bytes| ByteCount::new(bytes).pages();
+    Found { resident: pages(anonymous), named: pages(named), processes }
 }
 
 /// Whether a process has touched shared memory.
@@ -53,21 +71,26 @@ fn has_any(number: u32) -> bool {
         .is_some_and(|kib| kib != "0")
 }
 
-/// Range and file number of a mapping of anonymous shared memory.
-fn anonymous_shared(line: &str) -> Option<(&str, u64)> {
+/// A mapping that may be one of shared memory: of a file on no disk, which others see when it is written.
+fn shared(line: &str) -> Option<Mapping<'_>> {
     let mut words = line.split_whitespace();
-    let (range, rights) = (words.next()?, words.next()?);
-    let inode = words.nth(2)?.parse().ok()?;
-    let is_one = rights.ends_with('s') && words.collect::<Vec<_>>() == ["/dev/zero", "(deleted)"];
-    is_one.then_some((range, inode))
+    let (range, rights, device) = (words.next()?, words.next()?, words.nth(1)?);
+    let inode = words.next()?.parse().ok()?;
+    let is_one = rights.ends_with('s') && device.starts_with("00:") && inode != 0;
+    let is_anonymous = words.collect::<Vec<_>>() == ["/dev/zero", "(deleted)"];
+    is_one.then_some(Mapping { range, device, inode, is_anonymous })
 }
 
-fn bytes_of(number: u32, range: &str) -> u64 {
+/// What the object of a mapping has in memory; nothing where it is no shared memory but a file of another kind.
+fn bytes_of(number: u32, mapping: &Mapping<'_>) -> u64 {
     /// Of those that the kernel counts files in.
     const BLOCK_BYTES: u64 = 512;
-    let range: Vec<&str> = range.split('-').map(|part| part.trim_start_matches('0')).collect();
-    fs::metadata(format!("/proc/{number}/map_files/{}", range.join("-")))
-        .map_or(0, |object| object.blocks() * BLOCK_BYTES)
+    let range: Vec<&str> = mapping.range.split('-').map(|part| part.trim_start_matches('0')).collect();
+    let path = format!("/proc/{number}/map_files/{}", range.join("-"));
+    if !mapping.is_anonymous && !statfs(&*path).is_ok_and(|system| system.f_type == TMPFS) {
+        return 0;
+    }
+    fs::metadata(path).map_or(0, |object| object.blocks() * BLOCK_BYTES)
 }
 
 /// The pager of shared memory, while there is one.
@@ -90,8 +113,13 @@ enum Rest {
 }
 
 impl Shared {
+    /// The pager's number.
+    pub(super) fn number(&self) -> Option<u32> {
+        self.pager.as_ref().map(Child::id)
+    }
+
     pub(super) fn is_pager(&self, number: u32) -> bool {
-        self.pager.as_ref().is_some_and(|pager| pager.id() == number)
+        self.number() == Some(number)
     }
 
     pub(super) fn has_pager(&self) -> bool {
@@ -150,17 +178,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn anonymous_shared_memory_is_told_from_other_mappings() {
-        let one = "7f00-7f10 rw-s 00000000 00:01 1234                     /dev/zero (deleted)";
-        assert_eq!(anonymous_shared(one), Some(("7f00-7f10", 1234)));
+    fn shared_memory_is_told_from_other_mappings() {
+        let of = |is_anonymous| Mapping { range: "7f00-7f10", device: "00:01", inode: 1234, is_anonymous };
+        let mapping = |rights: &str, device: &str, inode: u32, name: &str| {
+            format!("7f00-7f10 {rights} 00000000 {device} {inode}                     {name}")
+        };
+        assert_eq!(shared(&mapping("rw-s", "00:01", 1234, "/dev/zero (deleted)")), Some(of(true)));
+        for name in ["/memfd:a (deleted)", "/SYSV00000000 (deleted)", "/dev/shm/a", "/dev/zero", ""] {
+            assert_eq!(shared(&mapping("rw-s", "00:01", 1234, name)), Some(of(false)), "{name}");
+        }
         for other in [
-            "7f00-7f10 rw-p 00000000 00:01 1234                     /dev/zero (deleted)",
-            "7f00-7f10 rw-s 00000000 00:01 1234                     /memfd:a (deleted)",
-            "7f00-7f10 rw-s 00000000 00:01 1234                     /dev/zero",
-            "7f00-7f10 rw-p 00000000 00:00 0",
-            "",
+            mapping("rw-p", "00:01", 1234, "/dev/zero (deleted)"),
+            mapping("rw-s", "fe:00", 1234, "/var/lib/a"),
+            mapping("rw-p", "00:00", 0, ""),
+            String::new(),
         ] {
-            assert_eq!(anonymous_shared(other), None, "{other}");
+            assert_eq!(shared(&other), None, "{other}");
         }
     }
 }

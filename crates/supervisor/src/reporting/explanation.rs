@@ -64,6 +64,8 @@ pub struct Explanation {
     pub seconds: f64,
     /// The time that threads waited for pages in it, summed over them.
     pub stall_seconds: f64,
+    /// Of it, the time for pages that processes share.
+    pub shared_stall_seconds: f64,
     /// That, by cause, longest first; causes that took no time are left out.
     pub causes: Vec<Part>,
     /// The local budget.
@@ -106,6 +108,8 @@ impl Explanation {
             process: now.process,
             seconds,
             stall_seconds,
+            // Another pager counts from nothing.
+            shared_stall_seconds: (now.shared_stall_seconds - before.shared_stall_seconds).max(0.0),
             causes,
             budget_bytes: now.budget_bytes,
             local_for_half_bytes: now.local_for_half_bytes,
@@ -139,6 +143,10 @@ impl Explanation {
                 part.seconds,
                 part.cause.meaning()
             );
+        }
+        if self.shared_stall_seconds > 0.0 {
+            let share = self.shared_stall_seconds / self.stall_seconds * 100.0;
+            text += &format!("{share:>5.1}%  {:>9.3} s  of all that, for memory that processes share\n", self.shared_stall_seconds);
         }
         text + &self.advice + "\n"
     }

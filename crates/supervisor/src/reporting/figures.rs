@@ -82,6 +82,10 @@ figures! {
     gauge Bytes "resident_peak" "The most that was local" |report| report.resident_peak_bytes as f64;
     gauge Bytes "managed" "Memory of mappings under management" |report| report.managed_bytes as f64;
     gauge Bytes "unmanaged" "Memory that could not be taken under management" |report| report.unmanaged_bytes as f64;
+    gauge Bytes "shared_managed" "Of what is managed, what processes share" |report| report.shared_managed_bytes as f64;
+    gauge Bytes "shared_resident" "Of what is local, what processes share" |report| report.shared_resident_bytes as f64;
+    gauge Bytes "shared_far" "Of what is in far memory, what processes share" |report| report.shared_far_bytes as f64;
+    gauge Bytes "shared_local" "What processes share and what stays local, since it has a name or a descriptor" |report| report.shared_local_bytes as f64;
     gauge Bytes "own" "Memory of the pager itself in the program's processes" |report| report.own_bytes as f64;
     gauge Bytes "far" "Memory of the program that is in far memory now" |report| report.far_bytes() as f64;
     gauge Bytes "pool" "Memory that the pool takes" |report| report.pool_bytes as f64;

@@ -143,8 +143,12 @@ impl ProcessReport {
     }
 }
 
+/// The process that stands for what others share is the pager of it: each other pager is told of by the name of its program.
 fn name_of(process: u32) -> String {
     let name = fs::read(format!("/proc/{process}/comm")).unwrap_or_default();
+    if name.trim_ascii_end() == PAGER_NAME.as_bytes() {
+        return "shared memory".to_owned();
+    }
     // It goes to terminals.
     String::from_utf8_lossy(&name).trim_end().replace(char::is_control, "?")
 }

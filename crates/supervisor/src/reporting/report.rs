@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::carrier::{ByClass, LinkFigures, NodeFigures};
 use crate::options::ManagedBy;
+use crate::processes::attacher::SharedMemory;
 use crate::reporting::summary::summary;
 use crate::reporting::totals::Totals;
 
@@ -52,6 +53,16 @@ pub struct Report {
     pub managed_peak_bytes: u64,
     /// Memory that could not be taken under management, of those mappings that looked as if it could.
     pub unmanaged_bytes: u64,
+    /// Of what is managed, what processes share.
+    pub shared_managed_bytes: u64,
+    /// Of what is local, what processes share; each page counts once.
+    pub shared_resident_bytes: u64,
+    /// Of what is in far memory, what processes share.
+    pub shared_far_bytes: u64,
+    /// Memory that processes share and that stays local: it has a name or a descriptor, or no pager has come for it. It is part of no other figure.
+    pub shared_local_bytes: u64,
+    /// The time that threads have waited for pages that processes share, seconds.
+    pub shared_stall_seconds: f64,
     /// Memory of the pager itself in the program's processes.
     pub own_bytes: u64,
     /// Memory of the pool's own tables, at most.
@@ -172,6 +183,7 @@ pub(crate) struct Source<'a> {
     /// What has happened under the present budget.
     pub(crate) absences: Absences,
     pub(crate) started: u64,
+    pub(crate) shared: SharedMemory,
     /// What is agreed with the host, and how it stands with it.
     pub(crate) terms: Terms,
     pub(crate) standing: &'static str,
@@ -194,6 +206,8 @@ impl Report {
         let living = || ledger.slots().filter(|slot| slot.state() != SlotState::Free);
         let gauge = |counter| living().map(|slot| slot.get(counter)).sum::<u64>();
         let bytes = |pages: u64| PageCount::new(pages).bytes().get();
+        let shared = source.shared.pager.and_then(|pager| living().find(|slot| slot.process() == pager));
+        let of_shared = |counter| bytes(shared.map_or(0, |slot| slot.get(counter)));
         let latency = totals.latency();
         let used = prefetched_used(totals);
         let far_faults = totals.get(Counter::Fetches) + used;
@@ -219,6 +233,11 @@ impl Report {
             managed_bytes: bytes(gauge(Counter::ManagedPages)),
             managed_peak_bytes: header_bytes(ledger, Header::ManagedPeakPages),
             unmanaged_bytes: bytes(gauge(Counter::UnmanagedPages)),
+            shared_managed_bytes: of_shared(Counter::ManagedPages),
+            shared_resident_bytes: shared.map_or(0, |slot| slot.resident().bytes().get()),
+            shared_far_bytes: of_shared(Counter::FarPages),
+            shared_local_bytes: source.shared.local.bytes().get(),
+            shared_stall_seconds: shared.map_or(0.0, |slot| slot.get(Counter::StallNs) as f64 / 1e9),
             own_bytes: bytes(gauge(Counter::OwnPages)),
             pool_metadata_bytes: usage.metadata_bytes.get(),
             far_pages: gauge(Counter::FarPages),
