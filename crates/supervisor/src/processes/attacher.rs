@@ -60,8 +60,10 @@ const MOST_REFUSED: usize = 1000;
 /// The same where its parent's pager serves it: it may have run another program by then.
 const INHERITED: Duration = Duration::from_millis(20);
 
-/// The names of pagers' first threads, and of puppets.
-const NAMES: [&str; 2] = ["farmem-pager", "farmem-puppet"];
+/// The name of pagers' first threads.
+pub(crate) const PAGER_NAME: &str = "farmem-pager";
+/// That, and that of puppets.
+const NAMES: [&str; 2] = [PAGER_NAME, "farmem-puppet"];
 /// Statuses with which a pager ends that has not managed its program.
 const STATUS_LATER: i32 = 3;
 

@@ -1,6 +1,6 @@
 //! Memory that processes of the application share: how much there is, which of them map it, and the pager that manages it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;

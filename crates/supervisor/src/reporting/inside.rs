@@ -9,6 +9,8 @@ use farmem_policy::absence::Absences;
 use farmem_telemetry::{ABSENCE_SPANS, Counter, Gathered, Ledger, ProcessSlot, RegionFigures, SlotState};
 use serde::{Deserialize, Serialize};
 
+use crate::processes::attacher::PAGER_NAME;
+
 /// Processes that are told, so that the answer stays a packet.
 const MOST_PROCESSES: usize = 128;
 
