@@ -1,7 +1,7 @@
 //! The pager of a program that was attached to, in a process of its own beside it.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use farmem_page::PAGE_BYTES;
 use farmem_pager::{NAME_BYTES, Split, Start, Started};
@@ -20,6 +20,9 @@ use crate::{AttachError, children, told};
 /// How often it is looked whether the program is another one by now (its end is told at once, `exec` isn't), and whether children are to have pagers of their
 /// own.
 const LOOK: Duration = Duration::from_millis(10);
+/// The same when there have been no children for [`CHILDLESS`]. Each look takes a processor from idleness, where the scheduler may then put the program's thread.
+const RARE_LOOK: Duration = Duration::from_millis(50);
+const CHILDLESS: Duration = Duration::from_secs(1);
 /// The same while there are children without a pager of their own.
 const CHILDS_LOOK: Duration = Duration::from_millis(1);
 
@@ -89,6 +92,7 @@ fn see_through(start: Start, attached: &Attached, tracee: Option<&Tracee>) {
     let mut is_over = false;
     let mut has_withdrawn = false;
     let mut pause = LOOK;
+    let mut had_children = Instant::now();
     let mut java = Search::new();
     if !is_there {
         attached.puppet.note_lost();
@@ -122,7 +126,7 @@ fn see_through(start: Start, attached: &Attached, tracee: Option<&Tracee>) {
         is_over =
             is_over || (has_ended || is_there && !attached.has_same_memory()) && !children::is_shared(number);
         let Some(engine) = engine() else { break };
-        pause = LOOK;
+        pause = if had_children.elapsed() < CHILDLESS { LOOK } else { RARE_LOOK };
         // First: from then on a reading lasts for ever, and whoever waits for its end would, too.
         if engine.has_withdrawn() {
             if let Some(tracee) = tracee.filter(|_| is_there) {
@@ -133,6 +137,7 @@ fn see_through(start: Start, attached: &Attached, tracee: Option<&Tracee>) {
         }
         if engine.has_children() {
             pause = CHILDS_LOOK;
+            had_children = Instant::now();
             part_with_child(start, engine);
         } else if is_over {
             engine.note_end();

@@ -155,7 +155,11 @@ fn shared_memory(report: &Report) -> Option<String> {
     let bytes = [report.shared_resident_bytes, report.shared_far_bytes, report.shared_local_bytes];
     let [resident, far, stays] = bytes.map(|bytes| size(bytes as f64));
     let has_any = bytes.iter().any(|&bytes| bytes > 0);
-    has_any.then(|| format!("shared   {resident} local, {far} far; besides, {stays} with a name or a descriptor stay local"))
+    has_any.then(|| {
+        format!(
+            "shared   {resident} local, {far} far; besides, {stays} with a name or a descriptor stay local"
+        )
+    })
 }
 
 /// What goes over links to memory nodes, by what it is for.

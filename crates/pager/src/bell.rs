@@ -12,6 +12,8 @@ pub(crate) enum Reason {
     Fork = 1,
     /// The program has said something about its memory. Nobody waits for what comes of it.
     Hint = 2,
+    /// A handler that keeps the bookkeeper's watch has seen something, or has nothing to do itself.
+    Look = 4,
 }
 
 /// A bit for each [`Reason`] that there is at this moment.

@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering;
 use farmem_page::{PageCount, PageRange};
 use farmem_policy::pacing::{self, Far, Growth, LEFT_PAGES, Outlook};
 use farmem_sys::affinity::Allowed;
+use farmem_sys::thread::Scheduling;
 use farmem_sys::{Errno, subject, thread};
 use farmem_telemetry::{Counter, SlotState, Step};
 
@@ -28,7 +29,7 @@ use crate::whereabouts::Whereabouts;
 use crate::withdrawal::Withdrawal;
 
 /// Pages that came without the pager's help and are worth a look for new mappings: the kernel's own figure is less exact.
-const UNNOTICED_PAGES: i64 = 128;
+pub(crate) const UNNOTICED_PAGES: i64 = 128;
 /// Pages that are worth a look whatever it costs: 2 MiB.
 const MANY_UNNOTICED_PAGES: i64 = 512;
 /// Scans of the mappings take at most one part of the time in so many, by their processor time: a scan that had to wait was
@@ -74,6 +75,10 @@ pub(crate) struct Bookkeeper {
     whereabouts: Whereabouts,
     /// Whether this thread shares the processor of a handler that works alone.
     is_with_handler: bool,
+    /// Whether that handler looks after most things until the next round, which is short then.
+    is_watched: bool,
+    /// What this thread is else, while it is urgent.
+    unhurried: Option<Scheduling>,
     withdrawal: Withdrawal,
 }
 
@@ -105,6 +110,8 @@ impl Bookkeeper {
             is_returning: false,
             whereabouts: Whereabouts::new(Allowed::now()),
             is_with_handler: false,
+            is_watched: false,
+            unhurried: None,
             withdrawal: Withdrawal::default(),
         }
     }
@@ -124,6 +131,12 @@ impl Bookkeeper {
     fn round(&mut self) -> u64 {
         let engine = self.engine;
         engine.slot.beat();
+        engine.handlers.set_watching(false);
+        let was_watched = core::mem::take(&mut self.is_watched) && !engine.bell.is_rung(Reason::Look);
+        engine.bell.answer(Reason::Look);
+        if !was_watched || engine.ledger.is_withdrawing() || engine.is_anything_hinted() {
+            self.take_time();
+        }
         if engine.has_withdrawn() {
             return pacing::LONGEST_NS;
         }
@@ -170,14 +183,18 @@ impl Bookkeeper {
         self.keep_out_of_the_way(faults != self.last_faults);
         self.account();
         let has_moved = faults != self.last_faults || resident != before;
+        self.is_watched =
+            faults != self.last_faults && self.pace.is_delicate() && engine.handlers.is_first_alone();
         self.last_faults = faults;
         let is_running = self.growth.is_running() || self.pace.is_delicate();
         let is_returning = self.is_returning;
         if has_more {
             return HINTED_NS;
         }
-        Outlook { gap, excess: engine.residency.excess(0), far, is_returning, has_moved, is_running }
-            .pause_ns()
+        let excess = engine.residency.excess(0);
+        let is_watched = self.is_watched;
+        engine.handlers.set_watching(is_watched);
+        Outlook { gap, excess, far, is_returning, has_moved, is_running, is_watched }.pause_ns()
     }
 
     /// While one thread faults and its handler does the evicting, this thread runs on their processor. On another one it would
@@ -193,12 +210,21 @@ impl Bookkeeper {
     ///
     /// Where it shares the handler's processor it goes to sleep, and wakes up, as an urgent thread. Otherwise the scheduler may count it as waiting for that processor: for a
     /// while after it has gone to sleep (delayed dequeue, Linux 6.12), and between its wake-up and the end of the call that the handler is in. A thread of the program that
-    /// is woken then goes to another processor, which costs as much as ten faults. What it does in between isn't urgent, and may take long.
-    fn sleep(&self, pause_ns: u64) {
-        let before = if self.is_with_handler { thread::make_urgent(thread::current()) } else { None };
+    /// is woken then goes to another processor, which costs as much as ten faults. Nor should it be found on another processor as an ordinary thread: one that runs there
+    /// alone draws the program's thread to it. So rounds that are short are urgent as a whole.
+    fn sleep(&mut self, pause_ns: u64) {
+        if !self.is_with_handler {
+            self.take_time();
+        } else if self.unhurried.is_none() {
+            self.unhurried = thread::make_urgent(thread::current());
+        }
         self.engine.mailboxes.sleep(&self.engine.bell, pause_ns);
-        if let Some(before) = before {
-            before.give(thread::current());
+    }
+
+    /// What comes may take long, so it isn't urgent.
+    fn take_time(&mut self) {
+        if let Some(unhurried) = self.unhurried.take() {
+            unhurried.give(thread::current());
         }
     }
 
@@ -261,12 +287,16 @@ impl Bookkeeper {
 
     fn manage(&mut self, unnoticed: i64) -> Far {
         let engine = self.engine;
-        let Some(scanner) = &self.scanner else { return Far::Open };
         let now_ns = thread::now_ns();
         let passed_ns = now_ns - self.last_scan_ns;
         let is_due = unnoticed > UNNOTICED_PAGES || passed_ns > pacing::LONGEST_NS;
         let is_affordable = passed_ns >= self.scan_took_ns * SCAN_SHARE || unnoticed > MANY_UNNOTICED_PAGES;
-        if is_due && is_affordable || engine.bell.is_rung(Reason::Fork) {
+        let looks = is_due && is_affordable || engine.bell.is_rung(Reason::Fork);
+        if looks || engine.residency.excess(0) > LEFT_PAGES {
+            self.take_time();
+        }
+        let Some(scanner) = &self.scanner else { return Far::Open };
+        if looks {
             let began_ns = thread::cpu_ns();
             scanner.register_new(engine);
             scanner.keep_control_blocks(engine);

@@ -60,6 +60,8 @@ pub struct Outlook {
     pub has_moved: bool,
     /// Whether the program has run since the look before, or what serves it needs watching.
     pub is_running: bool,
+    /// Whether somebody else looks meanwhile, each [`SHORTEST_NS`], and calls if there is anything to be done.
+    pub is_watched: bool,
 }
 
 impl Outlook {
@@ -73,6 +75,8 @@ impl Outlook {
             CROWDED_NS
         } else if self.is_returning {
             RETURNING_NS
+        } else if self.is_watched {
+            RUNNING_NS
         } else if self.has_moved || self.is_running {
             time_to_take(self.gap).clamp(SHORTEST_NS, RUNNING_NS)
         } else {
@@ -152,12 +156,23 @@ mod tests {
         is_returning: false,
         has_moved: false,
         is_running: false,
+        is_watched: false,
     };
 
     #[test]
     fn rests_while_the_program_rests() {
         assert_eq!(CALM.pause_ns(), RESTING_NS);
         assert_eq!(Outlook { gap: 0, ..CALM }.pause_ns(), RESTING_NS);
+    }
+
+    #[test]
+    fn what_somebody_else_looks_after_can_wait_for_longer() {
+        let watched = Outlook { gap: 0, has_moved: true, is_running: true, is_watched: true, ..CALM };
+        assert_eq!(watched.pause_ns(), RUNNING_NS);
+        assert_eq!(Outlook { is_watched: false, ..watched }.pause_ns(), SHORTEST_NS);
+        // Only what can be seen from there.
+        assert_eq!(Outlook { excess: LEFT_PAGES + 1, ..watched }.pause_ns(), CROWDED_NS);
+        assert_eq!(Outlook { far: Far::Scarce, ..watched }.pause_ns(), SHORTEST_NS);
     }
 
     #[test]

@@ -55,7 +55,9 @@ use crate::threads::worker::Worker;
 use crate::watch::Watch;
 
 /// How often the supervisor looks around.
-const LOOK: Duration = Duration::from_millis(10);
+const LOOK: Duration = Duration::from_millis(50);
+/// The same on the way to a budget, which goes by small steps.
+const DESCENT_LOOK: Duration = Duration::from_millis(10);
 /// How long nobody is let in after there was no descriptor for somebody.
 const REST: Duration = Duration::from_millis(100);
 /// What begins or ends together with the program's end has done so after this time. Only a program that leaves somebody
@@ -554,7 +556,8 @@ impl Supervisor<'_> {
         if let Some(caller) = self.caller {
             set.push(caller.watch());
         }
-        let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
+        let look = if self.descent.is_some() { DESCENT_LOOK } else { LOOK };
+        let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: look.as_nanos() as i64 };
         poll(&mut set, Some(&timeout)).ok()?;
         let is_ready = |place: &PollFd<'_>| !place.revents().is_empty();
         Some(News {

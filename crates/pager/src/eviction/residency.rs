@@ -63,6 +63,11 @@ impl Residency {
         self.unnoticed.swap(0, Ordering::Relaxed)
     }
 
+    /// What [`Residency::take_unnoticed`] would say.
+    pub(crate) fn unnoticed(&self) -> i64 {
+        self.unnoticed.load(Ordering::Relaxed)
+    }
+
     /// Pages that the process may have resident.
     pub(crate) fn limit(&self) -> PageCount {
         PageCount::new(self.limit.load(Ordering::Relaxed).max(0) as u64)
@@ -113,7 +118,8 @@ mod tests {
         assert_eq!((residency.excess(0), residency.excess(3)), (1, 4));
         // Three more than was known have come by themselves.
         assert_eq!(residency.sync(PageCount::new(14)), (PageCount::new(14), 3));
-        assert_eq!((residency.excess(0), residency.take_unnoticed(), residency.take_unnoticed()), (4, 3, 0));
+        assert_eq!((residency.excess(0), residency.unnoticed()), (4, 3));
+        assert_eq!((residency.take_unnoticed(), residency.take_unnoticed()), (3, 0));
     }
 
     #[test]

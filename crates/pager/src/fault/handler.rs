@@ -14,13 +14,15 @@
 use core::sync::atomic::Ordering;
 
 use farmem_page::{PageCount, PageRange};
-use farmem_policy::Fault;
+use farmem_policy::{Fault, pacing};
 use farmem_sys::affinity::Allowed;
 use farmem_sys::process::WatchedThread;
 use farmem_sys::{affinity, memory, thread};
 use farmem_telemetry::{Counter, MAX_HANDLERS};
 
 use crate::address_space::events::Received;
+use crate::bell::Reason;
+use crate::bookkeeper::UNNOTICED_PAGES;
 use crate::engine::Engine;
 use crate::fault::serve::{Desk, Served};
 use crate::fault::waiting::Timing;
@@ -32,7 +34,7 @@ pub(crate) const MOST: u32 = FETCHER as u32;
 const _: () = assert!(MOST as usize <= MAX_HANDLERS, "every handler can show its work");
 /// Faults that a handler defers one by one. Of more it only knows where they are.
 const DEFERRED: usize = 256;
-/// Faults between two looks at where the faulting thread runs.
+/// Faults between two looks at where the faulting thread runs, at most: while looks find it where it was.
 const FOLLOW_FAULTS: u64 = 8;
 /// Faults between two looks at what it does.
 const LOOK_FAULTS: u32 = 64;
@@ -40,6 +42,8 @@ const LOOK_FAULTS: u32 = 64;
 const LOOKED_AT: u64 = 256;
 /// How often a handler looks around when nothing happens.
 const IDLE_NS: u64 = 500_000_000;
+/// How often while it keeps the bookkeeper's watch.
+const WATCH_NS: u64 = pacing::SHORTEST_NS;
 /// How often while children are served.
 const CHILDREN_NS: u64 = 200_000;
 /// How long to wait for a program's thread to get on with the change that it was let go for.
@@ -79,10 +83,14 @@ struct Handler {
     /// The number of the work in hand.
     work: u64,
     since_look: u32,
+    /// When it last looked for the bookkeeper.
+    watched_ns: u64,
     /// Whether the last message was there without waiting for it; then the next one may be as well.
     is_flowing: bool,
     /// The fault at which this handler last looked where the faulting thread runs.
     followed_at: u64,
+    /// So many faults later it looks again at the soonest.
+    follow_after: u64,
     served: u64,
     processor: Option<u32>,
     cpu_ns: u64,
@@ -105,8 +113,10 @@ pub(crate) fn start(engine: &'static Engine, party: u32, allowed: Allowed) -> Re
         is_settling: false,
         work: 0,
         since_look: LOOK_FAULTS,
+        watched_ns: 0,
         is_flowing: false,
         followed_at: 0,
+        follow_after: 1,
         served: 0,
         processor: None,
         cpu_ns: 0,
@@ -162,6 +172,8 @@ impl Handler {
                 thread::sleep(if self.is_settling { SETTLE_NS } else { ROOM_NS });
             }
             Received::Nothing if engine.eviction.are_stranded() => thread::sleep(SETTLE_NS),
+            // The program may do anything now that needs nobody here.
+            Received::Nothing if !self.is_flowing => self.call_bookkeeper(),
             Received::Nothing => {}
         }
         self.is_flowing = received != Received::Nothing;
@@ -194,7 +206,8 @@ impl Handler {
     fn wait(&self) {
         let engine = self.engine;
         if !engine.family.children.are_any() {
-            engine.pages.uffd.wait(&[], Some(IDLE_NS));
+            let is_watching = engine.handlers.is_watching();
+            engine.pages.uffd.wait(&[], Some(if is_watching { WATCH_NS } else { IDLE_NS }));
             return;
         }
         let (children, count) = engine.family.children.descriptors();
@@ -209,6 +222,7 @@ impl Handler {
         self.engine.inject_at(Injection::HandlerPanic, self.served);
         self.engine.inject_at(Injection::HandlerStall, self.served);
         self.look(fault.thread);
+        self.watch(started_ns);
         self.engine.slot.add(Counter::Faults, 1);
         match self.serve(wish) {
             Served::Done => {}
@@ -279,13 +293,40 @@ impl Handler {
         }
     }
 
+    /// Each millisecond while the bookkeeper sleeps for longer: whether memory has come that nobody has noticed. That thread would have to be woken for it, on this
+    /// processor or on another one; and a thread that goes to sleep on this one sends the program's to another, at its next fault, more often than not.
+    fn watch(&mut self, now_ns: u64) {
+        let engine = self.engine;
+        if !engine.handlers.is_watching() || now_ns < self.watched_ns + WATCH_NS {
+            return;
+        }
+        self.watched_ns = now_ns;
+        if engine.sync_resident().is_none() || engine.residency.unnoticed() > UNNOTICED_PAGES {
+            self.call_bookkeeper();
+        }
+    }
+
+    /// The bookkeeper is to look itself, if it relies on this handler.
+    fn call_bookkeeper(&self) {
+        if self.engine.handlers.is_watching() {
+            self.engine.bell.ring(Reason::Look);
+        }
+    }
+
     /// From time to time: where the faulting thread runs, and whether the kernel faulted for it.
     fn look(&mut self, faulting: u32) {
-        self.engine.handlers.note_fault(faulting);
+        if self.engine.handlers.note_fault(faulting) {
+            // There may be work for another handler.
+            self.call_bookkeeper();
+        }
         // A thread on another processor goes on at once, and is waited for.
-        if !self.is_flowing && self.served >= self.followed_at + FOLLOW_FAULTS {
+        if !self.is_flowing && self.served >= self.followed_at + self.follow_after {
             self.followed_at = self.served;
+            let before = self.processor;
             self.follow(faulting);
+            // What has just been moved is often moved on.
+            let is_new = self.processor != before;
+            self.follow_after = if is_new { 1 } else { (2 * self.follow_after).min(FOLLOW_FAULTS) };
         }
         self.since_look += 1;
         let is_due = self.since_look >= LOOK_FAULTS;

@@ -24,6 +24,8 @@ pub(crate) struct Handlers {
     processor: AtomicU32,
     /// A bit for each thread that has faulted lately, by the lowest bits of its number.
     faulting: AtomicU64,
+    /// Whether the first, which takes all faults, looks after what the bookkeeper looks after else.
+    is_watching: AtomicBool,
 }
 
 impl Handlers {
@@ -35,6 +37,7 @@ impl Handlers {
             is_first_idle: AtomicBool::new(false),
             processor: AtomicU32::new(0),
             faulting: AtomicU64::new(0),
+            is_watching: AtomicBool::new(false),
         }
     }
 
@@ -59,9 +62,21 @@ impl Handlers {
         self.armed.load(Ordering::Relaxed) == 1
     }
 
-    /// A thread of the program has faulted.
-    pub(crate) fn note_fault(&self, thread: u32) {
-        self.faulting.fetch_or(1 << (thread % 64), Ordering::Relaxed);
+    /// A thread of the program has faulted; whether it is another one than all that have lately.
+    pub(crate) fn note_fault(&self, thread: u32) -> bool {
+        let bit = 1 << (thread % 64);
+        let before = self.faulting.fetch_or(bit, Ordering::Relaxed);
+        before != 0 && before & bit == 0
+    }
+
+    /// From now on, or no longer, the first keeps the bookkeeper's watch.
+    pub(crate) fn set_watching(&self, is_watching: bool) {
+        self.is_watching.store(is_watching, Ordering::Relaxed);
+    }
+
+    /// Whether the first keeps the bookkeeper's watch.
+    pub(crate) fn is_watching(&self) -> bool {
+        self.is_watching.load(Ordering::Relaxed)
     }
 
     /// Arms as many of the `started` handlers as threads have faulted since this was called before, in `faults` faults. How many threads these were.

@@ -31,6 +31,8 @@ const BRIEFEST: Duration = Duration::from_millis(1);
 /// Pages that a thread takes in a second at most, as long as nobody has measured more: 4 GiB. One that takes its memory all at once is seen before it has
 /// taken more than it may, where looking is cheap enough.
 const FASTEST_PAGES: f64 = 1048576.0;
+/// Between two looks at least while every process has a pager: what forks of them is served from its first page, and what begins another program is told of.
+const CALM: Duration = LONGEST;
 /// Between two looks at what processes share.
 const SHARED_LOOK: Duration = Duration::from_millis(20);
 /// At most one part of the time in so many goes into looking; half as much where that is more than [`LONGEST`] apart, as with hundreds of processes, as long as
@@ -285,7 +287,9 @@ impl Attacher {
         let pace = grown as f64 / passed.as_secs_f64();
         let until_full = Duration::try_from_secs_f64(left / pace.max(1.0)).unwrap_or(LONGEST);
         let until_full_at_once = Duration::from_secs_f64(left / FASTEST_PAGES);
-        let pause = (until_full / 8).min(until_full_at_once / 2).clamp(SHORTEST, LONGEST).max(least_pause);
+        let has_all = lookout.newcomers.is_empty() && self.family.hears();
+        let shortest = if has_all { CALM } else { SHORTEST };
+        let pause = (until_full / 8).min(until_full_at_once / 2).clamp(shortest, LONGEST).max(least_pause);
         lookout.is_close = until_full_at_once < pause.max(LONGEST);
         if !lookout.is_close {
             // Nobody looks at newcomers meanwhile, so what was said of them would stay.

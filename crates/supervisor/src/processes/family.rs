@@ -117,6 +117,11 @@ impl Family {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether the kernel tells of forks and new programs.
+    pub(crate) fn hears(&self) -> bool {
+        self.connector.is_some()
+    }
+
     /// Waits until somebody on this machine forks or begins another program, for so long at most, and says which members have begun one since this
     /// was asked before. Where the kernel tells nothing it just waits.
     pub(crate) fn listen(&self, timeout: Duration) -> Vec<u32> {

@@ -146,7 +146,10 @@ impl Explanation {
         }
         if self.shared_stall_seconds > 0.0 {
             let share = self.shared_stall_seconds / self.stall_seconds * 100.0;
-            text += &format!("{share:>5.1}%  {:>9.3} s  of all that, for memory that processes share\n", self.shared_stall_seconds);
+            text += &format!(
+                "{share:>5.1}%  {:>9.3} s  of all that, for memory that processes share\n",
+                self.shared_stall_seconds
+            );
         }
         text + &self.advice + "\n"
     }
