@@ -1,6 +1,6 @@
 # Everything a contributor or a machine runs. `make help` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup preflight build demo test simulate test-rdma conformance hw-test hw-bench hw-bench-quick lint fmt bench-setup bench bench-quick fuzz packages test-packages nightly clean
+.PHONY: help setup preflight build demo test simulate test-rdma conformance hw-test hw-bench hw-bench-quick lint fmt bench-setup bench bench-quick fuzz deny advisories packages test-packages nightly clean
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -59,10 +59,17 @@ nightly: setup build hw-test test-rdma conformance test-packages ## the same pro
 	$(MAKE) simulate SEEDS=1000000
 	FARMEM_TEST_SCALE=large $(CARGO) nextest run --locked --profile nightly -p farmem-tests
 
-lint: setup ## formatting, clippy, scripts
+lint: setup ## formatting, clippy, scripts, dependencies
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	@git grep -lE '^#!(.*bash|/bin/sh)$$' | xargs shellcheck -x -P SCRIPTDIR
+	@scripts/deny
+
+deny: setup ## licences, second versions and sources of dependencies, by deny.toml
+	@scripts/deny
+
+advisories: setup ## the same, and known vulnerabilities of dependencies, whose database is fetched
+	@scripts/deny advisories
 
 fmt: ## format everything
 	$(CARGO) fmt --all
