@@ -56,7 +56,7 @@ packages: build ## packages for Debian, Fedora and others, an image for containe
 test-packages: packages ## installs each package into a root of its own, runs it there, and removes it; needs root
 	@scripts/test-packages
 
-nightly: setup build hw-test test-rdma conformance test-packages soak ## the same programs with data of a real size, other people's test suites, packages, a million simulated runs, an hour of soak, and all of hw/
+nightly: setup build hw-test test-rdma conformance test-packages fuzz soak ## the same programs with data of a real size, other people's test suites, packages, a million simulated runs, fuzz targets, an hour of soak, and all of hw/
 	$(MAKE) simulate SEEDS=1000000
 	FARMEM_TEST_SCALE=large $(CARGO) nextest run --locked --profile nightly -p farmem-tests
 
@@ -91,7 +91,7 @@ hw-bench: setup ## the accelerator beside software paging, cycle by cycle, bare 
 hw-bench-quick: setup ## the same with the shortest runs
 	@hw/scripts/bench quick
 
-fuzz: setup ## each fuzz target for FUZZ_SECONDS
+fuzz: setup ## each fuzz target for FUZZ_SECONDS (60)
 	@scripts/fuzz $(FUZZ_SECONDS)
 
 soak: build ## programs come and go and nodes die for SOAK_MINUTES (60), and every byte is checked; needs root
