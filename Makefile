@@ -1,6 +1,6 @@
 # Everything a contributor or a machine runs. `make help` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup preflight build demo test simulate test-rdma conformance hw-test hw-bench hw-bench-quick lint fmt bench-setup bench bench-quick fuzz deny advisories soak packages test-packages nightly clean
+.PHONY: help setup preflight build demo test simulate test-rdma conformance hw-test hw-bench hw-bench-quick lint fmt bench-setup bench bench-quick fuzz deny advisories miri soak packages test-packages nightly clean
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -56,7 +56,7 @@ packages: build ## packages for Debian, Fedora and others, an image for containe
 test-packages: packages ## installs each package into a root of its own, runs it there, and removes it; needs root
 	@scripts/test-packages
 
-nightly: setup build hw-test test-rdma conformance test-packages fuzz soak ## the same programs with data of a real size, other people's test suites, packages, a million simulated runs, fuzz targets, an hour of soak, and all of hw/
+nightly: setup build hw-test test-rdma conformance test-packages miri fuzz soak ## the same programs with data of a real size, other people's test suites, packages, a million simulated runs, Miri, fuzz targets, an hour of soak, and all of hw/
 	$(MAKE) simulate SEEDS=1000000
 	FARMEM_TEST_SCALE=large $(CARGO) nextest run --locked --profile nightly -p farmem-tests
 
@@ -90,6 +90,9 @@ hw-bench: setup ## the accelerator beside software paging, cycle by cycle, bare 
 
 hw-bench-quick: setup ## the same with the shortest runs
 	@hw/scripts/bench quick
+
+miri: setup ## tests of page and wire in an interpreter that finds undefined behaviour: some minutes
+	@scripts/miri
 
 fuzz: setup ## each fuzz target for FUZZ_SECONDS (60)
 	@scripts/fuzz $(FUZZ_SECONDS)
