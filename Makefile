@@ -1,11 +1,12 @@
 # Everything a contributor or a machine runs. `make help` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup preflight build demo test simulate test-rdma conformance hw-test hw-bench hw-bench-quick lint fmt bench-setup bench bench-quick fuzz packages test-packages nightly clean
+.PHONY: help setup preflight build demo test simulate test-rdma conformance hw-test hw-bench hw-bench-quick lint fmt bench-setup bench bench-quick fuzz deny advisories miri soak packages test-packages nightly clean
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FARMEM := $(TARGET)/release/farmem
 FUZZ_SECONDS ?= 60
+SOAK_MINUTES ?= 60
 
 # What `farmem --version` and results of benchmarks name. Without a repository it may be given; else nothing is named.
 ifndef FARMEM_COMMIT
@@ -55,14 +56,21 @@ packages: build ## packages for Debian, Fedora and others, an image for containe
 test-packages: packages ## installs each package into a root of its own, runs it there, and removes it; needs root
 	@scripts/test-packages
 
-nightly: setup build hw-test test-rdma conformance test-packages ## the same programs with data of a real size, other people's test suites, packages, a million simulated runs, and all of hw/
+nightly: setup build hw-test test-rdma conformance test-packages miri fuzz soak ## the same programs with data of a real size, other people's test suites, packages, a million simulated runs, Miri, fuzz targets, an hour of soak, and all of hw/
 	$(MAKE) simulate SEEDS=1000000
 	FARMEM_TEST_SCALE=large $(CARGO) nextest run --locked --profile nightly -p farmem-tests
 
-lint: setup ## formatting, clippy, scripts
+lint: setup ## formatting, clippy, scripts, dependencies
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	@git grep -lE '^#!(.*bash|/bin/sh)$$' | xargs shellcheck -x -P SCRIPTDIR
+	@scripts/deny
+
+deny: setup ## licences, second versions and sources of dependencies, by deny.toml
+	@scripts/deny
+
+advisories: setup ## the same, and known vulnerabilities of dependencies, whose database is fetched
+	@scripts/deny advisories
 
 fmt: ## format everything
 	$(CARGO) fmt --all
@@ -83,8 +91,14 @@ hw-bench: setup ## the accelerator beside software paging, cycle by cycle, bare 
 hw-bench-quick: setup ## the same with the shortest runs
 	@hw/scripts/bench quick
 
-fuzz: setup ## each fuzz target for FUZZ_SECONDS
+miri: setup ## tests of page and wire in an interpreter that finds undefined behaviour: some minutes
+	@scripts/miri
+
+fuzz: setup ## each fuzz target for FUZZ_SECONDS (60)
 	@scripts/fuzz $(FUZZ_SECONDS)
+
+soak: build ## programs come and go and nodes die for SOAK_MINUTES (60), and every byte is checked; needs root
+	@scripts/soak $(SOAK_MINUTES)
 
 clean: ## remove what was built; the packages that `make setup` installed stay
 	$(CARGO) clean

@@ -13,7 +13,9 @@ fuzz_target!(|garbage: &[u8]| {
         let mut out = vec![0; ENCODED_MAX_BYTES];
         let mut again = Box::new([0; PAGE_BYTES]);
         match Compressor::new().compress(&page, &mut out) {
-            Encoded::Packed(length) => decompress(&out[..length], &mut again).expect("what was packed unpacks"),
+            Encoded::Packed(length) => {
+                decompress(&out[..length], &mut again).expect("what was packed unpacks")
+            }
             Encoded::Raw => again = page.clone(),
         }
         assert!(again == page);

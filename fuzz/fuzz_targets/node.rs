@@ -3,8 +3,8 @@
 #![no_main]
 
 use farmem_transport::wire::{
-    HEADER_BYTES, Header, Heard, INTRODUCTION_BYTES, decode_answer, decode_hello, decode_request, decode_welcome,
-    encode_hello, encode_request,
+    HEADER_BYTES, Header, Heard, INTRODUCTION_BYTES, decode_answer, decode_hello, decode_request,
+    decode_welcome, encode_hello, encode_request,
 };
 use farmem_transport::{Endpoint, MOST_CHUNKS, MOST_TRANSFER_BYTES, Order, Request};
 use libfuzzer_sys::fuzz_target;
@@ -76,6 +76,8 @@ fn asked() -> [Request; 7] {
         Request::Statistics,
         Request::Leave,
         Request::Keys { at, length_bytes: 8192 },
-        Request::Attach { endpoint: Endpoint { gid: [0; 16], lid: 0, number: 0, sequence: 0, mtu: 1, reads: 1 } },
+        Request::Attach {
+            endpoint: Endpoint { gid: [0; 16], lid: 0, number: 0, sequence: 0, mtu: 1, reads: 1 },
+        },
     ]
 }

@@ -52,11 +52,11 @@ fn replay_file(arguments: &TraceReplayArguments) -> Result<ExitCode, Failure> {
     let file = &arguments.file;
     let reader = open(file)?;
     let header = reader.header();
-    let (mut records, mut lost, mut is_complete) = (Vec::new(), 0, false);
+    let (mut records, mut lost, mut is_complete) = (Vec::new(), 0_u64, false);
     for entry in reader {
         match entry.map_err(|error| unreadable(file, &error))? {
             TraceEntry::Record(record) => records.push(record),
-            TraceEntry::Lost(count) => lost += count,
+            TraceEntry::Lost(count) => lost = lost.saturating_add(count),
             TraceEntry::End => is_complete = true,
         }
     }

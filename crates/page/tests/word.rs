@@ -275,7 +275,8 @@ fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    // Miri is some hundred times slower.
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 8 } else { 2000 }))]
 
     #[test]
     fn no_interleaving_loses_a_waiter_or_an_entry(steps in steps()) {

@@ -64,7 +64,8 @@ pub fn summarise(
     let (mut first_ns, mut last_ns) = (u64::MAX, 0);
     for entry in entries {
         match entry? {
-            TraceEntry::Lost(count) => summary.lost += count,
+            // Whoever wrote the file may have written any number.
+            TraceEntry::Lost(count) => summary.lost = summary.lost.saturating_add(count),
             TraceEntry::End => summary.is_complete = true,
             TraceEntry::Record(TraceRecord { kind, slot, page, detail, time_ns }) => {
                 *summary.records.entry(kind.name()).or_default() += 1;

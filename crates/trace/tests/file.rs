@@ -3,7 +3,7 @@
 use farmem_page::{PageCount, PageIndex};
 use farmem_policy::PrefetchPolicy;
 use farmem_telemetry::{TraceKind, TraceRecord};
-use farmem_trace::{TraceEntry, TraceError, TraceHeader, TraceReader, TraceWriter};
+use farmem_trace::{TraceEntry, TraceError, TraceHeader, TraceReader, TraceWriter, summarise};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -84,4 +84,15 @@ fn a_record_of_no_kind_is_damage_and_says_where() {
     let mut bytes = written(&[]);
     bytes[24] = 0;
     assert!(matches!(read(&bytes).as_slice(), [Err(TraceError::Damaged(24))]));
+}
+
+/// Counts that a damaged file has are not to be believed, and no reason to panic.
+#[test]
+fn more_lost_records_than_can_be_counted_are_as_many_as_can_be_counted() {
+    let mut writer = TraceWriter::new(Vec::new(), &HEADER).unwrap();
+    writer.lost(u64::MAX).unwrap();
+    writer.lost(2).unwrap();
+    let bytes = writer.finish().unwrap();
+    let summary = summarise(HEADER, TraceReader::new(bytes.as_slice()).unwrap()).unwrap();
+    assert_eq!(summary.lost, u64::MAX);
 }
