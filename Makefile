@@ -56,15 +56,14 @@ packages: build ## packages for Debian, Fedora and others, an image for containe
 test-packages: packages ## installs each package into a root of its own, runs it there, and removes it; needs root
 	@scripts/test-packages
 
-nightly: setup build hw-test test-rdma conformance test-packages miri fuzz soak ## the same programs with data of a real size, other people's test suites, packages, a million simulated runs, Miri, fuzz targets, an hour of soak, and all of hw/
+nightly: setup build hw-test test-rdma conformance test-packages deny miri fuzz soak ## the same programs with data of a real size, other people's test suites, packages, a million simulated runs, dependencies, Miri, fuzz targets, an hour of soak, and all of hw/
 	$(MAKE) simulate SEEDS=1000000
 	FARMEM_TEST_SCALE=large $(CARGO) nextest run --locked --profile nightly -p farmem-tests
 
-lint: setup ## formatting, clippy, scripts, dependencies
+lint: setup ## formatting, clippy, scripts
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	@git grep -lE '^#!(.*bash|/bin/sh)$$' | xargs shellcheck -x -P SCRIPTDIR
-	@scripts/deny
 
 deny: setup ## licences, second versions and sources of dependencies, by deny.toml
 	@scripts/deny
