@@ -411,9 +411,10 @@ fn furnish(
     let run = u64::from(raw::PROT_READ | raw::PROT_EXEC);
     let (code_at, shared_at, staging_at) = (at(1), at(3), at(5));
     puppet.ask("memory for code", raw::__NR_mmap, [code_at, bytes(1), run, fixed, u64::MAX, 0])?;
-    memory.write_all_at(code(), code_at)?;
+    // The page is read and run, never written: only a tracer may, on some kernels.
+    tracee.write(code_at, code()).map_err(refused("memory for code"))?;
     let texts_at = code_at + PAGE_BYTES as u64 / 2;
-    memory.write_all_at(b"farmem-puppet\0/\0", texts_at)?;
+    tracee.write(texts_at, b"farmem-puppet\0/\0").map_err(refused("memory for code"))?;
 
     const CLOEXEC: u64 = 1;
     let file = puppet.ask("shared memory", raw::__NR_memfd_create, [texts_at, CLOEXEC, 0, 0, 0, 0])?;
@@ -441,7 +442,7 @@ fn furnish(
     let uffd = pidfd_getfd(&handle, uffd_there as i32, PidfdGetfdFlags::empty())
         .map_err(refused("the puppet's userfaultfd"))?;
     puppet.ask("closing files", raw::__NR_close, [file, 0, 0, 0, 0, 0])?;
-    give_up_rights(&puppet, memory, texts_at + 64, uffd_there as u32)?;
+    give_up_rights(&puppet, texts_at + 64, uffd_there as u32)?;
 
     let first = VirtAddr::new(all).page();
     let places = Places {
@@ -465,7 +466,7 @@ fn furnish(
 }
 
 /// Leaves the puppet what it needs, which is no right at all. `scratch` is memory that it reads.
-fn give_up_rights(puppet: &Injection<'_>, memory: &File, scratch: u64, uffd: u32) -> Result<(), AttachError> {
+fn give_up_rights(puppet: &Injection<'_>, scratch: u64, uffd: u32) -> Result<(), AttachError> {
     const NO_NEW_RIGHTS: u64 = 38;
     const CAPABILITIES: u32 = 0x2008_0522;
     const FILTER: u64 = 1;
@@ -473,11 +474,14 @@ fn give_up_rights(puppet: &Injection<'_>, memory: &File, scratch: u64, uffd: u32
     const SPECULATES: u64 = 4;
     puppet.ask("giving up rights", raw::__NR_prctl, [NO_NEW_RIGHTS, 1, 0, 0, 0, 0])?;
     // Fewer capabilities, and the same user: with another one the kernel would keep the program, whose memory this is, from looking at itself.
+    let write = |at: u64, bytes: &[u8]| {
+        puppet.tracee.write(at, bytes).map_err(AttachError::refused("memory for the puppet's rights"))
+    };
     let none = [0; 6 * size_of::<u32>()];
-    memory.write_all_at(&none, scratch + 8)?;
-    memory.write_all_at(&u64::from(CAPABILITIES).to_ne_bytes(), scratch)?;
+    write(scratch + 8, &none)?;
+    write(scratch, &u64::from(CAPABILITIES).to_ne_bytes())?;
     puppet.ask("giving up capabilities", raw::__NR_capset, [scratch, scratch + 8, 0, 0, 0, 0])?;
-    memory.write_all_at(&filter::at(scratch, uffd), scratch)?;
+    write(scratch, &filter::at(scratch, uffd))?;
     let filtered = puppet.ask("filtering calls", raw::__NR_seccomp, [FILTER, SPECULATES, scratch, 0, 0, 0]);
     match filtered {
         // The program has left itself two or three calls, and its puppet as many: it ends with its first.

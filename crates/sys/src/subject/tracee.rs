@@ -96,6 +96,7 @@ pub struct Tracee {
 }
 
 const PEEK: usize = 1;
+const POKE: usize = 5;
 const CONTINUE: usize = 7;
 const GET_REGISTERS: usize = 12;
 const SET_REGISTERS: usize = 13;
@@ -237,6 +238,22 @@ impl Tracee {
         // SAFETY: the kernel writes one word to the place given.
         unsafe { request(PEEK, self.thread, address as usize, &raw mut word as usize) }?;
         Ok(word)
+    }
+
+    /// Writes to its memory, also where that may not be written to: a kernel that forbids this by `/proc/PID/mem` leaves it to tracers. What lies behind the bytes
+    /// up to the next multiple of eight becomes zero.
+    ///
+    /// # Errors
+    /// As [`Tracee::word`].
+    pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Errno> {
+        for (nth, part) in bytes.chunks(size_of::<u64>()).enumerate() {
+            let mut word = [0; size_of::<u64>()];
+            word[..part.len()].copy_from_slice(part);
+            let place = address as usize + nth * size_of::<u64>();
+            // SAFETY: the word is passed by value; the memory is the other process's alone.
+            unsafe { request(POKE, self.thread, place, u64::from_ne_bytes(word) as usize) }?;
+        }
+        Ok(())
     }
 
     /// The signals that it blocks.
