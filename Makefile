@@ -1,6 +1,6 @@
 # Everything a contributor or a machine runs. `make help` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup preflight build demo test simulate test-rdma conformance hw-test hw-bench hw-bench-quick lint fmt bench-setup bench bench-quick fuzz packages test-packages nightly clean
+.PHONY: help setup preflight build demo test simulate test-rdma test-kernels conformance hw-test hw-bench hw-bench-quick lint fmt bench-setup bench bench-quick fuzz packages test-packages nightly clean
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -42,6 +42,9 @@ simulate: ## SEEDS=n runs of the simulated pager (10,000 unless said otherwise),
 test-rdma: setup build ## memory nodes by RDMA, in guests of an emulator with a device in software: some minutes
 	@scripts/test-rdma
 
+test-kernels: setup build ## several kernels of Debian and their settings, in guests of an emulator: an hour; needs the network
+	@scripts/test-kernels
+
 hw-test: setup ## all checks of the accelerator in hw/; `make test` has its units and proofs
 	@hw/scripts/test
 
@@ -55,7 +58,7 @@ packages: build ## packages for Debian, Fedora and others, an image for containe
 test-packages: packages ## installs each package into a root of its own, runs it there, and removes it; needs root
 	@scripts/test-packages
 
-nightly: setup build hw-test test-rdma conformance test-packages ## the same programs with data of a real size, other people's test suites, packages, a million simulated runs, and all of hw/
+nightly: setup build hw-test test-rdma test-kernels conformance test-packages ## the same programs with data of a real size, other people's test suites, several kernels, packages, a million simulated runs, and all of hw/
 	$(MAKE) simulate SEEDS=1000000
 	FARMEM_TEST_SCALE=large $(CARGO) nextest run --locked --profile nightly -p farmem-tests
 
