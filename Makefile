@@ -1,6 +1,6 @@
 # Everything a contributor or a machine runs. `make help` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup preflight build demo test simulate test-rdma conformance hw-test hw-bench hw-bench-quick lint fmt bench-setup bench bench-quick fuzz deny advisories miri soak packages test-packages nightly clean
+.PHONY: help setup preflight build demo test simulate test-rdma test-kernels conformance hw-test hw-bench hw-bench-quick lint fmt bench-setup bench bench-quick fuzz deny advisories miri soak packages test-packages nightly clean
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -42,6 +42,9 @@ simulate: ## SEEDS=n runs of the simulated pager (10,000 unless said otherwise),
 
 test-rdma: setup build ## memory nodes by RDMA, in guests of an emulator with a device in software: some minutes
 	@scripts/test-rdma
+
+test-kernels: setup build ## several kernels of Debian and their settings, in guests of an emulator: an hour; needs the network
+	@scripts/test-kernels
 
 hw-test: setup ## all checks of the accelerator in hw/; `make test` has its units and proofs
 	@hw/scripts/test
