@@ -153,7 +153,7 @@ documents! {
 }
 
 /// Documents without commands, or whose commands take what no test has: another machine, a guest, an engine for containers, an idle machine.
-const ELSEWHERE: [&str; 15] = [
+const ELSEWHERE: [&str; 16] = [
     "docs/guide/containers.md",
     "docs/guide/hints.md",
     "docs/guide/installing.md",
@@ -165,6 +165,7 @@ const ELSEWHERE: [&str; 15] = [
     "docs/guide/virtual-machines.md",
     "docs/results/attaching.md",
     "docs/results/isolation.md",
+    "docs/results/kernels.md",
     "docs/results/large.md",
     "docs/results/memory-nodes.md",
     "docs/results/prefetching.md",
