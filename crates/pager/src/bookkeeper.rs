@@ -183,8 +183,9 @@ impl Bookkeeper {
         self.keep_out_of_the_way(faults != self.last_faults);
         self.account();
         let has_moved = faults != self.last_faults || resident != before;
-        self.is_watched =
-            faults != self.last_faults && self.pace.is_delicate() && engine.handlers.is_first_alone();
+        // Where several threads fault, however seldom, their handlers are armed by counting in short rounds.
+        let is_one = threads == 1 && engine.handlers.is_first_alone();
+        self.is_watched = is_one && faults != self.last_faults && self.pace.is_delicate() && !has_more;
         self.last_faults = faults;
         let is_running = self.growth.is_running() || self.pace.is_delicate();
         let is_returning = self.is_returning;

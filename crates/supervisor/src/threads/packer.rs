@@ -1,14 +1,13 @@
 //! The thread that packs what the processes stored raw in a hurry.
 //!
 //! It works where it interrupts nobody: in another process than the pages, so that unmapping them flushes no TLB here, and
-//! only on a processor that nobody else wants, so that it yields to the program's own threads. Where it gets none the queues fill up, and
+//! at a low priority, so that it yields to the program's own threads. Where it gets no processor the queues fill up, and
 //! the processes pack for themselves.
 
 use std::thread;
 use std::time::Duration;
 
 use farmem_store::{OwnerId, Packer};
-use farmem_sys::thread::{Class, current, set_class};
 use farmem_telemetry::SlotState;
 
 use crate::application::Application;
@@ -21,6 +20,7 @@ const BUSY_PAGES: usize = 64;
 /// The pause while there is much to do; twice as long after each round that found little (PFA §3), up to the longest.
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(64);
+const NICENESS: i32 = 10;
 
 /// Starts the packer, unless pages stay as they are, or the machine has a single processor: then it would only take turns with the program.
 pub(crate) fn start(application: Application) -> Option<Worker> {
@@ -36,7 +36,7 @@ pub(crate) fn start(application: Application) -> Option<Worker> {
     Some(Worker::start(move || {
         if !is_polite {
             // Without it the packer only competes more than it should.
-            let _ = set_class(current(), Class::Idle);
+            let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICENESS);
             is_polite = true;
         }
         let pages = round(application, &mut packer);
