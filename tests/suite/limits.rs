@@ -79,14 +79,16 @@ fn pages_come_back_when_the_program_frees_memory() {
     }
     let name = name("freeing");
     let launcher = Launcher::managed(48 * MEBIBYTE).option("--name").option(&name);
-    let source = "import mmap\n\
+    // Slowly, so that the pager is there before there is too much: what was written first is to leave first, also on a machine that is busy.
+    let source = "import mmap, os, time\n\
                   kept = mmap.mmap(-1, 32 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
                   for page in range(0, len(kept), 4096): kept[page:page + 8] = page.to_bytes(8, 'little')\n\
                   freed = mmap.mmap(-1, 64 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
-                  for page in range(0, len(freed), 4096): freed[page] = 1\n\
+                  for page in range(0, len(freed), 4096):\n\
+                  \x20   freed[page] = 1\n\
+                  \x20   if page % (1 << 20) == 0: time.sleep(0.01)\n\
                   freed.close()\n\
                   open('freed', 'w').close()\n\
-                  import os, time\n\
                   while not os.path.exists('go'): time.sleep(0.01)\n\
                   assert all(kept[page:page + 8] == page.to_bytes(8, 'little') for page in range(0, len(kept), 4096))\n\
                   print('same')\n";
