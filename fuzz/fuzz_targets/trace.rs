@@ -13,7 +13,8 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = TraceReader::new(bytes).map(|reader| reader.count());
     // The fuzzer doesn't guess what stands in front: the rest is a trace's records.
     let header = TraceHeader { budget: PageCount::new(64), policy: PrefetchPolicy::None };
-    let mut file = TraceWriter::new(Vec::new(), &header).and_then(finish).expect("memory takes all");
+    let mut file =
+        TraceWriter::new(Vec::new(), &header).and_then(TraceWriter::finish).expect("memory takes all");
     file.pop();
     file.extend(bytes);
     let Ok(reader) = TraceReader::new(file.as_slice()) else {
@@ -31,7 +32,7 @@ fuzz_target!(|bytes: &[u8]| {
             TraceEntry::End => break,
         }
     }
-    let again = finish(writer).expect("memory takes all");
+    let again = writer.finish().expect("memory takes all");
     let again: Vec<_> =
         TraceReader::new(again.as_slice()).expect("a trace").map(|entry| entry.expect("whole")).collect();
     let ended = entries.strip_suffix(&[TraceEntry::End]).unwrap_or(&entries);
@@ -54,7 +55,3 @@ fuzz_target!(|bytes: &[u8]| {
                 && row.figures.faults <= row.figures.accesses)
     );
 });
-
-fn finish(writer: TraceWriter<Vec<u8>>) -> std::io::Result<Vec<u8>> {
-    writer.finish()
-}

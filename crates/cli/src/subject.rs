@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use farmem_supervisor::{Subject, group_members, holder};
+use farmem_supervisor::{OWN_NAMES, Subject, group_members, holder};
 use procfs::process::{Process, StatFlags};
 
 use crate::arguments::SubjectArguments;
@@ -23,8 +23,6 @@ const DEEPEST: usize = 12;
 const WHOLE: usize = 12;
 /// What names of units end with, where it is left out.
 const KINDS: [&str; 3] = ["", ".service", ".scope"];
-/// Names of Farmem's own processes, which may run another program's file.
-const OWN: [&str; 2] = ["farmem-pager", "farmem-puppet"];
 
 /// What is managed, and the name of an application that was given none.
 pub(crate) fn resolve(arguments: &SubjectArguments) -> Result<(Subject, String), Failure> {
@@ -89,7 +87,7 @@ pub(crate) fn checked(number: u32) -> Result<Process, Failure> {
     let file = fs::read_link(format!("/proc/{number}/exe"));
     let is_same =
         file.as_ref().is_ok_and(|file| fs::read_link("/proc/self/exe").is_ok_and(|own| own == *file));
-    if is_same || OWN.contains(&stat.comm.as_str()) {
+    if is_same || OWN_NAMES.contains(&stat.comm.as_str()) {
         return Err(unusable(format!("process {number} is Farmem's own; name the process of a program")));
     }
     free(number)?;

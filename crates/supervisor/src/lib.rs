@@ -36,6 +36,7 @@ pub use limits::set::{Limits, PoolRange};
 pub use limits::sizing::SizingOptions;
 pub use limits::tenancy::HostChoice;
 pub use options::{Bandwidth, DiskOptions, FarForm, ManagedBy, Options};
+pub use processes::attacher::OWN_NAMES;
 pub use processes::group::members as group_members;
 pub use program::onlooker::Standing;
 pub use queries::directory::{

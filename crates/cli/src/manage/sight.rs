@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use farmem_supervisor::group_members;
+use farmem_supervisor::{OWN_NAMES, group_members};
 use procfs::process::{Process, Stat};
 
 use super::containers::{Labels, labels};
@@ -28,8 +28,6 @@ const MOST_READS: u32 = 10;
 const YOUNGEST_TICKS: u64 = 30;
 /// Ancestors that are asked for.
 const MOST_ANCESTORS: usize = 64;
-/// Names of Farmem's own processes, which may run another program's file.
-const OWN: [&str; 2] = ["farmem-pager", "farmem-puppet"];
 /// What the kernel adds to the name of a file that was removed.
 const DELETED: &str = " (deleted)";
 
@@ -142,7 +140,8 @@ impl Sight {
             .iter()
             .filter_map(|(&number, &rule)| {
                 let stat = stat(number)?;
-                let is_ours = OWN.contains(&stat.comm.as_str()) || stat.starttime + YOUNGEST_TICKS > self.now;
+                let is_ours =
+                    OWN_NAMES.contains(&stat.comm.as_str()) || stat.starttime + YOUNGEST_TICKS > self.now;
                 let belongs = is_ours || descends(&stat, &fit) || is_in_group(number);
                 (!belongs)
                     .then_some(Match { rule, target: Target::Process { number, began: stat.starttime } })

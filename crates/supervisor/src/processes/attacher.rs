@@ -64,8 +64,8 @@ const INHERITED: Duration = Duration::from_millis(20);
 
 /// The name of pagers' first threads.
 pub(crate) const PAGER_NAME: &str = "farmem-pager";
-/// That, and that of puppets.
-const NAMES: [&str; 2] = [PAGER_NAME, "farmem-puppet"];
+/// The names of Farmem's own processes, which may run another program's file: pagers and puppets.
+pub const OWN_NAMES: [&str; 2] = [PAGER_NAME, "farmem-puppet"];
 /// Statuses with which a pager ends that has not managed its program.
 const STATUS_LATER: i32 = 3;
 
@@ -553,7 +553,7 @@ fn tell(state: &mut State, of: Identity, reason: &str) {
 /// Whether it is a pager or a puppet, by its name. A program that calls itself so is left alone. A puppet that has no name yet shares its program's memory,
 /// and so gets no pager.
 fn is_ours(number: u32) -> bool {
-    proc::short(&format!("/proc/{number}/comm")).is_some_and(|name| NAMES.contains(&name.trim_end()))
+    proc::short(&format!("/proc/{number}/comm")).is_some_and(|name| OWN_NAMES.contains(&name.trim_end()))
 }
 
 /// Whether memory of it is registered with somebody's userfaultfd.
