@@ -12,6 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use farmem_page::{PAGE_BYTES, PageCount, PageRange, VirtAddr};
+use farmem_sys::maps::has_executable_data;
 use farmem_sys::subject::puppet::{Places, Puppet, SHARED_BYTES, STAGED, code};
 use farmem_sys::subject::tracee::{Dispatch, Options, Registers, State, Tracee};
 use farmem_sys::subject::{Attached, attached};
@@ -70,7 +71,7 @@ pub(crate) fn make(number: u32, uffd: Option<&Uffd>) -> Result<Made, AttachError
     let instruction = find_instruction(&process, &memory)?;
     let (tracee, scheduling) = inject(&process, &memory, instruction)?;
     let own = Urgent::make(thread::current());
-    let furnished = furnish(&tracee, &memory, instruction, uffd);
+    let furnished = furnish(&tracee, folder.as_fd(), &memory, instruction, uffd);
     if furnished.is_err() {
         farmem_sys::process::kill(tracee.thread());
         let _ = tracee.state(true);
@@ -376,6 +377,7 @@ fn with_more_processes<T>(
 /// Gives the puppet what it needs.
 fn furnish(
     tracee: &Tracee,
+    folder: BorrowedFd<'_>,
     memory: &File,
     instruction: u64,
     uffd: Option<&Uffd>,
@@ -399,7 +401,9 @@ fn furnish(
     puppet.ask("a process group", raw::__NR_setpgid, [0; 6])?;
 
     // Unusable pages before, between and behind, so that nothing joins with what the program maps.
-    let pages = [1, 1, 1, SHARED_BYTES as u64 / PAGE_BYTES as u64, 1, STAGED.get(), 1];
+    // A program gets memory that it may write and run only if it has some already.
+    let (runs, apart) = if runs_what_it_writes(folder) { (STAGED.get(), 1) } else { (0, 0) };
+    let pages = [1, 1, 1, SHARED_BYTES as u64 / PAGE_BYTES as u64, 1, STAGED.get(), 1, runs, apart];
     let all_bytes = pages.iter().sum::<u64>() * PAGE_BYTES as u64;
     let private = u64::from(raw::MAP_PRIVATE | raw::MAP_ANONYMOUS | raw::MAP_NORESERVE);
     let place = place::find(number, all_bytes)?.unwrap_or(0);
@@ -409,7 +413,7 @@ fn furnish(
     let fixed = private | u64::from(raw::MAP_FIXED);
     let read_write = u64::from(raw::PROT_READ | raw::PROT_WRITE);
     let run = u64::from(raw::PROT_READ | raw::PROT_EXEC);
-    let (code_at, shared_at, staging_at) = (at(1), at(3), at(5));
+    let (code_at, shared_at, staging_at, executable_at) = (at(1), at(3), at(5), at(7));
     puppet.ask("memory for code", raw::__NR_mmap, [code_at, bytes(1), run, fixed, u64::MAX, 0])?;
     // The page is read and run, never written: only a tracer may, on some kernels.
     tracee.write(code_at, code()).map_err(refused("memory for code"))?;
@@ -424,6 +428,10 @@ fn furnish(
     let shared_fixed = u64::from(raw::MAP_SHARED | raw::MAP_FIXED);
     puppet.ask("shared memory", raw::__NR_mmap, [shared_at, bytes(3), read_write, shared_fixed, file, 0])?;
     puppet.ask("staging", raw::__NR_mmap, [staging_at, bytes(5), read_write, fixed, u64::MAX, 0])?;
+    let executable_staging = runs > 0
+        && puppet
+            .ask("staging", raw::__NR_mmap, [executable_at, bytes(7), read_write | run, fixed, u64::MAX, 0])
+            .is_ok();
     for advice in [raw::MADV_DONTFORK, raw::MADV_DONTDUMP] {
         puppet.ask("advice", raw::__NR_madvise, [all, all_bytes, advice.into(), 0, 0, 0])?;
     }
@@ -449,6 +457,7 @@ fn furnish(
         all: PageRange::at(first, PageCount::new(pages.iter().sum())),
         shared: shared_at,
         staging: VirtAddr::new(staging_at).page(),
+        executable_staging: executable_staging.then_some(VirtAddr::new(executable_at).page()),
         uffd: uffd_there as u32,
     };
     // Its filters are the program's and its own: from here on it does nothing that the program may not do.
@@ -488,6 +497,13 @@ fn give_up_rights(puppet: &Injection<'_>, scratch: u64, uffd: u32) -> Result<(),
         Err(AttachError::Refused { errno: Errno::INVAL, .. }) if is_strict(puppet.tracee) => Ok(()),
         filtered => filtered.map(drop),
     }
+}
+
+/// Whether the program has memory that it may both write and run, as those have that make code while they run.
+fn runs_what_it_writes(folder: BorrowedFd<'_>) -> bool {
+    openat(folder, c"maps", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .and_then(|maps| has_executable_data(maps.as_fd()))
+        .unwrap_or(false)
 }
 
 /// Whether the kernel's strict mode holds for it, which no filter can be added to.

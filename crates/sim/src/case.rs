@@ -72,6 +72,7 @@ impl Case {
             late_ns: 3_000_000,
             stop_one_in: pick(&mut random, &[0, 4, 32]),
             busy_one_in: pick(&mut random, &[0, 0, 8]),
+            executable_one_in: pick(&mut SmallRng::seed_from_u64(seed ^ 0xc0de), &[0, 0, 0, 2]),
             disk_ns: u64::from(pick(&mut random, &[0, 100_000, 3_000_000])),
             // Of two copies one is always left.
             disk_full_one_in: if far.lost_after_ns > 0 { 0 } else { pick(&mut random, &[0, 0, 4]) },

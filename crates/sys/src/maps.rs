@@ -1,7 +1,7 @@
 //! The mappings of the program, asked one by one (PROCMAP_QUERY, Linux 6.11), and what that doesn't tell of them.
 
 use farmem_page::{PageRange, VirtAddr};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{OFlags, major, minor};
 use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
@@ -16,6 +16,8 @@ pub struct Mapping {
     pub range: PageRange,
     /// Whether the program may write it now.
     pub writable: bool,
+    /// Whether the program may run what is there.
+    pub executable: bool,
     /// Private and of no file: the kind that can be managed.
     pub anonymous: bool,
     /// Shared with whoever else maps the same.
@@ -49,8 +51,17 @@ struct ProcmapQuery {
     build_id_addr: u64,
 }
 
+impl ProcmapQuery {
+    /// Whether what was found is private and of no file.
+    fn is_anonymous(&self) -> bool {
+        let is_of_file = self.inode != 0 || self.dev_major != 0 || self.dev_minor != 0;
+        self.vma_flags & VMA_SHARED == 0 && !is_of_file
+    }
+}
+
 const QUERY: Opcode = opcode::read_write::<ProcmapQuery>(b'f', 17);
 const VMA_WRITABLE: u64 = 2;
+const VMA_EXECUTABLE: u64 = 4;
 const VMA_SHARED: u64 = 8;
 const COVERING_OR_NEXT: u64 = 16;
 
@@ -169,10 +180,8 @@ impl Maps {
                     VirtAddr::new(query.vma_end).page(),
                 ),
                 writable: query.vma_flags & VMA_WRITABLE != 0,
-                anonymous: query.vma_flags & VMA_SHARED == 0
-                    && query.inode == 0
-                    && query.dev_major == 0
-                    && query.dev_minor == 0,
+                executable: query.vma_flags & VMA_EXECUTABLE != 0,
+                anonymous: query.is_anonymous(),
                 shared: query.vma_flags & VMA_SHARED != 0,
             })),
             Err(Errno::NOENT) => Ok(None),
@@ -200,18 +209,43 @@ impl Maps {
     }
 
     fn query(&self, address: VirtAddr, flags: u64, name: &mut [u8]) -> Result<ProcmapQuery, Errno> {
-        let mut query = ProcmapQuery {
-            size: size_of::<ProcmapQuery>() as u64,
-            query_flags: flags,
-            query_addr: address.get(),
-            vma_name_size: name.len() as u32,
-            vma_name_addr: if name.is_empty() { 0 } else { name.as_mut_ptr().expose_provenance() as u64 },
-            ..ProcmapQuery::default()
-        };
-        // SAFETY: the opcode is paired with the structure that the kernel reads and writes for it, and the name's place has the room that is said.
-        unsafe { ioctl(self.file.as_fd(), Updater::<QUERY, _>::new(&mut query)) }?;
-        Ok(query)
+        query(self.file.as_fd(), address, flags, name)
     }
+}
+
+/// Whether a process has private memory of no file that it may both write and run. `maps` is its `/proc/PID/maps`.
+///
+/// # Errors
+/// [`Errno::NOTTY`] on kernels before 6.11; [`Errno::SRCH`] when the process has ended.
+pub fn has_executable_data(maps: BorrowedFd<'_>) -> Result<bool, Errno> {
+    let mut from = VirtAddr::new(0);
+    loop {
+        match query(maps, from, COVERING_OR_NEXT | VMA_WRITABLE | VMA_EXECUTABLE, &mut []) {
+            Ok(found) if found.is_anonymous() => return Ok(true),
+            Ok(found) => from = VirtAddr::new(found.vma_end),
+            Err(Errno::NOENT) => return Ok(false),
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+fn query(
+    maps: BorrowedFd<'_>,
+    address: VirtAddr,
+    flags: u64,
+    name: &mut [u8],
+) -> Result<ProcmapQuery, Errno> {
+    let mut query = ProcmapQuery {
+        size: size_of::<ProcmapQuery>() as u64,
+        query_flags: flags,
+        query_addr: address.get(),
+        vma_name_size: name.len() as u32,
+        vma_name_addr: if name.is_empty() { 0 } else { name.as_mut_ptr().expose_provenance() as u64 },
+        ..ProcmapQuery::default()
+    };
+    // SAFETY: the opcode is paired with the structure that the kernel reads and writes for it, and the name's place has the room that is said.
+    unsafe { ioctl(maps, Updater::<QUERY, _>::new(&mut query)) }?;
+    Ok(query)
 }
 
 #[cfg(test)]

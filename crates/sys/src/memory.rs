@@ -120,19 +120,27 @@ enum Home {
 }
 
 impl Frames {
-    /// Room for `count` frames, none of them there yet: the puppet has that much.
+    /// Room for `count` frames, none of them there yet: the puppet has that much. A frame moves only between memory of the same protection, so those that
+    /// the program may run need room of their own (`is_executable`). Only one of the two may hold frames at a time: what they hold is copied to one place.
     ///
     /// # Errors
-    /// [`Errno::INVAL`] for another count, and where no program was attached to.
-    pub fn reserve(count: PageCount) -> Result<Self, Errno> {
+    /// [`Errno::INVAL`] for another count, where no program was attached to, and where it had nothing to run in memory that it may write.
+    pub fn reserve(count: PageCount, is_executable: bool) -> Result<Self, Errno> {
         let (home, range) = match objects::objects() {
             Some(objects) => (Home::Own(objects), objects::STAGING),
             None => {
                 let attached = subject::attached().ok_or(Errno::INVAL)?;
-                (Home::Puppet(attached), attached.puppet.staging())
+                let staging = attached.puppet.staging(is_executable).ok_or(Errno::INVAL)?;
+                (Home::Puppet(attached), staging)
             }
         };
         if count == range.count() { Ok(Self { home, range }) } else { Err(Errno::INVAL) }
+    }
+
+    /// Whether there is room for frames that the program may run.
+    pub fn has_executable() -> bool {
+        let is_there = |attached: &Attached| attached.puppet.staging(true).is_some();
+        objects::objects().is_none() && subject::attached().is_some_and(is_there)
     }
 
     /// Where the frames are.

@@ -644,7 +644,7 @@ fn move_by(puppet: &Puppet, moves: &mut [Move], pagemap: &Pagemap) {
         let target = PageRange::at(it.to, it.from.count());
         it.progress = counted.with_uncounted(it.from, target, pagemap);
         let uncopied = PageRange::new(it.to + copied, it.to + it.progress.done);
-        let is_staged = puppet.staging().contains(it.to);
+        let is_staged = puppet.is_staged(it.to);
         if is_staged && !uncopied.is_empty() && puppet.copy_staged(uncopied).is_err() {
             // The frames are there, and nobody can look at them.
             subject::end();

@@ -172,6 +172,7 @@ mod tests {
         let ending_at = |end: PageIndex| Mapping {
             range: PageRange::new(PageIndex::new(end.get() - SMALLEST.get()), end),
             writable: true,
+            executable: false,
             anonymous: true,
             shared: false,
         };

@@ -38,6 +38,12 @@ const SYNC_PAGES: u64 = 256;
 /// Who evicts: one thread at a time.
 pub(crate) struct Evictor {
     pub(crate) frames: Frames,
+    /// Those that are not in use, if there are such: for pages that the program may run while `frames` is for others, and the other way round.
+    idle_frames: Option<Frames>,
+    /// Whether `frames` is for pages that the program may run.
+    is_executable: bool,
+    /// Whether pages wait for the other frames.
+    wants_other: bool,
     used: u64,
     /// Of those used, the ones whose page has left. The others were put back.
     pub(crate) held: u64,
@@ -80,10 +86,16 @@ enum IfShared {
 
 impl Evictor {
     pub(crate) fn new(uffd: &Uffd, writer: Writer, pagemap: &'static Pagemap) -> Result<Self, Errno> {
-        let frames = Frames::reserve(PageCount::new(STAGING_PAGES))?;
-        uffd.register_missing(frames.range()).map_err(|_| Errno::NOMEM)?;
+        let reserve = |is_executable| {
+            let frames = Frames::reserve(PageCount::new(STAGING_PAGES), is_executable)?;
+            uffd.register_missing(frames.range()).map_err(|_| Errno::NOMEM)?;
+            Ok::<_, Errno>(frames)
+        };
         Ok(Self {
-            frames,
+            frames: reserve(false)?,
+            idle_frames: if Frames::has_executable() { Some(reserve(true)?) } else { None },
+            is_executable: false,
+            wants_other: false,
             used: 0,
             held: 0,
             stranded: Stranded::new(),
@@ -112,6 +124,31 @@ impl Evictor {
         }
         self.used = 0;
         self.held = 0;
+    }
+
+    /// Whether a page that the kernel won't move to the frames in use would move to the others: its mapping may be run, and theirs not, or the other way
+    /// round. Then they are in use from the next batch on.
+    fn would_take_other_frames(&mut self, engine: &Engine, page: PageIndex) -> bool {
+        if self.idle_frames.is_none() || self.wants_other {
+            return self.wants_other;
+        }
+        let mapping = engine.pages.files.maps.next(page.addr()).ok().flatten();
+        self.wants_other = mapping.is_some_and(|mapping| {
+            mapping.range.contains(page) && mapping.writable && mapping.executable != self.is_executable
+        });
+        self.wants_other
+    }
+
+    /// Uses the other frames, if pages wait for them. None of those in use has a page that isn't stored.
+    fn change_frames(&mut self, engine: &Engine) {
+        if !core::mem::take(&mut self.wants_other) {
+            return;
+        }
+        self.release_frames(engine);
+        if let Some(idle) = &mut self.idle_frames {
+            core::mem::swap(&mut self.frames, idle);
+            self.is_executable = !self.is_executable;
+        }
     }
 }
 
@@ -238,6 +275,7 @@ impl Engine {
         lap: Lap,
         batch: &mut Batch,
     ) {
+        evictor.change_frames(self);
         // Each page of a batch may need a second frame, when it isn't moved with the first attempt.
         if STAGING_PAGES - evictor.used < 2 * RUN_PAGES as u64 {
             evictor.release_frames(self);
@@ -282,6 +320,7 @@ impl Engine {
         if !self.return_stranded_of(holding, evictor) || self.eviction.is_leaving() {
             return outcome;
         }
+        evictor.change_frames(self);
         if STAGING_PAGES - evictor.used < run.count().get() {
             evictor.release_frames(self);
         }
@@ -372,7 +411,7 @@ impl Engine {
             if left.is_empty() {
                 continue;
             }
-            if self.eviction.are_stranded() || outcome.is_full || outcome.is_changing {
+            if self.eviction.are_stranded() || outcome.is_full || outcome.is_changing || evictor.wants_other {
                 outcome.is_changing |= self.eviction.are_stranded();
                 self.give_all_back(left);
             } else {
@@ -468,6 +507,7 @@ impl Engine {
                     }
                 }
                 UffdError::Unsupported if at_once > 1 => at_once = 1,
+                UffdError::Unsupported if evictor.would_take_other_frames(self, start) => break,
                 UffdError::Changing => {
                     self.slot.add(Counter::Retries, 1);
                     outcome.is_changing = true;

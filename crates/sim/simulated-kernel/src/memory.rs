@@ -99,14 +99,20 @@ impl Frames {
     ///
     /// # Errors
     /// None.
-    pub fn reserve(count: PageCount) -> Result<Self, Errno> {
-        let range = PageRange::at(program::STAGING, count);
+    pub fn reserve(count: PageCount, is_executable: bool) -> Result<Self, Errno> {
+        let start = if is_executable { program::EXECUTABLE_STAGING } else { program::STAGING };
+        let range = PageRange::at(start, count);
         let space = world::with(|world| {
             let space = world.own_space();
-            world.spaces[space].map(range, true);
+            world.spaces[space].map(range, true, is_executable);
             space
         });
         Ok(Self { range, space, seen: Box::new([0; PAGE_BYTES]) })
+    }
+
+    /// Whether there is room for frames that the program may run.
+    pub fn has_executable() -> bool {
+        world::with(|world| world.plan.executable_one_in > 0)
     }
 
     /// Where the frames are.

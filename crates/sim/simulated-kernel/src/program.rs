@@ -9,6 +9,8 @@ use crate::world::{self, Change, Entry, Fault, Reader, World};
 
 /// Where staging areas lie: behind all that programs map.
 pub const STAGING: PageIndex = PageIndex::new(1 << 34);
+/// The same for pages that the program may run.
+pub(crate) const EXECUTABLE_STAGING: PageIndex = PageIndex::new((1 << 34) + (1 << 20));
 
 /// What a thread wants of a page.
 enum Want {
@@ -36,9 +38,10 @@ enum Touched {
 pub fn map(space: usize, count: u64) -> PageRange {
     schedule::point();
     world::with(|world| {
+        let is_executable = world.chance(world.plan.executable_one_in);
         let space = &mut world.spaces[space];
         let range = space.place(PageCount::new(count));
-        space.map(range, false);
+        space.map(range, false, is_executable);
         range
     })
 }
@@ -257,9 +260,10 @@ pub fn remap(space: usize, range: PageRange) -> PageRange {
         let space = &mut world.spaces[space];
         let to = space.place(range.count());
         space.split(range);
-        let registered = space.area(range.start).and_then(|(_, area)| area.uffd);
+        let area = space.area(range.start).map(|(_, area)| area);
+        let registered = area.and_then(|area| area.uffd);
         space.areas.retain(|start, _| !range.contains(*start));
-        space.map(to, false);
+        space.map(to, false, area.is_some_and(|area| area.is_executable));
         space.areas_in(to).for_each(|(_, area)| area.uffd = registered);
         for (old, new) in range.iter().zip(to.iter()) {
             if let Some(mut entry) = space.take(old) {

@@ -235,8 +235,9 @@ impl Uffd {
             let is_busy = world.chance(world.plan.busy_one_in);
             let space = &mut world.spaces[world.uffds[self.number].space];
             let target = to + PageCount::new(step as u64);
-            if space.area(page).is_none() {
-                return Err(UffdError::Gone);
+            let Some((_, area)) = space.area(page) else { return Err(UffdError::Gone) };
+            if space.area(target).is_some_and(|(_, there)| there.is_executable != area.is_executable) {
+                return Err(UffdError::Unsupported);
             }
             if space.entry(target).is_some() {
                 return Err(UffdError::Exists);

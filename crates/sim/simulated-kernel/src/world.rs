@@ -31,6 +31,8 @@ pub struct Plan {
     pub stop_one_in: u32,
     /// Pages that the kernel uses when they are to be moved.
     pub busy_one_in: u32,
+    /// Mappings that the program may run, of those that it makes.
+    pub executable_one_in: u32,
     /// How long the disk takes at most, for a read or a write.
     pub disk_ns: u64,
     /// Writes that the disk refuses.
@@ -99,6 +101,8 @@ pub(crate) struct Area {
     pub(crate) uffd: Option<usize>,
     /// The pager's own, which a fork leaves out.
     is_own: bool,
+    /// The program may run it.
+    pub(crate) is_executable: bool,
 }
 
 /// The address space of a process, and what its program has written there.
@@ -125,8 +129,8 @@ impl Space {
         Self { has_ended: true, ..Self::default() }
     }
 
-    pub(crate) fn map(&mut self, range: PageRange, is_own: bool) {
-        self.areas.insert(range.start, Area { end: range.end, uffd: None, is_own });
+    pub(crate) fn map(&mut self, range: PageRange, is_own: bool, is_executable: bool) {
+        self.areas.insert(range.start, Area { end: range.end, uffd: None, is_own, is_executable });
     }
 
     /// Addresses for a mapping: of a hole, if there is one that is large enough.
@@ -178,6 +182,7 @@ impl Space {
         Some(Mapping {
             range: PageRange::new(start, area.end),
             writable: true,
+            executable: area.is_executable,
             anonymous: true,
             shared: false,
         })

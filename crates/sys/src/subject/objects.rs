@@ -676,7 +676,7 @@ impl Objects {
         let state = self.state.lock();
         let open = state.objects.iter().flatten().filter(|object| object.is_open && object.pages.end > from);
         let pages = open.map(|object| object.pages).min_by_key(|pages| pages.start)?;
-        Some(Mapping { range: pages, writable: true, anonymous: true, shared: false })
+        Some(Mapping { range: pages, writable: true, executable: false, anonymous: true, shared: false })
     }
 
     /// Which pages of `range` are there, as runs, and how far was looked.

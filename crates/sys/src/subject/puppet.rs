@@ -140,6 +140,8 @@ pub struct Places {
     pub shared: u64,
     /// Where frames are moved to on their way out.
     pub staging: PageIndex,
+    /// The same for pages that the program may run, if it has such: frames move only between memory of the same protection.
+    pub executable_staging: Option<PageIndex>,
     /// The userfaultfd's number in the puppet.
     pub uffd: u32,
 }
@@ -230,9 +232,24 @@ impl Puppet {
         self.places
     }
 
-    /// Where frames are moved to.
-    pub(crate) fn staging(&self) -> PageRange {
-        PageRange::at(self.places.staging, STAGED)
+    /// Where frames are moved to that the program may run, or that it may not; `None` where there is no such place.
+    pub(crate) fn staging(&self, is_executable: bool) -> Option<PageRange> {
+        let start = if is_executable { self.places.executable_staging? } else { self.places.staging };
+        Some(PageRange::at(start, STAGED))
+    }
+
+    /// Whether frames are staged there.
+    pub(crate) fn is_staged(&self, frame: PageIndex) -> bool {
+        self.nth_staged(frame).is_some()
+    }
+
+    /// The number of a staged frame. Only one of the two places is in use at a time.
+    fn nth_staged(&self, frame: PageIndex) -> Option<u64> {
+        [false, true]
+            .into_iter()
+            .filter_map(|is_executable| self.staging(is_executable))
+            .find(|staging| staging.contains(frame))
+            .map(|staging| frame.get() - staging.start.get())
     }
 
     /// Whether it does nothing any more.
@@ -247,8 +264,7 @@ impl Puppet {
 
     /// The copy of a staged frame.
     pub(crate) fn staged(&self, page: PageIndex) -> &PageBytes {
-        let nth = (page.get() - self.places.staging.get()) as usize;
-        assert!(nth < STAGED.get() as usize, "a frame outside the staging area");
+        let nth = self.nth_staged(page).expect("a frame outside the staging area") as usize;
         // SAFETY: inside the shared memory. The puppet writes there only when it is told to, which needs `&mut` of the frames; a program that
         // writes there changes what its own page holds.
         unsafe { &*self.shared.0.add((1 + nth) * PAGE_BYTES).cast::<PageBytes>() }
@@ -275,9 +291,9 @@ impl Puppet {
             let number = linux_raw_sys::general::__NR_ioctl.into();
             self.write(calls, number, [self.places.uffd.into(), opcode.into(), scratch, 0, 0, 0]);
             calls += 1;
-            if self.staging().contains(to) {
+            if let Some(copy) = self.copy_of(to) {
                 let arrived = self.scratch(nth * MOVE_WORDS + MOVE_WORDS - 1);
-                self.write(calls, COPY, [self.copy_of(to), to.addr().get(), arrived, 0, 0, 0]);
+                self.write(calls, COPY, [copy, to.addr().get(), arrived, 0, 0, 0]);
                 calls += 1;
             }
         }
@@ -288,7 +304,7 @@ impl Puppet {
             let bytes =
                 arrived.min(from.count().bytes().get() as i64) / PAGE_BYTES as i64 * PAGE_BYTES as i64;
             moved(Moved { result: self.result(call).map(drop), bytes });
-            call += if self.staging().contains(to) { 2 } else { 1 };
+            call += if self.is_staged(to) { 2 } else { 1 };
         }
         Ok(())
     }
@@ -305,8 +321,11 @@ impl Puppet {
         control.scratch[0].store(frames.count().bytes().get(), Ordering::Relaxed);
         let scratch = self.scratch(0);
         let from = frames.start.addr().get();
-        self.write(0, COPY, [self.copy_of(frames.start), from, scratch, 0, 0, 0]);
-        self.call(&mut asked, 1)
+        if let Some(copy) = self.copy_of(frames.start) {
+            self.write(0, COPY, [copy, from, scratch, 0, 0, 0]);
+            self.call(&mut asked, 1)?;
+        }
+        Ok(())
     }
 
     /// Whether it answers at all: a filter of the program's may end it at its first call.
@@ -322,9 +341,9 @@ impl Puppet {
         Ok(self.result(0))
     }
 
-    fn copy_of(&self, frame: PageIndex) -> u64 {
-        let nth = frame.get() - self.places.staging.get();
-        self.places.shared + (1 + nth) * PAGE_BYTES as u64
+    /// Where the shared memory has the copy of a staged frame, in the program's address space.
+    fn copy_of(&self, frame: PageIndex) -> Option<u64> {
+        self.nth_staged(frame).map(|nth| self.places.shared + (1 + nth) * PAGE_BYTES as u64)
     }
 
     fn write(&self, nth: usize, number: u64, arguments: [u64; 6]) {
@@ -393,6 +412,7 @@ mod tests {
             all: PageRange::new(PageIndex::new(1), PageIndex::new(2)),
             shared: 0,
             staging: PageIndex::new(1),
+            executable_staging: None,
             uffd: 3,
         };
         let memory = memfd_create(c"puppet", MemfdFlags::CLOEXEC).expect("a file");
