@@ -307,7 +307,7 @@ fn strangers_who_connect_and_say_nothing_keep_no_process_from_its_start() {
     if !managed_runner() {
         return;
     }
-    // So few that strangers alone would have all but those that are kept for the application's processes.
+    // So few that unidentified connections alone would have all but those that are kept for the application's processes.
     const DESCRIPTORS: usize = 128;
     let launcher = Launcher::managed(BUDGET_BYTES);
     let script = "touch ready; while ! test -e go; do sleep 0.05; done; for i in 1 2 3 4 5 6 7 8; do sh -c 'sleep 1' & done; wait";

@@ -212,7 +212,7 @@ fn without_its_supervisor_a_program_that_touches_what_is_on_a_node_is_ended_and_
     });
 }
 
-/// Whoever started it may have gone together with the terminal, and each stranger makes it say something.
+/// Whoever started it may have gone together with the terminal, and each unknown client makes it say something.
 #[test]
 fn a_node_whose_lines_nobody_reads_goes_on_when_strangers_talk_nonsense() {
     if !managed_runner() {

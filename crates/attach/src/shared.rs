@@ -177,9 +177,9 @@ impl Shared {
         let of = |number: u32| -> Vec<MemoryMap> {
             mappings(number).into_iter().filter(|map| name_of(map) == name).collect()
         };
-        let has_strangers =
+        let has_foreign_mappers =
             || processes().into_iter().any(|number| !mappers.contains_key(&number) && !of(number).is_empty());
-        if bytes < LEAST || has_strangers() || mappers.keys().any(|&number| has_other_ways(number)) {
+        if bytes < LEAST || has_foreign_mappers() || mappers.keys().any(|&number| has_other_ways(number)) {
             return None;
         }
         let pages = self.objects.add_object(OwnedFd::from(file), bytes.pages_up()).ok()?;

@@ -1,4 +1,4 @@
-//! The broker as a process: a socket, a connection for each space, and the books.
+//! The broker as a process: a socket, a connection for each space, and the lease table.
 //!
 //! Nothing that comes in is believed: a packet that is none, comes too often or can't be true ends the connection it came by, with a line on
 //! standard error, and concerns nobody else. Nothing waits for a space: a lease that its socket doesn't take is sent later.
@@ -22,8 +22,8 @@ use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{SocketFlags, accept_with};
 
-use crate::board::{Board, Direction, SEATS, Shared};
-use crate::books::{Amounts, Books, Lease, Refusal, SpaceId, Violation};
+use crate::lease_table::{Amounts, Lease, LeaseTable, Refusal, SpaceId, Violation};
+use crate::link_schedule::{Direction, LINK_SLOTS, LinkSchedule, Shared};
 use crate::nodes::Notice;
 
 /// While an application runs that an earlier broker may have leased to, nothing is leased for so long. Spaces look for a broker five
@@ -75,8 +75,8 @@ pub struct Server {
     socket: PathBuf,
     /// Held as long as the broker is there, so that there is one at a time.
     _lock: File,
-    books: Books,
-    board: Board,
+    table: LeaseTable,
+    schedule: LinkSchedule,
     nodes: Option<Notice>,
     began: Instant,
     connections: Vec<Connection>,
@@ -93,8 +93,8 @@ struct Connection {
     packets: (u64, u32),
     /// The latest lease, until the socket has taken it.
     unsent: Option<Lease>,
-    /// Its seat where links to nodes are shared.
-    seat: Option<usize>,
+    /// Its slot where links to nodes are shared.
+    link_slot: Option<usize>,
     end: Option<End>,
 }
 
@@ -187,11 +187,11 @@ impl Server {
         let listener = listen_on(&path).with_context(|| format!("cannot listen on {shown}"))?;
         std::fs::set_permissions(&options.socket, std::fs::Permissions::from_mode(0o600))
             .with_context(|| format!("cannot close {shown} to other users"))?;
-        let board = Shared::create().context("cannot make the memory by which links are shared")?;
-        let board = Board::new(board);
+        let schedule = Shared::create().context("cannot make the memory by which links are shared")?;
+        let schedule = LinkSchedule::new(schedule);
         let limit = |bandwidth: Option<ByteCount>| bandwidth.map_or(0, ByteCount::get);
-        board.set_rate(Direction::In, limit(options.bandwidth_in));
-        board.set_rate(Direction::Out, limit(options.bandwidth_out));
+        schedule.set_rate(Direction::In, limit(options.bandwidth_in));
+        schedule.set_rate(Direction::Out, limit(options.bandwidth_out));
         let nodes = options.nodes.as_deref().map(Notice::new).transpose()?;
         let slabs = (options.pool.get() / LEASED_SLAB_BYTES).min(MOST_SLABS);
         let settled_at = if options.is_successor { SETTLING } else { Duration::ZERO };
@@ -199,8 +199,8 @@ impl Server {
             listener,
             socket: options.socket.clone(),
             _lock: lock,
-            books: Books::new(slabs, options.local.map(|local| local.pages().get()), settled_at),
-            board,
+            table: LeaseTable::new(slabs, options.local.map(|local| local.pages().get()), settled_at),
+            schedule,
             nodes,
             began: Instant::now(),
             connections: Vec::new(),
@@ -210,7 +210,7 @@ impl Server {
 
     /// How the broker is.
     pub fn figures(&self) -> Figures {
-        let free = self.books.free();
+        let free = self.table.free();
         Figures {
             pool_free: ByteCount::new(free.slabs * LEASED_SLAB_BYTES),
             local_free: PageCount::new(free.pages).bytes(),
@@ -276,7 +276,7 @@ impl Server {
                 came: Instant::now(),
                 packets: (0, 0),
                 unsent: None,
-                seat: None,
+                link_slot: None,
                 end: None,
             });
         }
@@ -308,27 +308,28 @@ impl Server {
             let end = match ToBroker::decode(&packet[..length]) {
                 _ if is_flood => Some(End::Flood),
                 None => Some(End::Garbage),
-                Some(ToBroker::Sit) => self.seat(at).err(),
+                Some(ToBroker::TakeLinkSlot) => self.link_slot(at).err(),
                 Some(ToBroker::Ask) => self.tell_nodes(at).err(),
-                Some(message) => obey(&mut self.books, connection, now, message).err(),
+                Some(message) => obey(&mut self.table, connection, now, message).err(),
             };
             self.connections[at].end = end;
         }
     }
 
-    /// Gives a space a seat at the board, if one is left.
-    fn seat(&mut self, at: usize) -> Result<(), End> {
-        let is_taken = |seat: &usize| self.connections.iter().any(|other| other.seat == Some(*seat));
-        let free = (0..SEATS).find(|seat| !is_taken(seat));
+    /// Gives a space a slot in the link schedule, if one is left.
+    fn link_slot(&mut self, at: usize) -> Result<(), End> {
+        let is_taken =
+            |link_slot: &usize| self.connections.iter().any(|other| other.link_slot == Some(*link_slot));
+        let free = (0..LINK_SLOTS).find(|link_slot| !is_taken(link_slot));
         let connection = &mut self.connections[at];
-        if connection.space.is_none() || connection.seat.is_some() {
+        if connection.space.is_none() || connection.link_slot.is_some() {
             return Err(End::Untimely);
         }
-        let Some(seat) = free else { return Ok(()) };
-        self.board.clear(seat);
-        let message = FromBroker::Seat { number: seat as u64 }.encode();
-        match connection.link.send(&message, &[self.board.memory().file()]) {
-            Ok(()) => connection.seat = Some(seat),
+        let Some(link_slot) = free else { return Ok(()) };
+        self.schedule.clear(link_slot);
+        let message = FromBroker::LinkSlot { number: link_slot as u64 }.encode();
+        match connection.link.send(&message, &[self.schedule.memory().file()]) {
+            Ok(()) => connection.link_slot = Some(link_slot),
             // It does not listen; it schedules its own transfers meanwhile.
             Err(Errno::AGAIN) => {}
             Err(Errno::PIPE | Errno::CONNRESET) => return Err(End::Gone),
@@ -357,7 +358,7 @@ impl Server {
 
     /// Ends what has waited for too long.
     fn expel(&mut self) {
-        let overdue = self.books.overdue(self.began.elapsed());
+        let overdue = self.table.overdue(self.began.elapsed());
         for connection in &mut self.connections {
             if connection.end.is_none() {
                 connection.end = match connection.space {
@@ -370,7 +371,7 @@ impl Server {
     }
 
     fn lease(&mut self) {
-        for (id, lease) in self.books.leases(self.began.elapsed()) {
+        for (id, lease) in self.table.leases(self.began.elapsed()) {
             let of_space = |connection: &&mut Connection| connection.space == Some(id);
             if let Some(connection) = self.connections.iter_mut().find(of_space) {
                 connection.unsent = Some(lease);
@@ -394,10 +395,10 @@ impl Server {
                     process = connection.process,
                     "application left"
                 );
-                self.books.leave(id);
+                self.table.leave(id);
             }
-            if let Some(seat) = connection.seat {
-                self.board.clear(seat);
+            if let Some(link_slot) = connection.link_slot {
+                self.schedule.clear(link_slot);
             }
         }
     }
@@ -431,12 +432,17 @@ impl Connection {
 }
 
 /// Does what a message asks for.
-fn obey(books: &mut Books, connection: &mut Connection, now: Duration, message: ToBroker) -> Result<(), End> {
+fn obey(
+    table: &mut LeaseTable,
+    connection: &mut Connection,
+    now: Duration,
+    message: ToBroker,
+) -> Result<(), End> {
     match (message, connection.space) {
         (ToBroker::Attach { terms, pool_held, pool_movable, local_held, name }, None) => {
             connection.name = shown(&name);
             let held = Amounts { slabs: pool_held, pages: local_held };
-            match books.attach(now, terms, held, pool_movable) {
+            match table.attach(now, terms, held, pool_movable) {
                 Ok(id) => {
                     connection.space = Some(id);
                     tracing::info!(
@@ -455,7 +461,7 @@ fn obey(books: &mut Books, connection: &mut Connection, now: Duration, message: 
             }
         }
         (ToBroker::Change { terms }, Some(id)) => {
-            let answer = match books.change(id, terms) {
+            let answer = match table.change(id, terms) {
                 Ok(()) => {
                     tracing::info!(
                         application = connection.name,
@@ -470,13 +476,13 @@ fn obey(books: &mut Books, connection: &mut Connection, now: Duration, message: 
             connection.send(answer).map(drop)
         }
         (ToBroker::Report { serial, holding, moved_pages }, Some(id)) => {
-            books.report(now, id, serial, holding, moved_pages).map_err(End::Violation)
+            table.report(now, id, serial, holding, moved_pages).map_err(End::Violation)
         }
         (ToBroker::Attach { .. }, Some(_)) | (ToBroker::Change { .. } | ToBroker::Report { .. }, None) => {
             Err(End::Untimely)
         }
-        // Neither a seat nor the host's nodes are the books' to give.
-        (ToBroker::Sit | ToBroker::Ask, _) => Ok(()),
+        // The lease table gives neither slots for links nor the host's nodes.
+        (ToBroker::TakeLinkSlot | ToBroker::Ask, _) => Ok(()),
     }
 }
 

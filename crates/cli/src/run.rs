@@ -368,8 +368,8 @@ impl Plan {
     /// What the supervisor is told.
     pub(crate) fn options(self) -> Result<Options, Failure> {
         let plan = self;
-        let guest = |address| web::guest(address, &plan.metrics_names);
-        let guests = plan.metrics.iter().map(guest).collect::<Result<Vec<_>, _>>()?;
+        let side_service = |address| web::side_service(address, &plan.metrics_names);
+        let side_services = plan.metrics.iter().map(side_service).collect::<Result<Vec<_>, _>>()?;
         Ok(Options {
             local: plan.local,
             sizing: plan.sizing,
@@ -391,7 +391,7 @@ impl Plan {
             managed_by: plan.managed_by,
             stats: plan.stats,
             trace: plan.trace,
-            guests,
+            side_services,
             progress: plan.progress,
             summary: plan.summary,
             program: plan.program,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use farmem_supervisor::Guest;
+use farmem_supervisor::SideService;
 use farmem_transport::read_secret;
 use farmem_web::{Address, HostName, Measure, Measures, Options, Site};
 
@@ -104,7 +104,7 @@ impl Metrics {
 }
 
 /// The figures of one run, for whoever asks at that address: something that runs beside its supervisor.
-pub(crate) fn guest(listen: &Address, names: &[HostName]) -> Result<Guest, Failure> {
+pub(crate) fn side_service(listen: &Address, names: &[HostName]) -> Result<SideService, Failure> {
     let site = Arc::new(bind(Options {
         listen: listen.clone(),
         names: names.to_vec(),
@@ -116,7 +116,7 @@ pub(crate) fn guest(listen: &Address, names: &[HostName]) -> Result<Guest, Failu
     })?);
     log::tell(&format!("farmem: metrics on {}", site.address()?));
     let left = Arc::clone(&site);
-    Ok(Guest::new(move |own| site.serve_until_ended(move || own.reports()), move || left.leave()))
+    Ok(SideService::new(move |own| site.serve_until_ended(move || own.reports()), move || left.leave()))
 }
 
 #[cfg(test)]

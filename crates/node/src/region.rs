@@ -47,7 +47,7 @@ impl Region {
         let bytes = |frame: u64| frame as usize * FRAME_BYTES;
         if self.0.release(bytes(frames.start)..bytes(frames.end)).is_err() {
             for frame in frames {
-                // Inside the region, as all frames that the books know.
+                // Inside the region, as all frames that the grant table knows.
                 let _ = self.0.copy_in(bytes(frame), &[0; FRAME_BYTES]);
             }
         }

@@ -77,7 +77,7 @@ pub struct Server {
     connections: HashMap<u64, Place>,
     lanes: HashMap<ClientIdentity, u64>,
     /// Connections that have not said who they are, the oldest first.
-    strangers: BTreeSet<u64>,
+    unidentified: BTreeSet<u64>,
     /// Connections that are to be called though nothing new has come, each of them once.
     unfinished: VecDeque<u64>,
     /// Whether nobody new is heard for now: there is no room for anybody.
@@ -127,7 +127,7 @@ impl Server {
             clock: Clock::start(),
             connections: HashMap::new(),
             lanes: HashMap::new(),
-            strangers: BTreeSet::new(),
+            unidentified: BTreeSet::new(),
             unfinished: VecDeque::new(),
             is_closed: false,
             next: 0,
@@ -219,7 +219,7 @@ impl Server {
 
     /// Makes room for somebody new, at the cost of whoever has not said for longest who they are: known clients have memory here. Whether there was anybody.
     fn expel(&mut self) -> bool {
-        let Some(oldest) = self.strangers.first().copied() else { return false };
+        let Some(oldest) = self.unidentified.first().copied() else { return false };
         self.close(oldest, &End::Crowded);
         true
     }
@@ -244,7 +244,7 @@ impl Server {
             return;
         }
         self.connections.insert(id, Place { connection, peer, interest, is_unfinished: false });
-        self.strangers.insert(id);
+        self.unidentified.insert(id);
     }
 
     /// A connection is to be called again though nothing new may come.
@@ -279,7 +279,7 @@ impl Server {
             Ok(Progress::Done) => {}
             Ok(Progress::More) => self.note_unfinished(id),
             Ok(Progress::Introduced(client)) => {
-                self.strangers.remove(&id);
+                self.unidentified.remove(&id);
                 self.service.detach(client);
                 tracing::info!(peer = place.peer, space = format_args!("{:x}", client.space), "client came");
                 if let Some(earlier) = self.lanes.insert(client, id) {
@@ -320,7 +320,7 @@ impl Server {
 
     fn close(&mut self, id: u64, end: &End) {
         let Some(place) = self.connections.remove(&id) else { return };
-        self.strangers.remove(&id);
+        self.unidentified.remove(&id);
         let _ = epoll::delete(&self.poll, &place.connection);
         if let Some(client) = place.connection.client()
             && self.lanes.get(&client) == Some(&id)

@@ -20,7 +20,7 @@ use crate::eviction::swap_in::SwapIn;
 use crate::fault::flights;
 use crate::fault::handler;
 use crate::fault::pace::Pace;
-use crate::fault::serve::Desk;
+use crate::fault::serve::ServeBuffers;
 use crate::hints::Hinted;
 use crate::inject::Injection;
 use crate::reporting::inspector::Inspector;
@@ -69,7 +69,7 @@ pub(crate) struct Bookkeeper {
     zero_guard: ZeroGuard,
     /// There from when memory is managed, if there is memory for it.
     swap_in: Option<SwapIn>,
-    desk: Option<Desk>,
+    buffers: Option<ServeBuffers>,
     hinted: Hinted,
     is_returning: bool,
     whereabouts: Whereabouts,
@@ -105,7 +105,7 @@ impl Bookkeeper {
             own_memory: OwnMemory::default(),
             zero_guard: ZeroGuard::default(),
             swap_in: None,
-            desk: None,
+            buffers: None,
             hinted: Hinted::new(),
             is_returning: false,
             whereabouts: Whereabouts::new(Allowed::now()),
@@ -149,10 +149,10 @@ impl Bookkeeper {
         self.growth.look(resident, thread::now_ns(), subject::cpu_ns());
         if engine.ledger.is_withdrawing() {
             engine.mailboxes.leave();
-            return self.withdrawal.step(engine, self.desk.as_mut());
+            return self.withdrawal.step(engine, self.buffers.as_mut());
         }
         engine.look_for_mailboxes(self.rounds);
-        let has_more_hints = self.hinted.step(engine, self.scanner.as_ref(), self.desk.as_mut());
+        let has_more_hints = self.hinted.step(engine, self.scanner.as_ref(), self.buffers.as_mut());
         let has_more = self.inspector.step(engine) || has_more_hints;
         if self.scanner.is_none() {
             let left = gap - self.growth.margin(engine.ledger.budget());
@@ -167,8 +167,8 @@ impl Bookkeeper {
         }
         engine.eviction.quiescence.start_if_wanted(self.whereabouts.allowed());
         let far = self.manage(unnoticed);
-        self.is_returning = match (&mut self.swap_in, &mut self.desk) {
-            (Some(swap_in), Some(desk)) => swap_in.step(engine, desk),
+        self.is_returning = match (&mut self.swap_in, &mut self.buffers) {
+            (Some(swap_in), Some(buffers)) => swap_in.step(engine, buffers),
             _ => false,
         };
         engine.review_protection();
@@ -276,7 +276,7 @@ impl Bookkeeper {
         engine.slot.set_state(SlotState::Managing);
         self.scanner = Some(Scanner::new(self.excluded));
         self.swap_in = SwapIn::new().ok();
-        self.desk = Desk::new(engine).ok();
+        self.buffers = ServeBuffers::new(engine).ok();
     }
 
     fn account(&mut self) {

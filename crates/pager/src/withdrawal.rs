@@ -16,7 +16,7 @@ use farmem_sys::uffd::UffdError;
 use farmem_sys::{sparse, thread};
 
 use crate::engine::{BATCH_PAGES, Engine};
-use crate::fault::serve::{Cause, Desk};
+use crate::fault::serve::{Cause, ServeBuffers};
 use crate::forks::children::NOWHERE;
 
 /// A step ends after this time: meanwhile nobody else of the pager does what the bookkeeper does.
@@ -42,8 +42,8 @@ impl Default for Withdrawal {
 }
 
 impl Withdrawal {
-    /// One step, on the bookkeeper; how long to pause after it. Without a desk nothing is managed.
-    pub(crate) fn step(&mut self, engine: &Engine, desk: Option<&mut Desk>) -> u64 {
+    /// One step, on the bookkeeper; how long to pause after it. Without buffers nothing is managed.
+    pub(crate) fn step(&mut self, engine: &Engine, buffers: Option<&mut ServeBuffers>) -> u64 {
         engine.eviction.end();
         if engine.eviction.are_stranded() {
             engine.return_stranded(&engine.hold_as_bookkeeper());
@@ -51,8 +51,8 @@ impl Withdrawal {
         if !engine.eviction.is_over() {
             return PAUSE_NS;
         }
-        if let Some(desk) = desk
-            && self.bring_back(engine, desk)
+        if let Some(buffers) = buffers
+            && self.bring_back(engine, buffers)
         {
             return PAUSE_NS;
         }
@@ -61,14 +61,14 @@ impl Withdrawal {
     }
 
     /// A step of the return. Whether there is more to do.
-    fn bring_back(&mut self, engine: &Engine, desk: &mut Desk) -> bool {
+    fn bring_back(&mut self, engine: &Engine, buffers: &mut ServeBuffers) -> bool {
         let began_ns = thread::now_ns();
         while self.hand < sparse::END {
             let mut left = LOOKED_AT;
             let hand = &mut self.hand;
             let wanted = core::iter::from_fn(|| engine.pages.table.seek(hand, &mut left, is_wanted));
             let holding = engine.hold_as_bookkeeper();
-            let _ = engine.return_pages(&holding, desk, wanted.take(BATCH_PAGES), Cause::Room);
+            let _ = engine.return_pages(&holding, buffers, wanted.take(BATCH_PAGES), Cause::Room);
             drop(holding);
             if thread::now_ns() - began_ns > STEP_NS {
                 return true;

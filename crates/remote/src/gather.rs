@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use farmem_transport::RemoteAddress;
 
-use crate::books::Shards;
+use crate::block_table::Shards;
 use crate::redundancy::{MOST_SHARDS, Piece, Redundancy};
 
 /// A node that takes so many times as long as the others is gone around.

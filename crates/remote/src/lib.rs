@@ -3,7 +3,7 @@
 //! clock, no thread.
 #![forbid(unsafe_code)]
 
-mod books;
+mod block_table;
 mod checks;
 mod cluster;
 mod edit;
@@ -18,7 +18,7 @@ mod redundancy;
 mod reserve;
 mod span;
 
-pub use books::{Allotment, Books, Located, LostChunk, Shards, WrittenBy};
+pub use block_table::{Allotment, BlockTable, Located, LostChunk, Shards, WrittenBy};
 pub use checks::{Checker, Checks};
 pub use cluster::{Cluster, ClusterError, ClusterNode, NodeState, Role};
 pub use edit::{Edit, EditError, Joining};

@@ -193,7 +193,7 @@ fn open_disk(disk: &DiskOptions) -> Result<(DiskFile, ByteCount)> {
 }
 
 #[cfg(test)]
-use crate::limits::tenancy::HostChoice;
+use crate::limits::lease_client::HostChoice;
 
 #[cfg(test)]
 impl Application {
@@ -224,7 +224,7 @@ impl Application {
             managed_by: None,
             stats: None,
             trace: None,
-            guests: Vec::new(),
+            side_services: Vec::new(),
             progress: false,
             summary: false,
             program: "test".into(),

@@ -9,9 +9,9 @@ use farmem_wire::host::{LEASED_SLAB_BYTES, MOST_SLABS, Terms};
 use serde::{Deserialize, Serialize};
 
 use crate::carrier::NodesOptions;
+use crate::limits::lease_client::HostChoice;
 use crate::limits::sizing::SizingOptions;
-use crate::limits::tenancy::HostChoice;
-use crate::threads::beside::Guest;
+use crate::threads::side_service::SideService;
 
 /// Where pages go when the pool is full.
 #[derive(Clone, Debug)]
@@ -100,7 +100,7 @@ pub struct Options {
     /// Whether to show a line on standard error that says how it goes.
     pub progress: bool,
     /// What runs beside the supervisor.
-    pub guests: Vec<Guest>,
+    pub side_services: Vec<SideService>,
     /// Whether to print a summary on standard error at exit.
     pub summary: bool,
     /// The program's first argument: its name as the user wrote it.
@@ -118,7 +118,7 @@ impl Options {
             || self.progress
             || self.stats.is_some()
             || self.trace.is_some()
-            || !self.guests.is_empty()
+            || !self.side_services.is_empty()
             || tracing::enabled!(tracing::Level::INFO)
     }
 

@@ -23,16 +23,16 @@ use crate::application::Application;
 use crate::carrier;
 use crate::injection::{self, Injection};
 use crate::limits::descent::Descent;
+use crate::limits::lease_client::{self, LeaseClient};
 use crate::limits::room;
 use crate::limits::set::Limits;
 use crate::limits::sizing::Sizing;
-use crate::limits::tenancy::{self, Tenancy};
 use crate::options::Options;
 use crate::processes::Processes;
 use crate::processes::attacher::Attacher;
 use crate::processes::family::Family;
 use crate::processes::group::Group;
-use crate::processes::strangers::MOST_STRANGERS;
+use crate::processes::unidentified::MOST_UNIDENTIFIED;
 use crate::program::background::{Role, split};
 use crate::program::end::{End, end_as};
 use crate::program::foreground::{self, Caller, Half, Part};
@@ -48,9 +48,9 @@ use crate::reporting::report::{Report, Source};
 use crate::reporting::statistics::StatisticsFile;
 use crate::reporting::waiting::Waiting;
 use crate::say::{self, say};
-use crate::threads::beside::{Ending, Guest};
 use crate::threads::mover;
 use crate::threads::packer;
+use crate::threads::side_service::{Ending, SideService};
 use crate::threads::worker::Worker;
 use crate::watch::Watch;
 
@@ -71,7 +71,7 @@ const LAST: Duration = Duration::from_secs(2);
 const REPORTING_AT_END: &str = "its supervisor is its parent, and reports when it has ended; raise its budget instead \
                                 (`farmem set NAME local=SIZE`)";
 
-/// Why a stranger can't change limits, nor look inside.
+/// Why another user can't change limits, nor look inside.
 const NOT_YOURS: &str = "it belongs to another user; ask that user, or root";
 
 /// Runs the program under supervision until it has ended. The result is the status to exit with; if a signal ended the
@@ -88,7 +88,7 @@ pub fn supervise(options: &Options) -> Result<u8> {
     }
     start(options, Origin::Child)
         .map(Supervisor::see_through)
-        .inspect_err(|_| options.guests.iter().for_each(Guest::leave))
+        .inspect_err(|_| options.side_services.iter().for_each(SideService::leave))
 }
 
 /// What is attached to.
@@ -116,7 +116,7 @@ pub fn attach(options: &Options, subject: &Subject, hear: impl FnMut(&Standing))
             supervisor.see_through_found();
         }
         Err(error) => {
-            options.guests.iter().for_each(Guest::leave);
+            options.side_services.iter().for_each(SideService::leave);
             onlooker.refuse(&format!("{error:#}"));
         }
     }
@@ -141,7 +141,7 @@ fn supervise_caller(options: &Options) -> Result<u8> {
     };
     let refused = start(options, Origin::Caller(&mut caller)).map(Supervisor::see_through_caller).err();
     if let Some(error) = refused {
-        options.guests.iter().for_each(Guest::leave);
+        options.side_services.iter().for_each(SideService::leave);
         caller.refuse(&error);
     }
     std::process::exit(0)
@@ -155,9 +155,14 @@ fn start<'a>(options: &'a Options, origin: Origin<'a>) -> Result<Supervisor<'a>>
     let signals = Signals::take()?;
     // Orphans become children of this process: so it knows, when the program has ended, whether anybody is left.
     set_child_subreaper(Some(rustix::process::getpid())).context("cannot adopt the program's orphans")?;
-    let begun =
-        Tenancy::begin(application, &options.name, &options.host, options.terms(), options.sizing.is_none())?;
-    let tenancy: &'static Mutex<Tenancy> = Box::leak(Box::new(Mutex::new(begun)));
+    let begun = LeaseClient::begin(
+        application,
+        &options.name,
+        &options.host,
+        options.terms(),
+        options.sizing.is_none(),
+    )?;
+    let lease_client: &'static Mutex<LeaseClient> = Box::leak(Box::new(Mutex::new(begun)));
     let application = application.record(options)?;
     let address = Address { name: name.as_bytes(), token: application.token }.to_string();
     let began = Instant::now();
@@ -189,19 +194,19 @@ fn start<'a>(options: &'a Options, origin: Origin<'a>) -> Result<Supervisor<'a>>
         nodes = options.nodes.as_ref().map_or(0, |nodes| nodes.nodes.len()),
         "program started"
     );
-    let workers = start_workers(application, tenancy, &attacher);
+    let workers = start_workers(application, lease_client, &attacher);
     injection::start(application);
     let own = Own::at(&name);
     Ok(Supervisor {
         options,
-        guests: begin_guests(options, &own),
+        side_services: begin_side_services(options, &own),
         own,
         application,
         listener,
         listens_from: began,
         signals,
         processes: Processes::new(application),
-        tenancy,
+        lease_client,
         watch: Watch::new(application, options.sizing.map(|sizing| Sizing::new(sizing, options.local))),
         workers,
         attacher,
@@ -231,14 +236,14 @@ fn found(number: Option<u32>) -> Result<rustix::process::Pid> {
 /// Threads that look after what the processes have stored, and how much they may.
 fn start_workers(
     application: Application,
-    tenancy: &'static Mutex<Tenancy>,
+    lease_client: &'static Mutex<LeaseClient>,
     attacher: &Attacher,
 ) -> Vec<Worker> {
     // In this order: the mover first looks for what others have left half done.
     let of_pool = mover::start(application).into_iter().chain(packer::start(application));
     let recorder = application.recorder.map(|recorder| recorder.start());
     of_pool
-        .chain([tenancy::start(tenancy)])
+        .chain([lease_client::start(lease_client)])
         .chain(carrier::start(application))
         .chain(recorder)
         .chain(attacher.start())
@@ -246,21 +251,22 @@ fn start_workers(
 }
 
 /// One that can't begin is named: the program goes on without it.
-fn begin_guests(options: &Options, own: &Own) -> Vec<Ending> {
-    let begin = |guest: &Guest| guest.begin(own.clone()).map_err(|error| say(&format!("{error:#}"))).ok();
-    options.guests.iter().filter_map(begin).collect()
+fn begin_side_services(options: &Options, own: &Own) -> Vec<Ending> {
+    let begin =
+        |service: &SideService| service.begin(own.clone()).map_err(|error| say(&format!("{error:#}"))).ok();
+    options.side_services.iter().filter_map(begin).collect()
 }
 
 struct Supervisor<'a> {
     options: &'a Options,
     own: Own,
-    guests: Vec<Ending>,
+    side_services: Vec<Ending>,
     application: Application,
     listener: OwnedFd,
     listens_from: Instant,
     signals: Signals,
     processes: Processes,
-    tenancy: &'static Mutex<Tenancy>,
+    lease_client: &'static Mutex<LeaseClient>,
     watch: Watch,
     workers: Vec<Worker>,
     /// Where pagers come from outside.
@@ -320,7 +326,7 @@ impl Supervisor<'_> {
             self.attend();
         }
         self.workers.drain(..).for_each(Worker::stop);
-        self.guests.drain(..).for_each(|end| end());
+        self.side_services.drain(..).for_each(|end| end());
         self.conclude();
     }
 
@@ -328,7 +334,7 @@ impl Supervisor<'_> {
     fn see_through_found(mut self) {
         self.attend();
         self.workers.drain(..).for_each(Worker::stop);
-        self.guests.drain(..).for_each(|end| end());
+        self.side_services.drain(..).for_each(|end| end());
         self.conclude();
     }
 
@@ -399,13 +405,13 @@ impl Supervisor<'_> {
     /// Goes on in the background for processes that the program has left behind. Returns in the process that was called.
     fn hand_on(&mut self) {
         self.cpu_before = children_cpu();
-        self.guests.drain(..).for_each(|end| end());
+        self.side_services.drain(..).for_each(|end| end());
         self.workers.drain(..).for_each(Worker::stop);
         match split() {
             Ok(Role::Caller) => {}
             Ok(Role::Background) => {
-                self.workers = start_workers(self.application, self.tenancy, &self.attacher);
-                self.guests = begin_guests(self.options, &self.own);
+                self.workers = start_workers(self.application, self.lease_client, &self.attacher);
+                self.side_services = begin_side_services(self.options, &self.own);
                 self.attend();
                 self.conclude();
                 std::process::exit(0);
@@ -425,7 +431,7 @@ impl Supervisor<'_> {
         if let Some(recorder) = self.application.recorder {
             recorder.end();
         }
-        self.options.guests.iter().for_each(Guest::leave);
+        self.options.side_services.iter().for_each(SideService::leave);
     }
 
     /// In the background: until the last process has gone.
@@ -541,7 +547,7 @@ impl Supervisor<'_> {
         if news.has_connection {
             self.let_in();
         }
-        self.processes.expel_strangers();
+        self.processes.drop_unidentified();
     }
 
     /// What has happened, when something has or it is time to look around; `None` when waiting was interrupted.
@@ -589,7 +595,7 @@ impl Supervisor<'_> {
     /// # Errors
     /// A sentence that says why they can't be set.
     fn set(&mut self, limits: Limits) -> Result<(), String> {
-        let outcome = limits.apply(&self.application, &mut self.tenancy());
+        let outcome = limits.apply(&self.application, &mut self.lease_client());
         match &outcome {
             Ok(()) => tracing::info!(application = self.options.name, ?limits, "limits changed"),
             Err(reason) => tracing::info!(application = self.options.name, reason, "limits refused"),
@@ -602,7 +608,7 @@ impl Supervisor<'_> {
 
     /// Takes new connections, no more than are heard out before the next ones.
     fn let_in(&mut self) {
-        for _ in 0..MOST_STRANGERS {
+        for _ in 0..MOST_UNIDENTIFIED {
             match accept_with(&self.listener, SocketFlags::CLOEXEC) {
                 Ok(socket) => self.processes.accept(socket),
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
@@ -678,14 +684,14 @@ impl Supervisor<'_> {
         }
     }
 
-    fn tenancy(&self) -> MutexGuard<'_, Tenancy> {
-        self.tenancy.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lease_client(&self) -> MutexGuard<'_, LeaseClient> {
+        self.lease_client.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn report(&self, usage: PoolUsage) -> Report {
         let (terms, standing) = {
-            let tenancy = self.tenancy();
-            (tenancy.terms(), tenancy.standing())
+            let lease_client = self.lease_client();
+            (lease_client.terms(), lease_client.standing())
         };
         let totals = self.processes.sum();
         Report::new(&Source {

@@ -74,11 +74,11 @@ impl Watch {
         if let Some(sizing) = self.sizing.as_mut().filter(|sizing| sizing.is_due()) {
             sizing.step(self.application.ledger, processes.sum().get(Counter::StallNs));
         }
-        if !processes.are_kin_about() {
+        if !processes.are_relatives_about() {
             self.note_resident_peak(self.application.ledger.resident());
         } else if Instant::now() >= self.shared_due {
             let began = Instant::now();
-            processes.count_kin();
+            processes.count_relatives();
             let resident = shares::measure(&self.application.ledger, processes);
             self.note_resident_peak(resident);
             self.shared_due = Instant::now() + (began.elapsed() * SHARED_TIME_SHARE).max(SHARED_LEAST);

@@ -1,5 +1,5 @@
 //! Threads that libc doesn't know: raw `clone`, a stack and a thread-local block of the runtime's own, every signal
-//! blocked. They must never call into libc beyond `memcpy` and its kin.
+//! blocked. They must never call into libc beyond `memcpy` and the like.
 
 use core::ffi::CStr;
 

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use farmem_page::{PageCount, PageIndex};
 
-use crate::board::{BOARD_WORDS, Board};
+use crate::region_report::{REGION_REPORT_WORDS, RegionReport};
 use crate::trace::{TRACE_WORDS, TraceRing};
 use crate::{BUCKETS, Counter, Failure, Histogram};
 
@@ -26,10 +26,10 @@ const RETURNS_AT: usize = WORK_AT + MAX_HANDLERS;
 const SLOT_WORDS: usize = (RETURNS_AT + RETURN_BUCKETS).next_multiple_of(8);
 
 /// Bytes of a ledger.
-pub const LEDGER_BYTES: usize = (BOARD_AT + BOARD_WORDS) * 8;
+pub const LEDGER_BYTES: usize = (REGION_REPORT_AT + REGION_REPORT_WORDS) * 8;
 
 const TRACE_AT: usize = HEADER_WORDS + MAX_PROCESSES * SLOT_WORDS;
-const BOARD_AT: usize = TRACE_AT + TRACE_WORDS;
+const REGION_REPORT_AT: usize = TRACE_AT + TRACE_WORDS;
 
 const _: () = assert!(crate::COUNTERS.len() <= COUNTER_WORDS, "every counter has a word");
 
@@ -98,7 +98,7 @@ enum SlotWord {
     HeardEpoch,
     Separated,
     IsProtected,
-    Kin,
+    Relatives,
     ChildrenPages,
     ToldEpoch,
 }
@@ -240,8 +240,8 @@ impl<'a> Ledger<'a> {
     }
 
     /// Where one process tells of its regions.
-    pub fn board(&self) -> Board<'a> {
-        Board { words: &self.words[BOARD_AT..BOARD_AT + BOARD_WORDS] }
+    pub fn region_report(&self) -> RegionReport<'a> {
+        RegionReport { words: &self.words[REGION_REPORT_AT..REGION_REPORT_AT + REGION_REPORT_WORDS] }
     }
 
     /// Names a page that could not be read back, once. May be called by several processes at once.
@@ -396,13 +396,13 @@ impl<'a> ProcessSlot<'a> {
     }
 
     /// Living processes that it may share memory with since a fork.
-    pub fn kin(&self) -> u64 {
-        self.word(SlotWord::Kin).load(Ordering::Acquire)
+    pub fn relatives(&self) -> u64 {
+        self.word(SlotWord::Relatives).load(Ordering::Acquire)
     }
 
     /// Changes that figure (supervisor).
-    pub fn set_kin(&self, count: u64) {
-        self.word(SlotWord::Kin).store(count, Ordering::Release);
+    pub fn set_relatives(&self, count: u64) {
+        self.word(SlotWord::Relatives).store(count, Ordering::Release);
     }
 
     /// The latest fork whose child still needs the process's stored pages (supervisor).

@@ -6,19 +6,21 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-mod board;
 mod counter;
 mod failure;
 mod histogram;
 mod ledger;
+mod region_report;
 mod trace;
 
-pub use board::{ABSENCE_ENDS, ABSENCE_SPANS, BOARD_REGIONS, Board, Gathered, RegionFigures};
 pub use counter::{COUNTERS, Counter, Kind};
 pub use failure::{Failure, Refusal, Step};
 pub use histogram::{BUCKETS, Histogram, bucket_ceiling_ns, bucket_of};
 pub use ledger::{
     Header, LEDGER_BYTES, LOST_NAMED, Ledger, LostPage, MAX_HANDLERS, MAX_PROCESSES, ProcessSlot,
     RETURN_BUCKETS, SlotState,
+};
+pub use region_report::{
+    ABSENCE_ENDS, ABSENCE_SPANS, Gathered, REPORTED_REGIONS, RegionFigures, RegionReport,
 };
 pub use trace::{TRACE_RECORDS, TraceKind, TraceReader, TraceRecord, TraceRing};

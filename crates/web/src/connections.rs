@@ -1,4 +1,4 @@
-//! Bounds of whoever connects: strangers may, and an HTTP server lives in processes that have other things to do.
+//! Bounds on connections: anybody may connect, and an HTTP server lives in processes that have other things to do.
 
 use std::io;
 use std::pin::Pin;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use farmem_broker::board::{Gate, Pass, Turn};
+use farmem_broker::link_schedule::{Gate, Pass, Turn};
 use farmem_policy::links::timeliness::is_too_late;
 use farmem_policy::links::{Class, Latency};
 use farmem_transport::{

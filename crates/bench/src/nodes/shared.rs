@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use farmem_broker::board::{Board, Direction, Gate, Shared, key_of};
+use farmem_broker::link_schedule::{Direction, Gate, LinkSchedule, Shared, key_of};
 use farmem_policy::links::Class;
 use serde::Serialize;
 
@@ -115,8 +115,8 @@ impl SharedFigure {
 pub(super) fn measure(route: &Route, time: Duration) -> Result<SharedFigure> {
     let mut clients =
         (0..WEIGHTS.len()).map(|nth| route.client(10 + nth as u64)).collect::<Result<Vec<Client>>>()?;
-    let board = Arc::new(Board::new(Shared::create()?));
-    let gates = gates(&board, &WEIGHTS)?;
+    let schedule = Arc::new(LinkSchedule::new(Shared::create()?));
+    let gates = gates(&schedule, &WEIGHTS)?;
     let course = |class, wanted| Course { class, pages: SPAN_PAGES, wanted, useful: None, time };
     let bytes = thread::scope(|scope| {
         let readers: Vec<_> = clients
@@ -133,7 +133,7 @@ pub(super) fn measure(route: &Route, time: Duration) -> Result<SharedFigure> {
     })?;
     let [waited, ahead, ..] = &mut clients[..] else { unreachable!("there are three") };
     // One space alone: its own classes.
-    let gate = &self::gates(&Arc::new(Board::new(Shared::create()?)), &[1])?[0];
+    let gate = &self::gates(&Arc::new(LinkSchedule::new(Shared::create()?)), &[1])?[0];
     let demand = course(Class::Demand, 1);
     let alone = waited.read_by(Some(gate), demand)?;
     let mut flooded_by = |gate, class, useful| {
@@ -177,10 +177,11 @@ pub(super) fn weighted_ratio(parts: impl Iterator<Item = (f64, u32)>) -> f64 {
 }
 
 /// Gates of spaces with these weights, at one link.
-fn gates(board: &Arc<Board>, weights: &[u32]) -> Result<Vec<Arc<Gate>>> {
-    let lines = board.link(key_of("node"), Direction::In).context("a new board has no room")?;
-    let gate =
-        |(seat, weight): (usize, &u32)| Gate::new(Arc::clone(board), lines, seat, Arc::default(), *weight);
+fn gates(schedule: &Arc<LinkSchedule>, weights: &[u32]) -> Result<Vec<Arc<Gate>>> {
+    let lines = schedule.link(key_of("node"), Direction::In).context("a new schedule has no room")?;
+    let gate = |(link_slot, weight): (usize, &u32)| {
+        Gate::new(Arc::clone(schedule), lines, link_slot, Arc::default(), *weight)
+    };
     Ok(weights.iter().enumerate().map(gate).collect())
 }
 

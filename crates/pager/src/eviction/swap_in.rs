@@ -11,7 +11,7 @@ use farmem_sys::{Errno, memory, thread};
 use farmem_telemetry::Counter;
 
 use crate::engine::{BATCH_PAGES, Engine};
-use crate::fault::serve::{Cause, Desk};
+use crate::fault::serve::{Cause, ServeBuffers};
 
 /// A step of the return ends after this time: meanwhile nobody watches the budget.
 const STEP_NS: u64 = 2_000_000;
@@ -63,7 +63,7 @@ impl SwapIn {
     }
 
     /// One step, if there is room. Whether there is more to do.
-    pub(crate) fn step(&mut self, engine: &Engine, desk: &mut Desk) -> bool {
+    pub(crate) fn step(&mut self, engine: &Engine, buffers: &mut ServeBuffers) -> bool {
         let room = self.room.look(-engine.residency.excess(0), engine.ledger.budget(), thread::now_ns());
         let evicted = engine.slot.get(Counter::Evicted);
         if room == PageCount::ZERO
@@ -89,7 +89,7 @@ impl SwapIn {
                 }
             }
             Pass::Return { longest } => {
-                if self.bring_back(engine, desk, longest, room) {
+                if self.bring_back(engine, buffers, longest, room) {
                     pass
                 } else {
                     Pass::None
@@ -121,7 +121,13 @@ impl SwapIn {
     }
 
     /// A step of the return. Whether it goes on.
-    fn bring_back(&mut self, engine: &Engine, desk: &mut Desk, longest: u64, room: PageCount) -> bool {
+    fn bring_back(
+        &mut self,
+        engine: &Engine,
+        buffers: &mut ServeBuffers,
+        longest: u64,
+        room: PageCount,
+    ) -> bool {
         let began_ns = thread::now_ns();
         let mut left = room.get() as usize;
         while left > 0 {
@@ -130,7 +136,7 @@ impl SwapIn {
             let holding = engine.hold_as_bookkeeper();
             let batch_began_ns = thread::now_ns();
             let most = self.at_once.min(left);
-            let returned = engine.return_pages(&holding, desk, search.by_ref().take(most), Cause::Room);
+            let returned = engine.return_pages(&holding, buffers, search.by_ref().take(most), Cause::Room);
             self.returned += returned;
             left -= returned.min(left);
             self.hand = search.hand;

@@ -14,7 +14,7 @@ use farmem_telemetry::{Counter, RETURN_BUCKETS, TraceKind};
 use crate::address_space::table::Taken;
 use crate::engine::{BATCH_PAGES, Engine};
 use crate::eviction::vault::LoadFailure;
-use crate::fault::serve::{Cause, Desk, Served, Source};
+use crate::fault::serve::{Cause, ServeBuffers, Served, Source};
 use crate::fault::waiting::Timing;
 use crate::gate::{Change, Holding};
 
@@ -26,7 +26,7 @@ const _: () = assert!(BATCH_PAGES <= u128::BITS as usize, "a batch's pages have 
 /// What became of loading a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Loaded {
-    /// It is at the desk.
+    /// It is in the buffers.
     There,
     /// It is on a node, which was not to be asked, or would have sent it too late.
     Later,
@@ -37,7 +37,7 @@ enum Loaded {
 /// What became of a page that a fault wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Arrival {
-    /// It is at the desk.
+    /// It is in the buffers.
     There,
     /// It is not, and that has been seen to.
     Not(Served),
@@ -122,7 +122,7 @@ impl Engine {
     pub(crate) fn return_pages(
         &self,
         holding: &Holding<'_>,
-        desk: &mut Desk,
+        buffers: &mut ServeBuffers,
         pages: impl Iterator<Item = PageIndex>,
         cause: Cause,
     ) -> usize {
@@ -132,15 +132,15 @@ impl Engine {
         pages.filter_map(take).take(BATCH_PAGES).for_each(|taken| _ = batch.push(taken));
         let count = batch.count;
         // Where the address space changes, pages stay away: nobody waits for them.
-        let _ = self.bring_in(holding, desk, batch, cause);
+        let _ = self.bring_in(holding, buffers, batch, cause);
         count
     }
 
-    /// Brings the content of the batch's page at that position to the desk, and checks it. When it is lost, that has been seen to.
+    /// Brings the content of the batch's page at that position into the buffers, and checks it. A page that is lost has been dealt with.
     fn load(
         &self,
         holding: &Holding<'_>,
-        desk: &mut Desk,
+        buffers: &mut ServeBuffers,
         batch: &mut Batch,
         at: usize,
         cause: Cause,
@@ -148,9 +148,9 @@ impl Engine {
     ) -> Loaded {
         let Some(taken) = &batch.pages[at] else { return Loaded::Lost };
         let Some(place) = taken.word.place() else { return Loaded::Lost };
-        match self.vault.load(&mut desk.reader, place, &mut desk.content[at], urgency) {
+        match self.vault.load(&mut buffers.reader, place, &mut buffers.content[at], urgency) {
             Ok(origin) => {
-                desk.waiting.loaded(origin, cause.is_fault_on(taken.page));
+                buffers.waiting.loaded(origin, cause.is_fault_on(taken.page));
                 Loaded::There
             }
             Err(LoadFailure::Later) => Loaded::Later,
@@ -167,18 +167,18 @@ impl Engine {
     pub(crate) fn load_for(
         &self,
         holding: &Holding<'_>,
-        desk: &mut Desk,
+        buffers: &mut ServeBuffers,
         batch: &mut Batch,
         at: usize,
         fault: Fault,
     ) -> Arrival {
-        let loading = desk.waiting.begin_loading();
-        let loaded = self.load(holding, desk, batch, at, Cause::Fault(fault.page), self.urgency());
-        desk.waiting.end_loading(loading, &self.slot);
+        let loading = buffers.waiting.begin_loading();
+        let loaded = self.load(holding, buffers, batch, at, Cause::Fault(fault.page), self.urgency());
+        buffers.waiting.end_loading(loading, &self.slot);
         match loaded {
             Loaded::There => Arrival::There,
             Loaded::Lost => Arrival::Not(Served::Done),
-            Loaded::Later => Arrival::Not(self.send_for(desk, batch, at, Cause::Fault(fault.page))),
+            Loaded::Later => Arrival::Not(self.send_for(buffers, batch, at, Cause::Fault(fault.page))),
         }
     }
 
@@ -188,10 +188,10 @@ impl Engine {
     }
 
     /// Asks nodes for the batch's page at that position, which is no longer part of it.
-    fn send_for(&self, desk: &Desk, batch: &mut Batch, at: usize, cause: Cause) -> Served {
+    fn send_for(&self, buffers: &ServeBuffers, batch: &mut Batch, at: usize, cause: Cause) -> Served {
         let Some(taken) = batch.pages[at].take() else { return Served::Done };
         let is_faulted = cause.is_fault_on(taken.page);
-        match self.launch(&desk.reader, taken, cause, !is_faulted) {
+        match self.launch(&buffers.reader, taken, cause, !is_faulted) {
             Ok(()) => Served::Flying,
             // Too much is under way, or the page is somewhere else by now. The thread is kept: it need not fault again.
             Err(taken) if is_faulted => {
@@ -217,14 +217,14 @@ impl Engine {
     pub(crate) fn install_following(
         &self,
         holding: &Holding<'_>,
-        desk: &Desk,
+        buffers: &ServeBuffers,
         batch: &mut Batch,
         from: usize,
         fault: Fault,
     ) {
         for at in from..batch.count {
             // Where the address space changes, pages stay away: nobody waits for them.
-            let _ = self.install_one(holding, desk, batch, at, Cause::Fault(fault.page));
+            let _ = self.install_one(holding, buffers, batch, at, Cause::Fault(fault.page));
         }
     }
 
@@ -232,28 +232,28 @@ impl Engine {
     pub(crate) fn install_first(
         &self,
         holding: &Holding<'_>,
-        desk: &Desk,
+        buffers: &ServeBuffers,
         batch: &mut Batch,
         cause: Cause,
     ) -> Served {
-        self.install_one(holding, desk, batch, 0, cause)
+        self.install_one(holding, buffers, batch, 0, cause)
     }
 
     /// Installs the batch's page at that position, if it is still part of it.
     fn install_one(
         &self,
         holding: &Holding<'_>,
-        desk: &Desk,
+        buffers: &ServeBuffers,
         batch: &mut Batch,
         at: usize,
         cause: Cause,
     ) -> Served {
-        let mut timing = desk.waiting.timing();
+        let mut timing = buffers.waiting.timing();
         let Some(change) = self.change(holding) else { return self.let_all_go(batch, at..at + 1, cause) };
         let mut awaited = Awaited::default();
         self.shed_overtaken(&change, batch, at..at + 1, cause);
         let outcome = match self.sift(&change, batch, at, 1, cause) {
-            Served::Done => self.install(&change, batch, at, &desk.content[at], cause, &mut awaited),
+            Served::Done => self.install(&change, batch, at, &buffers.content[at], cause, &mut awaited),
             refused => refused,
         };
         self.wake_after(change, &awaited, &mut timing);
@@ -299,83 +299,95 @@ impl Engine {
     pub(super) fn bring_in(
         &self,
         holding: &Holding<'_>,
-        desk: &mut Desk,
+        buffers: &mut ServeBuffers,
         mut batch: Batch,
         cause: Cause,
     ) -> Served {
         let is_faulted = |batch: &Batch, at: usize| {
             batch.pages[at].as_ref().is_some_and(|taken| cause.is_fault_on(taken.page))
         };
-        let loading = desk.waiting.begin_loading();
+        let loading = buffers.waiting.begin_loading();
         // What comes from a node with this page is there for others.
         let first = (0..batch.count).find(|at| is_faulted(&batch, *at));
         let mut sent = None;
         if let Some(at) = first
-            && self.load(holding, desk, &mut batch, at, cause, self.urgency()) == Loaded::Later
+            && self.load(holding, buffers, &mut batch, at, cause, self.urgency()) == Loaded::Later
         {
-            sent = Some(self.send_for(desk, &mut batch, at, cause));
+            sent = Some(self.send_for(buffers, &mut batch, at, cause));
         }
         let mut later = 0_u128;
         for at in (0..batch.count).filter(|at| Some(*at) != first) {
-            let loaded = self.load(holding, desk, &mut batch, at, cause, Urgency::Later);
+            let loaded = self.load(holding, buffers, &mut batch, at, cause, Urgency::Later);
             later |= u128::from(loaded == Loaded::Later) << at;
         }
-        desk.waiting.end_loading(loading, &self.slot);
+        buffers.waiting.end_loading(loading, &self.slot);
         if later == 0 {
-            let outcome = self.install_all(holding, desk, &mut batch, cause);
+            let outcome = self.install_all(holding, buffers, &mut batch, cause);
             return sent.unwrap_or(outcome);
         }
         let mut rest = Batch::new();
         let taken =
             (0..batch.count).filter(|at| later >> at & 1 != 0).filter_map(|at| batch.pages[at].take());
         taken.for_each(|taken| _ = rest.push(taken));
-        let outcome = self.install_all(holding, desk, &mut batch, cause);
-        desk.waiting.let_go();
+        let outcome = self.install_all(holding, buffers, &mut batch, cause);
+        buffers.waiting.let_go();
         // What comes for a hint, or since there is room, is waited for: whoever brings it would only find that too much is under way.
         if matches!(cause, Cause::Fault(_)) && self.flights.may_fly() {
-            self.send_for_all(desk, rest, cause);
+            self.send_for_all(buffers, rest, cause);
         } else {
-            self.bring_in_ahead(holding, desk, rest, cause);
+            self.bring_in_ahead(holding, buffers, rest, cause);
         }
         sent.unwrap_or(outcome)
     }
 
     /// Asks nodes for pages that nobody waits for.
     #[cold]
-    fn send_for_all(&self, desk: &Desk, mut batch: Batch, cause: Cause) {
+    fn send_for_all(&self, buffers: &ServeBuffers, mut batch: Batch, cause: Cause) {
         let now_ns = thread::now_ns();
         for at in 0..batch.count {
             if let Some(taken) = &batch.pages[at] {
                 self.foresight.asked.note(taken.page, now_ns);
             }
-            let _ = self.send_for(desk, &mut batch, at, cause);
+            let _ = self.send_for(buffers, &mut batch, at, cause);
         }
     }
 
     /// Pages that nobody waits for, and that nodes alone have. Those that would come too late stay where they are.
     #[cold]
-    fn bring_in_ahead(&self, holding: &Holding<'_>, desk: &mut Desk, mut batch: Batch, cause: Cause) {
-        let ahead = desk.reader.caller().ahead();
+    fn bring_in_ahead(
+        &self,
+        holding: &Holding<'_>,
+        buffers: &mut ServeBuffers,
+        mut batch: Batch,
+        cause: Cause,
+    ) {
+        let ahead = buffers.reader.caller().ahead();
         ahead.begin(batch.pages.iter().flatten().map(Taken::watch));
         let since_ns = ahead.since_ns();
         for at in 0..batch.count {
             if let Some(taken) = &batch.pages[at] {
                 self.foresight.asked.note(taken.page, since_ns);
             }
-            if self.load(holding, desk, &mut batch, at, cause, Urgency::Ahead) == Loaded::Later {
+            if self.load(holding, buffers, &mut batch, at, cause, Urgency::Ahead) == Loaded::Later {
                 self.put_off(&mut batch, at);
             }
         }
-        let _ = self.install_all(holding, desk, &mut batch, cause);
-        if let Some(after_ns) = desk.reader.caller().ahead().awaited_after_ns() {
+        let _ = self.install_all(holding, buffers, &mut batch, cause);
+        if let Some(after_ns) = buffers.reader.caller().ahead().awaited_after_ns() {
             self.vault.note_use(after_ns);
         }
     }
 
     /// Installs what has been loaded of a batch.
-    fn install_all(&self, holding: &Holding<'_>, desk: &Desk, batch: &mut Batch, cause: Cause) -> Served {
-        let timing = desk.waiting.timing();
-        let content = |at: usize, length: usize| desk.content[at..at + length].as_flattened();
+    fn install_all(
+        &self,
+        holding: &Holding<'_>,
+        buffers: &ServeBuffers,
+        batch: &mut Batch,
+        cause: Cause,
+    ) -> Served {
+        let timing = buffers.waiting.timing();
+        let content = |at: usize, length: usize| buffers.content[at..at + length].as_flattened();
         self.install_runs(holding, batch, cause, content, timing)
     }
 

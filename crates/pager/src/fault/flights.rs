@@ -26,7 +26,7 @@ use crate::address_space::table::Taken;
 use crate::engine::Engine;
 use crate::eviction::vault::{LoadFailure, PageReader};
 use crate::fault::batch::Batch;
-use crate::fault::serve::{Cause, Desk, Served, Source};
+use crate::fault::serve::{Cause, ServeBuffers, Served, Source};
 use crate::gate::{FETCHER, Holding, Reading};
 use crate::whereabouts::Whereabouts;
 
@@ -137,7 +137,7 @@ struct Refused {
 /// Memory of the fetcher.
 struct Fetcher {
     engine: &'static Engine,
-    desk: Desk,
+    buffers: ServeBuffers,
     whereabouts: Whereabouts,
     /// Whoever waits for one of these is left waiting. A thread that is woken faults again, and the kernel hands out all faults before
     /// any event: with enough threads the event that everybody waits for would never be read.
@@ -155,7 +155,7 @@ pub(crate) fn start(engine: &'static Engine, allowed: Allowed) -> Result<(), Err
     let whereabouts = Whereabouts::new(Some(allowed));
     let fetcher = memory::leak(Fetcher {
         engine,
-        desk: Desk::new(engine)?,
+        buffers: ServeBuffers::new(engine)?,
         whereabouts,
         refused: [const { None }; MOST],
     })?;
@@ -169,7 +169,7 @@ fn run(fetcher: &'static mut Fetcher) -> ! {
     let engine = fetcher.engine;
     loop {
         let rung = engine.flights.bell.load(Ordering::Acquire);
-        while engine.land(&mut fetcher.desk, &mut fetcher.refused) {}
+        while engine.land(&mut fetcher.buffers, &mut fetcher.refused) {}
         // A handler that works alone wakes this thread, and this one the thread of the program: on another processor each of these would wake that, too.
         fetcher.whereabouts.stay_with_handler(&engine.handlers, true);
         engine.await_answers(rung, fetcher.refused.iter().any(Option::is_some));
@@ -249,11 +249,11 @@ impl Engine {
     }
 
     /// On the fetcher: takes in what has come. Whether there may be more.
-    fn land(&self, desk: &mut Desk, refused: &mut [Option<Refused>; MOST]) -> bool {
+    fn land(&self, buffers: &mut ServeBuffers, refused: &mut [Option<Refused>; MOST]) -> bool {
         let holding = self.pages.gate.hold(FETCHER);
         for place in refused.iter_mut() {
             let Some(Refused { page, since_ns }) = place.take() else { continue };
-            *place = self.land_again(&holding, desk, page, since_ns);
+            *place = self.land_again(&holding, buffers, page, since_ns);
             self.flights.landed(place.is_none());
         }
         let mut landed = 0;
@@ -263,7 +263,7 @@ impl Engine {
             }
             let Some((flight, landing)) = self.next_landing(at) else { continue };
             landed += 1;
-            let again = self.land_flight(&holding, desk, flight, landing);
+            let again = self.land_flight(&holding, buffers, flight, landing);
             self.flights.landed(again.is_none());
             // There is a place: what is in flight and what has been refused are no more than these.
             if let Some(free) = refused.iter_mut().find(|place| place.is_none()) {
@@ -277,7 +277,7 @@ impl Engine {
     fn land_again(
         &self,
         holding: &Holding<'_>,
-        desk: &mut Desk,
+        buffers: &mut ServeBuffers,
         page: PageIndex,
         since_ns: u64,
     ) -> Option<Refused> {
@@ -296,7 +296,7 @@ impl Engine {
         }
         self.land_page(
             holding,
-            desk,
+            buffers,
             taken,
             Errand { cause: Cause::Fault(page), since_ns, is_needed: true },
             Urgency::Later,
@@ -327,7 +327,7 @@ impl Engine {
     fn land_flight(
         &self,
         holding: &Holding<'_>,
-        desk: &mut Desk,
+        buffers: &mut ServeBuffers,
         flight: Flight,
         landing: Landing,
     ) -> Option<Refused> {
@@ -345,14 +345,14 @@ impl Engine {
                 if is_needed { Urgency::Awaited } else { Urgency::Later }
             }
         };
-        self.land_page(holding, desk, taken, Errand { cause, since_ns, is_needed }, urgency)
+        self.land_page(holding, buffers, taken, Errand { cause, since_ns, is_needed }, urgency)
     }
 
     /// Loads and installs a page that has come. What the kernel refuses, although a thread waits for it.
     fn land_page(
         &self,
         holding: &Holding<'_>,
-        desk: &mut Desk,
+        buffers: &mut ServeBuffers,
         taken: Taken,
         errand: Errand,
         urgency: Urgency,
@@ -364,27 +364,27 @@ impl Engine {
             self.give_back(taken);
             return None;
         };
-        desk.waiting.begin();
-        match self.vault.load(&mut desk.reader, place, &mut desk.content[0], urgency) {
+        buffers.waiting.begin();
+        match self.vault.load(&mut buffers.reader, place, &mut buffers.content[0], urgency) {
             Ok(origin) => {
-                desk.waiting.loaded(origin, true);
+                buffers.waiting.loaded(origin, true);
                 let page = taken.page;
                 let mut batch = Batch::new();
                 batch.push(taken);
-                if self.install_first(holding, desk, &mut batch, cause) == Served::Again {
+                if self.install_first(holding, buffers, &mut batch, cause) == Served::Again {
                     // What has come is in the read buffer.
                     return Some(Refused { page, since_ns });
                 }
                 if cause.is_fault_on(page) {
                     let took_ns = thread::now_ns().saturating_sub(since_ns);
                     self.slot.fault_latency().record(took_ns);
-                    desk.waiting.count(&self.slot, took_ns);
+                    buffers.waiting.count(&self.slot, took_ns);
                 }
             }
             Err(LoadFailure::Lost) => self.lose(holding, taken),
             Err(LoadFailure::Later) if is_needed => {
                 // It has been displaced, or is elsewhere now.
-                if let Err(taken) = self.launch_again(&desk.reader, taken, cause) {
+                if let Err(taken) = self.launch_again(&buffers.reader, taken, cause) {
                     let page = taken.page;
                     self.give_back(taken);
                     return cause.is_fault_on(page).then_some(Refused { page, since_ns });

@@ -24,7 +24,7 @@ use crate::address_space::events::Received;
 use crate::bell::Reason;
 use crate::bookkeeper::UNNOTICED_PAGES;
 use crate::engine::Engine;
-use crate::fault::serve::{Desk, Served};
+use crate::fault::serve::{ServeBuffers, Served};
 use crate::fault::waiting::Timing;
 use crate::gate::FETCHER;
 use crate::inject::Injection;
@@ -71,7 +71,7 @@ impl Wish {
 struct Handler {
     engine: &'static Engine,
     party: u32,
-    desk: Desk,
+    buffers: ServeBuffers,
     /// In the order in which they were taken, each with the number of the work that it is.
     deferred: [Option<(Wish, u64)>; DEFERRED],
     deferred_count: usize,
@@ -106,7 +106,7 @@ pub(crate) fn start(engine: &'static Engine, party: u32, allowed: Allowed) -> Re
     let handler = memory::leak(Handler {
         engine,
         party,
-        desk: Desk::new(engine)?,
+        buffers: ServeBuffers::new(engine)?,
         deferred: [None; DEFERRED],
         deferred_count: 0,
         overflow: None,
@@ -184,7 +184,7 @@ impl Handler {
             self.retry();
         }
         if engine.family.children.are_any() {
-            engine.serve_children(&mut self.desk);
+            engine.serve_children(&mut self.buffers);
         }
         self.show(0);
     }
@@ -217,7 +217,7 @@ impl Handler {
     fn fault(&mut self, wish: Wish) {
         let started_ns = thread::now_ns();
         let fault = wish.fault();
-        self.desk.waiting.begin();
+        self.buffers.waiting.begin();
         self.served += 1;
         self.engine.inject_at(Injection::HandlerPanic, self.served);
         self.engine.inject_at(Injection::HandlerStall, self.served);
@@ -231,9 +231,9 @@ impl Handler {
             Served::Again => self.defer(wish, true),
             Served::Later => self.defer(wish, false),
         }
-        let took_ns = self.desk.waiting.took_ns(started_ns);
+        let took_ns = self.buffers.waiting.took_ns(started_ns);
         self.engine.slot.fault_latency().record(took_ns);
-        self.desk.waiting.count(&self.engine.slot, took_ns);
+        self.buffers.waiting.count(&self.engine.slot, took_ns);
     }
 
     fn serve(&mut self, wish: Wish) -> Served {
@@ -245,16 +245,16 @@ impl Handler {
         if engine.is_far_over() {
             let began_ns = thread::now_ns();
             let has_room = engine.wait_for_room(self.party as usize, || self.come_along());
-            self.desk.waiting.waited_for_room(thread::now_ns() - began_ns);
+            self.buffers.waiting.waited_for_room(thread::now_ns() - began_ns);
             if !has_room {
                 return Served::Later;
             }
         }
         let holding = engine.pages.gate.hold(self.party as usize);
         if engine.is_anything_hinted() {
-            engine.follow_hints(&holding, &mut self.desk, Some(fault.page));
+            engine.follow_hints(&holding, &mut self.buffers, Some(fault.page));
         }
-        engine.serve(&holding, &mut self.desk, fault)
+        engine.serve(&holding, &mut self.buffers, fault)
     }
 
     fn defer(&mut self, wish: Wish, is_settling: bool) {

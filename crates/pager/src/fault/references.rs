@@ -17,7 +17,7 @@ use farmem_telemetry::Counter;
 use crate::address_space::table::Taken;
 use crate::engine::{BATCH_PAGES, Engine};
 use crate::fault::batch::{Arrival, Batch};
-use crate::fault::serve::{Cause, Desk, Served, Source};
+use crate::fault::serve::{Cause, ServeBuffers, Served, Source};
 use crate::gate::Holding;
 
 /// Threads that are followed at a time. Others take the place of one of them.
@@ -109,7 +109,7 @@ impl Engine {
 }
 
 /// A fault that is followed.
-pub(crate) struct Pursuit<'a> {
+pub(crate) struct FollowPlan<'a> {
     follower: Guard<'a, Follower>,
     /// Pages that may come with the faulted one.
     pub(crate) most: u32,
@@ -120,7 +120,7 @@ pub(crate) struct Pursuit<'a> {
 impl Engine {
     /// Tells the second tier of a fault on a stored page, and whether the first one knew what comes next. `None` unless
     /// the words of the page are of interest. With it the time that it took, as far as that was taken down.
-    pub(crate) fn pursue(&self, fault: Fault, is_streamed: bool) -> (Option<Pursuit<'_>>, u64) {
+    pub(crate) fn plan_following(&self, fault: Fault, is_streamed: bool) -> (Option<FollowPlan<'_>>, u64) {
         let Some(mut follower) = self.foresight.references.of(fault.thread) else { return (None, 0) };
         if is_streamed {
             follower.on_stream(fault.page);
@@ -143,7 +143,7 @@ impl Engine {
             return (None, looked_ns);
         };
         let most = reach.min(self.foresight.references.most.load(Ordering::Relaxed));
-        (Some(Pursuit { follower, most, looked_ns }), looked_ns)
+        (Some(FollowPlan { follower, most, looked_ns }), looked_ns)
     }
 
     fn settle_followed(&self, settled: &Settled) {
@@ -166,15 +166,15 @@ impl Engine {
     pub(crate) fn serve_following(
         &self,
         holding: &Holding<'_>,
-        desk: &mut Desk,
-        pursuit: Pursuit<'_>,
+        buffers: &mut ServeBuffers,
+        plan: FollowPlan<'_>,
         faulted: Taken,
         fault: Fault,
     ) -> Served {
-        let Pursuit { mut follower, most, looked_ns } = pursuit;
+        let FollowPlan { mut follower, most, looked_ns } = plan;
         let mut batch = Batch::new();
         batch.push(faulted);
-        if let Arrival::Not(served) = self.load_for(holding, desk, &mut batch, 0, fault) {
+        if let Arrival::Not(served) = self.load_for(holding, buffers, &mut batch, 0, fault) {
             self.spend_following(looked_ns);
             return served;
         }
@@ -183,11 +183,11 @@ impl Engine {
         let mut pages = [fault.page; 1 + MOST_PAGES];
         let mut before = fault.page;
         let mut installed = 1;
-        let mut walk = follower.walk(address, &desk.content[0], most);
+        let mut walk = follower.walk(address, &buffers.content[0], most);
         while let Some(next) = walk.step() {
             let page = next.page();
             if let Some(at) = pages[..batch.count()].iter().position(|&there| there == page) {
-                walk.arrive(&desk.content[at]);
+                walk.arrive(&buffers.content[at]);
                 continue;
             }
             let word = self.pages.table.word(page);
@@ -215,36 +215,36 @@ impl Engine {
             let Some(place) = place else { continue };
             // What is stored comes near while the page before is installed.
             self.vault.prefetch(place);
-            self.install_following(holding, desk, &mut batch, installed, fault);
+            self.install_following(holding, buffers, &mut batch, installed, fault);
             installed = batch.count();
             match taken {
                 Some(taken) => {
                     let at = batch.push(taken);
                     pages[at] = page;
-                    if self.load_for(holding, desk, &mut batch, at, fault) == Arrival::There {
-                        walk.arrive(&desk.content[at]);
+                    if self.load_for(holding, buffers, &mut batch, at, fault) == Arrival::There {
+                        walk.arrive(&buffers.content[at]);
                     }
                 }
                 None => {
-                    if self.vault.glance(&mut desk.reader, place, &mut desk.content[SCRATCH]) {
-                        walk.arrive(&desk.content[SCRATCH]);
+                    if self.vault.glance(&mut buffers.reader, place, &mut buffers.content[SCRATCH]) {
+                        walk.arrive(&buffers.content[SCRATCH]);
                     }
                 }
             }
         }
         let walked = walk.end();
-        follower.walked(address, &desk.content[0], walked);
+        follower.walked(address, &buffers.content[0], walked);
         if let Some(page) = follower.wanted()
             && let Some(place) = entry_of_local(self.pages.table.word(page))
-            && self.vault.glance(&mut desk.reader, place, &mut desk.content[SCRATCH])
+            && self.vault.glance(&mut buffers.reader, place, &mut buffers.content[SCRATCH])
         {
-            follower.show(page, &desk.content[SCRATCH]);
+            follower.show(page, &buffers.content[SCRATCH]);
         }
-        self.install_following(holding, desk, &mut batch, installed, fault);
+        self.install_following(holding, buffers, &mut batch, installed, fault);
         let walked_ns = thread::now_ns().saturating_sub(began_ns);
         follower.took(self.spend_following(looked_ns + walked_ns));
         drop(follower);
-        self.install_first(holding, desk, &mut batch, Cause::Fault(fault.page))
+        self.install_first(holding, buffers, &mut batch, Cause::Fault(fault.page))
     }
 }
 

@@ -16,7 +16,7 @@ use crate::engine::Engine;
 use crate::eviction::evict::RUN_PAGES;
 use crate::eviction::residency::TOLERATED_PAGES;
 use crate::eviction::vault::LoadFailure;
-use crate::fault::serve::Desk;
+use crate::fault::serve::ServeBuffers;
 use crate::forks::sharing::Patience;
 use crate::gate::Reading;
 
@@ -288,7 +288,7 @@ impl Engine {
     }
 
     /// Answers what children have asked, and forgets those that have ended.
-    pub(crate) fn serve_children(&self, desk: &mut Desk) {
+    pub(crate) fn serve_children(&self, buffers: &mut ServeBuffers) {
         let is_probe_due = self.family.children.is_probe_due();
         let over = self.over_budget();
         let mut grandchildren = [const { None }; 4];
@@ -301,7 +301,7 @@ impl Engine {
             while service == Service::GoesOn && !view.is_waiting && grandchildren.iter().any(Option::is_none)
             {
                 match view.uffd.read() {
-                    Ok(Some(message)) => service = self.answer(view, message, desk, &mut grandchildren),
+                    Ok(Some(message)) => service = self.answer(view, message, buffers, &mut grandchildren),
                     // The descriptor of a process that has ended has nothing to read either.
                     Ok(None) | Err(_) => break,
                 }
@@ -342,14 +342,14 @@ impl Engine {
         &self,
         view: &mut View,
         message: Message,
-        desk: &mut Desk,
+        buffers: &mut ServeBuffers,
         grandchildren: &mut [Option<View>; 4],
     ) -> Service {
         match message {
             Message::Fault { address, protected: true, .. } => self.let_child_write(view, address.page()),
             Message::Fault { address, thread, .. } => {
                 self.inject_death_of(thread, || has_ended(&view.uffd));
-                self.answer_fault(view, address.page(), desk)
+                self.answer_fault(view, address.page(), buffers)
             }
             event => {
                 self.hear(view, event, grandchildren);
@@ -401,9 +401,9 @@ impl Engine {
         }
     }
 
-    fn answer_fault(&self, view: &mut View, page: PageIndex, desk: &mut Desk) -> Service {
+    fn answer_fault(&self, view: &mut View, page: PageIndex, buffers: &mut ServeBuffers) -> Service {
         let table = &view.table;
-        let content = &mut desk.content[0];
+        let content = &mut buffers.content[0];
         let range = PageRange::new(page, PageIndex::new(page.get() + 1));
         let word = table.word(page);
         if word.is_marked() {
@@ -428,7 +428,7 @@ impl Engine {
                 content.fill(0);
                 Ok(Origin::Memory)
             }
-            Some(place) => self.vault.load(&mut desk.reader, place, content, Urgency::Awaited),
+            Some(place) => self.vault.load(&mut buffers.reader, place, content, Urgency::Awaited),
         };
         let progress = match loaded {
             Ok(_) => view.uffd.copy_in(page, content, Waiters::Wake),

@@ -241,17 +241,17 @@ impl Engine {
     /// On the bookkeeper, once in each of its rounds: protects memory, or ends that, as it has become necessary.
     pub(crate) fn review_protection(&self) {
         let in_full = self.ledger.resident_in_full().get();
-        let has_kin = self.slot.kin() > 0;
+        let has_relatives = self.slot.relatives() > 0;
         if self.must_protect() {
             self.protect();
             self.bell.answer(Reason::Fork);
         } else if self.eviction.is_leaving() {
             // Soon nothing is managed any more.
         } else if !self.family.sharing.is_protected() {
-            if has_kin && in_full > self.fitting(MARGIN_SHARE) {
+            if has_relatives && in_full > self.fitting(MARGIN_SHARE) {
                 self.protect();
             }
-        } else if !has_kin || in_full < self.fitting(LIFT_SHARE) {
+        } else if !has_relatives || in_full < self.fitting(LIFT_SHARE) {
             self.lift_protection();
         }
     }

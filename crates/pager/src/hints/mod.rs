@@ -21,7 +21,7 @@ use crate::address_space::regions::Regions;
 use crate::address_space::scan::Scanner;
 use crate::bell::Reason;
 use crate::engine::Engine;
-use crate::fault::serve::{Cause, Desk, Source};
+use crate::fault::serve::{Cause, ServeBuffers, Source};
 use crate::gate::{Change, Holding};
 use crate::hints::pin::{Ordered, Pin};
 use crate::hints::queue::{Hint, HintQueue};
@@ -227,12 +227,12 @@ impl Hinted {
         self.ordered.is_some_and(|ordered| ordered.pin == Pin::Pin)
     }
 
-    /// One step. Whether there is more to do. Without a scanner and a desk nothing is managed yet.
+    /// One step. Whether there is more to do. Without a scanner and buffers nothing is managed yet.
     pub(crate) fn step(
         &mut self,
         engine: &Engine,
         scanner: Option<&Scanner>,
-        mut desk: Option<&mut Desk>,
+        mut buffers: Option<&mut ServeBuffers>,
     ) -> bool {
         engine.give_up_pinned();
         let deadline_ns = thread::now_ns() + STEP_NS;
@@ -262,7 +262,7 @@ impl Hinted {
                 continue;
             };
             let holding = engine.hold_as_bookkeeper();
-            match (advance(engine, &holding, desk.as_deref_mut(), task, None), task.stage) {
+            match (advance(engine, &holding, buffers.as_deref_mut(), task, None), task.stage) {
                 (Progress::GoesOn, _) => {}
                 (Progress::NoRoom, _) if task.is_patient() => return true,
                 (Progress::Done, Stage::Note(Pin::Pin)) => {
@@ -289,12 +289,12 @@ impl Hinted {
                 return true;
             }
         }
-        let Some(desk) = desk else {
+        let Some(buffers) = buffers else {
             engine.mailboxes.thin_out();
             return false;
         };
         while engine.is_anything_hinted() {
-            let goes_on = engine.follow_hints(&engine.hold_as_bookkeeper(), desk, None);
+            let goes_on = engine.follow_hints(&engine.hold_as_bookkeeper(), buffers, None);
             if !goes_on || thread::now_ns() >= deadline_ns {
                 return engine.is_anything_hinted();
             }
@@ -314,7 +314,7 @@ impl Engine {
     pub(crate) fn follow_hints(
         &self,
         holding: &Holding<'_>,
-        desk: &mut Desk,
+        buffers: &mut ServeBuffers,
         fault: Option<PageIndex>,
     ) -> bool {
         let Some(mut pending) = self.hints.pending.try_lock() else { return true };
@@ -323,7 +323,7 @@ impl Engine {
         let deadline_ns = thread::now_ns() + STEP_NS;
         for _ in 0..AT_A_FAULT {
             let Some(task) = pending.next(self) else { return true };
-            match advance(self, holding, Some(desk), task, fault) {
+            match advance(self, holding, Some(buffers), task, fault) {
                 Progress::GoesOn => {}
                 Progress::NoRoom if task.is_patient() => {
                     self.bell.note(Reason::Hint);
@@ -362,18 +362,18 @@ impl Progress {
 fn advance(
     engine: &Engine,
     holding: &Holding<'_>,
-    desk: Option<&mut Desk>,
+    buffers: Option<&mut ServeBuffers>,
     task: &mut Task,
     fault: Option<PageIndex>,
 ) -> Progress {
-    match (task.stage, desk) {
+    match (task.stage, buffers) {
         (Stage::Note(pin), _) => {
             let Some(change) = engine.change(holding) else { return Progress::GoesOn };
             task.hand =
                 engine.note_pinned(&change, pin, PageRange::new(task.hand, task.range.end), LOOKED_AT);
             Progress::done_if(task.hand >= task.range.end)
         }
-        (Stage::Fetch(left), Some(desk)) => {
+        (Stage::Fetch(left), Some(buffers)) => {
             let end = task.range.end;
             let mut search =
                 Search { engine, fault, hand: task.hand, end, looked_at: 0, has_passed_busy: false };
@@ -383,7 +383,8 @@ fn advance(
             {
                 return Progress::NoRoom;
             }
-            let brought = engine.return_pages(holding, desk, search.by_ref().take(most), Cause::Hint) as u64;
+            let brought =
+                engine.return_pages(holding, buffers, search.by_ref().take(most), Cause::Hint) as u64;
             task.hand = search.hand;
             task.has_passed_busy |= search.has_passed_busy;
             task.stage = Stage::Fetch(left - brought);

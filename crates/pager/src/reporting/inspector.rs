@@ -38,8 +38,8 @@ impl Inspector {
 
     /// One step, if somebody asks. Whether there is more to do.
     pub(crate) fn step(&mut self, engine: &Engine) -> bool {
-        let board = engine.ledger.board();
-        let Some(question) = board.question(engine.slot.index()) else { return false };
+        let report = engine.ledger.region_report();
+        let Some(question) = report.question(engine.slot.index()) else { return false };
         if self.found.is_none() {
             // Without memory for it the question stays unanswered.
             self.found = memory::leak(Found { gathered: Gathered::new(), runs: Runs::empty() }).ok();
@@ -68,7 +68,7 @@ impl Inspector {
             found.gathered.add(last);
         }
         self.question = None;
-        board.tell(question, &found.gathered);
+        report.tell(question, &found.gathered);
         false
     }
 }

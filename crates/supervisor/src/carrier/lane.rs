@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use farmem_broker::board::{Direction, Pass, Turn};
+use farmem_broker::link_schedule::{Direction, Pass, Turn};
 use farmem_page::PAGE_BYTES;
 use farmem_policy::links::Class;
 use farmem_remote::{BLOCK_PAGES, Gather, Located, Redundancy};
@@ -181,7 +181,7 @@ impl Lane {
             let mut state = self.carrier.state();
             let span = state.span(taken.owner().0).around(call.first, call.count);
             let late = (redundancy.parity() > 0).then(|| state.late_after());
-            state.books.located(call.block as u32).cloned().map(|located| (located, span, late))
+            state.block_table.located(call.block as u32).cloned().map(|located| (located, span, late))
         };
         let Some((located, span, late)) = found else { return self.refuse(&taken) };
         let (first, count) = within_shard(redundancy, &call, span);

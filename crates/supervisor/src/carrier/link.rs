@@ -134,12 +134,12 @@ impl NodeLink {
         self.incarnation
     }
 
-    /// The node is late. Whether it is there at all the steward finds out.
+    /// The node is late. The node monitor finds out whether it is there at all.
     pub(super) fn doubt(&self) {
         self.carrier.failed(self.node, self.incarnation);
     }
 
-    /// The link has ended, which the node need not know of: the steward asks it.
+    /// The link has ended, perhaps without the node's knowledge: the node monitor asks the node.
     fn suspect(&self) {
         self.carrier.doubted(self.node, self.incarnation);
     }
@@ -215,7 +215,7 @@ impl NodeLink {
     /// Hears what has been completed, waiting at most so long.
     ///
     /// # Errors
-    /// The link has ended; the steward asks the node by its own. What was not completed never will be.
+    /// The link has ended; the node monitor asks the node by its own. What was not completed never will be.
     pub(super) fn hear(&mut self, into: &mut Vec<Completion>, timeout: Duration) -> Result<(), LinkError> {
         self.hear_as(into, timeout, false)
     }

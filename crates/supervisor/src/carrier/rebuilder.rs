@@ -50,7 +50,7 @@ impl Rebuilder {
     fn step(&mut self) -> Duration {
         let (is_bare, is_leaving) = {
             let state = self.carrier.state();
-            (state.books.is_bare(), state.books.is_any_leaving())
+            (state.block_table.is_bare(), state.block_table.is_any_leaving())
         };
         if is_bare != std::mem::replace(&mut self.is_rebuilding, is_bare) {
             match is_bare {
@@ -76,9 +76,10 @@ impl Rebuilder {
         let (bare, leaving) = {
             let mut state = self.carrier.state();
             let most: Vec<u64> = state.health.iter().map(|health| health.most_blocks(now)).collect();
-            let bare = state.books.next_bare(|node| most[node]);
+            let bare = state.block_table.next_bare(|node| most[node]);
             // What is lacking comes first.
-            let leaving = if bare.is_none() { state.books.next_leaving(|node| most[node]) } else { None };
+            let leaving =
+                if bare.is_none() { state.block_table.next_leaving(|node| most[node]) } else { None };
             (bare, leaving)
         };
         let is_done = match (bare, leaving) {
@@ -105,7 +106,7 @@ impl Rebuilder {
 
     fn rebuild(&mut self, located: &Located, allotment: &Allotment) -> bool {
         let Some(shards) = read_shards(self.carrier, &mut self.links, allotment.block, located) else {
-            self.carrier.state().books.cancel(allotment);
+            self.carrier.state().block_table.cancel(allotment);
             return false;
         };
         let redundancy = self.carrier.redundancy();
@@ -129,7 +130,7 @@ impl Rebuilder {
         match copied.len() {
             0 if self.carrier.redundancy().parity() > 0 => self.rebuild(located, allotment),
             0 => {
-                self.carrier.state().books.cancel(allotment);
+                self.carrier.state().block_table.cancel(allotment);
                 false
             }
             read => self.write(located, allotment, copied, read),
@@ -156,6 +157,6 @@ impl Rebuilder {
         }
         self.pace.went((moved * self.carrier.redundancy().order().bytes()) as u64);
         let mut state = self.carrier.state();
-        state.books.settle_rebuilt(located, allotment, |shard| written.contains(&shard)) > 0
+        state.block_table.settle_rebuilt(located, allotment, |shard| written.contains(&shard)) > 0
     }
 }

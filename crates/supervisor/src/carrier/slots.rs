@@ -47,7 +47,7 @@ impl<T> Slots<T> {
     }
 }
 
-/// As that of a slice: numbers come from the books alone, which know of none that was not given out.
+/// As that of a slice: numbers come from the block table alone, which knows of none that was not given out.
 impl<T> Index<usize> for Slots<T> {
     type Output = T;
 

@@ -53,21 +53,21 @@ impl Stock {
     /// Until a node has answered what it owes, nothing more is left with it.
     fn note_silence(&self, link: &NodeLink) {
         if self.by == WrittenBy::Mover {
-            self.carrier.state().books.set_silent(link.node(), link.owes());
+            self.carrier.state().block_table.set_silent(link.node(), link.owes());
         }
     }
 
     fn apply(&mut self, link: &mut NodeLink, reply: Reply) {
         let node = link.node();
         let mut state = self.carrier.state();
-        let is_current = state.books.incarnation(node) == reply.incarnation;
+        let is_current = state.block_table.incarnation(node) == reply.incarnation;
         match (reply.request, reply.result) {
             (Request::Grant { .. }, Some(Ok(Answer::Granted(frames)))) if !frames.is_empty() => {
                 if is_current {
                     if let Some(took) = reply.took {
                         state.reserves[node].answered(took);
                     }
-                    state.books.granted(node, &frames);
+                    state.block_table.granted(node, &frames);
                 } else if reply.is_fresh {
                     // The node was given up, or has left. It is there nevertheless, and nobody else knows of these.
                     drop(state);
@@ -76,7 +76,7 @@ impl Stock {
             }
             // For whatever reason it grants none: others don't wait for it.
             (Request::Grant { .. }, Some(_)) if is_current => {
-                state.books.set_full(node, true);
+                state.block_table.set_full(node, true);
                 self.full_since.insert(node, Instant::now());
             }
             _ => {}
@@ -95,13 +95,17 @@ impl Stock {
             if state.health[node].standing() != Standing::Up {
                 return;
             }
-            let in_hand = state.books.in_hand(node);
+            let in_hand = state.block_table.in_hand(node);
             let surplus = match self.by {
                 WrittenBy::Rebuilder => 0,
-                WrittenBy::Mover if state.books.is_leaving(node) && !state.books.needs_leaving() => in_hand,
+                WrittenBy::Mover
+                    if state.block_table.is_leaving(node) && !state.block_table.needs_leaving() =>
+                {
+                    in_hand
+                }
                 WrittenBy::Mover => state.reserves[node].surplus(in_hand),
             };
-            state.books.give_back(node, self.by, surplus)
+            state.block_table.give_back(node, self.by, surplus)
         };
         self.release(link, &frames);
     }
@@ -156,19 +160,19 @@ impl Stock {
         if state.health[node].standing() != Standing::Up {
             return 0;
         }
-        if state.books.is_leaving(node) && !state.books.needs_leaving() {
+        if state.block_table.is_leaving(node) && !state.block_table.needs_leaving() {
             return 0;
         }
-        if state.books.is_full(node) {
+        if state.block_table.is_full(node) {
             // Another thread may have heard it.
             let since = self.full_since.entry(node).or_insert_with(Instant::now);
             if since.elapsed() < FULL {
                 return 0;
             }
-            state.books.set_full(node, false);
+            state.block_table.set_full(node, false);
         }
         self.full_since.remove(&node);
-        let in_hand = state.books.in_hand(node);
+        let in_hand = state.block_table.in_hand(node);
         state.reserves[node].wanted(in_hand).max(needed.saturating_sub(in_hand))
     }
 }

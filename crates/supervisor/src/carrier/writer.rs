@@ -58,7 +58,7 @@ impl NodeWriter {
         let pool = self.carrier.pool;
         let unclaimed = self.held.take_unclaimed(|block| pool.is_block_claimed(block as usize));
         if !unclaimed.is_empty() {
-            self.carrier.state().books.release(&unclaimed);
+            self.carrier.state().block_table.release(&unclaimed);
         }
         self.carrier.leave_to_disk();
         self.stock.hear(&mut self.links);
@@ -92,7 +92,8 @@ impl NodeWriter {
                 let mut state = self.carrier.state();
                 let most: Vec<u64> = state.health.iter().map(|health| health.most_blocks(now)).collect();
                 for (block, allotment) in blocks.iter().zip(&mut allotments) {
-                    *allotment = state.books.allot(block.block as u32, block.owner.0, |node| most[node]);
+                    *allotment =
+                        state.block_table.allot(block.block as u32, block.owner.0, |node| most[node]);
                 }
             }
             let lacking = allotments.iter().filter(|allotment| allotment.is_none()).count();
@@ -176,16 +177,18 @@ impl Nodes for NodeWriter {
             if let Some(allotment) = allotment {
                 self.held.insert(allotment.block);
             }
-            *kept = allotment.is_some_and(|allotment| state.books.settle(&allotment, is_written, checks));
+            *kept =
+                allotment.is_some_and(|allotment| state.block_table.settle(&allotment, is_written, checks));
         }
     }
 
     fn has(&self, block: usize) -> bool {
-        self.carrier.state().books.located(block as u32).is_some()
+        self.carrier.state().block_table.located(block as u32).is_some()
     }
 
     fn read(&mut self, block: usize, out: &mut [u8; SLAB_BYTES]) -> Result<(), BlockError> {
-        let located = self.carrier.state().books.located(block as u32).cloned().ok_or(BlockError::Failed)?;
+        let located =
+            self.carrier.state().block_table.located(block as u32).cloned().ok_or(BlockError::Failed)?;
         let content = read_shards(self.carrier, &mut self.links, block as u32, &located)
             .and_then(|shards| assemble(self.carrier.redundancy(), &shards))
             .ok_or(BlockError::Failed)?;

@@ -4,8 +4,8 @@
 
 mod demand;
 pub(crate) mod descent;
-mod landlord;
+pub(crate) mod lease_client;
+mod lease_source;
 pub(crate) mod room;
 pub(crate) mod set;
 pub(crate) mod sizing;
-pub(crate) mod tenancy;

@@ -141,7 +141,7 @@ impl Family {
     }
 
     /// Those that live, but for those that `is_stranger` says, and what comes of them.
-    pub(crate) fn living(&self, is_stranger: impl Fn(u32) -> bool) -> Vec<u32> {
+    pub(crate) fn living(&self, is_unrelated: impl Fn(u32) -> bool) -> Vec<u32> {
         let mut known = self.known();
         if let Some(connector) = &self.connector {
             known.hear(connector);
@@ -150,7 +150,7 @@ impl Family {
         let is_search = search.is_due();
         for number in self.group.iter().flat_map(|group| group.members()) {
             if !members.contains_key(&number)
-                && !is_stranger(number)
+                && !is_unrelated(number)
                 && let Some(Identity { began, .. }) = proc::living(number)
             {
                 members.insert(number, Member::since(Some(began)));
@@ -174,7 +174,7 @@ impl Family {
             let children = if is_search { proc::children(number) } else { Vec::new() };
             for child in children {
                 if !members.contains_key(&child)
-                    && !is_stranger(child)
+                    && !is_unrelated(child)
                     && let Some(Identity { began, .. }) = proc::living(child)
                 {
                     members.insert(child, Member::since(Some(began)));
@@ -183,7 +183,7 @@ impl Family {
             }
         }
         // The connector tells of puppets as well.
-        living.retain(|&number| !is_stranger(number));
+        living.retain(|&number| !is_unrelated(number));
         living
     }
 }

@@ -44,7 +44,7 @@ impl Processes {
         if let Some(view) = self.application.ledger.slot(slot) {
             view.note_heard_epoch(epoch);
             // At once: the process decides by it whether to go on watching what it shares.
-            view.set_kin(view.kin().max(1));
+            view.set_relatives(view.relatives().max(1));
         }
         self.hand_over();
         Ok(())
@@ -91,7 +91,7 @@ impl Processes {
         if let Some((parent, view)) = parent.zip(application.ledger.slot(slot)) {
             // A new child hears of writes to what it shares if its parent does. In this order, so that what it shares counts once at any
             // moment.
-            view.set_kin(1);
+            view.set_relatives(1);
             if parent.is_protected() {
                 view.set_shared(heir.shared, view.separated());
                 view.set_protected(true);

@@ -12,18 +12,18 @@ mod endings;
 pub(crate) mod family;
 mod forks;
 pub(crate) mod group;
-mod kin;
 mod lineage;
 mod newcomers;
 pub(crate) mod notices;
 mod proc;
+mod relatives;
 mod shared;
 pub(crate) mod shares;
 pub(crate) mod silent;
 pub(crate) mod stall;
-pub(crate) mod strangers;
 #[cfg(test)]
 mod tests;
+pub(crate) mod unidentified;
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -198,7 +198,7 @@ impl Processes {
         }
     }
 
-    /// Strangers get nothing: ledger and pool are for the application's processes, which know its token.
+    /// Other connections get nothing: ledger and pool are for the application's processes, which know its token.
     fn admit(&self, token: u64) -> Result<(), Errno> {
         if token == self.application.token { Ok(()) } else { Err(Errno::ACCESS) }
     }

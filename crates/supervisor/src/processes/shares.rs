@@ -24,8 +24,8 @@ pub(crate) fn measure(ledger: &Ledger<'_>, processes: &Processes) -> PageCount {
         .each()
         .filter_map(|process| {
             let slot = ledger.slot(process.slot()?)?;
-            let is_kin_awaited = slot.is_fork_unheard() || processes.awaits_kin(process);
-            let is_counted_once = slot.is_protected() && !is_kin_awaited;
+            let are_relatives_awaited = slot.is_fork_unheard() || processes.awaits_relatives(process);
+            let is_counted_once = slot.is_protected() && !are_relatives_awaited;
             Some((process.process, slot, is_counted_once))
         })
         .collect();

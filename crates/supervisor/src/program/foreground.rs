@@ -1,5 +1,5 @@
 //! The calling process becomes the program: it keeps its number, its parent, its terminal, its descriptors and its limits, and ends as the program
-//! ends. Its supervisor is a process of its own, outside its session, that learns of its end like any stranger.
+//! ends. Its supervisor is a process of its own, outside its session, that learns of its end as any unrelated process would.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;

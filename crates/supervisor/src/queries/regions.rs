@@ -1,4 +1,4 @@
-//! Asking a process for its regions, which it alone knows: by way of the ledger's board, one process at a time, while the supervisor goes on.
+//! Asking a process for its regions, which it alone knows: by way of the ledger's region report, one process at a time, while the supervisor goes on.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -53,7 +53,7 @@ impl RegionQuestions {
                 query.refuse(&format!("process {process} is none of this application's"));
                 continue;
             };
-            let Some(question) = self.ledger.board().ask(slot.index()) else {
+            let Some(question) = self.ledger.region_report().ask(slot.index()) else {
                 query.refuse("the process that was asked before has not answered yet; try again");
                 continue;
             };
@@ -64,8 +64,8 @@ impl RegionQuestions {
 
     fn hear(&mut self) {
         let Some(asked) = &mut self.asked else { return };
-        let board = self.ledger.board();
-        if let Some(gathered) = board.answer(asked.question) {
+        let report = self.ledger.region_report();
+        if let Some(gathered) = report.answer(asked.question) {
             if let Some(query) = asked.query.take() {
                 query.answer(&RegionsReport::of(asked.process, &gathered));
             }
@@ -84,7 +84,7 @@ impl RegionQuestions {
                 asked.process
             ));
         }
-        if board.take_back(asked.question, has_gone) {
+        if report.take_back(asked.question, has_gone) {
             self.asked = None;
         }
     }
@@ -129,11 +129,11 @@ mod tests {
         let first = ask(&mut questions, PROCESS);
         let second = ask(&mut questions, PROCESS);
         for _ in 0..2 {
-            let question = ledger.board().question(1).unwrap();
+            let question = ledger.region_report().question(1).unwrap();
             let range = PageRange::at(PageIndex::new(16), PageCount::new(8));
             let mut gathered = Gathered::new();
             gathered.add(RegionFigures { resident: 3, hot: 2, ..RegionFigures::new(range) });
-            assert!(ledger.board().tell(question, &gathered));
+            assert!(ledger.region_report().tell(question, &gathered));
             questions.look();
         }
 
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_a_stranger_or_one_that_ends_is_told_why_not() {
+    fn a_question_about_an_unrelated_process_or_one_that_ends_is_told_why_not() {
         let (ledger, mut questions) = with_process();
         let end = ask(&mut questions, 5);
         assert!(serde_json::from_slice::<String>(&answer(&end)).unwrap().contains("none of this"));
@@ -155,6 +155,6 @@ mod tests {
         ledger.slot(1).unwrap().set_state(SlotState::Free);
         questions.look();
         assert!(serde_json::from_slice::<String>(&answer(&end)).unwrap().contains("doesn't answer"));
-        assert_eq!(ledger.board().question(1), None, "the question was taken back");
+        assert_eq!(ledger.region_report().question(1), None, "the question was taken back");
     }
 }

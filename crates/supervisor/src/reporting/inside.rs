@@ -196,7 +196,7 @@ mod tests {
             packed_bytes: u64::MAX,
             away_bytes: [u64::MAX; ABSENCE_SPANS],
         };
-        let regions = vec![region; farmem_telemetry::BOARD_REGIONS + 1];
+        let regions = vec![region; farmem_telemetry::REPORTED_REGIONS + 1];
         let report = RegionsReport { regions, ..RegionsReport::default() };
         assert!(serde_json::to_string(&report).unwrap().len() < 64 << 10);
     }

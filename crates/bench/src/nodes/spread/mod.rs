@@ -1,5 +1,5 @@
 //! Ten programs at once with most of their data on twelve nodes: how evenly it lies there. Nobody knows of the others: a program has only its hash
-//! (COMEX §3.3.4), and its own books.
+//! (COMEX §3.3.4), and its own block table.
 
 mod program;
 
@@ -31,7 +31,7 @@ pub struct SpreadFigure {
     pub programs: usize,
     /// Data of each; a quarter of it was local, and none of it compresses.
     pub data_bytes: u64,
-    /// What was on nodes by the programs' books, in whole slabs.
+    /// What was on nodes by the programs' block tables, in whole slabs.
     pub kept_bytes: u64,
     /// What programs had written to each node.
     pub written_bytes: Vec<u64>,

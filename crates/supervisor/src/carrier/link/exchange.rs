@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use farmem_broker::board::{Pass, Turn};
+use farmem_broker::link_schedule::{Pass, Turn};
 use farmem_transport::{Answer, Completion, Failure, Request, SubmitError, Ticket, Unsubmitted};
 
 use super::{NodeLink, wait_for_any};

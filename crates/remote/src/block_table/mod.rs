@@ -4,9 +4,9 @@
 //! (nobody knows whether a write to it will still take effect, or its node lies: it goes back, by the lane of that write, so that the node has done with the
 //! write before it grants the chunk again). Each incarnation of a node has a number: what was allotted in an earlier one is worth nothing.
 
-mod mending;
 mod nodes;
 mod placing;
+mod repair;
 mod shards;
 #[cfg(test)]
 mod tests;
@@ -15,7 +15,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::checks::Checks;
 use crate::redundancy::{MOST_SHARDS, Redundancy};
-use nodes::NodeBooks;
+use nodes::NodeChunks;
 pub use shards::Shards;
 
 /// Chunks for shards of a block that are about to be written: for all of a new block, or for those that it lacks.
@@ -65,12 +65,12 @@ pub enum LostChunk {
     Returned,
 }
 
-/// A client's books.
+/// A client's table of blocks.
 #[derive(Clone, Debug)]
-pub struct Books {
+pub struct BlockTable {
     identity: u64,
     redundancy: Redundancy,
-    nodes: Vec<NodeBooks>,
+    nodes: Vec<NodeChunks>,
     blocks: HashMap<u32, Kept>,
     /// Blocks that ever left, by process.
     left: HashMap<u16, u64>,
@@ -88,13 +88,13 @@ pub struct Books {
     rebuilt: u64,
 }
 
-impl Books {
-    /// Empty books of a client for so many nodes. `identity` is the client's.
+impl BlockTable {
+    /// An empty table of a client, for so many nodes. `identity` is the client's.
     pub fn new(identity: u64, redundancy: Redundancy, nodes: usize) -> Self {
         Self {
             identity,
             redundancy,
-            nodes: vec![NodeBooks::default(); nodes],
+            nodes: vec![NodeChunks::default(); nodes],
             blocks: HashMap::new(),
             left: HashMap::new(),
             bare: BTreeSet::new(),
@@ -140,15 +140,15 @@ impl Books {
     fn written(&mut self, allotment: &Allotment, is_written: impl Fn(usize) -> bool) -> Shards {
         let mut kept = Shards::default();
         for (shard, address) in allotment.shards.iter() {
-            let Some(books) = self.nodes.get_mut(usize::from(address.node)) else { continue };
-            if books.incarnation != allotment.incarnations[shard] {
+            let Some(chunks) = self.nodes.get_mut(usize::from(address.node)) else { continue };
+            if chunks.incarnation != allotment.incarnations[shard] {
                 continue;
             }
             if is_written(shard) {
                 kept.set(shard, address);
             } else {
-                books.used = books.used.saturating_sub(1);
-                books.spoiled(allotment.by).push(address.frame);
+                chunks.used = chunks.used.saturating_sub(1);
+                chunks.spoiled(allotment.by).push(address.frame);
             }
         }
         kept
@@ -186,10 +186,10 @@ impl Books {
         if let Some(address) = shards.get(shard).filter(|address| located.shards.get(shard) == Some(*address))
         {
             shards.clear(shard);
-            if let Some(books) = self.nodes.get_mut(usize::from(address.node)) {
-                books.used = books.used.saturating_sub(1);
+            if let Some(chunks) = self.nodes.get_mut(usize::from(address.node)) {
+                chunks.used = chunks.used.saturating_sub(1);
                 if chunk == LostChunk::Returned {
-                    books.spoiled(WrittenBy::Mover).push(address.frame);
+                    chunks.spoiled(WrittenBy::Mover).push(address.frame);
                 }
             }
             self.bare.insert(block);
@@ -216,9 +216,9 @@ impl Books {
 
     fn free_all(&mut self, shards: Shards) {
         for (_, address) in shards.iter() {
-            if let Some(books) = self.nodes.get_mut(usize::from(address.node)) {
-                books.used = books.used.saturating_sub(1);
-                books.free.push(address.frame);
+            if let Some(chunks) = self.nodes.get_mut(usize::from(address.node)) {
+                chunks.used = chunks.used.saturating_sub(1);
+                chunks.free.push(address.frame);
             }
         }
     }

@@ -9,32 +9,32 @@ use rustix::io::fcntl_dupfd_cloexec;
 use crate::processes::silent::has_messages;
 use crate::processes::{Process, Processes};
 
-/// Any user of the machine may connect. Who hasn't said for so long who it is, is dropped, and so is who came first of more than so many.
+/// Any user of the machine may connect. A connection that hasn't said within this time which process it is, is dropped; of more than so many, the oldest is.
 pub(super) const INTRODUCTION: Duration = Duration::from_secs(2);
-pub(crate) const MOST_STRANGERS: usize = 64;
+pub(crate) const MOST_UNIDENTIFIED: usize = 64;
 /// Descriptors that no new connection gets: for the userfaultfds of children whose parents are connected, and for files. At most a
 /// quarter of all.
 const KEPT_DESCRIPTORS: u64 = 64;
 
 impl Processes {
-    /// The connection, when enough descriptors are left beside it. Strangers give way for it, those of other users first: descriptors are
+    /// The connection, when enough descriptors are left. Unidentified ones are closed for it, those of other users first: descriptors are
     /// short only when processes of the application have them.
     pub(super) fn with_room_left(&mut self, mut socket: OwnedFd) -> Option<OwnedFd> {
-        let mut strangers = None;
+        let mut unidentified = None;
         while !leaves_descriptors(&socket) {
-            let (_, _, key) = strangers.get_or_insert_with(|| self.strangers().into_iter()).next()?;
+            let (_, _, key) = unidentified.get_or_insert_with(|| self.unidentified().into_iter()).next()?;
             self.connected.remove(&key);
-            // What the stranger had is now perhaps the lowest that is free.
+            // The descriptor that was closed is now perhaps the lowest that is free.
             socket = fcntl_dupfd_cloexec(&socket, 0).ok()?;
         }
         Some(socket)
     }
 
     /// Drops connections that say nothing.
-    pub(crate) fn expel_strangers(&mut self) {
-        let strangers = self.strangers();
-        let excess = strangers.len().saturating_sub(MOST_STRANGERS);
-        for (nth, (_, came, key)) in strangers.into_iter().enumerate() {
+    pub(crate) fn drop_unidentified(&mut self) {
+        let unidentified = self.unidentified();
+        let excess = unidentified.len().saturating_sub(MOST_UNIDENTIFIED);
+        for (nth, (_, came, key)) in unidentified.into_iter().enumerate() {
             if nth < excess || came.elapsed() > INTRODUCTION {
                 self.connected.remove(&key);
             }
@@ -43,15 +43,15 @@ impl Processes {
 
     /// Who has said nothing so far, in the order in which they are dropped: those of other users first, then who came first. With when
     /// each came, and its key.
-    fn strangers(&self) -> Vec<(bool, Instant, u64)> {
+    fn unidentified(&self) -> Vec<(bool, Instant, u64)> {
         let is_silent = |process: &Process| {
             process.slot.is_none() && process.waiting.is_none() && !has_messages(&process.link)
         };
         let silent = self.connected.iter().filter(|(_, process)| is_silent(process));
-        let mut strangers: Vec<(bool, Instant, u64)> =
+        let mut unidentified: Vec<(bool, Instant, u64)> =
             silent.map(|(&key, process)| (process.may_set, process.came, key)).collect();
-        strangers.sort_unstable();
-        strangers
+        unidentified.sort_unstable();
+        unidentified
     }
 }
 

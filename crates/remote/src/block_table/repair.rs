@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use super::nodes::NodeBooks;
-use super::{Allotment, Books, Kept, Located, Shards, WrittenBy};
+use super::nodes::NodeChunks;
+use super::{Allotment, BlockTable, Kept, Located, Shards, WrittenBy};
 use crate::placement::{STRIPE_BLOCKS, chain};
 
 /// Blocks that are looked at for one that can be made whole, before others get a turn.
@@ -16,7 +16,7 @@ fn turns(blocks: &BTreeSet<u32>, last: u32) -> Vec<u32> {
     blocks.range(after).chain(blocks.range(..=last)).copied().take(TRIES).collect()
 }
 
-impl Books {
+impl BlockTable {
     /// Whether blocks have fewer shards than they should.
     pub fn is_bare(&self) -> bool {
         !self.bare.is_empty()
@@ -77,11 +77,11 @@ impl Books {
         wanted: Vec<usize>,
         most: impl Fn(usize) -> u64,
     ) -> Option<Allotment> {
-        let sizes = self.sizes(NodeBooks::takes_part);
+        let sizes = self.sizes(NodeChunks::takes_part);
         let chain = chain(self.identity ^ u64::from(owner), u64::from(block) / STRIPE_BLOCKS, &sizes);
         let fits = |node: &usize| {
-            let books = &self.nodes[*node];
-            known.on(*node).is_none() && !books.free.is_empty() && books.used < most(*node)
+            let chunks = &self.nodes[*node];
+            known.on(*node).is_none() && !chunks.free.is_empty() && chunks.used < most(*node)
         };
         let places: Vec<(usize, usize)> = wanted.into_iter().zip(chain.into_iter().filter(fits)).collect();
         (!places.is_empty()).then(|| self.take_chunks(block, owner, WrittenBy::Rebuilder, places.into_iter()))
@@ -98,7 +98,7 @@ impl Books {
         let written = self.written(allotment, is_written);
         let (mut added, mut moved) = (0, 0);
         let mut unused = Shards::default();
-        let is_leaving: Vec<bool> = self.nodes.iter().map(|books| books.is_leaving).collect();
+        let is_leaving: Vec<bool> = self.nodes.iter().map(|chunks| chunks.is_leaving).collect();
         let kept = self.blocks.get_mut(&allotment.block).filter(|kept| kept.located.serial == located.serial);
         match kept {
             None => unused = written,
@@ -116,9 +116,9 @@ impl Books {
                         Some(before) if is_leaving.get(usize::from(before.node)) == Some(&true) => {
                             shards.set(shard, address);
                             moved += 1;
-                            if let Some(books) = self.nodes.get_mut(usize::from(before.node)) {
-                                books.used = books.used.saturating_sub(1);
-                                books.spoiled(WrittenBy::Mover).push(before.frame);
+                            if let Some(chunks) = self.nodes.get_mut(usize::from(before.node)) {
+                                chunks.used = chunks.used.saturating_sub(1);
+                                chunks.spoiled(WrittenBy::Mover).push(before.frame);
                             }
                         }
                         Some(_) => unused.set(shard, address),

@@ -1,11 +1,11 @@
-//! A space's seat at one direction of a link: when it may go.
+//! A space's slot for one direction of a link: when it may send.
 //!
 //! What others say is believed for a while only. A line that waits, has the smallest tag, and doesn't go although there is room and the limit of all spaces would let it, is passed over after 4 ms until
 //! it says something else: its space sleeps, or lies. Bytes under way in a line that has not changed for 200 ms are taken to have come.
 
 use farmem_policy::links::{Rate, Turns, VirtualTime, Window};
 
-use super::{Board, DUES, Lines, Memory, RATES, SEATS, TAKEN, Word};
+use super::{DUES, LINK_SLOTS, Lines, LinkSchedule, Memory, RATES, TAKEN, Word};
 
 /// Words of a line: the tag of what waits, plus one; 0 when nothing does.
 const WAITS: usize = 0;
@@ -47,7 +47,7 @@ pub struct Wish {
 /// Who waits with the smallest tag, of the others.
 #[derive(Clone, Copy)]
 struct First {
-    seat: usize,
+    link_slot: usize,
     waits: u64,
 }
 
@@ -59,26 +59,26 @@ struct Others {
 }
 
 /// See the module's text.
-pub struct Seat {
+pub struct LinkSlot {
     lines: Lines,
-    seat: usize,
+    link_slot: usize,
     turns: Turns,
     under_way: u64,
     window: Window,
     /// Who could go and doesn't, and since when.
     hesitates: Option<(usize, u64, u64)>,
-    /// For each seat that was passed over: what it said then.
+    /// For each slot that was passed over: what it said then.
     passed_over: Vec<(usize, u64)>,
 }
 
-impl Seat {
-    /// A seat that nobody else has.
-    pub fn take<M: Memory>(board: &Board<M>, lines: Lines, seat: usize) -> Self {
-        let seat = seat.min(SEATS - 1);
-        board.memory().word(TAKEN).raise(seat as u64 + 1);
+impl LinkSlot {
+    /// A slot that no other space has.
+    pub fn take<M: Memory>(schedule: &LinkSchedule<M>, lines: Lines, link_slot: usize) -> Self {
+        let link_slot = link_slot.min(LINK_SLOTS - 1);
+        schedule.memory().word(TAKEN).raise(link_slot as u64 + 1);
         Self {
             lines,
-            seat,
+            link_slot,
             turns: Turns::default(),
             under_way: 0,
             window: Window::default(),
@@ -97,53 +97,60 @@ impl Seat {
         self.under_way
     }
 
-    fn own<'a, M: Memory>(&self, board: &'a Board<M>, word: usize) -> &'a M::Word {
-        board.memory().word(self.lines.line(self.seat) + word)
+    fn own<'a, M: Memory>(&self, schedule: &'a LinkSchedule<M>, word: usize) -> &'a M::Word {
+        schedule.memory().word(self.lines.line(self.link_slot) + word)
     }
 
     /// Asks to let a transfer go, and says so to the others until it may, or withdraws. When it may: bytes under way with it, of all spaces.
     ///
     /// # Errors
     /// It isn't its turn.
-    pub fn ask<M: Memory>(&mut self, board: &Board<M>, wish: Wish, now_ns: u64) -> Result<u64, Denied> {
+    pub fn ask<M: Memory>(
+        &mut self,
+        schedule: &LinkSchedule<M>,
+        wish: Wish,
+        now_ns: u64,
+    ) -> Result<u64, Denied> {
         let Wish { bytes, weight, is_followed } = wish;
-        let clock = board.memory().word(self.lines.clock());
+        let clock = schedule.memory().word(self.lines.clock());
         let start = self.turns.next(VirtualTime(clock.get()));
         let waits = start.0.saturating_add(1);
-        self.own(board, STAMP).set(now_ns);
-        let said = self.own(board, WAITS).get();
-        // Invariant 2 of the board: first this, then a look.
-        self.own(board, WAITS).set(waits);
-        let others = self.look(board, now_ns);
+        self.own(schedule, STAMP).set(now_ns);
+        let said = self.own(schedule, WAITS).get();
+        // Invariant 2 of the schedule: first this, then a look.
+        self.own(schedule, WAITS).set(waits);
+        let others = self.look(schedule, now_ns);
         let under_way = others.under_way + self.under_way;
         let window = others.window.max(self.window.bytes());
         if under_way > 0 && under_way + bytes > window {
             return Err(Denied { look_again_ns: STALE_NS / 8 });
         }
-        if let Some(first) = others.first.filter(|first| (first.waits, first.seat) < (waits, self.seat)) {
-            match self.early_ns(board, now_ns) {
+        if let Some(first) =
+            others.first.filter(|first| (first.waits, first.link_slot) < (waits, self.link_slot))
+        {
+            match self.early_ns(schedule, now_ns) {
                 0 => self.hesitate(first, now_ns),
                 // The limit of all spaces lets nobody go.
                 _ => self.hesitates = None,
             }
-            if said > 0 && (said, self.seat) < (first.waits, first.seat) {
+            if said > 0 && (said, self.link_slot) < (first.waits, first.link_slot) {
                 // The clock has overtaken the tag that it waited with: the other one may sleep because it saw the smaller one.
-                ring(board, self.lines, first.seat);
+                ring(schedule, self.lines, first.link_slot);
             }
             return Err(Denied { look_again_ns: HESITATION_NS / 4 });
         }
-        self.pay(board, bytes, now_ns)?;
+        self.pay(schedule, bytes, now_ns)?;
         clock.raise(start.0);
         self.turns.took(start, bytes, weight);
-        self.set_under_way(board, self.under_way.saturating_add(bytes), now_ns);
+        self.set_under_way(schedule, self.under_way.saturating_add(bytes), now_ns);
         let next = if is_followed { self.turns.next(start).0.saturating_add(1) } else { 0 };
-        self.own(board, WAITS).set(next);
+        self.own(schedule, WAITS).set(next);
         if under_way + bytes < window {
             match others.first {
-                Some(first) if !is_followed || (first.waits, first.seat) < (next, self.seat) => {
-                    ring(board, self.lines, first.seat);
+                Some(first) if !is_followed || (first.waits, first.link_slot) < (next, self.link_slot) => {
+                    ring(schedule, self.lines, first.link_slot);
                 }
-                _ if is_followed => self.ring_own(board),
+                _ if is_followed => self.ring_own(schedule),
                 _ => {}
             }
         }
@@ -151,89 +158,95 @@ impl Seat {
     }
 
     /// What others may have let go is let go without asking: the space has waited for too long. For their sake it is counted all the same.
-    pub fn force<M: Memory>(&mut self, board: &Board<M>, bytes: u64, now_ns: u64) -> u64 {
-        self.own(board, WAITS).set(0);
+    pub fn force<M: Memory>(&mut self, schedule: &LinkSchedule<M>, bytes: u64, now_ns: u64) -> u64 {
+        self.own(schedule, WAITS).set(0);
         let direction = self.lines.direction as usize;
-        if let Some(rate) = Rate::new(board.memory().word(RATES + direction).get()) {
+        if let Some(rate) = Rate::new(schedule.memory().word(RATES + direction).get()) {
             // Those that come later pay for it.
-            let due = board.memory().word(DUES + direction);
+            let due = schedule.memory().word(DUES + direction);
             due.raise(rate.after(due.get(), now_ns, bytes));
         }
-        self.set_under_way(board, self.under_way.saturating_add(bytes), now_ns);
+        self.set_under_way(schedule, self.under_way.saturating_add(bytes), now_ns);
         self.under_way
     }
 
     /// Doesn't want it any more.
-    pub fn withdraw<M: Memory>(&mut self, board: &Board<M>, now_ns: u64) {
-        self.own(board, WAITS).set(0);
-        self.ring_first(board, now_ns);
+    pub fn withdraw<M: Memory>(&mut self, schedule: &LinkSchedule<M>, now_ns: u64) {
+        self.own(schedule, WAITS).set(0);
+        self.ring_first(schedule, now_ns);
     }
 
     /// Withdraws, if it has asked.
-    pub fn stand_back<M: Memory>(&mut self, board: &Board<M>, now_ns: u64) {
-        if self.own(board, WAITS).get() > 0 {
-            self.withdraw(board, now_ns);
+    pub fn stand_back<M: Memory>(&mut self, schedule: &LinkSchedule<M>, now_ns: u64) {
+        if self.own(schedule, WAITS).get() > 0 {
+            self.withdraw(schedule, now_ns);
         }
     }
 
     /// So many bytes are not under way any more.
-    pub fn end<M: Memory>(&mut self, board: &Board<M>, bytes: u64, now_ns: u64) {
-        self.set_under_way(board, self.under_way.saturating_sub(bytes), now_ns);
-        self.ring_first(board, now_ns);
+    pub fn end<M: Memory>(&mut self, schedule: &LinkSchedule<M>, bytes: u64, now_ns: u64) {
+        self.set_under_way(schedule, self.under_way.saturating_sub(bytes), now_ns);
+        self.ring_first(schedule, now_ns);
     }
 
     /// A transfer took so long, and so much was under way when it began.
-    pub fn learn<M: Memory>(&mut self, board: &Board<M>, under_way: u64, took_ns: u64, now_ns: u64) {
+    pub fn learn<M: Memory>(
+        &mut self,
+        schedule: &LinkSchedule<M>,
+        under_way: u64,
+        took_ns: u64,
+        now_ns: u64,
+    ) {
         self.window.note(now_ns, under_way, took_ns);
-        self.own(board, WINDOW).set(self.window.bytes());
+        self.own(schedule, WINDOW).set(self.window.bytes());
     }
 
-    /// What the bell says, to be read before [`Seat::ask`], so that a ring in between is not missed.
-    pub fn bell<M: Memory>(&self, board: &Board<M>) -> u32 {
-        self.own(board, BELL).get() as u32
+    /// What the bell says, to be read before [`LinkSlot::ask`], so that a ring in between is not missed.
+    pub fn bell<M: Memory>(&self, schedule: &LinkSchedule<M>) -> u32 {
+        self.own(schedule, BELL).get() as u32
     }
 
     /// Where the bell is, for [`Memory::wait`].
     pub fn bell_at(&self) -> usize {
-        self.lines.line(self.seat) + BELL
+        self.lines.line(self.link_slot) + BELL
     }
 
     /// Rings its own bell: for other threads of the space.
-    pub fn ring_own<M: Memory>(&self, board: &Board<M>) {
-        ring(board, self.lines, self.seat);
+    pub fn ring_own<M: Memory>(&self, schedule: &LinkSchedule<M>) {
+        ring(schedule, self.lines, self.link_slot);
     }
 
-    /// Takes what is under way to a seat at another board.
+    /// Moves to a slot of another schedule, together with what is under way.
     pub fn move_to<M: Memory>(
         &mut self,
-        from: &Board<M>,
-        to: &Board<M>,
+        from: &LinkSchedule<M>,
+        to: &LinkSchedule<M>,
         lines: Lines,
-        seat: usize,
+        link_slot: usize,
         now_ns: u64,
     ) {
-        clear(from, self.lines, self.seat);
-        let moved = Self::take(to, lines, seat);
+        clear(from, self.lines, self.link_slot);
+        let moved = Self::take(to, lines, link_slot);
         *self = Self { window: self.window, under_way: self.under_way, ..moved };
         self.set_under_way(to, self.under_way, now_ns);
     }
 
     #[cfg(test)]
-    pub(super) fn say_changed<M: Memory>(&self, board: &Board<M>, stamp_ns: u64) {
-        self.own(board, STAMP).set(stamp_ns);
+    pub(super) fn say_changed<M: Memory>(&self, schedule: &LinkSchedule<M>, stamp_ns: u64) {
+        self.own(schedule, STAMP).set(stamp_ns);
     }
 
-    fn set_under_way<M: Memory>(&mut self, board: &Board<M>, bytes: u64, now_ns: u64) {
-        self.own(board, STAMP).set(now_ns);
+    fn set_under_way<M: Memory>(&mut self, schedule: &LinkSchedule<M>, bytes: u64, now_ns: u64) {
+        self.own(schedule, STAMP).set(now_ns);
         self.under_way = bytes;
-        self.own(board, UNDER_WAY).set(bytes);
+        self.own(schedule, UNDER_WAY).set(bytes);
     }
 
-    fn look<M: Memory>(&mut self, board: &Board<M>, now_ns: u64) -> Others {
+    fn look<M: Memory>(&mut self, schedule: &LinkSchedule<M>, now_ns: u64) -> Others {
         let mut others = Others { under_way: 0, window: 0, first: None };
-        for seat in (0..board.taken()).filter(|seat| *seat != self.seat) {
-            let at = self.lines.line(seat);
-            let word = |nth: usize| board.memory().word(at + nth).get();
+        for link_slot in (0..schedule.taken()).filter(|link_slot| *link_slot != self.link_slot) {
+            let at = self.lines.line(link_slot);
+            let word = |nth: usize| schedule.memory().word(at + nth).get();
             let (waits, under_way) = (word(WAITS), word(UNDER_WAY));
             if waits == 0 && under_way == 0 {
                 continue;
@@ -243,8 +256,8 @@ impl Seat {
                 others.window = others.window.max(word(WINDOW).min(MOST_WINDOW_BYTES));
             }
             let is_first = others.first.is_none_or(|first| waits < first.waits);
-            if waits > 0 && is_first && !self.passed_over.contains(&(seat, waits)) {
-                others.first = Some(First { seat, waits });
+            if waits > 0 && is_first && !self.passed_over.contains(&(link_slot, waits)) {
+                others.first = Some(First { link_slot, waits });
             }
         }
         others
@@ -253,30 +266,30 @@ impl Seat {
     /// It could go, and another one, whose turn it is, hasn't gone.
     fn hesitate(&mut self, first: First, now_ns: u64) {
         match self.hesitates {
-            Some((seat, waits, since_ns)) if (seat, waits) == (first.seat, first.waits) => {
+            Some((link_slot, waits, since_ns)) if (link_slot, waits) == (first.link_slot, first.waits) => {
                 if now_ns.saturating_sub(since_ns) > HESITATION_NS {
-                    self.passed_over.retain(|(seat, _)| *seat != first.seat);
-                    self.passed_over.push((first.seat, first.waits));
+                    self.passed_over.retain(|(link_slot, _)| *link_slot != first.link_slot);
+                    self.passed_over.push((first.link_slot, first.waits));
                     self.hesitates = None;
                 }
             }
-            _ => self.hesitates = Some((first.seat, first.waits, now_ns)),
+            _ => self.hesitates = Some((first.link_slot, first.waits, now_ns)),
         }
     }
 
     /// How long the limit of all spaces lets nobody go.
-    fn early_ns<M: Memory>(&self, board: &Board<M>, now_ns: u64) -> u64 {
+    fn early_ns<M: Memory>(&self, schedule: &LinkSchedule<M>, now_ns: u64) -> u64 {
         let direction = self.lines.direction as usize;
-        let due_ns = board.memory().word(DUES + direction).get();
-        let rate = Rate::new(board.memory().word(RATES + direction).get());
+        let due_ns = schedule.memory().word(DUES + direction).get();
+        let rate = Rate::new(schedule.memory().word(RATES + direction).get());
         rate.and_then(|rate| rate.take(due_ns, now_ns, 0).err()).unwrap_or(0)
     }
 
     /// Pays for it out of the limit of all spaces.
-    fn pay<M: Memory>(&self, board: &Board<M>, bytes: u64, now_ns: u64) -> Result<(), Denied> {
+    fn pay<M: Memory>(&self, schedule: &LinkSchedule<M>, bytes: u64, now_ns: u64) -> Result<(), Denied> {
         let direction = self.lines.direction as usize;
-        let Some(rate) = Rate::new(board.memory().word(RATES + direction).get()) else { return Ok(()) };
-        let due = board.memory().word(DUES + direction);
+        let Some(rate) = Rate::new(schedule.memory().word(RATES + direction).get()) else { return Ok(()) };
+        let due = schedule.memory().word(DUES + direction);
         loop {
             let before = due.get();
             let after = rate.take(before, now_ns, bytes).map_err(|look_again_ns| Denied { look_again_ns })?;
@@ -287,26 +300,26 @@ impl Seat {
     }
 
     /// Rings for the one whose turn it may be.
-    fn ring_first<M: Memory>(&mut self, board: &Board<M>, now_ns: u64) {
-        if let Some(first) = self.look(board, now_ns).first {
-            ring(board, self.lines, first.seat);
+    fn ring_first<M: Memory>(&mut self, schedule: &LinkSchedule<M>, now_ns: u64) {
+        if let Some(first) = self.look(schedule, now_ns).first {
+            ring(schedule, self.lines, first.link_slot);
         }
     }
 }
 
-fn ring<M: Memory>(board: &Board<M>, lines: Lines, seat: usize) {
-    let at = lines.line(seat) + BELL;
-    board.memory().word(at).add(1);
-    board.memory().wake(at);
+fn ring<M: Memory>(schedule: &LinkSchedule<M>, lines: Lines, link_slot: usize) {
+    let at = lines.line(link_slot) + BELL;
+    schedule.memory().word(at).add(1);
+    schedule.memory().wake(at);
 }
 
-/// Clears the line of a seat whose space has gone, and rings for all who wait.
-pub(super) fn clear<M: Memory>(board: &Board<M>, lines: Lines, seat: usize) {
-    let at = lines.line(seat);
-    [WAITS, UNDER_WAY, WINDOW].into_iter().for_each(|word| board.memory().word(at + word).set(0));
-    for other in (0..board.taken()).filter(|other| *other != seat) {
-        if board.memory().word(lines.line(other) + WAITS).get() > 0 {
-            ring(board, lines, other);
+/// Clears the line of a slot whose space has gone, and rings for all that wait.
+pub(super) fn clear<M: Memory>(schedule: &LinkSchedule<M>, lines: Lines, link_slot: usize) {
+    let at = lines.line(link_slot);
+    [WAITS, UNDER_WAY, WINDOW].into_iter().for_each(|word| schedule.memory().word(at + word).set(0));
+    for other in (0..schedule.taken()).filter(|other| *other != link_slot) {
+        if schedule.memory().word(lines.line(other) + WAITS).get() > 0 {
+            ring(schedule, lines, other);
         }
     }
 }
@@ -314,7 +327,7 @@ pub(super) fn clear<M: Memory>(board: &Board<M>, lines: Lines, seat: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::board::{Direction, Shared};
+    use crate::link_schedule::{Direction, Shared};
 
     const SPAN: u64 = 64 << 10;
     const MILLISECOND_NS: u64 = 1_000_000;
@@ -322,18 +335,18 @@ mod tests {
     /// With a limit at which a transfer is paid for in 64 ms: much longer than anybody who hesitates is waited for.
     #[test]
     fn whose_turn_it_is_keeps_it_while_the_limit_of_all_spaces_lets_nobody_go() {
-        let board = Board::new(Shared::create().unwrap());
-        board.set_rate(Direction::In, 1_024_000);
-        let lines = board.link(7, Direction::In).unwrap();
-        let [mut went, mut waits] = [0, 1].map(|seat| Seat::take(&board, lines, seat));
+        let schedule = LinkSchedule::new(Shared::create().unwrap());
+        schedule.set_rate(Direction::In, 1_024_000);
+        let lines = schedule.link(7, Direction::In).unwrap();
+        let [mut went, mut waits] = [0, 1].map(|link_slot| LinkSlot::take(&schedule, lines, link_slot));
         let wish = Wish { bytes: SPAN, weight: 1, is_followed: false };
         let began_ns = 1_000 * MILLISECOND_NS;
-        went.ask(&board, wish, began_ns).unwrap();
-        went.end(&board, SPAN, began_ns);
+        went.ask(&schedule, wish, began_ns).unwrap();
+        went.end(&schedule, SPAN, began_ns);
         let mut due = None;
         for now_ns in (1..100).map(|after| began_ns + after * MILLISECOND_NS) {
-            assert!(went.ask(&board, wish, now_ns).is_err(), "the other one's tag is smaller");
-            if waits.ask(&board, wish, now_ns).is_ok() {
+            assert!(went.ask(&schedule, wish, now_ns).is_err(), "the other one's tag is smaller");
+            if waits.ask(&schedule, wish, now_ns).is_ok() {
                 due = Some(now_ns - began_ns);
                 break;
             }
@@ -343,18 +356,18 @@ mod tests {
 
     #[test]
     fn who_could_go_and_does_not_is_passed_over() {
-        let board = Board::new(Shared::create().unwrap());
-        let lines = board.link(7, Direction::In).unwrap();
-        let [mut first, mut other] = [0, 1].map(|seat| Seat::take(&board, lines, seat));
+        let schedule = LinkSchedule::new(Shared::create().unwrap());
+        let lines = schedule.link(7, Direction::In).unwrap();
+        let [mut first, mut other] = [0, 1].map(|link_slot| LinkSlot::take(&schedule, lines, link_slot));
         let wish = Wish { bytes: SPAN, weight: 1, is_followed: true };
         let began_ns = 1_000 * MILLISECOND_NS;
         // It says that it has more behind, and never asks for it.
-        first.ask(&board, wish, began_ns).unwrap();
-        first.end(&board, SPAN, began_ns);
-        other.ask(&board, wish, began_ns).unwrap();
-        other.end(&board, SPAN, began_ns);
+        first.ask(&schedule, wish, began_ns).unwrap();
+        first.end(&schedule, SPAN, began_ns);
+        other.ask(&schedule, wish, began_ns).unwrap();
+        other.end(&schedule, SPAN, began_ns);
         let went =
-            (0..10).position(|after| other.ask(&board, wish, began_ns + after * MILLISECOND_NS).is_ok());
+            (0..10).position(|after| other.ask(&schedule, wish, began_ns + after * MILLISECOND_NS).is_ok());
         assert!(went.is_some_and(|after| after > 4), "{went:?}");
     }
 }
