@@ -1,5 +1,6 @@
-//! A pager comes to a program from outside: one of its threads is stopped for a moment and made to fork a process that has the program's memory and
-//! nothing else of it, the puppet; all the rest is made by the puppet, and the pager itself runs here.
+//! A pager comes to a program from outside: one of its threads is stopped for a moment and made to fork a
+//! process that has the program's memory and nothing else of it, the puppet; all the rest is made by the
+//! puppet, and the pager itself runs here.
 //!
 //! 1. [`threads`]: which thread is stopped, so that the program can't tell.
 //! 2. [`injection`]: calls that another thread is made to make.
