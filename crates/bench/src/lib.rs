@@ -1,7 +1,9 @@
 //! Farmem beside the kernel's own swap: one workload, one limit, one run.
 //!
-//! - [`workload`] is the program that is measured, [`compression`] one of several that are measured beside each other;
-//! - [`kernels`] are programs in the manner of COMEX's evaluation, [`readers`] one whose threads want pages of a memory node;
+//! - [`workload`] is the program that is measured, [`compression`] one of several that are measured beside
+//!   each other;
+//! - [`kernels`] are programs in the manner of COMEX's evaluation, [`readers`] one whose threads want pages
+//!   of a memory node;
 //! - `peer` turns each kind of kernel swap on for the time that its turn takes;
 //! - [`undo`] makes sure that nothing of that stays, however the benchmark ends;
 //! - [`faults`] takes turns, and compares;

@@ -1,7 +1,7 @@
 //! Processor time that the host of a virtual machine gave to others.
 //!
-//! It makes a run slow by no fault of who pages, and makes it slowest where a processor is woken often. So runs that lost
-//! much are repeated, whoever's they are.
+//! It makes a run slow by no fault of who pages, and makes it slowest where a processor is woken often. So
+//! runs that lost much are repeated, whoever's they are.
 
 use procfs::{CurrentSI, KernelStats};
 

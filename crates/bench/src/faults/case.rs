@@ -120,8 +120,8 @@ impl fmt::Display for PeerName {
     }
 }
 
-/// Rounds until the hit ratios of zipf no longer change: ninety-six budgets of accesses (`cargo run --release -p farmem-policy
-/// --example learning`).
+/// Rounds until the hit ratios of zipf no longer change: ninety-six budgets of accesses
+/// (`cargo run --release -p farmem-policy --example learning`).
 const LEARNING_ROUNDS: u32 = 48;
 
 /// What a case asks of the workload.

@@ -1,5 +1,5 @@
-//! Programs whose pages keep their entries, and the same with a new entry for each page that leaves (Canvas, Figure 12): two at once, each on a processor of its
-//! own, so that both want entries all the time.
+//! Programs whose pages keep their entries, and the same with a new entry for each page that leaves (Canvas,
+//! Figure 12): two at once, each on a processor of its own, so that both want entries all the time.
 
 use std::path::Path;
 

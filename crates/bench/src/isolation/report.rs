@@ -29,7 +29,8 @@ const SLOWDOWN: f64 = 1.3;
 const PART_OF_BEST: f64 = 0.5;
 /// A server is to be itself again so soon for each GiB that it is given.
 const SECONDS_PER_GIB: f64 = 3.0;
-/// Slowdowns of programs beside each other are to be spread at most this part of the best kernel peer's: a third.
+/// Slowdowns of programs beside each other are to be spread at most this part of the best kernel peer's: a
+/// third.
 const PART_OF_DEVIATION: f64 = 0.33;
 
 /// All that was measured, and on what.
@@ -43,7 +44,8 @@ pub struct Report {
     pub data_bytes: u64,
     /// Turns that each figure is the median of.
     pub repetitions: u32,
-    /// How many pages the kernel read from swap at once at most, under each peer that is the kernel's; one where it read nothing ahead.
+    /// How many pages the kernel read from swap at once at most, under each peer that is the kernel's; one
+    /// where it read nothing ahead.
     pub read_at_once: BTreeMap<Peer, u64>,
     /// Where far memory of programs beside each other was, under Farmem.
     pub far: Far,

@@ -89,8 +89,9 @@ fn check(mut application: Application, what: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How the server does at a fixed rate, in spells of which the middle one counts: whoever takes the whole machine away for some
-/// milliseconds now and then, its host above all, makes one spell slow and not the figure.
+/// How the server does at a fixed rate, in spells of which the middle one counts: whoever takes the whole
+/// machine away for some milliseconds now and then, its host above all, makes one spell slow and not the
+/// figure.
 fn serve(client: &mut Client, scale: Scale) -> anyhow::Result<Service> {
     on_processor(PROCESSOR, || {
         // What the phase before has left in memory is not this phase's.

@@ -38,8 +38,8 @@ impl Task for BreadthFirst {
         }
     }
 
-    /// A neighbour is at most one step nearer or farther, and all but the first vertex have one that is nearer. All vertices are reached: with this many
-    /// permutations the graph is connected.
+    /// A neighbour is at most one step nearer or farther, and all but the first vertex have one that is
+    /// nearer. All vertices are reached: with this many permutations the graph is connected.
     fn is_right(&self) -> bool {
         let is_right = |vertex: usize| {
             let distance = self.distances[vertex];

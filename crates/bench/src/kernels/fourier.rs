@@ -1,7 +1,9 @@
-//! A fast Fourier transform in place: butterflies with strides of all powers of two, the widest first (Gentleman and Sande, 1966). The spectrum is left in the order of
-//! reversed bits, as where it is only multiplied and transformed back.
+//! A fast Fourier transform in place: butterflies with strides of all powers of two, the widest first
+//! (Gentleman and Sande, 1966). The spectrum is left in the order of reversed bits, as where it is only
+//! multiplied and transformed back.
 //!
-//! The signal is the sum of a few waves of known frequencies. All of its spectrum is zero but at these: so every number can be checked.
+//! The signal is the sum of a few waves of known frequencies. All of its spectrum is zero but at these: so
+//! every number can be checked.
 
 use std::f64::consts::PI;
 

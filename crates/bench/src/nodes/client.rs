@@ -27,11 +27,13 @@ pub(super) const CLIENT_BYTES: u64 = CHUNKS as u64 * Order::SLAB.bytes() as u64;
 /// Pages that one read brings, where neighbours are read ahead.
 const SPAN_PAGES: usize = 16;
 const SPAN_BYTES: usize = SPAN_PAGES * FRAME_BYTES;
-/// Requests that are under way at a time, where as many bytes as possible shall go: 4 MiB of writes, 2 MiB of reads.
+/// Requests that are under way at a time, where as many bytes as possible shall go: 4 MiB of writes, 2 MiB of
+/// reads.
 const WRITES: usize = 16;
 const READS: usize = 32;
 
-/// Reads, all of one size, whatever their class: the product doesn't make those that nobody waits for smaller, either.
+/// Reads, all of one size, whatever their class: the product doesn't make those that nobody waits for
+/// smaller, either.
 #[derive(Clone, Copy)]
 pub(super) struct Course {
     pub(super) class: Class,

@@ -1,4 +1,5 @@
-//! A link that several spaces share, and within one of them a flood of what is fetched ahead: what the schedule makes of both (Canvas §6.4.3).
+//! A link that several spaces share, and within one of them a flood of what is fetched ahead: what the
+//! schedule makes of both (Canvas §6.4.3).
 
 use std::sync::Arc;
 use std::thread;
@@ -27,7 +28,8 @@ const SPAN_PAGES: usize = 16;
 /// What is fetched ahead is used so soon, where it is dropped if it would come later.
 const USEFUL: Duration = Duration::from_millis(2);
 
-/// A link that three spaces of weights 1, 2 and 4 share, and one within which what is fetched ahead floods it.
+/// A link that three spaces of weights 1, 2 and 4 share, and one within which what is fetched ahead floods
+/// it.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct SharedFigure {
     /// Which.
@@ -44,7 +46,8 @@ pub struct SharedFigure {
     pub ahead_p90_us: f64,
     /// and so much of it came.
     pub ahead_bytes_per_second: f64,
-    /// The same where what would come more than 2 ms after it was wanted is dropped: the p99 of what somebody waits for,
+    /// The same where what would come more than 2 ms after it was wanted is dropped: the p99 of what somebody
+    /// waits for,
     pub dropping_p99_us: f64,
     /// all but a tenth of what was fetched ahead and not dropped,
     pub dropping_p90_us: f64,
@@ -52,11 +55,13 @@ pub struct SharedFigure {
     pub dropping_bytes_per_second: f64,
     /// and this part of the reads was dropped.
     pub dropped: f64,
-    /// Both again, where what is fetched ahead is not told from what a thread waits for: the p99 of what somebody waits for,
+    /// Both again, where what is fetched ahead is not told from what a thread waits for: the p99 of what
+    /// somebody waits for,
     pub one_class_p99_us: f64,
     /// and all but a tenth of the others.
     pub one_class_p90_us: f64,
-    /// Both without any schedule, so that each read goes as soon as it is wanted: the p99 of what somebody waits for,
+    /// Both without any schedule, so that each read goes as soon as it is wanted: the p99 of what somebody
+    /// waits for,
     pub unscheduled_p99_us: f64,
     /// all but a tenth of the others,
     pub unscheduled_p90_us: f64,
@@ -168,7 +173,8 @@ pub(super) fn measure(route: &Route, time: Duration) -> Result<SharedFigure> {
     })
 }
 
-/// The weighted min-max ratio of parts with their weights (Canvas §6.4.3): the smallest part divided by its weight, of the largest.
+/// The weighted min-max ratio of parts with their weights (Canvas §6.4.3): the smallest part divided by its
+/// weight, of the largest.
 pub(super) fn weighted_ratio(parts: impl Iterator<Item = (f64, u32)>) -> f64 {
     let (least, most) = parts
         .map(|(part, weight)| part / f64::from(weight))

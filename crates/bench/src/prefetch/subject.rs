@@ -41,7 +41,8 @@ pub(super) struct Ran {
     pub(super) finished: Finished,
     /// The time that counts.
     pub(super) seconds: f64,
-    /// Processor time of the same, of all threads of the process, those of the pager among them; `None` where it isn't told.
+    /// Processor time of the same, of all threads of the process, those of the pager among them; `None` where
+    /// it isn't told.
     pub(super) processor_seconds: Option<f64>,
     /// What must be the same in each run.
     pub(super) said: Vec<u8>,

@@ -1,4 +1,5 @@
-//! A chart as SVG: a row for each case, a mark for each peer at the median of its repetitions, and a faint dot for each repetition.
+//! A chart as SVG: a row for each case, a mark for each peer at the median of its repetitions, and a faint
+//! dot for each repetition.
 
 use maud::{Markup, PreEscaped, html};
 

@@ -1,7 +1,9 @@
 //! Programs beside each other, and how much longer each takes than alone (Canvas, §6.3 and Table 3).
 //!
-//! A group is three native programs and a managed one. Each has a quarter or half of what it would take local, and a part of a processor that is the same alone and
-//! beside the others; what they still share is the paging. Under Farmem they have one broker, and weights as their data is; their far memory is in pools, on a memory node or on disk.
+//! A group is three native programs and a managed one. Each has a quarter or half of what it would take
+//! local, and a part of a processor that is the same alone and beside the others; what they still share is
+//! the paging. Under Farmem they have one broker, and weights as their data is; their far memory is in pools,
+//! on a memory node or on disk.
 
 mod course;
 mod profile;
@@ -98,8 +100,8 @@ pub(super) struct Terms<'a> {
 }
 
 impl Programs {
-    /// Prepares them, each for so much data, and runs each once; `is_short` for one group instead of three. With it, those that can't be run here and
-    /// why.
+    /// Prepares them, each for so much data, and runs each once; `is_short` for one group instead of three.
+    /// With it, those that can't be run here and why.
     pub(super) fn prepare(
         farmem: &Path,
         python: &Path,

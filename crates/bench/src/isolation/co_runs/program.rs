@@ -13,7 +13,8 @@ use serde::Serialize;
 use crate::isolation::server;
 use crate::sources::{GRAPH, TREES, TREES_ROW_BYTES, works};
 
-/// A program. It counts as one run from its start to its end, memcached from the first of a number of requests to the last.
+/// A program. It counts as one run from its start to its end, memcached from the first of a number of
+/// requests to the last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Program {
@@ -37,7 +38,8 @@ impl Program {
     /// Those of which each group has one.
     pub(super) const MANAGED: [Self; 3] = [Self::JavaG1, Self::JavaParallel, Self::JavaSerial];
 
-    /// The processor that it runs on, of two; `None` for all. A program that waits in loops for its own threads would only wait for them on one.
+    /// The processor that it runs on, of two; `None` for all. A program that waits in loops for its own
+    /// threads would only wait for them on one.
     pub(super) fn processor(self) -> Option<usize> {
         match self {
             Self::Memcached => Some(0),

@@ -19,7 +19,8 @@ const LEAST_LOCAL: u64 = 12 << 20;
 /// What stays compressed on this machine: next to nothing, but each process fills slabs of its own.
 const POOL_BYTES: u64 = 4 << 20;
 const POOL_BYTES_EACH: u64 = 1 << 20;
-/// Starts as many as its first word says, and ends well when all have. They live as long as standard input does; a signal ends them sooner.
+/// Starts as many as its first word says, and ends well when all have. They live as long as standard input
+/// does; a signal ends them sooner.
 const SEVERAL: &str = "left=$1; shift; exec 3<&0; trap 'kill $all; exit 143' TERM\n\
     while [ $left -gt 0 ]; do \"$@\" <&3 & all=\"$all $!\"; left=$((left - 1)); done\n\
     for one in $all; do wait $one || exit; done";
