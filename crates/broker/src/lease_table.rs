@@ -1,13 +1,15 @@
-//! What the broker knows: who was promised, leased and may still hold how much. No socket and no clock: time and messages come in, leases go
-//! out.
+//! What the broker knows: who was promised, leased and may still hold how much. No socket and no clock: time
+//! and messages come in, leases go out.
 //!
 //! Invariants, for slabs of the pool and, where the host has a total of it, for pages of local memory:
-//! 1. A space is *charged* with what it may hold at this moment: the largest of its lease and of what it held when the lease became smaller,
-//!    until it has confirmed that it holds less.
-//! 2. All charges together are no more than there is, but for the *excess*: slabs that spaces brought with them and of which nobody had so many to give.
-//!    They are charged with these, too, and give them back first; until then nothing is free. So what honest spaces hold is no more than there is, and
-//!    than they brought.
-//! 3. Until `settled_at` nothing is leased beyond what spaces bring with them: those that an earlier broker has left may still come.
+//! 1. A space is *charged* with what it may hold at this moment: the largest of its lease and of what it held
+//!    when the lease became smaller, until it has confirmed that it holds less.
+//! 2. All charges together are no more than there is, but for the *excess*: slabs that spaces brought with
+//!    them and of which nobody had so many to give. They are charged with these, too, and give them back
+//!    first; until then nothing is free. So what honest spaces hold is no more than there is, and than they
+//!    brought.
+//! 3. Until `settled_at` nothing is leased beyond what spaces bring with them: those that an earlier broker
+//!    has left may still come.
 
 use std::time::Duration;
 
@@ -112,8 +114,9 @@ impl LeaseTable {
         Self { pool_slabs, local_pages, settled_at, spaces: Vec::new(), next: 0 }
     }
 
-    /// A space comes, with what it says that it holds already, and how much of its pool could move to a disk. It keeps that as far as so much is there; slabs
-    /// beyond that it is to give back, as if they had been leased.
+    /// A space comes, with what it says that it holds already, and how much of its pool could move to a disk.
+    /// It keeps that as far as so much is there; slabs beyond that it is to give back, as if they had been
+    /// leased.
     ///
     /// # Errors
     /// What it asks for is not there.
@@ -248,7 +251,8 @@ impl LeaseTable {
         leases
     }
 
-    /// Gives what is free to those who shall have more: guarantees first, then who has least for their weight.
+    /// Gives what is free to those who shall have more: guarantees first, then who has least for their
+    /// weight.
     fn raise(&self, wanted: &[Amounts], new: &mut [Amounts]) {
         let mut free = self.free();
         let mut order: Vec<usize> = (0..new.len()).collect();
@@ -365,7 +369,8 @@ impl Space {
         Claim {
             weight: self.terms.weight,
             guaranteed,
-            // Nobody holds more than they are charged with, whatever they say; and what they brought is kept only where it was there.
+            // Nobody holds more than they are charged with, whatever they say; and what they brought is kept
+            // only where it was there.
             kept: self
                 .holding
                 .pool_used

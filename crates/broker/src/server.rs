@@ -1,7 +1,8 @@
 //! The broker as a process: a socket, a connection for each space, and the lease table.
 //!
-//! Nothing that comes in is believed: a packet that is none, comes too often or can't be true ends the connection it came by, with a line on
-//! standard error, and concerns nobody else. Nothing waits for a space: a lease that its socket doesn't take is sent later.
+//! Nothing that comes in is believed: a packet that is none, comes too often or can't be true ends the
+//! connection it came by, with a line on standard error, and concerns nobody else. Nothing waits for a space:
+//! a lease that its socket doesn't take is sent later.
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
@@ -26,8 +27,8 @@ use crate::lease_table::{Amounts, Lease, LeaseTable, Refusal, SpaceId, Violation
 use crate::link_schedule::{Direction, LINK_SLOTS, LinkSchedule, Shared};
 use crate::nodes::Notice;
 
-/// While an application runs that an earlier broker may have leased to, nothing is leased for so long. Spaces look for a broker five
-/// times in that time.
+/// While an application runs that an earlier broker may have leased to, nothing is leased for so long. Spaces
+/// look for a broker five times in that time.
 const SETTLING: Duration = Duration::from_secs(1);
 /// Who has connected says what it wants within this time.
 const INTRODUCTION: Duration = Duration::from_secs(2);
@@ -54,7 +55,8 @@ pub struct Options {
     pub bandwidth_in: Option<ByteCount>,
     /// The same for what they write to nodes.
     pub bandwidth_out: Option<ByteCount>,
-    /// Which memory nodes applications use that aren't told of any. The broker hands it on, and doesn't read it.
+    /// Which memory nodes applications use that aren't told of any. The broker hands it on, and doesn't read
+    /// it.
     pub nodes: Option<String>,
 }
 
@@ -218,7 +220,8 @@ impl Server {
         }
     }
 
-    /// Waits until something comes, on a connection or on `other`, but not long, and deals with what has come. Whether `other` is ready.
+    /// Waits until something comes, on a connection or on `other`, but not long, and deals with what has
+    /// come. Whether `other` is ready.
     ///
     /// # Errors
     /// The kernel refuses to wait.
@@ -260,7 +263,8 @@ impl Server {
 
     fn accept(&mut self) {
         while let Ok(socket) = accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-            // The number of a process is 0 where that process is not in the broker's PID namespace, which rustix's kind of number can't be.
+            // The number of a process is 0 where that process is not in the broker's PID namespace, which
+            // rustix's kind of number can't be.
             let Ok(peer) = getsockopt(&socket, PeerCredentials) else { continue };
             // The file's mode says the same; but who has opened the folder to others may not have meant this.
             let is_own = [0, rustix::process::geteuid().as_raw()].contains(&peer.uid());
@@ -406,7 +410,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // So that `farmem run` doesn't look for who isn't there. The lock's file stays: removing it would make two locks possible.
+        // So that `farmem run` doesn't look for who isn't there. The lock's file stays: removing it would
+        // make two locks possible.
         let _ = std::fs::remove_file(&self.socket);
     }
 }

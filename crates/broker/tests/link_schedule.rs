@@ -1,5 +1,6 @@
-//! Model checks of the link schedule: its own code over atomics whose interleavings a checker chooses. A space that sleeps is woken by a bell or never: so a bell that is
-//! missed is a deadlock, which the checker finds.
+//! Model checks of the link schedule: its own code over atomics whose interleavings a checker chooses. A
+//! space that sleeps is woken by a bell or never: so a bell that is missed is a deadlock, which the checker
+//! finds.
 
 use std::collections::HashMap;
 
@@ -113,7 +114,8 @@ fn no_bell_is_missed_and_what_is_under_way_is_bounded() {
                     for is_followed in [true, false] {
                         let wish = Wish { is_followed, ..wish(BYTES, nth as u32 + 1) };
                         let under_way = pass(&schedule, &mut link_slot, wish);
-                        // Those who looked at the same moment may both have gone: one transfer for each other space.
+                        // Those who looked at the same moment may both have gone: one transfer for each other
+                        // space.
                         assert!(under_way <= WINDOW + 2 * BYTES, "{under_way}");
                         link_slot.end(&schedule, BYTES, 0);
                     }

@@ -1,8 +1,11 @@
-//! A space's gate at one direction of a link: its threads' transfers by class, before it takes its turn among the others.
+//! A space's gate at one direction of a link: its threads' transfers by class, before it takes its turn among
+//! the others.
 //!
-//! Demand goes first, then what is fetched ahead, then whole slabs (Canvas §5.3, the horizontal dimension). Of what comes from nodes, what nobody waits for
-//! has only so much under way that it can't hold up what somebody waits for by more than 50 µs while threads do wait, or half of the window for slabs. A thread's page waits a second at most, all else five: after that a transfer goes whatever the
-//! schedule says, so that a wrong schedule costs fairness and time, but never a page.
+//! Demand goes first, then what is fetched ahead, then whole slabs (Canvas §5.3, the horizontal dimension).
+//! Of what comes from nodes, what nobody waits for has only so much under way that it can't hold up what
+//! somebody waits for by more than 50 µs while threads do wait, or half of the window for slabs. A thread's
+//! page waits a second at most, all else five: after that a transfer goes whatever the schedule says, so that
+//! a wrong schedule costs fairness and time, but never a page.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,7 +18,8 @@ use super::{Direction, Lines, LinkSchedule, Memory};
 
 /// So long a transfer waits at most, by class.
 const PATIENCE_NS: [u64; Class::COUNT] = [1_000_000_000, 5_000_000_000, 5_000_000_000];
-/// The space's own limit is not the schedule's, and counts for longer; but a page shall not be given up by its reader because of it.
+/// The space's own limit is not the schedule's, and counts for longer; but a page shall not be given up by
+/// its reader because of it.
 const LIMIT_PATIENCE_NS: u64 = 10_000_000_000;
 /// A look is due after this time at the latest, though no bell rings.
 const LONGEST_LOOK_NS: u64 = 1_000_000;

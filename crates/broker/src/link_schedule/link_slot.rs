@@ -1,7 +1,9 @@
 //! A space's slot for one direction of a link: when it may send.
 //!
-//! What others say is believed for a while only. A line that waits, has the smallest tag, and doesn't go although there is room and the limit of all spaces would let it, is passed over after 4 ms until
-//! it says something else: its space sleeps, or lies. Bytes under way in a line that has not changed for 200 ms are taken to have come.
+//! What others say is believed for a while only. A line that waits, has the smallest tag, and doesn't go
+//! although there is room and the limit of all spaces would let it, is passed over after 4 ms until it says
+//! something else: its space sleeps, or lies. Bytes under way in a line that has not changed for 200 ms are
+//! taken to have come.
 
 use farmem_policy::links::{Rate, Turns, VirtualTime, Window};
 
@@ -39,8 +41,8 @@ pub struct Wish {
     pub bytes: u64,
     /// The space's part against others.
     pub weight: u32,
-    /// Another one of the space waits behind it, and may go when its turn comes. Without this the space would be taken to be idle until it asks again, and lose
-    /// its turn to those who ask before.
+    /// Another one of the space waits behind it, and may go when its turn comes. Without this the space would
+    /// be taken to be idle until it asks again, and lose its turn to those who ask before.
     pub is_followed: bool,
 }
 
@@ -101,7 +103,8 @@ impl LinkSlot {
         schedule.memory().word(self.lines.line(self.link_slot) + word)
     }
 
-    /// Asks to let a transfer go, and says so to the others until it may, or withdraws. When it may: bytes under way with it, of all spaces.
+    /// Asks to let a transfer go, and says so to the others until it may, or withdraws. When it may: bytes
+    /// under way with it, of all spaces.
     ///
     /// # Errors
     /// It isn't its turn.
@@ -134,7 +137,8 @@ impl LinkSlot {
                 _ => self.hesitates = None,
             }
             if said > 0 && (said, self.link_slot) < (first.waits, first.link_slot) {
-                // The clock has overtaken the tag that it waited with: the other one may sleep because it saw the smaller one.
+                // The clock has overtaken the tag that it waited with: the other one may sleep because it saw
+                // the smaller one.
                 ring(schedule, self.lines, first.link_slot);
             }
             return Err(Denied { look_again_ns: HESITATION_NS / 4 });
@@ -157,7 +161,8 @@ impl LinkSlot {
         Ok(under_way + bytes)
     }
 
-    /// What others may have let go is let go without asking: the space has waited for too long. For their sake it is counted all the same.
+    /// What others may have let go is let go without asking: the space has waited for too long. For their
+    /// sake it is counted all the same.
     pub fn force<M: Memory>(&mut self, schedule: &LinkSchedule<M>, bytes: u64, now_ns: u64) -> u64 {
         self.own(schedule, WAITS).set(0);
         let direction = self.lines.direction as usize;
@@ -332,7 +337,8 @@ mod tests {
     const SPAN: u64 = 64 << 10;
     const MILLISECOND_NS: u64 = 1_000_000;
 
-    /// With a limit at which a transfer is paid for in 64 ms: much longer than anybody who hesitates is waited for.
+    /// With a limit at which a transfer is paid for in 64 ms: much longer than anybody who hesitates is
+    /// waited for.
     #[test]
     fn whose_turn_it_is_keeps_it_while_the_limit_of_all_spaces_lets_nobody_go() {
         let schedule = LinkSchedule::new(Shared::create().unwrap());

@@ -1,13 +1,18 @@
-//! The link schedule: shared memory by which the spaces of a machine take turns at the links to memory nodes (docs/adr/0029).
+//! The link schedule: shared memory by which the spaces of a machine take turns at the links to memory nodes
+//! (docs/adr/0029).
 //!
-//! The broker makes it and gives every space a *link slot*; without a broker a space has a schedule to itself. For each link, in each direction, a slot has one line,
-//! written by the space alone, but for its bell. A space that wants to send says so in its line, looks at the others' lines, and goes when there is room and nobody who waits has
-//! a smaller tag. Nobody grants, nobody holds a lock, and a space that ends or hangs in the middle leaves nothing behind but its line.
+//! The broker makes it and gives every space a *link slot*; without a broker a space has a schedule to
+//! itself. For each link, in each direction, a slot has one line, written by the space alone, but for its
+//! bell. A space that wants to send says so in its line, looks at the others' lines, and goes when there is
+//! room and nobody who waits has a smaller tag. Nobody grants, nobody holds a lock, and a space that ends or
+//! hangs in the middle leaves nothing behind but its line.
 //!
 //! Invariants:
 //! 1. A line's words but its bell are written by the slot's space, or by the broker when the space has gone.
-//! 2. Who waits says so before it looks at what is under way; who has ended a transfer says so before it looks who waits. So one of them sees the other.
-//! 3. What a line says is only believed for a while ([`link_slot`]): it can hold up others, but not for long, and can't make them read or write anything.
+//! 2. Who waits says so before it looks at what is under way; who has ended a transfer says so before it
+//!    looks who waits. So one of them sees the other.
+//! 3. What a line says is only believed for a while ([`link_slot`]): it can hold up others, but not for long,
+//!    and can't make them read or write anything.
 
 mod gate;
 pub mod link_slot;
@@ -29,7 +34,8 @@ const DIRECTIONS: usize = 2;
 
 /// Words before the links.
 const HEAD_WORDS: usize = 8;
-/// The limits of all spaces together, in bytes per second, one for each direction; then when what has gone is paid for.
+/// The limits of all spaces together, in bytes per second, one for each direction; then when what has gone is
+/// paid for.
 const RATES: usize = 0;
 const DUES: usize = 2;
 /// Slots that were ever taken: the others need no look.
@@ -175,7 +181,8 @@ impl<M: Memory> LinkSchedule<M> {
         self.memory.word(RATES + direction as usize).set(bytes_per_second);
     }
 
-    /// The lines of a link, by a number that stands for what is at its other end; a place is taken for it if it has none. `None` when all are taken.
+    /// The lines of a link, by a number that stands for what is at its other end; a place is taken for it if
+    /// it has none. `None` when all are taken.
     pub fn link(&self, key: u64, direction: Direction) -> Option<Lines> {
         let key = key.max(1);
         (0..LINKS).find_map(|link| {
@@ -186,7 +193,8 @@ impl<M: Memory> LinkSchedule<M> {
         })
     }
 
-    /// Clears the lines of a slot: its space has gone, or is about to come. Whoever waited for it looks again.
+    /// Clears the lines of a slot: its space has gone, or is about to come. Whoever waited for it looks
+    /// again.
     pub fn clear(&self, link_slot: usize) {
         if link_slot >= LINK_SLOTS {
             return;
