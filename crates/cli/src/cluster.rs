@@ -21,7 +21,8 @@ use crate::node;
 
 /// How often a node that is being emptied is asked how far it is.
 const LOOK: Duration = Duration::from_secs(1);
-/// A node that has just been emptied may be asked before programs have heard of it. They notice a change within a second.
+/// A node that has just been emptied may be asked before programs have heard of it. They notice a change
+/// within a second.
 const NOTICED: Duration = Duration::from_secs(2);
 
 /// Shows a cluster, or changes it.

@@ -128,7 +128,8 @@ pub(crate) fn signals() -> anyhow::Result<SignalFd> {
     signals_of(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP])
 }
 
-/// The same where SIGHUP asks for rules to be read again: it is blocked in this thread, and in those that it begins.
+/// The same where SIGHUP asks for rules to be read again: it is blocked in this thread, and in those that it
+/// begins.
 fn signals_but_for_rules() -> anyhow::Result<SignalFd> {
     SigSet::from(Signal::SIGHUP).thread_block()?;
     signals_of(&[Signal::SIGINT, Signal::SIGTERM])

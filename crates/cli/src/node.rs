@@ -114,7 +114,8 @@ fn end(server: &mut Server, signals: &SignalFd, patience: Duration) -> Result<()
     Ok(())
 }
 
-/// How much to lend, and where to listen: as the command line says, and what it doesn't say as the cluster does.
+/// How much to lend, and where to listen: as the command line says, and what it doesn't say as the cluster
+/// does.
 fn terms(arguments: &NodeArguments) -> Result<(ByteCount, Vec<Destination>), Failure> {
     let (mut memory, mut listen) = (arguments.memory, arguments.listen.clone());
     match (&arguments.cluster, &arguments.name) {
@@ -178,7 +179,8 @@ pub(crate) fn refuse_open(arguments: &SecurityArguments, addresses: &[Destinatio
     }
 }
 
-/// What protects connections to or from some addresses. Off this machine nothing goes unprotected unless that was asked for.
+/// What protects connections to or from some addresses. Off this machine nothing goes unprotected unless that
+/// was asked for.
 pub(crate) fn security(
     arguments: &SecurityArguments,
     addresses: &[Destination],

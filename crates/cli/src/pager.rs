@@ -1,4 +1,5 @@
-//! `farmem pager`: the pager of one process, beside it. Supervisors start it; what it has to say it says to them.
+//! `farmem pager`: the pager of one process, beside it. Supervisors start it; what it has to say it says to
+//! them.
 
 use std::env;
 use std::os::unix::ffi::OsStrExt;

@@ -1,5 +1,5 @@
-//! What `farmem attach` is to manage: a process, or the control group that a path, a unit or a container stands for. What can't be managed is refused before anything
-//! begins, in a sentence that says what to do.
+//! What `farmem attach` is to manage: a process, or the control group that a path, a unit or a container
+//! stands for. What can't be managed is refused before anything begins, in a sentence that says what to do.
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};

@@ -9,8 +9,9 @@ use crate::amount::parse_name;
 
 /// Manage programs that run already, within a budget of local memory.
 ///
-/// The process and all that comes of it, or all of a control group, keep at most the budget in local memory from now on. What is above it leaves at a bounded pace; the
-/// command returns when they are within it. Nothing in them is changed or restarted, and `farmem detach` undoes it. They must be programs of 64 bits.
+/// The process and all that comes of it, or all of a control group, keep at most the budget in local memory
+/// from now on. What is above it leaves at a bounded pace; the command returns when they are within it.
+/// Nothing in them is changed or restarted, and `farmem detach` undoes it. They must be programs of 64 bits.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  farmem attach --local 512M 4711\n  farmem attach --local 25% --pool 2G --unit redis\n  farmem attach --local 1G \
@@ -49,8 +50,8 @@ pub(crate) struct SubjectArguments {
 
 /// Bring back all that is far of an application, and leave it.
 ///
-/// Its processes go on without Farmem, and no part of Farmem stays in them. It is refused when there is no memory for what is far.
-/// Only root and the user who runs the application may do this.
+/// Its processes go on without Farmem, and no part of Farmem stays in them. It is refused when there is no
+/// memory for what is far. Only root and the user who runs the application may do this.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  farmem detach redis\n  farmem detach 4711 --json")]
 pub(crate) struct DetachArguments {

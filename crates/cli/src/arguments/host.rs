@@ -13,11 +13,14 @@ use crate::log::Format;
 
 /// Share one pool, and local memory, among all applications of this machine.
 ///
-/// Applications that `farmem run` starts from then on share this memory. Each gets what it was guaranteed whenever it wants it, and beyond that, by its weight, what the others
-/// don't need; idle applications give back first. The broker runs until a signal ends it. If it ends, applications go on with what they hold, and connect to the next broker.
+/// Applications that `farmem run` starts from then on share this memory. Each gets what it was guaranteed
+/// whenever it wants it, and beyond that, by its weight, what the others don't need; idle applications give
+/// back first. The broker runs until a signal ends it. If it ends, applications go on with what they hold,
+/// and connect to the next broker.
 ///
-/// A host may name memory nodes and how they are reached. Programs that name none use these, unless they are started with `--node none`. The broker tells them only the
-/// names of the files with keys and certificates; `farmem run` opens these files with the rights of its user.
+/// A host may name memory nodes and how they are reached. Programs that name none use these, unless they are
+/// started with `--node none`. The broker tells them only the names of the files with keys and certificates;
+/// `farmem run` opens these files with the rights of its user.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  farmem host --pool 8G\n  farmem host --pool 8G --local 4G --socket /run/farmem/batch.socket\n  farmem host --pool 8G \
@@ -77,20 +80,23 @@ pub(crate) struct HostArguments {
     pub(crate) log: Option<Format>,
     /// Address of this machine at which Prometheus finds the metrics
     ///
-    /// ADDRESS:PORT or unix:PATH; those of the broker and of all applications are at /metrics there [default: nowhere].
+    /// ADDRESS:PORT or unix:PATH; those of the broker and of all applications are at /metrics there [default:
+    /// nowhere].
     #[arg(long, value_name = "ADDRESS", help_heading = heading::WATCHING)]
     pub(crate) metrics: Option<Address>,
     #[command(flatten)]
     pub(crate) metrics_hosts: MetricsHosts,
     /// Socket to listen on
     ///
-    /// [default: /run/farmem/host.socket for root, farmem/host.socket in their runtime directory for other users]
+    /// [default: /run/farmem/host.socket for root, farmem/host.socket in their runtime directory for other
+    /// users]
     #[arg(long, value_name = "PATH", help_heading = heading::BROKER)]
     pub(crate) socket: Option<PathBuf>,
     /// File of rules that say which running programs to manage, and within which budgets
     ///
-    /// Programs, units and containers that fit a rule are managed as by `farmem attach` while this host runs and after, and whatever comes later as well. The file is read
-    /// again when it has changed, and at SIGHUP.
+    /// Programs, units and containers that fit a rule are managed as by `farmem attach` while this host runs
+    /// and after, and whatever comes later as well. The file is read again when it has changed, and at
+    /// SIGHUP.
     #[arg(long, value_name = "FILE", help_heading = heading::BROKER)]
     pub(crate) manage: Option<PathBuf>,
     /// Configuration file, for what is not given here

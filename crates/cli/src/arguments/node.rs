@@ -13,10 +13,12 @@ use crate::log::Format;
 
 /// Lend this machine's memory to programs on other machines.
 ///
-/// The node runs until a signal ends it. Then it grants nothing more, and waits for clients that still hold memory to leave; a second signal ends it at once. When a node ends, the
-/// pages on it are lost: clients keep copies or parity elsewhere if they need them (`farmem run --redundancy`).
+/// The node runs until a signal ends it. Then it grants nothing more, and waits for clients that still hold
+/// memory to leave; a second signal ends it at once. When a node ends, the pages on it are lost: clients keep
+/// copies or parity elsewhere if they need them (`farmem run --redundancy`).
 ///
-/// With `--cluster` and `--name` the node reads its `size` and `address` from the cluster when it starts, so that one command does for all machines.
+/// With `--cluster` and `--name` the node reads its `size` and `address` from the cluster when it starts, so
+/// that one command does for all machines.
 #[derive(Args, Debug)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -95,7 +97,8 @@ pub(crate) struct NodeArguments {
     pub(crate) drain: u32,
     /// RDMA device by which clients may reach their memory, its port, and the number of the port's address
     ///
-    /// `auto` takes the device that has the address to which a client connects, if there is one; `none` allows no RDMA.
+    /// `auto` takes the device that has the address to which a client connects, if there is one; `none`
+    /// allows no RDMA.
     #[arg(
         long,
         value_name = "auto|none|DEVICE[:PORT[:GID]]",
@@ -109,7 +112,8 @@ pub(crate) struct NodeArguments {
 /// How pages travel to and from memory nodes.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TransportName {
-    /// As the node's address says; to other machines by RDMA, which doesn't encrypt pages, if both have a device
+    /// As the node's address says; to other machines by RDMA, which doesn't encrypt pages, if both have a
+    /// device
     Auto,
     /// Over the connection, never by RDMA
     Tcp,
@@ -184,8 +188,8 @@ pub(crate) enum NodeCommand {
 
 /// Make the key, or the certificates, with which nodes and clients recognise each other.
 ///
-/// A key is one file, the same on all machines. Certificates go to a folder: those of a new authority, of the nodes and of the clients, each with
-/// its private key. Existing files are not overwritten.
+/// A key is one file, the same on all machines. Certificates go to a folder: those of a new authority, of the
+/// nodes and of the clients, each with its private key. Existing files are not overwritten.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  farmem node keygen /etc/farmem/node.key\n  farmem node keygen --certificates /etc/farmem/certificates \

@@ -18,9 +18,9 @@ use crate::log::Format;
 
 /// Run a program within a budget of local memory.
 ///
-/// The program and every program that it starts keep at most the budget in local memory. Cold pages go to a compressed
-/// pool in memory, and from there to memory nodes and to disk if these are given. Exit status, signals, standard
-/// streams and environment are the program's own.
+/// The program and every program that it starts keep at most the budget in local memory. Cold pages go to a
+/// compressed pool in memory, and from there to memory nodes and to disk if these are given. Exit status,
+/// signals, standard streams and environment are the program's own.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  farmem run --local 512M -- redis-server --port 7000\n  farmem run --local 25% --pool 2G \
@@ -63,12 +63,14 @@ pub(crate) struct RunArguments {
     pub(crate) program: Vec<OsString>,
 }
 
-/// What an application may have, and where it has it: the same for programs that are started and for those that run already.
+/// What an application may have, and where it has it: the same for programs that are started and for those
+/// that run already.
 #[derive(Args, Debug)]
 pub(crate) struct ApplicationArguments {
     /// RAM that the program and its children may use together
     ///
-    /// A size, a percentage of what this user may use, or `auto[:MIN-MAX]`: as little as the program can do with, between MIN [default: 16M] and MAX; see `--stall`.
+    /// A size, a percentage of what this user may use, or `auto[:MIN-MAX]`: as little as the program can do
+    /// with, between MIN [default: 16M] and MAX; see `--stall`.
     #[arg(long, value_name = "SIZE|N%|auto", value_parser = parse_local, default_value = "50%", help_heading = heading::MEMORY)]
     pub(crate) local: LocalAmount,
     /// With `--local auto`: how much of its time it may wait
@@ -78,8 +80,8 @@ pub(crate) struct ApplicationArguments {
     pub(crate) stall: f64,
     /// Limit of RAM for compressed pages [default: what can be spared]
     ///
-    /// The default is what the machine and its control group can spare; under a broker (`farmem host`) it is no limit. MIN is what the broker must guarantee
-    /// [default: 2M].
+    /// The default is what the machine and its control group can spare; under a broker (`farmem host`) it is
+    /// no limit. MIN is what the broker must guarantee [default: 2M].
     #[arg(long, value_name = "[MIN-]SIZE", value_parser = parse_pool, help_heading = heading::MEMORY)]
     pub(crate) pool: Option<PoolAmount>,
     /// File or folder for pages when the pool is full [default: none]
@@ -105,7 +107,8 @@ pub(crate) struct ApplicationArguments {
     pub(crate) log: Option<Format>,
     /// Address of this machine at which Prometheus finds the metrics
     ///
-    /// ADDRESS:PORT or unix:PATH; they are at /metrics there until the last process has ended [default: nowhere].
+    /// ADDRESS:PORT or unix:PATH; they are at /metrics there until the last process has ended [default:
+    /// nowhere].
     #[arg(long, value_name = "ADDRESS", help_heading = heading::WATCHING)]
     pub(crate) metrics: Option<Address>,
     #[command(flatten)]
@@ -125,8 +128,9 @@ pub(crate) struct ApplicationArguments {
     pub(crate) no_borrow: bool,
     /// Memory nodes to use, or `none` [default: the host's, if any]
     ///
-    /// Addresses where `farmem node` runs, such as 10.0.0.7:7431, unix:PATH or shm:PATH. Slabs go there when the pool fills up. With the nodes of the host's broker come its
-    /// key or certificates, `--redundancy` and `--transport`, unless they are given here.
+    /// Addresses where `farmem node` runs, such as 10.0.0.7:7431, unix:PATH or shm:PATH. Slabs go there when
+    /// the pool fills up. With the nodes of the host's broker come its key or certificates, `--redundancy`
+    /// and `--transport`, unless they are given here.
     #[arg(
         long,
         value_name = "HOST:PORT[,…]",
@@ -138,13 +142,15 @@ pub(crate) struct ApplicationArguments {
     pub(crate) node: Vec<NodeChoice>,
     /// File or key of etcd that says which memory nodes to use
     ///
-    /// FILE, or as URL etcd[s]://HOST:PORT[,…]/KEY. Changes are followed: nodes join, are emptied (`state = "drain"`) and leave while the program runs.
+    /// FILE, or as URL etcd[s]://HOST:PORT[,…]/KEY. Changes are followed: nodes join, are emptied
+    /// (`state = "drain"`) and leave while the program runs.
     #[arg(long, value_name = "FILE|URL", value_parser = parse_cluster, help_heading = heading::NODES)]
     pub(crate) cluster: Option<ClusterSource>,
     /// Copies on nodes: none, mirror, or K+M with parity [default: none]
     ///
-    /// `none` is one copy on a node and, with `--disk`, one on disk. `mirror` is two copies on different nodes. K+M, such as 4+2, is K parts (1, 2, 4 or 8) and M of parity
-    /// (1 to 4) on K+M nodes, of which any M may be lost.
+    /// `none` is one copy on a node and, with `--disk`, one on disk. `mirror` is two copies on different
+    /// nodes. K+M, such as 4+2, is K parts (1, 2, 4 or 8) and M of parity (1 to 4) on K+M nodes, of which any
+    /// M may be lost.
     #[arg(long, value_name = "SCHEME", value_parser = parse_redundancy, help_heading = heading::NODES)]
     pub(crate) redundancy: Option<Redundancy>,
     /// How pages travel to nodes and back
@@ -166,8 +172,10 @@ pub(crate) struct ApplicationArguments {
     pub(crate) etcd: EtcdArguments,
     /// What decides which pages are fetched before they are asked for
     ///
-    /// `streams` follows several sequential and strided streams at once; `two-tier`, where these find nothing, also the references that the program follows. `none`
-    /// fetches nothing ahead. To compare with: `neighbour` fetches the pages next to each one, `readahead` is the kernel's way, `leap` follows the stride of most faults.
+    /// `streams` follows several sequential and strided streams at once; `two-tier`, where these find
+    /// nothing, also the references that the program follows. `none` fetches nothing ahead. To compare with:
+    /// `neighbour` fetches the pages next to each one, `readahead` is the kernel's way, `leap` follows the
+    /// stride of most faults.
     #[arg(
         long,
         value_name = "POLICY",
@@ -208,7 +216,8 @@ pub(crate) struct ApplicationArguments {
         help_heading = heading::TUNING
     )]
     pub(crate) node_read: Option<ByteCount>,
-    /// RAM for the neighbours that come with a page from a node, in addition to `--local` [default: a sixteenth of the local memory, at most 16M]
+    /// RAM for the neighbours that come with a page from a node, in addition to `--local` [default: a
+    /// sixteenth of the local memory, at most 16M]
     ///
     /// From 1M to 64M, and at least 128K for each processor.
     #[arg(
@@ -219,7 +228,8 @@ pub(crate) struct ApplicationArguments {
         help_heading = heading::TUNING
     )]
     pub(crate) read_buffer: Option<ByteCount>,
-    /// Memory that each node grants ahead of need, up to 1G [default: follows what leaves during a round trip]
+    /// Memory that each node grants ahead of need, up to 1G [default: follows what leaves during a round
+    /// trip]
     #[arg(
         long,
         value_name = "SIZE",
@@ -228,10 +238,12 @@ pub(crate) struct ApplicationArguments {
         help_heading = heading::TUNING
     )]
     pub(crate) node_reserve: Option<ByteCount>,
-    /// RDMA device, its port, and the number of the port's address [default: the device that has the address of the connection]
+    /// RDMA device, its port, and the number of the port's address [default: the device that has the address
+    /// of the connection]
     #[arg(long, value_name = "DEVICE[:PORT[:GID]]", hide_short_help = true, help_heading = heading::TUNING)]
     pub(crate) rdma: Option<String>,
-    /// Most bytes per second, read and written together, for restoring lost copies and parity and for emptying nodes
+    /// Most bytes per second, read and written together, for restoring lost copies and parity and for
+    /// emptying nodes
     #[arg(
         long,
         value_name = "SIZE",
@@ -252,7 +264,8 @@ pub(crate) struct PagerArguments {
     /// The process
     #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), required_unless_present = "shared")]
     pub(crate) process: Option<u32>,
-    /// Instead of a process, the memory that those share whose numbers come on standard input, a line at a time
+    /// Instead of a process, the memory that those share whose numbers come on standard input, a line at a
+    /// time
     #[arg(long, conflicts_with = "process")]
     pub(crate) shared: bool,
 }

@@ -13,8 +13,8 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
 use super::{Check, read};
 
-/// A feature of userfaultfd: its bit in the kernel's interface, its name, and the version that it came with. The pager can do without none of
-/// them.
+/// A feature of userfaultfd: its bit in the kernel's interface, its name, and the version that it came with.
+/// The pager can do without none of them.
 struct Feature {
     bit: u32,
     name: &'static str,

@@ -35,7 +35,8 @@ pub(crate) enum Verdict {
 pub(crate) struct Check {
     name: &'static str,
     verdict: Verdict,
-    /// Whether `farmem run` can't work when it is missing, or the process that was asked about can't be attached to.
+    /// Whether `farmem run` can't work when it is missing, or the process that was asked about can't be
+    /// attached to.
     essential: bool,
     /// What was found.
     found: String,
@@ -81,7 +82,8 @@ struct Diagnosis {
     checks: Vec<Check>,
 }
 
-/// Looks at everything and prints what it found; status 0 when `farmem run` can work here, or the process can be attached to, else 1.
+/// Looks at everything and prints what it found; status 0 when `farmem run` can work here, or the process can
+/// be attached to, else 1.
 pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
     let mut checks: Vec<Check> = [kernel::checks(), permission::checks(), memory::checks(), limits::checks()]
         .into_iter()

@@ -1,4 +1,5 @@
-//! Labels of containers, from the files in which engines keep what they know of them: no engine is asked. Of Docker these are labels; of the others, annotations.
+//! Labels of containers, from the files in which engines keep what they know of them: no engine is asked. Of
+//! Docker these are labels; of the others, annotations.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

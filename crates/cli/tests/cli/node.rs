@@ -1,4 +1,5 @@
-//! `farmem node` as a process: what it says, who it lets in, and that it may be killed at any step of any exchange.
+//! `farmem node` as a process: what it says, who it lets in, and that it may be killed at any step of any
+//! exchange.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
