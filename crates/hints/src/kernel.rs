@@ -1,4 +1,5 @@
-//! The few system calls that a mailbox needs, which leave errno alone. There are none on machines that Farmem doesn't run on.
+//! The few system calls that a mailbox needs, which leave errno alone. There are none on machines that Farmem
+//! doesn't run on.
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
