@@ -1,4 +1,5 @@
-//! One connection of a client: what it says first, then requests and answers. It never waits: it is called when bytes have come or may go.
+//! One connection of a client: what it says first, then requests and answers. It never waits: it is called
+//! when bytes have come or may go.
 
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,7 +19,8 @@ use crate::service::{Reply, Service, Standing};
 const MOST_UNSENT_BYTES: usize = 2 * MOST_TRANSFER_BYTES;
 /// The longest message that there is.
 const MOST_MESSAGE_BYTES: usize = HEADER_BYTES + MOST_BODY_BYTES;
-/// Requests that are served before it is another connection's turn; fewer, where they move [`MOST_UNSENT_BYTES`].
+/// Requests that are served before it is another connection's turn; fewer, where they move
+/// [`MOST_UNSENT_BYTES`].
 pub(crate) const TURN: usize = 32;
 
 /// What a call has left to do.
@@ -30,7 +32,8 @@ pub(crate) enum Progress {
     More,
     /// The client has just said who it is.
     Introduced(ClientIdentity),
-    /// The client has gone by its own word; when the answer is out the connection may be closed, and its other ones too.
+    /// The client has gone by its own word; when the answer is out the connection may be closed, and its
+    /// other ones too.
     Left(ClientIdentity),
 }
 
@@ -78,7 +81,8 @@ impl From<LinkError> for End {
 /// A connection.
 pub(crate) struct Connection {
     stream: Stream,
-    /// Whether it goes through a network. A Unix socket takes long answers better together, as the outbox has them, than one by one: for each it wakes the client.
+    /// Whether it goes through a network. A Unix socket takes long answers better together, as the outbox has
+    /// them, than one by one: for each it wakes the client.
     is_remote: bool,
     inbox: Inbox,
     outbox: Outbox,
@@ -141,14 +145,16 @@ impl Connection {
         }
         let mut is_more = false;
         if self.listens() {
-            // Where a whole message is there no more is taken in: else who asks faster than it is served would fill memory.
+            // Where a whole message is there no more is taken in: else who asks faster than it is served
+            // would fill memory.
             is_more = self.inbox.bytes().len() >= MOST_MESSAGE_BYTES || self.inbox.fill(&mut self.stream)?;
         }
         let progress = match self.client {
             None => self.introduce(now, service)?,
             Some(client) => self.serve(now, client, service)?,
         };
-        // Requests may be there that were not served because too many answers waited. No event will tell of them.
+        // Requests may be there that were not served because too many answers waited. No event will tell of
+        // them.
         let is_stopped = !self.listens();
         if mem::take(&mut self.has_answered) || self.outbox.waiting() > 0 {
             if service.faults.is_next(FaultPoint::HalfAnswered) {

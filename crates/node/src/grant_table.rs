@@ -1,11 +1,13 @@
-//! What a node knows: who has been granted which frames, until when, and what came of their latest requests. No socket, no memory and no clock:
-//! time and requests come in, and what is to be emptied goes out.
+//! What a node knows: who has been granted which frames, until when, and what came of their latest requests.
+//! No socket, no memory and no clock: time and requests come in, and what is to be emptied goes out.
 //!
 //! Invariants:
-//! 1. A frame is *free* (in the allocator), *granted* to one client, or *used* (given back, and not emptied yet); exactly one of them.
-//! 2. Granted and used frames together are no more than the node lends. So no more memory is in use, for free frames have none.
-//! 3. A client that is forgotten gets another number when it comes back, and so sees another incarnation: it can't take what it is granted then
-//!    for what it had before.
+//! 1. A frame is *free* (in the allocator), *granted* to one client, or *used* (given back, and not emptied
+//!    yet); exactly one of them.
+//! 2. Granted and used frames together are no more than the node lends. So no more memory is in use, for free
+//!    frames have none.
+//! 3. A client that is forgotten gets another number when it comes back, and so sees another incarnation: it
+//!    can't take what it is granted then for what it had before.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -18,13 +20,15 @@ use farmem_transport::{
 use crate::buddy::{Buddy, ORDERS, chunks};
 use crate::ranges::Ranges;
 
-/// Numbers of frames for each frame that is lent. A number without memory behind it costs nothing, and with many to choose from there is nearly
-/// always a chunk of the size that is wanted, however scattered the frames in use lie. See docs/adr/0024-spare-numbers.md.
+/// Numbers of frames for each frame that is lent. A number without memory behind it costs nothing, and with
+/// many to choose from there is nearly always a chunk of the size that is wanted, however scattered the
+/// frames in use lie. See docs/adr/0024-spare-numbers.md.
 pub const NUMBERS_PER_FRAME: u64 = 4;
 /// Most clients at a time.
 const MOST_CLIENTS: usize = 4096;
 
-/// Who a client has proved to be, if the connection has it prove something of its own: the fingerprint of its certificate.
+/// Who a client has proved to be, if the connection has it prove something of its own: the fingerprint of its
+/// certificate.
 pub type Credential = Option<[u8; 32]>;
 
 /// What came of a change.
@@ -197,7 +201,8 @@ impl GrantTable {
         over
     }
 
-    /// Some of the frames that are to be emptied, at most `most`. When they are empty: [`GrantTable::emptied`].
+    /// Some of the frames that are to be emptied, at most `most`. When they are empty:
+    /// [`GrantTable::emptied`].
     pub fn to_empty(&self, most: u64) -> Option<std::ops::Range<u64>> {
         self.used.first(most)
     }

@@ -42,7 +42,8 @@ impl Region {
         self.0.copy_in(at.get() as usize, data)
     }
 
-    /// Makes frames read as zeros, and gives their memory back to the machine; where that fails, overwrites them.
+    /// Makes frames read as zeros, and gives their memory back to the machine; where that fails, overwrites
+    /// them.
     pub(crate) fn empty(&self, frames: Range<u64>) {
         let bytes = |frame: u64| frame as usize * FRAME_BYTES;
         if self.0.release(bytes(frames.start)..bytes(frames.end)).is_err() {

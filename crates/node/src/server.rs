@@ -1,9 +1,9 @@
-//! The node as a process: one thread, which waits for connections and for what they bring. So whatever a request changes has changed before the
-//! next one is looked at, whoever sends it, and no lock says so.
+//! The node as a process: one thread, which waits for connections and for what they bring. So whatever a
+//! request changes has changed before the next one is looked at, whoever sends it, and no lock says so.
 //!
-//! Nothing that comes in is believed: what is no message ends the connection that it came by, with a line on standard error, and concerns
-//! nobody else. Nothing waits for a client: what its connection doesn't take stays in its outbox, and until that is out nothing more is
-//! heard of it.
+//! Nothing that comes in is believed: what is no message ends the connection that it came by, with a line on
+//! standard error, and concerns nobody else. Nothing waits for a client: what its connection doesn't take
+//! stays in its outbox, and until that is out nothing more is heard of it.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
@@ -97,7 +97,8 @@ struct Place {
 
 /// The event of something that [`Server::turn`] was given to watch.
 const OTHER: u64 = u64::MAX;
-/// Events from here on, downwards from [`OTHER`], are those of listeners; those of connections count up from 0.
+/// Events from here on, downwards from [`OTHER`], are those of listeners; those of connections count up from
+/// 0.
 const FIRST_LISTENER: u64 = u64::MAX - 1;
 
 impl Server {
@@ -159,7 +160,8 @@ impl Server {
         self.service.clients() > 0
     }
 
-    /// Waits until something comes, but not long, and deals with what has come. Whether the descriptor that [`Server::bind`] was given is ready.
+    /// Waits until something comes, but not long, and deals with what has come. Whether the descriptor that
+    /// [`Server::bind`] was given is ready.
     ///
     /// # Errors
     /// The kernel refuses to wait.
@@ -217,7 +219,8 @@ impl Server {
         }
     }
 
-    /// Makes room for somebody new, at the cost of whoever has not said for longest who they are: known clients have memory here. Whether there was anybody.
+    /// Makes room for somebody new, at the cost of whoever has not said for longest who they are: known
+    /// clients have memory here. Whether there was anybody.
     fn expel(&mut self) -> bool {
         let Some(oldest) = self.unidentified.first().copied() else { return false };
         self.close(oldest, &End::Crowded);
@@ -256,7 +259,8 @@ impl Server {
         }
     }
 
-    /// Something has come, or can go. Who has a turn to come anyway waits for it: else whoever sends without pause would have two at a time.
+    /// Something has come, or can go. Who has a turn to come anyway waits for it: else whoever sends without
+    /// pause would have two at a time.
     fn wake(&mut self, id: u64) {
         if self.connections.get(&id).is_some_and(|place| !place.is_unfinished) {
             self.call(id);

@@ -1,4 +1,5 @@
-//! What a node does when it is asked: the grant table decides, the region holds, and the answer goes out as bytes.
+//! What a node does when it is asked: the grant table decides, the region holds, and the answer goes out as
+//! bytes.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -129,7 +130,8 @@ impl Service {
         forgotten.len()
     }
 
-    /// A connection of that lane has ended, or another one begins: what its device could reach it reaches no more.
+    /// A connection of that lane has ended, or another one begins: what its device could reach it reaches no
+    /// more.
     pub(crate) fn detach(&mut self, client: ClientIdentity) {
         self.rdma.detach(client);
     }
