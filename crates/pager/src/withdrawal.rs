@@ -3,11 +3,12 @@
 //! 1. From the first step on nothing leaves.
 //! 2. What is far comes back, a step at a time, between the faults of the program, which are served as ever.
 //! 3. Children that are served here get pagers of their own, or end.
-//! 4. Nobody changes pages (a [`Reading`](crate::gate::Reading) is held, and never given up) and no event waits: when now no word says that its page is far or in
-//!    somebody's hands, the memory is unregistered. Threads that wait there go on by the kernel's doing.
+//! 4. Nobody changes pages (a [`Reading`](crate::gate::Reading) is held, and never given up) and no event
+//!    waits: when now no word says that its page is far or in somebody's hands, the memory is unregistered.
+//!    Threads that wait there go on by the kernel's doing.
 //!
-//! A fork that begins after the last look copies what is all there. Its event is read by nobody; the kernel takes that child's memory from the userfaultfd
-//! when the last descriptor closes.
+//! A fork that begins after the last look copies what is all there. Its event is read by nobody; the kernel
+//! takes that child's memory from the userfaultfd when the last descriptor closes.
 
 use core::sync::atomic::Ordering;
 
@@ -84,7 +85,8 @@ fn is_wanted(word: PageWord) -> bool {
 }
 
 impl Engine {
-    /// Ends the management of all memory, if nothing of it is far or in somebody's hands. From then on no thread of the pager changes anything.
+    /// Ends the management of all memory, if nothing of it is far or in somebody's hands. From then on no
+    /// thread of the pager changes anything.
     fn unregister_all(&self) -> bool {
         let reading = self.pages.gate.read();
         reading.settle();
@@ -93,7 +95,8 @@ impl Engine {
         if self.pages.table.seek(&mut hand, &mut left, is_in_hand).is_some() {
             return false;
         }
-        // Asked after the look: a fork that has copied the page table before it either waits to be heard of, or has been.
+        // Asked after the look: a fork that has copied the page table before it either waits to be heard of,
+        // or has been.
         let probe = PageRange::at(NOWHERE, PageCount::new(1));
         let is_changing = self.pages.uffd.zero_in(probe).stopped == Some(UffdError::Changing);
         if is_changing || self.family.children.are_any() || self.eviction.are_stranded() {

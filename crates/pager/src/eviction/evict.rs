@@ -1,9 +1,9 @@
-//! Eviction: the [hand](super::hand) finds victims, the kernel moves their frames out of the program's sight, the [vault](super::vault) stores
-//! them.
+//! Eviction: the [hand](super::hand) finds victims, the kernel moves their frames out of the program's sight,
+//! the [vault](super::vault) stores them.
 //!
-//! Pages leave in runs of neighbours: while another thread of the program runs, each run costs one flush of the other
-//! processors' TLBs, however long it is. A moved frame is never used for another page: after a `vmsplice` the kernel
-//! may still hold it for a pipe. It is given back to the machine instead.
+//! Pages leave in runs of neighbours: while another thread of the program runs, each run costs one flush of
+//! the other processors' TLBs, however long it is. A moved frame is never used for another page: after a
+//! `vmsplice` the kernel may still hold it for a pipe. It is given back to the machine instead.
 
 use farmem_page::{PageBytes, PageCount, PageIndex, PageRange};
 use farmem_policy::VictimPolicy;
@@ -30,7 +30,8 @@ const STAGING_PAGES: u64 = 512;
 pub(crate) const RUN_PAGES: usize = 64;
 /// Pages that an eviction looks at for each page it is asked for, before it gives up.
 const VISITS_PER_PAGE: u64 = 64;
-/// Pages that are evicted beyond what a fault needs, so that the next faults find room. With the one that it needs they are moved by one call, as long as each is a run of its own.
+/// Pages that are evicted beyond what a fault needs, so that the next faults find room. With the one that it
+/// needs they are moved by one call, as long as each is a run of its own.
 const AHEAD_PAGES: usize = MOST_MOVES - 1;
 /// Evicted pages between two questions to the kernel how many are resident.
 const SYNC_PAGES: u64 = 256;
@@ -46,7 +47,8 @@ pub(crate) struct Evictor {
     pagemap: &'static Pagemap,
     writer: Writer,
     since_sync: u64,
-    /// Pages that are taken out at once: few while the pool refuses some of them, which come back for nothing.
+    /// Pages that are taken out at once: few while the pool refuses some of them, which come back for
+    /// nothing.
     at_once: usize,
     /// Of moves.
     costs: Costs,
@@ -73,8 +75,8 @@ pub(crate) struct Outcome {
 enum IfShared {
     /// The bookkeeper is told of it.
     Tell,
-    /// It was the process's own a moment ago. The kernel uses it, perhaps for as long as the program runs (a buffer that is
-    /// registered for input and output), so telling the bookkeeper again would have no end.
+    /// It was the process's own a moment ago. The kernel uses it, perhaps for as long as the program runs (a
+    /// buffer that is registered for input and output), so telling the bookkeeper again would have no end.
     Keep,
 }
 
@@ -102,7 +104,8 @@ impl Evictor {
             return;
         }
         let used = PageRange::at(self.frames.range().start, PageCount::new(self.used));
-        // Discarding registered memory would raise an event, and wait for who reads it: perhaps for this thread.
+        // Discarding registered memory would raise an event, and wait for who reads it: perhaps for this
+        // thread.
         let unregistered = engine.pages.uffd.unregister(self.frames.range()).map_err(Errno::from);
         let released = unregistered
             .and_then(|()| self.frames.release(used))
@@ -156,7 +159,8 @@ impl Batch {
 struct NoRoom(Taken);
 
 impl Engine {
-    /// Makes room for `pages` pages, evicting if needed. `false` when there is none: then fetch no more than must be.
+    /// Makes room for `pages` pages, evicting if needed. `false` when there is none: then fetch no more than
+    /// must be.
     pub(crate) fn make_room(&self, holding: &Holding<'_>, pages: usize) -> bool {
         let excess = self.residency.excess(pages);
         if excess <= 0 {
@@ -171,7 +175,8 @@ impl Engine {
         self.residency.excess(pages) <= 0 || !outcome.is_full
     }
 
-    /// Gives staged frames back to the machine while nobody needs room: until then they take memory, though their pages have left.
+    /// Gives staged frames back to the machine while nobody needs room: until then they take memory, though
+    /// their pages have left.
     pub(crate) fn release_staged(&self, _change: &Change<'_>) {
         if !self.residency.is_any_staged() || self.eviction.are_stranded() {
             return;
@@ -229,7 +234,8 @@ impl Engine {
         outcome
     }
 
-    /// Takes runs of victims that are to leave together, until there are enough or the hand has looked for long.
+    /// Takes runs of victims that are to leave together, until there are enough or the hand has looked for
+    /// long.
     fn gather_batch(
         &self,
         evictor: &mut Evictor,
@@ -306,8 +312,9 @@ impl Engine {
         outcome
     }
 
-    /// Whether pages that were taken some time ago may still leave: the program has given none of them up, and they are managed. Outside of what is managed
-    /// there may be a new mapping by now, which nobody serves.
+    /// Whether pages that were taken some time ago may still leave: the program has given none of them up,
+    /// and they are managed. Outside of what is managed there may be a new mapping by now, which nobody
+    /// serves.
     fn may_still_leave(&self, _change: &Change<'_>, run: PageRange, taken: &[Option<Taken>]) -> bool {
         let is_managed = self.pages.regions.holding(run.start).is_some_and(|region| run.end <= region.end);
         (is_managed || !guard::stands(Guard::VictimsAreManaged))
@@ -383,8 +390,9 @@ impl Engine {
         self.slot.add(Counter::StoringNs, thread::now_ns() - moved_ns);
     }
 
-    /// Lets the program's other processors stand still, if that pays for so many moves. Where several of its threads fault, most processors are in the kernel or in
-    /// the pager at that moment, and a call holds up those that could serve.
+    /// Lets the program's other processors stand still, if that pays for so many moves. Where several of its
+    /// threads fault, most processors are in the kernel or in the pager at that moment, and a call holds up
+    /// those that could serve.
     fn quiesce_for(&self, evictor: &Evictor, moves: usize) -> Option<Quiet<'_>> {
         let is_worth_it = self.handlers.is_first_alone() && evictor.costs.is_worth_a_call(moves);
         if is_worth_it { self.eviction.quiescence.begin() } else { None }
@@ -394,8 +402,8 @@ impl Engine {
         taken.iter_mut().filter_map(Option::take).for_each(|page| self.give_back(page));
     }
 
-    /// Leaves markers where pages have just been moved away, before anything else is done: a discard that is told to nobody between the move and this is
-    /// overlooked. Where that can't be done they are put back.
+    /// Leaves markers where pages have just been moved away, before anything else is done: a discard that is
+    /// told to nobody between the move and this is overlooked. Where that can't be done they are put back.
     fn mark(
         &self,
         change: &Change<'_>,
@@ -461,7 +469,8 @@ impl Engine {
             let Some(stopped) = progress.stopped.filter(|_| moved == 0) else { continue };
             match stopped {
                 UffdError::Exists => {
-                    // A page of zeros is in the way, which came out at some time uncounted. It takes no memory, and goes with the frames.
+                    // A page of zeros is in the way, which came out at some time uncounted. It takes no
+                    // memory, and goes with the frames.
                     evictor.used += 1;
                     if STAGING_PAGES - evictor.used < length - at {
                         break;

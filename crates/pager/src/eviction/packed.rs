@@ -32,7 +32,8 @@ impl Engine {
         }
     }
 
-    /// Gives a page its packed entry, if it still is what was packed. `false` while somebody holds the page: later, then.
+    /// Gives a page its packed entry, if it still is what was packed. `false` while somebody holds the page:
+    /// later, then.
     fn give_entry(&self, Packed { page, raw, packed }: Packed) -> bool {
         let Some(packed) = packed else { return true };
         let Some(taken) = self.pages.table.take_if(page, |word| word.place() == Some(raw)) else {

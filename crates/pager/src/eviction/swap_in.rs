@@ -1,8 +1,9 @@
-//! Bringing pages back without being asked, when the process has room again: its budget was raised, another process of the
-//! application has gone, or the program has freed memory (FastSwap §V).
+//! Bringing pages back without being asked, when the process has room again: its budget was raised, another
+//! process of the application has gone, or the program has freed memory (FastSwap §V).
 //!
-//! In two passes over the regions: a survey of what is absent and since when, then the return of what fits, in the order of
-//! addresses, so that neighbours come in one call. Either goes a step at a time between the bookkeeper's other duties.
+//! In two passes over the regions: a survey of what is absent and since when, then the return of what fits,
+//! in the order of addresses, so that neighbours come in one call. Either goes a step at a time between the
+//! bookkeeper's other duties.
 
 use farmem_page::{PageCount, PageIndex, PageWord, Place};
 use farmem_policy::VictimPolicy;
@@ -15,7 +16,8 @@ use crate::fault::serve::{Cause, ServeBuffers};
 
 /// A step of the return ends after this time: meanwhile nobody watches the budget.
 const STEP_NS: u64 = 2_000_000;
-/// What a batch should take at most: a move or a fork waits for its end. From memory that is some fifty pages, from a disk two or three.
+/// What a batch should take at most: a move or a fork waits for its end. From memory that is some fifty
+/// pages, from a disk two or three.
 const BATCH_NS: u64 = 250_000;
 /// Words that a step of the survey looks at.
 const SURVEYED: usize = 1 << 16;

@@ -1,5 +1,5 @@
-//! What can't be moved: memory that is locked, in use by the kernel, not managed. A process may have more of it than its limit; then faults that look for victims in vain
-//! would be all that it does.
+//! What can't be moved: memory that is locked, in use by the kernel, not managed. A process may have more of
+//! it than its limit; then faults that look for victims in vain would be all that it does.
 
 use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 

@@ -117,8 +117,8 @@ impl Engine {
         batch
     }
 
-    /// Brings back those of `pages` that are absent still, for which the caller has made sure that there is room; the first
-    /// [`BATCH_PAGES`] of them at most. They come in ascending order. How many were tried.
+    /// Brings back those of `pages` that are absent still, for which the caller has made sure that there is
+    /// room; the first [`BATCH_PAGES`] of them at most. They come in ascending order. How many were tried.
     pub(crate) fn return_pages(
         &self,
         holding: &Holding<'_>,
@@ -136,7 +136,8 @@ impl Engine {
         count
     }
 
-    /// Brings the content of the batch's page at that position into the buffers, and checks it. A page that is lost has been dealt with.
+    /// Brings the content of the batch's page at that position into the buffers, and checks it. A page that
+    /// is lost has been dealt with.
     fn load(
         &self,
         holding: &Holding<'_>,
@@ -163,7 +164,8 @@ impl Engine {
         }
     }
 
-    /// [`Engine::load`] of one page for the fault that leads the batch. What has to be asked of nodes comes by itself, later.
+    /// [`Engine::load`] of one page for the fault that leads the batch. What has to be asked of nodes comes
+    /// by itself, later.
     pub(crate) fn load_for(
         &self,
         holding: &Holding<'_>,
@@ -193,12 +195,14 @@ impl Engine {
         let is_faulted = cause.is_fault_on(taken.page);
         match self.launch(&buffers.reader, taken, cause, !is_faulted) {
             Ok(()) => Served::Flying,
-            // Too much is under way, or the page is somewhere else by now. The thread is kept: it need not fault again.
+            // Too much is under way, or the page is somewhere else by now. The thread is kept: it need not
+            // fault again.
             Err(taken) if is_faulted => {
                 self.give_back(taken);
                 Served::Later
             }
-            // Nor is a thread woken that waits for it and has been put off: all that did so would fault again and again.
+            // Nor is a thread woken that waits for it and has been put off: all that did so would fault again
+            // and again.
             Err(taken) => {
                 self.give_back(taken);
                 Served::Done
@@ -206,7 +210,8 @@ impl Engine {
         }
     }
 
-    /// Lets go of the batch's page at that position, which stays where it is. Whoever has come meanwhile, or waits already, faults again.
+    /// Lets go of the batch's page at that position, which stays where it is. Whoever has come meanwhile, or
+    /// waits already, faults again.
     fn put_off(&self, batch: &mut Batch, at: usize) {
         if let Some(taken) = batch.pages[at].take() {
             self.let_try_again(taken);
@@ -260,7 +265,8 @@ impl Engine {
         outcome
     }
 
-    /// Ends the change and wakes whoever waits for pages that came. Waking takes longer than all of the change, and the program's thread may have the processor next.
+    /// Ends the change and wakes whoever waits for pages that came. Waking takes longer than all of the
+    /// change, and the program's thread may have the processor next.
     fn wake_after(&self, change: Change<'_>, awaited: &Awaited, timing: &mut Timing) {
         drop(change);
         timing.end_step(&self.slot, Counter::InstallingNs);
@@ -270,7 +276,8 @@ impl Engine {
         }
     }
 
-    /// Lets go of those pages of the batch, before anything is done with them. A thread that waits for one is kept until its fault is served again.
+    /// Lets go of those pages of the batch, before anything is done with them. A thread that waits for one is
+    /// kept until its fault is served again.
     fn let_all_go(&self, batch: &mut Batch, positions: Range<usize>, cause: Cause) -> Served {
         let mut outcome = Served::Done;
         for taken in batch.pages[positions].iter_mut().filter_map(Option::take) {
@@ -282,7 +289,8 @@ impl Engine {
         outcome
     }
 
-    /// Takes those out of the batch that the program has given up since they were taken. Whoever waits for one faults again.
+    /// Takes those out of the batch that the program has given up since they were taken. Whoever waits for
+    /// one faults again.
     fn shed_overtaken(&self, _change: &Change<'_>, batch: &mut Batch, positions: Range<usize>, cause: Cause) {
         for place in &mut batch.pages[positions] {
             let Some(taken) = place.take_if(|taken| taken.is_overtaken()) else { continue };
@@ -294,8 +302,9 @@ impl Engine {
         }
     }
 
-    /// Pages that have an entry: load, check, install. What only nodes have is asked for and comes by itself, where there is a fetcher; without one, pages that
-    /// come along are asked for when the thread's own is there.
+    /// Pages that have an entry: load, check, install. What only nodes have is asked for and comes by itself,
+    /// where there is a fetcher; without one, pages that come along are asked for when the thread's own is
+    /// there.
     pub(super) fn bring_in(
         &self,
         holding: &Holding<'_>,
@@ -331,7 +340,8 @@ impl Engine {
         taken.for_each(|taken| _ = rest.push(taken));
         let outcome = self.install_all(holding, buffers, &mut batch, cause);
         buffers.waiting.let_go();
-        // What comes for a hint, or since there is room, is waited for: whoever brings it would only find that too much is under way.
+        // What comes for a hint, or since there is room, is waited for: whoever brings it would only find
+        // that too much is under way.
         if matches!(cause, Cause::Fault(_)) && self.flights.may_fly() {
             self.send_for_all(buffers, rest, cause);
         } else {
@@ -352,7 +362,8 @@ impl Engine {
         }
     }
 
-    /// Pages that nobody waits for, and that nodes alone have. Those that would come too late stay where they are.
+    /// Pages that nobody waits for, and that nodes alone have. Those that would come too late stay where they
+    /// are.
     #[cold]
     fn bring_in_ahead(
         &self,
@@ -397,7 +408,8 @@ impl Engine {
         self.install_runs(holding, &mut batch, cause, content, Timing::NONE)
     }
 
-    /// Installs the pages that are left of a batch, those that follow each other at once; `content` knows what the pages from a position on hold.
+    /// Installs the pages that are left of a batch, those that follow each other at once; `content` knows
+    /// what the pages from a position on hold.
     fn install_runs<'a>(
         &self,
         holding: &Holding<'_>,
@@ -430,8 +442,9 @@ impl Engine {
         outcome
     }
 
-    /// Takes those pages out of the batch's `length` ones from position `at` on, which follow each other, that the program has discarded and that nobody
-    /// has told of: their markers are gone. And those where the program wants no page.
+    /// Takes those pages out of the batch's `length` ones from position `at` on, which follow each other,
+    /// that the program has discarded and that nobody has told of: their markers are gone. And those where
+    /// the program wants no page.
     fn sift(
         &self,
         _change: &Change<'_>,
@@ -481,8 +494,9 @@ impl Engine {
     /// What there is where pages are to come.
     ///
     /// # Errors
-    /// [`UffdError::Changing`] while the address space changes: a page that is being moved has taken its marker along, and its word follows only when the
-    /// message is read. [`UffdError::Gone`] where nothing is managed.
+    /// [`UffdError::Changing`] while the address space changes: a page that is being moved has taken its
+    /// marker along, and its word follows only when the message is read. [`UffdError::Gone`] where nothing is
+    /// managed.
     pub(crate) fn vacancies(&self, range: PageRange) -> Result<Vacancies, UffdError> {
         let found = self.pages.files.pagemap.vacancies(range).ok_or(UffdError::Gone)?;
         self.is_settled(range).map(|()| found)
@@ -493,7 +507,8 @@ impl Engine {
     /// # Errors
     /// As for [`Engine::vacancies`].
     fn is_settled(&self, range: PageRange) -> Result<(), UffdError> {
-        // A change that had begun before the look is still under way, or nobody could have changed a page since: nobody reads messages meanwhile.
+        // A change that had begun before the look is still under way, or nobody could have changed a page
+        // since: nobody reads messages meanwhile.
         match self.pages.uffd.is_registered(range.start) {
             Some(true) => Ok(()),
             Some(false) => Err(UffdError::Gone),
@@ -516,8 +531,9 @@ impl Engine {
         self.wake_page(page);
     }
 
-    /// Installs `content` in the batch's pages from position `at` on, which follow each other, and lets them go. Where the kernel stops halfway, the others are
-    /// still part of the batch afterwards. Nobody is woken: `awaited` is told where that is to be done.
+    /// Installs `content` in the batch's pages from position `at` on, which follow each other, and lets them
+    /// go. Where the kernel stops halfway, the others are still part of the batch afterwards. Nobody is
+    /// woken: `awaited` is told where that is to be done.
     fn install(
         &self,
         _change: &Change<'_>,
@@ -553,7 +569,8 @@ impl Engine {
                 at_once = 1;
                 continue;
             }
-            // This page stays as the kernel has it. After anything but a page that is there already, so do the rest.
+            // This page stays as the kernel has it. After anything but a page that is there already, so do
+            // the rest.
             let left = if stopped == UffdError::Exists { 1 } else { length - done };
             if self.stay_away(batch, at + done, left, stopped, cause) == Served::Again {
                 outcome = Served::Again;

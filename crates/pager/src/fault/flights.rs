@@ -1,13 +1,14 @@
-//! Pages on their way from memory nodes. Whoever takes one of these asks, and goes on; the *fetcher*, a thread of its own, installs it when it
-//! has come. So a node holds up only the threads that touch its pages.
+//! Pages on their way from memory nodes. Whoever takes one of these asks, and goes on; the *fetcher*, a
+//! thread of its own, installs it when it has come. So a node holds up only the threads that touch its pages.
 //!
-//! A page is held meanwhile (its word is busy): whoever else touches it waits for the same answer. Unlike what threads hold, it is so for as long as a node
-//! takes, as stranded pages are until the kernel takes them. So what a message says of it is done here: what the program has given up is let go, what it has
+//! A page is held meanwhile (its word is busy): whoever else touches it waits for the same answer. Unlike
+//! what threads hold, it is so for as long as a node takes, as stranded pages are until the kernel takes
+//! them. So what a message says of it is done here: what the program has given up is let go, what it has
 //! moved is followed.
 //!
 //! Invariants:
-//! 1. A flight is in the list from when its call is posted until somebody ends it. Who ends one is in a [`Holding`] or a [`Reading`], so
-//!    that the page isn't moved between.
+//! 1. A flight is in the list from when its call is posted until somebody ends it. Who ends one is in a
+//!    [`Holding`] or a [`Reading`], so that the page isn't moved between.
 //! 2. Flights and reserved places are no more than [`MOST`].
 //! 3. The list is a leaf lock: while it is held nobody waits, and no page comes in.
 
@@ -66,8 +67,9 @@ pub(crate) struct Flights {
 
 struct List {
     flights: [Option<Flight>; MOST],
-    /// Places that are kept for what the fetcher has in hand: pages that land, and pages that have been refused. So there is always one
-    /// for a page that must be asked for anew, and there are never more refused ones than flights.
+    /// Places that are kept for what the fetcher has in hand: pages that land, and pages that have been
+    /// refused. So there is always one for a page that must be asked for anew, and there are never more
+    /// refused ones than flights.
     reserved: usize,
 }
 
@@ -127,8 +129,8 @@ impl Flights {
     }
 }
 
-/// A page that a thread waits for, and that has come, but the kernel has refused it, since the address space changes; or what had come was displaced
-/// then, and too much is under way to ask anew.
+/// A page that a thread waits for, and that has come, but the kernel has refused it, since the address space
+/// changes; or what had come was displaced then, and too much is under way to ask anew.
 struct Refused {
     page: PageIndex,
     since_ns: u64,
@@ -139,8 +141,9 @@ struct Fetcher {
     engine: &'static Engine,
     buffers: ServeBuffers,
     whereabouts: Whereabouts,
-    /// Whoever waits for one of these is left waiting. A thread that is woken faults again, and the kernel hands out all faults before
-    /// any event: with enough threads the event that everybody waits for would never be read.
+    /// Whoever waits for one of these is left waiting. A thread that is woken faults again, and the kernel
+    /// hands out all faults before any event: with enough threads the event that everybody waits for would
+    /// never be read.
     refused: [Option<Refused>; MOST],
 }
 
@@ -170,14 +173,16 @@ fn run(fetcher: &'static mut Fetcher) -> ! {
     loop {
         let rung = engine.flights.bell.load(Ordering::Acquire);
         while engine.land(&mut fetcher.buffers, &mut fetcher.refused) {}
-        // A handler that works alone wakes this thread, and this one the thread of the program: on another processor each of these would wake that, too.
+        // A handler that works alone wakes this thread, and this one the thread of the program: on another
+        // processor each of these would wake that, too.
         fetcher.whereabouts.stay_with_handler(&engine.handlers, true);
         engine.await_answers(rung, fetcher.refused.iter().any(Option::is_some));
     }
 }
 
 impl Engine {
-    /// Asks nodes for a page that is held, and leaves it to the fetcher. Gives it back where that can't be done now.
+    /// Asks nodes for a page that is held, and leaves it to the fetcher. Gives it back where that can't be
+    /// done now.
     pub(super) fn launch(
         &self,
         reader: &PageReader,
@@ -215,7 +220,8 @@ impl Engine {
         Ok(())
     }
 
-    /// A thread has come to wait for a page that somebody has. If that is on its way ahead of need, it is needed now.
+    /// A thread has come to wait for a page that somebody has. If that is on its way ahead of need, it is
+    /// needed now.
     pub(super) fn hurry(&self, page: PageIndex) {
         if !self.flights.may_fly() {
             return;
@@ -341,7 +347,8 @@ impl Engine {
             }
             Landing::Hopeless => {
                 self.vault.withdraw(&posted);
-                // Without a supervisor this asks nobody, and tells what else there is. Nobody waits for the rest.
+                // Without a supervisor this asks nobody, and tells what else there is. Nobody waits for the
+                // rest.
                 if is_needed { Urgency::Awaited } else { Urgency::Later }
             }
         };
@@ -395,7 +402,8 @@ impl Engine {
         None
     }
 
-    /// The program has discarded or unmapped `range`, and its words say so. Whoever touches it need not wait for nodes.
+    /// The program has discarded or unmapped `range`, and its words say so. Whoever touches it need not wait
+    /// for nodes.
     pub(crate) fn forget_flights(&self, _reading: &Reading<'_>, range: PageRange) {
         self.flights.end_each(
             |flight| range.contains(flight.taken.page),

@@ -1,15 +1,17 @@
 //! Threads that serve faults.
 //!
-//! A fault wakes whoever waits at the userfaultfd. Waking a thread on another processor is dear (an idle one takes
-//! tens of microseconds to wake), so a handler stays on the processor where faults happen. While one thread faults, one
-//! handler is armed and follows that thread from processor to processor. While several do, so many handlers are armed,
-//! each kept on a processor of its own; the others sleep where no fault wakes them.
+//! A fault wakes whoever waits at the userfaultfd. Waking a thread on another processor is dear (an idle one
+//! takes tens of microseconds to wake), so a handler stays on the processor where faults happen. While one
+//! thread faults, one handler is armed and follows that thread from processor to processor. While several do,
+//! so many handlers are armed, each kept on a processor of its own; the others sleep where no fault wakes
+//! them.
 //!
-//! When a handler wakes the program's thread, the scheduler finds the processor taken, by the handler, and moves the thread
-//! to an idle one: the next fault then has to wake a processor. So a handler that works alone is of the idle class, which
-//! leaves the processor free in the scheduler's eyes. Where others want that processor it would starve: the bookkeeper
-//! notices, and makes it an ordinary thread for a while ([`Starvation`]). Several handlers are ordinary threads. They come before the program's where there are fewer of them than of these
-//! ([`Crowd`](super::handlers::Crowd)).
+//! When a handler wakes the program's thread, the scheduler finds the processor taken, by the handler, and
+//! moves the thread to an idle one: the next fault then has to wake a processor. So a handler that works
+//! alone is of the idle class, which leaves the processor free in the scheduler's eyes. Where others want
+//! that processor it would starve: the bookkeeper notices, and makes it an ordinary thread for a while
+//! ([`Starvation`]). Several handlers are ordinary threads. They come before the program's where there are
+//! fewer of them than of these ([`Crowd`](super::handlers::Crowd)).
 
 use core::sync::atomic::Ordering;
 
@@ -75,8 +77,9 @@ struct Handler {
     /// In the order in which they were taken, each with the number of the work that it is.
     deferred: [Option<(Wish, u64)>; DEFERRED],
     deferred_count: usize,
-    /// Where all those faults are that found no place: their threads fault again once others have been served. Not before: the kernel hands
-    /// out all faults before any event, and while threads fault again and again the event that everybody waits for would never be read.
+    /// Where all those faults are that found no place: their threads fault again once others have been
+    /// served. Not before: the kernel hands out all faults before any event, and while threads fault again
+    /// and again the event that everybody waits for would never be read.
     overflow: Option<PageRange>,
     /// Whether some of these wait for the address space to settle, not for room.
     is_settling: bool,
@@ -151,8 +154,8 @@ impl Handler {
 
     /// Takes a message, waiting for one if there is none yet, and deals with it.
     ///
-    /// The thread that a served fault lets go preempts this one on their processor, and has often faulted again when this
-    /// one goes on: so a message is looked for before it is waited for.
+    /// The thread that a served fault lets go preempts this one on their processor, and has often faulted
+    /// again when this one goes on: so a message is looked for before it is waited for.
     fn turn(&mut self) {
         let engine = self.engine;
         if !self.is_flowing && self.deferred_count == 0 && !engine.eviction.are_stranded() {
@@ -189,8 +192,8 @@ impl Handler {
         self.show(0);
     }
 
-    /// Shows the supervisor what is in hand: the fault that has been deferred longest, or else the work of that number. It
-    /// is no time, since the clocks of two processes need not agree.
+    /// Shows the supervisor what is in hand: the fault that has been deferred longest, or else the work of
+    /// that number. It is no time, since the clocks of two processes need not agree.
     fn show(&self, work: u64) {
         let oldest = self.deferred[0].map_or(work, |(_, work)| work);
         self.engine.slot.work(self.party as usize).store(oldest, Ordering::Relaxed);
@@ -293,8 +296,9 @@ impl Handler {
         }
     }
 
-    /// Each millisecond while the bookkeeper sleeps for longer: whether memory has come that nobody has noticed. That thread would have to be woken for it, on this
-    /// processor or on another one; and a thread that goes to sleep on this one sends the program's to another, at its next fault, more often than not.
+    /// Each millisecond while the bookkeeper sleeps for longer: whether memory has come that nobody has
+    /// noticed. That thread would have to be woken for it, on this processor or on another one; and a thread
+    /// that goes to sleep on this one sends the program's to another, at its next fault, more often than not.
     fn watch(&mut self, now_ns: u64) {
         let engine = self.engine;
         if !engine.handlers.is_watching() || now_ns < self.watched_ns + WATCH_NS {
@@ -344,8 +348,8 @@ impl Handler {
         }
     }
 
-    /// Where the faulting thread runs: the scheduler may move it at any time, and while it runs elsewhere each of its faults
-    /// wakes a processor or two.
+    /// Where the faulting thread runs: the scheduler may move it at any time, and while it runs elsewhere
+    /// each of its faults wakes a processor or two.
     fn follow(&mut self, faulting: u32) {
         if !self.engine.handlers.is_first_alone() {
             self.stay_on(self.allowed.nth(self.party));

@@ -1,9 +1,10 @@
 //! The second tier of prefetching: pages that the words of a faulted page refer to (`policy/src/references`).
 //!
-//! The words are read where they are at hand. A far page that is to come is unpacked anyway. Of a page that is local the *entry* is read,
-//! what was stored when it left last: the program may have written other words since, but it is a guess which pages to fetch that depends on
-//! them, nothing else. The page itself must not be read: its program may have unmapped or discarded it, and a handler that touches a missing
-//! page waits for itself.
+//! The words are read where they are at hand. A far page that is to come is unpacked anyway. Of a page that
+//! is local the *entry* is read, what was stored when it left last: the program may have written other words
+//! since, but it is a guess which pages to fetch that depends on them, nothing else. The page itself must not
+//! be read: its program may have unmapped or discarded it, and a handler that touches a missing page waits
+//! for itself.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -33,7 +34,8 @@ pub(crate) struct References {
     followers: Option<&'static [Lock<Follower>; FOLLOWERS]>,
     /// Pages that each of them may fetch ahead.
     most: AtomicU32,
-    /// How references of four bytes are to be understood: the base, and the shift plus one; 0 while nobody has said it.
+    /// How references of four bytes are to be understood: the base, and the shift plus one; 0 while nobody
+    /// has said it.
     base: AtomicU64,
     shift_and_one: AtomicU32,
     /// The time that all of them may take together.
@@ -60,8 +62,8 @@ impl References {
         })
     }
 
-    /// Who follows `thread`. `None` if nobody does, or a fault of another thread is being followed at this moment: this one teaches
-    /// nothing, and waits for nobody.
+    /// Who follows `thread`. `None` if nobody does, or a fault of another thread is being followed at this
+    /// moment: this one teaches nothing, and waits for nobody.
     fn of(&self, thread: u32) -> Option<Guard<'_, Follower>> {
         let mut follower = self.followers?[thread as usize % FOLLOWERS].try_lock()?;
         follower.attend(thread);
@@ -79,7 +81,8 @@ impl References {
         Compression::new(self.base.load(Ordering::Relaxed), shift)
     }
 
-    /// Whether there is time at `now_ns` for looking at a fault. Where another handler is asking at this moment, there isn't.
+    /// Whether there is time at `now_ns` for looking at a fault. Where another handler is asking at this
+    /// moment, there isn't.
     fn has_time(&self, now_ns: u64) -> bool {
         self.allotment.try_lock().is_some_and(|mut allotment| allotment.is_any_left(now_ns))
     }
@@ -118,8 +121,9 @@ pub(crate) struct FollowPlan<'a> {
 }
 
 impl Engine {
-    /// Tells the second tier of a fault on a stored page, and whether the first one knew what comes next. `None` unless
-    /// the words of the page are of interest. With it the time that it took, as far as that was taken down.
+    /// Tells the second tier of a fault on a stored page, and whether the first one knew what comes next.
+    /// `None` unless the words of the page are of interest. With it the time that it took, as far as that was
+    /// taken down.
     pub(crate) fn plan_following(&self, fault: Fault, is_streamed: bool) -> (Option<FollowPlan<'_>>, u64) {
         let Some(mut follower) = self.foresight.references.of(fault.thread) else { return (None, 0) };
         if is_streamed {
@@ -161,8 +165,8 @@ impl Engine {
         took_ns
     }
 
-    /// Serves the fault on a stored page with what its words refer to. The faulted page is installed last: by then the thread finds
-    /// the others.
+    /// Serves the fault on a stored page with what its words refer to. The faulted page is installed last: by
+    /// then the thread finds the others.
     pub(crate) fn serve_following(
         &self,
         holding: &Holding<'_>,

@@ -1,6 +1,7 @@
 //! Serving a fault: the ladder from the cheapest source of a page's content to the dearest, and nothing else.
 //!
-//! PFA §3: the fault path takes a free frame, fills it, maps it and lets the thread go; the rest is bookkeeping.
+//! PFA §3: the fault path takes a free frame, fills it, maps it and lets the thread go; the rest is
+//! bookkeeping.
 
 use farmem_page::{PageBytes, PageCount, PageIndex, PageRange, PageWord, Place};
 use farmem_policy::{Advice, Fault, Prefetcher, Probes, Run};
@@ -163,7 +164,8 @@ impl Engine {
         }
     }
 
-    /// A fault on a page that the pager hasn't taken away. Either it has come since, or the program has discarded it and nobody has told of that.
+    /// A fault on a page that the pager hasn't taken away. Either it has come since, or the program has
+    /// discarded it and nobody has told of that.
     fn meet_unheard(&self, holding: &Holding<'_>, taken: Taken) -> Served {
         let page = PageRange::at(taken.page, PageCount::new(1));
         let Some(_change) = self.change(holding) else {
@@ -207,7 +209,8 @@ impl Engine {
         advice.fetch
     }
 
-    /// Whether the page was left behind as a sample of those that came ahead: then its fault tells no policy anything.
+    /// Whether the page was left behind as a sample of those that came ahead: then its fault tells no policy
+    /// anything.
     fn meet_probe(&self, page: PageIndex) -> bool {
         let Some(mut probes) = self.foresight.probes.try_lock() else { return false };
         let found = probes.meet(page, |companion| !self.pages.table.word(companion).is_far());
@@ -232,7 +235,8 @@ impl Engine {
         Some(taken)
     }
 
-    /// What a policy says. `None` while another handler is teaching it: this fault teaches nothing, and waits for nobody.
+    /// What a policy says. `None` while another handler is teaching it: this fault teaches nothing, and waits
+    /// for nobody.
     fn ask(&self, policy: &Lock<impl Prefetcher>, fault: Fault) -> Option<Advice> {
         let mut policy = policy.try_lock()?;
         let bounds = self
@@ -246,7 +250,8 @@ impl Engine {
     /// Pages that nobody has touched yet: zeros.
     fn touch(&self, holding: &Holding<'_>, mut batch: Batch, fault: Fault) -> Served {
         if batch.count() == 1 && !fault.write {
-            // The kernel's shared page of zeros takes no memory; if the program writes it later, the kernel copies it.
+            // The kernel's shared page of zeros takes no memory; if the program writes it later, the kernel
+            // copies it.
             return batch.take(0).map_or(Served::Done, |taken| self.touch_reading(holding, taken));
         }
         self.install_zeros(holding, batch, Cause::Fault(fault.page))

@@ -1,7 +1,8 @@
 //! What the program says about its memory, and what the bookkeeper makes of it.
 //!
-//! The program's threads only leave word (`queue.rs`, `pin.rs`): they hold nothing that a thread of the pager might wait for while
-//! they fault, and the userfaultfd is in the pager's own table of descriptors. The bookkeeper does the rest, some milliseconds at a time.
+//! The program's threads only leave word (`queue.rs`, `pin.rs`): they hold nothing that a thread of the pager
+//! might wait for while they fault, and the userfaultfd is in the pager's own table of descriptors. The
+//! bookkeeper does the rest, some milliseconds at a time.
 
 pub(crate) mod mailboxes;
 pub(crate) mod pin;
@@ -33,7 +34,8 @@ const STEP_NS: u64 = 1_000_000;
 const AT_ONCE: usize = 16;
 /// How often a task may find no room: others evict at the same time.
 const PATIENCE: u32 = 200;
-/// How long one may that somebody waits for: where processors are short room comes late, and who is refused it isn't asked again.
+/// How long one may that somebody waits for: where processors are short room comes late, and who is refused
+/// it isn't asked again.
 const ORDER_PATIENCE_NS: u64 = 1_000_000_000;
 /// Words that are looked at without a look at the clock, or at messages that wait.
 const LOOKED_AT: u64 = 1 << 12;
@@ -58,7 +60,8 @@ pub enum HintError {
 pub(crate) struct Hints {
     queue: HintQueue,
     pending: Lock<Pending>,
-    /// Memory that is pinned. Changed only with a `Change` of the bookkeeper's, or a `Reading`, and so by one thread at a time.
+    /// Memory that is pinned. Changed only with a `Change` of the bookkeeper's, or a `Reading`, and so by one
+    /// thread at a time.
     pub(crate) pinned: Regions,
     /// What the hand of evictions is to go to first.
     cold: Lock<Requests>,
@@ -104,8 +107,8 @@ pub(crate) fn checked(start: usize, length: usize) -> Result<PageRange, HintErro
 }
 
 impl Engine {
-    /// The program says something of `length` bytes from `start` on. On any thread of its, also in a handler of a signal; waits for nobody.
-    /// Only whole pages are called cold.
+    /// The program says something of `length` bytes from `start` on. On any thread of its, also in a handler
+    /// of a signal; waits for nobody. Only whole pages are called cold.
     ///
     /// # Errors
     /// See [`HintError`].
@@ -176,8 +179,9 @@ impl Task {
     }
 }
 
-/// What is to be done with hints, by the bookkeeper in its rounds, and before that by a handler that has a fault to serve: its thread is
-/// held up already, and what it has called for is likely to be what it comes to next.
+/// What is to be done with hints, by the bookkeeper in its rounds, and before that by a handler that has a
+/// fault to serve: its thread is held up already, and what it has called for is likely to be what it comes to
+/// next.
 #[derive(Debug)]
 struct Pending {
     task: Option<Task>,
@@ -309,8 +313,9 @@ impl Engine {
         self.bell.is_rung(Reason::Hint) || self.mailboxes.is_any_hint()
     }
 
-    /// Follows some of the hints that there are, if nobody else does at this moment: those that bring in [`AT_A_FAULT`] pages. The page of
-    /// `fault` is left to who serves it. `false` when there is no room at this moment.
+    /// Follows some of the hints that there are, if nobody else does at this moment: those that bring in
+    /// [`AT_A_FAULT`] pages. The page of `fault` is left to who serves it. `false` when there is no room at
+    /// this moment.
     pub(crate) fn follow_hints(
         &self,
         holding: &Holding<'_>,
