@@ -66,8 +66,8 @@ fn absences(trace: &[u64], budget: usize) -> Absences {
     Absences::new(returned, left)
 }
 
-/// With the memory that is said to keep this share of the returning pages, an exact LRU keeps nearly that share or more, and with a third less
-/// memory it doesn't keep much more.
+/// With the memory that is said to keep this share of the returning pages, an exact LRU keeps nearly that
+/// share or more, and with a third less memory it doesn't keep much more.
 fn agrees(trace: &[u64], budget: usize, share: f64) {
     let more = absences(trace, budget).more_for(share).expect("pages came back");
     let before = misses(trace, budget) as f64;

@@ -2,7 +2,8 @@
 
 use super::random::Random;
 
-/// Pages drawn at random with probability proportional to `1 / rank^theta`, the ranks scattered over the pages.
+/// Pages drawn at random with probability proportional to `1 / rank^theta`, the ranks scattered over the
+/// pages.
 #[derive(Clone)]
 pub struct Zipf {
     /// Cumulative probability by rank.
@@ -86,8 +87,8 @@ pub fn phases(pages: u64, theta: f64, phase: usize, length: usize, seed: u64) ->
         .collect()
 }
 
-/// The product of two square matrices, each `side` rows of `row` pages: a row of the first, all of the second, one row
-/// of the result.
+/// The product of two square matrices, each `side` rows of `row` pages: a row of the first, all of the
+/// second, one row of the result.
 pub fn matmul(side: u64, row: u64) -> Vec<u64> {
     let second = side * row;
     let result = 2 * second;
