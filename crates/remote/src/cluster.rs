@@ -1,4 +1,5 @@
-//! The cluster file: which machines there are, and what each is for (COMEX §3). The same file lies on all of them.
+//! The cluster file: which machines there are, and what each is for (COMEX §3). The same file lies on all of
+//! them.
 //!
 //! ```toml
 //! [[node]]
@@ -19,7 +20,8 @@ use crate::membership::Roster;
 /// Numbers of nodes have 16 bits.
 const MOST_NODES: usize = 1 << 16;
 
-/// What a machine is for. Nothing but whether it lends follows from that: any machine may run programs, and `general` tells people that this one does.
+/// What a machine is for. Nothing but whether it lends follows from that: any machine may run programs, and
+/// `general` tells people that this one does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -79,7 +81,8 @@ pub struct ClusterNode {
     pub address: Option<String>,
     /// What it is for.
     pub role: Role,
-    /// What it lends, as it is written there. A node that runs may have been told otherwise, and says itself what it lends.
+    /// What it lends, as it is written there. A node that runs may have been told otherwise, and says itself
+    /// what it lends.
     #[serde(default)]
     pub size: Option<String>,
     /// What is to be done with it.

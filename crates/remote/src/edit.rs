@@ -1,4 +1,5 @@
-//! Changes of a cluster's text, by which everything that people wrote around them stays: comments, order, and how it is laid out.
+//! Changes of a cluster's text, by which everything that people wrote around them stays: comments, order, and
+//! how it is laid out.
 
 use toml_edit::{ArrayOfTables, DocumentMut, Table, TomlError, value};
 
@@ -168,8 +169,9 @@ fn set_state(nodes: &mut ArrayOfTables, at: usize, node: &ClusterNode, state: No
     }
 }
 
-/// Takes a node out. The text before it that isn't about it stays before the next one, or is the answer when it was the last. What stands right above a node is
-/// about it; above the first one it may be about the cluster.
+/// Takes a node out. The text before it that isn't about it stays before the next one, or is the answer when
+/// it was the last. What stands right above a node is about it; above the first one it may be about the
+/// cluster.
 fn take_out(nodes: &mut ArrayOfTables, at: usize) -> String {
     let prefix = |table: &Table| {
         let prefix = table.decor().prefix().and_then(|prefix| prefix.as_str());

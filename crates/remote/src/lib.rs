@@ -1,6 +1,6 @@
-//! What the compute side of memory nodes decides: which nodes there are, which of them gets a slab, how a slab is cut and made whole again, how many
-//! chunks are held ahead of need, how much is read at once, and when a node counts as lost (COMEX §3.3). Functions of their input: no socket, no
-//! clock, no thread.
+//! What the compute side of memory nodes decides: which nodes there are, which of them gets a slab, how a
+//! slab is cut and made whole again, how many chunks are held ahead of need, how much is read at once, and
+//! when a node counts as lost (COMEX §3.3). Functions of their input: no socket, no clock, no thread.
 #![forbid(unsafe_code)]
 
 mod block_table;

@@ -6,8 +6,8 @@
 //!                    ▲  └── no longer named ──► Leaving ◄──────┘                            │
 //!                    └───────────────────────── named again ─────────────────────────────────┘
 //! ```
-//! What is wanted is compared with what is as often as one likes: the same roster twice changes nothing, and what can't be done yet is done
-//! later.
+//! What is wanted is compared with what is as often as one likes: the same roster twice changes nothing, and
+//! what can't be done yet is done later.
 
 use std::collections::HashMap;
 

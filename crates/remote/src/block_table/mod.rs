@@ -1,8 +1,10 @@
 //! Which chunks a client holds on which node, and what is in them.
 //!
-//! A chunk is in exactly one of these hands: *free* (granted, nothing in it), *allotted* (being written), *kept* (a shard of a block), or *spoiled*
-//! (nobody knows whether a write to it will still take effect, or its node lies: it goes back, by the lane of that write, so that the node has done with the
-//! write before it grants the chunk again). Each incarnation of a node has a number: what was allotted in an earlier one is worth nothing.
+//! A chunk is in exactly one of these hands: *free* (granted, nothing in it), *allotted* (being written),
+//! *kept* (a shard of a block), or *spoiled* (nobody knows whether a write to it will still take effect, or
+//! its node lies: it goes back, by the lane of that write, so that the node has done with the write before it
+//! grants the chunk again). Each incarnation of a node has a number: what was allotted in an earlier one is
+//! worth nothing.
 
 mod nodes;
 mod placing;
@@ -18,7 +20,8 @@ use crate::redundancy::{MOST_SHARDS, Redundancy};
 use nodes::NodeChunks;
 pub use shards::Shards;
 
-/// Chunks for shards of a block that are about to be written: for all of a new block, or for those that it lacks.
+/// Chunks for shards of a block that are about to be written: for all of a new block, or for those that it
+/// lacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Allotment {
     /// The block.
@@ -112,8 +115,9 @@ impl BlockTable {
         self.redundancy
     }
 
-    /// The block was written. `is_written` says for each shard whether it is there for certain; the chunks of the others are spoiled. Whether the
-    /// block is kept now: all shards are there, and no node was lost meanwhile.
+    /// The block was written. `is_written` says for each shard whether it is there for certain; the chunks of
+    /// the others are spoiled. Whether the block is kept now: all shards are there, and no node was lost
+    /// meanwhile.
     pub fn settle(
         &mut self,
         allotment: &Allotment,
@@ -136,7 +140,8 @@ impl BlockTable {
         true
     }
 
-    /// The shards that are there for certain, on nodes that were not lost meanwhile. The chunks of the others are spoiled.
+    /// The shards that are there for certain, on nodes that were not lost meanwhile. The chunks of the others
+    /// are spoiled.
     fn written(&mut self, allotment: &Allotment, is_written: impl Fn(usize) -> bool) -> Shards {
         let mut kept = Shards::default();
         for (shard, address) in allotment.shards.iter() {
@@ -175,8 +180,8 @@ impl BlockTable {
         self.located(block).is_some_and(|now| now.serial == located.serial && now.shards == located.shards)
     }
 
-    /// One shard turns out not to be there, or not to be what was written. Whether too little of the block is left. Nothing happens if the block was
-    /// written or freed meanwhile.
+    /// One shard turns out not to be there, or not to be what was written. Whether too little of the block is
+    /// left. Nothing happens if the block was written or freed meanwhile.
     pub fn lose_shard(&mut self, block: u32, located: &Located, shard: usize, chunk: LostChunk) -> bool {
         let Some(kept) = self.blocks.get_mut(&block).filter(|kept| kept.located.serial == located.serial)
         else {

@@ -97,7 +97,8 @@ impl BlockTable {
         gone
     }
 
-    /// From now on a node gets nothing more, and its shards are for [`BlockTable::next_leaving`]; or it takes part again.
+    /// From now on a node gets nothing more, and its shards are for [`BlockTable::next_leaving`]; or it takes
+    /// part again.
     pub fn set_leaving(&mut self, node: usize, is_leaving: bool) {
         let Some(chunks) = self.nodes.get_mut(node) else { return };
         chunks.is_leaving = is_leaving;
@@ -113,7 +114,8 @@ impl BlockTable {
         self.nodes.get(node).is_some_and(|chunks| chunks.is_leaving)
     }
 
-    /// Which incarnation of a node it is, counted here from 0: the node's own number says which is another one, not which is later.
+    /// Which incarnation of a node it is, counted here from 0: the node's own number says which is another
+    /// one, not which is later.
     pub fn incarnation(&self, node: usize) -> u32 {
         self.nodes.get(node).map_or(0, |chunks| chunks.incarnation)
     }
@@ -138,7 +140,8 @@ impl BlockTable {
         self.nodes.get(node).is_some_and(|chunks| chunks.is_full)
     }
 
-    /// A node owes an answer to who brings blocks out of memory, and gets nothing until that has come; or it has. What it holds is still there.
+    /// A node owes an answer to who brings blocks out of memory, and gets nothing until that has come; or it
+    /// has. What it holds is still there.
     pub fn set_silent(&mut self, node: usize, is_silent: bool) {
         if let Some(chunks) = self.nodes.get_mut(node) {
             chunks.is_silent = is_silent;
@@ -155,8 +158,8 @@ impl BlockTable {
         self.nodes.get(node).map_or(0, |chunks| chunks.free.len())
     }
 
-    /// Chunks that a writer is to give back to a node, by the lane that it writes by: those that its writes have spoiled, and `surplus` free ones; as many
-    /// as one request gives back.
+    /// Chunks that a writer is to give back to a node, by the lane that it writes by: those that its writes
+    /// have spoiled, and `surplus` free ones; as many as one request gives back.
     pub fn give_back(&mut self, node: usize, by: WrittenBy, surplus: usize) -> Vec<Frame> {
         let Some(chunks) = self.nodes.get_mut(node) else { return Vec::new() };
         let spoiled = chunks.spoiled(by);

@@ -8,7 +8,8 @@ use crate::placement::{STRIPE_BLOCKS, chain, most_blocks};
 use crate::redundancy::MOST_SHARDS;
 
 impl BlockTable {
-    /// Whether there is nowhere else to go than nodes: then those that are leaving take what the others have no room for.
+    /// Whether there is nowhere else to go than nodes: then those that are leaving take what the others have
+    /// no room for.
     pub fn set_last_resort(&mut self, is_last_resort: bool) {
         self.is_last_resort = is_last_resort;
     }
@@ -18,7 +19,8 @@ impl BlockTable {
         self.is_last_resort && self.room_on(NodeChunks::takes_part, 1) == 0
     }
 
-    /// How many blocks could be placed now. A node that has not refused yet is taken to have `unknown` more than is in hand.
+    /// How many blocks could be placed now. A node that has not refused yet is taken to have `unknown` more
+    /// than is in hand.
     pub fn room(&self, unknown: usize) -> usize {
         match self.room_on(NodeChunks::takes_part, unknown) {
             0 if self.is_last_resort => self.room_on(NodeChunks::answers, unknown),
@@ -38,18 +40,21 @@ impl BlockTable {
         if shards < self.redundancy.data() {
             return 0;
         }
-        // Two shards of a block never are on the same node. So whatever the roomiest nodes have, each block needs the others for the rest.
+        // Two shards of a block never are on the same node. So whatever the roomiest nodes have, each block
+        // needs the others for the rest.
         (0..shards)
             .map(|roomiest| rooms[..rooms.len() - roomiest].iter().sum::<usize>() / (shards - roomiest))
             .min()
             .unwrap_or(0)
     }
 
-    /// Chunks for a block of a process: of the nodes that its stripe prefers, passing over those that have none or more than their part, or hold
-    /// `most` shards already. What was kept of the block before is free. `None` when too few nodes have any.
+    /// Chunks for a block of a process: of the nodes that its stripe prefers, passing over those that have
+    /// none or more than their part, or hold `most` shards already. What was kept of the block before is
+    /// free. `None` when too few nodes have any.
     ///
-    /// A block gets fewer shards than it should only where no other node could take the rest: it is bare then. A node that has merely no chunk in
-    /// hand could, once it has been asked: until then there is nothing for the block, which so stays where it is.
+    /// A block gets fewer shards than it should only where no other node could take the rest: it is bare
+    /// then. A node that has merely no chunk in hand could, once it has been asked: until then there is
+    /// nothing for the block, which so stays where it is.
     pub fn allot(&mut self, block: u32, owner: u16, most: impl Fn(usize) -> u64) -> Option<Allotment> {
         self.forget(block);
         let left = self.left.get(&owner).copied().unwrap_or(0);
@@ -69,8 +74,8 @@ impl BlockTable {
         Some(self.take_chunks(block, owner, WrittenBy::Mover, chosen.into_iter().enumerate()))
     }
 
-    /// The nodes among some for a block that is the `left`th of its process to leave, as many as it has shards or fewer; and whether one of these nodes
-    /// that has no chunk in hand may grant some.
+    /// The nodes among some for a block that is the `left`th of its process to leave, as many as it has
+    /// shards or fewer; and whether one of these nodes that has no chunk in hand may grant some.
     fn choose(
         &self,
         owner: u16,

@@ -50,7 +50,8 @@ impl BlockTable {
         None
     }
 
-    /// A block with shards on nodes that are leaving, and chunks for some of these shards, on nodes that have none of its.
+    /// A block with shards on nodes that are leaving, and chunks for some of these shards, on nodes that have
+    /// none of its.
     pub fn next_leaving(&mut self, most: impl Fn(usize) -> u64) -> Option<(Located, Allotment)> {
         for block in turns(&self.leaving, self.left_at) {
             self.left_at = block;
@@ -87,8 +88,8 @@ impl BlockTable {
         (!places.is_empty()).then(|| self.take_chunks(block, owner, WrittenBy::Rebuilder, places.into_iter()))
     }
 
-    /// Shards were added to a block, or have come from nodes that are leaving; or not. Not, either, when the block was written or freed meanwhile. How
-    /// many were.
+    /// Shards were added to a block, or have come from nodes that are leaving; or not. Not, either, when the
+    /// block was written or freed meanwhile. How many were.
     pub fn settle_rebuilt(
         &mut self,
         located: &Located,
