@@ -1,9 +1,9 @@
-//! The read buffer (COMEX §3.3.5, §4.4): what one read brought from a node, the page that was wanted and its neighbours, until the least recently
-//! used of them make room. All processes of the application share it.
+//! The read buffer (COMEX §3.3.5, §4.4): what one read brought from a node, the page that was wanted and its
+//! neighbours, until the least recently used of them make room. All processes of the application share it.
 //!
-//! An entry holds up to 16 pages of one block, as they lie there. Its tag says which ones, and of which content of the block. Who fills an entry
-//! takes its tag away first and sets the new one last; who reads looks at the tag before and after. Fingerprints are checked as for any other
-//! source.
+//! An entry holds up to 16 pages of one block, as they lie there. Its tag says which ones, and of which
+//! content of the block. Who fills an entry takes its tag away first and sets the new one last; who reads
+//! looks at the tag before and after. Fingerprints are checked as for any other source.
 
 use crate::calls::{Answer, Call};
 use crate::layout::{Header, WORD_BYTES};
@@ -119,7 +119,8 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Fills an entry with `pages`, fetched for `owner`, whose bytes are `content`; with nothing if the bytes are not as many. For the carrier.
+    /// Fills an entry with `pages`, fetched for `owner`, whose bytes are `content`; with nothing if the bytes
+    /// are not as many. For the carrier.
     pub fn fill(&self, filling: Filling, pages: &Call, owner: OwnerId, content: &[u8]) -> Answer {
         let Ok([tag, used, last]) = self.entry_words(filling.entry) else { return Answer::Nowhere };
         // The tag went before the bytes do.

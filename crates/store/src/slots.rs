@@ -1,5 +1,5 @@
-//! Slots of a slab: which are taken, and what is known of each. Kept in chunks of 64 slots, and of 16 for what is left
-//! over, that a slab claims when it is leased: so a slab of large slots has little metadata.
+//! Slots of a slab: which are taken, and what is known of each. Kept in chunks of 64 slots, and of 16 for
+//! what is left over, that a slab claims when it is leased: so a slab of large slots has little metadata.
 
 use crate::claims::Claimable;
 use crate::class::SizeClass;
@@ -14,7 +14,8 @@ use farmem_codec::Fingerprint;
 
 const CHUNK_TABLE: usize = 4;
 const CHUNK_BITS: u32 = 32;
-/// How often the bitmap is searched: a slot is free whenever the gate says so, but another writer may snatch it.
+/// How often the bitmap is searched: a slot is free whenever the gate says so, but another writer may snatch
+/// it.
 const SEARCH_ROUNDS: usize = 8;
 
 impl<M: Memory> Pool<M> {

@@ -1,8 +1,8 @@
-//! Model checks: the pool's own code over atomics whose interleavings a checker chooses. Every atomic access is a point
-//! where another thread may go on; content is copied in two parts with such a point between.
+//! Model checks: the pool's own code over atomics whose interleavings a checker chooses. Every atomic access
+//! is a point where another thread may go on; content is copied in two parts with such a point between.
 //!
-//! The checker explores interleavings at random and by priorities (PCT), which finds any bug that takes few changes of
-//! thread to show. Orders weaker than sequential consistency are not explored.
+//! The checker explores interleavings at random and by priorities (PCT), which finds any bug that takes few
+//! changes of thread to show. Orders weaker than sequential consistency are not explored.
 
 mod support;
 
@@ -20,7 +20,8 @@ use shuttle::{Config, FailurePersistence, Runner, scheduler::PctScheduler, sched
 use std::sync::Mutex;
 use support::nodes::Shelf;
 
-/// Tables end before this offset, content starts there: pools of the sizes below have less than 2 MiB of tables.
+/// Tables end before this offset, content starts there: pools of the sizes below have less than 2 MiB of
+/// tables.
 const FRAMES_AT: usize = 2 << 20;
 const TABLE_WORDS: usize = 32 << 10;
 const OWNER: OwnerId = OwnerId(0);
@@ -250,7 +251,8 @@ fn a_slab_that_empties_while_another_takes_its_place_is_given_back() {
     });
 }
 
-/// A thread that frees one page and changes another, number 1, to number 501, in place or not. Gives the latter's place.
+/// A thread that frees one page and changes another, number 1, to number 501, in place or not. Gives the
+/// latter's place.
 fn free_and_change(world: &Arc<World>, freed: Place, changed: Place) -> thread::JoinHandle<Place> {
     let world = Arc::clone(world);
     thread::spawn(move || {
@@ -323,7 +325,8 @@ fn an_owner_released_while_its_slabs_move_leaves_nothing() {
 #[test]
 fn of_two_that_take_the_last_slab_at_the_same_time_none_exceeds_the_limit_or_keeps_what_it_gave_up() {
     explore(|| {
-        // The slab in use is above the limit: of those that may be used, so many are free that all could take one.
+        // The slab in use is above the limit: of those that may be used, so many are free that all could take
+        // one.
         let world = World::with_capacity(3, 3, 0);
         let below: Vec<Place> = (0..128).map(|number| world.store(number)).collect();
         world.store(128);
@@ -618,7 +621,8 @@ fn readers_that_call_at_once_and_displace_each_others_pages_find_the_right_bytes
             let (world, place) = (Arc::clone(&world), places[nth]);
             thread::spawn(move || match load(&world, Asking::new(OwnerId(owner), 10_000), place) {
                 Ok(found) => assert!(found == page(nth as u64), "page {nth} holds something else"),
-                // Displaced until its patience ended: nothing but chance keeps two from taking the only entry from each other for ever.
+                // Displaced until its patience ended: nothing but chance keeps two from taking the only entry
+                // from each other for ever.
                 Err(error) => assert_eq!(error, LoadError::Io),
             })
         };
@@ -774,8 +778,8 @@ impl Caller for Holder {
     }
 }
 
-/// A page that one thread fetches ahead, and that another comes to wait for at some moment: whatever the carrier does with it, and whatever else is asked for,
-/// the page comes.
+/// A page that one thread fetches ahead, and that another comes to wait for at some moment: whatever the
+/// carrier does with it, and whatever else is asked for, the page comes.
 fn come_to_wait(serve: fn(&Shelf, &Pool<ModelMemory>, &TakenCall)) {
     let (world, places, shelf) = on_node(2);
     let is_waited = Arc::new(shuttle::sync::atomic::AtomicBool::new(false));
