@@ -38,8 +38,8 @@ pub(crate) struct Application {
     pub(crate) disk: Option<&'static DiskFile>,
     /// What brings slabs to memory nodes and pages back, if there are any.
     pub(crate) carrier: Option<&'static Carrier>,
-    /// Whether the pool's limit is all that there is for now. Only then does content move to disk: a limit that is about to be raised is no
-    /// reason to.
+    /// Whether the pool's limit is all that there is for now. Only then does content move to disk: a limit
+    /// that is about to be raised is no reason to.
     pub(crate) is_pool_short: &'static AtomicBool,
     /// What writes a trace, if one is wanted.
     pub(crate) recorder: Option<&'static Recorder>,
@@ -56,7 +56,8 @@ impl Application {
         Self::assemble(options)
     }
 
-    /// Begins to record, if that is wanted. Last of all that may be refused: the trace that was there before is gone then.
+    /// Begins to record, if that is wanted. Last of all that may be refused: the trace that was there before
+    /// is gone then.
     pub(crate) fn record(mut self, options: &Options) -> Result<Self> {
         if let Some(path) = &options.trace {
             self.recorder = Some(leak(Recorder::begin(path, self.ledger, options.prefetch)?));

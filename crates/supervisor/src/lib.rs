@@ -1,9 +1,11 @@
-//! The supervisor of one application: it makes the ledger and the pool, starts the program, keeps a duplicate of every
-//! process's userfaultfd, moves full slabs to memory nodes and to disk, and reports.
+//! The supervisor of one application: it makes the ledger and the pool, starts the program, keeps a duplicate
+//! of every process's userfaultfd, moves full slabs to memory nodes and to disk, and reports.
 //!
-//! One thread with one loop ([`supervise`]), and threads that move slabs out of memory, pack pages, and keep to what the host has leased ([`limits::lease_client`]). Nothing of it lies on the path of a
-//! fault, unless the page is on a memory node ([`carrier`]): the processes go on without it. When the program has ended, it goes on in the background for processes that the program
-//! has left behind ([`program::background`]), until the last of them has gone.
+//! One thread with one loop ([`supervise`]), and threads that move slabs out of memory, pack pages, and keep
+//! to what the host has leased ([`limits::lease_client`]). Nothing of it lies on the path of a fault, unless
+//! the page is on a memory node ([`carrier`]): the processes go on without it. When the program has ended, it
+//! goes on in the background for processes that the program has left behind ([`program::background`]), until
+//! the last of them has gone.
 #![forbid(unsafe_code)]
 // They panic, which ends the process, when nobody reads there any more.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]

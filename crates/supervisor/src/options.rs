@@ -41,7 +41,8 @@ pub struct Bandwidth {
     pub bytes_out: Option<ByteCount>,
 }
 
-/// The rule of a host by which an application is managed. Its supervisor tells it to whoever asks, so that the next host knows what the last one has begun.
+/// The rule of a host by which an application is managed. Its supervisor tells it to whoever asks, so that
+/// the next host knows what the last one has begun.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ManagedBy {
     /// The host, by its socket.
@@ -81,7 +82,8 @@ pub struct Options {
     pub prefetch: PrefetchPolicy,
     /// How pages are kept away from local memory.
     pub far: FarForm,
-    /// Whether a page that was fetched keeps its entry, to leave into it again. If not, each that leaves gets a new one.
+    /// Whether a page that was fetched keeps its entry, to leave into it again. If not, each that leaves gets
+    /// a new one.
     pub keeps_entries: bool,
     /// The tier below the pool, or below memory nodes.
     pub disk: Option<DiskOptions>,
@@ -112,7 +114,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether something is to be there when the program has ended: then whoever called must wait for that as well.
+    /// Whether something is to be there when the program has ended: then whoever called must wait for that as
+    /// well.
     pub(crate) fn reports_at_end(&self) -> bool {
         self.summary
             || self.progress
@@ -122,7 +125,8 @@ impl Options {
             || tracing::enabled!(tracing::Level::INFO)
     }
 
-    /// What the application asks of its host. A budget that follows the program is neither lent nor borrowed: its bound is counted.
+    /// What the application asks of its host. A budget that follows the program is neither lent nor borrowed:
+    /// its bound is counted.
     pub(crate) fn terms(&self) -> Terms {
         let slabs = |bytes: ByteCount| (bytes.get() / LEASED_SLAB_BYTES).min(MOST_SLABS);
         Terms {

@@ -60,11 +60,11 @@ const LOOK: Duration = Duration::from_millis(50);
 const DESCENT_LOOK: Duration = Duration::from_millis(10);
 /// How long nobody is let in after there was no descriptor for somebody.
 const REST: Duration = Duration::from_millis(100);
-/// What begins or ends together with the program's end has done so after this time. Only a program that leaves somebody
-/// behind is waited for so long.
+/// What begins or ends together with the program's end has done so after this time. Only a program that
+/// leaves somebody behind is waited for so long.
 const SETTLING: Duration = Duration::from_millis(100);
-/// In the background: nobody comes any more when for so long nobody has been there. A process that begins another
-/// program is away for a moment.
+/// In the background: nobody comes any more when for so long nobody has been there. A process that begins
+/// another program is away for a moment.
 const LAST: Duration = Duration::from_secs(2);
 
 /// Why an application can't be left.
@@ -74,11 +74,11 @@ const REPORTING_AT_END: &str = "its supervisor is its parent, and reports when i
 /// Why another user can't change limits, nor look inside.
 const NOT_YOURS: &str = "it belongs to another user; ask that user, or root";
 
-/// Runs the program under supervision until it has ended. The result is the status to exit with; if a signal ended the
-/// program, the same signal ends the calling process.
+/// Runs the program under supervision until it has ended. The result is the status to exit with; if a signal
+/// ended the program, the same signal ends the calling process.
 ///
-/// Who waits for a program waits for that program alone: for processes that it has left behind a copy of the calling
-/// process goes on in the background until the last of them has gone.
+/// Who waits for a program waits for that program alone: for processes that it has left behind a copy of the
+/// calling process goes on in the background until the last of them has gone.
 ///
 /// # Errors
 /// The program could not be started, or the kernel doesn't permit its management; nothing of it is left.
@@ -100,8 +100,8 @@ pub enum Subject {
     Group(PathBuf),
 }
 
-/// Manages processes that run already, from a copy of the calling process in the background. Returns when they are within their budget, or nothing more can be done;
-/// `hear` is told now and then how it stands.
+/// Manages processes that run already, from a copy of the calling process in the background. Returns when
+/// they are within their budget, or nothing more can be done; `hear` is told now and then how it stands.
 ///
 /// # Errors
 /// Nothing is managed, for the reason that is given.
@@ -153,7 +153,8 @@ fn start<'a>(options: &'a Options, origin: Origin<'a>) -> Result<Supervisor<'a>>
     let application = Application::create(options).map_err(own_limits::explain)?;
     let (listener, name) = listen().context("cannot listen for the program's processes")?;
     let signals = Signals::take()?;
-    // Orphans become children of this process: so it knows, when the program has ended, whether anybody is left.
+    // Orphans become children of this process: so it knows, when the program has ended, whether anybody is
+    // left.
     set_child_subreaper(Some(rustix::process::getpid())).context("cannot adopt the program's orphans")?;
     let begun = LeaseClient::begin(
         application,
@@ -184,7 +185,8 @@ fn start<'a>(options: &'a Options, origin: Origin<'a>) -> Result<Supervisor<'a>>
     let program = Pid::from_raw(program.as_raw_nonzero().get());
     let attacher = Attacher::new(application, &address, family);
     let descent = is_found.then(|| Descent::begin(application.ledger, attacher.see().unknown())).flatten();
-    // For the supervisor's own: two links of each lane to each node, and several descriptors for each process. The program has its limit as it was.
+    // For the supervisor's own: two links of each lane to each node, and several descriptors for each
+    // process. The program has its limit as it was.
     farmem_sys::descriptors::allow_most();
     tracing::info!(
         application = options.name,
@@ -402,7 +404,8 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Goes on in the background for processes that the program has left behind. Returns in the process that was called.
+    /// Goes on in the background for processes that the program has left behind. Returns in the process that
+    /// was called.
     fn hand_on(&mut self) {
         self.cpu_before = children_cpu();
         self.side_services.drain(..).for_each(|end| end());
@@ -423,7 +426,8 @@ impl Supervisor<'_> {
         }
     }
 
-    /// The last process has gone: nobody needs what is on memory nodes any more, and nothing more happens to any page.
+    /// The last process has gone: nobody needs what is on memory nodes any more, and nothing more happens to
+    /// any page.
     fn conclude(&self) {
         if let Some(carrier) = self.application.carrier {
             carrier.leave();
@@ -438,7 +442,8 @@ impl Supervisor<'_> {
     fn attend(&mut self) {
         tracing::info!(application = self.options.name, "goes on in the background");
         let mut seen = Instant::now();
-        // Below a program that was started here all processes are known. Elsewhere one may come that nobody has seen.
+        // Below a program that was started here all processes are known. Elsewhere one may come that nobody
+        // has seen.
         let last = if !self.is_found { SETTLING } else { LAST };
         while seen.elapsed() < last && !self.has_withdrawn() {
             self.wait_and_hear();
@@ -446,7 +451,8 @@ impl Supervisor<'_> {
             self.watch.look(&mut self.processes);
             self.explain_endings(false);
             self.has_children();
-            // Those without a pager are looked for only when there is nobody else: it means a walk through all of them.
+            // Those without a pager are looked for only when there is nobody else: it means a walk through
+            // all of them.
             if self.processes.remain() || seen.elapsed() > last / 2 && self.has_descendants() {
                 seen = Instant::now();
             }
@@ -550,7 +556,8 @@ impl Supervisor<'_> {
         self.processes.drop_unidentified();
     }
 
-    /// What has happened, when something has or it is time to look around; `None` when waiting was interrupted.
+    /// What has happened, when something has or it is time to look around; `None` when waiting was
+    /// interrupted.
     fn await_news(&self) -> Option<News> {
         let keys: Vec<u64> = self.processes.links().map(|(key, _)| key).collect();
         let mut set: Vec<PollFd<'_>> =
@@ -639,8 +646,9 @@ impl Supervisor<'_> {
                 self.has_ended = true;
                 return Some(end);
             }
-            // A shell at a terminal waits for the job, and wants to see that it was stopped. It lets the whole job go on. Elsewhere whoever stops
-            // the program lets the program alone go on: its supervisor would stay stopped for ever.
+            // A shell at a terminal waits for the job, and wants to see that it was stopped. It lets the
+            // whole job go on. Elsewhere whoever stops the program lets the program alone go on: its
+            // supervisor would stay stopped for ever.
             if status.stopped() && has_terminal() {
                 let _ = nix::sys::signal::kill(Pid::this(), Signal::SIGSTOP);
             }

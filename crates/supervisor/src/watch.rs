@@ -1,4 +1,5 @@
-//! What the supervisor looks at from time to time: peaks, memory that forked processes share, pagers that no longer move.
+//! What the supervisor looks at from time to time: peaks, memory that forked processes share, pagers that no
+//! longer move.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;

@@ -19,8 +19,8 @@ pub(super) use exchange::{SLICE, exchange};
 
 /// Between two looks at a node that has no descriptor to wait for.
 const UNSEEN: Duration = Duration::from_micros(100);
-/// After a link could not be made it is not tried again for so long, and twice as long each time up to the second: each try takes the time of a thread that
-/// others wait for.
+/// After a link could not be made it is not tried again for so long, and twice as long each time up to the
+/// second: each try takes the time of a thread that others wait for.
 const REST_FIRST: Duration = Duration::from_millis(50);
 const REST_MOST: Duration = Duration::from_secs(2);
 
@@ -144,7 +144,8 @@ impl NodeLink {
         self.carrier.doubted(self.node, self.incarnation);
     }
 
-    /// Asks the node whether it is there, by the link that there is and whatever is thought of the node. Not while it is asked already.
+    /// Asks the node whether it is there, by the link that there is and whatever is thought of the node. Not
+    /// while it is asked already.
     pub(super) fn ask_whether_there(&mut self, patience: Duration) {
         let ticket = Ticket(self.ticket + 1);
         if let Some(transport) = self.transport.as_mut().filter(|transport| transport.pending() == 0)
@@ -204,7 +205,8 @@ impl NodeLink {
         }
     }
 
-    /// Closes the link if its node has left. Nothing that is kept is there any more; but what was asked of it last may have to be given back.
+    /// Closes the link if its node has left. Nothing that is kept is there any more; but what was asked of it
+    /// last may have to be given back.
     pub(super) fn close_if_left(&mut self) {
         if self.aside.is_none() && self.carrier.nodes[self.node].has_left() {
             (self.transport, self.permit) = (None, None);

@@ -1,7 +1,9 @@
 //! Nodes that join, are emptied, and leave while programs run (docs/adr/0044).
 //!
-//! What the cluster says is compared with what is, again and again; each difference is one change of state. The rest follows by itself: the block table gives nothing to a node that is leaving, the rebuilder moves what is there, the node monitor reaches nodes that have joined, and parts with those that
-//! hold nothing any more.
+//! What the cluster says is compared with what is, again and again; each difference is one change of state.
+//! The rest follows by itself: the block table gives nothing to a node that is leaving, the rebuilder moves
+//! what is there, the node monitor reaches nodes that have joined, and parts with those that hold nothing any
+//! more.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -47,7 +49,8 @@ type Unfit = dyn Fn(&Destination) -> Option<String> + Send + Sync;
 pub struct MembershipOptions {
     /// Where it is said which nodes there are.
     pub source: ClusterSource,
-    /// At the start it was decided how nodes are reached, and what protects the way: the reason why one that would join is not fit for that.
+    /// At the start it was decided how nodes are reached, and what protects the way: the reason why one that
+    /// would join is not fit for that.
     pub unfit: Arc<Unfit>,
 }
 
@@ -107,7 +110,8 @@ impl Watch {
 }
 
 impl Carrier {
-    /// Begins what makes the nodes in use those of the roster, as far as it can begin now. What stands against it, a sentence each.
+    /// Begins what makes the nodes in use those of the roster, as far as it can begin now. What stands
+    /// against it, a sentence each.
     pub(super) fn follow(&self, roster: &Roster) -> BTreeSet<String> {
         let mut state = self.state();
         let changes = {
@@ -173,8 +177,8 @@ impl Carrier {
         tracing::info!(node = %self.nodes[node].address, member = ?member, "node's part changes");
     }
 
-    /// Where no node has room for what is to leave another one, what is on disk as well stays there alone. Only for the mover, between two batches: then it is
-    /// certain what is on disk.
+    /// Where no node has room for what is to leave another one, what is on disk as well stays there alone.
+    /// Only for the mover, between two batches: then it is certain what is on disk.
     pub(super) fn leave_to_disk(&self) {
         let mut state = self.state();
         if state.is_stuck {
@@ -183,14 +187,15 @@ impl Carrier {
         }
     }
 
-    /// Blocks with shards on nodes that are to be emptied, once no other node has had room for them for a while, and where the disk has.
+    /// Blocks with shards on nodes that are to be emptied, once no other node has had room for them for a
+    /// while, and where the disk has.
     pub(super) fn stuck(&self) -> Option<BTreeSet<u32>> {
         let state = self.state();
         (state.is_stuck && self.pool.is_disk_open()).then(|| state.block_table.leaving().collect())
     }
 
-    /// Blocks that nodes would take, those that are to be emptied only where there is no other place: a program that could store nothing would have to be
-    /// ended.
+    /// Blocks that nodes would take, those that are to be emptied only where there is no other place: a
+    /// program that could store nothing would have to be ended.
     pub(super) fn room(&self, unknown: usize) -> usize {
         let mut state = self.state();
         if state.members.iter().any(|member| member.is_leaving()) {

@@ -1,4 +1,5 @@
-//! The carrier: what of the application's far memory lies on other machines, and the threads that carry it there and back.
+//! The carrier: what of the application's far memory lies on other machines, and the threads that carry it
+//! there and back.
 //!
 //! ```text
 //!  readers in the program ──calls──► lanes ──┐
@@ -6,17 +7,19 @@
 //!                              node monitor ─┤
 //!                                 rebuilder ─┘
 //! ```
-//! Each thread owns its links, one to each node, and nobody waits for another's. What they share is behind one lock, held for as long as it takes to
-//! look something up: which chunk holds what (the block table), and which node is up. Where a block lies is known here alone: no program can name an
-//! address on a node.
+//! Each thread owns its links, one to each node, and nobody waits for another's. What they share is behind
+//! one lock, held for as long as it takes to look something up: which chunk holds what (the block table), and
+//! which node is up. Where a block lies is known here alone: no program can name an address on a node.
 //!
-//! Nodes join, are emptied and leave while all of this runs ([`membership`]): a node is a number, numbers grow, and what becomes of a node is a state
-//! of its number.
+//! Nodes join, are emptied and leave while all of this runs ([`membership`]): a node is a number, numbers
+//! grow, and what becomes of a node is a state of its number.
 //!
-//! A node that fails is *away* first: it is asked by the node monitor's link, its links are made again, and if the same incarnation of it answers, all is well. When a try
-//! after five seconds fails, or when another incarnation answers, what it held is lost: blocks of which too little is left are marked so, and their pages become a
-//! SIGBUS for whoever touches them. The others are made whole again on nodes that are left. A link that one thread can't make, or that ends, takes no node
-//! away: the node monitor asks the node by its own.
+//! A node that fails is *away* first: it is asked by the node monitor's link, its links are made again, and
+//! if the same incarnation of it answers, all is well. When a try after five seconds fails, or when another
+//! incarnation answers, what it held is lost: blocks of which too little is left are marked so, and their
+//! pages become a SIGBUS for whoever touches them. The others are made whole again on nodes that are left. A
+//! link that one thread can't make, or that ends, takes no node away: the node monitor asks the node by its
+//! own.
 
 mod blocks;
 mod by_class;
@@ -76,22 +79,23 @@ use slots::{JOINS, Slots};
 pub use tuning::NodeTuning;
 pub(crate) use writer::NodeWriter;
 
-/// Lanes of the wire, by who has them: one for each of the pool's, for what threads wait for; these; and one more for each of the pool's, for what nobody
-/// waits for yet, so that it holds up nothing else.
+/// Lanes of the wire, by who has them: one for each of the pool's, for what threads wait for; these; and one
+/// more for each of the pool's, for what nobody waits for yet, so that it holds up nothing else.
 const WRITER_LANE: u8 = 64;
 const MONITOR_LANE: u8 = 65;
 const LEAVING_LANE: u8 = 66;
 const REBUILD_LANE: u8 = 67;
 const AHEAD_LANE: u8 = 128;
 const _: () = assert!(WRITER_LANE <= u8::MAX - AHEAD_LANE, "each lane of the pool has a second number");
-/// Others are asked as well after so many times as long as nearly all answers take, within these bounds: below the first a wake-up that comes late
-/// would look like a node that is slow.
+/// Others are asked as well after so many times as long as nearly all answers take, within these bounds:
+/// below the first a wake-up that comes late would look like a node that is slow.
 const LATE_TIMES: u32 = 3;
 const LATE_LEAST: Duration = Duration::from_millis(2);
 const LATE_MOST: Duration = Duration::from_millis(100);
 /// Making a connection takes no longer; a node that needs more is away.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
-/// What nodes lend that join while a run goes on can be used up to so many times what there was at its start, and up to this in any case.
+/// What nodes lend that join while a run goes on can be used up to so many times what there was at its start,
+/// and up to this in any case.
 const GROWTH_TIMES: u64 = 4;
 const GROWTH_LEAST: u64 = 64 << 30;
 /// At the end, nodes are told so for no longer.
@@ -119,7 +123,8 @@ pub struct NodesOptions {
     pub tuning: NodeTuning,
     /// Where it is said which nodes there are, if that may change.
     pub membership: Option<MembershipOptions>,
-    /// Who has named them, where who starts the program has not; a few words for what is said of nodes that can't be used.
+    /// Who has named them, where who starts the program has not; a few words for what is said of nodes that
+    /// can't be used.
     pub named_by: Option<String>,
 }
 
@@ -223,8 +228,8 @@ impl Reached {
         })
     }
 
-    /// What the pool needs for them. With a disk, and one copy on nodes, every block has its second copy there; else the disk takes what
-    /// nodes don't.
+    /// What the pool needs for them. With a disk, and one copy on nodes, every block has its second copy
+    /// there; else the disk takes what nodes don't.
     pub(crate) fn config(&self, has_disk: bool, local: ByteCount) -> NodesConfig {
         let slabs = |description: &NodeDescription| description.frames / u64::from(Order::SLAB.frames());
         let lent: u64 = self.descriptions.iter().flatten().map(slabs).sum();
@@ -344,7 +349,8 @@ impl Carrier {
         lanes.chain([NodeMonitor::start(self), prepared::start(self)]).chain(rebuilder).chain(watch).collect()
     }
 
-    /// Gives everything back: nobody needs it any more. Nodes that don't hear of it find out when the lease ends.
+    /// Gives everything back: nobody needs it any more. Nodes that don't hear of it find out when the lease
+    /// ends.
     pub(crate) fn leave(&'static self) {
         for link in &mut Links::new(self, LEAVING_LANE) {
             if self.is_up(link.node()) {
@@ -354,7 +360,8 @@ impl Carrier {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A thread that panicked has left the block table as it was between two changes, or the process has ended.
+        // A thread that panicked has left the block table as it was between two changes, or the process has
+        // ended.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -373,8 +380,8 @@ impl Carrier {
         }
     }
 
-    /// The node monitor's link to a node, which may have been given up: then it is told first that nobody wants what it holds, for it would keep that, and
-    /// nobody else could have it.
+    /// The node monitor's link to a node, which may have been given up: then it is told first that nobody
+    /// wants what it holds, for it would keep that, and nobody else could have it.
     fn reach(&self, node: usize) -> Result<(Box<dyn Transport>, u32), LinkError> {
         let client = ClientIdentity { space: self.space, lane: MONITOR_LANE };
         // Twice, because a node lets go the links of who has left.
@@ -451,7 +458,8 @@ impl Carrier {
         }
     }
 
-    /// One link to this incarnation of a node has ended, or could not be made, which may have reasons that are not the node's: the node monitor asks the node.
+    /// One link to this incarnation of a node has ended, or could not be made, which may have reasons that
+    /// are not the node's: the node monitor asks the node.
     fn doubted(&self, node: usize, incarnation: u32) {
         let mut state = self.state();
         if state.block_table.incarnation(node) == incarnation {
@@ -489,8 +497,9 @@ impl Carrier {
         }
     }
 
-    /// Whether bytes can be used for what was written to that range. Where there is but one copy, whoever uses them finds out whether they are right; but they
-    /// are not that copy's if it was moved elsewhere meanwhile, and its chunk is somebody else's.
+    /// Whether bytes can be used for what was written to that range. Where there is but one copy, whoever
+    /// uses them finds out whether they are right; but they are not that copy's if it was moved elsewhere
+    /// meanwhile, and its chunk is somebody else's.
     fn is_right(&self, block: u32, located: &Located, piece: Piece, content: &[u8]) -> bool {
         if self.redundancy.parity() == 0 {
             return self.state().block_table.is_there(block, located);
@@ -507,8 +516,8 @@ impl Carrier {
             .is_some_and(|checks| self.checker.is_right(content, checks))
     }
 
-    /// A node has sent other bytes than were written to a shard: it is made anew elsewhere. False when the block was written or freed meanwhile,
-    /// and nobody is to blame.
+    /// A node has sent other bytes than were written to a shard: it is made anew elsewhere. False when the
+    /// block was written or freed meanwhile, and nobody is to blame.
     fn caught(&self, block: u32, located: &Located, shard: usize) -> bool {
         let now = self.now();
         let mut state = self.state();
@@ -517,7 +526,8 @@ impl Carrier {
         }
         let known = |located: &Located| located.shards.get(shard);
         if state.block_table.located(block).and_then(known) != known(located) {
-            // The shard was lost or moved while it was on its way: what came is of the node's next incarnation, or somebody else's.
+            // The shard was lost or moved while it was on its way: what came is of the node's next
+            // incarnation, or somebody else's.
             return true;
         }
         figures::count(&self.counts.damaged);
@@ -595,7 +605,8 @@ impl State {
         (health.standing() == Standing::Up).then(|| health.answer_time())
     }
 
-    /// After which time an answer is late: by what nodes take in the middle, so that one which is slow doesn't excuse itself.
+    /// After which time an answer is late: by what nodes take in the middle, so that one which is slow
+    /// doesn't excuse itself.
     fn late_after(&self) -> Duration {
         let mut times: Vec<Duration> = self
             .health

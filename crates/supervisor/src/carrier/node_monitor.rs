@@ -1,7 +1,9 @@
-//! The node monitor: tries to reach nodes that are away or have joined, decides that they are lost, and parts with those that have been emptied.
+//! The node monitor: tries to reach nodes that are away or have joined, decides that they are lost, and parts
+//! with those that have been emptied.
 //!
-//! It waits for no node. What takes time is done by a thread for each node that is tried, and one that can't be reached keeps no other waiting: the
-//! leases of those that are there are renewed meanwhile. A link that answers is kept: another one is tried only for a node by whose link nothing comes.
+//! It waits for no node. What takes time is done by a thread for each node that is tried, and one that can't
+//! be reached keeps no other waiting: the leases of those that are there are renewed meanwhile. A link that
+//! answers is kept: another one is tried only for a node by whose link nothing comes.
 
 use std::thread::{self, JoinHandle};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The rebuilder: makes shards anew that were lost with a node, from those that are left, and moves those away that are on nodes which are to be
-//! emptied; at a bounded rate.
+//! The rebuilder: makes shards anew that were lost with a node, from those that are left, and moves those
+//! away that are on nodes which are to be emptied; at a bounded rate.
 
 use std::time::{Duration, Instant};
 
@@ -18,8 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(50);
 /// Chunks of each node that are asked for while something is lacking.
 const CHUNKS: usize = 8;
-/// When for so long no node had room for what is to leave another one, that is said. Longer than a node that is full is not asked again, and than one
-/// that has joined gets next to nothing.
+/// When for so long no node had room for what is to leave another one, that is said. Longer than a node that
+/// is full is not asked again, and than one that has joined gets next to nothing.
 const STUCK: Duration = Duration::from_secs(3);
 
 pub(super) struct Rebuilder {
@@ -46,7 +46,8 @@ impl Rebuilder {
         Self { carrier, links, stock, pace, is_rebuilding: false, had_room_at }
     }
 
-    /// Makes one block whole, or moves its shards from nodes that are leaving, as far as others have room for it. How long to pause.
+    /// Makes one block whole, or moves its shards from nodes that are leaving, as far as others have room for
+    /// it. How long to pause.
     fn step(&mut self) -> Duration {
         let (is_bare, is_leaving) = {
             let state = self.carrier.state();

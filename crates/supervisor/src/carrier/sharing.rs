@@ -1,4 +1,5 @@
-//! How the space's links to nodes are shared: among its own threads by class, and with other spaces of the host by weight (docs/adr/0029).
+//! How the space's links to nodes are shared: among its own threads by class, and with other spaces of the
+//! host by weight (docs/adr/0029).
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -118,7 +119,8 @@ impl Sharing {
         &self.links[node].gates[direction as usize]
     }
 
-    /// Asks for the turn of a part of a whole slab. `None` for requests that move no content. `turn` is kept until its turn has come.
+    /// Asks for the turn of a part of a whole slab. `None` for requests that move no content. `turn` is kept
+    /// until its turn has come.
     ///
     /// # Errors
     /// It has not come yet.

@@ -1,5 +1,6 @@
-//! Chunks of nodes: asked for ahead of need, given back when there are too many. One request for a node is under way at a time, and its answer is heard
-//! at a later turn: no node keeps anybody waiting who has chunks of another in hand.
+//! Chunks of nodes: asked for ahead of need, given back when there are too many. One request for a node is
+//! under way at a time, and its answer is heard at a later turn: no node keeps anybody waiting who has chunks
+//! of another in hand.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -34,7 +35,8 @@ impl Stock {
     fn hear_from(&mut self, links: &mut Links, is_waiting: bool) -> bool {
         let (mut is_answered, mut may_connect) = (false, true);
         for link in links {
-            // A link that has just ended is made anew at once: that may be an accident. But nobody waits for one node after the other.
+            // A link that has just ended is made anew at once: that may be an accident. But nobody waits for
+            // one node after the other.
             let has_ended = !link.listen(is_waiting) && !self.carrier.nodes[link.node()].has_left();
             let is_needed = link.is_asked() && !link.is_open() && self.carrier.is_up(link.node());
             if may_connect && (has_ended || is_needed) {
@@ -69,7 +71,8 @@ impl Stock {
                     }
                     state.block_table.granted(node, &frames);
                 } else if reply.is_fresh {
-                    // The node was given up, or has left. It is there nevertheless, and nobody else knows of these.
+                    // The node was given up, or has left. It is there nevertheless, and nobody else knows of
+                    // these.
                     drop(state);
                     self.release(link, &frames);
                 }
@@ -83,8 +86,8 @@ impl Stock {
         }
     }
 
-    /// Gives chunks back that a node granted in vain (COMEX §4.4: in batches): those that this thread's writes have spoiled, and, for the mover, those
-    /// that nobody needs.
+    /// Gives chunks back that a node granted in vain (COMEX §4.4: in batches): those that this thread's
+    /// writes have spoiled, and, for the mover, those that nobody needs.
     pub(super) fn give_back(&mut self, link: &mut NodeLink) {
         if link.is_asked() {
             return;
@@ -126,7 +129,8 @@ impl Stock {
         }
     }
 
-    /// Asks nodes for chunks where fewer are in hand than will be needed (COMEX §3.3.3). What they answer is heard later.
+    /// Asks nodes for chunks where fewer are in hand than will be needed (COMEX §3.3.3). What they answer is
+    /// heard later.
     pub(super) fn replenish(&mut self, links: &mut Links, needed: usize) {
         let order = self.carrier.order();
         for link in links {
@@ -140,7 +144,8 @@ impl Stock {
         }
     }
 
-    /// Waits until a node has answered what it was asked. False when there is none to wait for: what is long overdue isn't.
+    /// Waits until a node has answered what it was asked. False when there is none to wait for: what is long
+    /// overdue isn't.
     pub(super) fn wait(&mut self, links: &mut Links) -> bool {
         loop {
             if self.hear_from(links, true) {

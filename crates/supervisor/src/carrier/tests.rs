@@ -633,7 +633,8 @@ fn what_is_freed_goes_back_to_the_node() {
     assert_eq!(world.nodes[0].free_frames(), 64 * 64);
 }
 
-/// A schedule that two spaces share, and the gate from one node of the second. The carrier has slot 0, the second space slot 1.
+/// A schedule that two spaces share, and the gate from one node of the second. The carrier has slot 0, the
+/// second space slot 1.
 fn beside(world: &World, node: usize) -> (Arc<LinkSchedule>, Arc<Gate>) {
     let schedule = Arc::new(LinkSchedule::new(Shared::create().unwrap()));
     world.carrier.sharing().take_link_slot(&schedule, 0);
@@ -698,7 +699,8 @@ fn nonsense_on_the_board_costs_time_and_no_page() {
                     state ^= state << 13;
                     state ^= state >> 7;
                     state ^= state << 17;
-                    // Keys stay, or the space's lines would be somewhere else; the rest of the head is nonsense too, but for a limit of next to nothing.
+                    // Keys stay, or the space's lines would be somewhere else; the rest of the head is
+                    // nonsense too, but for a limit of next to nothing.
                     let value = if nth < 2 { state | 1 << 20 } else { state };
                     if nth < 8 || (nth - 8) % (8 + 8 * 256) >= 1 {
                         schedule.memory().word(nth).set(value);
@@ -896,7 +898,8 @@ fn changes_that_follow_each_other_quickly_end_in_the_last_one() {
     assert_eq!(world.read_all(), (PAGES, 0));
 }
 
-/// Whether something was read from a node by links of lanes for what threads wait for, and by those for what nobody waits for.
+/// Whether something was read from a node by links of lanes for what threads wait for, and by those for what
+/// nobody waits for.
 fn asked(node: &MemoryNode) -> (bool, bool) {
     let lanes = node.readers();
     (lanes.iter().any(|lane| *lane < WRITER_LANE), lanes.iter().any(|lane| *lane >= AHEAD_LANE))
@@ -1089,7 +1092,8 @@ fn what_would_come_too_late_is_dropped_and_comes_when_somebody_waits() {
     assert_eq!(world.read_all(), (PAGES, 0));
 }
 
-/// Reads all pages ahead time and again, and beside that as threads do that wait, until one of these has come for what was read ahead.
+/// Reads all pages ahead time and again, and beside that as threads do that wait, until one of these has come
+/// for what was read ahead.
 fn read_beside_who_reads_ahead(world: &World, turns: Vec<Turn>) {
     let ends = AtomicBool::new(false);
     let (pool, disk, places) = (world.pool, &world.disk, &world.places);

@@ -70,7 +70,8 @@ impl NodeWriter {
         }
     }
 
-    /// Blocks that are to go to disk by now, where it has room: nodes that are to be emptied hold them, and no other has room for them.
+    /// Blocks that are to go to disk by now, where it has room: nodes that are to be emptied hold them, and
+    /// no other has room for them.
     pub(crate) fn wanted_on_disk(&mut self) -> Option<BTreeSet<u32>> {
         let may_begin = self.lowering.wait(self.carrier.now()).is_zero();
         if may_begin { self.carrier.stuck() } else { None }
@@ -81,7 +82,8 @@ impl NodeWriter {
         self.lowering.went(2 * bytes);
     }
 
-    /// Places for blocks, as far as chunks are in hand. More are asked for ahead of need, and are there for the next ones; only who has none at all waits.
+    /// Places for blocks, as far as chunks are in hand. More are asked for ahead of need, and are there for
+    /// the next ones; only who has none at all waits.
     fn allot(&mut self, blocks: &[NodeBlock]) -> Vec<Option<Allotment>> {
         let mut allotments = vec![None; blocks.len()];
         let began = Instant::now();

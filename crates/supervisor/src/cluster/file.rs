@@ -1,4 +1,5 @@
-//! Changes of a cluster file: a new file takes the name of the old one, so that whoever reads it finds one of the two whole.
+//! Changes of a cluster file: a new file takes the name of the old one, so that whoever reads it finds one of
+//! the two whole.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -15,8 +16,8 @@ use crate::cluster::source::read_file;
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Makes a change of a file. Whether it is another text now. Two of these at once take turns; an editor that writes at the same moment is seen, unless it does so between
-/// the last look and the new name.
+/// Makes a change of a file. Whether it is another text now. Two of these at once take turns; an editor that
+/// writes at the same moment is seen, unless it does so between the last look and the new name.
 ///
 /// # Errors
 /// The file can't be read or replaced, or the change not be made; a sentence.

@@ -1,11 +1,13 @@
-//! The lease client of a space: it says what the space needs, ahead of need, and keeps to what the space is leased. It is on no fault's path: a thread of the supervisor looks
-//! at the pool's and the ledger's figures a few hundred times a second at most.
+//! The lease client of a space: it says what the space needs, ahead of need, and keeps to what the space is
+//! leased. It is on no fault's path: a thread of the supervisor looks at the pool's and the ledger's figures
+//! a few hundred times a second at most.
 //!
-//! A lease is carried out by changing two limits that the application's processes read anyway: the pool's, and the local budget. What is above
-//! a lower limit leaves by itself, to disk or to far memory; until it has, the space reports that it still holds it.
+//! A lease is carried out by changing two limits that the application's processes read anyway: the pool's,
+//! and the local budget. What is above a lower limit leaves by itself, to disk or to far memory; until it
+//! has, the space reports that it still holds it.
 //!
-//! When the broker has gone the space keeps its slabs and looks for a new one. Local memory that it has lent or borrowed is settled after a while: each
-//! space then has its own again.
+//! When the broker has gone the space keeps its slabs and looks for a new one. Local memory that it has lent
+//! or borrowed is settled after a while: each space then has its own again.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -168,7 +170,8 @@ impl LeaseClient {
         }
     }
 
-    /// Changes what is agreed. With `is_budget_leased` a budget that has followed the program does so no more.
+    /// Changes what is agreed. With `is_budget_leased` a budget that has followed the program does so no
+    /// more.
     ///
     /// # Errors
     /// A sentence that says why not; then all is as it was.
@@ -239,8 +242,8 @@ impl LeaseClient {
         }
     }
 
-    /// From now on the space takes turns with the host's others at links to nodes. When the broker has gone it keeps its slot until there is another: those who had
-    /// theirs from the same one go on like that.
+    /// From now on the space takes turns with the host's others at links to nodes. When the broker has gone
+    /// it keeps its slot until there is another: those who had theirs from the same one go on like that.
     fn take_link_slot(&self, link_slot: usize, memory: OwnedFd) {
         // Memory that is no schedule is left alone: the space goes on by itself.
         if let (Some(carrier), Ok(memory)) = (self.application.carrier, Shared::attach(memory)) {
@@ -306,7 +309,8 @@ impl LeaseClient {
         self.lease = lease;
         self.is_confirmed = false;
         let Amounts { slabs, pages } = lease.amounts;
-        // Refused only where the pool can't be so large or so small; then the space holds less than it may, or one slab.
+        // Refused only where the pool can't be so large or so small; then the space holds less than it may,
+        // or one slab.
         let capacity = self.application.pool.capacity().get();
         let limit = (slabs.max(1) * LEASED_SLAB_BYTES).min(capacity);
         let _ = self.application.pool.set_limit(ByteCount::new(limit));
@@ -388,7 +392,8 @@ fn possible(pages: PageCount) -> PageCount {
     pages.min(PageCount::new(MOST_PAGES / 8))
 }
 
-/// Whether a broker should hear of it at once: more is wanted than is leased, or it has changed by a sixteenth.
+/// Whether a broker should hear of it at once: more is wanted than is leased, or it has changed by a
+/// sixteenth.
 fn is_news(before: &Holding, now: &Holding, lease: Amounts) -> bool {
     let differs = |before: u64, now: u64, least: u64| before.abs_diff(now) > before.max(now) / 16 + least;
     let is_short = |wanted: u64, before: u64, leased: u64| wanted > leased && wanted > before;

@@ -1,4 +1,5 @@
-//! Where a space has its leases from: the machine's broker, or, where there is none, a lease table that it keeps for itself alone.
+//! Where a space has its leases from: the machine's broker, or, where there is none, a lease table that it
+//! keeps for itself alone.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;

@@ -1,8 +1,9 @@
 //! The program, and all that comes of it; or all that is in a control group.
 //!
-//! Whoever forks is told of by the kernel's process connector, as long as it lets this process listen: a daemon, whose parent ends at once, is known
-//! then. Where it doesn't (in containers), the children of those that are known are looked for, and those of this process, which orphans are given to where the
-//! program is below it. Where it isn't, one whose parents ended between two looks is missed: it has no pager.
+//! Whoever forks is told of by the kernel's process connector, as long as it lets this process listen: a
+//! daemon, whose parent ends at once, is known then. Where it doesn't (in containers), the children of those
+//! that are known are looked for, and those of this process, which orphans are given to where the program is
+//! below it. Where it isn't, one whose parents ended between two looks is missed: it has no pager.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,7 +38,8 @@ const BUFFER_BYTES: usize = 4 << 20;
 const MOST_EVENTS: usize = 10_000;
 /// Looks that a process that has ended is remembered for: what it forked before may be told of after.
 const REMEMBERED: u32 = 2;
-/// Where the kernel tells of forks, children are looked for at one of so many looks only: that is half of what a look costs.
+/// Where the kernel tells of forks, children are looked for at one of so many looks only: that is half of
+/// what a look costs.
 const SEARCH_EVERY: u32 = 8;
 
 /// A member.
@@ -60,7 +62,8 @@ impl Member {
 /// When children are looked for, though the kernel tells of forks.
 #[derive(Debug, Default)]
 struct Search {
-    /// Whether the kernel tells of anything: in a PID namespace it lets this process listen, and says nothing.
+    /// Whether the kernel tells of anything: in a PID namespace it lets this process listen, and says
+    /// nothing.
     is_told: bool,
     /// Looks until then.
     looks_left: u32,
@@ -122,8 +125,9 @@ impl Family {
         self.connector.is_some()
     }
 
-    /// Waits until somebody on this machine forks or begins another program, for so long at most, and says which members have begun one since this
-    /// was asked before. Where the kernel tells nothing it just waits.
+    /// Waits until somebody on this machine forks or begins another program, for so long at most, and says
+    /// which members have begun one since this was asked before. Where the kernel tells nothing it just
+    /// waits.
     pub(crate) fn listen(&self, timeout: Duration) -> Vec<u32> {
         let Some(connector) = &self.connector else {
             std::thread::sleep(timeout);
@@ -209,7 +213,8 @@ impl Known {
     }
 }
 
-/// A socket on which the kernel tells of each process that forks or begins another program, and of little else.
+/// A socket on which the kernel tells of each process that forks or begins another program, and of little
+/// else.
 fn connect() -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(netlink::CONNECTOR))?;

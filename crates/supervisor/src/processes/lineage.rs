@@ -8,7 +8,8 @@ pub(crate) struct Lineage {
 }
 
 impl Lineage {
-    /// That of the child which came of the fork of that count in the process of that slot, whose lineage this is.
+    /// That of the child which came of the fork of that count in the process of that slot, whose lineage this
+    /// is.
     pub(crate) fn of_child(&self, slot: usize, epoch: u64) -> Self {
         let mut child = self.clone();
         child.ancestors.push((slot, epoch));
@@ -30,8 +31,8 @@ impl Lineage {
         self.ancestors.iter().map(|(slot, _)| *slot)
     }
 
-    /// Whether two processes may have memory in common since a fork: one descends from the other, or both from a third.
-    /// Each is told by its own slot, if it has one, and its lineage.
+    /// Whether two processes may have memory in common since a fork: one descends from the other, or both
+    /// from a third. Each is told by its own slot, if it has one, and its lineage.
     pub(crate) fn are_related(one: (Option<usize>, &Self), other: (Option<usize>, &Self)) -> bool {
         let is_above = |slot: Option<usize>, lineage: &Self| slot.is_some_and(|slot| lineage.reads(slot));
         is_above(one.0, other.1) || is_above(other.0, one.1) || one.1.slots().any(|slot| other.1.reads(slot))

@@ -1,6 +1,7 @@
 //! Relatives: processes that may share memory since a fork, and what each is told of the others.
 //!
-//! How much they share is measured elsewhere (`shares.rs`). Here is who shares with whom, and what becomes of a share when one of them ends.
+//! How much they share is measured elsewhere (`shares.rs`). Here is who shares with whom, and what becomes of
+//! a share when one of them ends.
 
 use std::sync::atomic::Ordering;
 
@@ -11,7 +12,8 @@ use crate::processes::lineage::Lineage;
 use crate::processes::{Process, Processes};
 
 impl Processes {
-    /// A process has ended that had `credit` pages counted with its relatives. Those that only one of them still has are its own now.
+    /// A process has ended that had `credit` pages counted with its relatives. Those that only one of them
+    /// still has are its own now.
     pub(super) fn pass_on(&self, slot: usize, lineage: &Lineage, credit: i64) {
         let ledger = self.application.ledger;
         let relatives: Vec<usize> = self.relatives((Some(slot), lineage)).collect();
@@ -47,7 +49,8 @@ impl Processes {
         self.connected.values().any(|process| process.is_forked() || process.slot.is_some_and(is_told))
     }
 
-    /// Whether a child of that process, or of its relatives, is still on its way: what it shares belongs to nobody yet.
+    /// Whether a child of that process, or of its relatives, is still on its way: what it shares belongs to
+    /// nobody yet.
     pub(crate) fn awaits_relatives(&self, process: &Process) -> bool {
         let one = (process.slot, &process.lineage);
         self.silent

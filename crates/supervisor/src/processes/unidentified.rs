@@ -1,4 +1,5 @@
-//! Connections that have said nothing so far: any user of the machine may make them, and none of them may keep a process of the application out.
+//! Connections that have said nothing so far: any user of the machine may make them, and none of them may
+//! keep a process of the application out.
 
 use std::time::{Duration, Instant};
 
@@ -9,16 +10,17 @@ use rustix::io::fcntl_dupfd_cloexec;
 use crate::processes::silent::has_messages;
 use crate::processes::{Process, Processes};
 
-/// Any user of the machine may connect. A connection that hasn't said within this time which process it is, is dropped; of more than so many, the oldest is.
+/// Any user of the machine may connect. A connection that hasn't said within this time which process it is,
+/// is dropped; of more than so many, the oldest is.
 pub(super) const INTRODUCTION: Duration = Duration::from_secs(2);
 pub(crate) const MOST_UNIDENTIFIED: usize = 64;
-/// Descriptors that no new connection gets: for the userfaultfds of children whose parents are connected, and for files. At most a
-/// quarter of all.
+/// Descriptors that no new connection gets: for the userfaultfds of children whose parents are connected, and
+/// for files. At most a quarter of all.
 const KEPT_DESCRIPTORS: u64 = 64;
 
 impl Processes {
-    /// The connection, when enough descriptors are left. Unidentified ones are closed for it, those of other users first: descriptors are
-    /// short only when processes of the application have them.
+    /// The connection, when enough descriptors are left. Unidentified ones are closed for it, those of other
+    /// users first: descriptors are short only when processes of the application have them.
     pub(super) fn with_room_left(&mut self, mut socket: OwnedFd) -> Option<OwnedFd> {
         let mut unidentified = None;
         while !leaves_descriptors(&socket) {
@@ -41,8 +43,8 @@ impl Processes {
         }
     }
 
-    /// Who has said nothing so far, in the order in which they are dropped: those of other users first, then who came first. With when
-    /// each came, and its key.
+    /// Who has said nothing so far, in the order in which they are dropped: those of other users first, then
+    /// who came first. With when each came, and its key.
     fn unidentified(&self) -> Vec<(bool, Instant, u64)> {
         let is_silent = |process: &Process| {
             process.slot.is_none() && process.waiting.is_none() && !has_messages(&process.link)
@@ -55,7 +57,8 @@ impl Processes {
     }
 }
 
-/// Whether a connection that was just taken leaves enough descriptors for those who are there. The kernel gives the lowest that is free.
+/// Whether a connection that was just taken leaves enough descriptors for those who are there. The kernel
+/// gives the lowest that is free.
 fn leaves_descriptors(socket: &OwnedFd) -> bool {
     let Ok((most, _)) = getrlimit(Resource::RLIMIT_NOFILE) else { return true };
     (socket.as_raw_fd() as u64) < most - KEPT_DESCRIPTORS.min(most / 4)

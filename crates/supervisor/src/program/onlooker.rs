@@ -1,5 +1,5 @@
-//! Who has called `farmem attach` looks on until the processes are within their budget: its supervisor, a process of its own in the background, tells it how it
-//! stands, a line of JSON each time.
+//! Who has called `farmem attach` looks on until the processes are within their budget: its supervisor, a
+//! process of its own in the background, tells it how it stands, a line of JSON each time.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -71,8 +71,8 @@ impl Onlooker {
         self.told.is_none_or(|told| told.elapsed() >= PERIOD)
     }
 
-    /// Tells how it stands. Whether that was the last word: there is no more to be told, or nobody who hears it. With `is_falling` the budget isn't yet what it is
-    /// to be.
+    /// Tells how it stands. Whether that was the last word: there is no more to be told, or nobody who hears
+    /// it. With `is_falling` the budget isn't yet what it is to be.
     pub(crate) fn tell(&mut self, mut standing: Standing, is_falling: bool) -> bool {
         self.told = Some(Instant::now());
         if standing.resident_bytes.saturating_add(WORTH_BYTES) <= self.least {

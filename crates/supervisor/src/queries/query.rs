@@ -1,4 +1,5 @@
-//! What a supervisor can be asked by somebody who isn't a process of the application, and the way back to the asker.
+//! What a supervisor can be asked by somebody who isn't a process of the application, and the way back to the
+//! asker.
 
 use farmem_sys::link::Link;
 use farmem_wire::Request;

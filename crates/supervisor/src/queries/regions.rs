@@ -1,4 +1,5 @@
-//! Asking a process for its regions, which it alone knows: by way of the ledger's region report, one process at a time, while the supervisor goes on.
+//! Asking a process for its regions, which it alone knows: by way of the ledger's region report, one process
+//! at a time, while the supervisor goes on.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -8,7 +9,8 @@ use farmem_telemetry::{Ledger, ProcessSlot, SlotState};
 use crate::queries::query::Query;
 use crate::reporting::inside::RegionsReport;
 
-/// A process answers within some rounds of its bookkeeper; one that is stopped doesn't. Shorter than who asks waits for the supervisor.
+/// A process answers within some rounds of its bookkeeper; one that is stopped doesn't. Shorter than who asks
+/// waits for the supervisor.
 const PATIENCE: Duration = Duration::from_millis(800);
 /// Questions that may wait for the one before.
 const MOST_WAITING: usize = 8;

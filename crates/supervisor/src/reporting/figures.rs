@@ -1,4 +1,5 @@
-//! The report's figures that no process counts, each described once for whoever shows them under its own name.
+//! The report's figures that no process counts, each described once for whoever shows them under its own
+//! name.
 
 use crate::carrier::ByClass;
 use crate::reporting::report::Report;

@@ -3,7 +3,8 @@
 use farmem_page::PageCount;
 use farmem_policy::absence::Absences;
 
-/// A budget that differs by more than this part is another one: what happened under the former says nothing of it.
+/// A budget that differs by more than this part is another one: what happened under the former says nothing
+/// of it.
 const ANOTHER: f64 = 0.125;
 
 /// What has happened under the present budget.

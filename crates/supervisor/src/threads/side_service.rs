@@ -1,6 +1,7 @@
 //! Services that run next to the supervisor, in threads of their own: the program depends on none of them.
 //!
-//! The supervisor has one thread only when it splits for the background, so services are ended before that, and begin again in the copy.
+//! The supervisor has one thread only when it splits for the background, so services are ended before that,
+//! and begin again in the copy.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,8 +21,8 @@ pub struct SideService {
 }
 
 impl SideService {
-    /// One that is begun so; it may be begun again after its end, in a copy of the calling process. `leave` is called at the end of the
-    /// last of these, or when there was none.
+    /// One that is begun so; it may be begun again after its end, in a copy of the calling process. `leave`
+    /// is called at the end of the last of these, or when there was none.
     pub fn new(
         begin: impl Fn(Own) -> Result<Ending> + Send + Sync + 'static,
         leave: impl Fn() + Send + Sync + 'static,

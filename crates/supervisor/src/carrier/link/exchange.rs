@@ -14,11 +14,12 @@ pub(in super::super) const SLICE: Duration = Duration::from_millis(100);
 /// How often a link is made anew within one exchange: once may be an accident.
 const RECONNECTIONS: u32 = 1;
 
-/// What came of a request: itself with its buffers, and the answer. The request is lost with a link that broke for good.
+/// What came of a request: itself with its buffers, and the answer. The request is lost with a link that
+/// broke for good.
 pub(super) type Outcome = Option<(Request, Result<Answer, Failure>)>;
 
-/// What one node is asked, in order, each when its turn at the link has come; and what came of it, in the same order. If the link breaks and the same node
-/// answers again, what was not answered is repeated.
+/// What one node is asked, in order, each when its turn at the link has come; and what came of it, in the
+/// same order. If the link breaks and the same node answers again, what was not answered is repeated.
 struct Exchange {
     /// The ticket of the first request; those of the others follow.
     first: u64,
@@ -172,7 +173,8 @@ impl NodeLink {
     }
 }
 
-/// Does all of these, each of them what the link of a number is asked, and waits for it: outcomes in the same order. None of the nodes waits for another.
+/// Does all of these, each of them what the link of a number is asked, and waits for it: outcomes in the same
+/// order. None of the nodes waits for another.
 pub(in super::super) fn exchange(
     links: &mut [NodeLink],
     requests: Vec<(usize, Vec<Request>)>,

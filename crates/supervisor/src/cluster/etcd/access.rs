@@ -33,7 +33,8 @@ pub(crate) struct Access {
     login: Option<Arc<Login>>,
 }
 
-/// Who asks. etcd gives a token for it, which is shown with each question until etcd doesn't know it any more.
+/// Who asks. etcd gives a token for it, which is shown with each question until etcd doesn't know it any
+/// more.
 pub(crate) struct Login {
     pub(super) user: String,
     pub(super) password: String,
@@ -68,7 +69,8 @@ impl Login {
 }
 
 impl Access {
-    /// From these files. `is_secure` says whether TLS was asked for, `is_local` whether what is said stays on this machine.
+    /// From these files. `is_secure` says whether TLS was asked for, `is_local` whether what is said stays on
+    /// this machine.
     ///
     /// # Errors
     /// One of them can't be used, or is missing; a sentence.

@@ -1,8 +1,10 @@
-//! A cluster's description under a key of etcd, by its gateway of HTTP and JSON (`/v3/kv/range`, `/v3/watch`).
+//! A cluster's description under a key of etcd, by its gateway of HTTP and JSON (`/v3/kv/range`,
+//! `/v3/watch`).
 //!
-//! A watch says only that something has changed; what is there is then read anew. So no event has to be understood, and none can be missed: whatever
-//! happens to a connection, the next thing is to read. The gateway is one request to read, one answer that never ends to watch: no client library is needed for that, and none of
-//! those that there are is small (docs/adr/0045).
+//! A watch says only that something has changed; what is there is then read anew. So no event has to be
+//! understood, and none can be missed: whatever happens to a connection, the next thing is to read. The
+//! gateway is one request to read, one answer that never ends to watch: no client library is needed for that,
+//! and none of those that there are is small (docs/adr/0045).
 
 mod access;
 mod gateway;
@@ -108,7 +110,8 @@ impl EtcdKey {
         Ok(Found { text, revision, written })
     }
 
-    /// Changes what is there, if nobody else has changed it meanwhile; else what is there then is changed. Whether it is another text now.
+    /// Changes what is there, if nobody else has changed it meanwhile; else what is there then is changed.
+    /// Whether it is another text now.
     ///
     /// # Errors
     /// The change can't be made, or nobody knows whether it was; a sentence.
@@ -127,7 +130,8 @@ impl EtcdKey {
         Err("others change it all the time; try again".to_owned())
     }
 
-    /// Writes a text in the place of the one that was written by the change with that number. Whether that one was still there.
+    /// Writes a text in the place of the one that was written by the change with that number. Whether that
+    /// one was still there.
     fn swap(&self, written: &str, text: &str) -> Result<bool, String> {
         let key = STANDARD.encode(&self.key);
         let question = json!({
@@ -311,7 +315,8 @@ mod tests {
         )
     }
 
-    /// An etcd that gives these answers, one to each connection; where a second part is there, it comes a little later, and then nothing.
+    /// An etcd that gives these answers, one to each connection; where a second part is there, it comes a
+    /// little later, and then nothing.
     fn etcd(answers: Vec<(String, Option<&'static str>)>) -> EtcdKey {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = listener.local_addr().unwrap().to_string();
