@@ -55,7 +55,8 @@ impl SparseWords {
         self.get(page)
     }
 
-    /// How much memory the words take at this moment: what was written of them, page by page. `pagemap` is this process's.
+    /// How much memory the words take at this moment: what was written of them, page by page. `pagemap` is
+    /// this process's.
     ///
     /// # Errors
     /// What the kernel returns.
