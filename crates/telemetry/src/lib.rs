@@ -1,8 +1,9 @@
-//! The ledger: what an application's processes and their supervisor tell each other, in one piece of shared memory.
+//! The ledger: what an application's processes and their supervisor tell each other, in one piece of shared
+//! memory.
 //!
-//! Pure views over slices of atomics: whoever maps the memory hands the slice in. Every figure is described once, here,
-//! with its meaning; JSON, screens and metrics are made from these descriptions. All words are written by one process
-//! at a time and read by everyone; a reader may see figures of different moments.
+//! Pure views over slices of atomics: whoever maps the memory hands the slice in. Every figure is described
+//! once, here, with its meaning; JSON, screens and metrics are made from these descriptions. All words are
+//! written by one process at a time and read by everyone; a reader may see figures of different moments.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,13 @@
 //! The region report: what one process tells of its memory, region by region, when somebody asks.
 //!
-//! There is one report for all processes of an application, so only one is asked at a time. Nothing is gathered, and nothing written, unless somebody asks.
+//! There is one report for all processes of an application, so only one is asked at a time. Nothing is
+//! gathered, and nothing written, unless somebody asks.
 //!
 //! Invariants:
-//! 1. The word of state holds the number of a question and how far it is. The supervisor alone asks, and only where nobody writes.
-//! 2. Who is asked writes between `Writing` and `Told`, which it reaches only from `Asked`: a question that was taken back finds no writer.
+//! 1. The word of state holds the number of a question and how far it is. The supervisor alone asks, and only
+//!    where nobody writes.
+//! 2. Who is asked writes between `Writing` and `Told`, which it reaches only from `Asked`: a question that
+//!    was taken back finds no writer.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,7 +17,8 @@ use farmem_page::{PageIndex, PageRange};
 pub const REPORTED_REGIONS: usize = 40;
 /// Spans of absence by which far pages are told apart.
 pub const ABSENCE_SPANS: usize = 4;
-/// Where the spans but the last end, in ticks of the policy's clock: so much of a budget has left since in sixty-fourths.
+/// Where the spans but the last end, in ticks of the policy's clock: so much of a budget has left since in
+/// sixty-fourths.
 pub const ABSENCE_ENDS: [u64; ABSENCE_SPANS - 1] = [16, 64, 256];
 
 const STATE: usize = 0;
@@ -76,7 +80,8 @@ impl RegionFigures {
     /// Of several regions that are told together, with no place of their own.
     pub const NONE: Self = Self::new(PageRange { start: PageIndex::new(0), end: PageIndex::new(0) });
 
-    /// Counts a far page that has been away for so many ticks; `stored_bytes` is what it takes in the pool, if anything.
+    /// Counts a far page that has been away for so many ticks; `stored_bytes` is what it takes in the pool,
+    /// if anything.
     pub fn add_far(&mut self, absence: u64, stored_bytes: Option<u64>) {
         self.far += 1;
         let span = ABSENCE_ENDS.iter().position(|&end| absence < end).unwrap_or(ABSENCE_SPANS - 1);
@@ -227,7 +232,8 @@ impl RegionReport<'_> {
         advance(Phase::Writing, Phase::Told)
     }
 
-    /// The answer to a question, as soon as it is there (supervisor). Numbers are what the process says; only how many regions it tells is bounded.
+    /// The answer to a question, as soon as it is there (supervisor). Numbers are what the process says; only
+    /// how many regions it tells is bounded.
     pub fn answer(&self, question: u64) -> Option<Gathered> {
         if self.words[STATE].load(Ordering::Acquire) != Phase::Told.word(question) {
             return None;
@@ -242,8 +248,8 @@ impl RegionReport<'_> {
         Some(gathered)
     }
 
-    /// Takes a question back that was not answered (supervisor). `has_gone` says that who was asked is no more, and so writes no more. `false` while it
-    /// writes.
+    /// Takes a question back that was not answered (supervisor). `has_gone` says that who was asked is no
+    /// more, and so writes no more. `false` while it writes.
     pub fn take_back(&self, question: u64, has_gone: bool) -> bool {
         let idle = Phase::Idle.word(question);
         let take = |phase: Phase| {
