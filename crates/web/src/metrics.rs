@@ -1,4 +1,5 @@
-//! Figures for Prometheus, in OpenMetrics' text format. Names, units and meanings are those of the ledger's and the report's descriptions.
+//! Figures for Prometheus, in OpenMetrics' text format. Names, units and meanings are those of the ledger's
+//! and the report's descriptions.
 
 use std::fmt;
 

@@ -33,7 +33,8 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Changes a limit of the application of a process, as `farmem set PID LIMIT=VALUE` would: what became of it, in a sentence, or why not.
+/// Changes a limit of the application of a process, as `farmem set PID LIMIT=VALUE` would: what became of it,
+/// in a sentence, or why not.
 pub type Change = fn(u32, &str) -> Result<String, String>;
 /// Figures of the process that is asked, as they are now.
 pub type Measures = Arc<Mutex<Vec<Measure>>>;
@@ -145,7 +146,8 @@ impl Site {
         runtime()?.block_on(answer(bound, routes))
     }
 
-    /// Serves in threads of its own until it is ended, with what `look` says instead of all applications. The threads take no signal that the caller doesn't.
+    /// Serves in threads of its own until it is ended, with what `look` says instead of all applications. The
+    /// threads take no signal that the caller doesn't.
     ///
     /// # Errors
     /// There is no thread or descriptor to be had.
@@ -269,8 +271,8 @@ impl Parts {
         }
     }
 
-    /// Any user of this machine reaches a port: they see how applications do, but where their memory lies only who knows the token, or may
-    /// write to the socket's file.
+    /// Any user of this machine reaches a port: they see how applications do, but where their memory lies
+    /// only who knows the token, or may write to the socket's file.
     fn tells_addresses(&self, headers: &HeaderMap) -> bool {
         matches!(self.options.listen, Address::Unix(_)) || self.knows_token(headers)
     }

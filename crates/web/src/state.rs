@@ -5,7 +5,8 @@ use serde::Serialize;
 
 use crate::watch::{MOST_SAMPLES, PERIOD, Sample, Seen, Sight};
 
-/// A program that waits for pages for more than this share of a thread's time is worth a look, for more than that is short of memory.
+/// A program that waits for pages for more than this share of a thread's time is worth a look, for more than
+/// that is short of memory.
 const WORTH_A_LOOK: f64 = 0.05;
 const SHORT: f64 = 0.25;
 

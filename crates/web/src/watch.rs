@@ -115,7 +115,8 @@ impl Watch {
         self.sight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks until it is to end, or for as long as the process lives. An application that doesn't answer holds up the next look, and nothing else.
+    /// Looks until it is to end, or for as long as the process lives. An application that doesn't answer
+    /// holds up the next look, and nothing else.
     pub(crate) fn look_on(&self, look: impl Fn() -> Vec<Report>, is_ending: &AtomicBool) {
         while !is_ending.load(Ordering::Acquire) {
             let reports = look();
