@@ -1,5 +1,7 @@
-//! What a space (the supervisor of one application) and the host's broker say to each other: packets of fixed size over a Unix socket, with a
-//! descriptor where a slot in the link schedule is given, or where the host names memory nodes. A lease is a number, since every space has its pool and its local memory to itself; only how much of them it may fill is agreed.
+//! What a space (the supervisor of one application) and the host's broker say to each other: packets of fixed
+//! size over a Unix socket, with a descriptor where a slot in the link schedule is given, or where the host
+//! names memory nodes. A lease is a number, since every space has its pool and its local memory to itself;
+//! only how much of them it may fill is agreed.
 //!
 //! Layout of a packet, little-endian: kind (4 bytes), protocol version (4), fifteen arguments (8 each).
 
@@ -145,8 +147,8 @@ impl Terms {
 /// From a space to the broker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ToBroker {
-    /// The first packet of a connection: a space wants to be one of the host's. Answered by [`FromBroker::Accepted`] or
-    /// [`FromBroker::Refused`].
+    /// The first packet of a connection: a space wants to be one of the host's. Answered by
+    /// [`FromBroker::Accepted`] or [`FromBroker::Refused`].
     Attach {
         /// What it asks for.
         terms: Terms,
@@ -173,7 +175,8 @@ pub enum ToBroker {
         /// Pages that it has moved between local and far memory since it began.
         moved_pages: u64,
     },
-    /// It uses memory nodes, and wants a slot where links to them are shared. Answered by [`FromBroker::LinkSlot`], or not at all when none is left.
+    /// It uses memory nodes, and wants a slot where links to them are shared. Answered by
+    /// [`FromBroker::LinkSlot`], or not at all when none is left.
     TakeLinkSlot,
     /// Before a space begins: which memory nodes the host names. Answered by [`FromBroker::Nodes`].
     Ask,
@@ -202,8 +205,8 @@ pub enum FromBroker {
         /// What could be had of what is short: slabs or pages.
         most: u64,
     },
-    /// How much the space may hold from now on, until the next lease. If that is less than before, it gives back the rest, and says so by
-    /// reports with this serial number.
+    /// How much the space may hold from now on, until the next lease. If that is less than before, it gives
+    /// back the rest, and says so by reports with this serial number.
     Lease {
         /// Grows from one lease to the next.
         serial: u64,
@@ -217,7 +220,8 @@ pub enum FromBroker {
         /// Which.
         number: u64,
     },
-    /// Which memory nodes the host names, in a memory file that comes along; none, and no file, where nothing is said.
+    /// Which memory nodes the host names, in a memory file that comes along; none, and no file, where nothing
+    /// is said.
     Nodes {
         /// Bytes of what is said.
         length_bytes: u64,
