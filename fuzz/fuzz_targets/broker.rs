@@ -1,5 +1,5 @@
-//! Whatever comes to a broker or to a space of it is a packet within its bounds or is refused: no panic. What was understood is encoded to a packet that
-//! means the same.
+//! Whatever comes to a broker or to a space of it is a packet within its bounds or is refused: no panic. What
+//! was understood is encoded to a packet that means the same.
 #![no_main]
 
 use farmem_wire::host::{

@@ -61,8 +61,8 @@ impl Etcd {
         etcd
     }
 
-    /// Starts one with TLS, by the certificates of a folder that `farmem node keygen` made, and with a user and password, as `USER:PASSWORD`, without whom nothing is
-    /// told.
+    /// Starts one with TLS, by the certificates of a folder that `farmem node keygen` made, and with a user
+    /// and password, as `USER:PASSWORD`, without whom nothing is told.
     ///
     /// # Panics
     /// When it doesn't answer.
@@ -95,7 +95,8 @@ impl Etcd {
         etcd
     }
 
-    /// Starts one with TLS that lets nobody in but clients with a certificate by the authority of a folder that `farmem node keygen` made.
+    /// Starts one with TLS that lets nobody in but clients with a certificate by the authority of a folder
+    /// that `farmem node keygen` made.
     ///
     /// # Panics
     /// When it doesn't answer.

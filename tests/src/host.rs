@@ -29,7 +29,8 @@ impl Host {
         Self::start_as(options, false)
     }
 
-    /// The same in a PID namespace of its own, as in a container: there the processes of applications have no numbers.
+    /// The same in a PID namespace of its own, as in a container: there the processes of applications have no
+    /// numbers.
     ///
     /// # Panics
     /// When it doesn't listen.

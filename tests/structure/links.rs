@@ -1,4 +1,5 @@
-//! What documents point at is there: the files that they link to, the headings in these, and the tests that results name.
+//! What documents point at is there: the files that they link to, the headings in these, and the tests that
+//! results name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,5 +1,6 @@
-//! What ARCHITECTURE.md says of the crates is true: who uses whom, who contains `unsafe`, who does without the standard
-//! library. Its tables are the rules; a new dependency is written there first. What documents point at is there, and pages of formats name the versions of the sources.
+//! What ARCHITECTURE.md says of the crates is true: who uses whom, who contains `unsafe`, who does without
+//! the standard library. Its tables are the rules; a new dependency is written there first. What documents
+//! point at is there, and pages of formats name the versions of the sources.
 
 mod formats;
 mod links;
@@ -28,7 +29,8 @@ struct Crate {
     roots: Vec<PathBuf>,
 }
 
-/// Whether the manifest compiles another crate's sources once more: what holds of them is said where they are.
+/// Whether the manifest compiles another crate's sources once more: what holds of them is said where they
+/// are.
 fn is_second_build(package: &Value) -> bool {
     let sources = package["targets"].as_array().expect("a list").iter();
     let mut sources = sources.map(|target| Path::new(target["src_path"].as_str().expect("a path")));

@@ -1,4 +1,5 @@
-//! `farmem attach` and `farmem detach`: programs that ran before anybody managed them, and run on when nobody does any more.
+//! `farmem attach` and `farmem detach`: programs that ran before anybody managed them, and run on when nobody
+//! does any more.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,7 +34,8 @@ pub(crate) struct Resident {
 }
 
 impl Resident {
-    /// One with so many mebibytes, of which so many hundredths are in use all the time, and as many children with as much.
+    /// One with so many mebibytes, of which so many hundredths are in use all the time, and as many children
+    /// with as much.
     pub(crate) fn start(mebibytes: u64, hot: u64, children: u64) -> Self {
         let folder = Scratch::new();
         let mut command = Command::new(env!("PROGRAM_RESIDENT"));
@@ -110,7 +112,8 @@ pub(crate) fn detach(name: &str, processes: &[u32]) {
     processes.iter().for_each(|&process| assert_left(process));
 }
 
-/// No memory of the process is registered, nothing of Farmem's is mapped in it, and no process shares its memory.
+/// No memory of the process is registered, nothing of Farmem's is mapped in it, and no process shares its
+/// memory.
 pub(crate) fn assert_left(process: u32) {
     let text = fs::read_to_string(format!("/proc/{process}/smaps")).expect("it runs");
     let flags = text.lines().filter_map(|line| line.strip_prefix("VmFlags:"));

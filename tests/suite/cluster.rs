@@ -1,4 +1,5 @@
-//! `farmem cluster`: a cluster is shown and changed, in a file and under a key of etcd, and what people and others wrote there stays.
+//! `farmem cluster`: a cluster is shown and changed, in a file and under a key of etcd, and what people and
+//! others wrote there stays.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! What programs say about their memory (`include/farmem.h`). What becomes of that memory is looked at in `address_space`.
+//! What programs say about their memory (`include/farmem.h`). What becomes of that memory is looked at in
+//! `address_space`.
 
 use std::path::Path;
 

@@ -79,7 +79,8 @@ fn pages_come_back_when_the_program_frees_memory() {
     }
     let name = name("freeing");
     let launcher = Launcher::managed(48 * MEBIBYTE).option("--name").option(&name);
-    // Slowly, so that the pager is there before there is too much: what was written first is to leave first, also on a machine that is busy.
+    // Slowly, so that the pager is there before there is too much: what was written first is to leave first,
+    // also on a machine that is busy.
     let source = "import mmap, os, time\n\
                   kept = mmap.mmap(-1, 32 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
                   for page in range(0, len(kept), 4096): kept[page:page + 8] = page.to_bytes(8, 'little')\n\

@@ -1,4 +1,5 @@
-//! `farmem host --manage`: programs that nobody started under Farmem, managed as a file of rules says, as they come and go.
+//! `farmem host --manage`: programs that nobody started under Farmem, managed as a file of rules says, as
+//! they come and go.
 
 use std::fs;
 use std::path::{Path, PathBuf};

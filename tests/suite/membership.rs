@@ -1,4 +1,5 @@
-//! Nodes that join, are emptied and leave while Redis runs with most of its memory on them. Every byte that it gives back is compared.
+//! Nodes that join, are emptied and leave while Redis runs with most of its memory on them. Every byte that
+//! it gives back is compared.
 
 use std::fs;
 use std::path::{Path, PathBuf};
