@@ -1,4 +1,4 @@
-//! Which process a userfaultfd is of: the kernel tells of a fork by a descriptor alone.
+//! Which process a userfaultfd is of: the kernel reports a fork by a descriptor alone.
 //!
 //! A page that is there is protected by that descriptor for an instant, or the other way round. The process
 //! in whose page table it shows, there and back, is the one.
@@ -18,13 +18,13 @@ use crate::told;
 const MOST_MAPPINGS: usize = 64;
 
 /// The number of the process whose memory that is; `None` when it is none that can be seen, or can't be told
-/// at this moment. `may_have_marker` tells of which pages the process may have a marker only
+/// at this moment. `may_have_marker` says for which pages the process may have only a marker
 /// ([`farmem_sys::uffd::Uffd::mark`]): those are left alone.
 pub(crate) fn find(uffd: &Uffd, may_have_marker: impl Fn(PageIndex) -> bool) -> Option<u32> {
     processes().into_iter().find(|&number| is_of(number, uffd, &may_have_marker))
 }
 
-/// The youngest first: those with the largest numbers, but for those that began anew from the smallest.
+/// The youngest first: those with the largest numbers, except those that began again from the smallest.
 pub(crate) fn processes() -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let mut processes: Vec<u32> =

@@ -83,7 +83,7 @@ impl Injection<'_> {
         let mut made = None;
         let mut is_in_call = false;
         self.tracee.set_registers(&registers)?;
-        // Each stop is waited for: who is left running can't be let go.
+        // Each stop is waited for: a thread that is left running can't be let go.
         for _ in 0..ATTEMPTS {
             self.tracee.run_to_call()?;
             match self.tracee.state(true)? {

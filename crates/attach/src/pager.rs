@@ -1,4 +1,4 @@
-//! The pager of a program that was attached to, in a process of its own beside it.
+//! The pager of a program that was attached to, in a process of its own.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

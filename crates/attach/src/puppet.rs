@@ -64,7 +64,7 @@ pub(crate) fn make(number: u32, uffd: Option<&Uffd>) -> Result<Made, AttachError
         pidfd_open(pid, PidfdFlags::empty()).map_err(AttachError::refused("a handle of the process"))?;
     let path = format!("/proc/{number}");
     let folder = open(path.as_str(), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(AttachError::refused("what it tells of the process"))?;
+        .map_err(AttachError::refused("what it reports of the process"))?;
     let memory = File::from(
         openat(&folder, c"mem", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
             .map_err(AttachError::refused("the process's memory"))?,
@@ -86,7 +86,7 @@ pub(crate) fn make(number: u32, uffd: Option<&Uffd>) -> Result<Made, AttachError
     let path = format!("/proc/{}", tracee.thread());
     let memory_folder =
         open(path.as_str(), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-            .map_err(AttachError::refused("what it tells of the puppet"))?;
+            .map_err(AttachError::refused("what it reports of the puppet"))?;
     Ok(Made { attached: Attached { process: number, handle, folder, memory_folder, puppet }, uffd, tracee })
 }
 
@@ -154,7 +154,7 @@ fn inject(
 fn seize(process: &Process, thread: u32) -> Result<Tracee, AttachError> {
     let mut options = SEIZED;
     let tracee = match Tracee::seize(thread, options) {
-        // Who may not let filters rest may attach to what has none.
+        // A process that may not suspend filters may still attach to one that has none.
         Err(Errno::PERM) if tracer_of(process).is_none() => {
             options.is_unfiltered = false;
             Tracee::seize(thread, options)
@@ -288,7 +288,7 @@ fn make_in(
 }
 
 /// Whether the thread is in the midst of a restartable sequence: made to run something else, it would not
-/// begin it anew.
+/// begin it again.
 fn is_in_sequence(thread: &Tracee, memory: &File) -> bool {
     let Some(place) = thread.restartable_sequence() else { return false };
     let mut pointer = [0; 8];
@@ -408,7 +408,7 @@ fn furnish(
     let _ = prlimit(Some(pid), Resource::Nofile, few);
     puppet.ask("closing files", raw::__NR_close_range, [0, u32::MAX.into(), 0, 0, 0, 0])?;
     // Not a session: the kernel shares a processor between sessions first (autogroups), and one with a single
-    // thread that runs for some microseconds at a time can wait for seconds beside a busy one.
+    // thread that runs for some microseconds at a time can wait for seconds next to a busy one.
     puppet.ask("a process group", raw::__NR_setpgid, [0; 6])?;
 
     // Unusable pages before, between and behind, so that nothing joins with what the program maps.
