@@ -21,9 +21,9 @@ const PEERS_OF_PROGRAMS: [(&str, &str); 4] =
     [(programs::NATIVE, "native, s"), ("zram", "zram, s"), ("zswap", "zswap, s"), ("farmem", "Farmem, s")];
 const TIME: &str = "time of an access";
 const PEAK: &str = "resident peak";
-/// Between these lines a document has the table of access patterns,
+/// Between these lines a document has the table of access patterns.
 const MARKS: [&str; 2] = ["<!-- bench-table begin -->\n", "<!-- bench-table end -->"];
-/// and between these the one of programs.
+/// Between these lines it has the table of programs.
 const MARKS_OF_PROGRAMS: [&str; 2] = ["<!-- bench-programs begin -->\n", "<!-- bench-programs end -->"];
 
 /// The table, what of it is as wanted, and what it is of. `None` where no access pattern was measured.

@@ -189,8 +189,8 @@ impl Journal {
             .args(["bench", "cleanup", "--after", &std::process::id().to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            // A group of its own: an interrupt from the keyboard goes to the benchmark, not to who tidies up
-            // after it.
+            // A group of its own: an interrupt from the keyboard goes to the benchmark, not to the process
+            // that tidies up after it.
             .process_group(0)
             .spawn()
             .context("cannot start the watcher")?;

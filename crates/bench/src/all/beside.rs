@@ -96,7 +96,7 @@ impl<'a> Other<'a> {
         let status = Running(child).wait(interrupt)?;
         let text = fs::read(&words).unwrap_or_default();
         let text = String::from_utf8_lossy(&text).into_owned();
-        // It is no part of the results, and written anew by the next step.
+        // It is no part of the results, and written again by the next step.
         let _ = fs::remove_file(&words);
         let last = text.lines().next_back().unwrap_or("no word why").trim_start_matches("farmem: ");
         let sentence = || format!("{} ended with {status}: {last}", self.name());

@@ -181,7 +181,7 @@ pub fn run(options: &Options) -> Result<Outcome, Error> {
     })
 }
 
-/// Who makes a step.
+/// The build that makes a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Build {
     This,
@@ -198,7 +198,7 @@ fn in_turn(step: Step) -> [(Step, Build); 2] {
     builds.map(|build| (step, build))
 }
 
-/// Makes the report of records anew, such as those of another machine.
+/// Makes the report again from records, such as those of another machine.
 ///
 /// # Errors
 /// When it can't be written.

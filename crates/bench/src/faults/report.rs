@@ -27,7 +27,7 @@ pub struct Report {
     pub local_bytes: u64,
     /// Runs that each figure is the median of.
     pub repetitions: u32,
-    /// Who took part, and who couldn't.
+    /// The peers that took part, and those that couldn't.
     pub peers: Vec<PeerNote>,
     /// Runs that failed.
     pub failures: Vec<FailedRun>,

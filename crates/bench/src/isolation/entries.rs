@@ -23,7 +23,7 @@ const PAGES: usize = 256;
 /// How often they leave, all threads together.
 const TURNS: usize = 512;
 const REPETITIONS: usize = 5;
-/// What the pool needs beside the pages: slabs that are being filled.
+/// What the pool needs in addition to the pages: slabs that are being filled.
 const SPARE_SHARE: usize = 2;
 
 /// Swap-outs of so many threads at once, each for a process of its own. Times are those of a processor: what

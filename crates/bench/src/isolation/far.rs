@@ -1,5 +1,5 @@
-//! Where the far memory of programs beside each other is, under Farmem: one broker for all of them, and below
-//! the pool a memory node or a disk.
+//! Where the far memory of programs that run side by side is, under Farmem: one broker for all of them, and
+//! below the pool a memory node or a disk.
 
 use std::path::{Path, PathBuf};
 
@@ -49,8 +49,8 @@ impl Far {
 /// How many times more data than pool where most is to go beyond it, and the least pool.
 const BEYOND: u64 = 16;
 const LEAST_POOL: u64 = 4 << 20;
-/// What a broker has beside what it promises to programs: one that has ended gives its part back a moment
-/// later.
+/// What a broker has in addition to what it promises to programs: one that has ended gives its part back a
+/// moment later.
 const SPARE_POOL: u64 = 64 << 20;
 /// More of the node than a program's data takes: what it has granted ahead of need.
 const RESERVE_BYTES: u64 = 16 << 20;

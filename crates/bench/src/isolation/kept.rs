@@ -19,7 +19,7 @@ const PATTERN: Pattern = Pattern::RandomWrite;
 const ROUNDS: u32 = 3;
 const REPETITIONS: usize = 3;
 
-/// Times of an access of two programs beside each other: medians.
+/// Times of an access of two programs side by side: medians.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Kept {
     /// Pages keep their entries.

@@ -49,7 +49,7 @@ pub use victim::{Service, Turn};
 /// A part of what is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Part {
-    /// A server beside a program that swaps as fast as it can.
+    /// A server next to a program that swaps as fast as it can.
     Victim,
     /// How soon a server is itself again after it was given memory.
     Recovery,
@@ -61,7 +61,7 @@ pub enum Part {
     Entries,
     /// Redis while its data outgrows its memory, and after it was given more.
     Growth,
-    /// Programs of several kinds beside each other, each with a quarter of its memory local.
+    /// Programs of several kinds side by side, each with a quarter of its memory local.
     CoRuns,
     /// The same with half of it local.
     CoRunsHalf,
@@ -81,7 +81,7 @@ pub struct Options {
     /// The peers to measure; empty for Farmem and each kind of swap, of which some are measured without the
     /// kernel's readahead as well.
     pub peers: Vec<Peer>,
-    /// Where far memory of programs beside each other is, under Farmem.
+    /// Where far memory of programs side by side is, under Farmem.
     pub far: Far,
     /// A Python that has XGBoost.
     pub python: PathBuf,
@@ -92,7 +92,7 @@ pub struct Options {
 }
 
 const REPETITIONS: u32 = 3;
-/// Local memory of programs beside each other: theirs divided by it.
+/// Local memory of programs side by side: theirs divided by it.
 const QUARTER: u64 = 4;
 const HALF: u64 = 2;
 /// A tenth of what the server can answer from the pool: what counts is how long a request takes, not how many

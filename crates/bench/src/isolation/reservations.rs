@@ -74,11 +74,11 @@ pub struct Reservations {
     pub swap_outs_per_second: f64,
     /// Pages that left.
     pub swap_outs: f64,
-    /// Entries that were allocated,
+    /// Entries that were allocated.
     pub allocated: f64,
-    /// those that pages went back into,
+    /// Entries that pages went back into.
     pub reused: f64,
-    /// and those that resident pages gave back.
+    /// Entries that resident pages gave back.
     pub given_back: f64,
 }
 

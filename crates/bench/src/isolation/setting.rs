@@ -23,7 +23,7 @@ use crate::undo::Journal;
 const END: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(10);
 
-/// Who provides memory to the applications.
+/// The system that provides memory to the applications.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Peer {
@@ -357,7 +357,7 @@ impl Application {
 
 impl Drop for Application {
     fn drop(&mut self) {
-        // What can't be ended now is ended with its control group, or by who started the benchmark.
+        // What can't be ended now is ended with its control group, or by whoever started the benchmark.
         let _ = self.end();
     }
 }

@@ -1,4 +1,4 @@
-//! A server that must answer soon, alone and beside a program that swaps as fast as it can.
+//! A server that must answer soon, alone and next to a program that swaps as fast as it can.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -51,9 +51,9 @@ pub struct Service {
 pub struct Turn {
     /// Nobody else runs.
     pub alone: Service,
-    /// Beside the other program.
+    /// Next to the other program.
     pub beside: Service,
-    /// Pages of both that left each second, beside the other program.
+    /// Pages of both that left each second, next to the other program.
     pub swap_outs_per_second: f64,
     /// Pages of both that came back each second.
     pub swap_ins_per_second: f64,

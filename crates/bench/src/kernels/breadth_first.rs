@@ -14,7 +14,7 @@ pub(super) struct BreadthFirst {
 
 impl BreadthFirst {
     pub(super) fn new(bytes: usize) -> Self {
-        // Beside its edges a vertex has its distance, and may be in two lists.
+        // In addition to its edges, a vertex has its distance, and may be in two lists.
         let graph = Graph::new(bytes / (Graph::BYTES_PER_VERTEX + 3 * size_of::<u32>()));
         Self { distances: vec![UNKNOWN; graph.vertices()], graph }
     }

@@ -36,7 +36,7 @@ impl Complex {
 /// Waves: how many times each fits into the signal, in so many parts of it, and its height.
 const WAVES: [(usize, f64); 3] = [(3, 1.0), (1000, 0.5), (30_001, 0.25)];
 
-/// How often a turn is computed anew rather than from the one before.
+/// How often a turn is computed again rather than from the one before.
 const EXACT: usize = 64;
 
 pub(super) struct Fourier {

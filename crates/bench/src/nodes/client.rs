@@ -244,7 +244,7 @@ impl End for Client {
 impl Drop for Client {
     /// Gives everything back: the next client of the node needs it.
     fn drop(&mut self) {
-        // Who can't be told that has ended.
+        // A thread that can't be told has ended.
         let _ = self.submit(Request::Leave).and_then(|()| self.next());
     }
 }

@@ -1,6 +1,6 @@
-//! `farmem bench nodes`: memory nodes beside bare connections that go the same way, programs whose far memory
-//! is there, in the pool or on disk, what the loss of a node costs, how programs share a link, how evenly
-//! many programs load many nodes, and what many threads get of one that is far away.
+//! `farmem bench nodes`: memory nodes compared with bare connections that go the same way, programs whose far
+//! memory is there, in the pool or on disk, what the loss of a node costs, how programs share a link, how
+//! evenly many programs load many nodes, and what many threads get of one that is far away.
 
 mod apart;
 mod bare;
@@ -70,16 +70,16 @@ pub struct Options {
 /// A part of what is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Part {
-    /// Ways to a node, beside bare connections.
+    /// Ways to a node, compared with bare connections.
     Ways,
     /// Links with a rate, shared by three spaces, and with a flood of what is fetched ahead.
     Shared,
     /// The same by programs under `farmem run`: three that share a link, and one that walks through its data
-    /// beside a flood.
+    /// next to a flood.
     Spaces,
     /// Programs with their far memory in several places.
     Programs,
-    /// Kernels with a part of their data local, beside the kernel's swap to a file.
+    /// Kernels with a part of their data local, compared with the kernel's swap to a file.
     SpeedUp,
     /// What is read at once, kept, and granted ahead of need, over a wide range.
     Sweeps,

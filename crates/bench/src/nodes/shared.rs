@@ -42,30 +42,30 @@ pub struct SharedFigure {
     pub demand_p99_us: f64,
     /// The same while as much as goes is fetched ahead.
     pub flooded_p99_us: f64,
-    /// What was fetched ahead meanwhile: all but a tenth had come so long after it was wanted,
+    /// What was fetched ahead meanwhile: all but a tenth had come so long after it was wanted.
     pub ahead_p90_us: f64,
-    /// and so much of it came.
+    /// How much of it came.
     pub ahead_bytes_per_second: f64,
-    /// The same where what would come more than 2 ms after it was wanted is dropped: the p99 of what somebody
-    /// waits for,
+    /// The same where what would come more than 2 ms after it was wanted is dropped: the p99 of what a thread
+    /// waits for.
     pub dropping_p99_us: f64,
-    /// all but a tenth of what was fetched ahead and not dropped,
+    /// How late all but a tenth came of what was fetched ahead and not dropped.
     pub dropping_p90_us: f64,
-    /// so much of it came,
+    /// How much of it came.
     pub dropping_bytes_per_second: f64,
-    /// and this part of the reads was dropped.
+    /// The part of the reads that was dropped.
     pub dropped: f64,
-    /// Both again, where what is fetched ahead is not told from what a thread waits for: the p99 of what
-    /// somebody waits for,
+    /// Both again, where what is fetched ahead is not told from what a thread waits for: the p99 of what a
+    /// thread waits for.
     pub one_class_p99_us: f64,
-    /// and all but a tenth of the others.
+    /// How late all but a tenth of the others came.
     pub one_class_p90_us: f64,
-    /// Both without any schedule, so that each read goes as soon as it is wanted: the p99 of what somebody
-    /// waits for,
+    /// Both without any schedule, so that each read goes as soon as it is wanted: the p99 of what a thread
+    /// waits for.
     pub unscheduled_p99_us: f64,
-    /// all but a tenth of the others,
+    /// How late all but a tenth of the others came then.
     pub unscheduled_p90_us: f64,
-    /// and so much of them came.
+    /// How much of them came.
     pub unscheduled_bytes_per_second: f64,
 }
 

@@ -44,9 +44,9 @@ pub struct SpeedUpFigure {
     pub swap_file_seconds: Option<f64>,
     /// Whether it would have taken longer, and was ended then.
     pub is_swap_file_ended: bool,
-    /// With far memory in the pool,
+    /// With far memory in the pool.
     pub pool_seconds: f64,
-    /// and on a node that is reached over TCP.
+    /// With far memory on a node that is reached over TCP.
     pub node_seconds: f64,
     /// Of the pages from the node that a thread waited for, those that an earlier read had brought along.
     pub read_buffer_share: f64,

@@ -26,7 +26,7 @@ const OUT_OF_MEMORY: &str = "memory.oom_control";
 const LIFT_BYTES: u64 = 256 << 10;
 /// Enters the groups before `--`, and becomes what comes after it.
 const ENTER: &str = r#"until [ "$1" = -- ]; do echo $$ > "$1" || exit; shift; done; shift; exec "$@""#;
-/// A part of a processor's time is a part of each such span: short beside anything that is measured.
+/// A part of a processor's time is a part of each such span: short compared with anything that is measured.
 const PERIOD_US: u64 = 10_000;
 /// More than any program here has.
 pub(crate) const UNLIMITED: ByteCount = ByteCount::new(1 << 40);

@@ -50,7 +50,7 @@ pub(crate) struct PoolUse {
 /// Swap that is on. Off when dropped.
 #[derive(Debug)]
 pub(crate) struct Swap {
-    /// What there is to know for who reads the figures: compressor, file system.
+    /// What a reader of the figures should know: compressor, file system.
     pub(crate) detail: String,
     /// The number of the zram device, where there is one.
     zram: Option<u32>,
@@ -176,7 +176,7 @@ impl Swap {
     }
 
     fn on_file(&mut self, size: ByteCount, folder: &Path, journal: &Rc<Journal>) -> anyhow::Result<()> {
-        ensure!(folder.is_dir(), "{} is no folder", folder.display());
+        ensure!(folder.is_dir(), "{} is not a folder", folder.display());
         // As the kernel will list it: what undoes this finds it there, whichever folder that is in.
         let folder = folder.canonicalize()?;
         let file = folder.join(format!("farmem-bench-{}.swap", std::process::id()));

@@ -102,7 +102,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
                 samples.entry(at).or_default().push(sample);
             }
         }
-        eprintln!("farmem: {} traced, for who knows the future", subject.name());
+        eprintln!("farmem: {} traced, for the oracle that knows the future", subject.name());
         let bound = oracle::contribution(&runner, subject, local)?;
         let none = policies.iter().position(|&policy| policy == PrefetchPolicy::None);
         let without = none.and_then(|at| samples.get(&at)).map(Vec::as_slice);

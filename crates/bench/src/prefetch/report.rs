@@ -46,8 +46,8 @@ pub struct Figure {
     pub seconds: f64,
     /// The smallest and the largest of the runs' times.
     pub seconds_range: [f64; 2],
-    /// The time without prefetching is 1: the median over the repetitions, each beside the one of the same
-    /// turn; `None` where that was not measured.
+    /// The time without prefetching is 1: the median over the repetitions, each compared with the one of the
+    /// same turn; `None` where that was not measured.
     pub ratio_to_none: Option<f64>,
     /// Processor time of all threads of the process, those of its pager among them, beyond that without
     /// prefetching, of the time without prefetching; the median likewise. `None` where the program doesn't
@@ -58,8 +58,8 @@ pub struct Figure {
     pub deciding_share: f64,
     /// Part of the far pages wanted that were there already.
     pub contribution: f64,
-    /// That beside the contribution of one who knows the future, by a replay with the same local memory;
-    /// `None` where nothing had to be fetched.
+    /// That compared with the contribution of an oracle that knows the future, by a replay with the same
+    /// local memory; `None` where nothing had to be fetched.
     pub share_of_oracle: Option<f64>,
     /// Part of the prefetched pages that were used.
     pub accuracy: f64,

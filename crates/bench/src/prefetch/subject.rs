@@ -142,7 +142,7 @@ fn resident_peak(finished: &Finished) -> ByteCount {
 }
 
 fn joined<T>(thread: thread::ScopedJoinHandle<'_, anyhow::Result<T>>) -> anyhow::Result<T> {
-    thread.join().map_err(|_| anyhow::anyhow!("who asks has panicked"))?
+    thread.join().map_err(|_| anyhow::anyhow!("the thread that asks has panicked"))?
 }
 
 /// What a program wrote before its last line, and the time in that.

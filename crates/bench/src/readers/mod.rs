@@ -30,9 +30,9 @@ const PAGE_WORDS: usize = PAGE_BYTES / size_of::<u64>();
 /// Words of a page of the bystander: what it holds, and how often it was written.
 const WORD_IDENTITY: usize = 0;
 const WORD_WRITES: usize = 1;
-/// How often the bystander's pages are gone through at most until hardly any of them is on a node,
+/// How often the bystander's pages are gone through at most until hardly any of them is on a node.
 const PASSES: u32 = 10;
-/// which is one of so many at most.
+/// Hardly any is one of so many at most.
 const CLEAN_PART: usize = 64;
 /// Passes in a row that must find that: while one goes on, what it has found in the pool may leave.
 const CLEAN_PASSES: u32 = 2;
@@ -125,9 +125,9 @@ impl<'a> Program<'a> {
     }
 
     /// Brings the bystander's pages home: goes through them, and writes to each that came from a node, until
-    /// hardly any comes from there. A page that was written is stored anew when it leaves, and so in the
-    /// pool. Returns those that the last pass found at home, in no order; on a busy machine some others only
-    /// seemed to come from afar.
+    /// hardly any comes from there. A page that was written is stored again when it leaves, and so lies in
+    /// the pool. Returns those that the last pass found at home, in no order; on a busy machine some others
+    /// only seemed to come from afar.
     fn settle(&self) -> Vec<u32> {
         // First in order: most of them come ahead of the thread then.
         for words in self.own.chunks_exact(PAGE_WORDS) {

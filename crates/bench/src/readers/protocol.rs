@@ -34,9 +34,9 @@ pub enum Event {
     Filled,
     /// The bystander's pages were brought back.
     Settled {
-        /// How many it has,
+        /// How many it has.
         pages: u64,
-        /// and how many of them the last of several passes found local or in the pool. It reads these from
+        /// How many of them the last of several passes found local or in the pool. It reads these from
         /// now on.
         home: u64,
     },

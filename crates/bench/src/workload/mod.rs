@@ -109,7 +109,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
 /// Seed of the order of a pointer chase; the same in filling and in checking.
 const CYCLE_SEED: u64 = 0x5eed;
 /// The most visits that are planned ahead for a thread; longer rounds go through them again. Keeps the plan
-/// small beside the data.
+/// small compared with the data.
 const PLAN_VISITS_MAXIMUM: usize = 1 << 16;
 
 struct Workload {

@@ -1,6 +1,6 @@
 //! Objects that refer to each other by address, scattered over the pages: a list, or a binary tree.
 //!
-//! Where an object lies and what it refers to can be computed, so nothing beside the objects is needed to
+//! Where an object lies and what it refers to can be computed, so nothing but the objects is needed to
 //! make, or to check, them.
 
 use farmem_page::PAGE_BYTES;

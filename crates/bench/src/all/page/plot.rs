@@ -33,7 +33,7 @@ const KNOWN: [(&str, usize); 12] = [
 /// Whose figures are not to be compared with, but to be known.
 const BESIDE: &str = "native";
 
-/// Who has no peers: what it is, is said by the row.
+/// A series without peers: the row says what it is.
 const ALONE: &str = "machine";
 
 /// The number by which a peer is drawn.

@@ -34,11 +34,11 @@ const AT_ONCE: u64 = 200;
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Ran {
     pub(super) took: Duration,
-    /// What Farmem tells of it, where that runs it.
+    /// What Farmem says about it, where that runs it.
     pub(super) figures: Option<Figures>,
 }
 
-/// What Farmem tells of a program.
+/// What Farmem says about a program.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Figures {
     /// Of the faults for far pages, those that prefetching saved.
@@ -120,7 +120,7 @@ pub(super) fn run(
         let answered = asking
             .into_iter()
             .try_for_each(|asking| asking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        // Who asks in vain knows more about it than who looks on.
+        // A thread that asks in vain knows more about it than one that looks on.
         let programs = answered.context("memcached").and(programs)?;
         let told: f64 =
             programs.values().filter_map(|ran| Some(ran.figures?.swap_outs / ran.took.as_secs_f64())).sum();

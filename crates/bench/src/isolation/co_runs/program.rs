@@ -70,9 +70,9 @@ impl Program {
     }
 }
 
-/// What the programs take of memory, beside what their data is, so that all have about the same.
+/// What the programs take of memory in addition to their data, so that all have about the same.
 const NODE_BYTES: u64 = 1300;
-/// What a collector leaves to itself, beside what is in use.
+/// What a collector keeps for itself, in addition to what is in use.
 const HEAP_SHARE: f64 = 2.1;
 const ROUNDS: u32 = 8;
 /// Threads of memcached, and connections to it (Canvas §3).

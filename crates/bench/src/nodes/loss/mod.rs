@@ -46,9 +46,9 @@ pub struct LossFigure {
     pub failed: u64,
     /// From when a request was due until it was answered, before the node was killed.
     pub before: Latency,
-    /// The same from then until redundancy was whole again,
+    /// The same from then until redundancy was whole again.
     pub during: Latency,
-    /// and after that.
+    /// The same after that.
     pub after: Latency,
     /// The longest of all from the kill on.
     pub longest_ms: f64,
@@ -56,7 +56,7 @@ pub struct LossFigure {
     pub seconds_to_whole: f64,
     /// From then until the node was there again, empty.
     pub seconds_away: f64,
-    /// What was made anew.
+    /// What was rebuilt.
     pub rebuilt_bytes: u64,
 }
 

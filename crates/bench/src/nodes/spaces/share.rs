@@ -13,10 +13,10 @@ use crate::nodes::shared::{PARTS, WEIGHTS, weighted_ratio};
 use crate::target::Target;
 use crate::workload::Pattern;
 
-/// For how long the programs are watched,
+/// For how long the programs are watched.
 const WINDOW: Duration = Duration::from_secs(10);
 const WINDOW_QUICK: Duration = Duration::from_secs(3);
-/// and how long they have had all of their data by then.
+/// How long they have had all of their data by then.
 const SETTLED: Duration = Duration::from_secs(1);
 /// Threads of a program that fault at random, over all of its processes.
 const THREADS: u32 = 8;

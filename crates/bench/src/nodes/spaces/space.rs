@@ -115,7 +115,7 @@ impl Space {
 
     fn pace(&mut self, lines: usize) -> Result<()> {
         let input = self.process.stdin.as_mut().context("a program has no input any more")?;
-        // What has ended reads no more; who waits for it says how it ended.
+        // What has ended reads no more; whoever waits for it says how it ended.
         let _ = input.write_all("\n".repeat(lines).as_bytes());
         Ok(())
     }
@@ -151,7 +151,7 @@ impl Space {
         }
     }
 
-    /// What the workload measured, and what `farmem run` tells of one that has ended.
+    /// What the workload measured, and what `farmem run` says about one that has ended.
     pub(super) fn outcome(&self) -> Result<(Outcome, Value)> {
         let outcome = Outcome::last_of(&fs::read(&self.output)?).context("the workload tells nothing")?;
         let statistics = fs::read(&self.statistics).context("no statistics were written")?;

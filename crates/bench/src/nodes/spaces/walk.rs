@@ -1,4 +1,4 @@
-//! A program that walks through its data, alone and beside one that floods the link with what it fetches
+//! A program that walks through its data, alone and next to one that floods the link with what it fetches
 //! ahead.
 
 use std::time::Instant;
@@ -36,7 +36,7 @@ pub struct WalkFigure {
     pub way: String,
     /// With the link to itself.
     pub alone: Walk,
-    /// Beside the flood, a program of the same weight.
+    /// Next to the flood, a program of the same weight.
     pub flooded: Walk,
     /// What the flood got meanwhile, by what it was for.
     pub flood_bytes_per_second: Classes,
@@ -115,7 +115,7 @@ impl WalkFigure {
 }
 
 impl Spaces<'_> {
-    /// Measures one pattern: alone, and then beside the flood.
+    /// Measures one pattern: alone, and then next to the flood.
     pub(super) fn walk(&self, pattern: Pattern) -> Result<WalkFigure> {
         let site = Site::open(self.farmem, LINK, 2, self.data)?;
         let alone = self.walk_through(&site, pattern)?;

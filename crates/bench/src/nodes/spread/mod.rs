@@ -38,9 +38,9 @@ pub struct SpreadFigure {
     /// Memory that each node had granted: what is kept there, and what programs have in hand for what leaves
     /// next.
     pub granted_bytes: Vec<u64>,
-    /// How even the first of these is,
+    /// How even `written_bytes` is.
     pub written: Evenness,
-    /// and the second.
+    /// How even `granted_bytes` is.
     pub granted: Evenness,
 }
 

@@ -158,7 +158,7 @@ fn give(from: &Receiver<Portion>, mut to: TcpStream, gate: &Gate) {
             return;
         }
     }
-    // Who sent this has ended; the receiver is told after the last byte.
+    // The sender has ended; the receiver is told after the last byte.
     let _ = to.shutdown(Shutdown::Write);
 }
 
