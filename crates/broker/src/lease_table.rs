@@ -1,5 +1,5 @@
-//! What the broker knows: who was promised, leased and may still hold how much. No socket and no clock: time
-//! and messages come in, leases go out.
+//! What the broker knows: what each space was promised, is leased, and may still hold. No socket and no
+//! clock: time and messages come in, leases go out.
 //!
 //! Invariants, for slabs of the pool and, where the host has a total of it, for pages of local memory:
 //! 1. A space is *charged* with what it may hold at this moment: the largest of its lease and of what it held

@@ -30,7 +30,7 @@ use crate::nodes::Notice;
 /// While an application runs that an earlier broker may have leased to, nothing is leased for so long. Spaces
 /// look for a broker five times in that time.
 const SETTLING: Duration = Duration::from_secs(1);
-/// Who has connected says what it wants within this time.
+/// A process that has connected says what it wants within this time.
 const INTRODUCTION: Duration = Duration::from_secs(2);
 /// Between two looks at the time.
 const LOOK: Duration = Duration::from_millis(100);
@@ -117,7 +117,7 @@ impl End {
     fn reason(&self) -> Option<String> {
         Some(match self {
             Self::Gone => return None,
-            Self::Garbage => "it sent what is no message".to_owned(),
+            Self::Garbage => "it sent an invalid message".to_owned(),
             Self::Flood => format!("it sent more than {MOST_PACKETS} packets in a second"),
             Self::Silent => "it never said what it wants".to_owned(),
             Self::Untimely => "it sent a message that has no place there".to_owned(),
@@ -177,13 +177,13 @@ impl Server {
         }
         // Before the lock's file is made: a path that was meant for something else is left as it is.
         if options.socket.symlink_metadata().is_ok_and(|found| !found.file_type().is_socket()) {
-            bail!("{shown} is there already, and is no socket; give another --socket");
+            bail!("{shown} exists already and is not a socket; give another --socket");
         }
         let lock = lock(&options.socket)?;
         let path = CString::new(options.socket.as_os_str().as_bytes())?;
         // A broker that made it has ended: its lock is free. But it may be somebody else's.
         remove_abandoned(&path).map_err(|error| match error {
-            Errno::ADDRINUSE => anyhow!("somebody listens on {shown} already; give another --socket"),
+            Errno::ADDRINUSE => anyhow!("another process listens on {shown} already; give another --socket"),
             error => anyhow!("cannot remove {shown}, which an earlier broker has left: {error}"),
         })?;
         let listener = listen_on(&path).with_context(|| format!("cannot listen on {shown}"))?;
@@ -266,7 +266,8 @@ impl Server {
             // The number of a process is 0 where that process is not in the broker's PID namespace, which
             // rustix's kind of number can't be.
             let Ok(peer) = getsockopt(&socket, PeerCredentials) else { continue };
-            // The file's mode says the same; but who has opened the folder to others may not have meant this.
+            // The file's mode says the same; but whoever has opened the folder to others may not have meant
+            // this.
             let is_own = [0, rustix::process::geteuid().as_raw()].contains(&peer.uid());
             if !is_own || self.connections.len() >= MOST_CONNECTIONS {
                 self.log.say(self.began.elapsed(), &format!("process {} was turned away", peer.pid()));
@@ -353,7 +354,7 @@ impl Server {
             None => link.send(&FromBroker::Nodes { length_bytes: 0 }.encode(), &[]),
         };
         match sent {
-            // Who doesn't listen has not waited for the answer.
+            // A client that doesn't listen has not waited for the answer.
             Ok(()) | Err(Errno::AGAIN) => Ok(()),
             Err(Errno::PIPE | Errno::CONNRESET) => Err(End::Gone),
             Err(error) => Err(End::Kernel(error)),
@@ -410,8 +411,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // So that `farmem run` doesn't look for who isn't there. The lock's file stays: removing it would
-        // make two locks possible.
+        // So that `farmem run` doesn't look for a broker that isn't there. The lock's file stays: removing it
+        // would make two locks possible.
         let _ = std::fs::remove_file(&self.socket);
     }
 }
@@ -505,7 +506,7 @@ pub fn is_listening(socket: &Path) -> bool {
     CString::new(socket.as_os_str().as_bytes()).is_ok_and(|path| Link::connect_to(&path).is_ok())
 }
 
-/// Takes the lock beside the socket, or says that another broker has it.
+/// Takes the lock next to the socket, or says that another broker has it.
 fn lock(socket: &Path) -> Result<File> {
     let mut path = socket.as_os_str().to_owned();
     path.push(".lock");

@@ -216,7 +216,7 @@ impl Turn {
         }
         let asked = match self.gate.rate_limit.early_ns(now_ns) {
             early_ns if early_ns > 0 && waited_ns < LIMIT_PATIENCE_NS => {
-                // Others shall not wait for who may not.
+                // Others shall not wait for one that may not.
                 state.link_slot.stand_back(&state.schedule, now_ns);
                 Err(Denied { look_again_ns: early_ns })
             }
@@ -305,7 +305,7 @@ impl Drop for Pass {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Who panicked left counts that are off by one transfer at most; all waits are bounded.
+    // A thread that panicked left counts that are off by one transfer at most; all waits are bounded.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

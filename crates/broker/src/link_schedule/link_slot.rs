@@ -46,7 +46,7 @@ pub struct Wish {
     pub is_followed: bool,
 }
 
-/// Who waits with the smallest tag, of the others.
+/// Of the others, the one that waits with the smallest tag.
 #[derive(Clone, Copy)]
 struct First {
     link_slot: usize,
@@ -67,7 +67,7 @@ pub struct LinkSlot {
     turns: Turns,
     under_way: u64,
     window: Window,
-    /// Who could go and doesn't, and since when.
+    /// The one that could go and doesn't, and since when.
     hesitates: Option<(usize, u64, u64)>,
     /// For each slot that was passed over: what it said then.
     passed_over: Vec<(usize, u64)>,

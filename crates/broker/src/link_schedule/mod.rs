@@ -9,8 +9,8 @@
 //!
 //! Invariants:
 //! 1. A line's words but its bell are written by the slot's space, or by the broker when the space has gone.
-//! 2. Who waits says so before it looks at what is under way; who has ended a transfer says so before it
-//!    looks who waits. So one of them sees the other.
+//! 2. A space that waits says so before it looks at what is under way; one that has ended a transfer says so
+//!    before it looks for spaces that wait. So one of them sees the other.
 //! 3. What a line says is only believed for a while ([`link_slot`]): it can hold up others, but not for long,
 //!    and can't make them read or write anything.
 
