@@ -1,5 +1,5 @@
 //! What people are told to type, as far as no test runs it: units of systemd, manifests, commands for other
-//! machines. The command line must take all of it. Beside it: each command says how it is used, and messages
+//! machines. The command line must take all of it. Next to it: each command says how it is used, and messages
 //! that the guide explains are messages of Farmem.
 
 use std::fs;

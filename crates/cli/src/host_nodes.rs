@@ -70,7 +70,7 @@ impl HostNodes {
         !self.node.is_empty() || self.cluster.is_some()
     }
 
-    /// The text for who asks, if nodes are named.
+    /// The text for the asker, if nodes are named.
     ///
     /// # Errors
     /// What is said makes no sense.
@@ -139,7 +139,7 @@ impl HostNodes {
         words.extend(["--".to_owned(), "true".to_owned()]);
         match Arguments::try_parse_from(words) {
             Ok(Arguments { command: Command::Run(run) }) => Ok(run.application),
-            Ok(_) => Err("it is no way to run a program".to_owned()),
+            Ok(_) => Err("it doesn't run a program".to_owned()),
             Err(error) => {
                 let said = error.to_string();
                 let complaint = said.lines().next().unwrap_or_default();
@@ -201,7 +201,7 @@ pub(crate) fn named(nodes: Vec<NodeChoice>) -> Result<Vec<Destination>, Failure>
 }
 
 /// What a run says of nodes, completed by what its host does if the run names none and doesn't refuse them.
-/// Who named the nodes, if the host did.
+/// The host, if it named the nodes.
 ///
 /// # Errors
 /// The broker can't be asked, or what it says makes no sense.

@@ -1,4 +1,4 @@
-//! `--log`: what happens, one event a line on standard error, for who collects logs.
+//! `--log`: what happens, one event a line on standard error, for whoever collects logs.
 
 use std::io::{self, Write};
 

@@ -81,7 +81,7 @@ fn measures(figures: &NodeStatistics) -> Vec<Measure> {
         measure("node_memory", "Memory that the node lends", Unit::Bytes, false, bytes(figures.frames)),
         measure(
             "node_free",
-            "What of that nobody was granted",
+            "Part of it that is granted to nobody",
             Unit::Bytes,
             false,
             bytes(figures.free_frames),
@@ -90,7 +90,7 @@ fn measures(figures: &NodeStatistics) -> Vec<Measure> {
         measure("node_requests", "Requests answered", Unit::Count, true, figures.requests),
         measure("node_refused", "Requests refused", Unit::Count, true, figures.refused),
         measure("node_read", "What clients have read", Unit::Bytes, true, figures.read_bytes),
-        measure("node_written", "What clients have written", Unit::Bytes, true, figures.written_bytes),
+        measure("node_written", "Bytes that clients have written", Unit::Bytes, true, figures.written_bytes),
     ]
 }
 
@@ -233,7 +233,7 @@ fn stat(arguments: &NodeStatArguments) -> Result<ExitCode, Failure> {
             "{} of {} free; {} clients; {} read, {} written; {} requests, {} refused",
             bytes(figures.free_frames),
             bytes(figures.frames),
-            // Who asks is one.
+            // The process that asks is one.
             figures.clients.saturating_sub(1),
             Readable(ByteCount::new(figures.read_bytes)),
             Readable(ByteCount::new(figures.written_bytes)),

@@ -81,7 +81,7 @@ pub(crate) struct Plan {
     pub(crate) trace: Option<PathBuf>,
     /// Where Prometheus asks for figures.
     pub(crate) metrics: Option<Address>,
-    /// By which names, beside addresses.
+    /// By which names, in addition to addresses.
     pub(crate) metrics_names: Vec<HostName>,
     /// Whether to show how it goes.
     pub(crate) progress: bool,

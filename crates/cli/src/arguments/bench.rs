@@ -31,11 +31,11 @@ pub(crate) enum BenchCommand {
     All(AllArguments),
     /// Access patterns over data four times the local memory: native, Farmem and each kind of kernel swap
     Faults(FaultsArguments),
-    /// What pagers that come from outside cost the programs that they come to
+    /// What pagers that come from outside cost the programs that they manage
     Attach(BenchAttachArguments),
     /// Real programs with a half and a quarter of their memory local: Farmem, zram and zswap
     Programs(ProgramsArguments),
-    /// Applications next to each other: Farmem and each kind of kernel swap
+    /// Applications side by side: Farmem and each kind of kernel swap
     Isolation(IsolationArguments),
     /// Programs and access patterns, or your own program, under each prefetching policy
     Prefetch(PrefetchArguments),
@@ -52,7 +52,7 @@ pub(crate) enum BenchCommand {
     Steps(StepsArguments),
     /// What system calls, page faults, moves of pages and wake-ups cost on this machine
     Micro(MicroArguments),
-    /// Whether what a page and a batch of pages cost grows with the pool, up to a terabyte
+    /// Whether the cost of a page and of a batch of pages grows with the pool, up to a terabyte
     Scale(ScaleArguments),
     /// Undo what a benchmark left behind when it was killed: swap, devices, mounts, control groups
     Cleanup(CleanupArguments),
@@ -98,7 +98,7 @@ pub(crate) struct AllArguments {
     /// Folder for swap files; it must be on a disk
     #[arg(long, value_name = "FOLDER", default_value = "/var/tmp")]
     pub(crate) swap_folder: PathBuf,
-    /// Another build of farmem, to measure in turn with this one; its results go to FOLDER/beside
+    /// Another build of farmem, to measure in turn with this one; its results go to `FOLDER/beside`
     #[arg(long, value_name = "FARMEM")]
     pub(crate) beside: Option<PathBuf>,
 }
@@ -148,17 +148,17 @@ pub(crate) struct FaultsArguments {
     /// Only these peers
     #[arg(long, value_name = "PEER", value_delimiter = ',', value_enum)]
     pub(crate) peer: Vec<PeerName>,
-    /// Tell what each step of Farmem's faults cost, too
+    /// Also say what each step of Farmem's faults cost
     #[arg(long)]
     pub(crate) steps: bool,
 }
 
-/// What pagers that come from outside cost the programs that they come to.
+/// What pagers that come from outside cost the programs that they manage.
 ///
 /// Programs that do nothing, started natively and below a program that is managed; processes that sleep below
 /// a supervisor; threads that are busy and calls that wait while a pager comes; and memory above the budget,
 /// until it has left. The programs are in C, and need a compiler (`cc`); attaching needs root. All of it
-/// takes some minutes, with `--quick` some seconds. What can't be measured is left out and named. The table
+/// takes some minutes; with `--quick`, some seconds. What can't be measured is left out and named. The table
 /// goes to standard output, progress to standard error.
 #[derive(Args, Debug)]
 #[command(
@@ -174,13 +174,13 @@ pub(crate) struct BenchAttachArguments {
 
 /// Real programs, unmodified, with a half and a quarter of their memory local: Farmem, zram and zswap.
 ///
-/// Each program runs with all the memory that it wants first, and then under each peer with a part of what it
-/// had resident. It prints a checksum: another one than the first time ends the benchmark with an error.
-/// Programs whose interpreter isn't installed are left out and named; Python needs Polars, numpy,
-/// scikit-learn, DuckDB and XGBoost for those that are called so. Kernel swap needs root, and is on only
-/// while its peer runs; in control groups of version 1 the kernel is kept from ending a program at its limit.
-/// All programs take an hour for each repetition, with `--quick` about a quarter of that. The table goes to
-/// standard output, progress to standard error.
+/// Each program first runs with all the memory that it wants, and then under each peer with a part of what it
+/// had resident. It prints a checksum; a checksum that differs from the first ends the benchmark with an
+/// error. Programs whose interpreter isn't installed are left out and named. The Python programs named after
+/// Polars, numpy, scikit-learn, DuckDB and XGBoost need these modules. Kernel swap needs root, and is on only
+/// while its peer runs; in control groups of version 1, the kernel is kept from ending a program at its
+/// limit. All programs take an hour for each repetition; with `--quick`, about a quarter of that. The table
+/// goes to standard output, progress to standard error.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  sudo farmem bench programs --only python-dict,polars --share 50\n  sudo farmem bench programs --quick --python .venv/bin/python --json"
@@ -205,16 +205,16 @@ pub(crate) struct ProgramsArguments {
     pub(crate) swap_folder: PathBuf,
 }
 
-/// A server next to a program that swaps as fast as it can, and programs of several kinds next to each other:
+/// A server next to a program that swaps as fast as it can, and programs of several kinds side by side:
 /// Farmem and each kind of kernel swap.
 ///
 /// memcached holds data four times its local memory and gets requests at a fixed rate, alone and while
 /// another program writes at random to four times its own local memory. Each has a processor of its own; what
 /// they share is the paging. Then Snappy, memcached (four threads, a tenth of the requests write), XGBoost (a
 /// thread for each processor) and a Java program run alone and all at once, each with the same share of a
-/// processor; those of Farmem under one `farmem host`, with weights as their data is. Kernel swap reads ahead
-/// as this machine has it set (`vm.page-cluster`), peers named *no-readahead* do not; the report says how
-/// much each reads at once. Kernel swap and shares of processors need root.
+/// processor. Under Farmem, they share one `farmem host`, with weights in proportion to their data. Kernel
+/// swap reads ahead as this machine is set up (`vm.page-cluster`); peers named *no-readahead* do not. The
+/// report says how much each reads at once. Kernel swap and shares of processors need root.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  sudo farmem bench isolation\n  sudo farmem bench isolation --quick --only co-runs --peer farmem,zram --json\n  sudo farmem bench isolation --quick --only co-runs --far node"
@@ -231,16 +231,17 @@ pub(crate) struct IsolationArguments {
     /// Only these peers [default: farmem, zram, zswap, file, loop, zswap-no-readahead, file-no-readahead]
     #[arg(long, value_name = "PEER", value_delimiter = ',', value_enum)]
     pub(crate) peer: Vec<IsolationPeer>,
-    /// Where far memory of programs next to each other is, under Farmem
+    /// Where the far memory of programs side by side is, under Farmem
     #[arg(long, value_name = "PLACE", value_enum, default_value_t)]
     pub(crate) far: IsolationFar,
 }
 
 /// Programs and access patterns, or your own program, under each prefetching policy.
 ///
-/// All of them take some hours, with `--quick` about ten minutes; programs that aren't installed are left out
-/// and named. Each runs with a quarter of the memory that is resident when nothing limits it, and must write
-/// the same to standard output every time. The table goes to standard output, progress to standard error.
+/// All of them take some hours; with `--quick`, about ten minutes. Programs that aren't installed are left
+/// out and named. Each runs with a quarter of the memory that is resident when nothing limits it, and must
+/// write the same to standard output every time. The table goes to standard output, progress to standard
+/// error.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  farmem bench prefetch --quick --only xgboost,c-hash-join\n  farmem bench prefetch --policy none,streams --local 256M -- python3 train.py"
@@ -263,7 +264,7 @@ pub(crate) struct PrefetchArguments {
     /// A Python with numpy and XGBoost
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     pub(crate) python: PathBuf,
-    /// Your own program, and its arguments [default: about twenty programs and access patterns]
+    /// Your own program and its arguments [default: about twenty programs and access patterns]
     #[arg(value_name = "PROGRAM", trailing_var_arg = true)]
     pub(crate) program: Vec<OsString>,
 }
@@ -272,13 +273,13 @@ pub(crate) struct PrefetchArguments {
 /// disk, what the loss of a node costs, how evenly nodes are loaded, and what many threads get of one.
 ///
 /// Nodes are reached by loopback, plain and with TLS, by a Unix socket and by shared memory; and, as root, by
-/// links between network namespaces, which vanish with the benchmark, however it ends. Such a link, limited,
-/// is also shared by three programs of weights 1, 2 and 4, and by two of which one floods it. One node of six
+/// links between network namespaces, which vanish with the benchmark, however it ends. Three programs of
+/// weights 1, 2 and 4 share such a link, with a limit, and so do two of which one floods it. One node of six
 /// is lost while Redis runs, with parity (4+2) and with two copies. Ten programs of 64M each load twelve
 /// nodes. The tables go to standard output, progress to standard error. Kernels in the manner of COMEX's
 /// evaluation run with a half, a quarter and a tenth of their data local, and as root also with swap to a
 /// file. One program of 96M has 1, 4 and 16 threads that read at random from a node two milliseconds away;
-/// then the node is silent, and a thread that wants nothing of it must go on.
+/// then the node falls silent, and a thread that needs nothing from it must go on.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  sudo farmem bench nodes\n  farmem bench nodes --quick --json\n  farmem bench nodes --only loss\n  farmem bench nodes --only threads"
@@ -319,8 +320,8 @@ pub(crate) struct CompareArguments {
 
 /// The access patterns and programs in results of `bench all` as Markdown tables, as in the README.
 ///
-/// Below the table of access patterns stand the targets and whether they were reached, below each table the
-/// machine. What wasn't measured has no table.
+/// The targets, and whether they were reached, follow the table of access patterns; the machine follows each
+/// table. What wasn't measured has no table.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  farmem bench table results\n  farmem bench table results --update README.md"
@@ -338,8 +339,8 @@ pub(crate) struct TableArguments {
 
 /// What each step of a fault cost, in programs that ran with `farmem run --stats`.
 ///
-/// From the message of the kernel to the thread that goes on, and what eviction cost, each divided by all
-/// faults. Reading, loading, installing and waking are known from every 61st of them.
+/// The steps go from the kernel's message to the thread that goes on; eviction is listed, too. Each cost is
+/// divided by all faults. Reading, loading, installing and waking are measured on every 61st fault.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example:\n  farmem run --local 25% --stats run.json -- PROGRAM\n  farmem bench steps run.json"
@@ -362,8 +363,8 @@ pub(crate) struct PapersArguments {}
 
 /// What system calls, page faults, moves of pages and wake-ups cost on this machine.
 ///
-/// The last lines are the floor: a fault that a handler in user space answers with a page that is ready. No
-/// pager that serves faults from a thread of its own can be faster here.
+/// The last lines are the lower bound: a fault that a handler in user space answers with a page that is
+/// ready. No pager that serves faults from its own thread can be faster here.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  farmem bench micro")]
 pub(crate) struct MicroArguments {
@@ -378,9 +379,9 @@ pub(crate) struct MicroArguments {
     pub(crate) repeat: Option<u32>,
 }
 
-/// Whether what a page and a batch of pages cost grows with the pool, up to a terabyte.
+/// Whether the cost of a page and of a batch of pages grows with the pool, up to a terabyte.
 ///
-/// The pools' slabs are there but for their content, so that this takes a gigabyte of memory at most.
+/// The pools' slabs exist without their content, so that this takes at most a gigabyte of memory.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  farmem bench scale")]
 pub(crate) struct ScaleArguments {
@@ -430,8 +431,8 @@ pub(crate) struct WorkloadArguments {
     /// Measured rounds
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,
-    /// Go on with rounds until standard input ends, and tell what happens; the last rounds are those that
-    /// count as measured
+    /// Go on with rounds until standard input ends, and report what happens; the last rounds count as
+    /// measured
     #[arg(long, conflicts_with = "paced")]
     pub(crate) until_end: bool,
     /// Keep one more thread busy that touches no data
@@ -470,8 +471,8 @@ pub(crate) struct KernelArguments {
 /// A program that `bench` measures with a memory node: threads that read at random, and one that works with
 /// memory of its own.
 ///
-/// Each line of standard input is an order, in JSON; with its end the program checks all of its memory, and
-/// ends.
+/// Each line of standard input is an order in JSON. When standard input ends, the program checks all of its
+/// memory and exits.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example:\n  echo '{\"order\":\"read\",\"threads\":4,\"milliseconds\":1000}' | farmem readers --data 64M"

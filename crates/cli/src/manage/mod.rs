@@ -2,8 +2,8 @@
 //! they come and go.
 //!
 //! Each is managed by a supervisor of its own, as by `farmem attach`, which goes on when the host ends. It
-//! tells by which host and rule it was begun, so the next host finds it. All of this happens in a thread
-//! beside the broker, and takes at most a five-hundredth of a processor.
+//! tells by which host and rule it was begun, so the next host finds it. All of this happens in a thread next
+//! to the broker, and takes at most a five-hundredth of a processor.
 
 mod containers;
 mod pattern;
@@ -361,7 +361,9 @@ impl Manager {
 
     fn leave(&mut self, own: &Own, of: &Managed) {
         match own.withdraw() {
-            Ok(_) => tell(&format!("rule {}: {} is left, as the rules say now", of.rule, of.name)),
+            Ok(_) => {
+                tell(&format!("rule {}: {} is no longer managed, as the rules say now", of.rule, of.name))
+            }
             Err(error) => {
                 let sentence = format!("rule {}: {} can't be left yet: {error}", of.rule, of.name);
                 self.fail(&of.key, &sentence);

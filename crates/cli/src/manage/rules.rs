@@ -159,7 +159,7 @@ pub(crate) fn read(path: &Path) -> Result<Rules, String> {
     let shown = path.display();
     let found = std::fs::metadata(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
     if !found.is_file() || found.len() > MOST_BYTES {
-        return Err(format!("{shown} is no file of rules; name a file of up to {} KiB", MOST_BYTES >> 10));
+        return Err(format!("{shown} is not a file of rules; name a file of up to {} KiB", MOST_BYTES >> 10));
     }
     let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
     parse(&text).map_err(|Wrong { line, sentence }| format!("{shown}, line {line}: {sentence}"))
