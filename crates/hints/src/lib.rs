@@ -13,7 +13,7 @@
 //! # Ok::<(), farmem_hints::Error>(())
 //! ```
 //!
-//! Hints are about pages of 4 KiB: what lies beside a slice on its first and last page is fetched, and
+//! Hints are about pages of 4 KiB: what lies next to a slice on its first and last page is fetched, and
 //! pinned, with it. Details are in `include/farmem.h` and `docs/guide/hints.md`.
 
 use std::error;
