@@ -45,8 +45,8 @@ impl Memory {
         })
     }
 
-    /// What can be spared for a pool beside a budget of `local`: what is free now, of the machine and within
-    /// the control group's limit, less the budget and a tenth of all.
+    /// What can be spared for a pool in addition to a budget of `local`: what is free now, of the machine and
+    /// within the control group's limit, less the budget and a tenth of all.
     pub fn spare(&self, local: ByteCount) -> ByteCount {
         let left = |free: ByteCount, all: ByteCount| {
             free.get().saturating_sub(local.get()).saturating_sub(all.get() / LEFT_SHARE)
