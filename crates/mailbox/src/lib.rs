@@ -1,5 +1,5 @@
-//! The mailbox: memory in which a program leaves word of its memory, and in which a pager beside it finds
-//! that (`docs/formats/mailbox.md`).
+//! The mailbox: memory in which a program leaves word of its memory, and in which the pager finds it
+//! (`docs/formats/mailbox.md`).
 //!
 //! Both sides may write any of it at any time, so nothing in it is believed: positions only count modulo the
 //! length of what they are in, and every loop has an end. A zeroed mailbox is an empty one.
@@ -389,7 +389,7 @@ impl<'a> Mailbox<'a> {
         (&self.words[at], &self.words[at + 1])
     }
 
-    /// The pager's: tells of a fault. Whether the reader sleeps, and is to be woken at [`at::IS_ASLEEP`].
+    /// The pager's: reports a fault. Whether the reader sleeps, and is to be woken at [`at::IS_ASLEEP`].
     #[must_use]
     pub fn tell(self, fault: Fault) -> bool {
         let reader = self.words[at::READER].load(Ordering::Relaxed);
