@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 const STANDSTILL: Duration = Duration::from_secs(1);
 
 /// Stands still while the node does: stopped, frozen with its control group, or in a virtual machine that is.
-/// Who was silent in that time a node can't say, so it counts towards nobody's lease.
+/// A node can't say which clients were silent in that time, so it counts towards nobody's lease.
 #[derive(Debug)]
 pub(crate) struct Clock {
     began: Instant,

@@ -15,7 +15,7 @@ use farmem_transport::{ClientIdentity, LinkError, MOST_TRANSFER_BYTES};
 use crate::fault::FaultPoint;
 use crate::service::{Reply, Service, Standing};
 
-/// While so many bytes of answers wait, nothing more is heard: who doesn't listen isn't served.
+/// While so many bytes of answers wait, nothing more is heard: a client that doesn't listen isn't served.
 const MOST_UNSENT_BYTES: usize = 2 * MOST_TRANSFER_BYTES;
 /// The longest message that there is.
 const MOST_MESSAGE_BYTES: usize = HEADER_BYTES + MOST_BODY_BYTES;
@@ -47,10 +47,10 @@ pub(crate) enum End {
     #[error("it has left")]
     Left,
     /// Another one has taken its place.
-    #[error("it has come again")]
+    #[error("it has connected again")]
     Replaced,
     /// What it sent is no message.
-    #[error("it sent what is no message: {0}")]
+    #[error("it sent an invalid message: {0}")]
     Garbage(#[from] Malformed),
     /// It was told so.
     #[error("it was turned away: {0}")]
@@ -108,7 +108,7 @@ impl Connection {
         }
     }
 
-    /// Who is at the other end, once that is known.
+    /// The client at the other end, once it is known.
     pub(crate) fn client(&self) -> Option<ClientIdentity> {
         self.client
     }
@@ -145,8 +145,8 @@ impl Connection {
         }
         let mut is_more = false;
         if self.listens() {
-            // Where a whole message is there no more is taken in: else who asks faster than it is served
-            // would fill memory.
+            // Where a whole message is there no more is taken in: else a client that asks faster than it is
+            // served would fill memory.
             is_more = self.inbox.bytes().len() >= MOST_MESSAGE_BYTES || self.inbox.fill(&mut self.stream)?;
         }
         let progress = match self.client {
@@ -220,10 +220,10 @@ impl Connection {
             let header = Header::decode(header)?;
             let Some(body) = rest.get(..header.body_bytes()) else { return Ok(Progress::Done) };
             let heard = decode_request(&header, body)?;
-            // Only who asks for a device's queue wants to know.
+            // Only a client that asks for a device's queue wants to know.
             let is_attach = matches!(heard, Heard::Attach { .. });
             let local = is_attach.then(|| self.stream.local_address()).flatten();
-            // Who is to die in the middle of an answer must have one that waits.
+            // A node that is to die in the middle of an answer must have one that waits.
             let may_go = self.is_remote && !service.faults.is_next(FaultPoint::HalfAnswered);
             let reply = Reply { outbox: &mut self.outbox, by: may_go.then_some(&mut self.stream) };
             moved_bytes += match heard {

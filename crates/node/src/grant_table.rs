@@ -1,5 +1,6 @@
-//! What a node knows: who has been granted which frames, until when, and what came of their latest requests.
-//! No socket, no memory and no clock: time and requests come in, and what is to be emptied goes out.
+//! What a node knows: which client has been granted which frames, until when, and what came of their latest
+//! requests. No socket, no memory and no clock: time and requests come in, and what is to be emptied goes
+//! out.
 //!
 //! Invariants:
 //! 1. A frame is *free* (in the allocator), *granted* to one client, or *used* (given back, and not emptied
@@ -27,7 +28,7 @@ pub const NUMBERS_PER_FRAME: u64 = 4;
 /// Most clients at a time.
 const MOST_CLIENTS: usize = 4096;
 
-/// Who a client has proved to be, if the connection has it prove something of its own: the fingerprint of its
+/// The identity that a client has proved, if the connection demands one: the fingerprint of its
 /// certificate.
 pub type Credential = Option<[u8; 32]>;
 
@@ -192,7 +193,7 @@ impl GrantTable {
         client.held.into_iter().for_each(|frames| self.used.insert(frames));
     }
 
-    /// Forgets the clients that have said nothing for the time of a lease. Who they are.
+    /// Forgets the clients that have said nothing for the time of a lease, and says which they are.
     pub fn expire(&mut self, now: Duration) -> Vec<u128> {
         let is_over = |client: &Client| now.saturating_sub(client.heard_at) > self.lease;
         let over: Vec<u128> =

@@ -28,7 +28,7 @@ use crate::service::Service;
 
 /// Between two looks at the time.
 const LOOK: Duration = Duration::from_millis(100);
-/// Who has connected says who it is within this time.
+/// A client that has connected identifies itself within this time.
 const INTRODUCTION: Duration = Duration::from_secs(5);
 /// Most connections at a time.
 const MOST_CONNECTIONS: usize = 4096;
@@ -150,7 +150,7 @@ impl Server {
         self.service.statistics(0)
     }
 
-    /// From now on grants nothing and lets nobody new in; who is there goes on.
+    /// From now on grants nothing and lets nobody new in; clients that are there go on.
     pub fn drain(&mut self) {
         self.service.drain();
     }
@@ -211,7 +211,8 @@ impl Server {
                         return;
                     }
                     if !self.expel() {
-                        // Who waits is still there then, and the listener would be ready all the time.
+                        // A connection that waits is still there then, and the listener would be ready all
+                        // the time.
                         return self.hear_listeners(false);
                     }
                 }
@@ -259,8 +260,8 @@ impl Server {
         }
     }
 
-    /// Something has come, or can go. Who has a turn to come anyway waits for it: else whoever sends without
-    /// pause would have two at a time.
+    /// Something has come, or can go. A connection that has a turn to come anyway waits for it: else whoever
+    /// sends without pause would have two at a time.
     fn wake(&mut self, id: u64) {
         if self.connections.get(&id).is_some_and(|place| !place.is_unfinished) {
             self.call(id);
