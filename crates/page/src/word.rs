@@ -10,8 +10,8 @@
 //! 2. `BUSY` is set by one thread at a time; only that thread clears it, changes the entry, and moves the
 //!    page.
 //! 3. Whoever clears `BUSY` wakes the page's waiters if `WAITED` was set meanwhile.
-//! 4. An entry that was dropped (the program discarded the page) while `BUSY` is marked `DROPPED`; who holds
-//!    `BUSY` then clears the entry instead of publishing one.
+//! 4. An entry that was dropped (the program discarded the page) while `BUSY` is marked `DROPPED`; the holder
+//!    of `BUSY` then clears the entry instead of publishing one.
 
 use crate::{Place, SlotPlace};
 
@@ -192,7 +192,7 @@ impl PageWord {
     pub const fn is_busy(self) -> bool {
         self.0 & BUSY != 0
     }
-    /// Whether somebody waits for who holds the page.
+    /// Whether somebody waits for the holder of the page.
     pub const fn is_waited(self) -> bool {
         self.0 & WAITED != 0
     }
@@ -217,7 +217,7 @@ impl PageWord {
         }
     }
 
-    /// What to swap in to take the page for a change (invariant 2), or to wait for who has it (invariant 3).
+    /// What to swap in to take the page for a change (invariant 2), or to wait for its holder (invariant 3).
     pub const fn take(self) -> Transition {
         if self.is_busy() {
             Transition::Wait(Self(self.0 | WAITED))
@@ -232,7 +232,8 @@ impl PageWord {
         if self.is_busy() { (Self(self.0 | DROPPED), None) } else { (Self(self.0 & LASTING), self.place()) }
     }
 
-    /// The word as a forked child must see it: who held the page in the parent doesn't exist in the child.
+    /// The word as a forked child must see it: the thread that held the page in the parent doesn't exist in
+    /// the child.
     pub const fn without_holder(self) -> Self {
         if self.is_dropped() { Self(self.0 & LASTING) } else { Self(self.0 & !(BUSY | WAITED)) }
     }
