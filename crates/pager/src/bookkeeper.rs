@@ -248,7 +248,7 @@ impl Bookkeeper {
             engine.ledger.slots().filter(|slot| slot.state() == SlotState::Managing).count().max(1);
         self.managing = managing as u64;
         let managing = managing as i64;
-        // Who is above the budget gives in proportion to what they have.
+        // Processes above the budget give in proportion to what they have.
         let limit = if left >= 0 { own + left / managing } else { own + left * own / total.max(1) };
         let limit = PageCount::new(limit.max(0) as u64);
         engine.set_limit(limit, managing);

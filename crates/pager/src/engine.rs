@@ -51,7 +51,7 @@ pub struct Engine {
     pub(crate) flights: Flights,
     pub(crate) foresight: Foresight,
     pub(crate) hints: Hints,
-    /// Of the program that the pager is beside.
+    /// Of the program that the pager belongs to.
     pub(crate) mailboxes: Mailboxes,
     pub(crate) family: Family,
     pub(crate) bell: Bell,

@@ -249,7 +249,7 @@ impl Reading<'_> {
 }
 
 impl<'a> Holding<'a> {
-    /// Who holds.
+    /// The holders.
     pub(crate) fn party(&self) -> usize {
         self.party
     }

@@ -1,6 +1,6 @@
 //! The pager of one process: it serves the program's faults, takes cold pages away, and brings them back.
 //!
-//! It runs in a process of its own beside the program. `no_std` and without an allocator: what it needs it
+//! It runs in a process of its own, next to the program. `no_std` and without an allocator: what it needs it
 //! has from its start, and waits for nobody's memory while a fault waits for it. Everything that the kernel
 //! does lies behind `farmem-sys`.
 //!

@@ -90,7 +90,7 @@ impl Engine {
         });
     }
 
-    /// The kernel tells of a discard before it does it. Pages that are still there must not leave until it is
+    /// The kernel reports a discard before it does it. Pages that are still there must not leave until it is
     /// done, or what they held would come back. When it is done can't be known; that a page has come in again
     /// can.
     fn mark_discarded(&self, range: PageRange) {

@@ -8,8 +8,8 @@ use crate::address_space::table::Taken;
 use crate::engine::Engine;
 
 impl Engine {
-    /// Lets the page go with what `word` says, which the counters know of already; whether somebody waits for
-    /// it, who must be woken.
+    /// Lets the page go with what `word` says, which the counters know of already; whether a thread waits for
+    /// it, which must be woken.
     fn release(&self, taken: Taken, word: PageWord) -> bool {
         let released = taken.release(word);
         if released.is_dropped {

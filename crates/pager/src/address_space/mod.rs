@@ -1,4 +1,4 @@
-//! The program's address space: what of it is managed, what becomes of each page, and what the kernel tells
+//! The program's address space: what of it is managed, what becomes of each page, and what the kernel reports
 //! of its changes.
 
 pub(crate) mod events;

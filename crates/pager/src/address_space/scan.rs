@@ -142,7 +142,7 @@ impl Engine {
     }
 }
 
-/// The parts of a range that one question about the page table tells of each: they end where a page table of
+/// The parts of a range that one question about the page table describes: they end where a page table of
 /// the kernel's does.
 pub(crate) fn windows(range: PageRange) -> impl Iterator<Item = PageRange> {
     let mut start = range.start;

@@ -67,8 +67,8 @@ impl PageTable {
         self.words.get_or_create(page).is_some()
     }
 
-    /// Takes a page, which must have a word, for a change. `None` when somebody else has it: who lets it go
-    /// wakes the page.
+    /// Takes a page, which must have a word, for a change. `None` when somebody else has it: the thread that
+    /// lets it go wakes the page.
     pub(crate) fn take(&self, page: PageIndex) -> Option<Taken> {
         let cell = self.words.get(page)?;
         let mut word = PageWord::from_bits(cell.load(Ordering::Acquire));

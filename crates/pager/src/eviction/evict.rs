@@ -36,7 +36,7 @@ const AHEAD_PAGES: usize = MOST_MOVES - 1;
 /// Evicted pages between two questions to the kernel how many are resident.
 const SYNC_PAGES: u64 = 256;
 
-/// Who evicts: one thread at a time.
+/// The evictor: one thread at a time.
 pub(crate) struct Evictor {
     pub(crate) frames: Frames,
     used: u64,
@@ -104,8 +104,8 @@ impl Evictor {
             return;
         }
         let used = PageRange::at(self.frames.range().start, PageCount::new(self.used));
-        // Discarding registered memory would raise an event, and wait for who reads it: perhaps for this
-        // thread.
+        // Discarding registered memory would raise an event, and wait for the thread that reads it: perhaps
+        // for this thread.
         let unregistered = engine.pages.uffd.unregister(self.frames.range()).map_err(Errno::from);
         let released = unregistered
             .and_then(|()| self.frames.release(used))

@@ -17,7 +17,8 @@ impl Engine {
                 return;
             }
             let _change = self.change_as_bookkeeper();
-            // A fork waits for who has this lock, and nobody begins to work under it while one is under way.
+            // A fork waits for the holder of this lock, and nobody begins to work under it while one is under
+            // way.
             let Some(_evictor) = self.eviction.evictor.try_lock() else { return };
             if self.eviction.is_leaving() {
                 return;

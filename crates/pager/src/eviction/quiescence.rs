@@ -200,9 +200,9 @@ impl Keeper {
 const WORTH_NS: u64 = 8_000;
 /// Fewer runs aren't worth a call.
 const FEWEST_RUNS: u64 = 4;
-/// Of so many batches one is moved without a call, to see what that costs by now,
+/// Of so many batches one is moved without a call, to see what that costs by now.
 const TRIED: u64 = 32;
-/// and after so many what calls have cost is forgotten.
+/// After so many batches, what calls have cost is forgotten.
 const FORGOTTEN: u64 = 8 * TRIED;
 
 /// What something has cost the last time and the time before. The smaller one counts, 0 while nothing is

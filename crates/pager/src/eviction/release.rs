@@ -12,11 +12,11 @@ use farmem_telemetry::Counter;
 
 use crate::engine::Engine;
 
-/// Resident pages that a round looks at,
+/// Resident pages that a round looks at.
 const VISITS: u64 = 4096;
-/// and windows of [`SCAN_PAGES`] pages in which it looks for them.
+/// Windows of [`SCAN_PAGES`] pages in which a round looks for them.
 const WINDOWS: u32 = 64;
-/// Entries that are given back in one go: who forks or reads messages waits for no more than that.
+/// Entries that are given back in one go: a thread that forks or reads messages waits for no more than that.
 const BATCH: usize = 64;
 /// Asking what the partition holds takes at most one part of the time in so many.
 const QUESTION_SHARE: u64 = 100;

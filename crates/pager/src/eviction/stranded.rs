@@ -1,10 +1,11 @@
 //! Pages that were moved out, for which the pool has no room, and which can't be put back yet: an event
 //! waits, or is being finished, and the kernel refuses all changes until then.
 //!
-//! Their content is nowhere but in the staging area. So they stay held, and who touches one waits, until the
-//! kernel takes them back; nothing else leaves before. No thread has them in hand meanwhile, so what a
-//! message says of a page is done to them here: what it has moved is put back elsewhere, and a child forked
-//! meanwhile gets a copy. What the program has discarded or unmapped is let go when it would be put back.
+//! Their content is nowhere but in the staging area. So they stay held, and a thread that touches one waits,
+//! until the kernel takes them back; nothing else leaves before. No thread has them in hand meanwhile, so
+//! what a message says of a page is done to them here: what it has moved is put back elsewhere, and a child
+//! forked meanwhile gets a copy. What the program has discarded or unmapped is let go when it would be put
+//! back.
 
 use farmem_page::{PageCount, PageIndex, PageRange};
 use farmem_sys::Errno;
@@ -73,7 +74,7 @@ impl Engine {
         }
     }
 
-    /// Tries to put back what is stranded, unless somebody evicts at this moment, who does the same.
+    /// Tries to put back what is stranded, unless another thread evicts at this moment, which does the same.
     pub(crate) fn return_stranded(&self, holding: &Holding<'_>) {
         if let Some(Some(evictor)) = self.eviction.evictor.try_lock().as_deref_mut() {
             self.return_stranded_of(holding, evictor);
@@ -177,7 +178,7 @@ impl Engine {
             let Some(taken) = self.pages.table.follow(page.taken, to + (old - from.start)) else {
                 self.refused(Step::Table, Errno::NOMEM)
             };
-            // Who waits there has lost the page, as without a pager.
+            // A thread that waits there has lost the page, as without a pager.
             self.wake_page(old);
             Some(Page { taken, ..page })
         });

@@ -3,9 +3,9 @@
 
 use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// Once nothing could be moved, nobody tries again before so many pages more are there, which may be,
+/// Once nothing could be moved, nobody tries again before so many more pages are there, which may be movable.
 const WORTH_PAGES: i64 = 64;
-/// or so long: what is there may be movable again.
+/// The next try is due after so long, too: what is there may have become movable.
 const WORTH_NS: u64 = 20_000_000;
 
 /// What the last eviction found that moved nothing.

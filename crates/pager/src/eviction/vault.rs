@@ -245,7 +245,7 @@ impl Vault {
             return Epoch::NONE;
         }
         let unheard = self.unheard.load(Ordering::Acquire);
-        // In this order: who has heard of a fork has counted it among the frozen ones before.
+        // In this order: a thread that has heard of a fork has counted it among the frozen ones before.
         let is_heard = unheard == 0 || self.slot.heard_epoch() >= u64::from(unheard);
         let by_children = self.slot.frozen_epoch() as u32;
         Epoch(if is_heard { by_children } else { unheard.max(by_children) })

@@ -519,7 +519,7 @@ impl Engine {
     /// The program has discarded a page, and nobody has told of it.
     pub(crate) fn forget_unheard(&self, taken: Taken) {
         let (page, word) = (taken.page, taken.word);
-        // Who has discarded it once more leaves the entry to this thread, too.
+        // Whoever has discarded it once more leaves the entry to this thread, too.
         let _ = taken.release(word.with_place(None).with_far(false));
         if word.is_far() {
             self.slot.subtract(Counter::FarPages, 1);

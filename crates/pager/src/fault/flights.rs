@@ -7,8 +7,8 @@
 //! moved is followed.
 //!
 //! Invariants:
-//! 1. A flight is in the list from when its call is posted until somebody ends it. Who ends one is in a
-//!    [`Holding`] or a [`Reading`], so that the page isn't moved between.
+//! 1. A flight is in the list from when its call is posted until somebody ends it. The thread that ends one
+//!    is in a [`Holding`] or a [`Reading`], so that the page isn't moved between.
 //! 2. Flights and reserved places are no more than [`MOST`].
 //! 3. The list is a leaf lock: while it is held nobody waits, and no page comes in.
 
@@ -68,7 +68,7 @@ pub(crate) struct Flights {
 struct List {
     flights: [Option<Flight>; MOST],
     /// Places that are kept for what the fetcher has in hand: pages that land, and pages that have been
-    /// refused. So there is always one for a page that must be asked for anew, and there are never more
+    /// refused. So there is always one for a page that must be asked for again, and there are never more
     /// refused ones than flights.
     reserved: usize,
 }
@@ -130,7 +130,7 @@ impl Flights {
 }
 
 /// A page that a thread waits for, and that has come, but the kernel has refused it, since the address space
-/// changes; or what had come was displaced then, and too much is under way to ask anew.
+/// changes; or what had come was displaced then, and too much is under way to ask again.
 struct Refused {
     page: PageIndex,
     since_ns: u64,
@@ -291,7 +291,7 @@ impl Engine {
             self.refused(Step::Table, Errno::NOMEM);
         }
         let Some(taken) = self.pages.table.take(page) else {
-            // Who has it lets the thread go.
+            // The holder lets the thread go.
             self.hurry(page);
             return None;
         };
@@ -426,7 +426,8 @@ impl Engine {
             let Some(taken) = self.pages.table.follow(flight.taken, to + (old - from.start)) else {
                 self.refused(Step::Table, Errno::NOMEM)
             };
-            // Who waits there has lost the page, as without a pager. What comes now comes for nobody.
+            // A thread that waits there has lost the page, as without a pager. What comes now comes for
+            // nobody.
             self.wake_page(old);
             let cause = if flight.cause.is_fault_on(old) { Cause::Fault(taken.page) } else { flight.cause };
             *place = Some(Flight { taken, cause, ..flight });

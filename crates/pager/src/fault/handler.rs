@@ -1,9 +1,9 @@
 //! Threads that serve faults.
 //!
-//! A fault wakes whoever waits at the userfaultfd. Waking a thread on another processor is dear (an idle one
-//! takes tens of microseconds to wake), so a handler stays on the processor where faults happen. While one
-//! thread faults, one handler is armed and follows that thread from processor to processor. While several do,
-//! so many handlers are armed, each kept on a processor of its own; the others sleep where no fault wakes
+//! A fault wakes whoever waits at the userfaultfd. Waking a thread on another processor is expensive (an idle
+//! one takes tens of microseconds to wake), so a handler stays on the processor where faults happen. While
+//! one thread faults, one handler is armed and follows that thread from processor to processor. While several
+//! do, so many handlers are armed, each kept on a processor of its own; the others sleep where no fault wakes
 //! them.
 //!
 //! When a handler wakes the program's thread, the scheduler finds the processor taken, by the handler, and
@@ -283,7 +283,7 @@ impl Handler {
             let served = self.serve(wish);
             if !matches!(served, Served::Done | Served::Flying) {
                 self.is_settling |= served == Served::Again;
-                // Who waits for room has been looked after: it is work anew.
+                // A thread that waits for room has been looked after: it is work again.
                 let work = if served == Served::Later { self.work } else { work };
                 self.deferred[self.deferred_count] = Some((wish, work));
                 self.deferred_count += 1;

@@ -153,7 +153,7 @@ impl Handlers {
     }
 }
 
-/// How many threads of the program fault, beside the handlers that there are for them.
+/// How many threads of the program fault, compared with the handlers that there are for them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Crowd {
     /// One. Its handler gives way to it anyhow.
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(rounds(2), [Crowd::Few]);
         assert_eq!(rounds(2), []);
         assert_eq!(rounds(3), [Crowd::Many]);
-        assert_eq!(rounds(0), [], "who rests changes nothing");
+        assert_eq!(rounds(0), [], "a handler that rests changes nothing");
         assert_eq!(rounds(1), [Crowd::One]);
     }
 

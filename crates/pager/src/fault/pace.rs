@@ -16,7 +16,7 @@ use crate::gate::{BOOKKEEPER, Change, Entry, Holding};
 pub(crate) struct Pace {
     class: Class,
     /// Whether the kernel would let the handler out of the idle class again. If not it must never enter it:
-    /// beside any busy program it would hardly ever run.
+    /// next to any busy program it would hardly ever run.
     may_return: bool,
     starvation: Starvation,
     crowding: Crowding,

@@ -27,7 +27,7 @@ const FOLLOWERS: usize = 16;
 const SCRATCH: usize = BATCH_PAGES - 1;
 const _: () = assert!(MOST_PAGES < SCRATCH, "a walk never fetches into the place of a glance");
 
-/// Who is followed, and how far.
+/// Which threads are followed, and how far.
 #[derive(Debug)]
 pub(crate) struct References {
     /// `None` where a policy was chosen that goes by addresses alone.
@@ -62,8 +62,8 @@ impl References {
         })
     }
 
-    /// Who follows `thread`. `None` if nobody does, or a fault of another thread is being followed at this
-    /// moment: this one teaches nothing, and waits for nobody.
+    /// The follower of `thread`. `None` if nobody does, or a fault of another thread is being followed at
+    /// this moment: this one teaches nothing, and waits for nobody.
     fn of(&self, thread: u32) -> Option<Guard<'_, Follower>> {
         let mut follower = self.followers?[thread as usize % FOLLOWERS].try_lock()?;
         follower.attend(thread);

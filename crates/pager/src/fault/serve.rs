@@ -1,4 +1,5 @@
-//! Serving a fault: the ladder from the cheapest source of a page's content to the dearest, and nothing else.
+//! Serving a fault: the ladder from the cheapest source of a page's content to the most expensive, and
+//! nothing else.
 //!
 //! PFA §3: the fault path takes a free frame, fills it, maps it and lets the thread go; the rest is
 //! bookkeeping.

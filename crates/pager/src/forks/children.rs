@@ -575,7 +575,7 @@ fn own_pages(views: &[Option<View>; MOST]) -> PageCount {
     PageCount::new(views.iter().flatten().map(|view| view.own.get()).sum())
 }
 
-/// Whether the memory that it tells of is gone.
+/// Whether the memory that it reports is gone.
 pub(crate) fn has_ended(uffd: &Uffd) -> bool {
     let range = PageRange::new(NOWHERE, PageIndex::new(NOWHERE.get() + 1));
     uffd.zero_in(range).stopped == Some(UffdError::Ended)

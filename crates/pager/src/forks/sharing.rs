@@ -140,7 +140,7 @@ impl Patience {
     }
 
     /// Whether to wait with `excess` pages too many. Once nothing has left for long, one may go on, and the
-    /// wait begins anew.
+    /// wait begins again.
     pub(super) fn must_wait(&self, excess: i64) -> bool {
         let now_ns = thread::now_ns();
         let is_new = now_ns - self.asked_ns.swap(now_ns, Ordering::Relaxed) > PATIENCE_NS;
@@ -152,7 +152,7 @@ impl Patience {
         is_new || !is_over
     }
 
-    /// Who is waiting need not.
+    /// Those that wait need not.
     fn end(&self) {
         self.least_ns.store(0, Ordering::Relaxed);
     }

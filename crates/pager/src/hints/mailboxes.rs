@@ -1,4 +1,4 @@
-//! Mailboxes of a program that the pager is beside: what the program says of its memory comes by way of
+//! Mailboxes of the pager's program: what the program says of its memory comes by way of
 //! memory that both map (`docs/formats/mailbox.md`).
 //!
 //! The program may write anything there at any time. All that comes of it is that it is told or brought
@@ -33,7 +33,7 @@ const PATIENCE: u32 = 10_000;
 /// Pins that have not been copied yet.
 const NOT_COPIED: usize = usize::MAX;
 
-/// Who has asked for memory to be pinned, or not any more.
+/// Those that have asked for memory to be pinned, or not any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Asker {
     /// A thread of the program's, by the order of that number in a mailbox.

@@ -34,8 +34,8 @@ const STEP_NS: u64 = 1_000_000;
 const AT_ONCE: usize = 16;
 /// How often a task may find no room: others evict at the same time.
 const PATIENCE: u32 = 200;
-/// How long one may that somebody waits for: where processors are short room comes late, and who is refused
-/// it isn't asked again.
+/// How long one may that somebody waits for: where processors are short room comes late, and a thread that is
+/// refused it isn't asked again.
 const ORDER_PATIENCE_NS: u64 = 1_000_000_000;
 /// Words that are looked at without a look at the clock, or at messages that wait.
 const LOOKED_AT: u64 = 1 << 12;
@@ -144,9 +144,9 @@ struct Task {
     /// Where it goes on.
     hand: PageIndex,
     stage: Stage,
-    /// How often it may find no room yet,
+    /// How often it may find no room yet.
     patience: u32,
-    /// and until when it may, however often.
+    /// Until when it may find no room, however often.
     patient_until_ns: u64,
     /// Since its beginning it has met a page that somebody else had in hand.
     has_passed_busy: bool,
@@ -314,8 +314,8 @@ impl Engine {
     }
 
     /// Follows some of the hints that there are, if nobody else does at this moment: those that bring in
-    /// [`AT_A_FAULT`] pages. The page of `fault` is left to who serves it. `false` when there is no room at
-    /// this moment.
+    /// [`AT_A_FAULT`] pages. The page of `fault` is left to the thread that serves it. `false` when there is
+    /// no room at this moment.
     pub(crate) fn follow_hints(
         &self,
         holding: &Holding<'_>,

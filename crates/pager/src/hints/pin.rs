@@ -27,7 +27,7 @@ pub(crate) enum Pin {
     Unpin,
 }
 
-/// An order, and who waits for it.
+/// An order, and the thread that waits for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ordered {
     asker: Asker,

@@ -1,5 +1,5 @@
-//! What the process tells of its regions when somebody asks: where its pages are, how hot those here are, how
-//! long those elsewhere have been away and how well they compress.
+//! What the process reports of its regions when somebody asks: where its pages are, how hot those here are,
+//! how long those elsewhere have been away and how well they compress.
 //!
 //! A walk over all regions, a step of it in each of the bookkeeper's rounds, and only for as long as there is
 //! a question.

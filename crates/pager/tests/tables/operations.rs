@@ -1,5 +1,5 @@
 //! The page table and the regions against a reference: operations are read from bytes and done as the pager
-//! does them, beside a kernel and a store that are plain maps. After each, every page must show its own
+//! does them, with a kernel and a store that are plain maps. After each, every page must show its own
 //! content, every entry must belong to one page, and what waits must have a holder. The same for fixed seeds
 //! and for the fuzzer.
 
