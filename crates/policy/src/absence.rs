@@ -12,11 +12,11 @@
 
 use crate::victims::TICKS_PER_BUDGET;
 
-/// Absences up to so many ticks have a bucket each,
+/// Absences up to so many ticks have a bucket each.
 const LINEAR: u64 = 8;
-/// from there on there are so many for each power of two,
+/// Above that, the logarithm of the buckets for each power of two.
 const PARTS_BITS: u32 = 2;
-/// up to what the clock can tell.
+/// The logarithm of the longest absence that the clock can tell.
 const MOST_BITS: u32 = 10;
 /// How many buckets.
 pub const BUCKETS: usize = LINEAR as usize + ((MOST_BITS - LINEAR.ilog2()) << PARTS_BITS) as usize;

@@ -1,4 +1,4 @@
-//! Who may hold how much of what several spaces share: slabs of the host's pool, or pages of local memory.
+//! Which space may hold how much of what several share: slabs of the host's pool, or pages of local memory.
 //!
 //! A space has a *guarantee*: it gets that much whenever it wants it. What is left is divided by max-min
 //! fairness with weights: nobody gets more, for their weight, than somebody who wants more and has less. It
@@ -51,8 +51,8 @@ impl Claim {
     }
 }
 
-/// Whether `guaranteed` more can be promised to a newcomer, of `total`, beside what the others were promised
-/// or can't give back.
+/// Whether `guaranteed` more can be promised to a newcomer, of `total`, in addition to what the others were
+/// promised or can't give back.
 pub fn can_guarantee(total: u64, claims: &[Claim], guaranteed: u64) -> bool {
     let firm: u128 = claims.iter().map(|claim| u128::from(claim.guaranteed.max(claim.kept))).sum();
     firm + u128::from(guaranteed) <= u128::from(total)
@@ -91,7 +91,7 @@ fn scale_guarantees(total: u64, claims: &[Claim], shares: &mut [u64]) {
     }
 }
 
-/// Raises shares towards a cap of each. Those who can't give back get no more than is left beside all
+/// Raises shares towards a cap of each. Those who can't give back get no more than is left after all
 /// guarantees.
 fn raise_within(total: u64, claims: &[Claim], shares: &mut [u64], cap: impl Fn(&Claim) -> u64) {
     let before = sum(shares);
@@ -350,8 +350,8 @@ mod tests {
                     continue;
                 }
                 for (rich, rich_share) in claims.iter().zip(&shares) {
-                    // Who has more for their weight than somebody who wants more has it by guarantee, but for
-                    // rounding.
+                    // A space that has more for its weight than one that wants more has it by guarantee,
+                    // apart from rounding.
                     let level = (poor_share + u64::from(poor.weight)) * u64::from(rich.weight);
                     let is_fair = (rich_share.saturating_sub(u64::from(rich.weight))) * u64::from(poor.weight) <= level;
                     prop_assert!(is_fair || *rich_share <= rich.guaranteed, "{claims:?} {shares:?}");

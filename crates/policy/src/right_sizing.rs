@@ -13,10 +13,9 @@ use farmem_page::PageCount;
 const STEP_LEAST: f64 = 0.01;
 const STEP_MOST: f64 = 0.08;
 const STEP_GROWTH: f64 = 1.4;
-/// The budget rises by this part for each multiple of the target that the stall is above it, but by no more
-/// than
+/// The budget rises by this part for each multiple of the target that the stall is above it.
 const RISE: f64 = 0.04;
-/// this part at once.
+/// It rises by no more than this part at once.
 const RISE_MOST: f64 = 0.25;
 /// Below this part of the target the budget falls.
 const LOW: f64 = 0.5;

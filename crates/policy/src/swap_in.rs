@@ -28,7 +28,7 @@ impl Survey {
         Self { counts: [0; AGES] }
     }
 
-    /// Begins anew.
+    /// Begins again.
     pub fn clear(&mut self) {
         self.counts.fill(0);
     }

@@ -1,4 +1,4 @@
-//! What [`Absences`] says of more memory, beside what an exact LRU of that size misses.
+//! What [`Absences`] says of more memory, compared with what an exact LRU of that size misses.
 
 mod support;
 

@@ -3,7 +3,7 @@
 //!
 //! COMEX's neighbours are those in the remote frames next to a page's own. Pages leave in runs of addresses
 //! and are stored in this order, so the neighbours by address are those by place, as long as nothing is
-//! stored anew; the address is what a policy knows.
+//! stored again; the address is what a policy knows.
 
 use farmem_page::PageRange;
 

@@ -168,7 +168,7 @@ impl Streams {
                 if is_close { (stream.trust + 1).min(TRUST_LIMIT) } else { stream.trust.saturating_sub(1) };
             wanted = if is_close { (stream.window * 2).min(self.window_limit) } else { stream.window };
         } else {
-            // Inside the window, or beside the path: part of it was of no use, or it was never fetched.
+            // Inside the window, or next to the path: part of it was of no use, or it was never fetched.
             let used = (stream.window as i64 + steps).clamp(0, stream.window as i64) as u32;
             advice.used = stream.settle(0, used);
             advice.expired = stream.settle(used + 1, stream.window);

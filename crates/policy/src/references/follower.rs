@@ -40,7 +40,7 @@ const PATIENCE: u32 = 4;
 const LINKED_PAGES: usize = 4;
 /// Faults that go by unseen when there is no time for looking at them.
 const PAUSE_FAULTS: u32 = 64;
-/// Who reads on over the edge of a page touches one of these first.
+/// A program that reads on over the edge of a page touches one of these first.
 const EDGE_BYTES: u64 = 64;
 
 /// Pages that came ahead, and whether they have been used as far as known.
@@ -63,8 +63,8 @@ impl Settled {
     }
 }
 
-/// Follows the references that one thread follows. Some two kilobytes beside what it is given, no allocation.
-/// Not synchronised.
+/// Follows the references that one thread follows. Some two kilobytes in addition to what it is given, and no
+/// allocation. Not synchronised.
 #[derive(Debug)]
 pub struct Follower {
     thread: u32,
@@ -266,7 +266,7 @@ impl Follower {
 
     /// `has_led`: whether the walk led where the program went, if that can be told.
     fn judge(&mut self, past: Past, has_led: Option<bool>) -> Option<Settled> {
-        // Beside an array a program reads other things: it may come to the page a little later.
+        // A program that reads an array reads other things as well: it may come to the page a little later.
         let is_open = past.is_run && has_led == Some(false);
         let is_used = has_led.filter(|_| !is_open);
         let is_worthwhile = if is_open && self.trial.is_none() {

@@ -21,8 +21,8 @@ const LOSS: u8 = 2;
 /// Pages of the last faults that are remembered: between an array and what it refers to a program may read
 /// something else.
 const RECENT: usize = 3;
-/// Kinds of elements that are known at a time. Who goes through a queue of objects and through an array in
-/// each of them reads two in turn.
+/// Kinds of elements that are known at a time. A program that goes through a queue of objects and through an
+/// array in each of them reads two in turn.
 const ELEMENTS: usize = 2;
 /// Null references that a run may pass.
 const NULLS: usize = 16;

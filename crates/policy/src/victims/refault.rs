@@ -39,11 +39,11 @@ pub struct Victims {
     tally: AtomicU64,
 }
 
-/// Time out, in ticks, below which the level rises by two,
+/// Time out, in ticks, below which the level rises by two.
 const SOON: u64 = TICKS_PER_BUDGET / 4;
-/// by one,
+/// Time out below which it rises by one.
 const RISE: u64 = TICKS_PER_BUDGET * 3 / 4;
-/// or stays as it is. After a longer absence it is halved.
+/// Time out below which it stays as it is. After a longer absence it is halved.
 const STAY: u64 = TICKS_PER_BUDGET * 3 / 2;
 
 /// From this level on a page counts as hot: the level of a page that has come back soon once. Waiting for a

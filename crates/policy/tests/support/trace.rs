@@ -49,7 +49,7 @@ pub fn sequential(pages: u64, length: usize) -> Vec<u64> {
     (0..length as u64).map(|step| step % pages).collect()
 }
 
-/// Every `stride`th page, then the ones beside them, until all were used; then again.
+/// Every `stride`th page, then the ones next to them, until all were used; then again.
 pub fn strided(pages: u64, stride: u64, length: usize) -> Vec<u64> {
     let rounds = (0..stride).flat_map(|first| (first..pages).step_by(stride as usize));
     rounds.cycle().take(length).collect()
@@ -103,7 +103,7 @@ pub fn matmul(side: u64, row: u64) -> Vec<u64> {
     trace
 }
 
-/// A merge sort of `pages` pages with a second array beside them, from runs of `run` pages up.
+/// A merge sort of `pages` pages with a second array next to them, from runs of `run` pages up.
 pub fn merge_sort(pages: u64, run: u64, seed: u64) -> Vec<u64> {
     let mut random = Random::new(seed);
     let mut trace = Vec::new();
