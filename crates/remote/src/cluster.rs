@@ -106,13 +106,13 @@ pub enum ClusterError {
     #[error("{0}")]
     Syntax(String),
     /// Two machines have one name or one address.
-    #[error("{0} is there twice")]
+    #[error("{0} is listed twice")]
     Twice(String),
     /// A machine that lends memory has no address.
     #[error("{0} lends memory and so needs an address, as HOST:PORT")]
     NoAddress(String),
     /// An address is none.
-    #[error("{address} is no address of a node: {reason}")]
+    #[error("{address} is not the address of a node: {reason}")]
     Address {
         /// As it is written.
         address: String,
@@ -123,7 +123,7 @@ pub enum ClusterError {
     #[error("there are more than {MOST_NODES} nodes")]
     TooMany,
     /// Nobody lends anything.
-    #[error("no node of role memory or general is in it")]
+    #[error("no node in it has the role memory or general")]
     Empty,
 }
 

@@ -36,7 +36,7 @@ pub enum EditError {
     #[error(transparent)]
     Cluster(#[from] ClusterError),
     /// There is none of that name.
-    #[error("no node {name} is in it; these are: {}", known.join(", "))]
+    #[error("it has no node {name}; its nodes are: {}", known.join(", "))]
     Unknown {
         /// The name.
         name: String,
@@ -44,7 +44,7 @@ pub enum EditError {
         known: Vec<String>,
     },
     /// A node without an address.
-    #[error("no node {0} is in it yet; give --address HOST:PORT to add it")]
+    #[error("it has no node {0} yet; give --address HOST:PORT to add it")]
     NoAddress(String),
     /// Another node has the name.
     #[error(
@@ -154,7 +154,7 @@ impl Joining {
     }
 }
 
-/// Writes a node's state, unless it is that; what stands beside it stays.
+/// Writes a node's state, unless it is that; what stands next to it stays.
 fn set_state(nodes: &mut ArrayOfTables, at: usize, node: &ClusterNode, state: NodeState) {
     let Some(table) = nodes.get_mut(at).filter(|_| node.state != state) else { return };
     match table.get_mut("state").and_then(|item| item.as_value_mut()) {
@@ -297,7 +297,7 @@ state = "drain"   # until Monday
         assert!(refusal(join("memory-9", Some("10.0.0.7:7431")), TEXT).contains("twice"));
         assert!(refusal(join("memory-9", Some("here")), TEXT).contains("no address of a node"));
         let one = leave("memory-2").apply(TEXT).unwrap();
-        assert!(refusal(leave("memory-1"), &one).contains("no node of role memory or general"));
+        assert!(refusal(leave("memory-1"), &one).contains("no node in it has the role memory or general"));
         let list = "node = [{ name = \"a\", role = \"memory\", address = \"a:1\" }]";
         assert_eq!(drain("a").apply(list), Err(EditError::OneList));
         assert!(drain("a").apply("Dear Sir,").is_err());

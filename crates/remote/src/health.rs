@@ -1,7 +1,7 @@
 //! How a node is doing: up, away for a moment, or lost for good.
 //!
 //! A link can break while its node lives, and a node can die and come back empty. Only the incarnation tells:
-//! the same one still has everything, another one has nothing. Who waits for a node waits for a bounded time:
+//! the same one still has everything, another one has nothing. A wait for a node is bounded:
 //! then what was there alone is lost, even if the node should come back. It holds all of it still, then, and
 //! is told that nobody wants it before it is used again.
 
@@ -34,7 +34,7 @@ pub enum Standing {
     Lost,
 }
 
-/// Whom a link has reached.
+/// The node that a link has reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reunion {
     /// The node that was there before, with all that it held.

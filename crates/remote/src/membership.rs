@@ -94,7 +94,7 @@ pub fn changes(members: &[(&Destination, Member)], roster: &Roster) -> Vec<Chang
             (Member::Draining | Member::Leaving, Some(false)) => Change::Activate,
             (Member::Left, Some(false)) => Change::Rejoin,
             (Member::Active | Member::Draining, None) => Change::Leave,
-            // Once it has been told, it is asked anew.
+            // Once it has been told, it is asked again.
             _ => return None,
         };
         Some(change(number))

@@ -1,6 +1,6 @@
-//! Which node gets a process's slabs (COMEX §3.3.4): a hash of the machine and the process names it, and the
-//! same hash anew the next one when that has no room. So a process's pages stay together, and nobody has to
-//! be asked.
+//! Which node gets a process's slabs (COMEX §3.3.4): a hash of the machine and the process names it, and
+//! another round of the hash names the next one when that has no room. So a process's pages stay together,
+//! and nobody has to be asked.
 //!
 //! COMEX hashes a process to one node, which spreads load only over many processes. Here the hash takes a
 //! *stripe* as well, of 8 slabs that left one after the other, and a node that holds clearly more of a

@@ -1,4 +1,4 @@
-//! How a block lies on nodes: cut into spans, with parity beside them, each of these *shards* on a node of
+//! How a block lies on nodes: cut into spans, to which parity is added, each of these *shards* on a node of
 //! its own.
 //!
 //! ```text

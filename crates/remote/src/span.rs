@@ -5,7 +5,7 @@
 const WIDEST: usize = 16;
 /// Pages of a block, in 4 KiB as they are stored.
 const BLOCK_PAGES: usize = 64;
-/// A narrow span learns nothing of the pages beside it: one in so many reads is wider, to see.
+/// A narrow span learns nothing of the pages next to it: one in so many reads is wider, to see.
 const PROBE_EVERY: u32 = 16;
 /// Below this many pages a span is narrow.
 const NARROW: usize = 4;

@@ -33,12 +33,12 @@ pub struct Allotment {
     incarnations: [u32; MOST_SHARDS],
 }
 
-/// Who writes shards. Each has lanes of its own, between which there is no order.
+/// The thread that writes shards. Each has lanes of its own, between which there is no order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WrittenBy {
-    /// Who brings blocks out of memory.
+    /// The thread that brings blocks out of memory.
     Mover,
-    /// Who makes lost shards anew, and moves those on nodes that are leaving.
+    /// The thread that rebuilds lost shards, and moves those on nodes that are leaving.
     Rebuilder,
 }
 

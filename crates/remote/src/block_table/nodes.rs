@@ -17,7 +17,7 @@ pub(super) struct NodeChunks {
     is_silent: bool,
     pub(super) incarnation: u32,
     pub(super) free: Vec<Frame>,
-    /// By who has written to them.
+    /// By the thread that has written to them.
     spoiled: [Vec<Frame>; 2],
     /// Shards kept there, and being written.
     pub(super) used: u64,
@@ -140,8 +140,8 @@ impl BlockTable {
         self.nodes.get(node).is_some_and(|chunks| chunks.is_full)
     }
 
-    /// A node owes an answer to who brings blocks out of memory, and gets nothing until that has come; or it
-    /// has. What it holds is still there.
+    /// A node owes an answer to the thread that brings blocks out of memory, and gets nothing until that has
+    /// come; or it has. What it holds is still there.
     pub fn set_silent(&mut self, node: usize, is_silent: bool) {
         if let Some(chunks) = self.nodes.get_mut(node) {
             chunks.is_silent = is_silent;

@@ -28,7 +28,7 @@ impl BlockTable {
         self.bare.iter().filter_map(|block| self.blocks.get(block)).map(|kept| of_block(kept) as u64).sum()
     }
 
-    /// Shards that were made anew since the start.
+    /// Shards that were rebuilt since the start.
     pub fn rebuilt(&self) -> u64 {
         self.rebuilt
     }
