@@ -97,7 +97,7 @@ impl Case {
     /// The case of a seed in which more threads want pages of nodes than may be under way, or than a handler
     /// defers one by one, while some change the address space. Little else happens.
     pub fn crowd(seed: u64) -> Self {
-        /// Who changes the address space does so this often.
+        /// A thread that changes the address space does so this often.
         const CHANGES: usize = 40;
         let mut case = Self::of(seed);
         let mut random = SmallRng::seed_from_u64(seed ^ 0xc0de);

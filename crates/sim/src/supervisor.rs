@@ -1,4 +1,4 @@
-//! Who stands for the supervisor: it answers packets as `farmem-supervisor` does.
+//! What stands for the supervisor: it answers packets as `farmem-supervisor` does.
 
 use std::sync::Arc;
 

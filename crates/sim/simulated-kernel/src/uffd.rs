@@ -209,7 +209,7 @@ impl Uffd {
         Ok(())
     }
 
-    /// The same under another number: for pagers beside their programs, which there are none of.
+    /// The same under another number: for pagers in processes of their own, which there are none of here.
     ///
     /// # Errors
     /// Always.

@@ -332,7 +332,7 @@ pub struct World {
     pub(crate) counts: BTreeMap<&'static str, u64>,
     /// What the disk holds.
     pub(crate) disk: Vec<u8>,
-    /// Who answers packets.
+    /// The peer that answers packets.
     pub supervisor: Option<Box<dyn Supervisor>>,
     pub(crate) answers: VecDeque<Answer>,
     /// What threads have looked at last, for what they do next.
