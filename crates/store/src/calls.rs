@@ -1,16 +1,17 @@
 //! How a reader asks the supervisor for what only memory nodes hold.
 //!
 //! A reader does no networking: it leaves a *call* in shared memory and sleeps on it. Calls lie in lanes, one
-//! lane for each processor as far as there are that many, so that who asks and who answers can be on the same
-//! one. A lane is an array of calls, not a queue with cursors: every call goes from one hand to the other by
-//! swapping its one word, so that a process which dies holds up nobody but itself.
+//! lane for each processor as far as there are that many, so that the asker and the answerer can be on the
+//! same one. A lane is an array of calls, not a queue with cursors: every call goes from one hand to the
+//! other by swapping its one word, so that a process which dies holds up nobody but itself.
 //!
 //! ```text
 //! Free ──reader──► Filling ──reader──► Asked ──carrier──► Serving ──carrier──► Answered ──reader──► Free
 //!                                        └───────── reader gives up ┴────────────────────────────────►
 //! ```
 //! Invariants:
-//! 1. What is asked is written only by who took the call from `Free` to `Filling`, before it becomes `Asked`.
+//! 1. What is asked is written only by the thread that took the call from `Free` to `Filling`, before it
+//!    becomes `Asked`.
 //! 2. Each way from `Free` has a sequence number of its own, and each swap names it: a carrier that answers
 //!    late answers nobody.
 //! 3. A reader raises the bell after it has asked, and a carrier says that it sleeps before it looks for
@@ -25,7 +26,7 @@ use crate::slab::LOCATION_LIMIT;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use farmem_sys::wait::Sleepers;
 
-/// Words before a lane's calls: the bell, and who sleeps, each on a cache line of its own.
+/// Words before a lane's calls: the bell, and the sleepers, each on a cache line of its own.
 pub(crate) const LANE_HEAD_WORDS: usize = 16;
 const BELL: usize = 0;
 const SLEEPERS: usize = 8;
@@ -94,7 +95,7 @@ impl Call {
     }
 }
 
-/// What a reading thread knows of itself, and of who answers it.
+/// What a reading thread knows of itself, and of the thread that answers it.
 pub trait Caller {
     /// The process that it belongs to.
     fn owner(&self) -> OwnerId;

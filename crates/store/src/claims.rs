@@ -154,9 +154,9 @@ impl<M: Memory> Pool<M> {
             cursor.store(claimed as u64 + 1, Relaxed);
         }
         // Another process may have claimed the last one at the same moment, or the limit may have become
-        // lower. Both may then take the pool for full, as it is but for one slab; who tries again gets it. Of
-        // two that claim, one above the limit, at least one sees both: each makes its own claim, or the high
-        // mark before it, known before it looks.
+        // lower. Both may then take the pool for full, as it is but for one slab; one that tries again gets
+        // it. Of two that claim, one above the limit, at least one sees both: each makes its own claim, or
+        // the high mark before it, known before it looks.
         if what == Claimable::Frame && self.are_frames_above(self.frame_limit()) {
             self.unclaim(what, claimed, slab);
             return None;

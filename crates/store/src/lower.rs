@@ -2,8 +2,8 @@
 //! room.
 //!
 //! Such a slab stays away: its content goes from one block to another, or, where its block has a place on
-//! disk that was never written, there. Who reads it meanwhile by the old block finds the state changed, and
-//! looks again.
+//! disk that was never written, there. A thread that reads it meanwhile by the old block finds the state
+//! changed, and looks again.
 
 use crate::claims::{Claimable, Turn};
 use crate::class::SLAB_BYTES;

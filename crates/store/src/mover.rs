@@ -22,7 +22,8 @@ use core::cmp::Reverse;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use farmem_page::{ByteCount, PAGE_BYTES};
 
-/// It is counted anew how many slabs are to leave after a batch and one of so many slabs that are in memory.
+/// After a batch, and after one in so many of the slabs in memory, the mover counts again how many are to
+/// leave.
 const COUNTED_SHARE: usize = 4096;
 
 /// Slabs of one batch.
@@ -67,7 +68,7 @@ pub struct Mover {
     is_draining: bool,
     /// Those that leave next: slabs that are being filled come last, then by their sequence.
     pub(crate) leaving: Candidates<(bool, u64)>,
-    /// Slabs that may leave before it is counted anew how many are to.
+    /// Slabs that may leave before the mover counts again how many are to.
     uncounted: usize,
     /// Those that come back next since pages are read from them, and since there is room.
     pub(crate) wanted: Candidates<Reverse<u64>>,
@@ -77,9 +78,9 @@ pub struct Mover {
     pub(crate) writing: Backoff,
     /// Apart from that of writes: slabs that can't be read keep none from leaving memory.
     pub(crate) reading: Backoff,
-    /// Slabs that were noted since they are read, up to the last one that was looked at;
+    /// Slabs that were noted since they are read, up to the last one that was looked at.
     pub(crate) notes_seen: u64,
-    /// and whether there were more than are remembered: then all slabs are looked at.
+    /// Whether there were more notes than are remembered: then all slabs are looked at.
     pub(crate) has_missed: bool,
     /// Slabs moved to disk up to when nothing was left that nobody reads.
     pub(crate) moved_seen: Option<usize>,

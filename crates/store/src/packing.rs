@@ -268,7 +268,7 @@ impl<'a, W: Atomic> Queue<'a, W> {
         &self.words[start..start + WORDS_PER_REQUEST]
     }
 
-    /// Publishes the request at `from` to who comes next.
+    /// Publishes the request at `from` to whoever comes next.
     fn advance(&self, cursor: Cursor, from: u64) {
         self.words[cursor as usize].store(from + 1, Release);
     }

@@ -31,7 +31,8 @@ impl<M: Memory> Pool<M> {
                 Err(found) => found,
             };
             if found == pattern {
-                // Also when the entry isn't new: who entered it may have died before it wrote the check.
+                // Also when the entry isn't new: the thread that entered it may have died before it wrote the
+                // check.
                 checks[at].store(check, Release);
                 return Some(PatternIndex::new(at as u16));
             }

@@ -1,9 +1,9 @@
 //! Bringing slabs back from nodes and disk while there is room (FastSwap §V, the second level of swap-in:
 //! neighbours of what was wanted come up to the pool, still compressed).
 //!
-//! Who reads a page of a slab that is away counts it on the slab. A slab that was read from several times
-//! comes back whole: one read of 256 KiB instead of one for each fault to come. Those come first that were
-//! read most. It stops where moving out of memory stops, so that no slab goes to and fro.
+//! A thread that reads a page of a slab that is away counts it on the slab. A slab that was read from several
+//! times comes back whole: one read of 256 KiB instead of one for each fault to come. Those come first that
+//! were read most. It stops where moving out of memory stops, so that no slab goes to and fro.
 //!
 //! Slabs that nobody reads come back as well, those that were stored last first, but only while less of the
 //! pool is in use: what is left is for new pages and for slabs that somebody reads.
@@ -261,8 +261,8 @@ impl<M: Memory> Pool<M> {
         Ok(&self.slab_words(slab)?[3])
     }
 
-    /// Counts a page that was read from a slab that is away: a hint to who brings slabs back, who finds it
-    /// noted each time that it was worth that once more.
+    /// Counts a page that was read from a slab that is away: a hint to the thread that brings slabs back,
+    /// which finds it noted each time that it was worth that once more.
     pub(crate) fn note_away_read(&self, slab: usize) {
         let (Ok(of_slab), Ok(of_all)) = (self.away_reads_of(slab), self.header(Header::AwayReads)) else {
             return;

@@ -59,7 +59,7 @@ const DISK_BUFFER_BYTES: usize = 2 * PAGE_BYTES;
 
 /// Pages of a read are in the buffer when its answer comes, but others may displace them before they are
 /// copied, and where many read at once, time and again. What nobody waits for is given up after so many
-/// times; who waits asks again for as long as the caller is patient.
+/// times; a thread that waits asks again for as long as the caller is patient.
 const AHEAD_ATTEMPTS: usize = 4;
 
 /// A slab leaves memory in two steps, and comes back in one. Each takes as long as a read or more, and from
@@ -134,7 +134,7 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
         self
     }
 
-    /// Who asks nodes.
+    /// The part that asks nodes.
     pub const fn caller(&self) -> &C {
         &self.caller
     }
@@ -258,7 +258,7 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
         let copies = pool.copies(state.location)?;
         let mut outcome = Fetched::Lost;
         // Over a good answer another call may have brought a damaged one meanwhile: before a page is given up
-        // nodes are asked anew.
+        // nodes are asked again.
         for copy in
             [Copy::Node, Copy::OtherNode, Copy::Disk, Copy::DiskAnew, Copy::OtherNode, Copy::OtherNode]
         {

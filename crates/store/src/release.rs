@@ -15,8 +15,8 @@ impl<M: Memory> Pool<M> {
         self.shut_and_free(slab, |gate| if gate.owner() == owner { gate.shut_if_empty() } else { None });
     }
 
-    /// The same for who is neither the owner nor the mover, whosever the slab is: as long as the slab isn't
-    /// free its gate says that somebody has it, so that a release of its owner leaves it alone.
+    /// The same for a thread that is neither the owner nor the mover, whosever the slab is: as long as the
+    /// slab isn't free its gate says that somebody has it, so that a release of its owner leaves it alone.
     pub(crate) fn take_back_if_empty(&self, slab: usize) {
         self.shut_and_free(slab, Gate::taken_if_empty);
     }
@@ -35,8 +35,8 @@ impl<M: Memory> Pool<M> {
     /// Ends the mover's say over a slab: its gate becomes what `after` makes of it. That gate; `None` when
     /// the slab is empty, and was given back.
     ///
-    /// Who looks for what an owner that has ended left half done must not take such a slab for that: so the
-    /// mover has the say until the slab is free.
+    /// A thread that looks for what an owner that has ended left half done must not take such a slab for
+    /// that: so the mover has the say until the slab is free.
     pub(crate) fn end_move(&self, slab: usize, after: impl Fn(Gate) -> Gate) -> Option<Gate> {
         let word = self.gate(slab).ok()?;
         let mut now = word.load(SeqCst);
@@ -53,7 +53,8 @@ impl<M: Memory> Pool<M> {
         None
     }
 
-    /// Frees all that a slab holds, then the slab. Only for who has the sole say over it (invariant 4).
+    /// Frees all that a slab holds, then the slab. Only for the thread that has the sole say over it
+    /// (invariant 4).
     pub(crate) fn tear_down(&self, slab: usize) {
         let (Ok(state), Ok(word)) = (self.state(slab), self.state_word(slab)) else { return };
         word.store(state.at(Kind::Releasing, 0).encode(), Release);

@@ -8,12 +8,12 @@
 //! 2. Content is written only between a writer's entry and its exit, both changes of the gate. The gate lets
 //!    a writer in only while it is open, neither moving nor away, and names the writer's owner and class.
 //! 3. `MOVING` is set only while no writer is inside, for a move out of memory or, together with `AWAY`,
-//!    back. Who set it (the mover) alone changes the state until it clears it, or, where the slab has become
-//!    empty meanwhile, until the slab is free: then it is set until the slab's next lease. So does the
-//!    packer, which gives back slabs that are empty: it sets `MOVING` as it clears `OPEN`.
+//!    back. The thread that set it (the mover) alone changes the state until it clears it, or, where the slab
+//!    has become empty meanwhile, until the slab is free: then it is set until the slab's next lease. So does
+//!    the packer, which gives back slabs that are empty: it sets `MOVING` as it clears `OPEN`.
 //! 4. `OPEN` is cleared only while no page is stored, by the slab's owner or the packer, and while `MOVING`
 //!    is set by the mover alone; or by the supervisor for an owner that is dead, while `MOVING` is not set.
-//!    Who cleared it alone changes the state, until the slab is free.
+//!    The thread that cleared it alone changes the state, until the slab is free.
 //! 5. Pages stored in the slab are counted before their slot is taken and uncounted after it is freed, so
 //!    that a writer that was counted always finds a free slot.
 

@@ -36,7 +36,7 @@ impl<M: Memory> Pool<M> {
         if number < limit { Ok((what, number)) } else { Err(Damaged) }
     }
 
-    /// Writes a slab's chunk table. Only for who is leasing the slab.
+    /// Writes a slab's chunk table. Only for the thread that is leasing the slab.
     pub(crate) fn set_chunks(&self, slab: usize, chunks: &[u32]) -> Result<(), Damaged> {
         let words = self.slab_words(slab)?;
         for (at, pair) in chunks.chunks(2).enumerate() {

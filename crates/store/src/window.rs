@@ -1,6 +1,6 @@
 //! What is read of a block on disk beyond what is wanted. One read of 64 KiB takes little longer than one of
-//! 4, so that who goes through a block page by page reads 16 of them at once; who doesn't, reads no more than
-//! wanted.
+//! 4, so that who goes through a block page by page reads 16 of them at once; one that doesn't reads no more
+//! than wanted.
 //!
 //! Invariant: what a window holds was read while the block had one version, and it is used for that version
 //! alone. Where the block was written meanwhile that version names nobody's content any more. Fingerprints

@@ -342,7 +342,7 @@ fn of_two_that_take_the_last_slab_at_the_same_time_none_exceeds_the_limit_or_kee
         let (one, two) = (storer(1), storer(2));
         let stored = [one.join().unwrap(), two.join().unwrap()];
         assert!(world.pool.usage().slab_bytes_in_memory <= bytes(2), "{stored:?}");
-        // What was refused because both tried is to be had for who tries alone.
+        // What was refused because both tried is to be had for a thread that tries alone.
         let is_any = stored.iter().any(Option::is_some);
         assert!(is_any || Writer::new(OwnerId(1)).store(&world.pool, &page(501), Epoch::FIRST).is_ok());
         stored.into_iter().flatten().for_each(|place| world.check(place, 500));
@@ -454,7 +454,7 @@ fn an_owner_released_while_its_slabs_come_back_leaves_nothing() {
     });
 }
 
-/// Somebody else, who takes what an owner that ends leaves free: the pages that could be stored.
+/// Another thread, which takes what an owner that ends leaves free: the pages that could be stored.
 fn bystander(world: &Arc<World>) -> thread::JoinHandle<Vec<(Place, u64)>> {
     let world = Arc::clone(world);
     thread::spawn(move || {
@@ -561,7 +561,7 @@ fn on_node(entries: u16) -> (Arc<World>, Vec<Place>, Shelf) {
     on_node_beside(0, entries)
 }
 
-/// The same beside a disk of so many blocks.
+/// The same with a disk of so many blocks.
 fn on_node_beside(disk: usize, entries: u16) -> (Arc<World>, Vec<Place>, Shelf) {
     let nodes = NodesConfig { alone: bytes(3), lanes: 1, entries, ..NodesConfig::default() };
     let world = World::with(2, 2, disk, nodes);
@@ -615,7 +615,7 @@ fn load(world: &World, caller: Asking, place: Place) -> Result<PageBytes, LoadEr
 #[test]
 fn readers_that_call_at_once_and_displace_each_others_pages_find_the_right_bytes() {
     explore(|| {
-        // One entry: who fetches displaces what another is about to copy.
+        // One entry: a thread that fetches displaces what another is about to copy.
         let (world, places, shelf) = on_node(1);
         let reader = |nth: usize, owner: u16| {
             let (world, place) = (Arc::clone(&world), places[nth]);
@@ -697,7 +697,7 @@ fn readers_that_a_way_from_a_node_to_disk_overtakes_find_the_right_bytes() {
         };
         let carrier = Carrier::start(&world, &shelf);
         let mut mover = Mover::new(&world.pool);
-        // Who frees a page at the same moment keeps it from being taken.
+        // A thread that frees a page at the same moment keeps it from being taken.
         while mover.lower(&world.pool, &world.file, &mut shelf, |_| true) == StepOutcome::Idle {
             thread::yield_now();
         }
@@ -792,7 +792,7 @@ fn come_to_wait(serve: fn(&Shelf, &Pool<ModelMemory>, &TakenCall)) {
             let mut reader = Box::new(Reader::with_nodes(&world.file, holder));
             match reader.load_for(&world.pool, place, &mut out, Urgency::Ahead) {
                 Ok(_) => assert!(out == page(3)),
-                // It lets the page go, and who waits asks for it, in the same call perhaps.
+                // It lets the page go, and a thread that waits asks for it, in the same call perhaps.
                 Err(error) => {
                     assert_eq!(error, LoadError::Later);
                     assert!(load(&world, Asking::new(OwnerId(1), 100_000), place).unwrap() == page(3));
