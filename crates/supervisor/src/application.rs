@@ -152,11 +152,11 @@ const OLD_KERNEL: &str =
 fn refusal(error: UffdError) -> &'static str {
     match error {
         UffdError::Denied if farmem_machine::may_trace() => {
-            "a filter of system calls refuses userfaultfd; allow it in the container's seccomp profile (`farmem doctor` tells more)"
+            "a filter of system calls refuses userfaultfd; allow it in the container's seccomp profile (`farmem doctor` says more)"
         }
-        UffdError::Denied => "userfaultfd needs CAP_SYS_PTRACE; run as root (`farmem doctor` tells more)",
+        UffdError::Denied => "userfaultfd needs CAP_SYS_PTRACE; run as root (`farmem doctor` says more)",
         UffdError::Unsupported => OLD_KERNEL,
-        _ => "this kernel offers no userfaultfd (`farmem doctor` tells more)",
+        _ => "this kernel offers no userfaultfd (`farmem doctor` says more)",
     }
 }
 

@@ -101,7 +101,7 @@ pub struct Options {
     pub trace: Option<PathBuf>,
     /// Whether to show a line on standard error that says how it goes.
     pub progress: bool,
-    /// What runs beside the supervisor.
+    /// Services that run next to the supervisor.
     pub side_services: Vec<SideService>,
     /// Whether to print a summary on standard error at exit.
     pub summary: bool,

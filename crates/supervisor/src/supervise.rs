@@ -77,8 +77,8 @@ const NOT_YOURS: &str = "it belongs to another user; ask that user, or root";
 /// Runs the program under supervision until it has ended. The result is the status to exit with; if a signal
 /// ended the program, the same signal ends the calling process.
 ///
-/// Who waits for a program waits for that program alone: for processes that it has left behind a copy of the
-/// calling process goes on in the background until the last of them has gone.
+/// Whoever waits for a program waits for that program alone. For processes that it has left behind, a copy of
+/// the calling process goes on in the background until the last of them has gone.
 ///
 /// # Errors
 /// The program could not be started, or the kernel doesn't permit its management; nothing of it is left.
@@ -232,7 +232,7 @@ fn start<'a>(options: &'a Options, origin: Origin<'a>) -> Result<Supervisor<'a>>
 fn found(number: Option<u32>) -> Result<rustix::process::Pid> {
     number
         .and_then(|number| rustix::process::Pid::from_raw(i32::try_from(number).ok()?))
-        .context("there is no process any more; look which ones there are, and attach again")
+        .context("all its processes have ended; look which ones run now, and attach again")
 }
 
 /// Threads that look after what the processes have stored, and how much they may.
@@ -280,7 +280,7 @@ struct Supervisor<'a> {
     program: Pid,
     /// Where the program is the process that was called.
     caller: Option<&'a Caller>,
-    /// Where the program ran already: who waits until it is within its budget.
+    /// Where the program ran already: the process that waits until it is within its budget.
     onlooker: Option<Onlooker>,
     descent: Option<Descent>,
     is_found: bool,
@@ -317,7 +317,7 @@ impl Supervisor<'_> {
         end_as(end)
     }
 
-    /// The same beside the process that was called.
+    /// The same in a process next to the one that was called.
     fn see_through_caller(mut self) {
         let end = self.run();
         self.explain_endings(true);
@@ -332,7 +332,7 @@ impl Supervisor<'_> {
         self.conclude();
     }
 
-    /// The same beside processes that ran already.
+    /// The same for processes that ran already.
     fn see_through_found(mut self) {
         self.attend();
         self.workers.drain(..).for_each(Worker::stop);
@@ -395,7 +395,8 @@ impl Supervisor<'_> {
         );
     }
 
-    /// Lets those who are about to begin or to end do so. Who is there afterwards has been left behind.
+    /// Lets those who are about to begin or to end do so. A process that is there afterwards has been left
+    /// behind.
     fn settle(&mut self) {
         let began = Instant::now();
         while (self.has_children() || self.processes.remain()) && began.elapsed() < SETTLING {
@@ -461,7 +462,7 @@ impl Supervisor<'_> {
         say_failed(self.statistics.as_mut().map(|file| file.write_anew(&report)));
     }
 
-    /// A step on the way to the budget, and word of it to who waits for that.
+    /// A step on the way to the budget, and word of it to the process that waits for that.
     fn descend(&mut self) {
         if !self.is_found {
             return;
@@ -520,7 +521,7 @@ impl Supervisor<'_> {
         }
         self.attacher.withdraw();
         self.is_withdrawing = true;
-        tracing::info!(application = self.options.name, "all comes back");
+        tracing::info!(application = self.options.name, "far memory is brought back");
         Ok(())
     }
 

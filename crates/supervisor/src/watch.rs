@@ -65,7 +65,7 @@ impl Watch {
         let is_late = self.last_look.elapsed() > LATE;
         self.last_look = Instant::now();
         if is_late {
-            // Who was stopped together with the supervisor has had no time either.
+            // A process that was stopped together with the supervisor has had no time either.
             self.patience.clear();
         }
         processes.look_after_silent(is_late);

@@ -17,7 +17,7 @@ pub(crate) struct NodeFigures {
     pub(crate) leaving_bytes: u64,
     /// What copies and parity are lacking.
     pub(crate) lacking_bytes: u64,
-    /// What of them was made anew since the start.
+    /// What of them was rebuilt since the start.
     pub(crate) rebuilt_bytes: u64,
     /// Reads for which other nodes were asked than the one that has the pages.
     pub(crate) reads_around: u64,

@@ -123,8 +123,8 @@ impl Lane {
         let mut is_placed = false;
         Worker::start(move || {
             if !is_placed {
-                // Beside those who call it: waking another processor takes longer than all the rest
-                // (docs/adr/0026).
+                // In addition to the threads that call it: waking another processor takes longer than all the
+                // rest (docs/adr/0026).
                 if let Some(processor) = Allowed::now().and_then(|allowed| allowed.nth(number as u32)) {
                     stay_on(processor);
                 }
@@ -577,7 +577,7 @@ impl Lane {
         if self.carrier.caught(block, &reading.located, shard) {
             return self.fail(purpose);
         }
-        // The block was written, moved or freed meanwhile: where it is now is looked up anew.
+        // The block was written, moved or freed meanwhile: where it is now is looked up again.
         if let Some(reading) = self.readings.remove(&number) {
             self.forget(number);
             reading.calls().for_each(|taken| self.begin(*taken));
@@ -630,7 +630,7 @@ impl Lane {
                 self.abandon(way);
             }
         }
-        // One that has ended is made anew before it is needed.
+        // One that has ended is made again before it is needed.
         self.links.prepare();
     }
 }

@@ -1,4 +1,4 @@
-//! One thread's link to one node: made ahead of need or when it is needed, made anew when it breaks.
+//! One thread's link to one node: made ahead of need or when it is needed, made again when it breaks.
 
 mod aside;
 mod exchange;
@@ -41,7 +41,7 @@ pub(super) struct NodeLink {
     aside: Option<Aside>,
     /// Whether an answer was late and nothing has been heard since.
     owes: bool,
-    /// Whether it is to be made anew before it is used again.
+    /// Whether it is to be made again before it is used again.
     is_stale: bool,
     /// After it could not be made: when that is tried again, and how long after that.
     rest: Option<(Instant, Duration)>,
@@ -155,7 +155,7 @@ impl NodeLink {
         }
     }
 
-    /// Who is at the other end, if there is a link.
+    /// The node at the other end, if there is a link.
     pub(super) fn described(&self) -> Option<NodeDescription> {
         self.transport.as_ref().map(|transport| transport.node())
     }

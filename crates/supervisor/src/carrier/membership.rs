@@ -174,7 +174,7 @@ impl Carrier {
     fn set_member(&self, state: &mut State, node: usize, member: Member) {
         state.members[node] = member;
         state.block_table.set_leaving(node, member.is_leaving());
-        tracing::info!(node = %self.nodes[node].address, member = ?member, "node's part changes");
+        tracing::info!(node = %self.nodes[node].address, member = ?member, "role of the node changes");
     }
 
     /// Where no node has room for what is to leave another one, what is on disk as well stays there alone.

@@ -79,7 +79,7 @@ use slots::{JOINS, Slots};
 pub use tuning::NodeTuning;
 pub(crate) use writer::NodeWriter;
 
-/// Lanes of the wire, by who has them: one for each of the pool's, for what threads wait for; these; and one
+/// Lanes of the wire, by their owners: one for each of the pool's, for what threads wait for; these; and one
 /// more for each of the pool's, for what nobody waits for yet, so that it holds up nothing else.
 const WRITER_LANE: u8 = 64;
 const MONITOR_LANE: u8 = 65;
@@ -123,8 +123,8 @@ pub struct NodesOptions {
     pub tuning: NodeTuning,
     /// Where it is said which nodes there are, if that may change.
     pub membership: Option<MembershipOptions>,
-    /// Who has named them, where who starts the program has not; a few words for what is said of nodes that
-    /// can't be used.
+    /// What has named them, where the command that starts the program has not: a few words for messages about
+    /// nodes that can't be used.
     pub named_by: Option<String>,
 }
 
@@ -384,7 +384,7 @@ impl Carrier {
     /// wants what it holds, for it would keep that, and nobody else could have it.
     fn reach(&self, node: usize) -> Result<(Box<dyn Transport>, u32), LinkError> {
         let client = ClientIdentity { space: self.space, lane: MONITOR_LANE };
-        // Twice, because a node lets go the links of who has left.
+        // Twice, because a node lets go the links of a client that has left.
         for _ in 0..2 {
             let incarnation = self.incarnation(node);
             let mut link = (self.connect)(&self.nodes[node].address, client, traffic_of(MONITOR_LANE))?;
@@ -490,7 +490,7 @@ impl Carrier {
 
     /// A node says that it hasn't got a shard.
     fn lose_shard(&self, block: u32, located: &Located, shard: usize) {
-        // Both under the lock: otherwise the block might be written anew in between.
+        // Both under the lock: otherwise the block might be written again in between.
         let mut state = self.state();
         if state.block_table.lose_shard(block, located, shard, LostChunk::Gone) {
             self.pool.forget_nodes_of(block as usize);
@@ -516,7 +516,7 @@ impl Carrier {
             .is_some_and(|checks| self.checker.is_right(content, checks))
     }
 
-    /// A node has sent other bytes than were written to a shard: it is made anew elsewhere. False when the
+    /// A node has sent other bytes than were written to a shard: it is rebuilt elsewhere. False when the
     /// block was written or freed meanwhile, and nobody is to blame.
     fn caught(&self, block: u32, located: &Located, shard: usize) -> bool {
         let now = self.now();
@@ -543,7 +543,7 @@ impl Carrier {
             let loss = self.lose(&mut state, node);
             drop(state);
             say(&format!(
-                "node {} sends other bytes than were written; nothing of it is used any more until it starts anew",
+                "node {} sends other bytes than were written; nothing of it is used any more until it is restarted",
                 self.nodes[node].address
             ));
             loss.tell();

@@ -1,9 +1,9 @@
 //! Links that are made before anybody needs them, and held (COMEX §3): so the first page that a lane fetches
 //! from a node pays for no connection.
 //!
-//! Who owns a link says that it has none; one thread makes those of nodes that answer, one after the other;
-//! the owner takes it when it next looks, or when it needs it. An owner never waits for this thread longer
-//! than it would for itself: what can't be had here it makes when it is needed.
+//! The owner of a link says that it has none; one thread makes those of nodes that answer, one after the
+//! other; the owner takes it when it next looks, or when it needs it. An owner never waits for this thread
+//! longer than it would for itself: what can't be had here it makes when it is needed.
 //!
 //! Invariant: [`MOST`] links that were made here are held at a time.
 

@@ -1,5 +1,5 @@
-//! The rebuilder: makes shards anew that were lost with a node, from those that are left, and moves those
-//! away that are on nodes which are to be emptied; at a bounded rate.
+//! The rebuilder: rebuilds shards that were lost with a node from those that are left, and moves away those
+//! on nodes that are to be emptied; at a bounded rate.
 
 use std::time::{Duration, Instant};
 
@@ -55,7 +55,7 @@ impl Rebuilder {
         };
         if is_bare != std::mem::replace(&mut self.is_rebuilding, is_bare) {
             match is_bare {
-                true => tracing::info!("copies and parity that were lost are made anew"),
+                true => tracing::info!("copies and parity that were lost are rebuilt"),
                 false => tracing::info!("all that lay on lost nodes is redundant again"),
             }
         }

@@ -35,7 +35,7 @@ impl Stock {
     fn hear_from(&mut self, links: &mut Links, is_waiting: bool) -> bool {
         let (mut is_answered, mut may_connect) = (false, true);
         for link in links {
-            // A link that has just ended is made anew at once: that may be an accident. But nobody waits for
+            // A link that has just ended is made again at once: that may be an accident. But nobody waits for
             // one node after the other.
             let has_ended = !link.listen(is_waiting) && !self.carrier.nodes[link.node()].has_left();
             let is_needed = link.is_asked() && !link.is_open() && self.carrier.is_up(link.node());

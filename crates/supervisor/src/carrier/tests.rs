@@ -107,7 +107,7 @@ impl World {
         Self::made(slabs, slabs.len(), redundancy, ByteCount::ZERO, bandwidth, None, |_, _| true)
     }
 
-    /// Nodes beside a disk that has room for all.
+    /// Nodes together with a disk that has room for all.
     fn with_disk(slabs: &[u32]) -> Self {
         let disk = ByteCount::new((PAGES * PAGE_BYTES) as u64 * 2);
         Self::made(slabs, slabs.len(), Redundancy::NONE, disk, Bandwidth::default(), None, |_, _| true)
@@ -242,7 +242,7 @@ impl World {
         }
     }
 
-    /// Stores some pages anew, so that slabs leave memory.
+    /// Stores some pages again, so that slabs leave memory.
     fn store_again(&mut self, pages: std::ops::Range<usize>) {
         let mut writer = Box::new(Writer::new(OWNER));
         for number in pages {
@@ -1092,7 +1092,7 @@ fn what_would_come_too_late_is_dropped_and_comes_when_somebody_waits() {
     assert_eq!(world.read_all(), (PAGES, 0));
 }
 
-/// Reads all pages ahead time and again, and beside that as threads do that wait, until one of these has come
+/// Reads all pages ahead time and again. Meanwhile other threads read and wait, until one of them has come
 /// for what was read ahead.
 fn read_beside_who_reads_ahead(world: &World, turns: Vec<Turn>) {
     let ends = AtomicBool::new(false);

@@ -83,7 +83,7 @@ impl NodeWriter {
     }
 
     /// Places for blocks, as far as chunks are in hand. More are asked for ahead of need, and are there for
-    /// the next ones; only who has none at all waits.
+    /// the next ones; only a thread that has none at all waits.
     fn allot(&mut self, blocks: &[NodeBlock]) -> Vec<Option<Allotment>> {
         let mut allotments = vec![None; blocks.len()];
         let began = Instant::now();

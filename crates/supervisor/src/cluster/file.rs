@@ -25,7 +25,7 @@ pub(crate) fn edit(path: &Path, change: &dyn Fn(&str) -> Result<String, String>)
     // A link stays one: what it leads to is replaced.
     let path = fs::canonicalize(path).map_err(|error| error.to_string())?;
     if !fs::metadata(&path).is_ok_and(|kind| kind.is_file()) {
-        return Err("it is no file".to_owned());
+        return Err("it is not a file".to_owned());
     }
     let end = Instant::now() + PATIENCE;
     loop {
@@ -36,7 +36,7 @@ pub(crate) fn edit(path: &Path, change: &dyn Fn(&str) -> Result<String, String>)
             return Ok(false);
         }
         let new = write_beside(&path, &file, &changed)
-            .map_err(|error| format!("a new file can't be written beside it: {error}; it is as it was"))?;
+            .map_err(|error| format!("a new file can't be written next to it: {error}; it is as it was"))?;
         if read_file(&path).as_ref() == Ok(&text) {
             return replace(&new, &path).map(|()| true);
         }
@@ -53,7 +53,7 @@ fn locked(path: &Path, end: Instant) -> Result<File, String> {
     loop {
         let file = File::open(path).map_err(in_words)?;
         let is_locked = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
-        // Who waited may hold a file that has lost its name meanwhile.
+        // A process that waited may hold a file that has lost its name meanwhile.
         let (held, named) = (file.metadata().map_err(in_words)?, fs::metadata(path).map_err(in_words)?);
         if is_locked && (held.dev(), held.ino()) == (named.dev(), named.ino()) {
             return Ok(file);

@@ -98,7 +98,7 @@ impl Demand {
             (true, _) => used / 2,
         };
         let needed = used + growth + NEXT_SLABS;
-        // What is on disk comes back when there is room; who is idle misses nothing.
+        // What is on disk comes back when there is room; an idle space misses nothing.
         let content = used + condition.disk_used;
         let wanted = if is_active { content + content / 2 + AHEAD_SLABS } else { needed };
         Holding {
@@ -118,7 +118,8 @@ impl Demand {
         let own = terms.local_own;
         let resident = condition.resident.get();
         let margin = (own / 8).max(LEAST_MARGIN_PAGES);
-        // Who has come near its budget is about to swap; who stays there, and moves nothing, is not.
+        // A space that has come near its budget is about to swap; one that stays there, and moves nothing, is
+        // not.
         self.resident.look(resident, now);
         let is_changing = self.resident.is_recent(now) || self.moved.is_recent(now);
         if is_changing && resident + margin / 2 > condition.budget.get() {

@@ -225,7 +225,7 @@ impl LeaseClient {
                 Ok(Some(Word::Lease(lease))) => self.keep_to(lease),
                 Ok(Some(Word::Accepted)) => {}
                 Ok(Some(Word::LinkSlot(link_slot, memory))) => self.take_link_slot(link_slot, memory),
-                // Of a broker that came anew: it has less than the earlier one. What is held stays held.
+                // Of a broker that is new: it has less than the earlier one. What is held stays held.
                 Ok(Some(Word::Refused(..))) | Err(Gone) => {
                     self.lose();
                     return SEARCH;
@@ -277,7 +277,7 @@ impl LeaseClient {
         let now = Instant::now();
         let condition = self.condition();
         self.demand.look(now, &condition, &self.terms);
-        // Nobody gives more. Who fills no more of it can keep what there is where it is.
+        // Nobody gives more. A space that fills no more of it can keep what there is where it is.
         self.note_shortage(self.demand.is_active(now));
         if self.is_budget_leased && now.duration_since(self.lost_at) > SETTLEMENT {
             self.application.ledger.set_budget(PageCount::new(self.terms.local_own));

@@ -117,10 +117,10 @@ pub(crate) struct SharedMemory {
     pub(crate) local: PageCount,
 }
 
-/// Where a process's stack, heap and arguments are, which chance decides anew for each program.
+/// Where a process's stack, heap and arguments are, which chance decides again for each program.
 type Layout = [u64; 3];
 
-/// Who has which pager.
+/// Which process has which pager.
 #[derive(Clone)]
 pub(crate) struct Attacher {
     application: Application,
@@ -130,7 +130,7 @@ pub(crate) struct Attacher {
     state: Arc<Mutex<State>>,
 }
 
-/// A process as the kernel tells of it.
+/// A process as the kernel describes it.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     number: u32,

@@ -38,7 +38,7 @@ const BUFFER_BYTES: usize = 4 << 20;
 const MOST_EVENTS: usize = 10_000;
 /// Looks that a process that has ended is remembered for: what it forked before may be told of after.
 const REMEMBERED: u32 = 2;
-/// Where the kernel tells of forks, children are looked for at one of so many looks only: that is half of
+/// Where the kernel reports forks, children are looked for at one of so many looks only: that is half of
 /// what a look costs.
 const SEARCH_EVERY: u32 = 8;
 
@@ -59,10 +59,10 @@ impl Member {
     }
 }
 
-/// When children are looked for, though the kernel tells of forks.
+/// When children are looked for, though the kernel reports forks.
 #[derive(Debug, Default)]
 struct Search {
-    /// Whether the kernel tells of anything: in a PID namespace it lets this process listen, and says
+    /// Whether the kernel reports anything: in a PID namespace it lets this process listen, and says
     /// nothing.
     is_told: bool,
     /// Looks until then.
@@ -120,7 +120,7 @@ impl Family {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the kernel tells of forks and new programs.
+    /// Whether the kernel reports forks and new programs.
     pub(crate) fn hears(&self) -> bool {
         self.connector.is_some()
     }
@@ -186,7 +186,7 @@ impl Family {
                 }
             }
         }
-        // The connector tells of puppets as well.
+        // The connector reports puppets as well.
         living.retain(|&number| !is_unrelated(number));
         living
     }
@@ -213,7 +213,7 @@ impl Known {
     }
 }
 
-/// A socket on which the kernel tells of each process that forks or begins another program, and of little
+/// A socket on which the kernel reports each process that forks or begins another program, and of little
 /// else.
 fn connect() -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -234,7 +234,7 @@ fn connect() -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// What the kernel tells of.
+/// What the kernel reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Event {
     /// A process has made another one.
@@ -265,7 +265,7 @@ fn next_event(connector: &OwnedFd) -> Option<Heard> {
     }
 }
 
-/// What a message tells of; a new thread is nothing.
+/// What a message reports; a new thread is nothing.
 fn event_in(message: &[u8]) -> Option<Event> {
     let event = message.get(HEADERS..)?;
     let number = |at: usize| Some(u32::from_ne_bytes(event.get(at..at + 4)?.try_into().ok()?));

@@ -107,7 +107,7 @@ impl Processes {
         child.link.send(&reply.encode(), &descriptors)
     }
 
-    /// Nobody beside the parent could serve that child, and from the parent's end on it would read zeros.
+    /// Nobody but the parent could serve that child, and from the parent's end on it would read zeros.
     /// While it waits for an answer its number is its own.
     fn end_lost(&mut self, key: u64) {
         let Some(child) = self.connected.remove(&key) else { return };

@@ -1,4 +1,5 @@
-//! Who reads whose stored pages: a forked child reads what its ancestors had stored when they forked.
+//! Which process reads whose stored pages: a forked child reads what its ancestors had stored when they
+//! forked.
 
 /// The processes whose entries a process reads.
 #[derive(Clone, Debug, Default)]

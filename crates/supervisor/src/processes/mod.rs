@@ -1,4 +1,4 @@
-//! The application's processes: who is connected, whose stored pages are still needed by whom.
+//! The application's processes: which are connected, and which need whose stored pages.
 //!
 //! A forked child reads entries that its ancestors stored. So the slabs of a process that has ended are kept
 //! until no living process descends from it by forks alone, and a living process is told up to which fork its
@@ -63,7 +63,7 @@ pub(crate) struct Process {
     slot: Option<usize>,
     /// Its number as this process sees it. In a PID namespace it has another one for itself.
     pub(crate) process: u32,
-    /// The number of the process that its pager is in: the same, or another one beside it.
+    /// The number of the process that its pager is in: the same, or another one next to it.
     pub(crate) pager: u32,
     /// Duplicates: while one exists, the process's memory can stall but never read as zeros.
     uffd: Option<Uffd>,
@@ -73,7 +73,7 @@ pub(crate) struct Process {
     lineage: Lineage,
     /// A request that can't be answered yet.
     waiting: Option<Heir>,
-    /// Whether it belongs to who may change limits: this process's user, or root.
+    /// Whether it belongs to somebody who may change limits: this process's user, or root.
     may_set: bool,
 }
 
@@ -113,7 +113,8 @@ impl Processes {
         }
     }
 
-    /// Takes a connection. Who can't be seen from here, from another PID namespace, can't be looked after.
+    /// Takes a connection. A process of another PID namespace that can't be seen from here can't be looked
+    /// after.
     pub(crate) fn accept(&mut self, socket: OwnedFd) {
         let Ok(peer) = getsockopt(&socket, PeerCredentials) else { return };
         let Some(number) = u32::try_from(peer.pid()).ok().filter(|&number| number != 0) else { return };
@@ -207,7 +208,7 @@ impl Processes {
         if token == self.application.token { Ok(()) } else { Err(Errno::ACCESS) }
     }
 
-    /// A pager beside its program speaks for that; only who might end the program may.
+    /// A pager in a process of its own speaks for that; only somebody who might end the program may.
     fn speak_for(&mut self, key: u64, number: u32) -> Result<(), Errno> {
         let Some(process) = self.connected.get_mut(&key) else { return Ok(()) };
         if number == 0 {
@@ -319,8 +320,9 @@ impl Processes {
             self.application.pool.cancel_calls(OwnerId(slot as u16));
         } else if let Some(uffd) = process.uffd {
             let silent = Silent::new(uffd, process.lineage, process.slot);
-            // A pager beside its program ends when the program's memory has gone, and never before. Whoever
-            // reads about a process in `/proc` keeps its memory for that moment, so the pager's word decides.
+            // A pager in a process of its own ends when the program's memory has gone, and never before.
+            // Whoever reads about a process in `/proc` keeps its memory for that moment, so the pager's word
+            // decides.
             if is_beside && !is_explained && !silent.has_ended() {
                 self.endings.push((process.process, Ending::Deserted));
                 let _ = kill(Pid::from_raw(process.process as i32), Signal::SIGKILL);
@@ -338,7 +340,7 @@ impl Processes {
     }
 
     /// Looks after processes without a connection. After a time in which nobody could look (`is_late`) their
-    /// waits begin anew.
+    /// waits begin again.
     pub(crate) fn look_after_silent(&mut self, is_late: bool) {
         self.forget_ended();
         let now = Instant::now();

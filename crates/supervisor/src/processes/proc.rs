@@ -1,4 +1,4 @@
-//! What the kernel tells of any process, in `/proc`.
+//! What the kernel says about any process, in `/proc`.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -26,7 +26,7 @@ pub(crate) fn living(number: u32) -> Option<Identity> {
     (!has_ended).then_some(Identity { number, began })
 }
 
-/// Some of the numbers that the kernel tells of a process on one line, counted as its documentation does,
+/// Some of the numbers that the kernel gives for a process on one line, counted as its documentation does,
 /// from 1.
 pub(crate) fn figures<const COUNT: usize>(number: u32, places: [usize; COUNT]) -> Option<[u64; COUNT]> {
     figures_in(&line(number)?, places)

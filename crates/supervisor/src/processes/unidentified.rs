@@ -43,8 +43,8 @@ impl Processes {
         }
     }
 
-    /// Who has said nothing so far, in the order in which they are dropped: those of other users first, then
-    /// who came first. With when each came, and its key.
+    /// Connections that have said nothing so far, in the order in which they are dropped: those of other
+    /// users first, then the oldest. With when each came, and its key.
     fn unidentified(&self) -> Vec<(bool, Instant, u64)> {
         let is_silent = |process: &Process| {
             process.slot.is_none() && process.waiting.is_none() && !has_messages(&process.link)

@@ -65,7 +65,7 @@ impl Query {
     pub(crate) fn answer(&self, answer: &(impl Serialize + ?Sized)) {
         // Numbers and names: always JSON.
         let text = serde_json::to_string(answer).unwrap_or_default();
-        // Who has gone meanwhile needs no answer.
+        // An asker that has gone meanwhile needs no answer.
         let _ = self.link.send(text.as_bytes(), &[]);
     }
 

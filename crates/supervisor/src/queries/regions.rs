@@ -9,7 +9,7 @@ use farmem_telemetry::{Ledger, ProcessSlot, SlotState};
 use crate::queries::query::Query;
 use crate::reporting::inside::RegionsReport;
 
-/// A process answers within some rounds of its bookkeeper; one that is stopped doesn't. Shorter than who asks
+/// A process answers within some rounds of its bookkeeper; one that is stopped doesn't. Shorter than an asker
 /// waits for the supervisor.
 const PATIENCE: Duration = Duration::from_millis(800);
 /// Questions that may wait for the one before.
@@ -52,7 +52,7 @@ impl RegionQuestions {
         {
             let is_it = |slot: &ProcessSlot<'_>| slot.process() == process && slot.state() != SlotState::Free;
             let Some(slot) = self.ledger.slots().find(is_it) else {
-                query.refuse(&format!("process {process} is none of this application's"));
+                query.refuse(&format!("process {process} does not belong to this application"));
                 continue;
             };
             let Some(question) = self.ledger.region_report().ask(slot.index()) else {

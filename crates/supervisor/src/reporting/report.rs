@@ -53,11 +53,11 @@ pub struct Report {
     pub managed_peak_bytes: u64,
     /// Memory that could not be taken under management, of those mappings that looked as if it could.
     pub unmanaged_bytes: u64,
-    /// Of what is managed, what processes share.
+    /// Part of managed memory that processes share.
     pub shared_managed_bytes: u64,
-    /// Of what is local, what processes share; each page counts once.
+    /// Part of local memory that processes share; each page counts once.
     pub shared_resident_bytes: u64,
-    /// Of what is in far memory, what processes share.
+    /// Part of far memory that processes share.
     pub shared_far_bytes: u64,
     /// Memory that processes share and that stays local: it has a name or a descriptor, or no pager has come
     /// for it. It is part of no other figure.
@@ -100,13 +100,13 @@ pub struct Report {
     /// The application's own local memory; what the budget is beyond it is borrowed, what it is below is lent
     /// or not needed.
     pub local_bytes: u64,
-    /// What is stored, compressed, in the pool and on disk.
+    /// Compressed pages stored in the pool and on disk.
     pub pool_stored_bytes: u64,
     /// How many pages that is.
     pub pool_stored_pages: u64,
     /// Disk space in use.
     pub disk_bytes: u64,
-    /// What of other machines' memory is in use, each slab counted once.
+    /// Memory of other machines in use, each slab counted once.
     pub node_bytes: u64,
     /// How slabs lie on nodes: `none`, `mirror`, or `K+M`; empty without nodes.
     pub redundancy: String,
@@ -118,7 +118,7 @@ pub struct Report {
     pub node_leaving_bytes: u64,
     /// What copies and parity lack since nodes were lost; zero when the redundancy is whole.
     pub node_lacking_bytes: u64,
-    /// What of them was made anew since the start.
+    /// What of them was rebuilt since the start.
     pub node_rebuilt_bytes: u64,
     /// Reads that were answered by other nodes than the one that has the pages.
     pub node_reads_around: u64,
@@ -146,7 +146,7 @@ pub struct Report {
     pub link_out_bytes: u64,
     /// The same by class.
     pub link_out_class_bytes: ByClass<u64>,
-    /// What came back from nodes and disk to the pool, in whole slabs.
+    /// Whole slabs that came back from nodes and disk to the pool.
     pub raised_bytes: u64,
     /// Writes that the disk refused; what was to be written stayed in the pool.
     pub disk_writes_failed: u64,

@@ -57,7 +57,7 @@ fn round(application: Application, packer: &mut Packer) -> usize {
     for slot in application.ledger.slots().filter(|slot| slot.state() == SlotState::Managing) {
         let owner = OwnerId(slot.index() as u16);
         for _ in 0..TURN_PAGES {
-            // Who has the lock may release the slot's owner.
+            // The holder of the lock may release the slot's owner.
             let Ok(_at_work) = application.packing.lock() else { return pages };
             if !packer.step(application.pool, owner) {
                 break;

@@ -225,7 +225,7 @@ struct Complaint {
     error: String,
 }
 
-/// Codes of gRPC: what is wrong with the question, or with who asks it.
+/// Codes of gRPC: what is wrong with the question, or with the asker.
 const INVALID: u32 = 3;
 const DENIED: u32 = 7;
 const UNFIT: u32 = 9;

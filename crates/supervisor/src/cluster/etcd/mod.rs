@@ -1,7 +1,7 @@
 //! A cluster's description under a key of etcd, by its gateway of HTTP and JSON (`/v3/kv/range`,
 //! `/v3/watch`).
 //!
-//! A watch says only that something has changed; what is there is then read anew. So no event has to be
+//! A watch says only that something has changed; what is there is then read again. So no event has to be
 //! understood, and none can be missed: whatever happens to a connection, the next thing is to read. The
 //! gateway is one request to read, one answer that never ends to watch: no client library is needed for that,
 //! and none of those that there are is small (docs/adr/0045).
@@ -24,7 +24,7 @@ use gateway::{Connection, MOST_ANSWER_BYTES, Trouble, ask, exchange, host_of};
 
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_MOST: Duration = Duration::from_secs(30);
-/// A watch that says nothing for so long is made anew: what is at its other end may be gone without a word.
+/// A watch that says nothing for so long is made again: what is at its other end may be gone without a word.
 const WATCH: Duration = Duration::from_secs(60);
 /// A change is tried so often where others change the key at the same time.
 const TRIES: usize = 32;
@@ -100,7 +100,7 @@ impl EtcdKey {
             Some(pair) => {
                 written = Some(pair.mod_revision.clone());
                 let bytes = STANDARD.decode(&pair.value).map_err(|_| unexpected())?;
-                String::from_utf8(bytes).map_err(|_| "what is there is no text".to_owned())
+                String::from_utf8(bytes).map_err(|_| "its value is not text".to_owned())
             }
             None => Err(format!(
                 "there is no key {0}; put a cluster there, by `etcdctl put {0} < FILE`",
