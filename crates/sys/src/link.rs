@@ -64,7 +64,7 @@ fn listen_to(address: &SocketAddrUnix) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Removes the socket that somebody has left at `path` who has ended. Nothing happens when nothing is there.
+/// Removes the socket at `path` if the process that made it has ended. Nothing happens when nothing is there.
 ///
 /// # Errors
 /// [`Errno::NOTSOCK`] when what is there is no socket, [`Errno::ADDRINUSE`] when somebody listens there, or

@@ -19,7 +19,7 @@ pub struct Lock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached only by who holds the lock, one thread at a time.
+// SAFETY: the value is reached only by the holder of the lock, one thread at a time.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 /// The right to the value; lets go when dropped.

@@ -43,7 +43,7 @@ impl core::fmt::Display for SharedMemoryError {
         match self {
             Self::Kernel(errno) => write!(f, "the kernel refused to share memory: {errno}"),
             Self::Unsuitable => {
-                f.write_str("the descriptor is no memory file of the expected size that can't shrink")
+                f.write_str("the descriptor is not a memory file of the expected size that can't shrink")
             }
         }
     }
@@ -227,7 +227,7 @@ impl SharedMemory {
         }
     }
 
-    /// Wakes who sleeps on the word at byte `offset_bytes`, in any process.
+    /// Wakes whoever sleeps on the word at byte `offset_bytes`, in any process.
     pub fn wake(&self, offset_bytes: usize, sleepers: Sleepers) {
         if let Some(half) = self.low_half(offset_bytes) {
             wait::wake(half, sleepers, Scope::Machine);

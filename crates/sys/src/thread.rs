@@ -63,7 +63,7 @@ fn block_signals() -> Result<SignalSet, Errno> {
 }
 
 fn restore_signals(before: &SignalSet) {
-    // Cannot fail: the call has only constant arguments beside the set itself.
+    // Cannot fail: the call has only constant arguments apart from the set itself.
     let _ = set_signals(*before);
 }
 
@@ -139,8 +139,8 @@ pub fn name(name: &CStr) {
 pub const HURRIED_NICE: i32 = -15;
 
 /// Lets the calling thread run before others, where the process may ask for that: it works little and must
-/// not be late. Whether it may: who may lower a thread's nice value may also take one out of the idle class
-/// ([`set_class`]).
+/// not be late. Whether it may: a process that may lower a thread's nice value may also take one out of the
+/// idle class ([`set_class`]).
 pub fn hurry() -> bool {
     let before = rustix::process::getpriority_process(None);
     // Anybody may raise it.
@@ -185,7 +185,7 @@ pub enum Class {
 }
 
 /// Changes the class of a thread of this process. `false` when the kernel refuses. Anybody may put a thread
-/// into the idle class; only who has `CAP_SYS_NICE`, or a limit of nice values that allows it
+/// into the idle class; only a thread that has `CAP_SYS_NICE`, or a limit of nice values that allows it
 /// (`RLIMIT_NICE`), may take it out again.
 pub fn set_class(thread: u32, class: Class) -> bool {
     let policy = match class {

@@ -256,7 +256,7 @@ impl Uffd {
     }
 
     /// Agrees with the kernel on the interface. May be called by another process that holds the descriptor:
-    /// fork events need CAP_SYS_PTRACE of who makes this call.
+    /// fork events need CAP_SYS_PTRACE of the process that makes this call.
     ///
     /// # Errors
     /// [`UffdError::Denied`] without that capability, [`UffdError::Unsupported`] when the kernel lacks a
@@ -325,7 +325,7 @@ impl Uffd {
     }
 
     /// Waits until there is a message, here or at one of `others`; at most `timeout_ns`. Those are bare
-    /// numbers: who closes one meanwhile causes an early return at worst.
+    /// numbers: a thread that closes one meanwhile causes an early return at worst.
     pub fn wait(&self, others: &[RawFd], timeout_ns: Option<u64>) {
         const MOST: usize = 257;
         let mut set = [const { MaybeUninit::uninit() }; MOST];

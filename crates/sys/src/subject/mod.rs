@@ -27,12 +27,12 @@ pub struct Attached {
     pub process: u32,
     /// It, whatever its number will be given to.
     pub handle: OwnedFd,
-    /// What `/proc` tells of it.
+    /// What `/proc` says about it.
     pub folder: OwnedFd,
-    /// What `/proc` tells of the puppet, whose memory is the same, also when the process has ended or runs
+    /// What `/proc` says about the puppet, whose memory is the same, also when the process has ended or runs
     /// another program.
     pub memory_folder: OwnedFd,
-    /// Who works in its address space.
+    /// The puppet that works in its address space.
     pub puppet: Puppet,
 }
 
@@ -167,7 +167,7 @@ impl Attached {
         state_in(&self.folder) == Some(b'Z') && !self.has_ended()
     }
 
-    /// Whether the puppet has ended. Asked where it hasn't answered for long: who traces it hears of that
+    /// Whether the puppet has ended. Asked where it hasn't answered for long: its tracer hears of that
     /// sooner.
     pub(crate) fn is_puppet_gone(&self) -> bool {
         !has_memory(&self.memory_folder)

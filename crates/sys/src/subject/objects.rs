@@ -675,8 +675,8 @@ impl Objects {
         let last = first.checked_add(count.get() as usize).filter(|&last| last <= FRAMES)?;
         let start = self.frames[first..last].as_ptr().cast_mut().cast::<u8>();
         // SAFETY: the frames are memory of this process's, which lives for ever and any bytes may be in. They
-        // belong to who has the `Frames`, the evictor, which makes all moves and holds no look at a frame
-        // meanwhile.
+        // belong to the holder of the `Frames`, the evictor, which makes all moves and holds no look at a
+        // frame meanwhile.
         Some(unsafe { core::slice::from_raw_parts_mut(start, count.bytes().get() as usize) })
     }
 

@@ -153,7 +153,7 @@ pub struct Puppet {
     places: Places,
     /// The shared memory, here.
     shared: Shared,
-    /// The last request. Who holds it may ask.
+    /// The last request. Its holder may ask.
     asked: Lock<u32>,
     /// The processor that it was told to stay on, plus one.
     processor: AtomicU32,
@@ -163,8 +163,8 @@ pub struct Puppet {
 #[derive(Clone, Copy, Debug)]
 struct Shared(*mut u8);
 
-// SAFETY: the memory is never unmapped; its words are atomics, and the rest is read by who holds the frames
-// alone.
+// SAFETY: the memory is never unmapped; its words are atomics, and the rest is read by the holder of the
+// frames alone.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}

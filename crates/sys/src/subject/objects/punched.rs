@@ -1,6 +1,6 @@
 //! Whether a program punches a hole in an object.
 //!
-//! The kernel tells of a discard before it does it, and doesn't say which: `MADV_REMOVE` punches a hole,
+//! The kernel reports a discard before it does it, and doesn't say which: `MADV_REMOVE` punches a hole,
 //! `MADV_DONTNEED` only takes pages out of the process's sight. The thread that asks for it waits in its call
 //! until the message is read, so what it asks for is looked up before.
 
