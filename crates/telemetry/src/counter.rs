@@ -102,9 +102,9 @@ counters! {
     /// Prefetched pages whose use can't be told from faults: their stream ended with them, or the references
     /// that led to them.
     PrefetchDoubtful "prefetch_doubtful" Total,
-    /// Pages beside those that were left where they were, as a sample of them.
+    /// Neighbours of such pages that were left where they were, as a sample.
     PrefetchProbes "prefetch_probes" Total,
-    /// Of that sample, pages that the program asked for while what came beside them was still there.
+    /// Of that sample, pages that the program asked for while what came with them was still there.
     PrefetchProbesUsed "prefetch_probes_used" Total,
     /// Time in which policies decided what to fetch ahead by addresses, nanoseconds (from a sample).
     DecidingNs "deciding_ns" Total,

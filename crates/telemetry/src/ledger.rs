@@ -63,7 +63,7 @@ pub enum Header {
     TraceHead,
     /// Pages that may be fetched ahead and not used yet, all processes together.
     CachePages,
-    /// Whether pagers that are beside their programs are to leave them: 1, or 0.
+    /// Whether pagers are to leave their programs: 1, or 0.
     IsWithdrawing,
     /// Pages of processes that have no pager yet: the others make room for them, as far as this says.
     ComingPages,
@@ -116,10 +116,10 @@ pub enum SlotState {
     Connected,
     /// The process's memory is under management.
     Managing,
-    /// That memory has gone, and the pager beside the process is about to.
+    /// That memory has gone, and the pager of the process is about to.
     Left,
-    /// All of that memory is local and nobody's but the process's own; the pager beside the process is about
-    /// to go.
+    /// All of that memory is local and nobody's but the process's own; the pager of the process is about to
+    /// go.
     Withdrawn,
 }
 
@@ -189,8 +189,8 @@ impl<'a> Ledger<'a> {
         self.resident() + coming + self.at_most_half(children)
     }
 
-    /// As many of these pages of processes without a pager as others make room for: who is never managed must
-    /// not drive all of them out.
+    /// As many of these pages of processes without a pager as others make room for: a process that is never
+    /// managed must not drive all of them out.
     fn at_most_half(&self, pages: PageCount) -> PageCount {
         pages.min(PageCount::new(self.budget().get() / 2))
     }
@@ -248,7 +248,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Where one process tells of its regions.
+    /// Where one process reports its regions.
     pub fn region_report(&self) -> RegionReport<'a> {
         RegionReport { words: &self.words[REGION_REPORT_AT..REGION_REPORT_AT + REGION_REPORT_WORDS] }
     }
@@ -574,7 +574,8 @@ mod tests {
         ledger.slot(0).unwrap().separate(PageCount::new(3));
         ledger.slot(1).unwrap().separate(PageCount::new(4));
         assert_eq!(ledger.resident(), PageCount::new(17));
-        // Measured anew, half of each shared page with either; one was separated from during the measurement.
+        // Measured again, half of each shared page with either; one was separated from during the
+        // measurement.
         ledger.slot(0).unwrap().set_shared(PageCount::new(2), 2);
         ledger.slot(1).unwrap().set_shared(PageCount::new(2), 4);
         assert_eq!(ledger.resident(), PageCount::new(17));

@@ -1,4 +1,4 @@
-//! The region report: what one process tells of its memory, region by region, when somebody asks.
+//! The region report: what one process reports of its memory, region by region, when somebody asks.
 //!
 //! There is one report for all processes of an application, so only one is asked at a time. Nothing is
 //! gathered, and nothing written, unless somebody asks.
@@ -6,8 +6,8 @@
 //! Invariants:
 //! 1. The word of state holds the number of a question and how far it is. The supervisor alone asks, and only
 //!    where nobody writes.
-//! 2. Who is asked writes between `Writing` and `Told`, which it reaches only from `Asked`: a question that
-//!    was taken back finds no writer.
+//! 2. The process that is asked writes between `Writing` and `Told`, which it reaches only from `Asked`: a
+//!    question that was taken back finds no writer.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -143,7 +143,7 @@ impl Gathered {
         Self { regions: [none; REPORTED_REGIONS], told: 0, all: 0, rest: none }
     }
 
-    /// Begins anew.
+    /// Begins again.
     pub fn clear(&mut self) {
         (self.told, self.all, self.rest) = (0, 0, RegionFigures::NONE);
     }
@@ -248,8 +248,8 @@ impl RegionReport<'_> {
         Some(gathered)
     }
 
-    /// Takes a question back that was not answered (supervisor). `has_gone` says that who was asked is no
-    /// more, and so writes no more. `false` while it writes.
+    /// Takes a question back that was not answered (supervisor). `has_gone` says that the process that was
+    /// asked has ended, and so writes no more. `false` while it writes.
     pub fn take_back(&self, question: u64, has_gone: bool) -> bool {
         let idle = Phase::Idle.word(question);
         let take = |phase: Phase| {

@@ -2,7 +2,7 @@
 //! their supervisor reads.
 //!
 //! Writers never wait, and neither locks nor order: a record is three words, each of which carries the number
-//! of the ring's lap. Who reads three words of the same lap has one record, whole, whoever wrote or died in
+//! of the ring's lap. A reader of three words of the same lap has one record, whole, whoever wrote or died in
 //! between (invariant 1). What is overwritten before it was read is counted as lost.
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -138,7 +138,7 @@ fn lap_of(ticket: u64) -> u64 {
     ticket / TRACE_RECORDS as u64 % LAPS + 1
 }
 
-/// Who reads the ring, and how far.
+/// The reader of the ring, and how far it has read.
 #[derive(Debug, Default)]
 pub struct TraceReader {
     next: u64,
