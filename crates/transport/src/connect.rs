@@ -112,7 +112,7 @@ impl Connector {
     /// some seconds more.
     ///
     /// # Errors
-    /// Nobody is there, or who is there doesn't let the client in.
+    /// Nobody is there, or the server doesn't let the client in.
     pub fn connect(
         &self,
         to: &Destination,
@@ -184,7 +184,7 @@ impl Connector {
 /// Unix socket needs none. Everything travels over the connection.
 ///
 /// # Errors
-/// Nobody is there, or who is there doesn't let the client in.
+/// Nobody is there, or the server doesn't let the client in.
 pub fn connect(
     to: &Destination,
     client: ClientIdentity,

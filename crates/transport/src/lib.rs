@@ -53,7 +53,7 @@ pub use tls::Identity;
 
 /// One lane from a client to a node. Not shared between threads; whoever owns it sends and hears by it.
 pub trait Transport: Send {
-    /// Who is at the other end, as it introduced itself.
+    /// The peer at the other end, as it introduced itself.
     fn node(&self) -> NodeDescription;
 
     /// Takes a request on. It may stay in a buffer until [`Transport::complete`] is next called, so that

@@ -1,6 +1,6 @@
-//! The addresses of hosts. Who asks for one waits for a bounded time, whatever becomes of the resolver; and
-//! addresses that were known once are tried when it says nothing: a name service that is down takes no node
-//! away.
+//! The addresses of hosts. A thread that asks for one waits for a bounded time, whatever becomes of the
+//! resolver; and addresses that were known once are tried when it says nothing: a name service that is down
+//! takes no node away.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};

@@ -27,8 +27,8 @@ pub struct Ticket(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Incarnation(pub u128);
 
-/// Who asks. `space` is a random number that only this client and its nodes know: whoever has it can reach
-/// the client's frames.
+/// The client that asks. `space` is a random number that only this client and its nodes know: whoever has it
+/// can reach the client's frames.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ClientIdentity {
     /// The client, whose lanes share what is granted to any of them.
@@ -314,7 +314,7 @@ pub enum LinkError {
     #[error("the node says nothing")]
     Silent,
     /// What came is no message of this protocol; or one that has no place there.
-    #[error("the node sent what is no message: {0}")]
+    #[error("the node sent an invalid message: {0}")]
     Garbage(&'static str),
     /// The node speaks another version of the protocol.
     #[error("the node speaks version {theirs} of the protocol, not {}", crate::request::VERSION)]

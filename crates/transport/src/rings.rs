@@ -6,8 +6,9 @@
 //! 1. Its producer alone moves `head`, its consumer alone `tail`; both count bytes since the start, and each
 //!    side believes its own copy. What the other side's says is checked: between them lie at most
 //!    [`RING_BYTES`].
-//! 2. Who is about to sleep says so in a word, and then looks once more. Who changes something looks into
-//!    that word afterwards. So nobody sleeps through a change: one of the two sees the other's.
+//! 2. A side that is about to sleep says so in a word, and then looks once more. A side that changes
+//!    something looks into that word afterwards. So nobody sleeps through a change: one of the two sees the
+//!    other's.
 //! 3. Bells tell of bytes and of room alike, so whoever hears them looks for both afterwards. They are heard
 //!    in one place, [`Rings::hear`], before anything is looked at: what changes later rings again, and that
 //!    bell stays on the socket until the next call.

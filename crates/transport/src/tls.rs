@@ -38,10 +38,10 @@ use crate::inbox::Sink;
 use crate::security::{CertificateFiles, SecurityError, SharedKey, read_secret};
 use crate::stream::PORTION_BYTES;
 
-/// Sealed bytes that may wait for a socket, beside those that are not sealed yet.
+/// Sealed bytes that may wait for a socket, in addition to those that are not sealed yet.
 const MOST_SEALED_BYTES: usize = 512 << 10;
 
-/// Who one is to the others, and how one knows them.
+/// The identity that others see, and how others are recognised.
 #[derive(Clone)]
 pub struct Identity {
     client: Arc<ClientConfig>,

@@ -25,7 +25,7 @@ pub enum NoRdma {
     #[error(transparent)]
     Here(#[from] VerbsError),
     /// The node can't, or doesn't want to.
-    #[error("the node has no RDMA device that it could use; its log tells why")]
+    #[error("the node has no RDMA device that it could use; its log says why")]
     There,
     /// Both ends can, and nothing comes through.
     #[error(
