@@ -58,7 +58,7 @@ impl Device {
     /// that of a connection that exists already: what goes by RDMA then takes the same way.
     ///
     /// # Errors
-    /// There is none, or it can't be used; the sentence says what mends it.
+    /// There is none, or it can't be used; the sentence says what to do about it.
     pub fn open(wanted: Option<&Wanted>, local: Option<IpAddr>) -> Result<Arc<Self>, VerbsError> {
         // The kernel tells which devices there are: where there is none, the library is not even looked for.
         let found = match wanted {

@@ -1,4 +1,4 @@
-//! Who may reach which memory: a domain for each peer, and in it what that peer was given.
+//! Which peer may reach which memory: a domain for each peer, and in it what that peer was given.
 
 use core::ops::Range;
 use core::ptr::NonNull;
@@ -45,7 +45,7 @@ impl Drop for Domain {
     }
 }
 
-/// Who reaches registered memory.
+/// What reaches registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Remote {
     /// This end alone.

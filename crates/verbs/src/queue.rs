@@ -338,7 +338,7 @@ impl Queue {
         remote_key: u32,
     ) -> Result<(), VerbsError> {
         if self.own.is_none() || message.is_empty() || message.len() > MESSAGE_BYTES {
-            return Err(VerbsError::Unsuitable("what is no message"));
+            return Err(VerbsError::Unsuitable("an invalid message"));
         }
         let mut piece = Piece {
             address: message.as_ptr().expose_provenance() as u64,
