@@ -98,7 +98,7 @@ struct History {
 }
 
 impl State {
-    /// As it is now, with what was seen after the look `since`; who is in trouble first.
+    /// As it is now, with what was seen after the look `since`; those in trouble first.
     pub(crate) fn new(sight: &Sight, since: u64, is_writable: bool, is_admitted: bool) -> Self {
         let mut applications: Vec<Application> =
             sight.applications.iter().map(|seen| Application::new(seen, since)).collect();

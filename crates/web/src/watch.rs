@@ -81,7 +81,7 @@ pub(crate) struct Sight {
 }
 
 impl Sight {
-    /// One look. Who has ended is forgotten.
+    /// One look. An application that has ended is forgotten.
     pub(crate) fn update(&mut self, mut reports: Vec<Report>) {
         self.look += 1;
         // Those that have run longest stay in sight.
@@ -121,7 +121,7 @@ impl Watch {
         while !is_ending.load(Ordering::Acquire) {
             let reports = look();
             self.sight().update(reports);
-            // Who ends it wakes it.
+            // Whoever ends it wakes it.
             std::thread::park_timeout(PERIOD);
         }
     }
