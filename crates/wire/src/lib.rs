@@ -1,5 +1,5 @@
 //! What a process's pager and its supervisor say to each other: packets of fixed size over a Unix socket,
-//! descriptors beside them. Everything that comes in is checked; an unknown or short packet is no message.
+//! descriptors with them. Everything that comes in is checked; an unknown or short packet is no message.
 //!
 //! Layout of a packet, little-endian: kind (4 bytes), protocol version (4), six arguments (8 each).
 //!
@@ -28,7 +28,7 @@ const TOKEN_DIGITS: usize = 16;
 pub struct Address<'a> {
     /// Name of the socket.
     pub name: &'a [u8],
-    /// The secret. Who doesn't know it gets neither ledger nor pool.
+    /// The secret. A process that doesn't know it gets neither ledger nor pool.
     pub token: u64,
 }
 
