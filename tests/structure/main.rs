@@ -1,7 +1,8 @@
-//! What ARCHITECTURE.md says of the crates is true: who uses whom, who contains `unsafe`, who does without
-//! the standard library. Its tables are the rules; a new dependency is written there first. What documents
-//! point at is there, and pages of formats name the versions of the sources.
+//! What ARCHITECTURE.md says of the crates is true: which crate uses which, which contain `unsafe`, and which
+//! do without the standard library. Its tables are the rules; a new dependency is written there first. What
+//! documents point at is there, and pages of formats name the versions of the sources.
 
+mod english;
 mod formats;
 mod links;
 mod modules;
@@ -19,7 +20,7 @@ fn workspace() -> PathBuf {
 }
 
 fn architecture() -> String {
-    std::fs::read_to_string(workspace().join("ARCHITECTURE.md")).expect("it is beside Cargo.toml")
+    std::fs::read_to_string(workspace().join("ARCHITECTURE.md")).expect("it is next to Cargo.toml")
 }
 
 /// A crate of the workspace, by the name of its folder.
