@@ -17,7 +17,7 @@ use crate::scratch::Scratch;
 
 /// A browser needs seconds to start where others work.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The size of its window, in which the page has its columns beside each other.
+/// The size of its window, in which the page has its columns side by side.
 const WINDOW: &str = "--window-size=1200,1600";
 
 /// What a script contains is not on the page.

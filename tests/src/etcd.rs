@@ -29,7 +29,7 @@ struct Secure {
     authority: PathBuf,
     /// A user without whom nothing can be read or written, once there is one.
     login: Option<String>,
-    /// Who may come at all.
+    /// Which clients may come at all.
     clients: Option<Clients>,
 }
 

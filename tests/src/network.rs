@@ -55,7 +55,7 @@ impl Network {
     }
 
     /// Everything comes through again.
-    pub fn mend(&self) {
+    pub fn repair(&self) {
         self.within(|| ip(&["link", "set", "far", "up"]));
     }
 

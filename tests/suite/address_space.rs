@@ -9,7 +9,7 @@ const FILL_AT_ONCE: [&str; 3] = ["fork_siblings", "fork_and_exec", "vfork_and_ex
 fn check(launcher: &Launcher, name: &str) -> String {
     let arena_mebibytes = farmem_tests::scaled(40).to_string();
     let program = Program::new(env!("PROGRAM_ADDRESS_SPACE")).arg(name).env("ARENA_MIB", arena_mebibytes);
-    // For checks of hints: a pager beside the program comes some time after it has begun.
+    // For checks of hints: a pager comes to the program some time after it has begun.
     let program = if launcher.is_managed() { program.env("HINTS_HAVE_A_PAGER", "1") } else { program };
     if FILL_AT_ONCE.contains(&name) {
         launcher.let_overshoot();
@@ -202,8 +202,8 @@ fn siblings_keep_to_the_budget_while_all_write_here_and_there() {
     farmem_tests::assert_in_one_of_three(run, Vec::is_empty);
 }
 
-/// A fork beside a thread that writes all the time passes a small budget for a while, so only the bytes count
-/// here.
+/// A fork next to a thread that writes all the time passes a small budget for a while, so only the bytes
+/// count here.
 #[test]
 fn new_and_old_mappings_that_change_places_keep_every_byte() {
     let launcher = farmem_tests::second_launcher(12 << 20);
@@ -279,7 +279,7 @@ fn a_program_that_is_not_managed_yet_enters_a_user_namespace() {
     assert_eq!(check(&launcher, "enters_user_namespace"), "ok enters_user_namespace\n");
 }
 
-/// What the kernel tells of a process is what it knows of its first thread, and of one that has ended it
+/// What the kernel says about a process is what it knows of its first thread, and of one that has ended it
 /// knows nothing.
 #[test]
 fn a_program_keeps_to_its_budget_when_its_first_thread_has_ended() {

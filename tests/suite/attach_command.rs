@@ -292,7 +292,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Who was in there may still be on the way out.
+        // A thread that was in there may still be on the way out.
         for _ in 0..200 {
             if fs::remove_dir(&self.0).is_ok() || !self.0.exists() {
                 break;
@@ -456,10 +456,7 @@ fn a_program_of_32_bits_is_refused_and_goes_on() {
     narrow.kill().expect("it is a child");
     narrow.wait().expect("it ends");
     assert!(is_running, "it has ended");
-    assert!(
-        sentence.contains("runs a program of 32 bits; Farmem manages programs of 64 bits alone"),
-        "{sentence}"
-    );
+    assert!(sentence.contains("runs a 32-bit program; Farmem manages only 64-bit programs"), "{sentence}");
 }
 
 #[test]

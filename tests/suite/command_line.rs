@@ -128,7 +128,7 @@ fn ignored_and_blocked_signals_are_the_programs_own() {
     assert_same_output(&Program::new("grep").args(["-E", "^Sig(Ign|Blk|Cgt):", "/proc/self/status"]));
 }
 
-/// Ignored by who calls, as systemd does with SIGPIPE and some launchers with SIGCHLD. A launcher of Rust's
+/// Ignored by the caller, as systemd does with SIGPIPE and some launchers with SIGCHLD. A launcher of Rust's
 /// would set the first to its default.
 #[test]
 fn signals_that_the_caller_ignores_are_ignored_by_the_program_and_hide_no_end() {

@@ -398,7 +398,7 @@ fn in_a_pid_namespace_a_program_runs_and_a_stall_ends_the_right_process() {
     let statistics = finished.statistics.expect("a managed run").expect("complete statistics");
     assert!(statistics.number("evicted") > 0.0, "nothing was managed");
 
-    // How `unshare` tells of its child's end differs between versions.
+    // How `unshare` reports its child's end differs between versions.
     let finished = inside(&injected("handler-stall"));
     assert_no_wrong_bytes(&finished);
     assert!(!finished.status.success(), "{finished}");

@@ -1,4 +1,4 @@
-//! Several applications beside each other, which lease from one broker.
+//! Several applications side by side, which lease from one broker.
 
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;

@@ -256,7 +256,7 @@ fn limits_that_make_no_sense_are_refused() {
     running.wait().assert_success();
 }
 
-/// 24 MiB in use all the time beside 72 MiB that were used once; then all of it is used.
+/// 24 MiB in use all the time next to 72 MiB that were used once; then all of it is used.
 #[test]
 fn a_budget_that_follows_the_program_falls_to_what_it_uses_and_rises_again() {
     if !managed_runner() {

@@ -27,7 +27,7 @@ fn in_bytes(name: &str) -> f64 {
     number(name, "link_in_bytes") as f64
 }
 
-/// Applications of these weights beside each other, each with all of its memory.
+/// Applications of these weights side by side, each with all of its memory.
 fn beside<'a>(launchers: &'a [Launcher; 3]) -> [Running<'a>; 3] {
     launchers.each_ref().map(|launcher| filled(launcher, reader()))
 }

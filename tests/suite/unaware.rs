@@ -61,8 +61,8 @@ managed! {
     what_is_present_or_swapped_is_all_that_a_guest_has_touched: "clears_what_is_present_or_swapped_beside_a_pager",
 }
 
-/// In what the kernel tells of it, far pages count as neither present nor written: the next guest would read
-/// what the last one had written.
+/// In what the kernel says about it, far pages count as neither present nor written: the next guest would
+/// read what the last one had written.
 mod a_program_that_clears_by_its_page_table_runs_without_a_pager {
     macro_rules! scans {
         ($($name:ident)*) => {
@@ -102,7 +102,7 @@ fn a_puppet_is_one_of_the_processes_that_its_user_may_have() {
         return;
     }
     let finished = check(unaware("as_many_threads_as_allowed_beside_a_pager"));
-    // Natively 39, beside the first thread.
+    // Natively 39, in addition to the first thread.
     assert!(finished.text().starts_with("38 threads, "), "{}", finished.text());
     assert_managed(&finished);
 }

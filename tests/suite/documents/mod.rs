@@ -70,7 +70,7 @@ fn script(document: &str) -> String {
     script
 }
 
-/// A line; daemons go on beside those that follow.
+/// A line; daemons go on while those that follow run.
 fn staying(line: &str) -> String {
     let command = line.split(" #").next().unwrap_or(line).trim_end();
     let is_daemon = ["farmem host", "farmem node --memory", "farmem web"]
