@@ -125,7 +125,7 @@ fn remove_left(path: &Path) -> Result<()> {
     let shown = path.display();
     remove_abandoned(&CString::new(path.as_os_str().as_bytes())?).map_err(|error| match error {
         Errno::NOTSOCK => anyhow!("{shown} exists already and is not a socket"),
-        Errno::ADDRINUSE => anyhow!("somebody listens at {shown} already"),
+        Errno::ADDRINUSE => anyhow!("another process listens at {shown} already"),
         error => anyhow!("cannot remove {shown}: {error}"),
     })
 }
