@@ -389,7 +389,7 @@ fn what_cannot_be_attached_to_is_refused_in_a_sentence() {
         (&[], "not provided: <PID|--cgroup"),
         (&["0"], "invalid value '0'"),
         (&["--cgroup", "/nonexistent"], "/nonexistent doesn't exist; name the folder of one"),
-        (&["--cgroup", "/tmp"], "/tmp is no control group; name the folder of one"),
+        (&["--cgroup", "/tmp"], "/tmp is not a control group; name the folder of one"),
         (&["--unit", "no-such-unit"], "no unit named no-such-unit runs; `systemctl list-units`"),
         (
             &["--container", "0123456789ab"],

@@ -198,7 +198,7 @@ fn one_file_starts_all_nodes_and_show_says_where_one_lends_another_amount() {
     );
     assert!(of_file("--name front").contains("front lends nothing there"));
     assert!(of_file("--name front --memory 8M").contains("front lends nothing there"));
-    assert!(of_file("--name three").contains("how much three lends is not said there"));
+    assert!(of_file("--name three").contains("say how much three lends"));
     assert!(of_file("--name four").contains("the size of four"));
     assert!(of_file("--memory 8M").contains("--name"));
     assert!(of_file("--name one --cluster-login x").contains("a file needs none"));

@@ -335,7 +335,7 @@ fn a_program_that_talks_nonsense_to_the_broker_is_dropped_and_nobody_else() {
     assert_eq!(second.run(program).success().text(), "dropped\n");
 
     let said = host.said();
-    for reason in ["no message", "no place", "never given", "may hold"] {
+    for reason in ["invalid message", "no place", "never given", "may hold"] {
         assert!(said.contains(reason), "{reason} is in {said}");
     }
     assert_eq!(standing(&good), "attached");

@@ -140,7 +140,7 @@ fn a_rule_that_changes_changes_budgets_and_one_that_goes_leaves_its_programs() {
     rules.write("rule = []\n");
     wait_until_gone(&application);
     assert_left(resident.child.id());
-    assert!(host.said().contains("is left, as the rules say now"), "{}", host.said());
+    assert!(host.said().contains("is no longer managed, as the rules say now"), "{}", host.said());
     assert_eq!(resident.wrong(), 0);
 }
 

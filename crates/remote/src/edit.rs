@@ -295,7 +295,7 @@ state = "drain"   # until Monday
         assert!(refusal(join("memory-9", None), TEXT).contains("--address"));
         assert!(refusal(join("memory-1", Some("10.0.0.9:1")), TEXT).contains("10.0.0.7:7431"));
         assert!(refusal(join("memory-9", Some("10.0.0.7:7431")), TEXT).contains("twice"));
-        assert!(refusal(join("memory-9", Some("here")), TEXT).contains("no address of a node"));
+        assert!(refusal(join("memory-9", Some("here")), TEXT).contains("not the address of a node"));
         let one = leave("memory-2").apply(TEXT).unwrap();
         assert!(refusal(leave("memory-1"), &one).contains("no node in it has the role memory or general"));
         let list = "node = [{ name = \"a\", role = \"memory\", address = \"a:1\" }]";

@@ -151,7 +151,7 @@ mod tests {
     fn a_question_about_an_unrelated_process_or_one_that_ends_is_told_why_not() {
         let (ledger, mut questions) = with_process();
         let end = ask(&mut questions, 5);
-        assert!(serde_json::from_slice::<String>(&answer(&end)).unwrap().contains("none of this"));
+        assert!(serde_json::from_slice::<String>(&answer(&end)).unwrap().contains("does not belong to this"));
 
         let end = ask(&mut questions, PROCESS);
         ledger.slot(1).unwrap().set_state(SlotState::Free);
