@@ -170,7 +170,9 @@ mod tests {
 
     #[test]
     fn what_is_no_file_is_refused() {
-        assert!(edit(Path::new("/dev/null"), &|text| Ok(text.to_owned())).unwrap_err().contains("not a file"));
+        assert!(
+            edit(Path::new("/dev/null"), &|text| Ok(text.to_owned())).unwrap_err().contains("not a file")
+        );
         assert!(edit(Path::new("/nowhere"), &|text| Ok(text.to_owned())).is_err());
     }
 }
