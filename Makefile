@@ -29,7 +29,7 @@ build: ## farmem, as it is released
 preflight:
 	@scripts/preflight
 
-demo: preflight build ## a real program whose data is four times its local memory, beside the kernel's own swap
+demo: preflight build ## a real program whose data is four times its local memory, compared with the kernel's own swap
 	@scripts/demo
 
 test: setup build ## everything that must hold, within fifteen minutes on two cores
@@ -83,11 +83,11 @@ bench-setup: setup build ## install the programs that benchmarks run, and say of
 bench: bench-setup ## everything, for hours, with a report in target/bench: kernel swap needs root; goes on after a stop
 	$(FARMEM) bench all --out $(TARGET)/bench --python .deps/venv/bin/python
 
-bench-quick: build ## access patterns beside the kernel's own swap, within ten minutes: the README's table, and a report in target/bench-quick
+bench-quick: build ## access patterns compared with the kernel's own swap, within ten minutes: the README's table, and a report in target/bench-quick
 	$(FARMEM) bench all --quick --repeat 3 --only micro,faults --peer native,farmem,zram-lz4 --out $(TARGET)/bench-quick
 	@$(FARMEM) bench table $(TARGET)/bench-quick
 
-hw-bench: setup ## the accelerator beside software paging, cycle by cycle, bare and under Linux: figures in target/hw/bench; goes on after a stop
+hw-bench: setup ## the accelerator compared with software paging, cycle by cycle, bare and under Linux: figures in target/hw/bench; goes on after a stop
 	@hw/scripts/bench
 
 hw-bench-quick: setup ## the same with the shortest runs

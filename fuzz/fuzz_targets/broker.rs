@@ -1,9 +1,9 @@
-//! Whatever comes to a broker or to a space of it is a packet within its bounds or is refused: no panic. What was understood is encoded to a packet that
-//! means the same.
+//! Whatever comes to a broker or to a space of it is a packet within its bounds or is refused: no panic. What
+//! was understood is encoded to a packet that means the same.
 #![no_main]
 
 use farmem_wire::host::{
-    FromBroker, HOST_PACKET_BYTES, MOST_NODES_BYTES, MOST_PAGES, MOST_SEATS, MOST_SLABS, MOST_WEIGHT, Terms,
+    FromBroker, HOST_PACKET_BYTES, MOST_NODES_BYTES, MOST_PAGES, MOST_LINK_SLOTS, MOST_SLABS, MOST_WEIGHT, Terms,
     ToBroker,
 };
 use libfuzzer_sys::fuzz_target;
@@ -12,7 +12,7 @@ fuzz_target!(|bytes: &[u8]| {
     understood(bytes);
     // The fuzzer doesn't guess the version: give it the right one.
     if let Ok(mut packet) = <[u8; HOST_PACKET_BYTES]>::try_from(bytes) {
-        packet[4..8].copy_from_slice(&ToBroker::Sit.encode()[4..8]);
+        packet[4..8].copy_from_slice(&ToBroker::TakeLinkSlot.encode()[4..8]);
         understood(&packet);
     }
 });
@@ -39,7 +39,7 @@ fn understood(packet: &[u8]) {
                 assert!(holding.pool_wanted <= MOST_SLABS && holding.pool_held <= MOST_SLABS);
                 assert!(holding.local_needed <= holding.local_wanted && holding.local_wanted <= MOST_PAGES);
             }
-            ToBroker::Sit | ToBroker::Ask => {}
+            ToBroker::TakeLinkSlot | ToBroker::Ask => {}
         }
     }
     if let Some(from) = from {
@@ -48,7 +48,7 @@ fn understood(packet: &[u8]) {
             FromBroker::Lease { pool_slabs, local_pages, .. } => {
                 assert!(pool_slabs <= MOST_SLABS && local_pages <= MOST_PAGES);
             }
-            FromBroker::Seat { number } => assert!(number < MOST_SEATS),
+            FromBroker::LinkSlot { number } => assert!(number < MOST_LINK_SLOTS),
             FromBroker::Nodes { length_bytes } => assert!(length_bytes <= MOST_NODES_BYTES),
             FromBroker::Accepted | FromBroker::Refused { .. } => {}
         }

@@ -1,4 +1,5 @@
-//! Stored pages of any content are unpacked to a page or refused, and touch nothing else. The address sanitizer watches.
+//! Stored pages of any content are unpacked to a page or refused, and touch nothing else. The address
+//! sanitizer watches.
 #![no_main]
 
 use farmem_codec::{Compressor, ENCODED_MAX_BYTES, Encoded, decompress};

@@ -1,5 +1,5 @@
-//! Whatever comes over a connection is a message or is refused: no panic, and nothing out of its range. What was understood is encoded
-//! to the same bytes again.
+//! Whatever comes over a connection is a message or is refused: no panic, and nothing out of its range. What
+//! was understood is encoded to the same bytes again.
 #![no_main]
 
 use farmem_transport::wire::{

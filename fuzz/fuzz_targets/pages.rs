@@ -1,4 +1,5 @@
-//! Operations on the page table and the regions, read from the fuzzer's bytes, against plain maps: see the interpreter.
+//! Operations on the page table and the regions, read from the fuzzer's bytes, against plain maps: see the
+//! interpreter.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

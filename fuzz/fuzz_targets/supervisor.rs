@@ -1,4 +1,5 @@
-//! Whatever comes to a supervisor or a pager is a packet or is refused: no panic. What was understood is encoded to a packet that means the same.
+//! Whatever comes to a supervisor or a pager is a packet or is refused: no panic. What was understood is
+//! encoded to a packet that means the same.
 #![no_main]
 
 use farmem_wire::{Address, PACKET_BYTES, Reply, Request};

@@ -1,4 +1,5 @@
-//! A trace's file of any content is read or refused, and told and replayed without a panic. What was read, and written again, is read the same.
+//! A trace's file of any content is read or refused, and told and replayed without a panic. What was read,
+//! and written again, is read the same.
 #![no_main]
 
 use farmem_page::PageCount;

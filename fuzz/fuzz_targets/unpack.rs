@@ -1,4 +1,5 @@
-//! Blocks of any content unpack to the page that `lz4_flex` makes of them, or are refused by both. The address sanitizer watches.
+//! Blocks of any content unpack to the page that `lz4_flex` makes of them, or are refused by both. The
+//! address sanitizer watches.
 #![no_main]
 
 use farmem_codec::{PACKED_LIMIT_BYTES, decompress};

@@ -1,6 +1,6 @@
 import java.util.SplittableRandom;
 
-/** Reads large arrays in order while another thread replaces parts of a graph, so that garbage is collected beside it: {@code Mixed NODES PASSES}. */
+/** Reads large arrays in order while another thread replaces parts of a graph, so that garbage is collected meanwhile: {@code Mixed NODES PASSES}. */
 public final class Mixed {
     private static final class Node {
         final byte[] payload;

@@ -58,7 +58,7 @@ spans()
 values = np.arange(MEBIBYTE // 2, dtype=np.float64)
 big = np.random.default_rng(1).integers(0, 1 << 30, 15 * MEBIBYTE)
 expected = values.sum()
-# A pager beside the program comes when memory gets short, and finds what the program has left for it a little later.
+# A pager comes to the program when memory gets short, and finds what the program has left for it a little later.
 for _ in range(1000):
     if farmem.is_present() == is_managed:
         break

@@ -1,5 +1,5 @@
-//! Threads that build, change and check maps: threads COUNT ENTRIES ROUNDS. Prints a checksum of all that they have; one that finds something else than it
-//! wrote ends the program.
+//! Threads that build, change and check maps: threads COUNT ENTRIES ROUNDS. Prints a checksum of all that
+//! they have; one that finds something else than it wrote ends the program.
 
 use std::collections::BTreeMap;
 

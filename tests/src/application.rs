@@ -1,4 +1,4 @@
-//! Applications that run under farmem now, as `farmem stat` tells of them.
+//! Applications that run under farmem now, as `farmem stat` reports them.
 
 use std::process::{Command, Output, Stdio};
 

@@ -1,4 +1,5 @@
-//! A real browser without a screen, asked by its own protocol for what a person would do with it and see in it.
+//! A real browser without a screen, asked by its own protocol for what a person would do with it and see in
+//! it.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -16,7 +17,7 @@ use crate::scratch::Scratch;
 
 /// A browser needs seconds to start where others work.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The size of its window, in which the page has its columns beside each other.
+/// The size of its window, in which the page has its columns side by side.
 const WINDOW: &str = "--window-size=1200,1600";
 
 /// What a script contains is not on the page.
@@ -79,12 +80,14 @@ impl Browser {
         let session =
             browser.ask("Target.attachToTarget", &json!({ "targetId": target["targetId"], "flatten": true }));
         browser.session = Some(session["sessionId"].as_str().expect("a session").to_owned());
-        // Answered when the page has taken the place of the empty one: nothing that is asked from now on is asked of that.
+        // Answered when the page has taken the place of the empty one: nothing that is asked from now on is
+        // asked of that.
         browser.ask("Page.navigate", &json!({ "url": address }));
         browser
     }
 
-    /// Waits until the document, as its scripts have made it and without them, is as wanted, and gives it back.
+    /// Waits until the document, as its scripts have made it and without them, is as wanted, and gives it
+    /// back.
     ///
     /// # Panics
     /// When it isn't for too long.

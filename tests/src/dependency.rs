@@ -1,4 +1,4 @@
-//! What `scripts/setup` puts beside the sources.
+//! What `scripts/setup` puts next to the sources.
 
 use std::path::{Path, PathBuf};
 

@@ -29,7 +29,7 @@ struct Secure {
     authority: PathBuf,
     /// A user without whom nothing can be read or written, once there is one.
     login: Option<String>,
-    /// Who may come at all.
+    /// Which clients may come at all.
     clients: Option<Clients>,
 }
 
@@ -61,8 +61,8 @@ impl Etcd {
         etcd
     }
 
-    /// Starts one with TLS, by the certificates of a folder that `farmem node keygen` made, and with a user and password, as `USER:PASSWORD`, without whom nothing is
-    /// told.
+    /// Starts one with TLS, by the certificates of a folder that `farmem node keygen` made, and with a user
+    /// and password, as `USER:PASSWORD`, without whom nothing is told.
     ///
     /// # Panics
     /// When it doesn't answer.
@@ -95,7 +95,8 @@ impl Etcd {
         etcd
     }
 
-    /// Starts one with TLS that lets nobody in but clients with a certificate by the authority of a folder that `farmem node keygen` made.
+    /// Starts one with TLS that lets nobody in but clients with a certificate by the authority of a folder
+    /// that `farmem node keygen` made.
     ///
     /// # Panics
     /// When it doesn't answer.

@@ -20,9 +20,10 @@ const SERVES: &str = "the guest serves";
 
 /// Starts a guest with so much memory and Redis in it, and connects with that. One to a launcher.
 ///
-/// The guest has no network, no disk and no shell: a kernel, one program that starts the server, and the server with its
-/// libraries. A virtual serial port connects the server with a Unix socket outside, for one client in all. The emulator
-/// ends when the server does, with another status than 0 when the guest's kernel panicked.
+/// The guest has no network, no disk and no shell: a kernel, one program that starts the server, and the
+/// server with its libraries. A virtual serial port connects the server with a Unix socket outside, for one
+/// client in all. The emulator ends when the server does, with another status than 0 when the guest's kernel
+/// panicked.
 ///
 /// # Panics
 /// When the server never answers, or something is missing that `scripts/setup` installs.
@@ -38,7 +39,8 @@ pub fn start_guest(launcher: &Launcher, memory_mebibytes: u64) -> (Running<'_>, 
     (running, RedisClient::connect(&socket).expect("the guest says that its server listens"))
 }
 
-/// Without a memory backend among its options, the guest's memory is private anonymous memory of the emulator.
+/// Without a memory backend among its options, the guest's memory is private anonymous memory of the
+/// emulator.
 fn emulator(memory_mebibytes: u64, files: &Path, socket: &Path, console: &Path) -> Program {
     let option_with = |start: &str, path: &Path| {
         let mut option = OsString::from(start);

@@ -20,7 +20,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Starts one with these options beside its socket, and waits until it listens.
+    /// Starts one with these options in addition to its socket, and waits until it listens.
     ///
     /// # Panics
     /// When it doesn't.
@@ -29,7 +29,8 @@ impl Host {
         Self::start_as(options, false)
     }
 
-    /// The same in a PID namespace of its own, as in a container: there the processes of applications have no numbers.
+    /// The same in a PID namespace of its own, as in a container: there the processes of applications have no
+    /// numbers.
     ///
     /// # Panics
     /// When it doesn't listen.
@@ -114,7 +115,8 @@ impl Drop for Host {
     fn drop(&mut self) {
         let Some(mut broker) = self.broker.take() else { return };
         if self.is_apart {
-            // Who made the namespace is deaf to requests, and takes the broker along when it is killed.
+            // The process that made the namespace is deaf to requests, and takes the broker along when it is
+            // killed.
             let _ = broker.kill();
         } else if let Some(pid) = i32::try_from(broker.id()).ok().and_then(Pid::from_raw) {
             // As a person ends it; it removes its socket.

@@ -41,7 +41,8 @@ impl InitialFileSystem {
     fn member(&mut self, path: &str, mode: u32, bytes: &[u8]) {
         self.members += 1;
         let length = |of: usize| u32::try_from(of).expect("a file of less than 4 GiB");
-        // Number, mode, owner, group, links, time, length, four numbers of devices, length of the name, checksum.
+        // Number, mode, owner, group, links, time, length, four numbers of devices, length of the name,
+        // checksum.
         let fields =
             [self.members, mode, 0, 0, 1, 0, length(bytes.len()), 0, 0, 0, 0, length(path.len() + 1), 0];
         self.archive.extend_from_slice(b"070701");

@@ -143,7 +143,8 @@ impl Launcher {
     }
 
     fn with_budget(budget_bytes: Option<u64>) -> Self {
-        // Daemons and other orphans become children of the test, so that they are found and ended with the rest.
+        // Daemons and other orphans become children of the test, so that they are found and ended with the
+        // rest.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
             .expect("a process may adopt the orphans below it");
         Self {
@@ -171,7 +172,8 @@ impl Launcher {
         self
     }
 
-    /// Its programs fill more than their budget before pagers can come, so only what they have in it is checked.
+    /// Its programs fill more than their budget before pagers can come, so only what they have in it is
+    /// checked.
     pub fn let_overshoot(&self) {
         self.may_overshoot.store(true, Ordering::Relaxed);
     }

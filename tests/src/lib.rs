@@ -1,9 +1,9 @@
 //! Runs programs natively and under the pager, and compares what they did.
 //!
-//! A *scenario* is a function that starts programs through a [`Launcher`], talks to them, and returns a transcript. It is
-//! run twice: natively, which gives the expected transcript and the program's own peak of anonymous memory, and under
-//! `farmem run` with a share of that peak as budget. [`same_at`] compares both transcripts byte by byte, and checks the
-//! statistics that `farmem run --stats` left behind.
+//! A *scenario* is a function that starts programs through a [`Launcher`], talks to them, and returns a
+//! transcript. It is run twice: natively, which gives the expected transcript and the program's own peak of
+//! anonymous memory, and under `farmem run` with a share of that peak as budget. [`same_at`] compares both
+//! transcripts byte by byte, and checks the statistics that `farmem run --stats` left behind.
 //!
 //! Environment:
 //! - `FARMEM_TEST_RUNNER`: `farmem` or `native`; the default is [`DEFAULT_RUNNER`].

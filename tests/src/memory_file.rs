@@ -3,7 +3,8 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-/// Bytes of the kernel's memory in the memory file of that name that the process holds; `None` when it holds none, or has gone.
+/// Bytes of the kernel's memory in the memory file of that name that the process holds; `None` when it holds
+/// none, or has gone.
 #[must_use]
 pub fn memory_file_bytes(process: u32, name: &str) -> Option<u64> {
     const BLOCK_BYTES: u64 = 512;

@@ -12,8 +12,8 @@ use crate::node::Node;
 const NEAR: &str = "198.18.0.1/24";
 const FAR: &str = "198.18.0.2";
 
-/// Two network namespaces, joined by a pair of virtual Ethernet devices: this thread is in the near one, with all that it starts. The kernel takes them away with
-/// the last process that is in them.
+/// Two network namespaces, joined by a pair of virtual Ethernet devices: this thread is in the near one, with
+/// all that it starts. The kernel takes them away with the last process that is in them.
 #[derive(Debug)]
 pub struct Network {
     far: File,
@@ -55,7 +55,7 @@ impl Network {
     }
 
     /// Everything comes through again.
-    pub fn mend(&self) {
+    pub fn repair(&self) {
         self.within(|| ip(&["link", "set", "far", "up"]));
     }
 

@@ -47,7 +47,8 @@ impl RedisClient {
         }
     }
 
-    /// Sends all queued requests. Keep their replies below what the socket's buffers hold, or both sides wait.
+    /// Sends all queued requests. Keep their replies below what the socket's buffers hold, or both sides
+    /// wait.
     ///
     /// # Panics
     /// When the server has gone.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-/// How long anything may take before it counts as stuck, at the small scale. Many times what it takes: the machine may be slow, and
-/// busy with something else. Above it lies nextest's own bound, for a test that has got stuck itself.
+/// How long anything may take before it counts as stuck, at the small scale. Many times what it takes: the
+/// machine may be slow, and busy with something else. Above it lies nextest's own bound, for a test that has
+/// got stuck itself.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// True when `FARMEM_TEST_SCALE=large` asks for data of a real size.

@@ -7,8 +7,8 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// A directory of its own for one run; removed when dropped, unless `FARMEM_TEST_KEEP` is set.
 ///
-/// Its path is short, because Unix sockets live in it, and every user may enter it, because some servers refuse to run
-/// as root.
+/// Its path is short, because Unix sockets live in it, and every user may enter it, because some servers
+/// refuse to run as root.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
@@ -60,7 +60,8 @@ impl Default for Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if std::env::var_os("FARMEM_TEST_KEEP").is_none() {
-            // A process that is just being ended may still write here; what stays behind is in the temporary directory.
+            // A process that is just being ended may still write here; what stays behind is in the temporary
+            // directory.
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }

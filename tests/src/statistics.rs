@@ -117,7 +117,8 @@ impl Statistics {
         found
     }
 
-    /// What a program that needs more than its budget should have had, one sentence each. A short one may be over before its pager has come that far, where processors are short.
+    /// What a program that needs more than its budget should have had, one sentence each. A short one may be
+    /// over before its pager has come that far, where processors are short.
     #[must_use]
     pub fn lacks(&self) -> Vec<String> {
         // The peak that a budget is a part of may have been that of several processes at once.

@@ -44,11 +44,13 @@ pub fn same_at(share: Share, scenario: impl Fn(&Launcher) -> String) {
         assert_eq!(transcript, expected, "the program did something else under the pager");
         overshoots(&second, &peaks)
     };
-    // A budget is kept by a thread that needs a core in time: short programs have filled their memory when it gets one.
+    // A budget is kept by a thread that needs a core in time: short programs have filled their memory when it
+    // gets one.
     assert_in_one_of_three(run, Vec::is_empty);
 }
 
-/// Checks the statistics of a managed launcher's programs. In what they went past their budget, one sentence each.
+/// Checks the statistics of a managed launcher's programs. In what they went past their budget, one sentence
+/// each.
 fn overshoots(launcher: &Launcher, native_peaks: &[u64]) -> Vec<String> {
     let Some(budget_bytes) = launcher.budget_bytes() else { return Vec::new() };
     let mut contradictions = Vec::new();
@@ -84,7 +86,8 @@ fn overshoots(launcher: &Launcher, native_peaks: &[u64]) -> Vec<String> {
     if launcher.may_overshoot() { Vec::new() } else { overshoots }
 }
 
-/// In what a managed launcher's programs, each of which has `data_bytes` of memory, went past the budget, one sentence each.
+/// In what a managed launcher's programs, each of which has `data_bytes` of memory, went past the budget, one
+/// sentence each.
 ///
 /// # Panics
 /// When their statistics can't be true.
@@ -126,8 +129,9 @@ pub fn wait_for<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Checks figures that depend on when the threads of a program and its pager get a core, as what comes ahead in time does: of three runs one must have
-/// them as wanted, and what the others had is printed. What holds in every run, `measure` itself checks.
+/// Checks figures that depend on when the threads of a program and its pager get a core, as what comes ahead
+/// in time does: of three runs one must have them as wanted, and what the others had is printed. What holds
+/// in every run, `measure` itself checks.
 ///
 /// # Panics
 /// When none has.

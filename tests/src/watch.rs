@@ -1,7 +1,7 @@
 //! Looks after the processes of one run: what they use, whether they are stuck, and their end.
 //!
-//! Nothing here reads a process's own memory. Files such as `cmdline` and `environ` do, and would wait with the program
-//! for a page that never comes.
+//! Nothing here reads a process's own memory. Files such as `cmdline` and `environ` do, and would wait with
+//! the program for a page that never comes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -38,7 +38,8 @@ fn command_name(process: u32) -> String {
     fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default().trim_end().to_owned()
 }
 
-/// The amount in the line of a process's file that starts with `name`, in bytes; `None` once the process is gone.
+/// The amount in the line of a process's file that starts with `name`, in bytes; `None` once the process is
+/// gone.
 fn amount_bytes(process: u32, file: &str, name: &str) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{process}/{file}")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
@@ -56,14 +57,16 @@ fn anonymous_share_bytes(process: u32) -> Option<u64> {
     amount_bytes(process, "smaps_rollup", "Pss_Anon:")
 }
 
-/// The processes below `root`, and itself, but for Farmem's: pagers, and puppets, whose memory is their programs'.
+/// The processes below `root`, and itself, but for Farmem's: pagers, and puppets, whose memory is their
+/// programs'.
 fn programs(root: u32) -> Vec<u32> {
     let mut processes = process_tree(root);
     processes.retain(|process| !command_name(*process).starts_with("farmem") && !is_vfork_child(*process));
     processes
 }
 
-/// Whether the process has its parent's memory, which then waits until it has another one: the same figures, and a parent that can't be woken.
+/// Whether the process has its parent's memory, which then waits until it has another one: the same figures,
+/// and a parent that can't be woken.
 fn is_vfork_child(process: u32) -> bool {
     let read = |process: u32, file: &str| fs::read_to_string(format!("/proc/{process}/{file}"));
     let Ok(stat) = read(process, "stat") else { return false };
@@ -81,7 +84,8 @@ fn is_vfork_child(process: u32) -> bool {
 /// What one run used at most.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Peak {
-    /// Resident anonymous memory of all processes but the supervisor, in bytes; what several share counts once.
+    /// Resident anonymous memory of all processes but the supervisor, in bytes; what several share counts
+    /// once.
     pub(crate) anonymous_bytes: u64,
 }
 

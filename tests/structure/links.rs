@@ -1,4 +1,5 @@
-//! What documents point at is there: the files that they link to, the headings in these, and the tests that results name.
+//! What documents point at is there: the files that they link to, the headings in these, and the tests that
+//! results name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,7 +11,7 @@ use crate::workspace;
 const FOLDERS: [&str; 3] = ["", "docs", "hw/doc"];
 
 /// All files in a folder whose names end so.
-fn files(folder: &Path, ending: &str, into_folders: bool, found: &mut Vec<PathBuf>) {
+pub(crate) fn files(folder: &Path, ending: &str, into_folders: bool, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
         let path = entry.expect("an entry").path();
         if path.is_dir() && into_folders && path.file_name().is_some_and(|name| name != "target") {
@@ -21,7 +22,7 @@ fn files(folder: &Path, ending: &str, into_folders: bool, found: &mut Vec<PathBu
     }
 }
 
-fn documents() -> Vec<PathBuf> {
+pub(crate) fn documents() -> Vec<PathBuf> {
     let mut found = vec![workspace().join("hw/README.md")];
     for folder in FOLDERS {
         files(&workspace().join(folder), "md", !folder.is_empty(), &mut found);
@@ -30,7 +31,7 @@ fn documents() -> Vec<PathBuf> {
 }
 
 /// A document without its fenced blocks.
-fn prose(text: &str) -> Vec<&str> {
+pub(crate) fn prose(text: &str) -> Vec<&str> {
     let mut is_inside = false;
     let mut outside = |line: &&str| {
         let is_fence = line.trim_start().starts_with("```");
@@ -41,7 +42,7 @@ fn prose(text: &str) -> Vec<&str> {
 }
 
 /// A line without its code, in which brackets mean something else.
-fn without_code(line: &str) -> String {
+pub(crate) fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect()
 }
 

@@ -1,6 +1,8 @@
-//! What ARCHITECTURE.md says of the crates is true: who uses whom, who contains `unsafe`, who does without the standard
-//! library. Its tables are the rules; a new dependency is written there first. What documents point at is there, and pages of formats name the versions of the sources.
+//! What ARCHITECTURE.md says of the crates is true: which crate uses which, which contain `unsafe`, and which
+//! do without the standard library. Its tables are the rules; a new dependency is written there first. What
+//! documents point at is there, and pages of formats name the versions of the sources.
 
+mod english;
 mod formats;
 mod links;
 mod modules;
@@ -18,7 +20,7 @@ fn workspace() -> PathBuf {
 }
 
 fn architecture() -> String {
-    std::fs::read_to_string(workspace().join("ARCHITECTURE.md")).expect("it is beside Cargo.toml")
+    std::fs::read_to_string(workspace().join("ARCHITECTURE.md")).expect("it is next to Cargo.toml")
 }
 
 /// A crate of the workspace, by the name of its folder.
@@ -28,7 +30,8 @@ struct Crate {
     roots: Vec<PathBuf>,
 }
 
-/// Whether the manifest compiles another crate's sources once more: what holds of them is said where they are.
+/// Whether the manifest compiles another crate's sources once more: what holds of them is said where they
+/// are.
 fn is_second_build(package: &Value) -> bool {
     let sources = package["targets"].as_array().expect("a list").iter();
     let mut sources = sources.map(|target| Path::new(target["src_path"].as_str().expect("a path")));

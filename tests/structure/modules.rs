@@ -1,4 +1,5 @@
-//! What ARCHITECTURE.md says of the modules inside a crate is true: each has a row, and uses none of a row below its own.
+//! What ARCHITECTURE.md says of the modules inside a crate is true: each has a row, and uses none of a row
+//! below its own.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +21,8 @@ fn rows(of: &str) -> BTreeMap<String, usize> {
     rows
 }
 
-/// The modules of a crate, by their paths without `.rs` and `/mod.rs`, each with those that its `use` lines name. Tests may use what they like.
+/// The modules of a crate, by their paths without `.rs` and `/mod.rs`, each with those that its `use` lines
+/// name. Tests may use what they like.
 fn modules(of: &str) -> BTreeMap<String, Names> {
     let root = workspace().join("crates").join(of).join("src");
     let mut files = Vec::new();
@@ -51,7 +53,8 @@ fn name_of(root: &Path, file: &Path) -> String {
     name.strip_suffix("/mod").unwrap_or(name).to_owned()
 }
 
-/// The longest module that a path such as `a::b::Type` begins with; `None` where it begins with none, as an item of the crate itself.
+/// The longest module that a path such as `a::b::Type` begins with; `None` where it begins with none, as an
+/// item of the crate itself.
 fn module_in(path: &str, known: &Names) -> Option<String> {
     let end =
         path.find(|letter: char| !(letter.is_alphanumeric() || "_:".contains(letter))).unwrap_or(path.len());

@@ -2,13 +2,14 @@
 
 use farmem_tests::{Launcher, Program, Share, same_at};
 
-/// Checks whose processes, far below the budget, become several that fill all of it, or a program that does, in less time than a pager takes to come.
+/// Checks whose processes, far below the budget, become several that fill all of it, or a program that does,
+/// in less time than a pager takes to come.
 const FILL_AT_ONCE: [&str; 3] = ["fork_siblings", "fork_and_exec", "vfork_and_exec"];
 
 fn check(launcher: &Launcher, name: &str) -> String {
     let arena_mebibytes = farmem_tests::scaled(40).to_string();
     let program = Program::new(env!("PROGRAM_ADDRESS_SPACE")).arg(name).env("ARENA_MIB", arena_mebibytes);
-    // For checks of hints: a pager beside the program comes some time after it has begun.
+    // For checks of hints: a pager comes to the program some time after it has begun.
     let program = if launcher.is_managed() { program.env("HINTS_HAVE_A_PAGER", "1") } else { program };
     if FILL_AT_ONCE.contains(&name) {
         launcher.let_overshoot();
@@ -137,7 +138,8 @@ checks! {
     exec_with_many_arguments
 }
 
-/// Checks that need more than a comparison of what was printed; their tests stand below, or with the command line.
+/// Checks that need more than a comparison of what was printed; their tests stand below, or with the command
+/// line.
 const SPECIAL: &[&str] = &[
     "hot_set_beside_a_scan",
     "freed_while_full",
@@ -200,7 +202,8 @@ fn siblings_keep_to_the_budget_while_all_write_here_and_there() {
     farmem_tests::assert_in_one_of_three(run, Vec::is_empty);
 }
 
-/// A fork beside a thread that writes all the time passes a small budget for a while, so only the bytes count here.
+/// A fork next to a thread that writes all the time passes a small budget for a while, so only the bytes
+/// count here.
 #[test]
 fn new_and_old_mappings_that_change_places_keep_every_byte() {
     let launcher = farmem_tests::second_launcher(12 << 20);
@@ -221,23 +224,24 @@ fn locking_everything_keeps_every_byte() {
     assert_eq!(check(&launcher, "mlockall_current"), "ok mlockall_current\n");
 }
 
-/// Ten processes that write all they share at once pass a small budget for a while, so only the bytes count here.
+/// Ten processes that write all they share at once pass a small budget for a while, so only the bytes count
+/// here.
 #[test]
 fn forks_from_several_threads_keep_every_byte() {
     let launcher = farmem_tests::second_launcher(48 << 20);
     assert_eq!(check(&launcher, "fork_from_threads"), "ok fork_from_threads\n");
 }
 
-/// The kernel writes a signal's frame to the thread's stack, and waits for that page whatever else is pending. Small, so
-/// that the stacks are far at every signal.
+/// The kernel writes a signal's frame to the thread's stack, and waits for that page whatever else is
+/// pending. Small, so that the stacks are far at every signal.
 #[test]
 fn signals_on_evicted_stacks_keep_every_byte() {
     let launcher = farmem_tests::second_launcher(12 << 20);
     assert_eq!(check(&launcher, "signals_on_evicted_stacks"), "ok signals_on_evicted_stacks\n");
 }
 
-/// A fork's event brings a descriptor, and the limit is the process's. The child can't open what a pager needs; its parent
-/// keeps it, so only the bytes count here.
+/// A fork's event brings a descriptor, and the limit is the process's. The child can't open what a pager
+/// needs; its parent keeps it, so only the bytes count here.
 #[test]
 fn a_limit_of_few_descriptors_keeps_every_byte() {
     let launcher = farmem_tests::second_launcher(24 << 20);
@@ -246,7 +250,8 @@ fn a_limit_of_few_descriptors_keeps_every_byte() {
 
 macro_rules! checks_of_served_children {
     ($($name:ident)*) => {
-        /// Children that their parent serves have no pager of their own, and no limit, so only the bytes count here.
+        /// Children that their parent serves have no pager of their own, and no limit, so only the bytes
+        /// count here.
         mod served_children {
             $(#[test] fn $name() {
                 let launcher = farmem_tests::second_launcher(24 << 20);
@@ -274,7 +279,8 @@ fn a_program_that_is_not_managed_yet_enters_a_user_namespace() {
     assert_eq!(check(&launcher, "enters_user_namespace"), "ok enters_user_namespace\n");
 }
 
-/// What the kernel tells of a process is what it knows of its first thread, and of one that has ended it knows nothing.
+/// What the kernel says about a process is what it knows of its first thread, and of one that has ended it
+/// knows nothing.
 #[test]
 fn a_program_keeps_to_its_budget_when_its_first_thread_has_ended() {
     const BUDGET_BYTES: u64 = 16 << 20;

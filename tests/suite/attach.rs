@@ -1,4 +1,5 @@
-//! Pagers that come to programs from outside, while these run; each is a check of `programs/attached`, a static program.
+//! Pagers that come to programs from outside, while these run; each is a check of `programs/attached`, a
+//! static program.
 
 use farmem_tests::{Finished, Launcher, Program, managed_runner};
 

@@ -1,4 +1,5 @@
-//! `farmem attach` and `farmem detach`: programs that ran before anybody managed them, and run on when nobody does any more.
+//! `farmem attach` and `farmem detach`: programs that ran before anybody managed them, and run on when nobody
+//! does any more.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,7 +34,8 @@ pub(crate) struct Resident {
 }
 
 impl Resident {
-    /// One with so many mebibytes, of which so many hundredths are in use all the time, and as many children with as much.
+    /// One with so many mebibytes, of which so many hundredths are in use all the time, and as many children
+    /// with as much.
     pub(crate) fn start(mebibytes: u64, hot: u64, children: u64) -> Self {
         let folder = Scratch::new();
         let mut command = Command::new(env!("PROGRAM_RESIDENT"));
@@ -110,7 +112,8 @@ pub(crate) fn detach(name: &str, processes: &[u32]) {
     processes.iter().for_each(|&process| assert_left(process));
 }
 
-/// No memory of the process is registered, nothing of Farmem's is mapped in it, and no process shares its memory.
+/// No memory of the process is registered, nothing of Farmem's is mapped in it, and no process shares its
+/// memory.
 pub(crate) fn assert_left(process: u32) {
     let text = fs::read_to_string(format!("/proc/{process}/smaps")).expect("it runs");
     let flags = text.lines().filter_map(|line| line.strip_prefix("VmFlags:"));
@@ -289,7 +292,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Who was in there may still be on the way out.
+        // A thread that was in there may still be on the way out.
         for _ in 0..200 {
             if fs::remove_dir(&self.0).is_ok() || !self.0.exists() {
                 break;
@@ -386,7 +389,7 @@ fn what_cannot_be_attached_to_is_refused_in_a_sentence() {
         (&[], "not provided: <PID|--cgroup"),
         (&["0"], "invalid value '0'"),
         (&["--cgroup", "/nonexistent"], "/nonexistent doesn't exist; name the folder of one"),
-        (&["--cgroup", "/tmp"], "/tmp is no control group; name the folder of one"),
+        (&["--cgroup", "/tmp"], "/tmp is not a control group; name the folder of one"),
         (&["--unit", "no-such-unit"], "no unit named no-such-unit runs; `systemctl list-units`"),
         (
             &["--container", "0123456789ab"],
@@ -453,10 +456,7 @@ fn a_program_of_32_bits_is_refused_and_goes_on() {
     narrow.kill().expect("it is a child");
     narrow.wait().expect("it ends");
     assert!(is_running, "it has ended");
-    assert!(
-        sentence.contains("runs a program of 32 bits; Farmem manages programs of 64 bits alone"),
-        "{sentence}"
-    );
+    assert!(sentence.contains("runs a 32-bit program; Farmem manages only 64-bit programs"), "{sentence}");
 }
 
 #[test]

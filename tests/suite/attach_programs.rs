@@ -1,4 +1,5 @@
-//! Real programs, unmodified, that `farmem attach` comes to while they work: they do to the byte what they do without it.
+//! Real programs, unmodified, that `farmem attach` comes to while they work: they do to the byte what they do
+//! without it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -51,7 +52,8 @@ fn is_below(number: u32, root: u32, all: &BTreeMap<u32, (u32, String)>) -> bool 
     true
 }
 
-/// The processes with that name and a working directory below that folder whose parents have another one, and that have with their children more than so much.
+/// The processes with that name and a working directory below that folder whose parents have another one, and
+/// that have with their children more than so much.
 fn grown(name: &str, folder: &Path, bytes: u64) -> Vec<u32> {
     let all = processes();
     let is_called = |number: &u32| all.get(number).is_some_and(|(_, called)| called == name);
@@ -85,7 +87,8 @@ fn evicted(name: &str) -> u64 {
     application(name).and_then(|figures| figures["evicted"].as_u64()).unwrap_or_default()
 }
 
-/// Runs a scenario twice. In the second run each program of that name is attached to when it has passed the budget, while it goes on.
+/// Runs a scenario twice. In the second run each program of that name is attached to when it has passed the
+/// budget, while it goes on.
 fn same_when_attached(command: &str, budget: u64, scenario: impl Fn(&Launcher) -> String) {
     if !managed_runner() {
         return;
@@ -211,7 +214,8 @@ fn a_rust_program_of_musl_has_threads() {
     same_output_when_attached("threads", 24 * MIB, &program);
 }
 
-/// A shell with 24 MiB of its own that begins so many programs, of which each says something. Now and then it looks at all that it has.
+/// A shell with 24 MiB of its own that begins so many programs, of which each says something. Now and then it
+/// looks at all that it has.
 const SCRIPT: &str = r#"
 LC_ALL=C
 text=$(head -c 12000000 /dev/zero | tr '\0' x)

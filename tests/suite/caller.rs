@@ -1,5 +1,5 @@
-//! The process that was called becomes the program: it is what whoever started it sees, waits for and sends signals to, and its supervisor is none of
-//! its surroundings.
+//! The process that was called becomes the program: it is what whoever started it sees, waits for and sends
+//! signals to, and its supervisor is none of its surroundings.
 
 use std::fs::File;
 use std::io::Read;
@@ -53,9 +53,10 @@ pub(crate) fn said(mut command: Command) -> (String, String, std::process::ExitS
     (output, error, status)
 }
 
-/// What a program finds out about itself, but for what differs from run to run, or counts for all processes of its user (`SigQ`). Descriptors are
-/// listed by the shell itself: one that makes a pipeline, or keeps what a command says, has pipes open for a moment. It reads its own state itself too:
-/// while a shell starts a command it blocks signals and hasn't yet set its handlers, and that command may read faster.
+/// What a program finds out about itself, but for what differs from run to run, or counts for all processes
+/// of its user (`SigQ`). Descriptors are listed by the shell itself: one that makes a pipeline, or keeps what
+/// a command says, has pipes open for a moment. It reads its own state itself too: while a shell starts a
+/// command it blocks signals and hasn't yet set its handlers, and that command may read faster.
 const SURROUNDINGS: &str = r#"
 echo "parent $PPID; group and session $(cut -d' ' -f5-8 /proc/$$/stat)"
 for number in /proc/$$/fd/*; do echo "${number#/proc/$$}"; readlink "$number"; done

@@ -1,4 +1,5 @@
-//! `farmem cluster`: a cluster is shown and changed, in a file and under a key of etcd, and what people and others wrote there stays.
+//! `farmem cluster`: a cluster is shown and changed, in a file and under a key of etcd, and what people and
+//! others wrote there stays.
 
 use std::fs;
 use std::path::PathBuf;
@@ -98,7 +99,7 @@ fn what_makes_no_sense_is_refused_in_a_sentence_and_changes_nothing() {
     fs::write(&path, &cluster).expect("the test's own folder");
     let refused = |arguments: &[&str]| assert_refusal(2, &mut farmem(arguments));
 
-    assert!(refused(&["drain", file, "nine"]).contains("no node nine is in it; these are: front, one"));
+    assert!(refused(&["drain", file, "nine"]).contains("it has no node nine; its nodes are: front, one"));
     assert!(refused(&["leave", file, "nine"]).contains("no node nine"));
     assert!(refused(&["drain", file, "front"]).contains("nothing to empty"));
     assert!(refused(&["join", file, "nine"]).contains("--address"));
@@ -107,7 +108,7 @@ fn what_makes_no_sense_is_refused_in_a_sentence_and_changes_nothing() {
     assert!(refused(&["join", file, "one", "--address", "10.0.0.1:1"]).contains("one is in it already"));
     assert!(refused(&["join", file, "nine", "--address", "10.0.0.1:1", "--size", "much"]).contains("--size"));
     // The last one that lends.
-    assert!(refused(&["leave", file, "one"]).contains("no node of role memory or general"));
+    assert!(refused(&["leave", file, "one"]).contains("no node in it has the role memory or general"));
     assert!(refused(&["drain", file, "one", "--timeout", "5s"]).contains("--wait"));
     assert!(refused(&["show", file, "--cluster-login", file]).contains("a file needs none"));
     node.kill();
@@ -120,7 +121,7 @@ fn what_makes_no_sense_is_refused_in_a_sentence_and_changes_nothing() {
     }
     assert_eq!(text(&path), "Dear Sir,");
     assert!(refused(&["show", "/nowhere/cluster.toml"]).contains("No such file"));
-    assert!(refused(&["drain", "/dev/null", "one"]).contains("no node of role memory or general"));
+    assert!(refused(&["drain", "/dev/null", "one"]).contains("no node in it has the role memory or general"));
 }
 
 /// A node that was started by hand, and ends with its test.
@@ -193,11 +194,11 @@ fn one_file_starts_all_nodes_and_show_says_where_one_lends_another_amount() {
     };
     let of_file = |words: &str| refused(&format!("--cluster {file} {words}"));
     assert!(
-        of_file("--name nine").contains("no node nine is in it; these are: one, two, three, four, front")
+        of_file("--name nine").contains("it has no node nine; its nodes are: one, two, three, four, front")
     );
     assert!(of_file("--name front").contains("front lends nothing there"));
     assert!(of_file("--name front --memory 8M").contains("front lends nothing there"));
-    assert!(of_file("--name three").contains("how much three lends is not said there"));
+    assert!(of_file("--name three").contains("say how much three lends"));
     assert!(of_file("--name four").contains("the size of four"));
     assert!(of_file("--memory 8M").contains("--name"));
     assert!(of_file("--name one --cluster-login x").contains("a file needs none"));

@@ -128,7 +128,8 @@ fn ignored_and_blocked_signals_are_the_programs_own() {
     assert_same_output(&Program::new("grep").args(["-E", "^Sig(Ign|Blk|Cgt):", "/proc/self/status"]));
 }
 
-/// Ignored by who calls, as systemd does with SIGPIPE and some launchers with SIGCHLD. A launcher of Rust's would set the first to its default.
+/// Ignored by the caller, as systemd does with SIGPIPE and some launchers with SIGCHLD. A launcher of Rust's
+/// would set the first to its default.
 #[test]
 fn signals_that_the_caller_ignores_are_ignored_by_the_program_and_hide_no_end() {
     if !managed_runner() {
@@ -275,7 +276,8 @@ fn several_processes_share_one_budget() {
     });
 }
 
-/// Runs `farmem` itself, which must refuse: status 2 (or the status that shells use for such a program), a sentence that says why, and no program started.
+/// Runs `farmem` itself, which must refuse: status 2 (or the status that shells use for such a program), a
+/// sentence that says why, and no program started.
 fn assert_refused(arguments: &[&str]) {
     assert_refused_with(2, arguments);
 }

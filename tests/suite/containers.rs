@@ -1,4 +1,5 @@
-//! Containers of Podman's, with an image that is made here: managed from outside without any change to them, and with Farmem inside.
+//! Containers of Podman's, with an image that is made here: managed from outside without any change to them,
+//! and with Farmem inside.
 //!
 //! Each test has an engine with storage of its own, so that none sees another's containers or images.
 
@@ -30,7 +31,8 @@ struct Engine {
 }
 
 impl Engine {
-    /// With an image in which there is one static program, and room for the machine's own ones. `None` where no container can be made.
+    /// With an image in which there is one static program, and room for the machine's own ones. `None` where
+    /// no container can be made.
     fn new(user: Option<u32>) -> Option<Self> {
         if !managed_runner() || !rustix::process::geteuid().is_root() {
             return None;
@@ -99,7 +101,8 @@ impl Engine {
         command.output().expect("podman starts")
     }
 
-    /// The ID of a container in which a program has so many mebibytes, and that nobody has changed for Farmem.
+    /// The ID of a container in which a program has so many mebibytes, and that nobody has changed for
+    /// Farmem.
     fn start(&self, options: &[&str], mebibytes: u64) -> String {
         let options = [&["--detach", "--rm"], options].concat();
         let output = self.run(&options, &["/resident", "/shared", &mebibytes.to_string(), "60", "0"]);

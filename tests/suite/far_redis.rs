@@ -77,8 +77,9 @@ pub(crate) fn end_with_nothing_lost(client: RedisClient, running: Running<'_>) {
     assert_eq!(number(&finished, "lost"), 0.0);
 }
 
-/// Asks for all keys until the server has ended. Once may not do: where it is a system call of the server that comes upon a
-/// lost page, that call fails with EFAULT and the server closes the connection, as it does with any that can't be read from.
+/// Asks for all keys until the server has ended. Once may not do: where it is a system call of the server
+/// that comes upon a lost page, that call fails with EFAULT and the server closes the connection, as it does
+/// with any that can't be read from.
 pub(crate) fn touch_all_until_it_ends(socket: &Path) {
     let requests = (0..KEYS).map(|key| format!("GET key:{key:08}\r\n")).collect::<String>() + "QUIT\r\n";
     wait_for("the end of the server", || {
@@ -91,7 +92,8 @@ pub(crate) fn touch_all_until_it_ends(socket: &Path) {
     });
 }
 
-/// Touches all of its memory, part of which is lost: that ends it, and the summary says which page was missing.
+/// Touches all of its memory, part of which is lost: that ends it, and the summary says which page was
+/// missing.
 pub(crate) fn assert_ended_by_a_lost_page(running: Running<'_>, socket: &Path) {
     touch_all_until_it_ends(socket);
     let finished = running.wait();

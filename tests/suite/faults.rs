@@ -1,6 +1,8 @@
-//! Things that break: whatever does, a program gets its own bytes, waits, or is told; never zeros, never a hang.
+//! Things that break: whatever does, a program gets its own bytes, waits, or is told; never zeros, never a
+//! hang.
 //!
-//! What needs a hook inside the pager is started with `FARMEM_INJECT=NAME`, and is ignored while there is no such hook.
+//! What needs a hook inside the pager is started with `FARMEM_INJECT=NAME`, and is ignored while there is no
+//! such hook.
 
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -96,7 +98,8 @@ fn a_killed_supervisor_never_gives_wrong_bytes() {
     assert!(!stderr.contains("wrong byte"), "{stderr}");
 }
 
-/// The supervisor is killed, then the program makes a process, then ends first: its pager goes on for that process.
+/// The supervisor is killed, then the program makes a process, then ends first: its pager goes on for that
+/// process.
 fn a_process_made_without_a_supervisor_is_served(name: &str) {
     if !managed_runner() {
         return;
@@ -139,7 +142,8 @@ fn a_full_pool_and_disk_end_the_program_with_a_message() {
     assert_ended_by(&finished, SIGKILL);
 }
 
-/// What doesn't fit waits until the program frees memory. Meanwhile pages are taken away in vain and put back again and again.
+/// What doesn't fit waits until the program frees memory. Meanwhile pages are taken away in vain and put back
+/// again and again.
 fn waits_for_room(name: &str, launcher: Launcher) {
     let name = format!("{name}-{}", std::process::id());
     let launcher = launcher.option("--pool").option("20M").option("--name").option(&name);
@@ -161,7 +165,8 @@ fn a_program_waits_while_the_pool_is_full_until_memory_is_freed() {
     }
 }
 
-/// At the moment at which a page is to be put back another thread's event may be pending, and the kernel refuses.
+/// At the moment at which a page is to be put back another thread's event may be pending, and the kernel
+/// refuses.
 #[test]
 fn pages_that_can_neither_be_stored_nor_put_back_at_once_keep_every_byte() {
     if managed_runner() {
@@ -307,7 +312,8 @@ fn strangers_who_connect_and_say_nothing_keep_no_process_from_its_start() {
     if !managed_runner() {
         return;
     }
-    // So few that strangers alone would have all but those that are kept for the application's processes.
+    // So few that unidentified connections alone would have all but those that are kept for the application's
+    // processes.
     const DESCRIPTORS: usize = 128;
     let launcher = Launcher::managed(BUDGET_BYTES);
     let script = "touch ready; while ! test -e go; do sleep 0.05; done; for i in 1 2 3 4 5 6 7 8; do sh -c 'sleep 1' & done; wait";
@@ -392,7 +398,7 @@ fn in_a_pid_namespace_a_program_runs_and_a_stall_ends_the_right_process() {
     let statistics = finished.statistics.expect("a managed run").expect("complete statistics");
     assert!(statistics.number("evicted") > 0.0, "nothing was managed");
 
-    // How `unshare` tells of its child's end differs between versions.
+    // How `unshare` reports its child's end differs between versions.
     let finished = inside(&injected("handler-stall"));
     assert_no_wrong_bytes(&finished);
     assert!(!finished.status.success(), "{finished}");
@@ -400,8 +406,8 @@ fn in_a_pid_namespace_a_program_runs_and_a_stall_ends_the_right_process() {
     assert!(said.contains("has stopped") && !said.contains("process 1 was"), "{said}");
 }
 
-/// A mapping can be another one, with a hole or in pieces, by the time at which it is registered. What comes to be where
-/// the kernel has registered nothing must not leave: it would come back as zeros.
+/// A mapping can be another one, with a hole or in pieces, by the time at which it is registered. What comes
+/// to be where the kernel has registered nothing must not leave: it would come back as zeros.
 #[test]
 fn mappings_that_change_before_they_are_registered_keep_every_byte() {
     if !managed_runner() {
@@ -421,7 +427,8 @@ fn a_child_that_dies_while_its_parent_serves_it_keeps_nobody_waiting() {
     injected("death-in-fault").run(check("fork_ends_early")).assert_success();
 }
 
-/// The child's words are those of its parent when its pager hears of the fork. What another thread has done just before comes first.
+/// The child's words are those of its parent when its pager hears of the fork. What another thread has done
+/// just before comes first.
 #[test]
 fn changes_that_are_heard_of_after_a_fork_keep_every_byte_of_the_child() {
     if !managed_runner() {
@@ -430,8 +437,9 @@ fn changes_that_are_heard_of_after_a_fork_keep_every_byte_of_the_child() {
     Launcher::managed(BUDGET_BYTES).run(check("changes_before_a_fork")).assert_success();
 }
 
-/// The kernel has given the parent's pager the child's userfaultfd, and nobody else. With the last one goes what says
-/// which of the child's pages are far: from then on they read as zeros. The child runs already, and may find some before it is ended.
+/// The kernel has given the parent's pager the child's userfaultfd, and nobody else. With the last one goes
+/// what says which of the child's pages are far: from then on they read as zeros. The child runs already, and
+/// may find some before it is ended.
 #[test]
 fn a_child_whose_parents_pager_dies_before_anybody_has_heard_of_it_does_not_go_on() {
     if !managed_runner() {

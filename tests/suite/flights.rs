@@ -1,4 +1,5 @@
-//! Many threads of one process that want pages of memory nodes at a time: they wait for their own pages, and for nobody else's.
+//! Many threads of one process that want pages of memory nodes at a time: they wait for their own pages, and
+//! for nobody else's.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! What programs say about their memory (`include/farmem.h`). What becomes of that memory is looked at in `address_space`.
+//! What programs say about their memory (`include/farmem.h`). What becomes of that memory is looked at in
+//! `address_space`.
 
 use std::path::Path;
 
@@ -94,7 +95,7 @@ fn numpy_arrays_are_prefetched_pinned_and_let_go() {
     }
 }
 
-/// Who lent the memory gets it back.
+/// The owner of the memory gets it back.
 #[test]
 fn pins_that_a_lower_budget_has_no_room_for_are_given_up() {
     const SCRIPT: &str = "
@@ -126,7 +127,7 @@ assert sum(pinned) == sum(range(5 << 20))
     running.wait().assert_success();
 }
 
-/// Pagers beside programs, which hear of hints by the mailbox alone.
+/// Pagers, which hear of hints by the mailbox alone.
 mod mailbox {
     use super::{Launcher, Program, managed_runner, number};
 

@@ -1,4 +1,4 @@
-//! Several applications beside each other, which lease from one broker.
+//! Several applications side by side, which lease from one broker.
 
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
@@ -15,8 +15,8 @@ use serde_json::Value;
 
 pub(crate) const MEBIBYTE: u64 = 1 << 20;
 
-/// Fills so many MiB, half of each page random, and creates `filled`. Then reads all of it again and again, until there is a file `end`. With a
-/// file `more` it first fills as much again.
+/// Fills so many MiB, half of each page random, and creates `filled`. Then reads all of it again and again,
+/// until there is a file `end`. With a file `more` it first fills as much again.
 pub(crate) const FILLER: &str = "import mmap, os, sys, time\n\
     def fill(mib):\n\
     \x20   data = mmap.mmap(-1, mib << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
@@ -115,14 +115,15 @@ fn one_that_holds_the_whole_pool_gives_another_what_it_was_guaranteed() {
     end(&first, running_first);
 }
 
-/// Nobody's lease grows before the slabs it is made of have been given back to the kernel, which hands out nothing but zeros. So all pools together
-/// never take more than there is, but for a little.
+/// Nobody's lease grows before the slabs it is made of have been given back to the kernel, which hands out
+/// nothing but zeros. So all pools together never take more than there is, but for a little.
 #[test]
 fn slabs_that_are_taken_back_are_the_kernels_before_another_space_fills_them() {
     if !managed_runner() {
         return;
     }
-    /// What each may have besides: tables, and slabs that its threads were claiming while they learned that they mustn't.
+    /// What each may have besides: tables, and slabs that its threads were claiming while they learned that
+    /// they mustn't.
     const BESIDES: u64 = 4 * MEBIBYTE;
     const POOL: u64 = 80 * MEBIBYTE;
     let host = Host::start(&["--pool", "80M"]);
@@ -237,7 +238,8 @@ fn a_space_that_is_killed_while_it_swaps_leaves_its_slabs_to_the_others() {
     let program = Pid::from_raw(i32::try_from(program).expect("a process number")).expect("a process number");
     kill_process(program, Signal::KILL).expect("own process");
     running_first.wait();
-    // Nobody else ever had the file that its pages lay in: with them it is gone, and the kernel clears what it gives to others.
+    // Nobody else ever had the file that its pages lay in: with them it is gone, and the kernel clears what
+    // it gives to others.
     for process in holders {
         assert_eq!(memory_file_bytes(process, "farmem-pool"), None);
         assert!(!Path::new(&format!("/proc/{process}")).exists());
@@ -296,7 +298,8 @@ fn one_without_a_disk_gets_nothing_of_what_another_was_guaranteed() {
     end(&first, running_first);
 }
 
-/// A program that runs as the broker's own user can reach its socket. It says garbage, and lies about what it holds.
+/// A program that runs as the broker's own user can reach its socket. It says garbage, and lies about what it
+/// holds.
 #[test]
 fn a_program_that_talks_nonsense_to_the_broker_is_dropped_and_nobody_else() {
     if !managed_runner() {
@@ -332,14 +335,15 @@ fn a_program_that_talks_nonsense_to_the_broker_is_dropped_and_nobody_else() {
     assert_eq!(second.run(program).success().text(), "dropped\n");
 
     let said = host.said();
-    for reason in ["no message", "no place", "never given", "may hold"] {
+    for reason in ["invalid message", "no place", "never given", "may hold"] {
         assert!(said.contains(reason), "{reason} is in {said}");
     }
     assert_eq!(standing(&good), "attached");
     end(&first, running_first);
 }
 
-/// The program writes garbage all over what it shares with its supervisor. It may end as it likes; nobody else notices.
+/// The program writes garbage all over what it shares with its supervisor. It may end as it likes; nobody
+/// else notices.
 #[test]
 fn a_space_that_writes_garbage_into_its_own_pool_harms_itself_alone() {
     if !managed_runner() {
@@ -440,7 +444,8 @@ fn finish(leaving: Vec<(&Launcher, Running<'_>, bool)>) {
     }
 }
 
-/// Spaces come and go, some of them killed, under a pool that is too small for all of them; nobody's bytes are wrong.
+/// Spaces come and go, some of them killed, under a pool that is too small for all of them; nobody's bytes
+/// are wrong.
 #[test]
 fn spaces_that_come_and_go_at_random_leave_nothing_behind() {
     if !managed_runner() {

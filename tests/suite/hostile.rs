@@ -1,4 +1,5 @@
-//! Programs that mean harm to their pager, and a neighbour below the same supervisor; each is a check of `programs/hostile`. What is promised is in `docs/security.md`.
+//! Programs that mean harm to their pager, and a neighbour below the same supervisor; each is a check of
+//! `programs/hostile`. What is promised is in `docs/security.md`.
 
 use farmem_tests::{Launcher, Program, managed_runner};
 

@@ -1,4 +1,5 @@
-//! The benchmark of isolation, as far as it must be right: what it starts it ends, and every byte is looked at.
+//! The benchmark of isolation, as far as it must be right: what it starts it ends, and every byte is looked
+//! at.
 
 use std::process::{Command, Stdio};
 
@@ -19,8 +20,9 @@ fn report(data: &str, options: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("a JSON object")
 }
 
-/// Each program says the same alone, beside the others, and with all its memory: the benchmark leaves it out otherwise. With less data a
-/// quarter of what the programs take is less than an interpreter and a virtual machine for Java can do without.
+/// Each program says the same alone, together with the others, and with all its memory: the benchmark leaves
+/// it out otherwise. With less data a quarter of what the programs take is less than an interpreter and a
+/// virtual machine for Java can do without.
 #[test]
 fn programs_of_several_kinds_are_measured_beside_each_other() {
     let is_root = rustix::process::geteuid().is_root();

@@ -1,5 +1,5 @@
-//! Java programs: one builds, walks and changes a graph of objects, under two collectors; one reads arrays while garbage is collected; one
-//! follows a list.
+//! Java programs: one builds, walks and changes a graph of objects, under two collectors; one reads arrays
+//! while garbage is collected; one follows a list.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -64,7 +64,8 @@ const IN_A_MOUNT_NAMESPACE: &str = r#"
     exec "$@"
 "#;
 
-/// The same from outside, by a program in a mount namespace of its own, which loads the VM from there when it has a pager already.
+/// The same from outside, by a program in a mount namespace of its own, which loads the VM from there when it
+/// has a pager already.
 fn follows_a_list_late(list: &List, policy: &str) -> Statistics {
     let launcher = Launcher::managed(16 << 20).option("--prefetch");
     let launcher = launcher.option(policy);
@@ -106,7 +107,8 @@ fn what_a_list_of_objects_refers_to_comes_ahead_in_later_versions_of_java() {
 /// Makes a VM write references shifted, with a base.
 const WITH_A_BASE: [&str; 1] = ["-XX:HeapBaseMinAddress=64g"];
 
-/// Compared with `streams`, under which hardly anything comes ahead, however references are written in one of `ways`.
+/// Compared with `streams`, under which hardly anything comes ahead, however references are written in one of
+/// `ways`.
 fn comes_ahead_of_a_list(list: &List, ways: &[&[&str]]) {
     let without = follows_a_list(list, "streams", &[]);
     for options in ways {
@@ -146,8 +148,8 @@ impl Fetched {
     }
 }
 
-/// Follows a list three times in two fifths of its memory, with so many collections after each time: what the follower fetched, and what the threads of the
-/// collector did.
+/// Follows a list three times in two fifths of its memory, with so many collections after each time: what the
+/// follower fetched, and what the threads of the collector did.
 fn follows_between_collections(collections: u32) -> (Fetched, Fetched) {
     let launcher = Launcher::managed(20 << 20).option("--trace");
     let trace = launcher.file("trace");

@@ -1,4 +1,5 @@
-//! The kernels that `farmem bench nodes` measures: each works on its data with a quarter of it local, and checks its own result.
+//! The kernels that `farmem bench nodes` measures: each works on its data with a quarter of it local, and
+//! checks its own result.
 
 use farmem_tests::{Launcher, Program, farmem_binary, managed_runner, scaled};
 

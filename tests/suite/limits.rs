@@ -79,7 +79,8 @@ fn pages_come_back_when_the_program_frees_memory() {
     }
     let name = name("freeing");
     let launcher = Launcher::managed(48 * MEBIBYTE).option("--name").option(&name);
-    // Slowly, so that the pager is there before there is too much: what was written first is to leave first, also on a machine that is busy.
+    // Slowly, so that the pager is there before there is too much: what was written first is to leave first,
+    // also on a machine that is busy.
     let source = "import mmap, os, time\n\
                   kept = mmap.mmap(-1, 32 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
                   for page in range(0, len(kept), 4096): kept[page:page + 8] = page.to_bytes(8, 'little')\n\
@@ -255,7 +256,7 @@ fn limits_that_make_no_sense_are_refused() {
     running.wait().assert_success();
 }
 
-/// 24 MiB in use all the time beside 72 MiB that were used once; then all of it is used.
+/// 24 MiB in use all the time next to 72 MiB that were used once; then all of it is used.
 #[test]
 fn a_budget_that_follows_the_program_falls_to_what_it_uses_and_rises_again() {
     if !managed_runner() {

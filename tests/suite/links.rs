@@ -27,7 +27,7 @@ fn in_bytes(name: &str) -> f64 {
     number(name, "link_in_bytes") as f64
 }
 
-/// Applications of these weights beside each other, each with all of its memory.
+/// Applications of these weights side by side, each with all of its memory.
 fn beside<'a>(launchers: &'a [Launcher; 3]) -> [Running<'a>; 3] {
     launchers.each_ref().map(|launcher| filled(launcher, reader()))
 }
@@ -91,7 +91,8 @@ fn who_shares_a_link_goes_on_when_the_broker_is_killed_and_comes_to_the_next_one
     }
 }
 
-/// The node answers nothing while one of them is killed: so that one has transfers under way, and the others wait for what it holds.
+/// The node answers nothing while one of them is killed: so that one has transfers under way, and the others
+/// wait for what it holds.
 #[test]
 fn one_that_is_killed_in_its_transfers_does_not_hold_up_those_who_wait_for_their_turn() {
     if !managed_runner() {

@@ -1,4 +1,5 @@
-//! `farmem host --manage`: programs that nobody started under Farmem, managed as a file of rules says, as they come and go.
+//! `farmem host --manage`: programs that nobody started under Farmem, managed as a file of rules says, as
+//! they come and go.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -139,7 +140,7 @@ fn a_rule_that_changes_changes_budgets_and_one_that_goes_leaves_its_programs() {
     rules.write("rule = []\n");
     wait_until_gone(&application);
     assert_left(resident.child.id());
-    assert!(host.said().contains("is left, as the rules say now"), "{}", host.said());
+    assert!(host.said().contains("is no longer managed, as the rules say now"), "{}", host.said());
     assert_eq!(resident.wrong(), 0);
 }
 

@@ -1,4 +1,5 @@
-//! Nodes that join, are emptied and leave while Redis runs with most of its memory on them. Every byte that it gives back is compared.
+//! Nodes that join, are emptied and leave while Redis runs with most of its memory on them. Every byte that
+//! it gives back is compared.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -259,7 +260,7 @@ fn a_cluster_that_makes_no_sense_is_refused_at_the_start() {
     };
     assert!(refused(&file.path.with_extension("none")).contains("No such file"));
     for (text, reason) in [
-        (cluster(&[], &[]), "no node of role memory or general"),
+        (cluster(&[], &[]), "no node in it has the role memory or general"),
         (cluster(&[], &[&node]), "every node of it is to be emptied"),
         (cluster(&[&node], &[]).replace("active", "asleep"), "asleep"),
         ("node = 3".to_owned(), "cannot use --cluster"),

@@ -253,7 +253,8 @@ fn what_ten_programs_have_on_twelve_nodes_is_counted_at_each_of_them() {
     };
     let (written, granted) = (bytes("written_bytes"), bytes("granted_bytes"));
     let kept = spread["kept_bytes"].as_u64().expect("bytes");
-    // What doesn't compress, and is neither local nor in the pool, is there. All of it was written, and what is written was granted before.
+    // What doesn't compress, and is neither local nor in the pool, is there. All of it was written, and what
+    // is written was granted before.
     assert!(kept >= 10 * (8 << 20), "{spread}");
     assert!(written.iter().sum::<u64>() >= kept && granted.iter().sum::<u64>() >= kept, "{spread}");
     assert_eq!((written.len(), granted.len()), (12, 12));

@@ -1,5 +1,5 @@
-//! Memory nodes: programs whose far memory is mostly on another process's side of a socket, and what becomes of them when that process is slow,
-//! full or gone.
+//! Memory nodes: programs whose far memory is mostly on another process's side of a socket, and what becomes
+//! of them when that process is slow, full or gone.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -212,7 +212,8 @@ fn without_its_supervisor_a_program_that_touches_what_is_on_a_node_is_ended_and_
     });
 }
 
-/// Whoever started it may have gone together with the terminal, and each stranger makes it say something.
+/// Whoever started it may have gone together with the terminal, and each unknown client makes it say
+/// something.
 #[test]
 fn a_node_whose_lines_nobody_reads_goes_on_when_strangers_talk_nonsense() {
     if !managed_runner() {

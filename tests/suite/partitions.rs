@@ -1,4 +1,4 @@
-//! A link to a node that is cut, and mended: for a moment, and for longer than a node is waited for.
+//! A link to a node that is cut, and repaired: for a moment, and for longer than a node is waited for.
 
 use std::thread;
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn pages_beyond_a_link_that_is_cut_for_a_moment_are_waited_for() {
         thread::scope(|scope| {
             scope.spawn(|| {
                 thread::sleep(Duration::from_millis(1500));
-                network.mend();
+                network.repair();
             });
             verify(&mut client, 0..KEYS, |_| 1);
         });
@@ -54,7 +54,7 @@ fn a_node_beyond_a_link_that_is_cut_for_long_is_done_without_and_comes_back_with
     load(&mut client, 0..KEYS / 3, 2);
     let version = |key: u64| if key < KEYS / 3 { 2 } else { 1 };
     verify(&mut client, 0..KEYS, version);
-    network.mend();
+    network.repair();
     wait_for_two_copies(&name);
     // Now the other one alone is enough.
     beside.kill();

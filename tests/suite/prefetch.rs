@@ -216,7 +216,7 @@ fn what_is_no_trace_is_refused_and_a_place_that_cant_be_written_too() {
         assert_eq!(output.status.code(), Some(2), "{told}");
         assert!(told.contains(reason) && told.lines().count() == 1, "{told}");
     };
-    refused(&["show", "/etc/hostname"], "is no trace");
+    refused(&["show", "/etc/hostname"], "is not a trace");
     refused(&["replay", "/nowhere/at-all"], "No such file");
     refused(&["record", "/nowhere/at-all", "--", "true"], "cannot write --trace");
     refused(&["record", "one", "--trace", "two", "--", "true"], "named twice");

@@ -1,4 +1,5 @@
-//! `farmem bench programs`: that a program says the same under Farmem as by itself, and that it is an error if it doesn't.
+//! `farmem bench programs`: that a program says the same under Farmem as by itself, and that it is an error
+//! if it doesn't.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,5 @@
-//! Redis: data larger than the budget, a snapshot by a forked child while keys change, and a start from the dump.
+//! Redis: data larger than the budget, a snapshot by a forked child while keys change, and a start from the
+//! dump.
 
 use std::path::Path;
 
@@ -50,7 +51,8 @@ pub(crate) fn load(client: &mut RedisClient, keys: impl Iterator<Item = u64>, ve
     settle(client, &mut pending);
 }
 
-/// Reads keys in the given order, one after the other, and compares every byte; gives the digest of all of it.
+/// Reads keys in the given order, one after the other, and compares every byte; gives the digest of all of
+/// it.
 pub(crate) fn verify(
     client: &mut RedisClient,
     keys: impl Iterator<Item = u64>,

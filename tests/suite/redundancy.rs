@@ -1,5 +1,5 @@
-//! Redundancy by parity: six memory nodes, each slab cut into four parts with two of parity, while nodes are killed, slow, lying, and back again.
-//! Every byte that Redis gives back is compared.
+//! Redundancy by parity: six memory nodes, each slab cut into four parts with two of parity, while nodes are
+//! killed, slow, lying, and back again. Every byte that Redis gives back is compared.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -4,7 +4,8 @@ use farmem_tests::{Launcher, Program, Statistics, managed_runner};
 
 const BUDGET_BYTES: u64 = 16 << 20;
 
-/// A hot set of 12 MiB beside a scan over 28 MiB; every byte is checked by the program. Stored, all of it takes 28 MiB.
+/// A hot set of 12 MiB next to a scan over 28 MiB; every byte is checked by the program. Stored, all of it
+/// takes 28 MiB.
 fn hot_set_beside_a_scan(pool: &str) -> Statistics {
     let launcher = Launcher::managed(BUDGET_BYTES).option("--pool").option(pool);
     let program =

@@ -41,7 +41,8 @@ fn what_is_discarded_punched_unmapped_and_moved_is_so_for_whom_it_is() {
     assert!(number(&finished, "evicted") > 10_000.0);
 }
 
-/// A program that has filled what it shares, and looks at all of it when it is sent a line. Dropped, it is ended.
+/// A program that has filled what it shares, and looks at all of it when it is sent a line. Dropped, it is
+/// ended.
 struct Filled {
     child: Child,
 }
@@ -128,7 +129,8 @@ fn what_processes_share_is_told_apart() {
     assert!(filled.look().success());
 }
 
-/// What the kernel would show to others as zeros, or not give up, isn't touched, whatever the budget; it is counted, and the same by all ways.
+/// What the kernel would show to others as zeros, or not give up, isn't touched, whatever the budget; it is
+/// counted, and the same by all ways.
 #[test]
 fn what_has_a_name_or_a_descriptor_or_is_locked_stays() {
     if !managed_runner() {

@@ -1,4 +1,5 @@
-//! A program must not notice that it is managed: whoever it is, whatever limits it has, and whoever has started it. Most are checks of `programs/unaware`.
+//! A program must not notice that it is managed: whoever it is, whatever limits it has, and whoever has
+//! started it. Most are checks of `programs/unaware`.
 
 use std::fs;
 use std::path::Path;
@@ -60,7 +61,8 @@ managed! {
     what_is_present_or_swapped_is_all_that_a_guest_has_touched: "clears_what_is_present_or_swapped_beside_a_pager",
 }
 
-/// In what the kernel tells of it, far pages count as neither present nor written: the next guest would read what the last one had written.
+/// In what the kernel says about it, far pages count as neither present nor written: the next guest would
+/// read what the last one had written.
 mod a_program_that_clears_by_its_page_table_runs_without_a_pager {
     macro_rules! scans {
         ($($name:ident)*) => {
@@ -100,7 +102,7 @@ fn a_puppet_is_one_of_the_processes_that_its_user_may_have() {
         return;
     }
     let finished = check(unaware("as_many_threads_as_allowed_beside_a_pager"));
-    // Natively 39, beside the first thread.
+    // Natively 39, in addition to the first thread.
     assert!(finished.text().starts_with("38 threads, "), "{}", finished.text());
     assert_managed(&finished);
 }
@@ -132,7 +134,8 @@ fn a_program_is_managed_however_its_addresses_are_laid_out() {
     }
 }
 
-/// Limits hold for what works for the program as well, unless that gives them up. These may be given up by whoever has set them.
+/// Limits hold for what works for the program as well, unless that gives them up. These may be given up by
+/// whoever has set them.
 #[test]
 fn limits_of_whoever_calls_hold_for_the_program_and_not_for_its_pager() {
     if !managed_runner() {

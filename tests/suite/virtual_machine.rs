@@ -1,4 +1,5 @@
-//! Virtual machines: a guest's memory is its emulator's, and is paged as any program's. Redis runs in the guests.
+//! Virtual machines: a guest's memory is its emulator's, and is paged as any program's. Redis runs in the
+//! guests.
 
 use farmem_tests::{
     Host, Launcher, RedisClient, Running, Share, SplitMix, application, assert_within_budget, is_large,
@@ -55,8 +56,8 @@ fn number(name: &str, key: &str) -> u64 {
     figures[key].as_u64().unwrap_or_else(|| panic!("{key} is in {figures}"))
 }
 
-/// One guest has filled its part of the pool and does nothing any more. Another one that works gets what that one holds, though its own disk
-/// would have room as well.
+/// One guest has filled its part of the pool and does nothing any more. Another one that works gets what that
+/// one holds, though its own disk would have room as well.
 #[test]
 fn a_guest_that_works_gets_the_share_of_the_pool_that_an_idle_one_held() {
     // Two guests, emulated, take a while.

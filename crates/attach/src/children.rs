@@ -1,7 +1,7 @@
-//! Which process a userfaultfd is of: the kernel tells of a fork by a descriptor alone.
+//! Which process a userfaultfd is of: the kernel reports a fork by a descriptor alone.
 //!
-//! A page that is there is protected by that descriptor for an instant, or the other way round. The process in whose page table it shows, there and back, is
-//! the one.
+//! A page that is there is protected by that descriptor for an instant, or the other way round. The process
+//! in whose page table it shows, there and back, is the one.
 
 use std::fs::{self, File};
 
@@ -17,13 +17,14 @@ use crate::told;
 /// Mappings of a process that are tried.
 const MOST_MAPPINGS: usize = 64;
 
-/// The number of the process whose memory that is; `None` when it is none that can be seen, or can't be told at this moment. `may_have_marker` tells of
-/// which pages the process may have a marker only ([`farmem_sys::uffd::Uffd::mark`]): those are left alone.
+/// The number of the process whose memory that is; `None` when it is none that can be seen, or can't be told
+/// at this moment. `may_have_marker` says for which pages the process may have only a marker
+/// ([`farmem_sys::uffd::Uffd::mark`]): those are left alone.
 pub(crate) fn find(uffd: &Uffd, may_have_marker: impl Fn(PageIndex) -> bool) -> Option<u32> {
     processes().into_iter().find(|&number| is_of(number, uffd, &may_have_marker))
 }
 
-/// The youngest first: those with the largest numbers, but for those that began anew from the smallest.
+/// The youngest first: those with the largest numbers, except those that began again from the smallest.
 pub(crate) fn processes() -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let mut processes: Vec<u32> =
@@ -32,7 +33,8 @@ pub(crate) fn processes() -> Vec<u32> {
     processes
 }
 
-/// Whether another process has the memory of that puppet: one that the program made to share it, and that goes on.
+/// Whether another process has the memory of that puppet: one that the program made to share it, and that
+/// goes on.
 pub(crate) fn is_shared(puppet: u32) -> bool {
     processes().into_iter().any(|number| number != puppet && share_memory(number, puppet) == Some(true))
 }
@@ -60,9 +62,11 @@ fn is_of(number: u32, uffd: &Uffd, may_have_marker: &impl Fn(PageIndex) -> bool)
         .unwrap_or(false)
 }
 
-/// Whether a page of `range` that is there shows what is done to it; `None` when none is there. A child begins with the protection of its parent, so it
-/// may be that of all pages. Protection keeps account of copies, so a write that passes in that instant is a copy that nobody counts, and no more. To the
-/// kernel a marker is protection, too, and ending that would take the marker away, perhaps of a process that isn't the one that is looked at.
+/// Whether a page of `range` that is there shows what is done to it; `None` when none is there. A child
+/// begins with the protection of its parent, so it may be that of all pages. Protection keeps account of
+/// copies, so a write that passes in that instant is a copy that nobody counts, and no more. To the kernel a
+/// marker is protection, too, and ending that would take the marker away, perhaps of a process that isn't the
+/// one that is looked at.
 fn shows(
     uffd: &Uffd,
     pagemap: &Pagemap,

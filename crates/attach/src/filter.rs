@@ -1,12 +1,13 @@
 //! What a puppet may ask of the kernel: what its pager has it do, and nothing else.
 //!
-//! The program can write whatever the puppet is told to do. A puppet is made by one of the program's threads, with the rights and filters of that moment. When the
-//! program gives some of these up later, as servers and sandboxes do, the puppet must not be the way back to them.
+//! The program can write whatever the puppet is told to do. A puppet is made by one of the program's threads,
+//! with the rights and filters of that moment. When the program gives some of these up later, as servers and
+//! sandboxes do, the puppet must not be the way back to them.
 
 use linux_raw_sys::general as raw;
 
-/// Calls that a puppet makes with whatever arguments: it sleeps and wakes, discards pages, unlocks them, and takes away what it has mapped itself. None of
-/// them can map, lock, open or signal anything.
+/// Calls that a puppet makes with whatever arguments: it sleeps and wakes, discards pages, unlocks them, and
+/// takes away what it has mapped itself. None of them can map, lock, open or signal anything.
 const CALLS: [u32; 4] = [raw::__NR_futex, raw::__NR_madvise, raw::__NR_munlock, raw::__NR_munmap];
 /// The requests of a userfaultfd have this in their second byte.
 const USERFAULTFD: u32 = 0xaa00;
@@ -25,7 +26,8 @@ const ALLOW: u32 = 0x7fff_0000;
 /// The call isn't made, and returns `EPERM`.
 const REFUSE: u32 = 0x0005_0001;
 
-/// An instruction of the kernel's packet filters: what it does, how many follow that are left out when it holds and when it doesn't, and a number.
+/// An instruction of the kernel's packet filters: what it does, how many follow that are left out when it
+/// holds and when it doesn't, and a number.
 type Instruction = (u16, u8, u8, u32);
 
 fn load(place: u32) -> Instruction {

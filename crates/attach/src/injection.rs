@@ -16,7 +16,8 @@ pub(crate) const WIDE: u64 = 0x33;
 /// Stops that are none of the call's, before it is given up.
 const ATTEMPTS: u32 = 64;
 
-/// Where in the program there is an instruction for system calls: in what the kernel itself has put there, if possible.
+/// Where in the program there is an instruction for system calls: in what the kernel itself has put there, if
+/// possible.
 pub(crate) fn find_instruction(process: &Process, memory: &File) -> Result<u64, AttachError> {
     let maps = told::maps(process.pid).ok_or(AttachError::Ended)?;
     let is_code = |map: &&MemoryMap| map.perms.contains(MMPermissions::READ | MMPermissions::EXECUTE);
@@ -38,7 +39,8 @@ fn find_in(memory: &File, map: &MemoryMap) -> Option<u64> {
     Some(start + at as u64)
 }
 
-/// Whether the instruction is there in a stopped thread's memory: since it was looked for, the process may have begun to run another program.
+/// Whether the instruction is there in a stopped thread's memory: since it was looked for, the process may
+/// have begun to run another program.
 pub(crate) fn is_instruction(tracee: &Tracee, at: u64) -> bool {
     tracee.word(at).is_ok_and(|word| word.to_ne_bytes().starts_with(&SYSCALL))
 }
@@ -81,7 +83,7 @@ impl Injection<'_> {
         let mut made = None;
         let mut is_in_call = false;
         self.tracee.set_registers(&registers)?;
-        // Each stop is waited for: who is left running can't be let go.
+        // Each stop is waited for: a thread that is left running can't be let go.
         for _ in 0..ATTEMPTS {
             self.tracee.run_to_call()?;
             match self.tracee.state(true)? {
@@ -107,8 +109,9 @@ impl Injection<'_> {
         Err(Errno::BUSY)
     }
 
-    /// Has a thread that has made calls stop where it was stopped at first, on its way back to the program: there the kernel makes a call again that was
-    /// interrupted. The signal that it is to get when it goes on, or 0.
+    /// Has a thread that has made calls stop where it was stopped at first, on its way back to the program:
+    /// there the kernel makes a call again that was interrupted. The signal that it is to get when it goes
+    /// on, or 0.
     pub(crate) fn settle(&self) -> Result<u32, Errno> {
         self.tracee.interrupt()?;
         for _ in 0..ATTEMPTS {

@@ -1,5 +1,6 @@
-//! A pager comes to a program from outside: one of its threads is stopped for a moment and made to fork a process that has the program's memory and
-//! nothing else of it, the puppet; all the rest is made by the puppet, and the pager itself runs here.
+//! A pager comes to a program from outside: one of its threads is stopped for a moment and made to fork a
+//! process that has the program's memory and nothing else of it, the puppet; all the rest is made by the
+//! puppet, and the pager itself runs here.
 //!
 //! 1. [`threads`]: which thread is stopped, so that the program can't tell.
 //! 2. [`injection`]: calls that another thread is made to make.
@@ -42,7 +43,7 @@ pub enum AttachError {
     #[error("none of its threads could be stopped")]
     Busy,
     /// Its code isn't of 64 bits.
-    #[error("it is a program of 32 bits")]
+    #[error("it is a 32-bit program")]
     Narrow,
     /// It asks the kernel for its own page table.
     #[error(
@@ -60,11 +61,11 @@ pub enum AttachError {
         /// Why.
         errno: Errno,
     },
-    /// What the kernel tells of it can't be read.
-    #[error("cannot read what the kernel says of it: {0}")]
+    /// What the kernel says about it can't be read.
+    #[error("cannot read what the kernel says about it: {0}")]
     Unreadable(#[from] io::Error),
     /// No pager begins.
-    #[error("no pager begins: {0}")]
+    #[error("no pager could be started: {0}")]
     Pager(&'static str),
 }
 

@@ -1,4 +1,4 @@
-//! The pager of a program that was attached to, in a process of its own beside it.
+//! The pager of a program that was attached to, in a process of its own.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,17 +17,19 @@ use crate::java::Search;
 use crate::puppet::{self, Made};
 use crate::{AttachError, children, told};
 
-/// How often it is looked whether the program is another one by now (its end is told at once, `exec` isn't), and whether children are to have pagers of their
-/// own.
+/// How often it is looked whether the program is another one by now (its end is told at once, `exec` isn't),
+/// and whether children are to have pagers of their own.
 const LOOK: Duration = Duration::from_millis(10);
-/// The same when there have been no children for [`CHILDLESS`]. Each look takes a processor from idleness, where the scheduler may then put the program's thread.
+/// The same when there have been no children for [`CHILDLESS`]. Each look takes a processor from idleness,
+/// where the scheduler may then put the program's thread.
 const RARE_LOOK: Duration = Duration::from_millis(50);
 const CHILDLESS: Duration = Duration::from_secs(1);
 /// The same while there are children without a pager of their own.
 const CHILDS_LOOK: Duration = Duration::from_millis(1);
 
-/// Attaches the calling process to the process of that number, as its pager, until that has ended or is another program. `supervisor` is the address of the
-/// application that it belongs to. The calling thread must be the only one.
+/// Attaches the calling process to the process of that number, as its pager, until that has ended or is
+/// another program. `supervisor` is the address of the application that it belongs to. The calling thread
+/// must be the only one.
 ///
 /// # Errors
 /// The program is as it was.
@@ -49,7 +51,8 @@ pub fn run(number: u32, supervisor: &[u8]) -> Result<(), AttachError> {
     Ok(())
 }
 
-/// Makes a pager's process of the calling one, of the application that has its supervisor at that address. `stack` is an address on the program's main stack.
+/// Makes a pager's process of the calling one, of the application that has its supervisor at that address.
+/// `stack` is an address on the program's main stack.
 pub(crate) fn begin(supervisor: &[u8], stack: usize) -> Result<Start, AttachError> {
     let mut start = Start { name: [0; NAME_BYTES], name_length: supervisor.len(), stack };
     start
@@ -81,8 +84,8 @@ fn stack(number: u32) -> Result<usize, AttachError> {
     Ok(stack.map_or(0, |map| map.address.1 as usize - PAGE_BYTES))
 }
 
-/// Until the program ends or becomes another one, or goes on without a pager, and its children have pagers of their own. Then the puppet goes, and with it the
-/// memory, unless that is the program's. `tracee` is the
+/// Until the program ends or becomes another one, or goes on without a pager, and its children have pagers of
+/// their own. Then the puppet goes, and with it the memory, unless that is the program's. `tracee` is the
 /// puppet; without one nothing leaves, and what is far comes back as ever.
 fn see_through(start: Start, attached: &Attached, tracee: Option<&Tracee>) {
     let number = attached.puppet.number();

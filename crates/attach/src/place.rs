@@ -1,7 +1,9 @@
-//! Where in a program's address space the puppet's memory lies: as far from all that the program has as can be.
+//! Where in a program's address space the puppet's memory lies: as far from all that the program has as can
+//! be.
 //!
-//! The kernel gives new mappings the first room that it finds, next to what is there or between. A program takes such room for its own: it may map memory
-//! where it has unmapped some, without asking, or grow a mapping in place. In the middle of the largest gap it has never been.
+//! The kernel gives new mappings the first room that it finds, next to what is there or between. A program
+//! takes such room for its own: it may map memory where it has unmapped some, without asking, or grow a
+//! mapping in place. In the middle of the largest gap it has never been.
 
 use std::io::{BufRead, BufReader};
 
@@ -14,7 +16,8 @@ const USER_END: u64 = 1 << 47;
 /// The kernel gives no memory below.
 const USER_START: u64 = 1 << 16;
 
-/// The start of `bytes` in the middle of the largest gap between a process's mappings, page-aligned. `None` when none is wide enough.
+/// The start of `bytes` in the middle of the largest gap between a process's mappings, page-aligned. `None`
+/// when none is wide enough.
 ///
 /// # Errors
 /// The mappings can't be read.

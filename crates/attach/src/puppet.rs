@@ -1,7 +1,8 @@
 //! The puppet: how it comes into being, and what it is given.
 //!
-//! It is a grandchild of the program, whose parent ends at once, so that nothing of it is left among the program's children. It has no descriptor of the
-//! program's, no signal reaches it, it is in a process group of its own, and its folder is the root. Its user is that of the program's thread; its capabilities and
+//! It is a grandchild of the program, whose parent ends at once, so that nothing of it is left among the
+//! program's children. It has no descriptor of the program's, no signal reaches it, it is in a process group
+//! of its own, and its folder is the root. Its user is that of the program's thread; its capabilities and
 //! most system calls it gives up before the program can tell it what to do ([`filter`]).
 
 use std::fs::File;
@@ -55,7 +56,8 @@ pub(crate) struct Made {
     pub(crate) tracee: Tracee,
 }
 
-/// Makes a puppet for the process, whose threads run on. `uffd` is the userfaultfd of its memory, where there is one. The puppet stays stopped.
+/// Makes a puppet for the process, whose threads run on. `uffd` is the userfaultfd of its memory, where there
+/// is one. The puppet stays stopped.
 pub(crate) fn make(number: u32, uffd: Option<&Uffd>) -> Result<Made, AttachError> {
     let process = Process::new(number as i32).map_err(|_| AttachError::Ended)?;
     let pid = Pid::from_raw(number as i32).ok_or(AttachError::Ended)?;
@@ -63,7 +65,7 @@ pub(crate) fn make(number: u32, uffd: Option<&Uffd>) -> Result<Made, AttachError
         pidfd_open(pid, PidfdFlags::empty()).map_err(AttachError::refused("a handle of the process"))?;
     let path = format!("/proc/{number}");
     let folder = open(path.as_str(), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(AttachError::refused("what it tells of the process"))?;
+        .map_err(AttachError::refused("what it reports of the process"))?;
     let memory = File::from(
         openat(&folder, c"mem", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
             .map_err(AttachError::refused("the process's memory"))?,
@@ -85,14 +87,15 @@ pub(crate) fn make(number: u32, uffd: Option<&Uffd>) -> Result<Made, AttachError
     let path = format!("/proc/{}", tracee.thread());
     let memory_folder =
         open(path.as_str(), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-            .map_err(AttachError::refused("what it tells of the puppet"))?;
+            .map_err(AttachError::refused("what it reports of the puppet"))?;
     Ok(Made { attached: Attached { process: number, handle, folder, memory_folder, puppet }, uffd, tracee })
 }
 
 /// A thread that is urgent until this is dropped, where the kernel allows that.
 ///
-/// As long as a thread of the program's stands still, whoever works for it comes before what is busy on this machine. With eight busy threads on two processors each of a
-/// dozen steps would wait for its turn, and the thread for all of them.
+/// As long as a thread of the program's stands still, whoever works for it comes before what is busy on this
+/// machine. With eight busy threads on two processors each of a dozen steps would wait for its turn, and the
+/// thread for all of them.
 struct Urgent {
     thread: u32,
     before: Option<Scheduling>,
@@ -112,7 +115,8 @@ impl Drop for Urgent {
     }
 }
 
-/// Has one thread of the program make the puppet, which is stopped then. The scheduling is what the puppet is to have when it needs no urgency any more; `None` when it has none.
+/// Has one thread of the program make the puppet, which is stopped then. The scheduling is what the puppet is
+/// to have when it needs no urgency any more; `None` when it has none.
 fn inject(
     process: &Process,
     memory: &File,
@@ -123,7 +127,8 @@ fn inject(
         match seize(process, thread) {
             Ok(tracee) => {
                 let mut signal = 0;
-                // Not before it stands still: while many pagers waited urgently for their threads to stop, those threads got no processor to stop on.
+                // Not before it stands still: while many pagers waited urgently for their threads to stop,
+                // those threads got no processor to stop on.
                 let own = Urgent::make(thread::current());
                 let urgent = Urgent::make(thread);
                 let made = make_in(&tracee, process, memory, instruction, &mut signal);
@@ -150,7 +155,7 @@ fn inject(
 fn seize(process: &Process, thread: u32) -> Result<Tracee, AttachError> {
     let mut options = SEIZED;
     let tracee = match Tracee::seize(thread, options) {
-        // Who may not let filters rest may attach to what has none.
+        // A process that may not suspend filters may still attach to one that has none.
         Err(Errno::PERM) if tracer_of(process).is_none() => {
             options.is_unfiltered = false;
             Tracee::seize(thread, options)
@@ -213,10 +218,12 @@ fn release_running(tracee: Tracee) {
 /// Threads that have ended while they were seized, or are about to, and haven't been waited for.
 static ENDING: Mutex<Vec<Tracee>> = Mutex::new(Vec::new());
 
-/// Lets a stopped thread go, with the signal that it is to get, or 0. Whatever came of the stop, a call that has returned early because of it is made again.
+/// Lets a stopped thread go, with the signal that it is to get, or 0. Whatever came of the stop, a call that
+/// has returned early because of it is made again.
 ///
-/// A thread that is ending can't be let go. Its process's parent hears of the end only when the calling thread has, and that may take as long as the process has
-/// other threads: it is waited for by [`wait_for_ending`].
+/// A thread that is ending can't be let go. Its process's parent hears of the end only when the calling
+/// thread has, and that may take as long as the process has other threads: it is waited for by
+/// [`wait_for_ending`].
 fn release(tracee: Tracee, signal: u32) {
     if let Some(again) = tracee.registers().ok().and_then(called_again) {
         let _ = tracee.set_registers(&again);
@@ -226,7 +233,8 @@ fn release(tracee: Tracee, signal: u32) {
     }
 }
 
-/// Hears of the ends of threads that couldn't be let go. By the thread that has seized them, now and then for as long as it lives.
+/// Hears of the ends of threads that couldn't be let go. By the thread that has seized them, now and then for
+/// as long as it lives.
 pub(crate) fn wait_for_ending() {
     let ending = std::mem::take(&mut *ENDING.lock().unwrap_or_else(PoisonError::into_inner));
     for tracee in ending {
@@ -243,7 +251,8 @@ fn tracer_of(process: &Process) -> Option<u32> {
     u32::try_from(tracer).ok().filter(|&tracer| tracer != 0 && tracer != std::process::id())
 }
 
-/// Makes the puppet in a stopped thread, whose registers are afterwards what they were. `signal` is one that it is to get when it goes on.
+/// Makes the puppet in a stopped thread, whose registers are afterwards what they were. `signal` is one that
+/// it is to get when it goes on.
 fn make_in(
     thread: &Tracee,
     process: &Process,
@@ -279,7 +288,8 @@ fn make_in(
     made
 }
 
-/// Whether the thread is in the midst of a restartable sequence: made to run something else, it would not begin it anew.
+/// Whether the thread is in the midst of a restartable sequence: made to run something else, it would not
+/// begin it again.
 fn is_in_sequence(thread: &Tracee, memory: &File) -> bool {
     let Some(place) = thread.restartable_sequence() else { return false };
     let mut pointer = [0; 8];
@@ -288,8 +298,9 @@ fn is_in_sequence(thread: &Tracee, memory: &File) -> bool {
 
 /// The registers with which a stopped thread makes its call again, if that has returned early.
 ///
-/// Whether it does is left to the kernel, by the error with which calls ask for that (`ERESTARTNOHAND`). If there is a signal for a handler of the program's, the call returns
-/// early after all, as the program may expect. A pager that looked for signals itself would miss those that come after its look.
+/// Whether it does is left to the kernel, by the error with which calls ask for that (`ERESTARTNOHAND`). If
+/// there is a signal for a handler of the program's, the call returns early after all, as the program may
+/// expect. A pager that looked for signals itself would miss those that come after its look.
 fn called_again(registers: Registers) -> Option<Registers> {
     const INTERRUPTED: i64 = -4;
     const RESTARTED_WITHOUT_HANDLER: i64 = -514;
@@ -297,7 +308,8 @@ fn called_again(registers: Registers) -> Option<Registers> {
     const NARROW_CLOSE: u64 = 6;
     let is_in_call = registers.orig_rax as i64 >= 0;
     let is_early = is_in_call && registers.rax as i64 == INTERRUPTED;
-    // When this one returns early its descriptor has gone all the same. Its number may already be that of another file, which would be closed.
+    // When this one returns early its descriptor has gone all the same. Its number may already be that of
+    // another file, which would be closed.
     let close = if registers.cs == WIDE { u64::from(raw::__NR_close) } else { NARROW_CLOSE };
     (is_early && registers.orig_rax != close)
         .then_some(Registers { rax: RESTARTED_WITHOUT_HANDLER as u64, ..registers })
@@ -326,8 +338,9 @@ fn make_one(injection: &Injection<'_>, process: &Process) -> Result<Tracee, Atta
     made
 }
 
-/// Ends what a thread has made that was ended before it could be asked for the number. It is seized and stopped, and would keep the program's memory until the calling
-/// thread ends, and go on as a copy of the program then.
+/// Ends what a thread has made that was ended before it could be asked for the number. It is seized and
+/// stopped, and would keep the program's memory until the calling thread ends, and go on as a copy of the
+/// program then.
 fn end_untold(thread: u32, process: &Process) {
     let own = std::process::id() as i32;
     let puppet = attached().map(|attached| attached.puppet.number());
@@ -396,8 +409,8 @@ fn furnish(
     let few = Rlimit { current: Some(64), maximum: Some(64) };
     let _ = prlimit(Some(pid), Resource::Nofile, few);
     puppet.ask("closing files", raw::__NR_close_range, [0, u32::MAX.into(), 0, 0, 0, 0])?;
-    // Not a session: the kernel shares a processor between sessions first (autogroups), and one with a single thread that runs for some microseconds at a time
-    // can wait for seconds beside a busy one.
+    // Not a session: the kernel shares a processor between sessions first (autogroups), and one with a single
+    // thread that runs for some microseconds at a time can wait for seconds next to a busy one.
     puppet.ask("a process group", raw::__NR_setpgid, [0; 6])?;
 
     // Unusable pages before, between and behind, so that nothing joins with what the program maps.
@@ -441,7 +454,8 @@ fn furnish(
     let _ = puppet.ask("its name", raw::__NR_prctl, [NAME, texts_at, 0, 0, 0, 0]);
     let _ = puppet.ask("its folder", raw::__NR_chdir, [texts_at + 14, 0, 0, 0, 0, 0]);
 
-    // The first page is for requests, and must stay as it is: what was left there would count as one that is answered.
+    // The first page is for requests, and must stay as it is: what was left there would count as one that is
+    // answered.
     let scratch = shared_at + PAGE_BYTES as u64;
     let uffd_there = match uffd {
         Some(uffd) => give(&puppet, memory, &handle, uffd.as_fd(), scratch)?,
@@ -482,7 +496,8 @@ fn give_up_rights(puppet: &Injection<'_>, scratch: u64, uffd: u32) -> Result<(),
     // Otherwise the kernel makes each of its calls slower on some processors.
     const SPECULATES: u64 = 4;
     puppet.ask("giving up rights", raw::__NR_prctl, [NO_NEW_RIGHTS, 1, 0, 0, 0, 0])?;
-    // Fewer capabilities, and the same user: with another one the kernel would keep the program, whose memory this is, from looking at itself.
+    // Fewer capabilities, and the same user: with another one the kernel would keep the program, whose memory
+    // this is, from looking at itself.
     let write = |at: u64, bytes: &[u8]| {
         puppet.tracee.write(at, bytes).map_err(AttachError::refused("memory for the puppet's rights"))
     };
@@ -512,8 +527,8 @@ fn is_strict(tracee: &Tracee) -> bool {
     told::status(tracee.thread() as i32).is_some_and(|status| status.seccomp == Some(STRICT))
 }
 
-/// Takes away what the puppet has mapped in the program, by the puppet itself, which is stopped then and can only be ended. Where that can't be done some
-/// addresses stay taken.
+/// Takes away what the puppet has mapped in the program, by the puppet itself, which is stopped then and can
+/// only be ended. Where that can't be done some addresses stay taken.
 pub(crate) fn clear(tracee: &Tracee, attached: &Attached) {
     let places = attached.puppet.places();
     let process = Process::new(attached.process as i32).ok();
@@ -534,8 +549,8 @@ pub(crate) fn see_ended(tracee: &Tracee) {
     while !matches!(tracee.state(true), Ok(State::Ended) | Err(_)) {}
 }
 
-/// Whether it has come to a stop. It sleeps, as long as nobody asks anything of it. No thread of the program waits meanwhile, so it may take as long as a loaded
-/// machine needs to give it a processor.
+/// Whether it has come to a stop. It sleeps, as long as nobody asks anything of it. No thread of the program
+/// waits meanwhile, so it may take as long as a loaded machine needs to give it a processor.
 fn stop_puppet(tracee: &Tracee) -> bool {
     let began = Instant::now();
     if tracee.interrupt().is_err() {

@@ -1,7 +1,9 @@
-//! The pager of memory that processes of an application share: finds it, takes on all processes that map it, and goes on until none does any more.
+//! The pager of memory that processes of an application share: finds it, takes on all processes that map it,
+//! and goes on until none does any more.
 //!
-//! Anonymous shared memory (`MAP_SHARED | MAP_ANONYMOUS`) is reached by its mappings alone, which only forks multiply. So once each process that maps an object
-//! has a userfaultfd for it, no process can miss a page of it and find zeros. Objects that have names or descriptors (`memfd`, POSIX and System V shared memory,
+//! Anonymous shared memory (`MAP_SHARED | MAP_ANONYMOUS`) is reached by its mappings alone, which only forks
+//! multiply. So once each process that maps an object has a userfaultfd for it, no process can miss a page of
+//! it and find zeros. Objects that have names or descriptors (`memfd`, POSIX and System V shared memory,
 //! files on tmpfs) anybody may read by a call that asks nobody: those stay local.
 
 use std::collections::HashMap;
@@ -30,7 +32,8 @@ const LOOK: Duration = Duration::from_millis(50);
 const IDLE: Duration = Duration::from_secs(2);
 /// Smaller ones stay as they are.
 const LEAST: ByteCount = ByteCount::new(1 << 20);
-/// How long an object that could not be taken on is left alone at first, for what forks meanwhile can't be, and later; and how often it is tried.
+/// How long an object that could not be taken on is left alone at first, for what forks meanwhile can't be,
+/// and later; and how often it is tried.
 const SHORTEST_REST: Duration = Duration::from_millis(10);
 const LONGEST_REST: Duration = Duration::from_secs(1);
 const MOST_ATTEMPTS: u32 = 40;
@@ -38,7 +41,8 @@ const MOST_ATTEMPTS: u32 = 40;
 /// Which object, by its file's device and number.
 type Name = (u64, u64);
 
-/// Manages what the processes share whose numbers come on standard input, a line at a time, until there is nothing left of it.
+/// Manages what the processes share whose numbers come on standard input, a line at a time, until there is
+/// nothing left of it.
 ///
 /// # Errors
 /// No pager begins.
@@ -65,7 +69,8 @@ fn keep(uffd: BorrowedFd<'_>) {
     }
 }
 
-/// Lines of standard input, each with the numbers of processes between `=` and `.`: what is cut off, or joined to what was cut off, counts as what it is.
+/// Lines of standard input, each with the numbers of processes between `=` and `.`: what is cut off, or
+/// joined to what was cut off, counts as what it is.
 fn numbers() -> Receiver<Vec<u32>> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
@@ -177,9 +182,9 @@ impl Shared {
         let of = |number: u32| -> Vec<MemoryMap> {
             mappings(number).into_iter().filter(|map| name_of(map) == name).collect()
         };
-        let has_strangers =
+        let has_foreign_mappers =
             || processes().into_iter().any(|number| !mappers.contains_key(&number) && !of(number).is_empty());
-        if bytes < LEAST || has_strangers() || mappers.keys().any(|&number| has_other_ways(number)) {
+        if bytes < LEAST || has_foreign_mappers() || mappers.keys().any(|&number| has_other_ways(number)) {
             return None;
         }
         let pages = self.objects.add_object(OwnedFd::from(file), bytes.pages_up()).ok()?;
@@ -192,7 +197,8 @@ impl Shared {
             speakers.push(number);
             self.take_on_process(number, maps, pages).is_some()
         });
-        // Forks of processes that were not taken on yet may have brought others, which the kernel has told nobody of.
+        // Forks of processes that were not taken on yet may have brought others, which the kernel has told
+        // nobody of.
         let is_whole = is_taken
             && processes().into_iter().all(|number| {
                 let own = of(number);
@@ -304,8 +310,9 @@ fn flags_of(number: u32) -> HashMap<String, Vec<String>> {
     flags
 }
 
-/// Whether the kernel or a device may write to memory of that process without asking for its pages: what they have got hold of before would be written for
-/// nobody. Such a process has a ring of requests to the kernel, or a file open past the cache.
+/// Whether the kernel or a device may write to memory of that process without asking for its pages: what they
+/// have got hold of before would be written for nobody. Such a process has a ring of requests to the kernel,
+/// or a file open past the cache.
 fn has_other_ways(number: u32) -> bool {
     const DIRECT: u32 = 0o40000;
     let is_ring = |map: &MemoryMap| {

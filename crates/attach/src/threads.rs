@@ -1,7 +1,8 @@
 //! Which thread of a program is stopped.
 //!
-//! A thread that sleeps in a system call is asked to stop, and makes the call again when it goes on. Most calls are made again by the kernel, from where they
-//! were; a few return early with `EINTR`, as after a signal. Those are made again by hand; where another thread will do, it is taken.
+//! A thread that sleeps in a system call is asked to stop, and makes the call again when it goes on. Most
+//! calls are made again by the kernel, from where they were; a few return early with `EINTR`, as after a
+//! signal. Those are made again by hand; where another thread will do, it is taken.
 
 use std::fs;
 
@@ -22,8 +23,8 @@ enum Cost {
 
 /// Whether that call returns `EINTR` when the thread is stopped, though no signal has come.
 ///
-/// Those that wait for input and output return it where they have a time limit; they are among the best all the same when they have none, which can't be told
-/// from here, and are made again by hand if need be.
+/// Those that wait for input and output return it where they have a time limit; they are among the best all
+/// the same when they have none, which can't be told from here, and are made again by hand if need be.
 pub(crate) fn returns_early(call: u64) -> bool {
     use linux_raw_sys::general as raw;
     const CALLS: [u32; 9] = [
@@ -69,8 +70,9 @@ fn call_of(process: i32, thread: i32) -> Option<Option<u64>> {
     Some(text.split_whitespace().next()?.parse().ok())
 }
 
-/// Whether a signal waits that the thread has caused itself, by a fault or a call. The kernel hands such a one over however it is blocked, as soon as the thread is made to
-/// do an instruction: it would be lost there.
+/// Whether a signal waits that the thread has caused itself, by a fault or a call. The kernel hands such a
+/// one over however it is blocked, as soon as the thread is made to do an instruction: it would be lost
+/// there.
 pub(crate) fn is_at_fault(process: i32, thread: u32) -> bool {
     /// SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV, SIGSYS.
     const CAUSED: u64 = 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 30;

@@ -1,4 +1,5 @@
-//! What the kernel tells of a process as text, whatever bytes are in it: a program names itself, its threads and its files as it likes, and not always in UTF-8.
+//! What the kernel says about a process as text, whatever bytes are in it: a program names itself, its
+//! threads and its files as it likes, and not always in UTF-8.
 
 use std::fs;
 

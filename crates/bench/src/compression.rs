@@ -1,4 +1,5 @@
-//! A program that compresses all of its data with Snappy and unpacks it again, round after round, as Canvas (§6) runs Snappy itself. One thread.
+//! A program that compresses all of its data with Snappy and unpacks it again, round after round, as Canvas
+//! (§6) runs Snappy itself. One thread.
 
 use std::io::{self, Write};
 
@@ -14,7 +15,8 @@ const BLOCK_BYTES: usize = 64 << 10;
 const WORDS: usize = 1 << 10;
 const SEED: u64 = 0x736e_6170;
 
-/// Compresses and unpacks text, so much of it that it takes `data` with its compressed copy, and prints how far it was compressed.
+/// Compresses and unpacks text, so much of it that it takes `data` with its compressed copy, and prints how
+/// far it was compressed.
 ///
 /// # Errors
 /// When what is unpacked isn't what was compressed.

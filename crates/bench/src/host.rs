@@ -20,7 +20,8 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Starts one with that much memory for pools, and these options besides. `folder` is for its socket, and for what it says.
+    /// Starts one with that much memory for pools, and these options besides. `folder` is for its socket, and
+    /// for what it says.
     ///
     /// # Errors
     /// When it doesn't listen.

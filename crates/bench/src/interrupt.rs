@@ -1,4 +1,5 @@
-//! Being asked to stop: the signals that would end the benchmark are noted instead, so that it can tidy up first.
+//! Being asked to stop: the signals that would end the benchmark are noted instead, so that it can tidy up
+//! first.
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +17,8 @@ impl Interrupt {
     pub(crate) fn listen() -> io::Result<Self> {
         let asked = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            // In this order: the first signal finds the flag still unset, and sets it; the second finds it set.
+            // In this order: the first signal finds the flag still unset, and sets it; the second finds it
+            // set.
             signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&asked))?;
             signal_hook::flag::register(signal, Arc::clone(&asked))?;
         }

@@ -1,13 +1,15 @@
-//! Farmem beside the kernel's own swap: one workload, one limit, one run.
+//! Farmem compared with the kernel's own swap: one workload, one limit, one run.
 //!
-//! - [`workload`] is the program that is measured, [`compression`] one of several that are measured beside each other;
-//! - [`kernels`] are programs in the manner of COMEX's evaluation, [`readers`] one whose threads want pages of a memory node;
+//! - [`workload`] is the program that is measured, [`compression`] one of several that are measured side by
+//!   side;
+//! - [`kernels`] are programs in the manner of COMEX's evaluation, [`readers`] one whose threads want pages
+//!   of a memory node;
 //! - `peer` turns each kind of kernel swap on for the time that its turn takes;
 //! - [`undo`] makes sure that nothing of that stays, however the benchmark ends;
 //! - [`faults`] takes turns, and compares;
 //! - [`programs`] runs real programs with a part of their memory local;
-//! - [`isolation`] runs applications beside each other;
-//! - [`nodes`] puts memory nodes beside bare connections, and far memory on them beside pool and disk;
+//! - [`isolation`] runs applications side by side;
+//! - [`nodes`] compares memory nodes with bare connections, and far memory on them with pool and disk;
 //! - [`prefetch`] runs a program under each policy of prefetching;
 //! - [`attach`] measures what pagers that come from outside cost the programs that they come to;
 //! - [`steps`] says what each step of a fault cost;

@@ -1,4 +1,5 @@
-//! Records of the access patterns and of real programs as tables in Markdown, and what of them is as wanted: what the README has.
+//! Records of the access patterns and of real programs as tables in Markdown, and what of them is as wanted:
+//! what the README has.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -20,9 +21,9 @@ const PEERS_OF_PROGRAMS: [(&str, &str); 4] =
     [(programs::NATIVE, "native, s"), ("zram", "zram, s"), ("zswap", "zswap, s"), ("farmem", "Farmem, s")];
 const TIME: &str = "time of an access";
 const PEAK: &str = "resident peak";
-/// Between these lines a document has the table of access patterns,
+/// Between these lines a document has the table of access patterns.
 const MARKS: [&str; 2] = ["<!-- bench-table begin -->\n", "<!-- bench-table end -->"];
-/// and between these the one of programs.
+/// Between these lines it has the table of programs.
 const MARKS_OF_PROGRAMS: [&str; 2] = ["<!-- bench-programs begin -->\n", "<!-- bench-programs end -->"];
 
 /// The table, what of it is as wanted, and what it is of. `None` where no access pattern was measured.
@@ -56,7 +57,8 @@ pub fn table(records: &[Record]) -> Option<String> {
     Some(text)
 }
 
-/// The table of real programs: each with the parts of its memory that were local. `None` where no program was measured.
+/// The table of real programs: each with the parts of its memory that were local. `None` where no program was
+/// measured.
 pub fn programs_table(records: &[Record]) -> Option<String> {
     let records: Vec<&Record> = records.iter().filter(|record| record.bench == "programs").collect();
     let of = |case: &str, peer: &str, measure: &str| -> Vec<f64> {
@@ -118,7 +120,8 @@ fn origin(first: &Record, records: &[&Record]) -> String {
     )
 }
 
-/// A document with the table of access patterns in place of the one that it has between its marks; `None` if it lacks one of these.
+/// A document with the table of access patterns in place of the one that it has between its marks; `None` if
+/// it lacks one of these.
 pub fn with_table(document: &str, table: &str) -> Option<String> {
     between(document, MARKS, table)
 }

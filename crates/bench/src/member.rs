@@ -35,7 +35,8 @@ impl Member {
         Self::start_at(farmem, folder, memory, "127.0.0.1")
     }
 
-    /// The same at this address, which is one of the calling thread's network. It is reached from there alone.
+    /// The same at this address, which is one of the calling thread's network. It is reached from there
+    /// alone.
     pub(crate) fn start_at(farmem: &Path, folder: &Path, memory: ByteCount, host: &str) -> Result<Self> {
         let said = tempfile::Builder::new().prefix("node").tempfile_in(folder)?.into_temp_path().keep()?;
         let (process, address) = listen(farmem, &said, memory, &format!("{host}:0"))?;

@@ -110,7 +110,8 @@ impl Client {
         Ok(())
     }
 
-    /// Reads and writes values at random, as often the one as the other, the next one as soon as one is done; requests per second.
+    /// Reads and writes values at random, as often the one as the other, the next one as soon as one is done;
+    /// requests per second.
     ///
     /// # Errors
     /// Also when a value came back with other bytes than were stored.
@@ -130,8 +131,8 @@ impl Client {
         Ok(done as f64 / began.elapsed().as_secs_f64())
     }
 
-    /// Asks for values at random, `rate` times a second, until it is over. A request's time counts from when it was due, so that one that is held up
-    /// is charged for those behind it.
+    /// Asks for values at random, `rate` times a second, until it is over. A request's time counts from when
+    /// it was due, so that one that is held up is charged for those behind it.
     pub(crate) fn ask_at(&mut self, rate: f64, is_over: &AtomicBool) -> Result<Vec<Asked>> {
         let began = Instant::now();
         let mut all = Vec::new();

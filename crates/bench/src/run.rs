@@ -102,7 +102,8 @@ impl Runner {
         Ok(Finished { stolen_share, output, statistics })
     }
 
-    /// Runs a command to its end, and returns what it wrote to standard output. `look` is called now and then.
+    /// Runs a command to its end, and returns what it wrote to standard output. `look` is called now and
+    /// then.
     ///
     /// # Errors
     /// As for [`Runner::run`], and when `look` fails.
@@ -151,7 +152,8 @@ impl Drop for Running {
     }
 }
 
-/// Ends a program that may have ended. It is asked first: `farmem run` passes that on, and would leave its own program behind if it were killed.
+/// Ends a program that may have ended. It is asked first: `farmem run` passes that on, and would leave its
+/// own program behind if it were killed.
 pub(crate) fn end(child: &mut Child) {
     if !matches!(child.try_wait(), Ok(None)) {
         return;

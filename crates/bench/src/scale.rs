@@ -1,7 +1,8 @@
 //! `farmem bench scale`: whether what a page and a batch cost grows with the pool.
 //!
-//! Pools of three sizes are filled with slabs that are full but for their content, so that a terabyte of them takes some hundred megabytes. The product's own code stores, fetches,
-//! frees and moves real pages among them.
+//! Pools of three sizes are filled with slabs that are full but for their content, so that a terabyte of them
+//! takes some hundred megabytes. The product's own code stores, fetches, frees and moves real pages among
+//! them.
 
 use std::fmt;
 use std::time::Instant;
@@ -71,7 +72,8 @@ const REPETITIONS_QUICK: u32 = 3;
 const PAGES: usize = 16_384;
 const PAGES_QUICK: usize = 4_096;
 const REFUSED: usize = 64;
-/// Batches that leave, at least; and one for so many slabs. The mover looks at all slabs once in so many batches.
+/// Batches that leave, at least; and one for so many slabs. The mover looks at all slabs once in so many
+/// batches.
 const BATCHES: usize = 32;
 const SLABS_PER_BATCH: usize = 512;
 /// The process that all the slabs belong to that were there before, and the one that stores.

@@ -1,4 +1,5 @@
-//! Programs that several benchmarks run: their sources, which the tests run, too, and whether what they need is installed.
+//! Programs that several benchmarks run: their sources, which the tests run, too, and whether what they need
+//! is installed.
 
 use std::process::{Command, Stdio};
 

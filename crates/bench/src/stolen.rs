@@ -1,13 +1,13 @@
 //! Processor time that the host of a virtual machine gave to others.
 //!
-//! It makes a run slow by no fault of who pages, and makes it slowest where a processor is woken often. So runs that lost
-//! much are repeated, whoever's they are.
+//! It makes a run slow by no fault of the pager, and makes it slowest where a processor is woken often. So
+//! runs that lost much are repeated, whoever's they are.
 
 use procfs::{CurrentSI, KernelStats};
 
-/// Runs that lost more of their processor time than this to the machine's host are repeated,
+/// Runs that lost more of their processor time than this to the machine's host are repeated.
 pub(crate) const TOLERATED: f64 = 0.03;
-/// and tried so often at most.
+/// Runs are tried so often at most.
 pub(crate) const ATTEMPTS: u32 = 3;
 
 /// Busy and stolen time of all processors since the machine started, in ticks.

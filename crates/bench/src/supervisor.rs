@@ -17,7 +17,8 @@ pub(crate) fn supervisor(name: &str) -> Option<u32> {
     })
 }
 
-/// Waits until an application whose program has ended has no supervisor either, within bounds. It ends a moment after its program.
+/// Waits until an application whose program has ended has no supervisor either, within bounds. It ends a
+/// moment after its program.
 pub(crate) fn wait_for_end(name: &str) {
     let began = Instant::now();
     while supervisor(name).is_some() && began.elapsed() < PATIENCE {

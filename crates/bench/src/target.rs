@@ -26,7 +26,8 @@ pub struct Target {
     pub measured: Option<f64>,
     /// Whether it was reached; `None` when not measured.
     pub passed: Option<bool>,
-    /// Whether Farmem kept more local than its budget and what it may have besides. A time reached so doesn't count.
+    /// Whether Farmem kept more local than its budget and what it may have besides. A time reached so doesn't
+    /// count.
     pub over_budget: bool,
 }
 

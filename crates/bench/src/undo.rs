@@ -2,7 +2,8 @@
 //!
 //! Each change is written down, as the step that undoes it, before it is made. There are three who undo:
 //! - the [`Guard`] of the change, when it goes out of scope;
-//! - a watcher, a process of its own, when the benchmark ended without having undone everything: killed, aborted;
+//! - a watcher, a process of its own, when the benchmark ended without having undone everything: killed,
+//!   aborted;
 //! - `farmem bench cleanup`, when the watcher was killed as well.
 //!
 //! Steps may be undone twice: each looks first whether there is something to undo.
@@ -96,7 +97,8 @@ fn is_swap(device: &Path) -> anyhow::Result<bool> {
     Ok(is_listed(&fs::read("/proc/swaps")?, device))
 }
 
-/// Whether a device or file is among those at the beginnings of lines. What would end such a word the kernel writes as a number.
+/// Whether a device or file is among those at the beginnings of lines. What would end such a word the kernel
+/// writes as a number.
 fn is_listed(swaps: &[u8], device: &Path) -> bool {
     let mut escaped = Vec::new();
     for &byte in device.as_os_str().as_bytes() {
@@ -155,8 +157,8 @@ fn remove_group(group: &Path) -> anyhow::Result<()> {
 /// The steps of one process that are still to be undone, in a file as long as there are any.
 ///
 /// Invariants:
-/// 1. Line `n` of the file is step `n`; a step is in the file before its change is made, and leaves the file after it
-///    has been undone.
+/// 1. Line `n` of the file is step `n`; a step is in the file before its change is made, and leaves the file
+///    after it has been undone.
 /// 2. Whoever holds the lock of the file may undo its steps. The benchmark holds it as long as it lives.
 #[derive(Debug)]
 pub(crate) struct Journal {
@@ -187,7 +189,8 @@ impl Journal {
             .args(["bench", "cleanup", "--after", &std::process::id().to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            // A group of its own: an interrupt from the keyboard goes to the benchmark, not to who tidies up after it.
+            // A group of its own: an interrupt from the keyboard goes to the benchmark, not to the process
+            // that tidies up after it.
             .process_group(0)
             .spawn()
             .context("cannot start the watcher")?;
@@ -212,7 +215,8 @@ impl Journal {
         Ok(Guard { journal: Rc::clone(self), mark: open.steps.len() - 1 })
     }
 
-    /// Undoes all steps from `mark` on, the last one first. What can't be undone stays in the file for others to try.
+    /// Undoes all steps from `mark` on, the last one first. What can't be undone stays in the file for others
+    /// to try.
     fn undo_from(&self, mark: usize) {
         let mut open = self.open.borrow_mut();
         let mut all_undone = true;
@@ -263,7 +267,8 @@ fn path_of(process: u32) -> PathBuf {
     Path::new(FOLDER).join(process.to_string())
 }
 
-/// Undoes what ended benchmarks left behind; returns how many steps there were. Running benchmarks are left alone.
+/// Undoes what ended benchmarks left behind; returns how many steps there were. Running benchmarks are left
+/// alone.
 ///
 /// # Errors
 /// When something could not be undone; the rest is.

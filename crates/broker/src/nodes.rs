@@ -1,6 +1,8 @@
-//! Which memory nodes a host names: text that the broker hands to `farmem run`, which reads it before anything begins.
+//! Which memory nodes a host names: text that the broker hands to `farmem run`, which reads it before
+//! anything begins.
 //!
-//! It says where keys and certificates are, not what they are: `farmem run` opens their files with the rights of its user.
+//! It says where keys and certificates are, not what they are: `farmem run` opens their files with the rights
+//! of its user.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -62,7 +64,8 @@ impl Notice {
 /// What the broker of that socket says of memory nodes, if it names any.
 ///
 /// # Errors
-/// A sentence: there is no broker, it doesn't answer, or it is one that may not say where a program's memory goes.
+/// A sentence: there is no broker, it doesn't answer, or it is one that may not say where a program's memory
+/// goes.
 pub fn named_nodes(socket: &Path) -> Result<Option<String>> {
     let path = CString::new(socket.as_os_str().as_bytes())?;
     let link = Link::connect_to(&path).with_context(|| nobody_listens(socket))?;

@@ -1,7 +1,8 @@
-//! The broker as a process: a socket, a connection for each space, and the books.
+//! The broker as a process: a socket, a connection for each space, and the lease table.
 //!
-//! Nothing that comes in is believed: a packet that is none, comes too often or can't be true ends the connection it came by, with a line on
-//! standard error, and concerns nobody else. Nothing waits for a space: a lease that its socket doesn't take is sent later.
+//! Nothing that comes in is believed: a packet that is none, comes too often or can't be true ends the
+//! connection it came by, with a line on standard error, and concerns nobody else. Nothing waits for a space:
+//! a lease that its socket doesn't take is sent later.
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
@@ -22,14 +23,14 @@ use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{SocketFlags, accept_with};
 
-use crate::board::{Board, Direction, SEATS, Shared};
-use crate::books::{Amounts, Books, Lease, Refusal, SpaceId, Violation};
+use crate::lease_table::{Amounts, Lease, LeaseTable, Refusal, SpaceId, Violation};
+use crate::link_schedule::{Direction, LINK_SLOTS, LinkSchedule, Shared};
 use crate::nodes::Notice;
 
-/// While an application runs that an earlier broker may have leased to, nothing is leased for so long. Spaces look for a broker five
-/// times in that time.
+/// While an application runs that an earlier broker may have leased to, nothing is leased for so long. Spaces
+/// look for a broker five times in that time.
 const SETTLING: Duration = Duration::from_secs(1);
-/// Who has connected says what it wants within this time.
+/// A process that has connected says what it wants within this time.
 const INTRODUCTION: Duration = Duration::from_secs(2);
 /// Between two looks at the time.
 const LOOK: Duration = Duration::from_millis(100);
@@ -54,7 +55,8 @@ pub struct Options {
     pub bandwidth_in: Option<ByteCount>,
     /// The same for what they write to nodes.
     pub bandwidth_out: Option<ByteCount>,
-    /// Which memory nodes applications use that aren't told of any. The broker hands it on, and doesn't read it.
+    /// Which memory nodes applications use that aren't told of any. The broker hands it on, and doesn't read
+    /// it.
     pub nodes: Option<String>,
 }
 
@@ -75,8 +77,8 @@ pub struct Server {
     socket: PathBuf,
     /// Held as long as the broker is there, so that there is one at a time.
     _lock: File,
-    books: Books,
-    board: Board,
+    table: LeaseTable,
+    schedule: LinkSchedule,
     nodes: Option<Notice>,
     began: Instant,
     connections: Vec<Connection>,
@@ -93,8 +95,8 @@ struct Connection {
     packets: (u64, u32),
     /// The latest lease, until the socket has taken it.
     unsent: Option<Lease>,
-    /// Its seat where links to nodes are shared.
-    seat: Option<usize>,
+    /// Its slot where links to nodes are shared.
+    link_slot: Option<usize>,
     end: Option<End>,
 }
 
@@ -115,7 +117,7 @@ impl End {
     fn reason(&self) -> Option<String> {
         Some(match self {
             Self::Gone => return None,
-            Self::Garbage => "it sent what is no message".to_owned(),
+            Self::Garbage => "it sent an invalid message".to_owned(),
             Self::Flood => format!("it sent more than {MOST_PACKETS} packets in a second"),
             Self::Silent => "it never said what it wants".to_owned(),
             Self::Untimely => "it sent a message that has no place there".to_owned(),
@@ -175,23 +177,23 @@ impl Server {
         }
         // Before the lock's file is made: a path that was meant for something else is left as it is.
         if options.socket.symlink_metadata().is_ok_and(|found| !found.file_type().is_socket()) {
-            bail!("{shown} is there already, and is no socket; give another --socket");
+            bail!("{shown} exists already and is not a socket; give another --socket");
         }
         let lock = lock(&options.socket)?;
         let path = CString::new(options.socket.as_os_str().as_bytes())?;
         // A broker that made it has ended: its lock is free. But it may be somebody else's.
         remove_abandoned(&path).map_err(|error| match error {
-            Errno::ADDRINUSE => anyhow!("somebody listens on {shown} already; give another --socket"),
+            Errno::ADDRINUSE => anyhow!("another process listens on {shown} already; give another --socket"),
             error => anyhow!("cannot remove {shown}, which an earlier broker has left: {error}"),
         })?;
         let listener = listen_on(&path).with_context(|| format!("cannot listen on {shown}"))?;
         std::fs::set_permissions(&options.socket, std::fs::Permissions::from_mode(0o600))
             .with_context(|| format!("cannot close {shown} to other users"))?;
-        let board = Shared::create().context("cannot make the memory by which links are shared")?;
-        let board = Board::new(board);
+        let schedule = Shared::create().context("cannot make the memory by which links are shared")?;
+        let schedule = LinkSchedule::new(schedule);
         let limit = |bandwidth: Option<ByteCount>| bandwidth.map_or(0, ByteCount::get);
-        board.set_rate(Direction::In, limit(options.bandwidth_in));
-        board.set_rate(Direction::Out, limit(options.bandwidth_out));
+        schedule.set_rate(Direction::In, limit(options.bandwidth_in));
+        schedule.set_rate(Direction::Out, limit(options.bandwidth_out));
         let nodes = options.nodes.as_deref().map(Notice::new).transpose()?;
         let slabs = (options.pool.get() / LEASED_SLAB_BYTES).min(MOST_SLABS);
         let settled_at = if options.is_successor { SETTLING } else { Duration::ZERO };
@@ -199,8 +201,8 @@ impl Server {
             listener,
             socket: options.socket.clone(),
             _lock: lock,
-            books: Books::new(slabs, options.local.map(|local| local.pages().get()), settled_at),
-            board,
+            table: LeaseTable::new(slabs, options.local.map(|local| local.pages().get()), settled_at),
+            schedule,
             nodes,
             began: Instant::now(),
             connections: Vec::new(),
@@ -210,7 +212,7 @@ impl Server {
 
     /// How the broker is.
     pub fn figures(&self) -> Figures {
-        let free = self.books.free();
+        let free = self.table.free();
         Figures {
             pool_free: ByteCount::new(free.slabs * LEASED_SLAB_BYTES),
             local_free: PageCount::new(free.pages).bytes(),
@@ -218,7 +220,8 @@ impl Server {
         }
     }
 
-    /// Waits until something comes, on a connection or on `other`, but not long, and deals with what has come. Whether `other` is ready.
+    /// Waits until something comes, on a connection or on `other`, but not long, and deals with what has
+    /// come. Whether `other` is ready.
     ///
     /// # Errors
     /// The kernel refuses to wait.
@@ -260,9 +263,11 @@ impl Server {
 
     fn accept(&mut self) {
         while let Ok(socket) = accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-            // The number of a process is 0 where that process is not in the broker's PID namespace, which rustix's kind of number can't be.
+            // The number of a process is 0 where that process is not in the broker's PID namespace, which
+            // rustix's kind of number can't be.
             let Ok(peer) = getsockopt(&socket, PeerCredentials) else { continue };
-            // The file's mode says the same; but who has opened the folder to others may not have meant this.
+            // The file's mode says the same; but whoever has opened the folder to others may not have meant
+            // this.
             let is_own = [0, rustix::process::geteuid().as_raw()].contains(&peer.uid());
             if !is_own || self.connections.len() >= MOST_CONNECTIONS {
                 self.log.say(self.began.elapsed(), &format!("process {} was turned away", peer.pid()));
@@ -276,7 +281,7 @@ impl Server {
                 came: Instant::now(),
                 packets: (0, 0),
                 unsent: None,
-                seat: None,
+                link_slot: None,
                 end: None,
             });
         }
@@ -308,27 +313,28 @@ impl Server {
             let end = match ToBroker::decode(&packet[..length]) {
                 _ if is_flood => Some(End::Flood),
                 None => Some(End::Garbage),
-                Some(ToBroker::Sit) => self.seat(at).err(),
+                Some(ToBroker::TakeLinkSlot) => self.link_slot(at).err(),
                 Some(ToBroker::Ask) => self.tell_nodes(at).err(),
-                Some(message) => obey(&mut self.books, connection, now, message).err(),
+                Some(message) => obey(&mut self.table, connection, now, message).err(),
             };
             self.connections[at].end = end;
         }
     }
 
-    /// Gives a space a seat at the board, if one is left.
-    fn seat(&mut self, at: usize) -> Result<(), End> {
-        let is_taken = |seat: &usize| self.connections.iter().any(|other| other.seat == Some(*seat));
-        let free = (0..SEATS).find(|seat| !is_taken(seat));
+    /// Gives a space a slot in the link schedule, if one is left.
+    fn link_slot(&mut self, at: usize) -> Result<(), End> {
+        let is_taken =
+            |link_slot: &usize| self.connections.iter().any(|other| other.link_slot == Some(*link_slot));
+        let free = (0..LINK_SLOTS).find(|link_slot| !is_taken(link_slot));
         let connection = &mut self.connections[at];
-        if connection.space.is_none() || connection.seat.is_some() {
+        if connection.space.is_none() || connection.link_slot.is_some() {
             return Err(End::Untimely);
         }
-        let Some(seat) = free else { return Ok(()) };
-        self.board.clear(seat);
-        let message = FromBroker::Seat { number: seat as u64 }.encode();
-        match connection.link.send(&message, &[self.board.memory().file()]) {
-            Ok(()) => connection.seat = Some(seat),
+        let Some(link_slot) = free else { return Ok(()) };
+        self.schedule.clear(link_slot);
+        let message = FromBroker::LinkSlot { number: link_slot as u64 }.encode();
+        match connection.link.send(&message, &[self.schedule.memory().file()]) {
+            Ok(()) => connection.link_slot = Some(link_slot),
             // It does not listen; it schedules its own transfers meanwhile.
             Err(Errno::AGAIN) => {}
             Err(Errno::PIPE | Errno::CONNRESET) => return Err(End::Gone),
@@ -348,7 +354,7 @@ impl Server {
             None => link.send(&FromBroker::Nodes { length_bytes: 0 }.encode(), &[]),
         };
         match sent {
-            // Who doesn't listen has not waited for the answer.
+            // A client that doesn't listen has not waited for the answer.
             Ok(()) | Err(Errno::AGAIN) => Ok(()),
             Err(Errno::PIPE | Errno::CONNRESET) => Err(End::Gone),
             Err(error) => Err(End::Kernel(error)),
@@ -357,7 +363,7 @@ impl Server {
 
     /// Ends what has waited for too long.
     fn expel(&mut self) {
-        let overdue = self.books.overdue(self.began.elapsed());
+        let overdue = self.table.overdue(self.began.elapsed());
         for connection in &mut self.connections {
             if connection.end.is_none() {
                 connection.end = match connection.space {
@@ -370,7 +376,7 @@ impl Server {
     }
 
     fn lease(&mut self) {
-        for (id, lease) in self.books.leases(self.began.elapsed()) {
+        for (id, lease) in self.table.leases(self.began.elapsed()) {
             let of_space = |connection: &&mut Connection| connection.space == Some(id);
             if let Some(connection) = self.connections.iter_mut().find(of_space) {
                 connection.unsent = Some(lease);
@@ -394,10 +400,10 @@ impl Server {
                     process = connection.process,
                     "application left"
                 );
-                self.books.leave(id);
+                self.table.leave(id);
             }
-            if let Some(seat) = connection.seat {
-                self.board.clear(seat);
+            if let Some(link_slot) = connection.link_slot {
+                self.schedule.clear(link_slot);
             }
         }
     }
@@ -405,7 +411,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // So that `farmem run` doesn't look for who isn't there. The lock's file stays: removing it would make two locks possible.
+        // So that `farmem run` doesn't look for a broker that isn't there. The lock's file stays: removing it
+        // would make two locks possible.
         let _ = std::fs::remove_file(&self.socket);
     }
 }
@@ -431,12 +438,17 @@ impl Connection {
 }
 
 /// Does what a message asks for.
-fn obey(books: &mut Books, connection: &mut Connection, now: Duration, message: ToBroker) -> Result<(), End> {
+fn obey(
+    table: &mut LeaseTable,
+    connection: &mut Connection,
+    now: Duration,
+    message: ToBroker,
+) -> Result<(), End> {
     match (message, connection.space) {
         (ToBroker::Attach { terms, pool_held, pool_movable, local_held, name }, None) => {
             connection.name = shown(&name);
             let held = Amounts { slabs: pool_held, pages: local_held };
-            match books.attach(now, terms, held, pool_movable) {
+            match table.attach(now, terms, held, pool_movable) {
                 Ok(id) => {
                     connection.space = Some(id);
                     tracing::info!(
@@ -455,7 +467,7 @@ fn obey(books: &mut Books, connection: &mut Connection, now: Duration, message: 
             }
         }
         (ToBroker::Change { terms }, Some(id)) => {
-            let answer = match books.change(id, terms) {
+            let answer = match table.change(id, terms) {
                 Ok(()) => {
                     tracing::info!(
                         application = connection.name,
@@ -470,13 +482,13 @@ fn obey(books: &mut Books, connection: &mut Connection, now: Duration, message: 
             connection.send(answer).map(drop)
         }
         (ToBroker::Report { serial, holding, moved_pages }, Some(id)) => {
-            books.report(now, id, serial, holding, moved_pages).map_err(End::Violation)
+            table.report(now, id, serial, holding, moved_pages).map_err(End::Violation)
         }
         (ToBroker::Attach { .. }, Some(_)) | (ToBroker::Change { .. } | ToBroker::Report { .. }, None) => {
             Err(End::Untimely)
         }
-        // Neither a seat nor the host's nodes are the books' to give.
-        (ToBroker::Sit | ToBroker::Ask, _) => Ok(()),
+        // The lease table gives neither slots for links nor the host's nodes.
+        (ToBroker::TakeLinkSlot | ToBroker::Ask, _) => Ok(()),
     }
 }
 
@@ -494,7 +506,7 @@ pub fn is_listening(socket: &Path) -> bool {
     CString::new(socket.as_os_str().as_bytes()).is_ok_and(|path| Link::connect_to(&path).is_ok())
 }
 
-/// Takes the lock beside the socket, or says that another broker has it.
+/// Takes the lock next to the socket, or says that another broker has it.
 fn lock(socket: &Path) -> Result<File> {
     let mut path = socket.as_os_str().to_owned();
     path.push(".lock");

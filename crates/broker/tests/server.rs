@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
-use farmem_broker::board::{Board, Direction, Gate, Pass, SEATS, Shared};
+use farmem_broker::link_schedule::{Direction, Gate, LINK_SLOTS, LinkSchedule, Pass, Shared};
 use farmem_broker::{Options, Server, named_nodes};
 use farmem_page::ByteCount;
 use farmem_policy::links::Class;
@@ -327,32 +327,32 @@ fn a_new_broker_leases_only_what_spaces_of_the_old_one_don_t_hold() {
     assert!(lease(&hasty).1 <= 10);
 }
 
-/// The seat that the broker gives.
-fn sit(link: &Link) -> (usize, Board) {
-    link.send(&ToBroker::Sit.encode(), &[]).expect("a broker that listens");
+/// The link slot that the broker gives.
+fn take_link_slot(link: &Link) -> (usize, LinkSchedule) {
+    link.send(&ToBroker::TakeLinkSlot.encode(), &[]).expect("a broker that listens");
     let began = Instant::now();
     let mut packet = [0; HOST_PACKET_BYTES];
     loop {
         match link.receive(&mut packet) {
             Ok((length, mut descriptors)) => match FromBroker::decode(&packet[..length]) {
-                Some(FromBroker::Seat { number }) => {
+                Some(FromBroker::LinkSlot { number }) => {
                     let memory =
-                        Shared::attach(descriptors[0].take().expect("a memory file")).expect("a board");
-                    return (number as usize, Board::new(memory));
+                        Shared::attach(descriptors[0].take().expect("a memory file")).expect("a schedule");
+                    return (number as usize, LinkSchedule::new(memory));
                 }
                 Some(_) => {}
                 None => panic!("no message"),
             },
-            Err(Errno::AGAIN) => assert!(began.elapsed() < PATIENCE, "no seat is given"),
+            Err(Errno::AGAIN) => assert!(began.elapsed() < PATIENCE, "no link slot is given"),
             Err(error) => panic!("{error}"),
         }
         sleep(Duration::from_millis(1));
     }
 }
 
-fn gate((seat, board): (usize, Board)) -> Arc<Gate> {
-    let lines = board.link(7, Direction::In).expect("room for a link");
-    Gate::new(Arc::new(board), lines, seat, Arc::default(), 1)
+fn gate((link_slot, schedule): (usize, LinkSchedule)) -> Arc<Gate> {
+    let lines = schedule.link(7, Direction::In).expect("room for a link");
+    Gate::new(Arc::new(schedule), lines, link_slot, Arc::default(), 1)
 }
 
 /// As much as may be under way.
@@ -364,7 +364,7 @@ fn take_all(gate: &Arc<Gate>) -> Vec<Pass> {
 fn what_a_killed_space_had_under_way_is_free_for_the_others() {
     let broker = Broker::start();
     let (one, other) = (attach(&broker, 0), attach(&broker, 0));
-    let (gate_of_one, gate_of_other) = (gate(sit(&one)), gate(sit(&other)));
+    let (gate_of_one, gate_of_other) = (gate(take_link_slot(&one)), gate(take_link_slot(&other)));
     std::mem::forget(take_all(&gate_of_one));
     let mut turn = gate_of_other.turn(Class::Demand, 1 << 16);
     assert!(turn.take().is_err());
@@ -374,30 +374,30 @@ fn what_a_killed_space_had_under_way_is_free_for_the_others() {
         assert!(began.elapsed() < PATIENCE, "what has gone is under way still");
         sleep(Duration::from_millis(1));
     }
-    let (seat, _) = sit(&attach(&broker, 0));
-    assert_eq!(seat, 0, "its seat is the next one's");
+    let (link_slot, _) = take_link_slot(&attach(&broker, 0));
+    assert_eq!(link_slot, 0, "its link slot is the next one's");
 }
 
 #[test]
-fn a_second_seat_or_one_before_it_has_said_who_it_is_ends_a_space() {
+fn a_second_link_slot_or_one_before_it_has_said_who_it_is_ends_a_space() {
     let broker = Broker::start();
     let early = broker.connect();
-    early.send(&ToBroker::Sit.encode(), &[]).expect("a broker that listens");
+    early.send(&ToBroker::TakeLinkSlot.encode(), &[]).expect("a broker that listens");
     assert_eq!(receive(&early), None);
     let greedy = attach(&broker, 0);
-    assert!(sit(&greedy).0 < SEATS);
-    greedy.send(&ToBroker::Sit.encode(), &[]).expect("a broker that listens");
+    assert!(take_link_slot(&greedy).0 < LINK_SLOTS);
+    greedy.send(&ToBroker::TakeLinkSlot.encode(), &[]).expect("a broker that listens");
     while receive(&greedy).is_some() {}
 }
 
 #[test]
-fn spaces_have_seats_of_their_own_at_one_board() {
+fn spaces_have_link_slots_of_their_own_in_one_schedule() {
     let broker = Broker::start();
     let links = [attach(&broker, 0), attach(&broker, 0), attach(&broker, 0)];
-    let mut seats: Vec<(usize, Board)> = links.iter().map(sit).collect();
-    seats.sort_unstable_by_key(|(seat, _)| *seat);
-    assert!(seats.iter().map(|(seat, _)| *seat).eq(0..3));
-    let gates: Vec<Arc<Gate>> = seats.into_iter().map(gate).collect();
+    let mut link_slots: Vec<(usize, LinkSchedule)> = links.iter().map(take_link_slot).collect();
+    link_slots.sort_unstable_by_key(|(link_slot, _)| *link_slot);
+    assert!(link_slots.iter().map(|(link_slot, _)| *link_slot).eq(0..3));
+    let gates: Vec<Arc<Gate>> = link_slots.into_iter().map(gate).collect();
     let all = take_all(&gates[0]);
     assert!(gates[2].turn(Class::Demand, 1 << 16).take().is_err());
     drop(all);

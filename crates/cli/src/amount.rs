@@ -13,7 +13,7 @@ use parse_size::Config;
 /// Less than this holds no program's start: its loader, its libraries' data and its first stack need more.
 pub(crate) const BUDGET_MINIMUM: ByteCount = ByteCount::new(1 << 20);
 
-/// Looks that are closer together show noise; who looks more seldom has forgotten what was there.
+/// Looks that are closer together show noise; a reader that looks more seldom has forgotten what was there.
 const LEAST_INTERVAL: Duration = Duration::from_millis(100);
 const MOST_INTERVAL: Duration = Duration::from_secs(3600);
 /// A page that takes longer than this to come has another reason than the way.

@@ -1,4 +1,5 @@
-//! `farmem attach`: checks everything that can be checked, then hands over to a supervisor in the background, and waits until the processes are within their budget.
+//! `farmem attach`: checks everything that can be checked, then hands over to a supervisor in the background,
+//! and waits until the processes are within their budget.
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;

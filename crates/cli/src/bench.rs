@@ -63,7 +63,7 @@ pub(crate) fn workload(arguments: &WorkloadArguments) -> Result<ExitCode, Failur
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs a program that benchmarks measure beside others.
+/// Runs a program that benchmarks measure together with others.
 pub(crate) fn compression(arguments: &CompressionArguments) -> Result<ExitCode, Failure> {
     compression::run(arguments.data, arguments.rounds)?;
     Ok(ExitCode::SUCCESS)
@@ -237,7 +237,7 @@ fn tell_steps(arguments: &StepsArguments) -> Result<ExitCode, Failure> {
 fn steps_of(path: &Path) -> Result<Steps, Failure> {
     let shown = path.display();
     let unusable = |why: &dyn Display| {
-        Failure::Unusable(format!("{shown} is no file that `farmem run --stats` wrote: {why}"))
+        Failure::Unusable(format!("{shown} is not a file that `farmem run --stats` wrote: {why}"))
     };
     let text = fs::read_to_string(path)
         .map_err(|error| Failure::Unusable(format!("cannot read {shown}: {error}")))?;

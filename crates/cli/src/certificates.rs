@@ -1,4 +1,5 @@
-//! Certificates for nodes and clients, from an authority made for them: a start for those who have none of their own.
+//! Certificates for nodes and clients, from an authority made for them: a start for those who have none of
+//! their own.
 
 use std::path::Path;
 
@@ -9,8 +10,8 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
-/// Makes `authority`, `node` and `client` in a folder, each a `.pem` with the certificate and a `.key` with the private key. The node's
-/// certificate names `hosts`. Nothing is overwritten.
+/// Makes `authority`, `node` and `client` in a folder, each a `.pem` with the certificate and a `.key` with
+/// the private key. The node's certificate names `hosts`. Nothing is overwritten.
 ///
 /// # Errors
 /// A sentence: a name that can't be one, or a file that can't be made.

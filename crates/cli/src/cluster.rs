@@ -21,7 +21,8 @@ use crate::node;
 
 /// How often a node that is being emptied is asked how far it is.
 const LOOK: Duration = Duration::from_secs(1);
-/// A node that has just been emptied may be asked before programs have heard of it. They notice a change within a second.
+/// A node that has just been emptied may be asked before programs have heard of it. They notice a change
+/// within a second.
 const NOTICED: Duration = Duration::from_secs(2);
 
 /// Shows a cluster, or changes it.
@@ -75,7 +76,8 @@ pub(crate) struct Lender {
 pub(crate) fn lender(source: &ClusterSource, etcd: &EtcdArguments, name: &str) -> Result<Lender, Failure> {
     let Found { source, cluster } = Found::at(ClusterPlace { source: source.clone(), etcd: etcd.clone() })?;
     let known: Vec<&str> = cluster.nodes.iter().map(|node| node.name.as_str()).collect();
-    let unknown = || unusable(&source, &format!("no node {name} is in it; these are: {}", known.join(", ")));
+    let unknown =
+        || unusable(&source, &format!("it has no node {name}; its nodes are: {}", known.join(", ")));
     let node = cluster.nodes.iter().find(|node| node.name == name).ok_or_else(unknown)?.clone();
     if !node.role.lends() {
         let reason =
@@ -90,7 +92,7 @@ impl Lender {
     pub(crate) fn size(&self) -> Result<ByteCount, Failure> {
         let name = &self.node.name;
         let Some(size) = &self.node.size else {
-            let reason = format!("how much {name} lends is not said there; add its size, or give --memory");
+            let reason = format!("it doesn't say how much {name} lends; add its size, or give --memory");
             return Err(unusable(&self.source, &reason));
         };
         parse_size(size).map_err(|reason| unusable(&self.source, &format!("the size of {name}: {reason}")))
@@ -99,7 +101,7 @@ impl Lender {
     /// Where it listens.
     pub(crate) fn address(&self) -> Result<Destination, Failure> {
         let name = &self.node.name;
-        let missing = || format!("where {name} listens is not said there; add its address, or give --listen");
+        let missing = || format!("it doesn't say where {name} listens; add its address, or give --listen");
         destination(&self.node)?.ok_or_else(|| unusable(&self.source, &missing()))
     }
 }
@@ -131,7 +133,9 @@ impl Found {
 fn destination(node: &ClusterNode) -> Result<Option<Destination>, Failure> {
     let Some(address) = node.address.as_deref().filter(|_| node.role.lends()) else { return Ok(None) };
     let parsed = address.parse::<Destination>();
-    parsed.map(Some).map_err(|error| Failure::Unusable(format!("{address} is no address of a node: {error}")))
+    parsed
+        .map(Some)
+        .map_err(|error| Failure::Unusable(format!("{address} is not the address of a node: {error}")))
 }
 
 /// What a node says of itself, or why nothing is known of it.
@@ -157,7 +161,7 @@ fn difference(node: &ClusterNode, figures: &NodeStatistics) -> Option<String> {
         // As many frames as a node makes of it.
         Ok(said) if said.pages().get() == figures.frames => None,
         Ok(_) => Some(format!("it lends {lent}, and its size here is {size}")),
-        Err(_) => Some(format!("it lends {lent}, and its size here, {size}, is none")),
+        Err(_) => Some(format!("it lends {lent}, and its size here, {size}, is not a size")),
     }
 }
 
@@ -200,7 +204,7 @@ fn show(arguments: ClusterShowArguments) -> Result<ExitCode, Failure> {
                 "{:>10} {:>10} {:>8}  {}",
                 readable(bytes(figures.frames)),
                 readable(granted(figures)),
-                // Who asks is one.
+                // The process that asks is one.
                 figures.clients.saturating_sub(1),
                 difference(node, figures).unwrap_or_default()
             ),

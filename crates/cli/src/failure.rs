@@ -12,7 +12,8 @@ use crate::arguments::Arguments;
 /// Why a command of `farmem` ended without doing what was asked.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// What was asked for can't be started: wrong options, an unsuitable program, a machine that can't. Status 2.
+    /// What was asked for can't be started: wrong options, an unsuitable program, a machine that can't.
+    /// Status 2.
     Unusable(String),
     /// There is no such program. Status 127, as in a shell.
     NotFound(String),

@@ -17,7 +17,8 @@ pub(crate) fn manual(arguments: &ManArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The same command, with the texts of options that `-h` leaves out: a manual page would show these options without a word on them.
+/// The same command, with the texts of options that `-h` leaves out: a manual page would show these options
+/// without a word on them.
 fn with_all_texts(command: Command) -> Command {
     command.mut_args(|option| option.hide_short_help(false)).mut_subcommands(with_all_texts)
 }

@@ -1,5 +1,6 @@
-//! What people are told to type, as far as no test runs it: units of systemd, manifests, commands for other machines. The command line must take all of it. Beside it:
-//! each command says how it is used, and messages that the guide explains are messages of Farmem.
+//! What people are told to type, as far as no test runs it: units of systemd, manifests, commands for other
+//! machines. The command line must take all of it. Next to it: each command says how it is used, and messages
+//! that the guide explains are messages of Farmem.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -162,8 +163,8 @@ fn messages(document: &str) -> Vec<String> {
     messages
 }
 
-/// Whether a message can be printed: each part of it stands somewhere. Parts are divided by what is filled in, of which options may be one, and where a reason follows what
-/// came of it.
+/// Whether a message can be printed: each part of it stands somewhere. Parts are divided by what is filled
+/// in, of which options may be one, and where a reason follows what came of it.
 fn is_said(sources: &str, message: &str) -> bool {
     let stands = |part: &str| sources.contains(part.trim());
     message.split('…').all(|part| {

@@ -93,7 +93,7 @@ fn measures(options: &Options, figures: &Figures) -> Vec<Measure> {
         ),
         gauge(
             "host_pool_free",
-            "What of that no application is charged with",
+            "Part of it that no application is charged with",
             Unit::Bytes,
             figures.pool_free.get() as f64,
         ),
@@ -102,7 +102,7 @@ fn measures(options: &Options, figures: &Figures) -> Vec<Measure> {
     if let Some(local) = options.local {
         let meaning = "Local memory of all applications together";
         measures.push(gauge("host_local", meaning, Unit::Bytes, local.get() as f64));
-        let meaning = "What of that no application is charged with";
+        let meaning = "Part of it that no application is charged with";
         measures.push(gauge("host_local_free", meaning, Unit::Bytes, figures.local_free.get() as f64));
     }
     measures
@@ -128,7 +128,8 @@ pub(crate) fn signals() -> anyhow::Result<SignalFd> {
     signals_of(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP])
 }
 
-/// The same where SIGHUP asks for rules to be read again: it is blocked in this thread, and in those that it begins.
+/// The same where SIGHUP asks for rules to be read again: it is blocked in this thread, and in those that it
+/// begins.
 fn signals_but_for_rules() -> anyhow::Result<SignalFd> {
     SigSet::from(Signal::SIGHUP).thread_block()?;
     signals_of(&[Signal::SIGINT, Signal::SIGTERM])
@@ -200,7 +201,7 @@ fn read(path: &Path) -> Result<Configuration, Failure> {
     let read = || -> anyhow::Result<Configuration> {
         let text =
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        toml::from_str(&text).with_context(|| format!("{} is no configuration", path.display()))
+        toml::from_str(&text).with_context(|| format!("{} is not a configuration file", path.display()))
     };
     read().map_err(|error| {
         let sentence = format!("{error:#}").split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,4 +1,5 @@
-//! Which memory nodes a host names: options of `farmem run`, in the words in which they are given there. The broker hands them on, and they hold where a run names no nodes.
+//! Which memory nodes a host names: options of `farmem run`, in the words in which they are given there. The
+//! broker hands them on, and they hold where a run names no nodes.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,8 @@ use crate::cluster;
 use crate::failure::Failure;
 use crate::node;
 
-/// What is said of nodes, each under the name of its option. Secrets stay in their files, of which only the names go from hand to hand.
+/// What is said of nodes, each under the name of its option. Secrets stay in their files, of which only the
+/// names go from hand to hand.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct HostNodes {
@@ -34,8 +36,8 @@ pub(crate) struct HostNodes {
 }
 
 impl HostNodes {
-    /// What the command line of a host says, and of what it doesn't say what the configuration file does: nodes, the way to etcd, what protects the way to nodes, and
-    /// the rest.
+    /// What the command line of a host says, and of what it doesn't say what the configuration file does:
+    /// nodes, the way to etcd, what protects the way to nodes, and the rest.
     pub(crate) fn or(self, file: Self) -> Self {
         let names_nodes = self.names_any();
         let reaches_etcd = [&self.cluster_ca, &self.cluster_cert, &self.cluster_key, &self.cluster_login]
@@ -68,7 +70,7 @@ impl HostNodes {
         !self.node.is_empty() || self.cluster.is_some()
     }
 
-    /// The text for who asks, if nodes are named.
+    /// The text for the asker, if nodes are named.
     ///
     /// # Errors
     /// What is said makes no sense.
@@ -137,7 +139,7 @@ impl HostNodes {
         words.extend(["--".to_owned(), "true".to_owned()]);
         match Arguments::try_parse_from(words) {
             Ok(Arguments { command: Command::Run(run) }) => Ok(run.application),
-            Ok(_) => Err("it is no way to run a program".to_owned()),
+            Ok(_) => Err("it doesn't run a program".to_owned()),
             Err(error) => {
                 let said = error.to_string();
                 let complaint = said.lines().next().unwrap_or_default();
@@ -198,7 +200,8 @@ pub(crate) fn named(nodes: Vec<NodeChoice>) -> Result<Vec<Destination>, Failure>
     Ok(destinations(nodes))
 }
 
-/// What a run says of nodes, completed by what its host does if the run names none and doesn't refuse them. Who named the nodes, if the host did.
+/// What a run says of nodes, completed by what its host does if the run names none and doesn't refuse them.
+/// The host, if it named the nodes.
 ///
 /// # Errors
 /// The broker can't be asked, or what it says makes no sense.

@@ -1,4 +1,4 @@
-//! `--log`: what happens, one event a line on standard error, for who collects logs.
+//! `--log`: what happens, one event a line on standard error, for whoever collects logs.
 
 use std::io::{self, Write};
 
@@ -46,7 +46,8 @@ pub(crate) fn tell(sentence: &str) {
     }
 }
 
-/// Writes a line to standard error. Nobody may read there any more, which must end neither a node nor the status that was to be returned.
+/// Writes a line to standard error. Nobody may read there any more, which must end neither a node nor the
+/// status that was to be returned.
 pub(crate) fn say(sentence: &str) {
     let _ = io::stderr().write_all(format!("{sentence}\n").as_bytes());
 }

@@ -81,7 +81,7 @@ fn measures(figures: &NodeStatistics) -> Vec<Measure> {
         measure("node_memory", "Memory that the node lends", Unit::Bytes, false, bytes(figures.frames)),
         measure(
             "node_free",
-            "What of that nobody was granted",
+            "Part of it that is granted to nobody",
             Unit::Bytes,
             false,
             bytes(figures.free_frames),
@@ -90,7 +90,7 @@ fn measures(figures: &NodeStatistics) -> Vec<Measure> {
         measure("node_requests", "Requests answered", Unit::Count, true, figures.requests),
         measure("node_refused", "Requests refused", Unit::Count, true, figures.refused),
         measure("node_read", "What clients have read", Unit::Bytes, true, figures.read_bytes),
-        measure("node_written", "What clients have written", Unit::Bytes, true, figures.written_bytes),
+        measure("node_written", "Bytes that clients have written", Unit::Bytes, true, figures.written_bytes),
     ]
 }
 
@@ -114,7 +114,8 @@ fn end(server: &mut Server, signals: &SignalFd, patience: Duration) -> Result<()
     Ok(())
 }
 
-/// How much to lend, and where to listen: as the command line says, and what it doesn't say as the cluster does.
+/// How much to lend, and where to listen: as the command line says, and what it doesn't say as the cluster
+/// does.
 fn terms(arguments: &NodeArguments) -> Result<(ByteCount, Vec<Destination>), Failure> {
     let (mut memory, mut listen) = (arguments.memory, arguments.listen.clone());
     match (&arguments.cluster, &arguments.name) {
@@ -178,7 +179,8 @@ pub(crate) fn refuse_open(arguments: &SecurityArguments, addresses: &[Destinatio
     }
 }
 
-/// What protects connections to or from some addresses. Off this machine nothing goes unprotected unless that was asked for.
+/// What protects connections to or from some addresses. Off this machine nothing goes unprotected unless that
+/// was asked for.
 pub(crate) fn security(
     arguments: &SecurityArguments,
     addresses: &[Destination],
@@ -231,7 +233,7 @@ fn stat(arguments: &NodeStatArguments) -> Result<ExitCode, Failure> {
             "{} of {} free; {} clients; {} read, {} written; {} requests, {} refused",
             bytes(figures.free_frames),
             bytes(figures.frames),
-            // Who asks is one.
+            // The process that asks is one.
             figures.clients.saturating_sub(1),
             Readable(ByteCount::new(figures.read_bytes)),
             Readable(ByteCount::new(figures.written_bytes)),

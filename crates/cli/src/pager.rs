@@ -1,4 +1,5 @@
-//! `farmem pager`: the pager of one process, beside it. Supervisors start it; what it has to say it says to them.
+//! `farmem pager`: the pager of one process. Supervisors start it; what it has to say it says to
+//! them.
 
 use std::env;
 use std::os::unix::ffi::OsStrExt;
@@ -24,7 +25,7 @@ pub(crate) fn pager(arguments: &PagerArguments) -> Result<ExitCode, Failure> {
         None => farmem_attach::shared::run(supervisor.as_bytes()),
     };
     match managed {
-        // Who has ended has needed no pager.
+        // A process that has ended needs no pager.
         Ok(()) | Err(farmem_attach::AttachError::Ended) => Ok(ExitCode::SUCCESS),
         Err(error) => {
             println!("{error}");

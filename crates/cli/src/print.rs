@@ -1,5 +1,5 @@
-//! Printing. The standard library's macros panic when nobody reads any more, or a disk is full, and a panic leaves a core file; these take their
-//! place in this crate.
+//! Printing. The standard library's macros panic when nobody reads any more, or a disk is full, and a panic
+//! leaves a core file; these take their place in this crate.
 
 use std::fmt::Arguments;
 use std::io::{self, Write};

@@ -69,8 +69,8 @@ fn executable(path: &Path) -> Result<(), Failure> {
 /// Whether Farmem can come to the program: follows scripts to their interpreters, then looks at the file.
 ///
 /// # Errors
-/// [`Failure::Unusable`] with what to do, for programs for other processors; [`Failure::NotFound`] when an interpreter is missing; [`Failure::NotExecutable`] when the file is
-/// neither a program nor a script.
+/// [`Failure::Unusable`] with what to do, for programs for other processors; [`Failure::NotFound`] when an
+/// interpreter is missing; [`Failure::NotExecutable`] when the file is neither a program nor a script.
 pub(crate) fn check(path: &Path) -> Result<(), Failure> {
     let mut path = path.to_owned();
     for _ in 0..INTERPRETERS_MAXIMUM {

@@ -32,7 +32,8 @@ use crate::node;
 use crate::program;
 use crate::web;
 
-/// A pool of default size is never smaller, however little the machine can spare: the program may need none of it.
+/// A pool of default size is never smaller, however little the machine can spare: the program may need none
+/// of it.
 const SMALLEST_POOL: ByteCount = ByteCount::new(16 << 20);
 
 /// A run that can start: every value checked, every amount in bytes.
@@ -80,7 +81,7 @@ pub(crate) struct Plan {
     pub(crate) trace: Option<PathBuf>,
     /// Where Prometheus asks for figures.
     pub(crate) metrics: Option<Address>,
-    /// By which names, beside addresses.
+    /// By which names, in addition to addresses.
     pub(crate) metrics_names: Vec<HostName>,
     /// Whether to show how it goes.
     pub(crate) progress: bool,
@@ -133,7 +134,8 @@ fn plan(arguments: RunArguments) -> Result<Plan, Failure> {
     })
 }
 
-/// What can be checked of what an application is given, without starting anything. It has no program yet, and no name unless it was given one.
+/// What can be checked of what an application is given, without starting anything. It has no program yet, and
+/// no name unless it was given one.
 pub(crate) fn application(mut arguments: ApplicationArguments) -> Result<Plan, Failure> {
     let memory = Memory::current().map_err(|error| Failure::Unusable(error.to_string()))?;
     let local = arguments.local.resolve(memory.usable()).map_err(Failure::Unusable)?;
@@ -339,7 +341,8 @@ fn writable_file(option: &str, path: &Path) -> Result<(), Failure> {
     writable(option, path)
 }
 
-/// A file that will be written must be writable now, or its folder, so that the program's work isn't lost at exit.
+/// A file that will be written must be writable now, or its folder, so that the program's work isn't lost at
+/// exit.
 fn writable(option: &str, path: &Path) -> Result<(), Failure> {
     let target = if path.exists() {
         path
@@ -368,8 +371,8 @@ impl Plan {
     /// What the supervisor is told.
     pub(crate) fn options(self) -> Result<Options, Failure> {
         let plan = self;
-        let guest = |address| web::guest(address, &plan.metrics_names);
-        let guests = plan.metrics.iter().map(guest).collect::<Result<Vec<_>, _>>()?;
+        let side_service = |address| web::side_service(address, &plan.metrics_names);
+        let side_services = plan.metrics.iter().map(side_service).collect::<Result<Vec<_>, _>>()?;
         Ok(Options {
             local: plan.local,
             sizing: plan.sizing,
@@ -391,7 +394,7 @@ impl Plan {
             managed_by: plan.managed_by,
             stats: plan.stats,
             trace: plan.trace,
-            guests,
+            side_services,
             progress: plan.progress,
             summary: plan.summary,
             program: plan.program,

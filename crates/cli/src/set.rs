@@ -44,7 +44,7 @@ pub(crate) fn limits(settings: &[Setting]) -> Result<Limits, Failure> {
             Setting::Weight(weight) => (limits.weight.replace(weight).is_some(), "weight"),
         };
         if is_there {
-            return Err(Failure::Unusable(format!("{name} is there twice; give each limit once")));
+            return Err(Failure::Unusable(format!("{name} is given twice; give each limit once")));
         }
     }
     Ok(limits)

@@ -1,5 +1,5 @@
-//! What `farmem attach` is to manage: a process, or the control group that a path, a unit or a container stands for. What can't be managed is refused before anything
-//! begins, in a sentence that says what to do.
+//! What `farmem attach` is to manage: a process, or the control group that a path, a unit or a container
+//! stands for. What can't be managed is refused before anything begins, in a sentence that says what to do.
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -71,8 +71,7 @@ fn shown(name: &str) -> String {
 
 /// The process of that number, if it can be managed.
 pub(crate) fn checked(number: u32) -> Result<Process, Failure> {
-    let unknown =
-        || unusable(format!("no process has the number {number}; `ps -e` lists those that there are"));
+    let unknown = || unusable(format!("no process has the number {number}; `ps -e` lists those that run"));
     let process = Process::new(number as i32).map_err(|_| unknown())?;
     let stat = process.stat().map_err(|_| unknown())?;
     if StatFlags::from_bits_truncate(stat.flags).contains(StatFlags::PF_KTHREAD) {
@@ -103,7 +102,7 @@ pub(crate) fn checked(number: u32) -> Result<Process, Failure> {
     }
     if is_narrow(number) {
         return Err(unusable(format!(
-            "process {number} runs a program of 32 bits; Farmem manages programs of 64 bits alone"
+            "process {number} runs a 32-bit program; Farmem manages only 64-bit programs"
         )));
     }
     Ok(process)
@@ -155,7 +154,7 @@ fn group_at(path: &Path) -> Result<(PathBuf, String), Failure> {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let found = std::iter::once(absolute.clone()).chain(places(path)).find(|folder| is_group(folder));
     let folder = found.ok_or_else(|| {
-        let what = if absolute.exists() { "is no control group" } else { "doesn't exist" };
+        let what = if absolute.exists() { "is not a control group" } else { "doesn't exist" };
         unusable(format!(
             "{} {what}; name the folder of one, such as {ROOT}/system.slice/redis.service",
             path.display()

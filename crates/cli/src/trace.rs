@@ -40,7 +40,7 @@ fn show(arguments: &TraceShowArguments) -> Result<ExitCode, Failure> {
         if arguments.json { print_json(&summary) } else { print_summary(&summary) }
     };
     match printed {
-        // Who reads the output has seen enough.
+        // The reader of the output has seen enough.
         Err(Unprinted::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
         Err(Unprinted::Output(error)) => Err(Failure::Failed(error.into())),
         Err(Unprinted::Trace(error)) => Err(unreadable(file, &error)),

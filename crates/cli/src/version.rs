@@ -1,6 +1,7 @@
 //! Which build this is.
 //!
-//! The Makefile names the commit. It is read in this crate alone, so that another commit compiles only this crate again.
+//! The Makefile names the commit. It is read in this crate alone, so that another commit compiles only this
+//! crate again.
 
 use std::sync::LazyLock;
 

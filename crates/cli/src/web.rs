@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use farmem_supervisor::Guest;
+use farmem_supervisor::SideService;
 use farmem_transport::read_secret;
 use farmem_web::{Address, HostName, Measure, Measures, Options, Site};
 
@@ -19,7 +19,7 @@ use crate::{host, node};
 
 /// Fewer letters can be guessed.
 const LEAST_TOKEN: usize = 16;
-/// A daemon's figures are told anew this often.
+/// A daemon's figures are updated this often.
 const PERIOD: Duration = Duration::from_millis(500);
 
 /// Serves the page until a signal ends the process.
@@ -72,7 +72,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Answers at that address from now on, beside what the calling thread does.
+    /// Answers at that address from now on, while the calling thread goes on.
     pub(crate) fn begin(
         listen: &Address,
         names: &[HostName],
@@ -94,7 +94,7 @@ impl Metrics {
         Ok(Self { measures, due: Instant::now() })
     }
 
-    /// Tells the figures anew if it is time to.
+    /// Updates the figures if it is time to.
     pub(crate) fn tell(&mut self, now: impl FnOnce() -> Vec<Measure>) {
         if Instant::now() >= self.due {
             *self.measures.lock().unwrap_or_else(PoisonError::into_inner) = now();
@@ -103,8 +103,8 @@ impl Metrics {
     }
 }
 
-/// The figures of one run, for whoever asks at that address: something that runs beside its supervisor.
-pub(crate) fn guest(listen: &Address, names: &[HostName]) -> Result<Guest, Failure> {
+/// The figures of one run, for whoever asks at that address: a service that runs next to its supervisor.
+pub(crate) fn side_service(listen: &Address, names: &[HostName]) -> Result<SideService, Failure> {
     let site = Arc::new(bind(Options {
         listen: listen.clone(),
         names: names.to_vec(),
@@ -116,7 +116,7 @@ pub(crate) fn guest(listen: &Address, names: &[HostName]) -> Result<Guest, Failu
     })?);
     log::tell(&format!("farmem: metrics on {}", site.address()?));
     let left = Arc::clone(&site);
-    Ok(Guest::new(move |own| site.serve_until_ended(move || own.reports()), move || left.leave()))
+    Ok(SideService::new(move |own| site.serve_until_ended(move || own.reports()), move || left.leave()))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
-//! What unpacking a page takes, beside `lz4_flex`, in nanoseconds: medians over pages that both unpack in turn.
-//! The figures of `docs/adr/0014-unpacking.md` come from here, those of the other decoder of `lz4_flex` with
-//! `--features lz4_flex/safe-decode`. Files that are named as arguments are taken for pages of a further kind each.
+//! What unpacking a page takes, compared with `lz4_flex`, in nanoseconds: medians over pages that both unpack
+//! in turn. The figures of `docs/adr/0014-unpacking.md` come from here, those of the other decoder of
+//! `lz4_flex` with `--features lz4_flex/safe-decode`. Files that are named as arguments are taken for pages
+//! of a further kind each.
 
 use farmem_codec::{Compressor, ENCODED_MAX_BYTES, Encoded, decompress, uniform};
 use farmem_page::{PAGE_BYTES, PageBytes};
@@ -43,7 +44,8 @@ fn page_of_pieces(mut piece: impl FnMut(&mut Vec<u8>)) -> PageBytes {
     *bytes.first_chunk().expect("at least a page")
 }
 
-/// Pairs of words that are the same but for the low bytes of the first: `workload/content.rs` of the bench crate.
+/// Pairs of words that are the same but for the low bytes of the first: `workload/content.rs` of the bench
+/// crate.
 fn records(random: &mut Random, noisy_bytes: u32) -> PageBytes {
     let (common, mask) = (random.word(), (1 << (8 * noisy_bytes)) - 1);
     page_of_words(|at| if at % 2 == 0 { common & !mask | random.word() & mask } else { common })

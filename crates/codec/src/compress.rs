@@ -1,5 +1,5 @@
-//! Pages packed as LZ4 blocks, or kept raw where that gains nothing. Packing is left to a library, unpacking is not: see
-//! `unpack`.
+//! Pages packed as LZ4 blocks, or kept raw where that gains nothing. Packing is left to a library, unpacking
+//! is not: see `unpack`.
 
 use crate::unpack::unpack;
 use farmem_page::{PAGE_BYTES, PageBytes};
@@ -40,8 +40,8 @@ impl Compressor {
         Self { table: CompressTable::small() }
     }
 
-    /// Packs `page` into `out`, which should have [`ENCODED_MAX_BYTES`]; with a shorter one pages may stay raw that
-    /// need not.
+    /// Packs `page` into `out`, which should have [`ENCODED_MAX_BYTES`]; with a shorter one pages may stay
+    /// raw that need not.
     pub fn compress(&mut self, page: &PageBytes, out: &mut [u8]) -> Encoded {
         match compress_into_with_table(page, out, &mut self.table) {
             Ok(length) if length <= PACKED_LIMIT_BYTES => Encoded::Packed(length),
@@ -56,8 +56,8 @@ impl Default for Compressor {
     }
 }
 
-/// The inverse of [`Compressor::compress`]: `stored` is a packed form, or a raw page. Fails on anything else; what is
-/// in `page` then means nothing.
+/// The inverse of [`Compressor::compress`]: `stored` is a packed form, or a raw page. Fails on anything else;
+/// what is in `page` then means nothing.
 pub fn decompress(stored: &[u8], page: &mut PageBytes) -> Result<(), Corrupt> {
     if let Ok(raw) = <&PageBytes>::try_from(stored) {
         *page = *raw;

@@ -8,9 +8,10 @@ use xxhash_rust::{
 
 /// 128 bits that stand for the content of a page.
 ///
-/// One value serves two ends: a page that was read back is checked against it, and a page that is about to be stored
-/// again is known to be unchanged by it. The second use compares content that a program chooses, which is why it has
-/// 128 bits and a seed that no program knows: two pages of one pool share a fingerprint by chance once in 2^64 pages.
+/// One value serves two ends: a page that was read back is checked against it, and a page that is about to be
+/// stored again is known to be unchanged by it. The second use compares content that a program chooses, which
+/// is why it has 128 bits and a seed that no program knows: two pages of one pool share a fingerprint by
+/// chance once in 2^64 pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fingerprint(u128);
 

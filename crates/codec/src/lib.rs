@@ -1,6 +1,7 @@
 //! How the content of a page is told apart, packed and proved: repeated words, fingerprints, compression.
 //!
-//! Pure and `no_std`; nothing here allocates, so all of it may run while a thread of the program waits for its page.
+//! Pure and `no_std`; nothing here allocates, so all of it may run while a thread of the program waits for
+//! its page.
 #![no_std]
 #![forbid(unsafe_code)]
 

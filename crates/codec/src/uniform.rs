@@ -1,12 +1,13 @@
-//! Pages that are one word, repeated: they need no slot (FastSwap §III has them at the price of the smallest class).
+//! Pages that are one word, repeated: they need no slot (FastSwap §III has them at the price of the smallest
+//! class).
 
 use farmem_page::{PAGE_BYTES, PageBytes};
 
 const WORD_BYTES: usize = size_of::<u64>();
 const _: () = assert!(PAGE_BYTES.is_multiple_of(WORD_BYTES), "a page is a whole number of words");
 
-/// The 8-byte word (native byte order) that the page repeats from its first byte to its last, if there is one. Zero
-/// means that the page is empty.
+/// The 8-byte word (native byte order) that the page repeats from its first byte to its last, if there is
+/// one. Zero means that the page is empty.
 pub fn uniform(page: &PageBytes) -> Option<u64> {
     let (words, _) = page.as_chunks::<WORD_BYTES>();
     let first = words[0];

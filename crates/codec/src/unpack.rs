@@ -1,23 +1,25 @@
 //! Unpacking LZ4 blocks that hold exactly one page.
 //!
-//! A block is a list of sequences: a token, literal bytes, and a match, which repeats bytes of the page from some offset
-//! back; the last sequence has literals only. Short sequences far from both ends, which is nearly all of them, are copied
-//! in pieces of fixed size that may be too long: what they write beyond the sequence, later sequences write again.
+//! A block is a list of sequences: a token, literal bytes, and a match, which repeats bytes of the page from
+//! some offset back; the last sequence has literals only. Short sequences far from both ends, which is nearly
+//! all of them, are copied in pieces of fixed size that may be too long: what they write beyond the sequence,
+//! later sequences write again.
 //!
 //! Why this isn't left to a library, and what was measured: `docs/adr/0014-unpacking.md`.
 //!
 //! Invariants:
-//! 1. `page[..at]` is final, and made from the block alone: what `page` held before, and what pieces wrote beyond their
-//!    sequence, isn't part of it.
-//! 2. Each access is checked where it is made, and what lies outside of block or page is `None`. So a damaged block ends in
-//!    `None`, or in some page, whatever the checks before it let through.
+//! 1. `page[..at]` is final, and made from the block alone: what `page` held before, and what pieces wrote
+//!    beyond their sequence, isn't part of it.
+//! 2. Each access is checked where it is made, and what lies outside of block or page is `None`. So a damaged
+//!    block ends in `None`, or in some page, whatever the checks before it let through.
 
 use farmem_page::{PAGE_BYTES, PageBytes};
 
 /// Pieces in which matches are copied.
 const CHUNK_BYTES: usize = 16;
 
-/// Bytes of a short sequence: token, literals, offset. The block's last sequence has no offset, so it is shorter, or not short.
+/// Bytes of a short sequence: token, literals, offset. The block's last sequence has no offset, so it is
+/// shorter, or not short.
 const WINDOW_BYTES: usize = 1 + SHORT_LITERALS + 2;
 
 /// The most literals, and the longest match, whose lengths fit the token.
@@ -40,7 +42,8 @@ const _: () = assert!(SHORT_MATCH <= CHUNK_BYTES + 2, "a short match is a chunk 
 const _: () =
     assert!(SHORT_LAST + SHORT_LITERALS + MATCH_ROOM_BYTES <= PAGE_BYTES, "short sequences have room");
 
-/// Unpacks a block into `page`; `None` if it isn't one that holds a page. What is in `page` then means nothing.
+/// Unpacks a block into `page`; `None` if it isn't one that holds a page. What is in `page` then means
+/// nothing.
 pub(crate) fn unpack(block: &[u8], page: &mut PageBytes) -> Option<()> {
     let (mut from, mut at) = (0, 0);
     loop {
@@ -63,8 +66,8 @@ pub(crate) fn unpack(block: &[u8], page: &mut PageBytes) -> Option<()> {
     }
 }
 
-/// Unpacks sequences from `block[from..]` to `page[at..]` while they are short and both ends are far. Returns where the
-/// next one starts in both.
+/// Unpacks sequences from `block[from..]` to `page[at..]` while they are short and both ends are far. Returns
+/// where the next one starts in both.
 #[inline(always)]
 fn short_sequences(
     block: &[u8],
@@ -91,9 +94,10 @@ fn short_sequences(
         }
         let literal_bytes = &window[1..];
         if offset >= literals + length {
-            // What the match repeats is there before the literals are written. Read after them it would have to wait: processors
-            // pass on what was just written only if one write covers the read, and here the literals would be a second one.
-            // Arrays of numbers, pointers and records consist of such sequences. An integer, since arrays go by the stack.
+            // What the match repeats is there before the literals are written. Read after them it would have
+            // to wait: processors pass on what was just written only if one write covers the read, and here
+            // the literals would be a second one. Arrays of numbers, pointers and records consist of such
+            // sequences. An integer, since arrays go by the stack.
             let start = u128::from_le_bytes(*page.get(source..)?.first_chunk()?);
             put::<CHUNK_BYTES>(page, at, literal_bytes)?;
             put::<CHUNK_BYTES>(page, target, &start.to_le_bytes())?;
@@ -116,7 +120,8 @@ fn short_sequences(
     Some((from, at))
 }
 
-/// A length whose first four bits are in the token; 15 means that bytes follow, up to the first that isn't 255.
+/// A length whose first four bits are in the token; 15 means that bytes follow, up to the first that isn't
+/// 255.
 #[inline(always)]
 fn length(field: u8, block: &[u8], from: &mut usize) -> Option<usize> {
     let mut length = usize::from(field);
@@ -201,8 +206,8 @@ const PERIODS: [Period; CHUNK_BYTES] = {
     periods
 };
 
-/// Writes a match that overlaps itself: the `offset` bytes before `at`, fewer than a chunk, again and again up to
-/// `at + length`.
+/// Writes a match that overlaps itself: the `offset` bytes before `at`, fewer than a chunk, again and again
+/// up to `at + length`.
 #[inline(always)]
 fn fill_periodic(page: &mut PageBytes, at: usize, offset: usize, length: usize) -> Option<()> {
     let period = PERIODS.get(offset).filter(|_| offset != 0)?;

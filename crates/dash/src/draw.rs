@@ -13,7 +13,8 @@ use crate::screen::{Row, Screen};
 
 /// Lines below the table: a border and what is said of the selected application.
 const DETAIL_LINES: u16 = 10;
-/// A program that waits for pages for more than this share of a thread's time is worth a look, for more than that is slowed much.
+/// A program that waits for pages for more than this share of a thread's time is worth a look, for more than
+/// that is slowed much.
 const STALL_WORTH_A_LOOK: f64 = 0.05;
 const STALL_SLOWED: f64 = 0.25;
 

@@ -1,4 +1,5 @@
-//! The inside of an application as cells of a terminal: its processes, or the regions of one. All of it is there in 80 columns and 24 lines.
+//! The inside of an application as cells of a terminal: its processes, or the regions of one. All of it is
+//! there in 80 columns and 24 lines.
 
 use farmem_supervisor::RegionReport;
 use ratatui::Frame;

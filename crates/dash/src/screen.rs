@@ -90,7 +90,7 @@ impl Screen {
             self.selected = self.rows.first().map(|row| row.report.process);
             self.entry = None;
         }
-        // Who has ended has no inside.
+        // An application that has ended has no inside.
         if let Some(application) = self.application()
             && self.rows.iter().all(|row| row.report.process != application)
         {

@@ -16,7 +16,8 @@ use crate::screen::{Action, Screen};
 pub struct Options<'a> {
     /// From one look to the next.
     pub interval: Duration,
-    /// Changes a limit of the application of a process, as `farmem set PID LIMIT=VALUE` would: what became of it, in a sentence, or why not.
+    /// Changes a limit of the application of a process, as `farmem set PID LIMIT=VALUE` would: what became of
+    /// it, in a sentence, or why not.
     pub set: &'a dyn Fn(u32, &str) -> Result<String, String>,
 }
 
@@ -60,7 +61,8 @@ fn run(terminal: &mut ratatui::DefaultTerminal, options: &Options<'_>) -> anyhow
     }
 }
 
-/// What there is at this moment, as deep as the screen looks: processes and their regions are asked for only while they are shown.
+/// What there is at this moment, as deep as the screen looks: processes and their regions are asked for only
+/// while they are shown.
 fn look(screen: &mut Screen) {
     screen.update(applications());
     let words = |error: SetError| error.to_string();

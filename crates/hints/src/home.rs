@@ -1,4 +1,5 @@
-//! Where this process keeps its mailbox: a page that a forked child finds empty, so that it makes a mailbox of its own.
+//! Where this process keeps its mailbox: a page that a forked child finds empty, so that it makes a mailbox
+//! of its own.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -32,7 +33,8 @@ static HOME: AtomicPtr<Home> = AtomicPtr::new(null_mut());
 pub(crate) fn home() -> Option<&'static Home> {
     let known = HOME.load(Ordering::Acquire);
     let home = if known.is_null() { make_home()? } else { known };
-    // SAFETY: the page is never unmapped, and zeros are a valid `Home`, of which every part may be changed by any thread.
+    // SAFETY: the page is never unmapped, and zeros are a valid `Home`, of which every part may be changed by
+    // any thread.
     Some(unsafe { &*home })
 }
 
@@ -59,7 +61,8 @@ fn make_home() -> Option<*mut Home> {
     }
 }
 
-/// Of this process, made when it is asked for first; `None` where none can be made. Also in handlers of signals.
+/// Of this process, made when it is asked for first; `None` where none can be made. Also in handlers of
+/// signals.
 pub(crate) fn mailbox() -> Option<Mailbox<'static>> {
     let home = home()?;
     let nothing = std::ptr::from_ref(home).cast_mut().cast::<AtomicU64>();
@@ -80,7 +83,8 @@ pub(crate) fn mailbox() -> Option<Mailbox<'static>> {
     if base == nothing {
         return None;
     }
-    // SAFETY: so many words, which stay mapped for as long as the process lives, and which nobody here reaches but as atomics.
+    // SAFETY: so many words, which stay mapped for as long as the process lives, and which nobody here
+    // reaches but as atomics.
     Mailbox::over(unsafe { std::slice::from_raw_parts(base, WORDS) })
 }
 

@@ -1,4 +1,5 @@
-//! The few system calls that a mailbox needs, which leave errno alone. There are none on machines that Farmem doesn't run on.
+//! The few system calls that a mailbox needs, which leave errno alone. There are none on machines that Farmem
+//! doesn't run on.
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -78,7 +79,7 @@ pub(crate) fn wait(word: &AtomicU64, value: u64, timeout_ns: u64) {
     sleep_on(place(word), value as u32, timeout_ns);
 }
 
-/// Wakes who sleeps on `word`, in any process.
+/// Wakes whoever sleeps on `word`, in any process.
 pub(crate) fn wake(word: &AtomicU64) {
     wake_at(place(word));
 }

@@ -1,4 +1,5 @@
-//! What a program knows of its memory, told to Farmem. Without Farmem every call does nothing; what is called for is kept, in case a pager is attached later.
+//! What a program knows of its memory, told to Farmem. Without Farmem every call does nothing; what is called
+//! for is kept, in case a pager is attached later.
 //!
 //! ```
 //! let table = vec![0_u64; 1 << 20];
@@ -12,8 +13,8 @@
 //! # Ok::<(), farmem_hints::Error>(())
 //! ```
 //!
-//! Hints are about pages of 4 KiB: what lies beside a slice on its first and last page is fetched, and pinned, with it. Details are in
-//! `include/farmem.h` and `docs/guide/hints.md`.
+//! Hints are about pages of 4 KiB: what lies next to a slice on its first and last page is fetched, and
+//! pinned, with it. Details are in `include/farmem.h` and `docs/guide/hints.md`.
 
 use std::error;
 use std::fmt;
@@ -103,8 +104,9 @@ pub fn pin<T>(memory: &[T]) -> Result<Pin, Error> {
     Ok(Pin { address: start.addr(), length })
 }
 
-/// Memory that stays local. It is known by its address alone, so it may be changed meanwhile; drop this before the memory is freed, which an allocator
-/// may use for something else. Of two pins that share a page the first to be dropped unpins it.
+/// Memory that stays local. It is known by its address alone, so it may be changed meanwhile; drop this
+/// before the memory is freed, which an allocator may use for something else. Of two pins that share a page
+/// the first to be dropped unpins it.
 #[derive(Debug)]
 #[must_use = "the memory may leave as soon as this is dropped"]
 pub struct Pin {

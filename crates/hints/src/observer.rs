@@ -33,7 +33,8 @@ const REGISTERED: u32 = 1;
 /// The thread is to end.
 const ENDING: u32 = 2;
 
-/// Registers a prefetcher, or takes it away, without a callback. Before a pager comes it is called with nothing.
+/// Registers a prefetcher, or takes it away, without a callback. Before a pager comes it is called with
+/// nothing.
 ///
 /// # Safety
 /// The function must be callable from another thread until it is taken away.
@@ -88,7 +89,8 @@ fn run(home: &Home, mailbox: Mailbox<'_>) {
             continue;
         }
         let began_ns = kernel::thread_ns();
-        // SAFETY: the program's function, as it was given to `register`; it is called before the state says that nobody is registered.
+        // SAFETY: the program's function, as it was given to `register`; it is called before the state says
+        // that nobody is registered.
         unsafe {
             let callback =
                 std::mem::transmute::<*mut c_void, Callback>(home.callback.load(Ordering::Acquire));

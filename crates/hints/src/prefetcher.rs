@@ -32,15 +32,18 @@ pub struct Prefetcher {
     follow: *mut Box<Follow>,
 }
 
-// SAFETY: the function is Send, and is only reached by the observer's thread until this value, wherever it is then, takes it away.
+// SAFETY: the function is Send, and is only reached by the observer's thread until this value, wherever it is
+// then, takes it away.
 unsafe impl Send for Prefetcher {}
 
 impl Prefetcher {
-    /// Has `follow` called with each fault as it comes, oldest first, on a thread of its own, which takes at most `share_percent` (0: 10) of a
-    /// processor. It may call [`prefetch`](crate::prefetch). A panic in it ends the program.
+    /// Has `follow` called with each fault as it comes, oldest first, on a thread of its own, which takes at
+    /// most `share_percent` (0: 10) of a processor. It may call [`prefetch`](crate::prefetch). A panic in it
+    /// ends the program.
     ///
     /// # Errors
-    /// [`Error::Registered`] when there is one already; a number of `errno.h` for more than 100 percent, or when no thread can be made.
+    /// [`Error::Registered`] when there is one already; a number of `errno.h` for more than 100 percent, or
+    /// when no thread can be made.
     pub fn register(follow: impl FnMut(Fault) + Send + 'static, share_percent: u32) -> Result<Self, Error> {
         let follow: Box<Box<Follow>> = Box::new(Box::new(follow));
         let follow = Box::into_raw(follow);

@@ -26,7 +26,8 @@ pub struct MemoryController {
     pub group: PathBuf,
 }
 
-/// Numbers from here on are the kernel's way of saying "no limit" in version 1 (the largest multiple of a page).
+/// Numbers from here on are the kernel's way of saying "no limit" in version 1 (the largest multiple of a
+/// page).
 const UNLIMITED_BYTES: u64 = i64::MAX as u64 & !0xffff;
 
 impl MemoryController {
@@ -68,8 +69,8 @@ impl MemoryController {
         self.groups().filter_map(|group| self.limit_of(&group)).min().map(ByteCount::new)
     }
 
-    /// What this process's group may still take before it meets its own limit or one of a group above it; `None` when
-    /// nothing limits it. File cache that the kernel would give up first counts as free.
+    /// What this process's group may still take before it meets its own limit or one of a group above it;
+    /// `None` when nothing limits it. File cache that the kernel would give up first counts as free.
     pub fn room(&self) -> Option<ByteCount> {
         self.groups().filter_map(|group| self.room_of(&group)).min().map(ByteCount::new)
     }

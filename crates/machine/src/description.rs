@@ -1,4 +1,4 @@
-//! A machine in a few words, to stand beside figures that were measured on it.
+//! A machine in a few words, to stand next to figures that were measured on it.
 
 use std::fs;
 use std::num::NonZero;

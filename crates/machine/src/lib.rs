@@ -1,6 +1,7 @@
 //! What this machine has, and what this user may take of it: memory, control groups, processors, kernel.
 //!
-//! Reads `/proc` and `/sys` only; nothing here changes the machine. Every function may be called from any thread.
+//! Reads `/proc` and `/sys` only; nothing here changes the machine. Every function may be called from any
+//! thread.
 #![forbid(unsafe_code)]
 
 pub mod control_group;

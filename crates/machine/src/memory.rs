@@ -45,8 +45,8 @@ impl Memory {
         })
     }
 
-    /// What can be spared for a pool beside a budget of `local`: what is free now, of the machine and within the control
-    /// group's limit, less the budget and a tenth of all.
+    /// What can be spared for a pool in addition to a budget of `local`: what is free now, of the machine and
+    /// within the control group's limit, less the budget and a tenth of all.
     pub fn spare(&self, local: ByteCount) -> ByteCount {
         let left = |free: ByteCount, all: ByteCount| {
             free.get().saturating_sub(local.get()).saturating_sub(all.get() / LEFT_SHARE)
@@ -56,8 +56,8 @@ impl Memory {
         ByteCount::new(of_group.map_or(of_machine, |of_group| of_group.min(of_machine)))
     }
 
-    /// What this user can have at most: all memory, or the control group's limit where that is smaller. Percentages
-    /// are of this.
+    /// What this user can have at most: all memory, or the control group's limit where that is smaller.
+    /// Percentages are of this.
     pub fn usable(&self) -> ByteCount {
         self.group_limit.map_or(self.total, |limit| limit.min(self.total))
     }

@@ -1,12 +1,14 @@
-//! The mailbox: memory in which a program leaves word of its memory, and in which a pager beside it finds that (`docs/formats/mailbox.md`).
+//! The mailbox: memory in which a program leaves word of its memory, and in which the pager finds it
+//! (`docs/formats/mailbox.md`).
 //!
-//! Both sides may write any of it at any time, so nothing in it is believed: positions only count modulo the length of what they are in, and
-//! every loop has an end. A zeroed mailbox is an empty one.
+//! Both sides may write any of it at any time, so nothing in it is believed: positions only count modulo the
+//! length of what they are in, and every loop has an end. A zeroed mailbox is an empty one.
 //!
 //! Invariants:
-//! 1. A cell's *turn* says whose it is: that of the position at which it will be written next, or one more when it has been written. It is kept less the
-//!    cell's index.
-//! 2. The second word of a fault holds its position plus one, from when both words are written until the next fault begins to take their place.
+//! 1. A cell's *turn* says whose it is: that of the position at which it will be written next, or one more
+//!    when it has been written. It is kept less the cell's index.
+//! 2. The second word of a fault holds its position plus one, from when both words are written until the next
+//!    fault begins to take their place.
 //! 3. The pins are whole while their version is even.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -51,7 +53,8 @@ pub mod at {
     pub const START: usize = 28;
     /// The program's: the bytes that the order is about.
     pub const LENGTH: usize = 29;
-    /// The pager's: the last order that has been answered, four times, plus 1 when it was refused. The program sleeps on it.
+    /// The pager's: the last order that has been answered, four times, plus 1 when it was refused. The
+    /// program sleeps on it.
     pub const ANSWER: usize = 32;
     /// The program's: the thread that reads faults, 0 while nobody does.
     pub const READER: usize = 40;
@@ -232,8 +235,8 @@ impl<'a> Mailbox<'a> {
         }
     }
 
-    /// The pager's, one thread at a time: the next hint. `None` also while the next one is being written. A hint about addresses that no program can have is
-    /// one about nothing.
+    /// The pager's, one thread at a time: the next hint. `None` also while the next one is being written. A
+    /// hint about addresses that no program can have is one about nothing.
     #[must_use]
     pub fn pop(self) -> Option<(Kind, Bytes)> {
         let position = self.words[at::TAIL].load(Ordering::Relaxed);
@@ -315,7 +318,8 @@ impl<'a> Mailbox<'a> {
         end.store(to, Ordering::Relaxed);
     }
 
-    /// The program's, under its lock: notes for a pager that comes later what is pinned, or no longer. `false`, and nothing noted, when there is no room.
+    /// The program's, under its lock: notes for a pager that comes later what is pinned, or no longer.
+    /// `false`, and nothing noted, when there is no room.
     #[must_use]
     pub fn note(self, is_unpin: bool, bytes: Bytes) -> bool {
         let (mut start, mut end) = (bytes.start & !4095, (bytes.end() + 4095) & !4095);
@@ -385,14 +389,15 @@ impl<'a> Mailbox<'a> {
         (&self.words[at], &self.words[at + 1])
     }
 
-    /// The pager's: tells of a fault. Whether the reader sleeps, and is to be woken at [`at::IS_ASLEEP`].
+    /// The pager's: reports a fault. Whether the reader sleeps, and is to be woken at [`at::IS_ASLEEP`].
     #[must_use]
     pub fn tell(self, fault: Fault) -> bool {
         let reader = self.words[at::READER].load(Ordering::Relaxed);
         if reader == 0 || reader == u64::from(fault.thread) {
             return false;
         }
-        // Sequentially consistent with the reader, which says that it sleeps and looks again: of the two, one sees the other.
+        // Sequentially consistent with the reader, which says that it sleeps and looks again: of the two, one
+        // sees the other.
         let position = self.words[at::FAULT_HEAD].fetch_add(1, Ordering::SeqCst);
         let (what, who) = self.record(position);
         who.store(0, Ordering::Relaxed);
@@ -424,7 +429,8 @@ impl<'a> Mailbox<'a> {
         self.words[at::FAULT_HEAD].load(Ordering::SeqCst)
     }
 
-    /// The program's: the faults from position `tail` on, as many as there are and fit; `tail` is then behind them.
+    /// The program's: the faults from position `tail` on, as many as there are and fit; `tail` is then behind
+    /// them.
     pub fn read(self, tail: &mut u64, faults: &mut [Fault]) -> usize {
         let head = self.get(at::FAULT_HEAD);
         if head.wrapping_sub(*tail) > FAULTS as u64 {

@@ -1,7 +1,9 @@
-//! How often the buddy allocator has no chunk of the size that is wanted though that much memory is free: by the numbers of frames that it may
-//! choose from, for each frame that is lent. The measurement behind docs/adr/0024-spare-numbers.md.
+//! How often the buddy allocator has no chunk of the size that is wanted though that much memory is free: by
+//! the numbers of frames that it may choose from, for each frame that is lent. The measurement behind
+//! docs/adr/0024-spare-numbers.md.
 //!
-//! Chunks come and go at random, of all orders, each order taking about as much memory as any other; memory is filled to a part, and kept there.
+//! Chunks come and go at random, of all orders, each order taking about as much memory as any other; memory
+//! is filled to a part, and kept there.
 //!
 //! `cargo run --release -p farmem-node --example fragmentation`
 
@@ -30,7 +32,8 @@ fn main() {
     }
 }
 
-/// The part of grants that is refused though there is enough free memory: of all, and of those of the largest order.
+/// The part of grants that is refused though there is enough free memory: of all, and of those of the largest
+/// order.
 fn refused(filled: f64, numbers: u64) -> [f64; 2] {
     let mut random = SmallRng::seed_from_u64(1);
     let mut buddy = Buddy::new(LENT_FRAMES * numbers);

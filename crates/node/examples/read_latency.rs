@@ -1,6 +1,8 @@
-//! How long reads of a page from a node take, one after the other: read_latency HOST:PORT KEY auto|tcp|rdma READS
+//! How long reads of a page from a node take, one after the other: read_latency HOST:PORT KEY auto|tcp|rdma
+//! READS
 //!
-//! Prints percentiles in µs. `scripts/test-rdma` sets them beside those of a program that does nothing else.
+//! Prints percentiles in µs. `scripts/test-rdma` compares them with those of a program that does nothing
+//! else.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! A set of small numbers that finds its smallest one at once: a tree of words, each bit saying whether the word below it has any.
+//! A set of small numbers that finds its smallest one at once: a tree of words, each bit saying whether the
+//! word below it has any.
 
 const WORD_BITS: usize = u64::BITS as usize;
 

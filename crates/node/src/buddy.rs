@@ -1,9 +1,11 @@
-//! The buddy allocator: chunks of 2^0 to 2^10 frames, each at a multiple of its size; two that make up a larger one become it when both are free.
+//! The buddy allocator: chunks of 2^0 to 2^10 frames, each at a multiple of its size; two that make up a
+//! larger one become it when both are free.
 //!
 //! Pure: it knows numbers of frames, and nothing of the memory behind them or of whom they are given to.
 //!
 //! Invariants:
-//! 1. A frame that is free is in exactly one free chunk, as large as it can be: no chunk below the largest order is free together with its buddy.
+//! 1. A frame that is free is in exactly one free chunk, as large as it can be: no chunk below the largest
+//!    order is free together with its buddy.
 //! 2. A frame that is not free is in none.
 
 use farmem_transport::{Chunk, Frame, MOST_ORDER, Order};
@@ -52,8 +54,9 @@ impl Buddy {
         std::array::from_fn(|order| self.free[order].count() as u32)
     }
 
-    /// Takes a chunk; `None` when there is none of that size. Of the smallest free chunks that are large enough it is cut from the first one: so
-    /// large ones stay whole, and what is in use gathers at the beginning.
+    /// Takes a chunk; `None` when there is none of that size. Of the smallest free chunks that are large
+    /// enough it is cut from the first one: so large ones stay whole, and what is in use gathers at the
+    /// beginning.
     pub fn allocate(&mut self, order: Order) -> Option<Chunk> {
         let wanted = usize::from(order.get());
         let (found, mut at) = (wanted..ORDERS).find_map(|order| Some((order, self.free[order].first()?)))?;
@@ -66,7 +69,8 @@ impl Buddy {
         Chunk::new(Frame::new((at << wanted) as u32), order)
     }
 
-    /// Gives a chunk back: one that was taken, or a part of one, or several together. All of its frames must be taken.
+    /// Gives a chunk back: one that was taken, or a part of one, or several together. All of its frames must
+    /// be taken.
     ///
     /// # Panics
     /// In debug builds, when some are free already.
@@ -145,7 +149,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a table of frames: nothing is given twice, everything comes back, and free chunks are as large as can be.
+        /// Against a table of frames: nothing is given twice, everything comes back, and free chunks are as
+        /// large as can be.
         #[test]
         fn invariants_hold(
             frames in 1u64..5000,

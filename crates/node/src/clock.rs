@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-/// A gap between two looks at the clock that only a node that could not run leaves: it looks many times a second.
+/// A gap between two looks at the clock that only a node that could not run leaves: it looks many times a
+/// second.
 const STANDSTILL: Duration = Duration::from_secs(1);
 
-/// Stands still while the node does: stopped, frozen with its control group, or in a virtual machine that is. Who was silent in that time a node
-/// can't say, so it counts towards nobody's lease.
+/// Stands still while the node does: stopped, frozen with its control group, or in a virtual machine that is.
+/// A node can't say which clients were silent in that time, so it counts towards nobody's lease.
 #[derive(Debug)]
 pub(crate) struct Clock {
     began: Instant,

@@ -1,4 +1,5 @@
-//! One connection of a client: what it says first, then requests and answers. It never waits: it is called when bytes have come or may go.
+//! One connection of a client: what it says first, then requests and answers. It never waits: it is called
+//! when bytes have come or may go.
 
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,11 +15,12 @@ use farmem_transport::{ClientIdentity, LinkError, MOST_TRANSFER_BYTES};
 use crate::fault::FaultPoint;
 use crate::service::{Reply, Service, Standing};
 
-/// While so many bytes of answers wait, nothing more is heard: who doesn't listen isn't served.
+/// While so many bytes of answers wait, nothing more is heard: a client that doesn't listen isn't served.
 const MOST_UNSENT_BYTES: usize = 2 * MOST_TRANSFER_BYTES;
 /// The longest message that there is.
 const MOST_MESSAGE_BYTES: usize = HEADER_BYTES + MOST_BODY_BYTES;
-/// Requests that are served before it is another connection's turn; fewer, where they move [`MOST_UNSENT_BYTES`].
+/// Requests that are served before it is another connection's turn; fewer, where they move
+/// [`MOST_UNSENT_BYTES`].
 pub(crate) const TURN: usize = 32;
 
 /// What a call has left to do.
@@ -30,7 +32,8 @@ pub(crate) enum Progress {
     More,
     /// The client has just said who it is.
     Introduced(ClientIdentity),
-    /// The client has gone by its own word; when the answer is out the connection may be closed, and its other ones too.
+    /// The client has gone by its own word; when the answer is out the connection may be closed, and its
+    /// other ones too.
     Left(ClientIdentity),
 }
 
@@ -44,10 +47,10 @@ pub(crate) enum End {
     #[error("it has left")]
     Left,
     /// Another one has taken its place.
-    #[error("it has come again")]
+    #[error("it has connected again")]
     Replaced,
     /// What it sent is no message.
-    #[error("it sent what is no message: {0}")]
+    #[error("it sent an invalid message: {0}")]
     Garbage(#[from] Malformed),
     /// It was told so.
     #[error("it was turned away: {0}")]
@@ -78,7 +81,8 @@ impl From<LinkError> for End {
 /// A connection.
 pub(crate) struct Connection {
     stream: Stream,
-    /// Whether it goes through a network. A Unix socket takes long answers better together, as the outbox has them, than one by one: for each it wakes the client.
+    /// Whether it goes through a network. A Unix socket takes long answers better together, as the outbox has
+    /// them, than one by one: for each it wakes the client.
     is_remote: bool,
     inbox: Inbox,
     outbox: Outbox,
@@ -104,7 +108,7 @@ impl Connection {
         }
     }
 
-    /// Who is at the other end, once that is known.
+    /// The client at the other end, once it is known.
     pub(crate) fn client(&self) -> Option<ClientIdentity> {
         self.client
     }
@@ -141,14 +145,16 @@ impl Connection {
         }
         let mut is_more = false;
         if self.listens() {
-            // Where a whole message is there no more is taken in: else who asks faster than it is served would fill memory.
+            // Where a whole message is there no more is taken in: else a client that asks faster than it is
+            // served would fill memory.
             is_more = self.inbox.bytes().len() >= MOST_MESSAGE_BYTES || self.inbox.fill(&mut self.stream)?;
         }
         let progress = match self.client {
             None => self.introduce(now, service)?,
             Some(client) => self.serve(now, client, service)?,
         };
-        // Requests may be there that were not served because too many answers waited. No event will tell of them.
+        // Requests may be there that were not served because too many answers waited. No event will tell of
+        // them.
         let is_stopped = !self.listens();
         if mem::take(&mut self.has_answered) || self.outbox.waiting() > 0 {
             if service.faults.is_next(FaultPoint::HalfAnswered) {
@@ -214,10 +220,10 @@ impl Connection {
             let header = Header::decode(header)?;
             let Some(body) = rest.get(..header.body_bytes()) else { return Ok(Progress::Done) };
             let heard = decode_request(&header, body)?;
-            // Only who asks for a device's queue wants to know.
+            // Only a client that asks for a device's queue wants to know.
             let is_attach = matches!(heard, Heard::Attach { .. });
             let local = is_attach.then(|| self.stream.local_address()).flatten();
-            // Who is to die in the middle of an answer must have one that waits.
+            // A node that is to die in the middle of an answer must have one that waits.
             let may_go = self.is_remote && !service.faults.is_next(FaultPoint::HalfAnswered);
             let reply = Reply { outbox: &mut self.outbox, by: may_go.then_some(&mut self.stream) };
             moved_bytes += match heard {

@@ -1,4 +1,5 @@
-//! Deaths on order: how the tests have a node killed at each step of an exchange. Without an order nothing of this costs more than a comparison.
+//! Deaths on order: how the tests have a node killed at each step of an exchange. Without an order nothing of
+//! this costs more than a comparison.
 
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -62,7 +63,8 @@ impl Faults {
         Self { order: order() }
     }
 
-    /// A step is passed. Doesn't come back where that was ordered: the process is killed, as by somebody else, with nothing tidied up.
+    /// A step is passed. Doesn't come back where that was ordered: the process is killed, as by somebody
+    /// else, with nothing tidied up.
     pub(crate) fn pass(&mut self, point: FaultPoint) {
         if self.is_next(point) {
             let _ = kill_process(getpid(), Signal::KILL);

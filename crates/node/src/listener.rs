@@ -62,7 +62,8 @@ impl Listener {
         })
     }
 
-    /// The next connection that waits, and who it is for people; `None` when there is none. `security` is for networks.
+    /// The next connection that waits, and its peer in words; `None` when there is none. `security` is for
+    /// networks.
     pub(crate) fn accept(&self, security: &Security) -> Result<Option<(Stream, String)>, LinkError> {
         let accepted = match self {
             Self::Tcp(listener) => listener.accept().and_then(|(socket, peer)| {
@@ -107,8 +108,8 @@ impl Drop for Listener {
     }
 }
 
-/// The process at the other end, which must be of the node's own user or root. The file's mode says the same; but who has opened it to others may
-/// not have meant this.
+/// The process at the other end, which must be of the node's own user or root. The file's mode says the same;
+/// but whoever has opened it to others may not have meant this.
 fn own_process(socket: &UnixStream) -> io::Result<i32> {
     // 0 where that process is not in the node's PID namespace, which rustix's kind of number can't be.
     let peer = getsockopt(socket, PeerCredentials)?;
@@ -123,8 +124,8 @@ fn own_process(socket: &UnixStream) -> io::Result<i32> {
 fn remove_left(path: &Path) -> Result<()> {
     let shown = path.display();
     remove_abandoned(&CString::new(path.as_os_str().as_bytes())?).map_err(|error| match error {
-        Errno::NOTSOCK => anyhow!("{shown} is there already, and is no socket"),
-        Errno::ADDRINUSE => anyhow!("somebody listens at {shown} already"),
+        Errno::NOTSOCK => anyhow!("{shown} exists already and is not a socket"),
+        Errno::ADDRINUSE => anyhow!("another process listens at {shown} already"),
         error => anyhow!("cannot remove {shown}: {error}"),
     })
 }

@@ -1,11 +1,14 @@
-//! What clients reach by RDMA, without a word from this process: each has a protection domain of its own, and in it the frames that are granted to it, and
-//! nothing else.
+//! What clients reach by RDMA, without a word from this process: each has a protection domain of its own, and
+//! in it the frames that are granted to it, and nothing else.
 //!
 //! Invariants:
-//! 1. A frame is registered in the domain of the client that holds it, or nowhere: registrations are made of frames that are granted, and are gone before a
-//!    frame is given back, emptied, or granted to anybody else.
-//! 2. What a client's devices have moved is in its mailboxes, one for each lane, or has been added up in `moved`; never in both.
-//! 3. A lane has one queue; that of an earlier connection of the lane has gone before the next one is told of its own.
+//! 1. A frame is registered in the domain of the client that holds it, or nowhere: registrations are made of
+//!    frames that are granted, and are gone before a frame is given back, emptied, or granted to anybody
+//!    else.
+//! 2. What a client's devices have moved is in its mailboxes, one for each lane, or has been added up in
+//!    `moved`; never in both.
+//! 3. A lane has one queue; that of an earlier connection of the lane has gone before the next one is told of
+//!    its own.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -23,13 +26,15 @@ use farmem_verbs::{Device, Domain, Queue, Registration, Remote, VerbsError, Want
 use crate::region::Region;
 use crate::server::WantedRdma;
 
-/// A registration lies within an aligned piece of so many frames: a slab. With larger ones, giving one slab back would take the keys of others.
+/// A registration lies within an aligned piece of so many frames: a slab. With larger ones, giving one slab
+/// back would take the keys of others.
 const UNIT_FRAMES: u64 = Order::SLAB.frames() as u64;
 /// Mailboxes of a client: one for each lane that there can be.
 const MAILBOXES_BYTES: usize = MAIL_BYTES << u8::BITS;
 
-/// Connecting two devices in vain holds up everybody, for the kernel looks for the other one while this thread waits. So it is tried in vain no more than so
-/// many times in so long, whoever asks; until some of that has passed, clients that ask go without RDMA.
+/// Connecting two devices in vain holds up everybody, for the kernel looks for the other one while this
+/// thread waits. So it is tried in vain no more than so many times in so long, whoever asks; until some of
+/// that has passed, clients that ask go without RDMA.
 const FAILURES: usize = 4;
 const FAILURES_IN: Duration = Duration::from_secs(60);
 /// What fails sooner holds up nobody.
@@ -92,7 +97,8 @@ impl Client {
         Mailbox { address, key: self.mailboxes.remote_key() }
     }
 
-    /// What the client says that its devices have moved by these lanes. It may say anything: it counts, and nothing else follows from it.
+    /// What the client says that its devices have moved by these lanes. It may say anything: it counts, and
+    /// nothing else follows from it.
     fn moved(&self, lanes: Range<usize>) -> [u64; 2] {
         let mut mail = [0; MAILBOXES_BYTES];
         // Inside, for it is as large as the memory.

@@ -42,12 +42,13 @@ impl Region {
         self.0.copy_in(at.get() as usize, data)
     }
 
-    /// Makes frames read as zeros, and gives their memory back to the machine; where that fails, overwrites them.
+    /// Makes frames read as zeros, and gives their memory back to the machine; where that fails, overwrites
+    /// them.
     pub(crate) fn empty(&self, frames: Range<u64>) {
         let bytes = |frame: u64| frame as usize * FRAME_BYTES;
         if self.0.release(bytes(frames.start)..bytes(frames.end)).is_err() {
             for frame in frames {
-                // Inside the region, as all frames that the books know.
+                // Inside the region, as all frames that the grant table knows.
                 let _ = self.0.copy_in(bytes(frame), &[0; FRAME_BYTES]);
             }
         }

@@ -1,9 +1,9 @@
-//! The node as a process: one thread, which waits for connections and for what they bring. So whatever a request changes has changed before the
-//! next one is looked at, whoever sends it, and no lock says so.
+//! The node as a process: one thread, which waits for connections and for what they bring. So whatever a
+//! request changes has changed before the next one is looked at, whoever sends it, and no lock says so.
 //!
-//! Nothing that comes in is believed: what is no message ends the connection that it came by, with a line on standard error, and concerns
-//! nobody else. Nothing waits for a client: what its connection doesn't take stays in its outbox, and until that is out nothing more is
-//! heard of it.
+//! Nothing that comes in is believed: what is no message ends the connection that it came by, with a line on
+//! standard error, and concerns nobody else. Nothing waits for a client: what its connection doesn't take
+//! stays in its outbox, and until that is out nothing more is heard of it.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
@@ -28,7 +28,7 @@ use crate::service::Service;
 
 /// Between two looks at the time.
 const LOOK: Duration = Duration::from_millis(100);
-/// Who has connected says who it is within this time.
+/// A client that has connected identifies itself within this time.
 const INTRODUCTION: Duration = Duration::from_secs(5);
 /// Most connections at a time.
 const MOST_CONNECTIONS: usize = 4096;
@@ -77,7 +77,7 @@ pub struct Server {
     connections: HashMap<u64, Place>,
     lanes: HashMap<ClientIdentity, u64>,
     /// Connections that have not said who they are, the oldest first.
-    strangers: BTreeSet<u64>,
+    unidentified: BTreeSet<u64>,
     /// Connections that are to be called though nothing new has come, each of them once.
     unfinished: VecDeque<u64>,
     /// Whether nobody new is heard for now: there is no room for anybody.
@@ -97,7 +97,8 @@ struct Place {
 
 /// The event of something that [`Server::turn`] was given to watch.
 const OTHER: u64 = u64::MAX;
-/// Events from here on, downwards from [`OTHER`], are those of listeners; those of connections count up from 0.
+/// Events from here on, downwards from [`OTHER`], are those of listeners; those of connections count up from
+/// 0.
 const FIRST_LISTENER: u64 = u64::MAX - 1;
 
 impl Server {
@@ -127,7 +128,7 @@ impl Server {
             clock: Clock::start(),
             connections: HashMap::new(),
             lanes: HashMap::new(),
-            strangers: BTreeSet::new(),
+            unidentified: BTreeSet::new(),
             unfinished: VecDeque::new(),
             is_closed: false,
             next: 0,
@@ -149,7 +150,7 @@ impl Server {
         self.service.statistics(0)
     }
 
-    /// From now on grants nothing and lets nobody new in; who is there goes on.
+    /// From now on grants nothing and lets nobody new in; clients that are there go on.
     pub fn drain(&mut self) {
         self.service.drain();
     }
@@ -159,7 +160,8 @@ impl Server {
         self.service.clients() > 0
     }
 
-    /// Waits until something comes, but not long, and deals with what has come. Whether the descriptor that [`Server::bind`] was given is ready.
+    /// Waits until something comes, but not long, and deals with what has come. Whether the descriptor that
+    /// [`Server::bind`] was given is ready.
     ///
     /// # Errors
     /// The kernel refuses to wait.
@@ -209,7 +211,8 @@ impl Server {
                         return;
                     }
                     if !self.expel() {
-                        // Who waits is still there then, and the listener would be ready all the time.
+                        // A connection that waits is still there then, and the listener would be ready all
+                        // the time.
                         return self.hear_listeners(false);
                     }
                 }
@@ -217,9 +220,10 @@ impl Server {
         }
     }
 
-    /// Makes room for somebody new, at the cost of whoever has not said for longest who they are: known clients have memory here. Whether there was anybody.
+    /// Makes room for somebody new, at the cost of whoever has not said for longest who they are: known
+    /// clients have memory here. Whether there was anybody.
     fn expel(&mut self) -> bool {
-        let Some(oldest) = self.strangers.first().copied() else { return false };
+        let Some(oldest) = self.unidentified.first().copied() else { return false };
         self.close(oldest, &End::Crowded);
         true
     }
@@ -244,7 +248,7 @@ impl Server {
             return;
         }
         self.connections.insert(id, Place { connection, peer, interest, is_unfinished: false });
-        self.strangers.insert(id);
+        self.unidentified.insert(id);
     }
 
     /// A connection is to be called again though nothing new may come.
@@ -256,7 +260,8 @@ impl Server {
         }
     }
 
-    /// Something has come, or can go. Who has a turn to come anyway waits for it: else whoever sends without pause would have two at a time.
+    /// Something has come, or can go. A connection that has a turn to come anyway waits for it: else whoever
+    /// sends without pause would have two at a time.
     fn wake(&mut self, id: u64) {
         if self.connections.get(&id).is_some_and(|place| !place.is_unfinished) {
             self.call(id);
@@ -279,7 +284,7 @@ impl Server {
             Ok(Progress::Done) => {}
             Ok(Progress::More) => self.note_unfinished(id),
             Ok(Progress::Introduced(client)) => {
-                self.strangers.remove(&id);
+                self.unidentified.remove(&id);
                 self.service.detach(client);
                 tracing::info!(peer = place.peer, space = format_args!("{:x}", client.space), "client came");
                 if let Some(earlier) = self.lanes.insert(client, id) {
@@ -320,7 +325,7 @@ impl Server {
 
     fn close(&mut self, id: u64, end: &End) {
         let Some(place) = self.connections.remove(&id) else { return };
-        self.strangers.remove(&id);
+        self.unidentified.remove(&id);
         let _ = epoll::delete(&self.poll, &place.connection);
         if let Some(client) = place.connection.client()
             && self.lanes.get(&client) == Some(&id)

@@ -1,4 +1,5 @@
-//! What a node does when it is asked: the books decide, the region holds, and the answer goes out as bytes.
+//! What a node does when it is asked: the grant table decides, the region holds, and the answer goes out as
+//! bytes.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,8 +12,8 @@ use farmem_transport::{
     Ticket,
 };
 
-use crate::books::{Books, Credential, Outcome};
 use crate::fault::{FaultPoint, Faults};
+use crate::grant_table::{Credential, GrantTable, Outcome};
 use crate::rdma::Rdma;
 use crate::region::Region;
 
@@ -37,9 +38,9 @@ pub(crate) struct Reply<'a> {
     pub(crate) by: Option<&'a mut Stream>,
 }
 
-/// Books and region.
+/// Grants and region.
 pub(crate) struct Service {
-    books: Books,
+    grants: GrantTable,
     region: Region,
     figures: NodeStatistics,
     rdma: Rdma,
@@ -55,9 +56,9 @@ impl Service {
         rdma: Rdma,
         faults: Faults,
     ) -> Result<Self, SharedMemoryError> {
-        let books = Books::new(incarnation, lent_frames, lease);
-        let region = Region::new(books.numbers())?;
-        Ok(Self { books, region, figures: NodeStatistics::default(), rdma, faults })
+        let grants = GrantTable::new(incarnation, lent_frames, lease);
+        let region = Region::new(grants.numbers())?;
+        Ok(Self { grants, region, figures: NodeStatistics::default(), rdma, faults })
     }
 
     /// Lets a client in.
@@ -67,7 +68,7 @@ impl Service {
         client: ClientIdentity,
         credential: Credential,
     ) -> Result<NodeDescription, TurnedAway> {
-        self.books.introduce(now, client, credential)
+        self.grants.introduce(now, client, credential)
     }
 
     /// Does what a client asks, unless it has been done before, and appends the answer.
@@ -81,7 +82,7 @@ impl Service {
         reply: Reply<'_>,
     ) -> Standing {
         let Reply { outbox, by } = reply;
-        if !self.books.hear(now, client.space) {
+        if !self.grants.hear(now, client.space) {
             return Standing::Forgotten;
         }
         let outcome = match heard {
@@ -114,44 +115,45 @@ impl Service {
 
     /// Empties some of what was given back. Whether there is more.
     pub(crate) fn tidy(&mut self) -> bool {
-        let Some(frames) = self.books.to_empty(EMPTIED_AT_A_TIME) else { return false };
+        let Some(frames) = self.grants.to_empty(EMPTIED_AT_A_TIME) else { return false };
         self.faults.pass(FaultPoint::BeforeEmptying);
         self.region.empty(frames.clone());
         self.faults.pass(FaultPoint::Emptied);
-        self.books.emptied(frames);
-        self.books.to_empty(1).is_some()
+        self.grants.emptied(frames);
+        self.grants.to_empty(1).is_some()
     }
 
     /// Forgets clients that have said nothing for the time of a lease. How many.
     pub(crate) fn expire(&mut self, now: Duration) -> usize {
-        let forgotten = self.books.expire(now);
+        let forgotten = self.grants.expire(now);
         forgotten.iter().for_each(|space| self.rdma.forget(*space));
         forgotten.len()
     }
 
-    /// A connection of that lane has ended, or another one begins: what its device could reach it reaches no more.
+    /// A connection of that lane has ended, or another one begins: what its device could reach it reaches no
+    /// more.
     pub(crate) fn detach(&mut self, client: ClientIdentity) {
         self.rdma.detach(client);
     }
 
     fn keys(&mut self, client: ClientIdentity, at: RegionOffset, length: usize) -> Outcome {
         let frames = at.frames(length).ok_or(Refusal::NotGranted)?;
-        let books = &self.books;
-        if !books.is_granted(client.space, &frames) {
+        let grants = &self.grants;
+        if !grants.is_granted(client.space, &frames) {
             return Err(Refusal::NotGranted);
         }
-        let is_granted = |frame: u64| books.is_granted(client.space, &(frame..frame + 1));
+        let is_granted = |frame: u64| grants.is_granted(client.space, &(frame..frame + 1));
         self.rdma.keys(client.space, &self.region, frames, is_granted).map(Answer::Keys)
     }
 
-    /// See [`Books::drain`].
+    /// See [`GrantTable::drain`].
     pub(crate) fn drain(&mut self) {
-        self.books.drain();
+        self.grants.drain();
     }
 
     /// Clients that are known.
     pub(crate) fn clients(&self) -> usize {
-        self.books.clients()
+        self.grants.clients()
     }
 
     /// How the node is, as one client sees it.
@@ -160,11 +162,11 @@ impl Service {
         NodeStatistics {
             read_bytes: self.figures.read_bytes.wrapping_add(read_bytes),
             written_bytes: self.figures.written_bytes.wrapping_add(written_bytes),
-            frames: self.books.lent_frames(),
-            free_frames: self.books.free_frames(),
-            free_chunks: self.books.free_chunks(),
-            clients: self.books.clients() as u32,
-            own_frames: self.books.held_by(space),
+            frames: self.grants.lent_frames(),
+            free_frames: self.grants.free_frames(),
+            free_chunks: self.grants.free_chunks(),
+            clients: self.grants.clients() as u32,
+            own_frames: self.grants.held_by(space),
             ..self.figures
         }
     }
@@ -193,17 +195,17 @@ impl Service {
     }
 
     fn change(&mut self, client: ClientIdentity, ticket: Ticket, heard: &Heard<'_>) -> Outcome {
-        if let Some(outcome) = self.books.recall(client, ticket) {
+        if let Some(outcome) = self.grants.recall(client, ticket) {
             return outcome;
         }
         self.faults.pass(FaultPoint::BeforeChange);
         let outcome = match heard {
             Heard::Grant { order, count } => {
-                let mut granted = self.books.grant(client.space, *order, *count);
+                let mut granted = self.grants.grant(client.space, *order, *count);
                 // What was given back and is not empty yet may be just what is wanted.
-                while granted == Err(Refusal::Full) && self.books.to_empty(1).is_some() {
+                while granted == Err(Refusal::Full) && self.grants.to_empty(1).is_some() {
                     self.tidy();
-                    granted = self.books.grant(client.space, *order, *count);
+                    granted = self.grants.grant(client.space, *order, *count);
                 }
                 granted.map(Answer::Granted)
             }
@@ -211,17 +213,17 @@ impl Service {
             Heard::Write { at, data } => self.write(client, *at, data),
             _ => {
                 self.rdma.forget(client.space);
-                self.books.forget(client.space);
+                self.grants.forget(client.space);
                 Ok(Answer::Left)
             }
         };
-        self.books.remember(client, ticket, &outcome);
+        self.grants.remember(client, ticket, &outcome);
         self.faults.pass(FaultPoint::Changed);
         outcome
     }
 
     fn release(&mut self, client: ClientIdentity, chunks: &[Chunk]) -> Outcome {
-        self.books.release(client.space, chunks)?;
+        self.grants.release(client.space, chunks)?;
         // Before anybody is granted them, or they are emptied.
         chunks.iter().for_each(|chunk| self.rdma.revoke(client.space, &chunk.frames()));
         self.faults.pass(FaultPoint::Revoked);
@@ -237,6 +239,6 @@ impl Service {
     }
 
     fn is_granted(&self, client: ClientIdentity, at: RegionOffset, length: usize) -> bool {
-        at.frames(length).is_some_and(|frames| self.books.is_granted(client.space, &frames))
+        at.frames(length).is_some_and(|frames| self.grants.is_granted(client.space, &frames))
     }
 }

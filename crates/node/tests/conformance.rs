@@ -1,4 +1,5 @@
-//! What every way to a node promises: the same tests over each of them, the node that is only memory included.
+//! What every way to a node promises: the same tests over each of them, the node that is only memory
+//! included.
 
 mod support;
 
@@ -119,7 +120,8 @@ fn a_batch_is_completed_in_order<W: Way>() {
     }
 }
 
-/// More in each direction than a connection holds, all the time: either end waits now for bytes, now for room, and must miss neither.
+/// More in each direction than a connection holds, all the time: either end waits now for bytes, now for
+/// room, and must miss neither.
 fn as_much_as_goes_each_way_comes_to_an_end<W: Way>() {
     const LENGTH: usize = 64 << 10;
     const TICKETS: std::ops::Range<u64> = 8..2008;
@@ -321,7 +323,8 @@ macro_rules! conformance {
     };
 }
 
-/// What every way promises: `$then` is a macro that takes the names of these tests, behind arguments of its own.
+/// What every way promises: `$then` is a macro that takes the names of these tests, behind arguments of its
+/// own.
 macro_rules! every_promise {
     ($then:ident $(, $argument:ident)*) => {
         $then!(
@@ -358,7 +361,8 @@ conformances!(
     Sealed as tls
 );
 
-/// By RDMA, on a machine that has a device: `scripts/test-rdma` makes one. The address is that of the device's network card.
+/// By RDMA, on a machine that has a device: `scripts/test-rdma` makes one. The address is that of the
+/// device's network card.
 #[cfg(feature = "rdma")]
 mod rdma {
     use super::*;
@@ -437,7 +441,8 @@ mod rdma {
         let nothing = Figures::default();
         assert_eq!(page, Figures { reads: 1, doorbells: 1, completions: 1, copies: 1, ..nothing });
         assert_eq!(batch, Figures { writes: 64, doorbells: 1, completions: 1, copies: 64, ..nothing });
-        // The node's processor has heard of these statistics, and of nothing else. A letter has told it what was moved.
+        // The node's processor has heard of these statistics, and of nothing else. A letter has told it what
+        // was moved.
         let before = figures();
         assert_eq!(requests_done(&mut *link, 100) - heard, 1);
         assert_eq!(since(before), Figures { letters: 1, ..nothing });

@@ -1,5 +1,5 @@
-//! What may happen where pages go by RDMA: nodes that die at any step, peers that say anything, links that end at any time. Each for a bounded time;
-//! `scripts/test-rdma` makes a machine that has a device.
+//! What may happen where pages go by RDMA: nodes that die at any step, peers that say anything, links that
+//! end at any time. Each for a bounded time; `scripts/test-rdma` makes a machine that has a device.
 #![cfg(feature = "rdma")]
 
 mod support;
@@ -212,7 +212,8 @@ fn assert_serves(node: &Destination, space: u128) {
     say_goodbye(&mut *link, 4);
 }
 
-/// A well-formed end of a connection: this machine's own address as a rule, for finding out that there is nobody at another one takes the kernel seconds.
+/// A well-formed end of a connection: this machine's own address as a rule, for finding out that there is
+/// nobody at another one takes the kernel seconds.
 fn any_endpoint(dice: &mut SmallRng, gid: [u8; 16]) -> Endpoint {
     Endpoint {
         gid: if dice.random_ratio(1, 200) { dice.random() } else { gid },
@@ -405,7 +406,8 @@ fn any_keys(dice: &mut SmallRng, at: RegionOffset, length: usize) -> Vec<RemoteK
     keys
 }
 
-/// Whoever gets bytes from such a node can't tell; but none may come that no device has sent, and each request ends.
+/// Whoever gets bytes from such a node can't tell; but none may come that no device has sent, and each
+/// request ends.
 #[test]
 #[ignore = "needs an RDMA device"]
 fn whatever_a_node_says_of_devices_the_client_goes_on() {
@@ -468,7 +470,8 @@ struct Model {
     chunks: Vec<Chunk>,
     /// Of each page: what it was when all had ended, and what was written since.
     bytes: HashMap<u64, Vec<Vec<u8>>>,
-    /// By the ticket of a read: the page, and which of these it is to find. A read that is repeated may find a later one.
+    /// By the ticket of a read: the page, and which of these it is to find. A read that is repeated may find
+    /// a later one.
     awaited: HashMap<u64, (u64, usize)>,
     links: u64,
 }

@@ -1,5 +1,5 @@
-//! Words that every other crate speaks: addresses, page numbers, counts, places of stored pages, and the state word
-//! that the pager keeps for each page.
+//! Words that every other crate speaks: addresses, page numbers, counts, places of stored pages, and the
+//! state word that the pager keeps for each page.
 //!
 //! Pure and `no_std`: nothing here allocates, locks or calls the kernel.
 #![no_std]

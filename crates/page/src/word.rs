@@ -1,15 +1,17 @@
 //! The state word of a page: its entry, what recency knows of it, and who is changing it.
 //!
-//! The kernel's page table says whether a page is local. The word says what the kernel can't: which entry holds the
-//! page's content, and whether a thread of the pager is moving it at this moment.
+//! The kernel's page table says whether a page is local. The word says what the kernel can't: which entry
+//! holds the page's content, and whether a thread of the pager is moving it at this moment.
 //!
 //! Invariants, numbered for reference from the code that keeps them:
-//! 1. An entry is authoritative exactly while the page is absent from the kernel's page table. While the page is
-//!    resident its entry is a reservation (Canvas §5.1): valid content only if the page was not written since.
-//! 2. `BUSY` is set by one thread at a time; only that thread clears it, changes the entry, and moves the page.
+//! 1. An entry is authoritative exactly while the page is absent from the kernel's page table. While the page
+//!    is resident its entry is a reservation (Canvas §5.1): valid content only if the page was not written
+//!    since.
+//! 2. `BUSY` is set by one thread at a time; only that thread clears it, changes the entry, and moves the
+//!    page.
 //! 3. Whoever clears `BUSY` wakes the page's waiters if `WAITED` was set meanwhile.
-//! 4. An entry that was dropped (the program discarded the page) while `BUSY` is marked `DROPPED`; who holds
-//!    `BUSY` then clears the entry instead of publishing one.
+//! 4. An entry that was dropped (the program discarded the page) while `BUSY` is marked `DROPPED`; the holder
+//!    of `BUSY` then clears the entry instead of publishing one.
 
 use crate::{Place, SlotPlace};
 
@@ -62,7 +64,8 @@ impl AgeStamp {
 pub enum Transition {
     /// Nobody else has it: the caller must swap in this word and then holds the page.
     Take(PageWord),
-    /// Somebody has it: the caller must swap in this word (it marks a waiter) and leave the rest to the holder.
+    /// Somebody has it: the caller must swap in this word (it marks a waiter) and leave the rest to the
+    /// holder.
     Wait(PageWord),
 }
 
@@ -133,8 +136,8 @@ impl PageWord {
     pub const fn with_age(self, age: AgeStamp) -> Self {
         Self(self.0 & !AGE_MASK | age.get() << AGE_SHIFT)
     }
-    /// Whether the pager has taken the page away and not brought it back: a hint that saves asking the kernel. After a
-    /// fork it may be set for a page that came back at that very moment.
+    /// Whether the pager has taken the page away and not brought it back: a hint that saves asking the
+    /// kernel. After a fork it may be set for a page that came back at that very moment.
     pub const fn is_far(self) -> bool {
         self.0 & FAR != 0
     }
@@ -142,7 +145,8 @@ impl PageWord {
     pub const fn with_far(self, far: bool) -> Self {
         Self(if far { self.0 | FAR } else { self.0 & !(FAR | MARKED) })
     }
-    /// Whether the kernel's page table has a marker where the page was: once that is missing, the program has discarded the page.
+    /// Whether the kernel's page table has a marker where the page was: once that is missing, the program has
+    /// discarded the page.
     pub const fn is_marked(self) -> bool {
         self.0 & MARKED != 0
     }
@@ -150,8 +154,9 @@ impl PageWord {
     pub const fn with_marked(self, marked: bool) -> Self {
         Self(if marked { self.0 | MARKED } else { self.0 & !MARKED })
     }
-    /// Whether the program has begun to discard the page and the kernel may not be done with it: until the pager itself
-    /// has brought the page in again it must not leave, or content that is about to go would be kept.
+    /// Whether the program has begun to discard the page and the kernel may not be done with it: until the
+    /// pager itself has brought the page in again it must not leave, or content that is about to go would be
+    /// kept.
     pub const fn is_discarded(self) -> bool {
         self.0 & DISCARDED != 0
     }
@@ -187,7 +192,7 @@ impl PageWord {
     pub const fn is_busy(self) -> bool {
         self.0 & BUSY != 0
     }
-    /// Whether somebody waits for who holds the page.
+    /// Whether somebody waits for the holder of the page.
     pub const fn is_waited(self) -> bool {
         self.0 & WAITED != 0
     }
@@ -196,10 +201,12 @@ impl PageWord {
         self.0 & DROPPED != 0
     }
 
-    /// The slot that the page keeps only for its next eviction (invariant 1), and that may be given back before: none while
-    /// somebody holds the page, and none of a page that may be far or may be discarded at this moment.
+    /// The slot that the page keeps only for its next eviction (invariant 1), and that may be given back
+    /// before: none while somebody holds the page, and none of a page that may be far or may be discarded at
+    /// this moment.
     ///
-    /// The word doesn't know of pages that the kernel has taken away unheard: ask the kernel whether the page is resident.
+    /// The word doesn't know of pages that the kernel has taken away unheard: ask the kernel whether the page
+    /// is resident.
     pub const fn reservation(self) -> Option<SlotPlace> {
         if self.is_busy() || self.is_far() || self.is_discarded() {
             return None;
@@ -210,7 +217,7 @@ impl PageWord {
         }
     }
 
-    /// What to swap in to take the page for a change (invariant 2), or to wait for who has it (invariant 3).
+    /// What to swap in to take the page for a change (invariant 2), or to wait for its holder (invariant 3).
     pub const fn take(self) -> Transition {
         if self.is_busy() {
             Transition::Wait(Self(self.0 | WAITED))
@@ -219,19 +226,20 @@ impl PageWord {
         }
     }
 
-    /// What to swap in when the program has discarded the page: no entry, no history (invariant 4). The entry to
-    /// free comes with it; while the page is held that is the holder's task, and there is none.
+    /// What to swap in when the program has discarded the page: no entry, no history (invariant 4). The entry
+    /// to free comes with it; while the page is held that is the holder's task, and there is none.
     pub const fn discard(self) -> (Self, Option<Place>) {
         if self.is_busy() { (Self(self.0 | DROPPED), None) } else { (Self(self.0 & LASTING), self.place()) }
     }
 
-    /// The word as a forked child must see it: who held the page in the parent doesn't exist in the child.
+    /// The word as a forked child must see it: the thread that held the page in the parent doesn't exist in
+    /// the child.
     pub const fn without_holder(self) -> Self {
         if self.is_dropped() { Self(self.0 & LASTING) } else { Self(self.0 & !(BUSY | WAITED)) }
     }
 
-    /// What the holder swaps in to let the page go, keeping `new`'s entry, level, age and marks. The caller must
-    /// wake waiters if `self` was waited for, and free `new`'s entry instead if `self` was dropped.
+    /// What the holder swaps in to let the page go, keeping `new`'s entry, level, age and marks. The caller
+    /// must wake waiters if `self` was waited for, and free `new`'s entry instead if `self` was dropped.
     pub const fn release(self, new: Self) -> Self {
         let left = new.0 & !(BUSY | WAITED | DROPPED | LASTING) | self.0 & LASTING;
         if self.is_dropped() { Self(self.0 & LASTING) } else { Self(left) }

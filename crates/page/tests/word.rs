@@ -1,7 +1,9 @@
-//! The page word under threads that take, discard, mark and let go in any order, against a model that knows everything.
+//! The page word under threads that take, discard, mark and let go in any order, against a model that knows
+//! everything.
 //!
-//! A thread changes the word the way the pager does: it loads the word in one step, and swaps in the new one in a later
-//! step, which fails if the word has changed meanwhile. The steps of all threads come in any order.
+//! A thread changes the word the way the pager does: it loads the word in one step, and swaps in the new one
+//! in a later step, which fails if the word has changed meanwhile. The steps of all threads come in any
+//! order.
 
 use std::collections::BTreeSet;
 
@@ -226,7 +228,8 @@ impl World {
         self.check_fork();
     }
 
-    /// A child made at this moment has no holder, nobody waiting, and no entry that its parent is about to free.
+    /// A child made at this moment has no holder, nobody waiting, and no entry that its parent is about to
+    /// free.
     fn check_fork(&self) {
         let child = self.word.without_holder();
         assert!(!child.is_busy() && !child.is_waited() && !child.is_dropped());

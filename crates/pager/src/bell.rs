@@ -25,7 +25,8 @@ impl Bell {
         Self(AtomicU32::new(0))
     }
 
-    /// Wakes the bookkeeper, or keeps it from falling asleep, until it has answered. Only who is first for this reason pays for that.
+    /// Wakes the bookkeeper, or keeps it from falling asleep, until it has answered. Only the first thread
+    /// with this reason pays for that.
     pub(crate) fn ring(&self, reason: Reason) {
         if self.0.fetch_or(reason as u32, Ordering::AcqRel) & reason as u32 == 0 {
             wait::wake(&self.0, Sleepers::All, Scope::Process);

@@ -1,5 +1,5 @@
-//! The bookkeeper: everything that need not happen while a thread waits. Finds the program's memory when the budget comes
-//! near, keeps the process below its limit, and tells the ledger how things are.
+//! The bookkeeper: everything that need not happen while a thread waits. Finds the program's memory when the
+//! budget comes near, keeps the process below its limit, and tells the ledger how things are.
 
 use core::sync::atomic::Ordering;
 
@@ -20,7 +20,7 @@ use crate::eviction::swap_in::SwapIn;
 use crate::fault::flights;
 use crate::fault::handler;
 use crate::fault::pace::Pace;
-use crate::fault::serve::Desk;
+use crate::fault::serve::ServeBuffers;
 use crate::hints::Hinted;
 use crate::inject::Injection;
 use crate::reporting::inspector::Inspector;
@@ -28,23 +28,27 @@ use crate::reporting::own_memory::OwnMemory;
 use crate::whereabouts::Whereabouts;
 use crate::withdrawal::Withdrawal;
 
-/// Pages that came without the pager's help and are worth a look for new mappings: the kernel's own figure is less exact.
+/// Pages that came without the pager's help and are worth a look for new mappings: the kernel's own figure is
+/// less exact.
 pub(crate) const UNNOTICED_PAGES: i64 = 128;
 /// Pages that are worth a look whatever it costs: 2 MiB.
 const MANY_UNNOTICED_PAGES: i64 = 512;
-/// Scans of the mappings take at most one part of the time in so many, by their processor time: a scan that had to wait was
-/// not expensive.
+/// Scans of the mappings take at most one part of the time in so many, by their processor time: a scan that
+/// had to wait was not expensive.
 const SCAN_SHARE: u64 = 10;
-/// The pause while what the program has called for is brought in, a millisecond at a time, or while somebody has asked for the regions: only so that others get at what this thread holds.
+/// The pause while what the program has called for is brought in, a millisecond at a time, or while somebody
+/// has asked for the regions: only so that others get at what this thread holds.
 const HINTED_NS: u64 = 50_000;
-/// The rounds of all processes together take at most one processor's time in so many. They come before what programs do, and before the puppets that rounds
-/// wait for.
+/// The rounds of all processes together take at most one processor's time in so many. They come before what
+/// programs do, and before the puppets that rounds wait for.
 const ROUND_SHARE: u64 = 2;
-/// So many processes need no such bound: where they are above the budget their rounds evict, and that must not wait.
+/// So many processes need no such bound: where they are above the budget their rounds evict, and that must
+/// not wait.
 const FEW: u64 = 8;
 /// Pages evicted in one go.
 const BATCH: usize = 64;
-/// After evicting for so long this thread looks around: meanwhile the program may fill a mapping that nobody knows.
+/// After evicting for so long this thread looks around: meanwhile the program may fill a mapping that nobody
+/// knows.
 const EVICTING_NS: u64 = 1_000_000;
 
 /// The bookkeeper of a process.
@@ -69,7 +73,7 @@ pub(crate) struct Bookkeeper {
     zero_guard: ZeroGuard,
     /// There from when memory is managed, if there is memory for it.
     swap_in: Option<SwapIn>,
-    desk: Option<Desk>,
+    buffers: Option<ServeBuffers>,
     hinted: Hinted,
     is_returning: bool,
     whereabouts: Whereabouts,
@@ -83,7 +87,8 @@ pub(crate) struct Bookkeeper {
 }
 
 impl Bookkeeper {
-    /// The bookkeeper of a process, to run on the calling thread. `excluded` is a mapping that must not be managed.
+    /// The bookkeeper of a process, to run on the calling thread. `excluded` is a mapping that must not be
+    /// managed.
     pub(crate) fn new(engine: &'static Engine, excluded: PageRange) -> Self {
         thread::name(c"farmem-book");
         let may_prefer = thread::hurry();
@@ -105,7 +110,7 @@ impl Bookkeeper {
             own_memory: OwnMemory::default(),
             zero_guard: ZeroGuard::default(),
             swap_in: None,
-            desk: None,
+            buffers: None,
             hinted: Hinted::new(),
             is_returning: false,
             whereabouts: Whereabouts::new(Allowed::now()),
@@ -149,10 +154,10 @@ impl Bookkeeper {
         self.growth.look(resident, thread::now_ns(), subject::cpu_ns());
         if engine.ledger.is_withdrawing() {
             engine.mailboxes.leave();
-            return self.withdrawal.step(engine, self.desk.as_mut());
+            return self.withdrawal.step(engine, self.buffers.as_mut());
         }
         engine.look_for_mailboxes(self.rounds);
-        let has_more_hints = self.hinted.step(engine, self.scanner.as_ref(), self.desk.as_mut());
+        let has_more_hints = self.hinted.step(engine, self.scanner.as_ref(), self.buffers.as_mut());
         let has_more = self.inspector.step(engine) || has_more_hints;
         if self.scanner.is_none() {
             let left = gap - self.growth.margin(engine.ledger.budget());
@@ -167,8 +172,8 @@ impl Bookkeeper {
         }
         engine.eviction.quiescence.start_if_wanted(self.whereabouts.allowed());
         let far = self.manage(unnoticed);
-        self.is_returning = match (&mut self.swap_in, &mut self.desk) {
-            (Some(swap_in), Some(desk)) => swap_in.step(engine, desk),
+        self.is_returning = match (&mut self.swap_in, &mut self.buffers) {
+            (Some(swap_in), Some(buffers)) => swap_in.step(engine, buffers),
             _ => false,
         };
         engine.review_protection();
@@ -198,9 +203,9 @@ impl Bookkeeper {
         Outlook { gap, excess, far, is_returning, has_moved, is_running, is_watched }.pause_ns()
     }
 
-    /// While one thread faults and its handler does the evicting, this thread runs on their processor. On another one it would
-    /// leave that idle a thousand times a second, and a processor that becomes idle takes a waiting thread from where
-    /// one is: the faulting thread, away from its handler.
+    /// While one thread faults and its handler does the evicting, this thread runs on their processor. On
+    /// another one it would leave that idle a thousand times a second, and a processor that becomes idle
+    /// takes a waiting thread from where one is: the faulting thread, away from its handler.
     fn keep_out_of_the_way(&mut self, has_faulted: bool) {
         let engine = self.engine;
         let is_idle = has_faulted && engine.residency.excess(0) <= LEFT_PAGES && !self.is_returning;
@@ -209,10 +214,12 @@ impl Bookkeeper {
 
     /// Sleeps until something is to be done, for `pause_ns` at most.
     ///
-    /// Where it shares the handler's processor it goes to sleep, and wakes up, as an urgent thread. Otherwise the scheduler may count it as waiting for that processor: for a
-    /// while after it has gone to sleep (delayed dequeue, Linux 6.12), and between its wake-up and the end of the call that the handler is in. A thread of the program that
-    /// is woken then goes to another processor, which costs as much as ten faults. Nor should it be found on another processor as an ordinary thread: one that runs there
-    /// alone draws the program's thread to it. So rounds that are short are urgent as a whole.
+    /// Where it shares the handler's processor it goes to sleep, and wakes up, as an urgent thread. Otherwise
+    /// the scheduler may count it as waiting for that processor: for a while after it has gone to sleep
+    /// (delayed dequeue, Linux 6.12), and between its wake-up and the end of the call that the handler is in.
+    /// A thread of the program that is woken then goes to another processor, which costs as much as ten
+    /// faults. Nor should it be found on another processor as an ordinary thread: one that runs there alone
+    /// draws the program's thread to it. So rounds that are short are urgent as a whole.
     fn sleep(&mut self, pause_ns: u64) {
         if !self.is_with_handler {
             self.take_time();
@@ -229,7 +236,8 @@ impl Bookkeeper {
         }
     }
 
-    /// Sets this process's limit from what the application has as a whole; pages that the application has left.
+    /// Sets this process's limit from what the application has as a whole; pages that the application has
+    /// left.
     fn share(&mut self, resident: PageCount) -> i64 {
         let engine = self.engine;
         let budget = engine.ledger.budget().get() as i64;
@@ -240,7 +248,7 @@ impl Bookkeeper {
             engine.ledger.slots().filter(|slot| slot.state() == SlotState::Managing).count().max(1);
         self.managing = managing as u64;
         let managing = managing as i64;
-        // Who is above the budget gives in proportion to what they have.
+        // Processes above the budget give in proportion to what they have.
         let limit = if left >= 0 { own + left / managing } else { own + left * own / total.max(1) };
         let limit = PageCount::new(limit.max(0) as u64);
         engine.set_limit(limit, managing);
@@ -276,7 +284,7 @@ impl Bookkeeper {
         engine.slot.set_state(SlotState::Managing);
         self.scanner = Some(Scanner::new(self.excluded));
         self.swap_in = SwapIn::new().ok();
-        self.desk = Desk::new(engine).ok();
+        self.buffers = ServeBuffers::new(engine).ok();
     }
 
     fn account(&mut self) {

@@ -51,7 +51,7 @@ pub struct Engine {
     pub(crate) flights: Flights,
     pub(crate) foresight: Foresight,
     pub(crate) hints: Hints,
-    /// Of the program that the pager is beside.
+    /// Of the program that the pager belongs to.
     pub(crate) mailboxes: Mailboxes,
     pub(crate) family: Family,
     pub(crate) bell: Bell,
@@ -76,14 +76,16 @@ impl Engine {
         Ok(engine)
     }
 
-    /// In a pager that was forked for a forked child: the pager of that child, with the words that the parent's pager has kept for it.
+    /// In a pager that was forked for a forked child: the pager of that child, with the words that the
+    /// parent's pager has kept for it.
     ///
     /// # Errors
     /// No memory, or the kernel doesn't say what the child has.
     pub(crate) fn adopt_as_own(&self, parts: Parts, child: PartedChild) -> Result<&'static Engine, Errno> {
         let PartedChild { table, is_protected, .. } = child;
         if !is_protected {
-            // Then its parent, which the supervisor has taken it to be like, was protected after the fork, or not wholly.
+            // Then its parent, which the supervisor has taken it to be like, was protected after the fork, or
+            // not wholly.
             parts.slot.set_protected(false);
         }
         let regions = registered(&parts.uffd)?;
@@ -128,7 +130,8 @@ impl Engine {
         self.is_managing.load(Ordering::Acquire)
     }
 
-    /// Asks the kernel how many pages of the program are resident, and goes on from there. `None` when the kernel doesn't say.
+    /// Asks the kernel how many pages of the program are resident, and goes on from there. `None` when the
+    /// kernel doesn't say.
     pub(crate) fn sync_resident(&self) -> Option<PageCount> {
         let counted = self.pages.files.statm.resident_anonymous().ok()?;
         let (resident, unnoticed) = self.residency.sync(counted);
@@ -154,12 +157,14 @@ impl Engine {
         self.slot.set_state(SlotState::Withdrawn);
     }
 
-    /// The program has ended, or is another one by now, and the process of the pager ends. Without that word the supervisor takes the pager's end for a failure.
+    /// The program has ended, or is another one by now, and the process of the pager ends. Without that word
+    /// the supervisor takes the pager's end for a failure.
     pub fn note_end(&self) {
         self.slot.set_state(SlotState::Left);
     }
 
-    /// Says that the pager can't go on, and ends the process as an out-of-memory kill would. The supervisor explains.
+    /// Says that the pager can't go on, and ends the process as an out-of-memory kill would. The supervisor
+    /// explains.
     pub fn fail(&self, failure: Failure) -> ! {
         self.slot.set_failure(failure);
         subject::end()

@@ -1,18 +1,21 @@
 //! Keeps the reading of messages and the changing of pages apart.
 //!
-//! The kernel refuses changes while an event (an unmapping, a discard, a move, a fork) waits to be read. From the moment
-//! when one thread has read it, the program goes on, and a change that another thread of the pager began before would
-//! land in an address space that is no longer what it was: old content in discarded memory, or a new mapping's page
-//! taken for an old one's. So messages are read only while nobody changes pages, and the tables know of an event before
-//! the next change begins.
+//! The kernel refuses changes while an event (an unmapping, a discard, a move, a fork) waits to be read. From
+//! the moment when one thread has read it, the program goes on, and a change that another thread of the pager
+//! began before would land in an address space that is no longer what it was: old content in discarded
+//! memory, or a new mapping's page taken for an old one's. So messages are read only while nobody changes
+//! pages, and the tables know of an event before the next change begins.
 //!
-//! A change is a call of the kernel and the look at the page's word directly before it, nothing longer: whoever decides, loads, packs, waits for a disk or
-//! a node only *holds* pages. Messages are read meanwhile. What the program discards or unmaps of held pages is marked in their words, and whoever holds
-//! them finds that when the change begins. A move or a fork needs words that nobody has in hand: whoever reads of one waits until all is let go.
+//! A change is a call of the kernel and the look at the page's word directly before it, nothing longer:
+//! whoever decides, loads, packs, waits for a disk or a node only *holds* pages. Messages are read meanwhile.
+//! What the program discards or unmaps of held pages is marked in their words, and whoever holds them finds
+//! that when the change begins. A move or a fork needs words that nobody has in hand: whoever reads of one
+//! waits until all is let go.
 //!
 //! Invariants:
 //! 1. While a [`Reading`] is alive, no [`Change`] is, and the other way round.
-//! 2. Changes don't exclude each other: faults of unrelated threads share no lock here, only read the same word.
+//! 2. Changes don't exclude each other: faults of unrelated threads share no lock here, only read the same
+//!    word.
 //! 3. From when [`Reading::settle`] returns until the reading ends, no [`Holding`] is alive.
 //! 4. Whoever is in a change waits for the kernel alone: a reader waits for it.
 
@@ -21,7 +24,8 @@ use core::cell::Cell;
 use crate::sync::wait::{self, Scope, Sleepers};
 use crate::sync::{AtomicU32, CHANGE_SPINS, Guard, Ordering, SPINS, guard, spin_loop};
 
-/// Threads of the pager that may change pages: one handler for each processor up to a limit, the fetcher, and the bookkeeper.
+/// Threads of the pager that may change pages: one handler for each processor up to a limit, the fetcher, and
+/// the bookkeeper.
 pub(crate) const PARTIES: usize = 10;
 /// The party that the bookkeeper is.
 pub(crate) const BOOKKEEPER: usize = PARTIES - 1;
@@ -230,7 +234,8 @@ impl Gate {
 }
 
 impl Reading<'_> {
-    /// Waits until nobody holds pages: they are let go when a change with them is to begin, or has ended. Nobody takes any until the reading ends.
+    /// Waits until nobody holds pages: they are let go when a change with them is to begin, or has ended.
+    /// Nobody takes any until the reading ends.
     pub(crate) fn settle(&self) {
         if self.is_settled.replace(true) {
             return;
@@ -244,12 +249,13 @@ impl Reading<'_> {
 }
 
 impl<'a> Holding<'a> {
-    /// Who holds.
+    /// The holders.
     pub(crate) fn party(&self) -> usize {
         self.party
     }
 
-    /// Enters to change pages. `None` when a reading waits until all is let go: then let go of what is held, and end this.
+    /// Enters to change pages. `None` when a reading waits until all is let go: then let go of what is held,
+    /// and end this.
     pub(crate) fn change(&self) -> Option<Change<'a>> {
         loop {
             match self.try_change() {

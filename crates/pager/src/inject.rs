@@ -1,5 +1,6 @@
-//! Faults of the pager's own, on demand: how the tests make true what must never happen. The supervisor takes the order from
-//! its environment and leaves it in the ledger; without one the cost is a load of a word that never changes.
+//! Faults of the pager's own, on demand: how the tests make true what must never happen. The supervisor takes
+//! the order from its environment and leaves it in the ledger; without one the cost is a load of a word that
+//! never changes.
 
 use core::sync::atomic::Ordering;
 

@@ -1,10 +1,12 @@
 //! The pager of one process: it serves the program's faults, takes cold pages away, and brings them back.
 //!
-//! It runs in a process of its own beside the program. `no_std` and without an allocator: what it needs it has from its start, and waits for nobody's
-//! memory while a fault waits for it. Everything that the kernel does lies behind `farmem-sys`.
+//! It runs in a process of its own, next to the program. `no_std` and without an allocator: what it needs it
+//! has from its start, and waits for nobody's memory while a fault waits for it. Everything that the kernel
+//! does lies behind `farmem-sys`.
 //!
-//! Threads: *handlers* ([`fault::handler`]) serve faults; the *bookkeeper* ([`mod@bookkeeper`]) does the rest. The order in which
-//! things must be held: the gate (a [`gate::Reading`] or a [`gate::Holding`]), then the evictor, then a page, then the gate for a [`gate::Change`].
+//! Threads: *handlers* ([`fault::handler`]) serve faults; the *bookkeeper* ([`mod@bookkeeper`]) does the
+//! rest. The order in which things must be held: the gate (a [`gate::Reading`] or a [`gate::Holding`]), then
+//! the evictor, then a page, then the gate for a [`gate::Change`].
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -61,8 +61,8 @@ const STARTED: u32 = 1;
 const FAILED: u32 = 2;
 
 impl Start {
-    /// Starts a pager for a program that this process was attached to ([`subject::attach`]). `uffd` is of that program's memory, not shaken hands
-    /// with. Returns when it is connected.
+    /// Starts a pager for a program that this process was attached to ([`subject::attach`]). `uffd` is of
+    /// that program's memory, not shaken hands with. Returns when it is connected.
     ///
     /// # Errors
     /// Then the program isn't managed.
@@ -70,7 +70,8 @@ impl Start {
         self.launch_as(Kind::New, uffd, publish)
     }
 
-    /// Starts the pager of memory that processes share ([`subject::objects`]). `messages` is what they say. Returns when it is connected.
+    /// Starts the pager of memory that processes share ([`subject::objects`]). `messages` is what they say.
+    /// Returns when it is connected.
     ///
     /// # Errors
     /// Then that memory isn't managed.
@@ -78,8 +79,9 @@ impl Start {
         self.launch_as(Kind::Shared, messages, publish)
     }
 
-    /// In a pager that was forked for a forked child ([`Engine::part_with`]), and attached to that: starts the child's own pager on the words that its parent's has
-    /// kept. `uffd` is the child's. Returns when it is connected.
+    /// In a pager that was forked for a forked child ([`Engine::part_with`]), and attached to that: starts
+    /// the child's own pager on the words that its parent's has kept. `uffd` is the child's. Returns when it
+    /// is connected.
     ///
     /// # Errors
     /// The child must not go on: nobody serves it.
@@ -98,8 +100,8 @@ impl Start {
         let task = memory::leak(Task { start: self, begins: Some((kind, uffd)), publish, outcome })?;
         let outcome = task.outcome;
         thread::spawn_with(Task::run, task)?;
-        // The outcome is the new thread's to decide, however long it takes: a program that ran on meanwhile would be
-        // served by two pagers, or by none. A supervisor that ends is noticed.
+        // The outcome is the new thread's to decide, however long it takes: a program that ran on meanwhile
+        // would be served by two pagers, or by none. A supervisor that ends is noticed.
         while outcome[0].load(Ordering::Acquire) == PENDING {
             wait::wait(&outcome[0], PENDING, None, Scope::Process);
         }
@@ -149,7 +151,8 @@ impl Task {
         };
         let mut bookkeeper = Bookkeeper::new(engine, excluded);
         if is_managed {
-            // What was managed in the parent is managed here from the first moment on; and processes that share memory wait for messages to be read as soon as they are taken on.
+            // What was managed in the parent is managed here from the first moment on; and processes that
+            // share memory wait for messages to be read as soon as they are taken on.
             bookkeeper.begin();
         }
         (task.publish)(engine);
@@ -222,8 +225,8 @@ impl Task {
     }
 }
 
-/// What the pager of a forked child is made of: with the slot and the flags that the supervisor has given it, and the descriptors that came after the
-/// userfaultfd.
+/// What the pager of a forked child is made of: with the slot and the flags that the supervisor has given it,
+/// and the descriptors that came after the userfaultfd.
 fn inherited(
     parent: Started,
     uffd: Uffd,
@@ -231,8 +234,8 @@ fn inherited(
     link: Link,
     next: &mut impl FnMut() -> Result<OwnedFd, StartError>,
 ) -> Result<Parts, StartError> {
-    // The number of the pool's file is one of the parent's table.
-    // Without memory for it, it must not be dropped: the mapping is the parent's, which this child goes on reading.
+    // The number of the pool's file is one of the parent's table. Without memory for it, it must not be
+    // dropped: the mapping is the parent's, which this child goes on reading.
     let pool = ManuallyDrop::new(parent.vault.memory().with_file(next()?));
     let pool: &'static SharedMemory = memory::leak(pool)?;
     let disk = disk_tier(parent.ledger, if flags & HAS_DISK != 0 { Some(next()?) } else { None })?;

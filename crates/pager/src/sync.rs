@@ -1,5 +1,5 @@
-//! Where the lock-free structures get their atomics, locks, memory and sleep from: one place, so that a model checker can
-//! compile the same source files against its own (`tests/interleavings`, `tests/weak_memory`).
+//! Where the lock-free structures get their atomics, locks, memory and sleep from: one place, so that a model
+//! checker can compile the same source files against its own (`tests/interleavings`, `tests/weak_memory`).
 
 pub(crate) use core::hint::spin_loop;
 pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -12,7 +12,8 @@ pub(crate) use farmem_sys::wait;
 
 /// Looks at a word before sleeping on it: a reading takes less than a microsecond or two.
 pub(crate) const SPINS: u32 = 200;
-/// The same of whoever waits for changes to end: a batch of moves takes a hundred microseconds, and to be woken on an idle processor half as long.
+/// The same of whoever waits for changes to end: a batch of moves takes a hundred microseconds, and to be
+/// woken on an idle processor half as long.
 pub(crate) const CHANGE_SPINS: u32 = 8000;
 /// Most regions: as many as a process may have mappings by default.
 pub(crate) const MOST_REGIONS: usize = 65_536;

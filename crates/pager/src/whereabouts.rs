@@ -22,7 +22,8 @@ impl Whereabouts {
         self.allowed
     }
 
-    /// Keeps the calling thread, whose whereabouts these are, with the handler that works alone, if that is wanted and one does; else lets it run anywhere. Whether it stays with one.
+    /// Keeps the calling thread, whose whereabouts these are, with the handler that works alone, if that is
+    /// wanted and one does; else lets it run anywhere. Whether it stays with one.
     pub(crate) fn stay_with_handler(&mut self, handlers: &Handlers, is_wanted: bool) -> bool {
         let wanted = if is_wanted { handlers.processor_of_one_alone() } else { None };
         if wanted == self.processor {

@@ -3,11 +3,12 @@
 //! 1. From the first step on nothing leaves.
 //! 2. What is far comes back, a step at a time, between the faults of the program, which are served as ever.
 //! 3. Children that are served here get pagers of their own, or end.
-//! 4. Nobody changes pages (a [`Reading`](crate::gate::Reading) is held, and never given up) and no event waits: when now no word says that its page is far or in
-//!    somebody's hands, the memory is unregistered. Threads that wait there go on by the kernel's doing.
+//! 4. Nobody changes pages (a [`Reading`](crate::gate::Reading) is held, and never given up) and no event
+//!    waits: when now no word says that its page is far or in somebody's hands, the memory is unregistered.
+//!    Threads that wait there go on by the kernel's doing.
 //!
-//! A fork that begins after the last look copies what is all there. Its event is read by nobody; the kernel takes that child's memory from the userfaultfd
-//! when the last descriptor closes.
+//! A fork that begins after the last look copies what is all there. Its event is read by nobody; the kernel
+//! takes that child's memory from the userfaultfd when the last descriptor closes.
 
 use core::sync::atomic::Ordering;
 
@@ -16,7 +17,7 @@ use farmem_sys::uffd::UffdError;
 use farmem_sys::{sparse, thread};
 
 use crate::engine::{BATCH_PAGES, Engine};
-use crate::fault::serve::{Cause, Desk};
+use crate::fault::serve::{Cause, ServeBuffers};
 use crate::forks::children::NOWHERE;
 
 /// A step ends after this time: meanwhile nobody else of the pager does what the bookkeeper does.
@@ -42,8 +43,8 @@ impl Default for Withdrawal {
 }
 
 impl Withdrawal {
-    /// One step, on the bookkeeper; how long to pause after it. Without a desk nothing is managed.
-    pub(crate) fn step(&mut self, engine: &Engine, desk: Option<&mut Desk>) -> u64 {
+    /// One step, on the bookkeeper; how long to pause after it. Without buffers nothing is managed.
+    pub(crate) fn step(&mut self, engine: &Engine, buffers: Option<&mut ServeBuffers>) -> u64 {
         engine.eviction.end();
         if engine.eviction.are_stranded() {
             engine.return_stranded(&engine.hold_as_bookkeeper());
@@ -51,8 +52,8 @@ impl Withdrawal {
         if !engine.eviction.is_over() {
             return PAUSE_NS;
         }
-        if let Some(desk) = desk
-            && self.bring_back(engine, desk)
+        if let Some(buffers) = buffers
+            && self.bring_back(engine, buffers)
         {
             return PAUSE_NS;
         }
@@ -61,14 +62,14 @@ impl Withdrawal {
     }
 
     /// A step of the return. Whether there is more to do.
-    fn bring_back(&mut self, engine: &Engine, desk: &mut Desk) -> bool {
+    fn bring_back(&mut self, engine: &Engine, buffers: &mut ServeBuffers) -> bool {
         let began_ns = thread::now_ns();
         while self.hand < sparse::END {
             let mut left = LOOKED_AT;
             let hand = &mut self.hand;
             let wanted = core::iter::from_fn(|| engine.pages.table.seek(hand, &mut left, is_wanted));
             let holding = engine.hold_as_bookkeeper();
-            let _ = engine.return_pages(&holding, desk, wanted.take(BATCH_PAGES), Cause::Room);
+            let _ = engine.return_pages(&holding, buffers, wanted.take(BATCH_PAGES), Cause::Room);
             drop(holding);
             if thread::now_ns() - began_ns > STEP_NS {
                 return true;
@@ -84,7 +85,8 @@ fn is_wanted(word: PageWord) -> bool {
 }
 
 impl Engine {
-    /// Ends the management of all memory, if nothing of it is far or in somebody's hands. From then on no thread of the pager changes anything.
+    /// Ends the management of all memory, if nothing of it is far or in somebody's hands. From then on no
+    /// thread of the pager changes anything.
     fn unregister_all(&self) -> bool {
         let reading = self.pages.gate.read();
         reading.settle();
@@ -93,7 +95,8 @@ impl Engine {
         if self.pages.table.seek(&mut hand, &mut left, is_in_hand).is_some() {
             return false;
         }
-        // Asked after the look: a fork that has copied the page table before it either waits to be heard of, or has been.
+        // Asked after the look: a fork that has copied the page table before it either waits to be heard of,
+        // or has been.
         let probe = PageRange::at(NOWHERE, PageCount::new(1));
         let is_changing = self.pages.uffd.zero_in(probe).stopped == Some(UffdError::Changing);
         if is_changing || self.family.children.are_any() || self.eviction.are_stranded() {

@@ -1,4 +1,5 @@
-//! Prints how each policy of prefetching does on synthetic traces: `cargo run --release -p farmem-policy --example prefetch`.
+//! Prints how each policy of prefetching does on synthetic traces:
+//! `cargo run --release -p farmem-policy --example prefetch`.
 #[path = "../tests/support/mod.rs"]
 mod support;
 

@@ -1,6 +1,6 @@
 //! Prints what it costs to give reservations back, by trace and by the size of the partition:
-//! `cargo run --release -p farmem-policy --example reservations`. Each page takes one entry; a partition of 100% has room for
-//! all pages, a quarter of which is local.
+//! `cargo run --release -p farmem-policy --example reservations`. Each page takes one entry; a partition of
+//! 100% has room for all pages, a quarter of which is local.
 #[path = "../tests/support/mod.rs"]
 mod support;
 

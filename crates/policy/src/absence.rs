@@ -1,20 +1,22 @@
 //! What more local memory would save, told by how long pages were away.
 //!
-//! A page that left and came back would have stayed, had there been room for all that left after it and was still away when it came back. So
-//! the pages that are away are looked at as a second memory behind the first, in the order in which they left: each eviction pushes
-//! them one place further, unless a page that left later has come back meanwhile. Of the pages that left `t` ago the share S(t) is still
-//! away; the place of a page that has been away for R evictions is the sum of S(t) for t up to R. That is the kinetics of
-//! Hu et al. (AET, USENIX ATC 2016), put to the part of memory that isn't there.
+//! A page that left and came back would have stayed, had there been room for all that left after it and was
+//! still away when it came back. So the pages that are away are looked at as a second memory behind the
+//! first, in the order in which they left: each eviction pushes them one place further, unless a page that
+//! left later has come back meanwhile. Of the pages that left `t` ago the share S(t) is still away; the place
+//! of a page that has been away for R evictions is the sum of S(t) for t up to R. That is the kinetics of Hu
+//! et al. (AET, USENIX ATC 2016), put to the part of memory that isn't there.
 //!
-//! Absences are measured on the clock of [`Victims`](crate::Victims), whose step is a part of the budget. So all results are in budgets.
+//! Absences are measured on the clock of [`Victims`](crate::Victims), whose step is a part of the budget. So
+//! all results are in budgets.
 
 use crate::victims::TICKS_PER_BUDGET;
 
-/// Absences up to so many ticks have a bucket each,
+/// Absences up to so many ticks have a bucket each.
 const LINEAR: u64 = 8;
-/// from there on there are so many for each power of two,
+/// Above that, the logarithm of the buckets for each power of two.
 const PARTS_BITS: u32 = 2;
-/// up to what the clock can tell.
+/// The logarithm of the longest absence that the clock can tell.
 const MOST_BITS: u32 = 10;
 /// How many buckets.
 pub const BUCKETS: usize = LINEAR as usize + ((MOST_BITS - LINEAR.ilog2()) << PARTS_BITS) as usize;
@@ -67,8 +69,9 @@ impl Absences {
         self.returned.iter().sum()
     }
 
-    /// How much more local memory, in budgets, would have kept the share `share` of the pages that came back from leaving; `None` when none
-    /// did. Rather too much than too little: pages that the program has discarded while they were away count as if they were still.
+    /// How much more local memory, in budgets, would have kept the share `share` of the pages that came back
+    /// from leaving; `None` when none did. Rather too much than too little: pages that the program has
+    /// discarded while they were away count as if they were still.
     pub fn more_for(&self, share: f64) -> Option<f64> {
         let returned = self.returned();
         if returned == 0 {

@@ -2,18 +2,20 @@
 
 use farmem_page::PageCount;
 
-/// Pages that an application may pin, of a budget: the rest must be enough for everything else, and for pages on their way.
+/// Pages that an application may pin, of a budget: the rest must be enough for everything else, and for pages
+/// on their way.
 pub const fn most_pinned(budget: PageCount) -> PageCount {
     PageCount::new(budget.get() - budget.get().div_ceil(4))
 }
 
-/// Pages that one piece of advice may bring in, of a process's limit. More would push each other out before they are used.
+/// Pages that one piece of advice may bring in, of a process's limit. More would push each other out before
+/// they are used.
 pub const fn most_hinted(limit: PageCount) -> PageCount {
     PageCount::new(limit.get() / 2)
 }
 
-/// Pages that one of an application's processes unpins when all together have pinned `total` and may pin `most`: in proportion to
-/// what it has pinned.
+/// Pages that one of an application's processes unpins when all together have pinned `total` and may pin
+/// `most`: in proportion to what it has pinned.
 pub fn to_give_up(own: PageCount, total: PageCount, most: PageCount) -> PageCount {
     let over = u128::from(total.saturating_sub(most).get());
     let total = u128::from(total.get()).max(1);

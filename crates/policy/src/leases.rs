@@ -1,19 +1,21 @@
-//! Who may hold how much of what several spaces share: slabs of the host's pool, or pages of local memory.
+//! Which space may hold how much of what several share: slabs of the host's pool, or pages of local memory.
 //!
-//! A space has a *guarantee*: it gets that much whenever it wants it. What is left is divided by max-min fairness with weights: nobody gets
-//! more, for their weight, than somebody who wants more and has less. It is divided in an order (FastSwap §II tells idle, inactive and active pages apart,
-//! and takes them in this order; idle ones, nobody's, are there for the asking):
+//! A space has a *guarantee*: it gets that much whenever it wants it. What is left is divided by max-min
+//! fairness with weights: nobody gets more, for their weight, than somebody who wants more and has less. It
+//! is divided in an order (FastSwap §II tells idle, inactive and active pages apart, and takes them in this
+//! order; idle ones, nobody's, are there for the asking):
 //!
 //! 1. guarantees, as far as they are wanted;
 //! 2. what spaces that swap at present need for what they hold, and a little to grow by (*active*);
 //! 3. what spaces that don't swap hold;
 //! 4. what spaces want beyond that, to be there before they need it (*inactive*).
 //!
-//! So when nothing is free, what nobody fills is taken back first, then what idle spaces hold; and among active ones those give
-//! that have more than their share.
+//! So when nothing is free, what nobody fills is taken back first, then what idle spaces hold; and among
+//! active ones those give that have more than their share.
 //!
-//! What a space can't give back (its content has nowhere to go) is never asked back. It must not come out of a guarantee
-//! that somebody else has not called on yet, for that could not be honoured any more: such room goes only to spaces that are *elastic*.
+//! What a space can't give back (its content has nowhere to go) is never asked back. It must not come out of
+//! a guarantee that somebody else has not called on yet, for that could not be honoured any more: such room
+//! goes only to spaces that are *elastic*.
 
 /// What a space has, needs and wants. All amounts are in the same unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -49,14 +51,15 @@ impl Claim {
     }
 }
 
-/// Whether `guaranteed` more can be promised to a newcomer, of `total`, beside what the others were promised or can't give back.
+/// Whether `guaranteed` more can be promised to a newcomer, of `total`, in addition to what the others were
+/// promised or can't give back.
 pub fn can_guarantee(total: u64, claims: &[Claim], guaranteed: u64) -> bool {
     let firm: u128 = claims.iter().map(|claim| u128::from(claim.guaranteed.max(claim.kept))).sum();
     firm + u128::from(guaranteed) <= u128::from(total)
 }
 
-/// Divides `total`: how much each may hold, in the order of `claims`. Never more than `total` in sum, unless what spaces can't give back, and
-/// their guarantees, are more already; then these alone.
+/// Divides `total`: how much each may hold, in the order of `claims`. Never more than `total` in sum, unless
+/// what spaces can't give back, and their guarantees, are more already; then these alone.
 ///
 /// # Panics
 /// When `shares` is shorter than `claims`.
@@ -76,8 +79,8 @@ pub fn divide(total: u64, claims: &[Claim], shares: &mut [u64]) {
     raise_within(total, claims, shares, wanted);
 }
 
-/// More was promised than there is, as when a host's total was lowered: what can't be given back stays, and the promises are honoured in part, all
-/// in the same part.
+/// More was promised than there is, as when a host's total was lowered: what can't be given back stays, and
+/// the promises are honoured in part, all in the same part.
 fn scale_guarantees(total: u64, claims: &[Claim], shares: &mut [u64]) {
     let kept: u128 = claims.iter().map(|claim| u128::from(claim.kept)).sum();
     let room = u128::from(total).saturating_sub(kept);
@@ -88,7 +91,8 @@ fn scale_guarantees(total: u64, claims: &[Claim], shares: &mut [u64]) {
     }
 }
 
-/// Raises shares towards a cap of each. Those who can't give back get no more than is left beside all guarantees.
+/// Raises shares towards a cap of each. Those who can't give back get no more than is left after all
+/// guarantees.
 fn raise_within(total: u64, claims: &[Claim], shares: &mut [u64], cap: impl Fn(&Claim) -> u64) {
     let before = sum(shares);
     let guarantees: u128 = claims.iter().map(|claim| u128::from(claim.guaranteed)).sum();
@@ -134,7 +138,8 @@ fn pairs<'a>(
     claims.iter().zip(shares.iter().copied()).filter(move |(claim, _)| counts(claim))
 }
 
-/// The height to which everybody's share, for their weight, is filled up: as water in vessels that are connected.
+/// The height to which everybody's share, for their weight, is filled up: as water in vessels that are
+/// connected.
 #[derive(Clone, Copy)]
 struct Level(u128);
 
@@ -345,7 +350,8 @@ mod tests {
                     continue;
                 }
                 for (rich, rich_share) in claims.iter().zip(&shares) {
-                    // Who has more for their weight than somebody who wants more has it by guarantee, but for rounding.
+                    // A space that has more for its weight than one that wants more has it by guarantee,
+                    // apart from rounding.
                     let level = (poor_share + u64::from(poor.weight)) * u64::from(rich.weight);
                     let is_fair = (rich_share.saturating_sub(u64::from(rich.weight))) * u64::from(poor.weight) <= level;
                     prop_assert!(is_fair || *rich_share <= rich.guaranteed, "{claims:?} {shares:?}");

@@ -1,9 +1,11 @@
 //! What to fetch ahead, and what to let go: decisions only.
 //!
-//! Pure and `no_std`: nothing here allocates, locks, reads a clock or calls the kernel. Every answer is a function of
-//! what the policy was told before, so the pager, replays of traces and the tests get the same ones.
+//! Pure and `no_std`: nothing here allocates, locks, reads a clock or calls the kernel. Every answer is a
+//! function of what the policy was told before, so the pager, replays of traces and the tests get the same
+//! ones.
 //!
-//! * [`Prefetcher`]: which pages beyond a faulted one to bring in ([`Streams`], or another [`PrefetchPolicy`]).
+//! * [`Prefetcher`]: which pages beyond a faulted one to bring in ([`Streams`], or another
+//!   [`PrefetchPolicy`]).
 //! * [`references`]: which pages a thread will want because words refer to them.
 //! * [`VictimPolicy`]: which resident pages the eviction hand takes ([`Victims`], or [`Sweep`]).
 //! * [`Reservations`]: which resident pages give their entries back while far memory is short.

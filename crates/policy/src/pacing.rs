@@ -1,14 +1,16 @@
 //! How long the bookkeeper may pause.
 //!
-//! New mappings are filled by the kernel alone until the bookkeeper has found them, so nothing but its next look bounds how far
-//! a program passes its budget: it must come back before the program can have used up what is left. While the program
-//! doesn't run it can use up nothing.
+//! New mappings are filled by the kernel alone until the bookkeeper has found them, so nothing but its next
+//! look bounds how far a program passes its budget: it must come back before the program can have used up
+//! what is left. While the program doesn't run it can use up nothing.
 
 use farmem_page::PageCount;
 
-/// The fastest that a program on a machine of few processors can take memory: a first touch costs the kernel 250 ns at least.
+/// The fastest that a program on a machine of few processors can take memory: a first touch costs the kernel
+/// 250 ns at least.
 const FASTEST_PAGES_PER_MS: u64 = 4000;
-/// Memory comes under management when the application is this close to its budget: 2 MiB, or a 16th of the budget.
+/// Memory comes under management when the application is this close to its budget: 2 MiB, or a 16th of the
+/// budget.
 const MARGIN_PAGES: u64 = 512;
 const MARGIN_SHARE: u64 = 16;
 /// How late the bookkeeper may come on a busy machine.
@@ -60,7 +62,8 @@ pub struct Outlook {
     pub has_moved: bool,
     /// Whether the program has run since the look before, or what serves it needs watching.
     pub is_running: bool,
-    /// Whether somebody else looks meanwhile, each [`SHORTEST_NS`], and calls if there is anything to be done.
+    /// Whether somebody else looks meanwhile, each [`SHORTEST_NS`], and calls if there is anything to be
+    /// done.
     pub is_watched: bool,
 }
 
@@ -98,8 +101,8 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// One look: what is resident, the time, and the processor time that the process has used without the caller's own, which
-    /// would keep itself busy.
+    /// One look: what is resident, the time, and the processor time that the process has used without the
+    /// caller's own, which would keep itself busy.
     pub fn look(&mut self, resident: PageCount, now_ns: u64, cpu_ns: u64) {
         self.grown = resident.get().saturating_sub(self.resident.get());
         self.passed_ns = now_ns.saturating_sub(self.now_ns);
@@ -127,8 +130,8 @@ impl Growth {
         if self.is_running() { usual } else { usual.max(RUNNING_NS) }
     }
 
-    /// How close to `budget` the application may come before its memory is managed: further away while it grows fast, since a
-    /// busy machine may let the bookkeeper run late.
+    /// How close to `budget` the application may come before its memory is managed: further away while it
+    /// grows fast, since a busy machine may let the bookkeeper run late.
     pub fn margin(&self, budget: PageCount) -> i64 {
         let usual = usual_margin(budget).get();
         let by_growth = self.grown.saturating_mul(LATE_NS) / self.passed_ns.max(SHORTEST_NS);

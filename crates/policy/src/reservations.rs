@@ -1,16 +1,16 @@
 //! Which resident pages give their entries back when the partition fills (Canvas §5.1).
 //!
-//! The entry of a resident page is room spent to save work: its next eviction needs no allocation, and no write if the
-//! page is clean. Past three quarters of the partition Canvas takes that room from *hot* pages first: they stay local for
-//! long, so they miss it least. It scans the head of the active list again and again; a page is hot if consecutive scans
-//! meet it there.
+//! The entry of a resident page is room spent to save work: its next eviction needs no allocation, and no
+//! write if the page is clean. Past three quarters of the partition Canvas takes that room from *hot* pages
+//! first: they stay local for long, so they miss it least. It scans the head of the active list again and
+//! again; a page is hot if consecutive scans meet it there.
 //!
-//! Here the victim policy stands for that list: a page is hot in a scan if the policy says so of its word. What the
-//! policy says changes only when a page leaves and comes back, so a page that has been resident since before the
-//! previous scan was hot in that one too, and nothing needs to be noted about single pages.
+//! Here the victim policy stands for that list: a page is hot in a scan if the policy says so of its word.
+//! What the policy says changes only when a page leaves and comes back, so a page that has been resident
+//! since before the previous scan was hot in that one too, and nothing needs to be noted about single pages.
 //!
-//! When the store takes no page at all, every reservation goes: a page that must leave needs the room more than a page
-//! that stays, and otherwise nothing could move any more.
+//! When the store takes no page at all, every reservation goes: a page that must leave needs the room more
+//! than a page that stays, and otherwise nothing could move any more.
 
 use farmem_page::{AgeStamp, ByteCount, PageCount, PageWord};
 
@@ -89,8 +89,8 @@ impl Reservations {
         self.began = [Some(now), self.began[0]];
     }
 
-    /// Whether a resident page that the scan has come to gives its entry back. Never for a page whose entry is more than a
-    /// reservation.
+    /// Whether a resident page that the scan has come to gives its entry back. Never for a page whose entry
+    /// is more than a reservation.
     pub fn gives_back(&self, policy: &impl VictimPolicy, pressure: Pressure, word: PageWord) -> bool {
         word.reservation().is_some()
             && match (pressure, self.began[1]) {

@@ -1,10 +1,11 @@
 //! The smallest local budget with which a program is hardly ever held up by paging.
 //!
-//! As Meta's TMO (Weiner et al., ASPLOS 2022) does with the kernel's swap: lower the budget little by little while the program stalls less than it
-//! may, for every page that nobody misses is one saved; raise it when it stalls more. Three differences. The steps down grow while
-//! nothing at all is missed, so that memory which is not used is found in seconds rather than hours. The way up
-//! is as steep as the stall is high, since there a program waits. And where the program has stalled before, the steps are small: what was
-//! too little once will be again, until it is long ago.
+//! As Meta's TMO (Weiner et al., ASPLOS 2022) does with the kernel's swap: lower the budget little by little
+//! while the program stalls less than it may, for every page that nobody misses is one saved; raise it when
+//! it stalls more. Three differences. The steps down grow while nothing at all is missed, so that memory
+//! which is not used is found in seconds rather than hours. The way up is as steep as the stall is high,
+//! since there a program waits. And where the program has stalled before, the steps are small: what was too
+//! little once will be again, until it is long ago.
 
 use farmem_page::PageCount;
 
@@ -12,18 +13,19 @@ use farmem_page::PageCount;
 const STEP_LEAST: f64 = 0.01;
 const STEP_MOST: f64 = 0.08;
 const STEP_GROWTH: f64 = 1.4;
-/// The budget rises by this part for each multiple of the target that the stall is above it, but by no more than
+/// The budget rises by this part for each multiple of the target that the stall is above it.
 const RISE: f64 = 0.04;
-/// this part at once.
+/// It rises by no more than this part at once.
 const RISE_MOST: f64 = 0.25;
 /// Below this part of the target the budget falls.
 const LOW: f64 = 0.5;
-/// While the stall share falls, it is taken to fall by no more than this from one step to the next: pages that are missed are
-/// not missed at once.
+/// While the stall share falls, it is taken to fall by no more than this from one step to the next: pages
+/// that are missed are not missed at once.
 const MEMORY: f64 = 0.6;
 /// Up to so much above the budget at which the program last stalled, steps are small.
 const NEAR: f64 = 1.2;
-/// A program whose memory has grown by more than this part since the last step is at work on it: its budget stays.
+/// A program whose memory has grown by more than this part since the last step is at work on it: its budget
+/// stays.
 const GROWING: f64 = 0.02;
 /// From one step to the next that budget is taken to be lower, since the program may need less meanwhile.
 const FADING: f64 = 0.985;
@@ -43,7 +45,8 @@ pub struct RightSizing {
 }
 
 impl RightSizing {
-    /// For a program that may stall for the share `target` of its time, with `least` to `most` pages of local memory.
+    /// For a program that may stall for the share `target` of its time, with `least` to `most` pages of local
+    /// memory.
     pub fn new(target: f64, least: PageCount, most: PageCount) -> Self {
         Self {
             target: target.max(f64::MIN_POSITIVE),
@@ -56,8 +59,8 @@ impl RightSizing {
         }
     }
 
-    /// The next budget, a while after the last one: `budget` is what it has been, `resident` what the program has of it, and
-    /// `stall` the share of that while for which it stalled.
+    /// The next budget, a while after the last one: `budget` is what it has been, `resident` what the program
+    /// has of it, and `stall` the share of that while for which it stalled.
     pub fn next(&mut self, budget: PageCount, resident: PageCount, stall: f64) -> PageCount {
         self.stall = stall.max(self.stall * MEMORY);
         self.too_little *= FADING;

@@ -1,8 +1,9 @@
 //! Whether a handler of the idle class gets its processor at all.
 //!
-//! It starves where others want that processor, and the program with it. So it is looked at from time to time: a fault that
-//! waits, or work that is in hand, and no step forward for longer than any fault takes. Then the handler is to compete as an
-//! ordinary thread for a while; again and again, and each time for longer, while it starves soon after.
+//! It starves where others want that processor, and the program with it. So it is looked at from time to
+//! time: a fault that waits, or work that is in hand, and no step forward for longer than any fault takes.
+//! Then the handler is to compete as an ordinary thread for a while; again and again, and each time for
+//! longer, while it starves soon after.
 
 /// No fault that is being served takes so long, but for one that reads from a disk.
 pub const STARVED_NS: u64 = 3_000_000;

@@ -1,8 +1,8 @@
 //! Which absent pages come back when there is room again: the most recently stored ones first (FastSwap §V).
 //!
-//! What was stored last was resident longest, so it is the likeliest to be wanted. A *survey* counts the absent pages by the
-//! time since they left; from it follows the age up to which all of them fit. The clock is the victim policy's, in its ticks
-//! ([`VictimPolicy::absence`](crate::VictimPolicy::absence)).
+//! What was stored last was resident longest, so it is the likeliest to be wanted. A *survey* counts the
+//! absent pages by the time since they left; from it follows the age up to which all of them fit. The clock
+//! is the victim policy's, in its ticks ([`VictimPolicy::absence`](crate::VictimPolicy::absence)).
 
 use farmem_page::PageCount;
 
@@ -11,8 +11,8 @@ use crate::pacing::usual_margin;
 /// Ages that are told apart: all that a stamp can hold.
 const AGES: usize = 1024;
 
-/// How long room must have been there. That of a raised budget is meant to be used; memory that a program has freed is
-/// often what it takes next, and pages that came back meanwhile would be in its way.
+/// How long room must have been there. That of a raised budget is meant to be used; memory that a program has
+/// freed is often what it takes next, and pages that came back meanwhile would be in its way.
 const RAISED_NS: u64 = 50_000_000;
 const FREED_NS: u64 = 1_000_000_000;
 
@@ -28,7 +28,7 @@ impl Survey {
         Self { counts: [0; AGES] }
     }
 
-    /// Begins anew.
+    /// Begins again.
     pub fn clear(&mut self) {
         self.counts.fill(0);
     }
@@ -39,8 +39,8 @@ impl Survey {
         *count = count.saturating_add(1);
     }
 
-    /// The longest absence up to which pages may come back so that `room` is filled and no more than the pages of its last
-    /// tick are left out for want of it. `None` when nothing can come.
+    /// The longest absence up to which pages may come back so that `room` is filled and no more than the
+    /// pages of its last tick are left out for want of it. `None` when nothing can come.
     pub fn longest_absence(&self, room: PageCount) -> Option<u64> {
         if room == PageCount::ZERO {
             return None;
@@ -74,8 +74,9 @@ pub struct Room {
 }
 
 impl Room {
-    /// How many pages may come back under `budget`, when `free` pages are below the limit; a margin of them is for the next
-    /// faults. Nothing until there has been plenty for a while; then until only the margin is left.
+    /// How many pages may come back under `budget`, when `free` pages are below the limit; a margin of them
+    /// is for the next faults. Nothing until there has been plenty for a while; then until only the margin is
+    /// left.
     pub fn look(&mut self, free: i64, budget: PageCount, now_ns: u64) -> PageCount {
         self.is_raised |= budget > self.budget && self.budget != PageCount::ZERO;
         self.budget = budget;

@@ -1,4 +1,4 @@
-//! What [`Absences`] says of more memory, beside what an exact LRU of that size misses.
+//! What [`Absences`] says of more memory, compared with what an exact LRU of that size misses.
 
 mod support;
 
@@ -66,8 +66,8 @@ fn absences(trace: &[u64], budget: usize) -> Absences {
     Absences::new(returned, left)
 }
 
-/// With the memory that is said to keep this share of the returning pages, an exact LRU keeps nearly that share or more, and with a third less
-/// memory it doesn't keep much more.
+/// With the memory that is said to keep this share of the returning pages, an exact LRU keeps nearly that
+/// share or more, and with a third less memory it doesn't keep much more.
 fn agrees(trace: &[u64], budget: usize, share: f64) {
     let more = absences(trace, budget).more_for(share).expect("pages came back");
     let before = misses(trace, budget) as f64;

@@ -1,4 +1,5 @@
-//! Spaces that share a link, simulated: a queue of transfers under way that the link works off at a rate which changes, and before it the spaces' turns.
+//! Spaces that share a link, simulated: a queue of transfers under way that the link works off at a rate
+//! which changes, and before it the spaces' turns.
 
 use farmem_policy::links::{Rate, Turns, VirtualTime, Window};
 use proptest::prelude::*;

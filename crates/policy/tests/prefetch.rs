@@ -1,4 +1,5 @@
-//! What the policies of prefetching promise, on seeded traces. What they make of real programs is in `crates/trace/tests/recorded.rs`.
+//! What the policies of prefetching promise, on seeded traces. What they make of real programs is in
+//! `crates/trace/tests/recorded.rs`.
 mod support;
 
 use std::collections::HashSet;
@@ -83,7 +84,8 @@ fn threads_that_walk_at_once_are_told_apart() {
     assert!(outcome.contribution() > 0.95 && outcome.accuracy() > 0.98, "{outcome:?}");
 }
 
-/// Pages that were fetched ahead on a trace whose pages stay resident. At no time are more than `cache_pages` unsettled.
+/// Pages that were fetched ahead on a trace whose pages stay resident. At no time are more than `cache_pages`
+/// unsettled.
 fn fetched_within(policy: &mut dyn Prefetcher, trace: &[(u32, u64)], cache_pages: u32) -> u64 {
     policy.set_cache(cache_pages);
     let bounds = PageRange::new(PageIndex::new(0), PageIndex::new(PAGES));

@@ -1,4 +1,5 @@
-//! Following references, on a machine that pages: pages leave first in, first out, and what is stored is what the program has.
+//! Following references, on a machine that pages: pages leave first in, first out, and what is stored is what
+//! the program has.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -215,7 +216,8 @@ fn a_shift_that_four_bytes_cant_need_is_refused() {
     assert_eq!(Compression::new(u64::MAX, 8).map(Compression::end), Some(u64::MAX));
 }
 
-/// Vertices of 512 bytes, as a Java VM makes them: an object, behind it an array of references to others, then bytes.
+/// Vertices of 512 bytes, as a Java VM makes them: an object, behind it an array of references to others,
+/// then bytes.
 const VERTEX_BYTES: u64 = 512;
 const VERTICES: u64 = PAGES * PAGE_BYTES as u64 / VERTEX_BYTES;
 const EDGES: u64 = 8;
@@ -268,8 +270,9 @@ fn what_arrays_of_references_lead_to_comes_ahead() {
     assert!(machine.useless() * 10 < machine.fetched * 2, "{} of {}", machine.useless(), machine.fetched);
 }
 
-/// A visit in breadth of a graph as a Java VM has it: a queue of references, and in each vertex an array of eight; half of them lead nearby. Vertices are
-/// taken from the queue by one of their fields, and looked at from elsewhere by another.
+/// A visit in breadth of a graph as a Java VM has it: a queue of references, and in each vertex an array of
+/// eight; half of them lead nearby. Vertices are taken from the queue by one of their fields, and looked at
+/// from elsewhere by another.
 #[test]
 fn a_queue_of_objects_and_the_arrays_in_them_are_followed_in_turn() {
     const VERTEX_BYTES: u64 = 600;
@@ -387,7 +390,8 @@ fn chains_of_a_hash_table_come_with_their_heads() {
             at = machine.read(at);
         }
     }
-    // The heads are local most of the time: then the fault is at the first object, and only the second one can come ahead.
+    // The heads are local most of the time: then the fault is at the first object, and only the second one
+    // can come ahead.
     assert!(machine.contribution() > 0.25, "{} of {}", machine.used, machine.faults);
     assert!(machine.useless() * 4 < machine.fetched, "{} of {}", machine.useless(), machine.fetched);
 }

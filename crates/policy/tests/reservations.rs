@@ -1,5 +1,5 @@
-//! What is promised of reservations: an entry that counts is never given back, a partition that would overflow doesn't, and
-//! while there is room nothing changes.
+//! What is promised of reservations: an entry that counts is never given back, a partition that would
+//! overflow doesn't, and while there is room nothing changes.
 mod support;
 
 use farmem_page::{AgeStamp, ByteCount, Level, PageCount, PageWord, Place, SlabIndex, SlotIndex, SlotPlace};

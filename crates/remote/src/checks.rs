@@ -1,6 +1,7 @@
-//! What tells the bytes that were written to a node from others. Kept by the client for each page of each shard: where a block has several, who sent other
-//! bytes is known, and the right ones are made from what the others hold; where it has one, another copy is not given up for bytes that are wrong.
-//! (Whatever gets past 32 bits the page's own fingerprint finds.)
+//! What tells the bytes that were written to a node from others. Kept by the client for each page of each
+//! shard: where a block has several, who sent other bytes is known, and the right ones are made from what the
+//! others hold; where it has one, another copy is not given up for bytes that are wrong. (Whatever gets past
+//! 32 bits the page's own fingerprint finds.)
 
 use std::sync::Arc;
 

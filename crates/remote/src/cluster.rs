@@ -1,4 +1,5 @@
-//! The cluster file: which machines there are, and what each is for (COMEX §3). The same file lies on all of them.
+//! The cluster file: which machines there are, and what each is for (COMEX §3). The same file lies on all of
+//! them.
 //!
 //! ```toml
 //! [[node]]
@@ -19,7 +20,8 @@ use crate::membership::Roster;
 /// Numbers of nodes have 16 bits.
 const MOST_NODES: usize = 1 << 16;
 
-/// What a machine is for. Nothing but whether it lends follows from that: any machine may run programs, and `general` tells people that this one does.
+/// What a machine is for. Nothing but whether it lends follows from that: any machine may run programs, and
+/// `general` tells people that this one does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -79,7 +81,8 @@ pub struct ClusterNode {
     pub address: Option<String>,
     /// What it is for.
     pub role: Role,
-    /// What it lends, as it is written there. A node that runs may have been told otherwise, and says itself what it lends.
+    /// What it lends, as it is written there. A node that runs may have been told otherwise, and says itself
+    /// what it lends.
     #[serde(default)]
     pub size: Option<String>,
     /// What is to be done with it.
@@ -103,13 +106,13 @@ pub enum ClusterError {
     #[error("{0}")]
     Syntax(String),
     /// Two machines have one name or one address.
-    #[error("{0} is there twice")]
+    #[error("{0} is listed twice")]
     Twice(String),
     /// A machine that lends memory has no address.
     #[error("{0} lends memory and so needs an address, as HOST:PORT")]
     NoAddress(String),
     /// An address is none.
-    #[error("{address} is no address of a node: {reason}")]
+    #[error("{address} is not the address of a node: {reason}")]
     Address {
         /// As it is written.
         address: String,
@@ -120,7 +123,7 @@ pub enum ClusterError {
     #[error("there are more than {MOST_NODES} nodes")]
     TooMany,
     /// Nobody lends anything.
-    #[error("no node of role memory or general is in it")]
+    #[error("no node in it has the role memory or general")]
     Empty,
 }
 

@@ -1,4 +1,5 @@
-//! Changes of a cluster's text, by which everything that people wrote around them stays: comments, order, and how it is laid out.
+//! Changes of a cluster's text, by which everything that people wrote around them stays: comments, order, and
+//! how it is laid out.
 
 use toml_edit::{ArrayOfTables, DocumentMut, Table, TomlError, value};
 
@@ -35,7 +36,7 @@ pub enum EditError {
     #[error(transparent)]
     Cluster(#[from] ClusterError),
     /// There is none of that name.
-    #[error("no node {name} is in it; these are: {}", known.join(", "))]
+    #[error("it has no node {name}; its nodes are: {}", known.join(", "))]
     Unknown {
         /// The name.
         name: String,
@@ -43,7 +44,7 @@ pub enum EditError {
         known: Vec<String>,
     },
     /// A node without an address.
-    #[error("no node {0} is in it yet; give --address HOST:PORT to add it")]
+    #[error("it has no node {0} yet; give --address HOST:PORT to add it")]
     NoAddress(String),
     /// Another node has the name.
     #[error(
@@ -153,7 +154,7 @@ impl Joining {
     }
 }
 
-/// Writes a node's state, unless it is that; what stands beside it stays.
+/// Writes a node's state, unless it is that; what stands next to it stays.
 fn set_state(nodes: &mut ArrayOfTables, at: usize, node: &ClusterNode, state: NodeState) {
     let Some(table) = nodes.get_mut(at).filter(|_| node.state != state) else { return };
     match table.get_mut("state").and_then(|item| item.as_value_mut()) {
@@ -168,8 +169,9 @@ fn set_state(nodes: &mut ArrayOfTables, at: usize, node: &ClusterNode, state: No
     }
 }
 
-/// Takes a node out. The text before it that isn't about it stays before the next one, or is the answer when it was the last. What stands right above a node is
-/// about it; above the first one it may be about the cluster.
+/// Takes a node out. The text before it that isn't about it stays before the next one, or is the answer when
+/// it was the last. What stands right above a node is about it; above the first one it may be about the
+/// cluster.
 fn take_out(nodes: &mut ArrayOfTables, at: usize) -> String {
     let prefix = |table: &Table| {
         let prefix = table.decor().prefix().and_then(|prefix| prefix.as_str());
@@ -293,9 +295,9 @@ state = "drain"   # until Monday
         assert!(refusal(join("memory-9", None), TEXT).contains("--address"));
         assert!(refusal(join("memory-1", Some("10.0.0.9:1")), TEXT).contains("10.0.0.7:7431"));
         assert!(refusal(join("memory-9", Some("10.0.0.7:7431")), TEXT).contains("twice"));
-        assert!(refusal(join("memory-9", Some("here")), TEXT).contains("no address of a node"));
+        assert!(refusal(join("memory-9", Some("here")), TEXT).contains("not the address of a node"));
         let one = leave("memory-2").apply(TEXT).unwrap();
-        assert!(refusal(leave("memory-1"), &one).contains("no node of role memory or general"));
+        assert!(refusal(leave("memory-1"), &one).contains("no node in it has the role memory or general"));
         let list = "node = [{ name = \"a\", role = \"memory\", address = \"a:1\" }]";
         assert_eq!(drain("a").apply(list), Err(EditError::OneList));
         assert!(drain("a").apply("Dear Sir,").is_err());

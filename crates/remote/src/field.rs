@@ -1,5 +1,5 @@
-//! Arithmetic of GF(2^8), with x^8 + x^4 + x^3 + x^2 + 1, on whole ranges of bytes. Loops without branches, which compilers turn into vector
-//! instructions of whatever machine it is.
+//! Arithmetic of GF(2^8), with x^8 + x^4 + x^3 + x^2 + 1, on whole ranges of bytes. Loops without branches,
+//! which compilers turn into vector instructions of whatever machine it is.
 
 /// What is added where a doubling leaves eight bits.
 const OVERFLOW: u8 = 0x1d;

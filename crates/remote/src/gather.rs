@@ -1,11 +1,12 @@
-//! Which shards to ask for a range, and when it is there (Hydra's late binding, where it helps): the shard in which the range lies, alone, while its
-//! node answers as others do. Where it is away, slow or late, as many others as there are spans; whatever is there first counts.
+//! Which shards to ask for a range, and when it is there (Hydra's late binding, where it helps): the shard in
+//! which the range lies, alone, while its node answers as others do. Where it is away, slow or late, as many
+//! others as there are spans; whatever is there first counts.
 
 use std::time::Duration;
 
 use farmem_transport::RemoteAddress;
 
-use crate::books::Shards;
+use crate::block_table::Shards;
 use crate::redundancy::{MOST_SHARDS, Piece, Redundancy};
 
 /// A node that takes so many times as long as the others is gone around.
@@ -50,8 +51,9 @@ impl Gather {
         self.shards.get(shard)
     }
 
-    /// The shards to ask now, so that the range comes: those of nodes for which `answer_time` knows how long they take, the quickest first. They
-    /// count as asked. Empty while enough was asked; `None` when not enough can be.
+    /// The shards to ask now, so that the range comes: those of nodes for which `answer_time` knows how long
+    /// they take, the quickest first. They count as asked. Empty while enough was asked; `None` when not
+    /// enough can be.
     pub fn ask(&mut self, answer_time: impl Fn(u16) -> Option<Duration>) -> Option<Vec<usize>> {
         if self.is_there() || self.is_under_way() {
             return Some(Vec::new());

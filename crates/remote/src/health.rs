@@ -1,15 +1,16 @@
 //! How a node is doing: up, away for a moment, or lost for good.
 //!
-//! A link can break while its node lives, and a node can die and come back empty. Only the incarnation tells: the same one still has everything,
-//! another one has nothing. Who waits for a node waits for a bounded time: then what was there alone is lost, even if the node should come back. It holds
-//! all of it still, then, and is told that nobody wants it before it is used again.
+//! A link can break while its node lives, and a node can die and come back empty. Only the incarnation tells:
+//! the same one still has everything, another one has nothing. A wait for a node is bounded:
+//! then what was there alone is lost, even if the node should come back. It holds all of it still, then, and
+//! is told that nobody wants it before it is used again.
 
 use std::time::Duration;
 
 use farmem_transport::Incarnation;
 
-/// How long a node may be away before what it held counts as lost: a link that flaps, a switch that restarts. Threads that touch what is there
-/// alone wait so long.
+/// How long a node may be away before what it held counts as lost: a link that flaps, a switch that restarts.
+/// Threads that touch what is there alone wait so long.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Shards of a node that may turn out not to be what was written, before nothing of it is trusted.
 const MOST_LIES: u32 = 8;
@@ -17,7 +18,8 @@ const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_MOST: Duration = Duration::from_secs(2);
 /// What the latest answer counts for, against all before it: an eighth.
 const WEIGHT: f64 = 0.125;
-/// A node that comes back empty, or joins, gets so many slabs in its first second, and twice as many in each that follows.
+/// A node that comes back empty, or joins, gets so many slabs in its first second, and twice as many in each
+/// that follows.
 const FIRST_LOAD: u64 = 64;
 const FULL_LOAD_AFTER: Duration = Duration::from_secs(10);
 
@@ -32,14 +34,15 @@ pub enum Standing {
     Lost,
 }
 
-/// Whom a link has reached.
+/// The node that a link has reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reunion {
     /// The node that was there before, with all that it held.
     Same,
     /// One that holds nothing.
     Other,
-    /// The node that was given up, with all that it held then. It stays lost until it has been told that nobody wants that: [`Health::forgot`].
+    /// The node that was given up, with all that it held then. It stays lost until it has been told that
+    /// nobody wants that: [`Health::forgot`].
     Remains,
 }
 
@@ -110,7 +113,8 @@ impl Health {
         self.has_joined && self.incarnation.is_none() && self.retry_at > Duration::ZERO
     }
 
-    /// A link to it has been made. One that is not trusted stays lost, until another incarnation of it answers.
+    /// A link to it has been made. One that is not trusted stays lost, until another incarnation of it
+    /// answers.
     pub fn connected(&mut self, now: Duration, incarnation: Incarnation) -> Reunion {
         if self.is_distrusted(incarnation) {
             self.retry_at = now + RETRY_MOST;
@@ -151,14 +155,16 @@ impl Health {
         }
     }
 
-    /// A try to reach it, which began at `began`, has failed. How many others wait for it in vain meanwhile makes tries no rarer.
+    /// A try to reach it, which began at `began`, has failed. How many others wait for it in vain meanwhile
+    /// makes tries no rarer.
     pub fn tried(&mut self, began: Duration, now: Duration) {
         self.failed(now);
         self.tried_at = Some(began);
         self.put_off(now);
     }
 
-    /// It could not be tried, for want of something that this machine lacks. That says nothing about the node.
+    /// It could not be tried, for want of something that this machine lacks. That says nothing about the
+    /// node.
     pub fn put_off(&mut self, now: Duration) {
         self.retry_at = now + self.retry_after;
         self.retry_after = (self.retry_after * 2).min(RETRY_MOST);
@@ -168,7 +174,8 @@ impl Health {
         }
     }
 
-    /// Somebody could not make a link to it, or a link has ended. That may have reasons which are not the node's.
+    /// Somebody could not make a link to it, or a link has ended. That may have reasons which are not the
+    /// node's.
     pub fn doubt(&mut self) {
         self.is_doubted |= self.standing == Standing::Up;
     }
@@ -188,7 +195,8 @@ impl Health {
         self.standing == Standing::Up && self.incarnation == Some(incarnation)
     }
 
-    /// Whether it counts as lost from this moment on: a last try after the time of patience has failed. True once for each loss.
+    /// Whether it counts as lost from this moment on: a last try after the time of patience has failed. True
+    /// once for each loss.
     pub fn is_just_lost(&mut self, now: Duration) -> bool {
         let is_over = self.tried_at.is_some_and(|began| began >= self.since + PATIENCE);
         let is_lost = self.standing == Standing::Away && is_over;
@@ -210,7 +218,8 @@ impl Health {
         self.answer_time + 4 * self.deviation
     }
 
-    /// It has sent other bytes than were written. Whether it counts as lost from this moment on: once may be an accident, time and again is not.
+    /// It has sent other bytes than were written. Whether it counts as lost from this moment on: once may be
+    /// an accident, time and again is not.
     pub fn lied(&mut self, now: Duration) -> bool {
         self.lies += 1;
         let is_lost = self.lies == MOST_LIES;
@@ -229,7 +238,8 @@ impl Health {
         self.answer_time
     }
 
-    /// How many blocks it may hold at this moment: no bound, unless it has joined, or come back empty, a short while ago.
+    /// How many blocks it may hold at this moment: no bound, unless it has joined, or come back empty, a
+    /// short while ago.
     pub fn most_blocks(&self, now: Duration) -> u64 {
         match self.replaced_at.map(|at| now.saturating_sub(at)) {
             Some(time) if time < FULL_LOAD_AFTER => FIRST_LOAD << time.as_secs(),

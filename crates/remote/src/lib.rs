@@ -1,9 +1,9 @@
-//! What the compute side of memory nodes decides: which nodes there are, which of them gets a slab, how a slab is cut and made whole again, how many
-//! chunks are held ahead of need, how much is read at once, and when a node counts as lost (COMEX §3.3). Functions of their input: no socket, no
-//! clock, no thread.
+//! What the compute side of memory nodes decides: which nodes there are, which of them gets a slab, how a
+//! slab is cut and made whole again, how many chunks are held ahead of need, how much is read at once, and
+//! when a node counts as lost (COMEX §3.3). Functions of their input: no socket, no clock, no thread.
 #![forbid(unsafe_code)]
 
-mod books;
+mod block_table;
 mod checks;
 mod cluster;
 mod edit;
@@ -18,7 +18,7 @@ mod redundancy;
 mod reserve;
 mod span;
 
-pub use books::{Allotment, Books, Located, LostChunk, Shards, WrittenBy};
+pub use block_table::{Allotment, BlockTable, Located, LostChunk, Shards, WrittenBy};
 pub use checks::{Checker, Checks};
 pub use cluster::{Cluster, ClusterError, ClusterNode, NodeState, Role};
 pub use edit::{Edit, EditError, Joining};

@@ -6,8 +6,8 @@
 //!                    ▲  └── no longer named ──► Leaving ◄──────┘                            │
 //!                    └───────────────────────── named again ─────────────────────────────────┘
 //! ```
-//! What is wanted is compared with what is as often as one likes: the same roster twice changes nothing, and what can't be done yet is done
-//! later.
+//! What is wanted is compared with what is as often as one likes: the same roster twice changes nothing, and
+//! what can't be done yet is done later.
 
 use std::collections::HashMap;
 
@@ -94,7 +94,7 @@ pub fn changes(members: &[(&Destination, Member)], roster: &Roster) -> Vec<Chang
             (Member::Draining | Member::Leaving, Some(false)) => Change::Activate,
             (Member::Left, Some(false)) => Change::Rejoin,
             (Member::Active | Member::Draining, None) => Change::Leave,
-            // Once it has been told, it is asked anew.
+            // Once it has been told, it is asked again.
             _ => return None,
         };
         Some(change(number))

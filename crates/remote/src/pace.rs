@@ -1,4 +1,4 @@
-//! How fast lost shards are made anew: so many bytes a second over links that faults need as well.
+//! How fast lost shards are rebuilt: so many bytes a second over links that faults need as well.
 
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
 //! The bytes of shards from those of others: Reed-Solomon with few shards.
 //!
-//! Parity `r` is the sum of all spans, span `i` times 2^(r·i): the exclusive or for the first, RAID 6's second for the second. Up to eight spans and four
-//! parities any `data` shards tell the others (a test tries all losses). Both directions take positions in a shard one by one, so ranges can be had
-//! from ranges. docs/adr/0028 says why this is not a library's work.
+//! Parity `r` is the sum of all spans, span `i` times 2^(r·i): the exclusive or for the first, RAID 6's
+//! second for the second. Up to eight spans and four parities any `data` shards tell the others (a test tries
+//! all losses). Both directions take positions in a shard one by one, so ranges can be had from ranges.
+//! docs/adr/0028 says why this is not a library's work.
 
 use crate::field::{add_times, double_and_add, inverse, power_of_two, times};
 use crate::redundancy::{MOST_SHARDS, Redundancy};
@@ -25,7 +26,8 @@ impl Redundancy {
         parity
     }
 
-    /// A shard's bytes, from the same range of as many others as there are spans. `None` when these are not as many, or not different, or not as long.
+    /// A shard's bytes, from the same range of as many others as there are spans. `None` when these are not
+    /// as many, or not different, or not as long.
     pub fn restore(self, wanted: usize, known: &[(usize, &[u8])]) -> Option<Vec<u8>> {
         let length = known.first()?.1.len();
         let numbers: Vec<usize> = known.iter().map(|(shard, _)| *shard).collect();
@@ -56,7 +58,8 @@ impl Redundancy {
         if known.len() != size || known.iter().any(|shard| *shard >= self.shards()) {
             return None;
         }
-        // Each known shard is a sum of spans. Solved for the spans by elimination, with the same done to what says which shards are summed.
+        // Each known shard is a sum of spans. Solved for the spans by elimination, with the same done to what
+        // says which shards are summed.
         let mut left: Vec<Row> = known.iter().map(|&shard| self.row(shard)).collect();
         let mut right: Vec<Row> =
             (0..size).map(|nth| std::array::from_fn(|other| u8::from(nth == other))).collect();

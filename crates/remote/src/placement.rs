@@ -1,22 +1,25 @@
-//! Which node gets a process's slabs (COMEX §3.3.4): a hash of the machine and the process names it, and the same hash anew the next one when that
-//! has no room. So a process's pages stay together, and nobody has to be asked.
+//! Which node gets a process's slabs (COMEX §3.3.4): a hash of the machine and the process names it, and
+//! another round of the hash names the next one when that has no room. So a process's pages stay together,
+//! and nobody has to be asked.
 //!
-//! COMEX hashes a process to one node, which spreads load only over many processes. Here the hash takes a *stripe* as well, of 8 slabs that left
-//! one after the other, and a node that holds clearly more of a client's blocks than its part is passed over (consistent hashing with bounded
-//! loads). So a single process uses all nodes, by their sizes, and what left at once still lies together.
+//! COMEX hashes a process to one node, which spreads load only over many processes. Here the hash takes a
+//! *stripe* as well, of 8 slabs that left one after the other, and a node that holds clearly more of a
+//! client's blocks than its part is passed over (consistent hashing with bounded loads). So a single process
+//! uses all nodes, by their sizes, and what left at once still lies together.
 
-/// Blocks that follow each other to one node: 2 MiB, as many as the mover writes at once. Stripes of 16 MiB left programs with less than 200 MiB there on
-/// few nodes, and took no less time (docs/adr/0027).
+/// Blocks that follow each other to one node: 2 MiB, as many as the mover writes at once. Stripes of 16 MiB
+/// left programs with less than 200 MiB there on few nodes, and took no less time (docs/adr/0027).
 pub const STRIPE_BLOCKS: u64 = 8;
-/// How much more than its part of a client's blocks a node may hold: a ninth. Load over all nodes then stays within what is asked for, 1.2.
+/// How much more than its part of a client's blocks a node may hold: a ninth. Load over all nodes then stays
+/// within what is asked for, 1.2.
 const BOUND_NUMERATOR: u64 = 10;
 const BOUND_DENOMINATOR: u64 = 9;
 
-/// The nodes in the order in which they are tried, each once. `sizes` is how much each lends, those of size zero are left out; `identity` tells
-/// the client and the process.
+/// The nodes in the order in which they are tried, each once. `sizes` is how much each lends, those of size
+/// zero are left out; `identity` tells the client and the process.
 ///
-/// The chance of a node to be the first is its part of all that is lent, and one that comes or goes changes the order of the others in
-/// nothing (weighted rendezvous hashing).
+/// The chance of a node to be the first is its part of all that is lent, and one that comes or goes changes
+/// the order of the others in nothing (weighted rendezvous hashing).
 pub fn chain(identity: u64, stripe: u64, sizes: &[u64]) -> Vec<usize> {
     let mut scored: Vec<(f64, usize)> = sizes
         .iter()

@@ -1,11 +1,13 @@
-//! How a block lies on nodes: cut into spans, with parity beside them, each of these *shards* on a node of its own.
+//! How a block lies on nodes: cut into spans, to which parity is added, each of these *shards* on a node of
+//! its own.
 //!
 //! ```text
 //!  a block of 64 pages, 4+2     0..16   16..32   32..48   48..64   parity   parity
 //!  on nodes                       a       b        c        d        e        f
 //! ```
-//! A page lies whole in one shard, so that in the good case one node is asked for it, and neighbours come along. Any `data` of the shards are enough
-//! for all bytes, and a range of one shard can be had from the same range of others: bytes at different places have nothing to do with each other.
+//! A page lies whole in one shard, so that in the good case one node is asked for it, and neighbours come
+//! along. Any `data` of the shards are enough for all bytes, and a range of one shard can be had from the
+//! same range of others: bytes at different places have nothing to do with each other.
 //!
 //! One copy is `1+0`, two are `1+1`: the parity of a single span is its copy.
 

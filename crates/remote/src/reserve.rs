@@ -1,5 +1,5 @@
-//! How many granted chunks are held ahead of need (COMEX §3.3.3): enough for what leaves memory during the round trip in which more are granted. The
-//! rate and the round trip are measured as it runs.
+//! How many granted chunks are held ahead of need (COMEX §3.3.3): enough for what leaves memory during the
+//! round trip in which more are granted. The rate and the round trip are measured as it runs.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use std::time::Duration;
 const LEAST: usize = 8;
 /// Held at most: 8192 pages, from where COMEX (Figure 10) sees what is held in vain cost more than it gains.
 const MOST: usize = 128;
-/// A grant is asked for with a batch of writes and heard of before the next one: what leaves meanwhile must find its chunks.
+/// A grant is asked for with a batch of writes and heard of before the next one: what leaves meanwhile must
+/// find its chunks.
 const MARGIN: f64 = 2.0;
 /// What the latest measurement counts for, against all before it: an eighth.
 const WEIGHT: f64 = 0.125;

@@ -1,18 +1,18 @@
-//! How much of a block is read at once (COMEX §3.3.5: the page and its neighbours, 16 in all). More than is used costs the link, less costs
-//! round trips: so the span follows what became of earlier ones.
+//! How much of a block is read at once (COMEX §3.3.5: the page and its neighbours, 16 in all). More than is
+//! used costs the link, less costs round trips: so the span follows what became of earlier ones.
 
 /// Pages read at once, at most.
 const WIDEST: usize = 16;
 /// Pages of a block, in 4 KiB as they are stored.
 const BLOCK_PAGES: usize = 64;
-/// A narrow span learns nothing of the pages beside it: one in so many reads is wider, to see.
+/// A narrow span learns nothing of the pages next to it: one in so many reads is wider, to see.
 const PROBE_EVERY: u32 = 16;
 /// Below this many pages a span is narrow.
 const NARROW: usize = 4;
 /// What the latest read counts for, against all before it: an eighth.
 const WEIGHT: f64 = 0.125;
-/// From this part of the pages used on, the span widens; below the other it narrows. Between them lies a factor of two, so that a change of
-/// the span alone doesn't change it back.
+/// From this part of the pages used on, the span widens; below the other it narrows. Between them lies a
+/// factor of two, so that a change of the span alone doesn't change it back.
 const WIDEN: f64 = 0.6;
 const NARROW_DOWN: f64 = 0.25;
 
@@ -43,15 +43,16 @@ impl Span {
         }
     }
 
-    /// Which pages of a block to read when `count` from `first` on are wanted: the first one, and how many. They hold those, and all lie in the
-    /// block.
+    /// Which pages of a block to read when `count` from `first` on are wanted: the first one, and how many.
+    /// They hold those, and all lie in the block.
     pub fn around(&mut self, first: usize, count: usize) -> (usize, usize) {
         let count = count.clamp(1, WIDEST);
         let first = first.min(BLOCK_PAGES - count);
         self.reads = self.reads.wrapping_add(1);
         let is_probe = !self.is_fixed && self.pages < NARROW && self.reads.is_multiple_of(PROBE_EVERY);
         let pages = if is_probe { NARROW } else { self.pages }.max(count);
-        // Aligned, so that neighbours read one after the other ask for the same pages; unless what is wanted lies across.
+        // Aligned, so that neighbours read one after the other ask for the same pages; unless what is wanted
+        // lies across.
         let aligned = first - first % pages;
         let start = if aligned + pages >= first + count { aligned } else { first };
         let start = start.min(BLOCK_PAGES - pages);

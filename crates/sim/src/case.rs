@@ -24,7 +24,8 @@ pub struct Case {
     pub threads: Vec<Vec<Operation>>,
     /// Pages that the program may have local.
     pub budget_pages: u64,
-    /// Pages of each of the program's first mappings, all of which are written before anything else where there is something below the pool.
+    /// Pages of each of the program's first mappings, all of which are written before anything else where
+    /// there is something below the pool.
     pub first_pages: u64,
     /// Slabs of the pool.
     pub slabs: u64,
@@ -38,7 +39,8 @@ impl Case {
         Self::draw(seed, |habits| habits)
     }
 
-    /// The case of a seed in which every other operation changes the address space: what most guards are there for.
+    /// The case of a seed in which every other operation changes the address space: what most guards are
+    /// there for.
     pub fn restless(seed: u64) -> Self {
         Self::draw(seed, |habits| Habits { changes: 50, ..habits })
     }
@@ -93,10 +95,10 @@ impl Case {
         }
     }
 
-    /// The case of a seed in which more threads want pages of nodes than may be under way, or than a handler defers one by one, while some change
-    /// the address space. Little else happens.
+    /// The case of a seed in which more threads want pages of nodes than may be under way, or than a handler
+    /// defers one by one, while some change the address space. Little else happens.
     pub fn crowd(seed: u64) -> Self {
-        /// Who changes the address space does so this often.
+        /// A thread that changes the address space does so this often.
         const CHANGES: usize = 40;
         let mut case = Self::of(seed);
         let mut random = SmallRng::seed_from_u64(seed ^ 0xc0de);

@@ -1,4 +1,5 @@
-//! What lies below the pool: a disk, and memory nodes behind a carrier, both of them slow and not to be trusted.
+//! What lies below the pool: a disk, and memory nodes behind a carrier, both of them slow and not to be
+//! trusted.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

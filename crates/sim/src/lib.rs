@@ -1,7 +1,8 @@
-//! The pager, simulated: its own sources run in a world in which a seed decides whose turn it is, when the kernel refuses, and
-//! what the program does. What each page must hold is known, and compared at every read.
+//! The pager, simulated: its own sources run in a world in which a seed decides whose turn it is, when the
+//! kernel refuses, and what the program does. What each page must hold is known, and compared at every read.
 //!
-//! One seed is one [`Case`]. [`run`] tells what became of it; [`shrink`] looks for a smaller one that fails too.
+//! One seed is one [`Case`]. [`run`] tells what became of it; [`shrink`] looks for a smaller one that fails
+//! too.
 #![forbid(unsafe_code)]
 
 mod case;

@@ -3,7 +3,8 @@
 use rand::Rng;
 use rand::rngs::SmallRng;
 
-/// One thing that a thread of the program does. Places are numbers that are taken modulo what there is at that time.
+/// One thing that a thread of the program does. Places are numbers that are taken modulo what there is at
+/// that time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
     /// Reads pages that follow each other.

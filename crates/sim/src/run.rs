@@ -189,8 +189,8 @@ fn act(operation: Operation, space: usize, ranges: &Ranges) {
             }
         }
         Operation::Discard { at, count } => {
-            // A program that moves other memory to where it discards has nobody but itself to blame: so the mapping stays meanwhile. Others go on
-            // touching it.
+            // A program that moves other memory to where it discards has nobody but itself to blame: so the
+            // mapping stays meanwhile. Others go on touching it.
             if let Some(range) = place(ranges, at) {
                 let _using = Using::of(ranges, range);
                 program::discard(space, first(range, count));
@@ -213,7 +213,8 @@ fn act(operation: Operation, space: usize, ranges: &Ranges) {
     }
 }
 
-/// Touches pages, as long as they are the program's: another thread may have unmapped or moved them meanwhile.
+/// Touches pages, as long as they are the program's: another thread may have unmapped or moved them
+/// meanwhile.
 fn touch(ranges: &Ranges, range: PageRange, touch_page: impl Fn(PageIndex, u64)) {
     for (step, page) in range.iter().enumerate() {
         if lock(ranges).ranges.iter().any(|range| range.contains(page)) {

@@ -1,4 +1,4 @@
-//! Who stands for the supervisor: it answers packets as `farmem-supervisor` does.
+//! What stands for the supervisor: it answers packets as `farmem-supervisor` does.
 
 use std::sync::Arc;
 
@@ -28,7 +28,8 @@ pub(crate) struct Simulated {
 }
 
 impl Simulated {
-    /// A supervisor, and its pool, which is empty. What they need of memory is `memory`'s, which was used by nobody since it was cleared.
+    /// A supervisor, and its pool, which is empty. What they need of memory is `memory`'s, which was used by
+    /// nobody since it was cleared.
     pub(crate) fn new(case: &Case, memory: &Memory) -> (Self, SimulatedPool) {
         let words = memory.ledger.atomics(0, LEDGER_BYTES / 8).expect("the memory is as long as a ledger");
         let ledger = Ledger::new(words).expect("the memory is as long as a ledger");

@@ -1,5 +1,5 @@
-//! Seeds, one after the other, on every processor. A failing one is named by a line that repeats it, shrunk, and told with the history
-//! of the page that was wrong.
+//! Seeds, one after the other, on every processor. A failing one is named by a line that repeats it, shrunk,
+//! and told with the history of the page that was wrong.
 //!
 //! `FARMEM_SIMULATE_SEEDS` says how many, `FARMEM_SIMULATE_SEED` which single one; `make simulate` sets them.
 
@@ -15,8 +15,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 const SEEDS: u64 = 10_000;
 /// Seeds among which one must show that a guard is missing.
 const MUTANT_SEEDS: u64 = 16_000;
-/// Seeds that showed it when they were noted: tried first, because others take minutes to find. A change of the pager may make any of them show nothing; then
-/// the one that is found is told.
+/// Seeds that showed it when they were noted: tried first, because others take minutes to find. A change of
+/// the pager may make any of them show nothing; then the one that is found is told.
 const NOTED: [(Guard, u64); 10] = [
     (Guard::OneHolder, 273),
     (Guard::SourceAfterTaking, 487),

@@ -1,4 +1,5 @@
-//! What storing, checking and loading a page costs, in nanoseconds: the best of several rounds over the same pages.
+//! What storing, checking and loading a page costs, in nanoseconds: the best of several rounds over the same
+//! pages.
 
 use farmem_page::{ByteCount, PAGE_BYTES, PageBytes};
 use farmem_store::{Epoch, NodesConfig, NullFile, OwnerId, Pool, PoolConfig, Reader, Writer};

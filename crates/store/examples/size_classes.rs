@@ -1,5 +1,5 @@
-//! How much of a slab different cuts into size classes waste, on the pages of the files that are named as arguments.
-//! The figures of `docs/adr/0005-size-classes.md` come from here.
+//! How much of a slab different cuts into size classes waste, on the pages of the files that are named as
+//! arguments. The figures of `docs/adr/0005-size-classes.md` come from here.
 
 use farmem_codec::{Compressor, ENCODED_MAX_BYTES, Encoded, uniform};
 use farmem_page::{PAGE_BYTES, PageBytes};

@@ -1,10 +1,13 @@
-//! How the mover hears that memory gets short, without looking at it all the time: it says after how many more frames that is, and who takes the
-//! last of these wakes it. A small pool fills within a millisecond or two; who only looked every ten would keep its programs waiting most of the time.
+//! How the mover hears that memory gets short, without looking at it all the time: it says after how many
+//! more frames that is, and the thread that takes the last of these wakes it. A small pool fills within a
+//! millisecond or two; a mover that only looked every ten would keep its programs waiting most of the time.
 //!
 //! Invariants:
-//! 1. The count is a hint. What is given back meanwhile doesn't raise it again, so that it rings early; who dies before he has counted or rung, or a limit that
-//!    becomes lower, makes it ring late, which costs the rest of the mover's pause.
-//! 2. The mover sets the count before it looks a last time, and frames are counted after they were taken: one of the two sees the other's.
+//! 1. The count is a hint. What is given back meanwhile doesn't raise it again, so that it rings early; a
+//!    thread that dies before it has counted or rung, or a limit that becomes lower, makes it ring late,
+//!    which costs the rest of the mover's pause.
+//! 2. The mover sets the count before it looks a last time, and frames are counted after they were taken: one
+//!    of the two sees the other's.
 
 use crate::claims::Claimable;
 use crate::layout::{Header, WORD_BYTES};
@@ -20,7 +23,8 @@ impl<M: Memory> Pool<M> {
         (self.frames_at(Mark::HIGH) + 1).saturating_sub(self.claimed(Claimable::Frame)) as u64
     }
 
-    /// Sleeps until memory gets short, at most `timeout_ns`. Returns early at will, and at once where it is short already. For the mover.
+    /// Sleeps until memory gets short, at most `timeout_ns`. Returns early at will, and at once where it is
+    /// short already. For the mover.
     pub fn await_shortage(&self, timeout_ns: u64) {
         let (Ok(spare), Ok(bell)) = (self.header(Header::SpareFrames), self.header(Header::MoverBell)) else {
             return;

@@ -1,18 +1,21 @@
 //! How a reader asks the supervisor for what only memory nodes hold.
 //!
-//! A reader does no networking: it leaves a *call* in shared memory and sleeps on it. Calls lie in lanes, one lane for each processor as far as
-//! there are that many, so that who asks and who answers can be on the same one. A lane is an array of calls, not a queue with cursors: every
-//! call goes from one hand to the other by swapping its one word, so that a process which dies holds up nobody but itself.
+//! A reader does no networking: it leaves a *call* in shared memory and sleeps on it. Calls lie in lanes, one
+//! lane for each processor as far as there are that many, so that the asker and the answerer can be on the
+//! same one. A lane is an array of calls, not a queue with cursors: every call goes from one hand to the
+//! other by swapping its one word, so that a process which dies holds up nobody but itself.
 //!
 //! ```text
 //! Free ──reader──► Filling ──reader──► Asked ──carrier──► Serving ──carrier──► Answered ──reader──► Free
 //!                                        └───────── reader gives up ┴────────────────────────────────►
 //! ```
 //! Invariants:
-//! 1. What is asked is written only by who took the call from `Free` to `Filling`, before it becomes `Asked`.
-//! 2. Each way from `Free` has a sequence number of its own, and each swap names it: a carrier that answers late answers nobody.
-//! 3. A reader raises the bell after it has asked, and a carrier says that it sleeps before it looks for calls a last time: so one of them sees
-//!    the other.
+//! 1. What is asked is written only by the thread that took the call from `Free` to `Filling`, before it
+//!    becomes `Asked`.
+//! 2. Each way from `Free` has a sequence number of its own, and each swap names it: a carrier that answers
+//!    late answers nobody.
+//! 3. A reader raises the bell after it has asked, and a carrier says that it sleeps before it looks for
+//!    calls a last time: so one of them sees the other.
 
 use crate::copies::VERSION_BITS;
 use crate::layout::{LANE_WORDS, WORD_BYTES};
@@ -23,7 +26,7 @@ use crate::slab::LOCATION_LIMIT;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use farmem_sys::wait::Sleepers;
 
-/// Words before a lane's calls: the bell, and who sleeps, each on a cache line of its own.
+/// Words before a lane's calls: the bell, and the sleepers, each on a cache line of its own.
 pub(crate) const LANE_HEAD_WORDS: usize = 16;
 const BELL: usize = 0;
 const SLEEPERS: usize = 8;
@@ -36,7 +39,8 @@ pub(crate) const LANE_CALLS: usize = 16;
 
 /// How long a reader sleeps before it asks whether to go on waiting.
 const SLICE_NS: u64 = 50_000_000;
-/// For what nobody waits for it sleeps so long before it first asks whether it is held up. Then as long again as it has waited.
+/// For what nobody waits for it sleeps so long before it first asks whether it is held up. Then as long again
+/// as it has waited.
 const AHEAD_SLICE_NS: u64 = 200_000;
 /// The same while no call is free.
 const CROWDED_NS: u64 = 1_000_000;
@@ -91,7 +95,7 @@ impl Call {
     }
 }
 
-/// What a reading thread knows of itself, and of who answers it.
+/// What a reading thread knows of itself, and of the thread that answers it.
 pub trait Caller {
     /// The process that it belongs to.
     fn owner(&self) -> OwnerId;
@@ -101,7 +105,8 @@ pub trait Caller {
     fn now_ns(&self) -> u64;
     /// Whether it is worth to go on waiting for an answer after so long. Asked some ten times a second.
     fn is_patient(&self, waited_ns: u64) -> bool;
-    /// Whether somebody has come to wait for the caller itself, so that it should not go on waiting for what was asked for ahead. Asked as often as time doubles.
+    /// Whether somebody has come to wait for the caller itself, so that it should not go on waiting for what
+    /// was asked for ahead. Asked as often as time doubles.
     fn is_awaited(&self) -> bool {
         false
     }
@@ -266,7 +271,8 @@ impl<M: Memory> Pool<M> {
 
     /// Asks, and waits for the answer. `None` when none came while the caller was patient.
     ///
-    /// What was asked for ahead is given up when somebody has come to wait for the caller. If it is on its way it comes to the read buffer all the same.
+    /// What was asked for ahead is given up when somebody has come to wait for the caller. If it is on its
+    /// way it comes to the read buffer all the same.
     pub(crate) fn ask<C: Caller>(&self, caller: &C, call: Call, is_ahead: bool) -> Option<Answer> {
         let since = caller.now_ns();
         let (at, asked) = loop {
@@ -322,7 +328,8 @@ impl<M: Memory> Pool<M> {
         Some(Posted { at, asked })
     }
 
-    /// The word of a posted call, what it is now, and what that says; `None` where the call is another one's by now.
+    /// The word of a posted call, what it is now, and what that says; `None` where the call is another one's
+    /// by now.
     fn look_at(&self, posted: &Posted) -> Option<(&M::Word, u64, State)> {
         let word = self.word(posted.at).ok()?;
         let now = word.load(Acquire);
@@ -340,14 +347,15 @@ impl<M: Memory> Pool<M> {
         Standing::Answered(state.answer)
     }
 
-    /// Of a posted call that waits for its answer: the word whose low half changes when that comes, in bytes from the start of the pool's memory, and what
-    /// that half is now.
+    /// Of a posted call that waits for its answer: the word whose low half changes when that comes, in bytes
+    /// from the start of the pool's memory, and what that half is now.
     pub fn waits(&self, posted: &Posted) -> Option<(usize, u32)> {
         let (_, now, state) = self.look_at(posted)?;
         (state.phase != Phase::Answered).then_some((posted.at, now as u32))
     }
 
-    /// Takes a posted call back, whatever it has come to. What was asked for may come to the read buffer all the same.
+    /// Takes a posted call back, whatever it has come to. What was asked for may come to the read buffer all
+    /// the same.
     pub fn withdraw(&self, posted: &Posted) {
         while let Some((word, now, state)) = self.look_at(posted) {
             if word.compare_exchange(now, state.to(Phase::Free).encode(), AcqRel, Relaxed).is_ok() {
@@ -356,7 +364,8 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Takes a free call, of the caller's own lane if it has one: its lane and where it lies, and what it becomes when it is asked.
+    /// Takes a free call, of the caller's own lane if it has one: its lane and where it lies, and what it
+    /// becomes when it is asked.
     fn claim_call<C: Caller>(&self, caller: &C) -> Option<((usize, usize), State)> {
         let lanes = self.layout.lanes;
         let own = caller.processor().checked_rem(lanes)?;
@@ -439,8 +448,8 @@ impl<M: Memory> Pool<M> {
         sleepers.fetch_sub(1, SeqCst);
     }
 
-    /// Frees the calls of a process that is dead, whatever it was doing with them, and of one that damaged them. Only the supervisor calls this, once no thread of the
-    /// process runs any more.
+    /// Frees the calls of a process that is dead, whatever it was doing with them, and of one that damaged
+    /// them. Only the supervisor calls this, once no thread of the process runs any more.
     pub fn cancel_calls(&self, owner: OwnerId) {
         for (lane, nth) in (0..self.layout.lanes).flat_map(|lane| (0..LANE_CALLS).map(move |nth| (lane, nth)))
         {

@@ -1,5 +1,6 @@
-//! Which slabs a mover takes next. To find the first ones of an order it looks at all slabs: so it notes more of them than a batch wants, one of so many slabs,
-//! and takes from these until they are used up. What a batch costs then doesn't grow with the pool.
+//! Which slabs a mover takes next. To find the first ones of an order it looks at all slabs: so it notes more
+//! of them than a batch wants, one of so many slabs, and takes from these until they are used up. What a
+//! batch costs then doesn't grow with the pool.
 
 use crate::memory::Memory;
 use crate::mover::BATCH_SLABS;
@@ -26,8 +27,9 @@ impl<K: Ord + Copy> Candidates<K> {
         self.noted.clear();
     }
 
-    /// The next slabs by their keys, as many as there is room in `out`, and how many there are. `key_of` says which slabs may be taken at all; one whose key has become larger since it was
-    /// noted is left to another look. Fewer than wanted are all that there are.
+    /// The next slabs by their keys, as many as there is room in `out`, and how many there are. `key_of` says
+    /// which slabs may be taken at all; one whose key has become larger since it was noted is left to another
+    /// look. Fewer than wanted are all that there are.
     pub(crate) fn take<M: Memory>(
         &mut self,
         pool: &Pool<M>,

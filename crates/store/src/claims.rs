@@ -1,5 +1,5 @@
-//! Frames, blocks and chunks of both sizes: each has a word that names the slab it belongs to. Claiming is one swap of that word, so
-//! there is no moment at which a claimed thing has no known holder, whoever dies.
+//! Frames, blocks and chunks of both sizes: each has a word that names the slab it belongs to. Claiming is
+//! one swap of that word, so there is no moment at which a claimed thing has no known holder, whoever dies.
 
 use crate::layout::Header;
 use crate::memory::{Atomic, Memory};
@@ -7,8 +7,9 @@ use crate::pool::{Pool, claim_of, slab_of};
 use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 
-/// Words that one search looks at: some microseconds' worth. Where all that a search has looked at is taken, the next one goes on from there. So what it
-/// costs doesn't grow with the pool; of a pool that is larger than this and has hardly anything free, a search may miss what there is.
+/// Words that one search looks at: some microseconds' worth. Where all that a search has looked at is taken,
+/// the next one goes on from there. So what it costs doesn't grow with the pool; of a pool that is larger
+/// than this and has hardly anything free, a search may miss what there is.
 const LOOKED_AT: usize = 4096;
 
 /// What can be claimed.
@@ -46,7 +47,8 @@ impl<M: Memory> Pool<M> {
 
     /// The word that says how many were ever in use, counted by their numbers.
     ///
-    /// Invariant: none whose number is at or above it was ever claimed. So it grows before a claim, and is true whoever dies in between.
+    /// Invariant: none whose number is at or above it was ever claimed. So it grows before a claim, and is
+    /// true whoever dies in between.
     const fn high(what: Claimable) -> Header {
         match what {
             Claimable::Frame => Header::FrameHigh,
@@ -64,15 +66,16 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Whether more than `most` frames are in use. As long as no frame above the limit was ever used the numbers of frames see to the limit; they
-    /// are counted only after it was lowered.
+    /// Whether more than `most` frames are in use. As long as no frame above the limit was ever used the
+    /// numbers of frames see to the limit; they are counted only after it was lowered.
     fn are_frames_above(&self, most: usize) -> bool {
         let is_any_above =
             self.header(Header::FrameHigh).is_ok_and(|high| high.load(SeqCst) > self.frame_limit() as u64);
         is_any_above && self.claimed(Claimable::Frame) > most
     }
 
-    /// Those that may be claimed. Fewer frames than the limit in use means that one of those below it is free, wherever the others are.
+    /// Those that may be claimed. Fewer frames than the limit in use means that one of those below it is
+    /// free, wherever the others are.
     fn claimable(&self, what: Claimable) -> &[M::Word] {
         let claims = self.claims(what);
         match what {
@@ -116,7 +119,8 @@ impl<M: Memory> Pool<M> {
         for_nodes.flatten().or_else(|| self.claim_among(Claimable::Block, slab, 0..disk_blocks))
     }
 
-    /// Whether a block belongs to a slab. Only the mover claims blocks, so for it one that belongs to none stays so.
+    /// Whether a block belongs to a slab. Only the mover claims blocks, so for it one that belongs to none
+    /// stays so.
     pub fn is_block_claimed(&self, block: usize) -> bool {
         self.claims(Claimable::Block).get(block).is_some_and(|word| word.load(Acquire) != 0)
     }
@@ -149,9 +153,10 @@ impl<M: Memory> Pool<M> {
         if let Ok(cursor) = self.header(Self::cursor(what)) {
             cursor.store(claimed as u64 + 1, Relaxed);
         }
-        // Another process may have claimed the last one at the same moment, or the limit may have become lower. Both may then take the pool for
-        // full, as it is but for one slab; who tries again gets it. Of two that claim, one above the limit, at least one sees both: each makes
-        // its own claim, or the high mark before it, known before it looks.
+        // Another process may have claimed the last one at the same moment, or the limit may have become
+        // lower. Both may then take the pool for full, as it is but for one slab; one that tries again gets
+        // it. Of two that claim, one above the limit, at least one sees both: each makes its own claim, or
+        // the high mark before it, known before it looks.
         if what == Claimable::Frame && self.are_frames_above(self.frame_limit()) {
             self.unclaim(what, claimed, slab);
             return None;
@@ -173,7 +178,8 @@ impl<M: Memory> Pool<M> {
         let Ok(cursor) = self.header(Self::cursor(what)) else { return };
         let next = cursor.load(Relaxed);
         let is_better = match what {
-            // Metadata is never given back to the machine, so it is kept dense: the lowest free chunk is used first.
+            // Metadata is never given back to the machine, so it is kept dense: the lowest free chunk is used
+            // first.
             Claimable::Chunk | Claimable::SmallChunk => next > index as u64,
             // The next search finds this one, unless it already begins with another that is free.
             Claimable::Frame | Claimable::Block => {

@@ -1,4 +1,5 @@
-//! Size classes: how finely the pool cuts its slabs (FastSwap §III; why these, in `docs/adr/0005-size-classes.md`).
+//! Size classes: how finely the pool cuts its slabs (FastSwap §III; why these, in
+//! `docs/adr/0005-size-classes.md`).
 
 use farmem_codec::PACKED_LIMIT_BYTES;
 use farmem_page::PAGE_BYTES;
@@ -27,7 +28,8 @@ impl SizeClass {
     pub const fn new(number: usize) -> Option<Self> {
         if number < CLASS_COUNT { Some(Self(number as u8)) } else { None }
     }
-    /// The class whose slots fit `bytes` best; `None` when no slot is large enough. Zero bytes take the smallest.
+    /// The class whose slots fit `bytes` best; `None` when no slot is large enough. Zero bytes take the
+    /// smallest.
     pub const fn fitting(bytes: usize) -> Option<Self> {
         Self::new(bytes.saturating_sub(1) / STEP_BYTES)
     }

@@ -1,8 +1,9 @@
 //! Where a slab that has left memory can be read.
 //!
-//! A *block* is a slab's worth of room outside memory. It stands for up to three copies of the same bytes: one on disk, at the block's offset,
-//! and one or two on memory nodes, at addresses that only the supervisor knows. Blocks below the disk's size may have a copy there; those from
-//! there on lie on nodes alone. So a slab's state names a block whatever holds its content, and a node that is lost changes no state: a copy
+//! A *block* is a slab's worth of room outside memory. It stands for up to three copies of the same bytes:
+//! one on disk, at the block's offset, and one or two on memory nodes, at addresses that only the supervisor
+//! knows. Blocks below the disk's size may have a copy there; those from there on lie on nodes alone. So a
+//! slab's state names a block whatever holds its content, and a node that is lost changes no state: a copy
 //! fewer is left.
 
 use crate::layout::WORD_BYTES;
@@ -15,7 +16,8 @@ use farmem_page::Place;
 const ON_DISK: u64 = 1;
 const ON_NODE: u64 = 2;
 const VERSION_SHIFT: u32 = 2;
-/// Bits of a block's version: so many writes of a block later, what a reader buffered of it might be taken for new.
+/// Bits of a block's version: so many writes of a block later, what a reader buffered of it might be taken
+/// for new.
 pub(crate) const VERSION_BITS: u32 = 29;
 
 /// What there is of a block.
@@ -23,7 +25,8 @@ pub(crate) const VERSION_BITS: u32 = 29;
 pub(crate) struct Copies {
     pub(crate) on_disk: bool,
     pub(crate) on_node: bool,
-    /// Counts what was written to the block, so that buffered bytes of an earlier content are told from those of the present one.
+    /// Counts what was written to the block, so that buffered bytes of an earlier content are told from those
+    /// of the present one.
     pub(crate) version: u32,
 }
 

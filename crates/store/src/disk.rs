@@ -14,7 +14,8 @@ pub enum BlockError {
     Failed,
 }
 
-/// A file of fixed size, read and written in whole 4 KiB blocks at 4 KiB boundaries, from buffers that are aligned so.
+/// A file of fixed size, read and written in whole 4 KiB blocks at 4 KiB boundaries, from buffers that are
+/// aligned so.
 ///
 /// Content needs to last no longer than the pool, so nothing is ever synchronised.
 pub trait BlockFile {

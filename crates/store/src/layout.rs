@@ -1,4 +1,5 @@
-//! Where everything lies in the shared memory. Drawn in `docs/formats/pool.md`; change both, and [`VERSION`], together.
+//! Where everything lies in the shared memory. Drawn in `docs/formats/pool.md`; change both, and [`VERSION`],
+//! together.
 
 use crate::calls::{CALL_WORDS, LANE_CALLS, LANE_HEAD_WORDS};
 use crate::class::{CLASS_COUNT, SLAB_BYTES, SizeClass};
@@ -64,7 +65,8 @@ impl Cover {
     }
 }
 
-/// Metadata of a slab of a class: its own words, its chunks, the claims on frame, block and chunks, and where the block's copies are.
+/// Metadata of a slab of a class: its own words, its chunks, the claims on frame, block and chunks, and where
+/// the block's copies are.
 const fn metadata_bytes(class: SizeClass) -> usize {
     let cover = Cover::of(class);
     let chunk_words = cover.whole * WORDS_PER_CHUNK + cover.small * WORDS_PER_SMALL_CHUNK;
@@ -105,7 +107,8 @@ pub(crate) enum Header {
     Lanes = 11,
     /// Entries of the read buffer.
     Entries = 12,
-    /// Blocks beyond those of the disk that may be in use: what nodes lend at present, of all that they may lend.
+    /// Blocks beyond those of the disk that may be in use: what nodes lend at present, of all that they may
+    /// lend.
     NodeBlocks = 13,
     /// The next sequence number.
     Sequence = 16,
@@ -165,7 +168,8 @@ pub(crate) enum Header {
     Renewing = 58,
     /// The first of [`USE_BUCKETS`] words: how long after they were asked for ahead pages of nodes were used.
     Uses = 64,
-    /// The first of [`READ_SLABS`] words: slabs away that pages were read from, the last ones that were noted, each plus one.
+    /// The first of [`READ_SLABS`] words: slabs away that pages were read from, the last ones that were
+    /// noted, each plus one.
     Read = 128,
 }
 
@@ -179,7 +183,8 @@ const _: () = assert!(Header::Read as usize + READ_SLABS <= HEADER_WORDS, "the h
 /// How large a pool is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PoolConfig {
-    /// Limit of the pool's memory at first; rounded down to whole slabs, at least one. See [`Pool::set_limit`](crate::Pool::set_limit).
+    /// Limit of the pool's memory at first; rounded down to whole slabs, at least one. See
+    /// [`Pool::set_limit`](crate::Pool::set_limit).
     pub limit: ByteCount,
     /// What the limit can be raised to. Less than the limit is taken for the limit.
     pub capacity: ByteCount,
@@ -196,10 +201,11 @@ pub struct PoolConfig {
 /// What a pool has of memory nodes; nothing by default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NodesConfig {
-    /// Limit of what lies on nodes without a copy on disk; rounded down to whole slabs. What has a copy on disk is within the disk's limit.
+    /// Limit of what lies on nodes without a copy on disk; rounded down to whole slabs. What has a copy on
+    /// disk is within the disk's limit.
     pub alone: ByteCount,
-    /// What that limit can be raised to beyond it, where nodes may join; as much of it as can be numbered. See
-    /// [`Pool::set_node_limit`](crate::Pool::set_node_limit).
+    /// What that limit can be raised to beyond it, where nodes may join; as much of it as can be numbered.
+    /// See [`Pool::set_node_limit`](crate::Pool::set_node_limit).
     pub spare: ByteCount,
     /// Lanes in which readers ask for what is on nodes, at most 64; none when there are no nodes.
     pub lanes: u16,
@@ -271,7 +277,8 @@ pub(crate) struct Layout {
 }
 
 impl PoolConfig {
-    /// Bytes of shared memory that a pool of this size needs. Nearly all of it takes no memory until it is used.
+    /// Bytes of shared memory that a pool of this size needs. Nearly all of it takes no memory until it is
+    /// used.
     pub fn memory_bytes(&self) -> Result<usize, PoolConfigError> {
         Ok(Layout::new(self)?.length_bytes)
     }

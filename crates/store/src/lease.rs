@@ -8,13 +8,13 @@ use crate::pool::{Damaged, OwnerId, Pool, claim_of, slab_of};
 use crate::slab::{Gate, Kind};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
-/// A slab is filled again once this part of it is free: below that, searching for the holes costs more than they are
-/// worth.
+/// A slab is filled again once this part of it is free: below that, searching for the holes costs more than
+/// they are worth.
 const REFILL_FREE_PART: usize = 8;
 /// Slabs with holes that one search looks at, most of them other owners'.
 const REFILL_CANDIDATES: usize = 64;
-/// Words of slabs with holes, slabs with any room at all, and free slabs that one search looks at. Where none of these will do, the next search goes on behind them: so what it costs
-/// doesn't grow with the pool.
+/// Words of slabs with holes, slabs with any room at all, and free slabs that one search looks at. Where none
+/// of these will do, the next search goes on behind them: so what it costs doesn't grow with the pool.
 const REFILL_WORDS: usize = 512;
 const LEFTOVERS: usize = 256;
 const FREE_SLABS: usize = 1024;
@@ -60,7 +60,8 @@ impl<M: Memory> Pool<M> {
         Some(slab)
     }
 
-    /// A slab of any class from `class` up that has room, the smallest of the slabs that this search looks at: for when no frame is free.
+    /// A slab of any class from `class` up that has room, the smallest of the slabs that this search looks
+    /// at: for when no frame is free.
     pub(crate) fn enter_leftover(
         &self,
         owner: OwnerId,
@@ -177,8 +178,8 @@ impl<M: Memory> Pool<M> {
         Some(slab)
     }
 
-    /// Gives a slab that is being leased its frame and chunks and opens its gate, the writer already inside so that nobody
-    /// takes the slab away as empty. False, and nothing claimed, when there are not enough.
+    /// Gives a slab that is being leased its frame and chunks and opens its gate, the writer already inside
+    /// so that nobody takes the slab away as empty. False, and nothing claimed, when there are not enough.
     fn furnish(
         &self,
         slab: usize,
@@ -213,8 +214,8 @@ impl<M: Memory> Pool<M> {
         Ok(true)
     }
 
-    /// What a slab that `owner` stops filling needs: its place in the order of moves, and a look at whether it emptied. It may have been given back meanwhile, and
-    /// be somebody else's.
+    /// What a slab that `owner` stops filling needs: its place in the order of moves, and a look at whether
+    /// it emptied. It may have been given back meanwhile, and be somebody else's.
     fn retire(&self, slab: usize, owner: OwnerId) {
         let (Ok(sequence), Ok(gate)) = (self.sequence(slab), self.gate(slab)) else { return };
         let gate = Gate(gate.load(SeqCst));
@@ -224,18 +225,20 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Looks after a slab that a page has left: gives it back when it is empty, else lets it be filled again once it has
-    /// enough holes. `gate` is the gate after the page left. Only for threads of the gate's owner, and for the mover where a page is left.
+    /// Looks after a slab that a page has left: gives it back when it is empty, else lets it be filled again
+    /// once it has enough holes. `gate` is the gate after the page left. Only for threads of the gate's
+    /// owner, and for the mover where a page is left.
     pub(crate) fn after_removal(&self, slab: usize, gate: Gate) {
         let Some(class) = gate.class() else { return };
         let is_current =
             || self.current(gate.owner(), class).is_ok_and(|word| word.load(SeqCst) == claim_of(slab));
         if gate.pages() == 0 {
-            // The slab being filled stays even when it is empty: it is the spare that keeps a page which comes and goes
-            // from leasing a slab each time. Away it is of no use as that.
+            // The slab being filled stays even when it is empty: it is the spare that keeps a page which
+            // comes and goes from leasing a slab each time. Away it is of no use as that.
             if gate.is_away() || !is_current() {
                 if class == SizeClass::LARGEST && !gate.is_away() && self.has_packer() {
-                    // Raw pages come and go with each turn of the packer: their slabs are kept, memory and all.
+                    // Raw pages come and go with each turn of the packer: their slabs are kept, memory and
+                    // all.
                     self.mark_partial(slab, class);
                 } else {
                     self.give_back_if_empty(slab, gate.owner());
@@ -249,7 +252,8 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// The next number in the order in which slabs leave memory. Never [`UNREADABLE`](crate::raise::UNREADABLE).
+    /// The next number in the order in which slabs leave memory. Never
+    /// [`UNREADABLE`](crate::raise::UNREADABLE).
     pub(crate) fn next_sequence(&self) -> u64 {
         self.header(Header::Sequence).map_or(1, |word| word.fetch_add(1, Relaxed) + 1)
     }

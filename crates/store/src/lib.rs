@@ -1,12 +1,13 @@
 //! The compressed pool: where the pages of one application go first when they leave local memory.
 //!
-//! All processes of the application share one pool in one piece of shared memory (FastSwap §III: one compressed store,
-//! several granularities). Each leases slabs from it and then reads and writes them by itself, without a lock and without
-//! asking anybody. When the pool fills, one thread moves whole slabs, still compressed, to the memory of other machines (COMEX) or to disk
-//! (FastSwap §IV), and back when there is room (§V).
+//! All processes of the application share one pool in one piece of shared memory (FastSwap §III: one
+//! compressed store, several granularities). Each leases slabs from it and then reads and writes them by
+//! itself, without a lock and without asking anybody. When the pool fills, one thread moves whole slabs,
+//! still compressed, to the memory of other machines (COMEX) or to disk (FastSwap §IV), and back when there
+//! is room (§V).
 //!
-//! Any process may be killed between any two instructions. Nothing here waits for another process, so nobody hangs;
-//! what the dead process held is found by its owner number and freed by [`Pool::release_owner`].
+//! Any process may be killed between any two instructions. Nothing here waits for another process, so nobody
+//! hangs; what the dead process held is found by its owner number and freed by [`Pool::release_owner`].
 //!
 //! `docs/formats/pool.md` draws the shared memory byte by byte.
 #![no_std]

@@ -1,7 +1,9 @@
-//! Bringing slabs to disk that lie on nodes alone, where these nodes are to be emptied and no other one has room.
+//! Bringing slabs to disk that lie on nodes alone, where these nodes are to be emptied and no other one has
+//! room.
 //!
-//! Such a slab stays away: its content goes from one block to another, or, where its block has a place on disk that was never written, there. Who reads it
-//! meanwhile by the old block finds the state changed, and looks again.
+//! Such a slab stays away: its content goes from one block to another, or, where its block has a place on
+//! disk that was never written, there. A thread that reads it meanwhile by the old block finds the state
+//! changed, and looks again.
 
 use crate::claims::{Claimable, Turn};
 use crate::class::SLAB_BYTES;
@@ -24,8 +26,8 @@ enum Lowered {
 }
 
 impl Mover {
-    /// Brings a batch of slabs to disk whose blocks are wanted there, as far as it has room. Doesn't sleep; waits for nodes and disk only. Nobody waits
-    /// for these slabs.
+    /// Brings a batch of slabs to disk whose blocks are wanted there, as far as it has room. Doesn't sleep;
+    /// waits for nodes and disk only. Nobody waits for these slabs.
     pub fn lower<M: Memory, F: BlockFile, N: Nodes>(
         &mut self,
         pool: &Pool<M>,

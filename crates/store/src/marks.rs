@@ -1,5 +1,5 @@
-//! How full memory may get: above the high mark slabs leave it, down to the low one (FastSwap §IV, hybrid swap-out); as far as there is room below a mark
-//! they come back.
+//! How full memory may get: above the high mark slabs leave it, down to the low one (FastSwap §IV, hybrid
+//! swap-out); as far as there is room below a mark they come back.
 
 use crate::claims::Claimable;
 use crate::memory::Memory;

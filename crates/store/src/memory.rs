@@ -20,8 +20,8 @@ pub trait Atomic {
 
 /// Memory that the processes of an application share. Offsets count bytes from its start.
 ///
-/// Words are only reached as atomics; content is only copied. A copy that runs while somebody writes the same bytes may
-/// give a mixture, which the pool finds out by fingerprint.
+/// Words are only reached as atomics; content is only copied. A copy that runs while somebody writes the same
+/// bytes may give a mixture, which the pool finds out by fingerprint.
 pub trait Memory {
     /// The words of this memory.
     type Word: Atomic;
@@ -39,7 +39,8 @@ pub trait Memory {
     /// Copies content in; false outside the memory.
     #[must_use]
     fn copy_in(&self, offset_bytes: usize, bytes: &[u8]) -> bool;
-    /// Sleeps while the low half of the word at an offset is `value`, at most `timeout_ns`. Returns early at will: by default at once.
+    /// Sleeps while the low half of the word at an offset is `value`, at most `timeout_ns`. Returns early at
+    /// will: by default at once.
     fn wait(&self, offset_bytes: usize, value: u32, timeout_ns: u64) {
         let _ = (offset_bytes, value, timeout_ns);
         core::hint::spin_loop();
@@ -48,7 +49,8 @@ pub trait Memory {
     fn wake(&self, offset_bytes: usize, sleepers: Sleepers) {
         let _ = (offset_bytes, sleepers);
     }
-    /// Gives the memory behind a range back to the machine. May do nothing: what the range holds afterwards is unspecified.
+    /// Gives the memory behind a range back to the machine. May do nothing: what the range holds afterwards
+    /// is unspecified.
     fn release(&self, range_bytes: Range<usize>);
 }
 

@@ -1,9 +1,10 @@
-//! Moving slabs out of memory when the pool fills (FastSwap §IV, hybrid swap-out: past a threshold, the least recently stored
-//! content leaves in batches, still compressed): to memory nodes as far as they take them, else to disk. A slab is what COMEX (§4.3) writes at
-//! once, 64 frames side by side.
+//! Moving slabs out of memory when the pool fills (FastSwap §IV, hybrid swap-out: past a threshold, the least
+//! recently stored content leaves in batches, still compressed): to memory nodes as far as they take them,
+//! else to disk. A slab is what COMEX (§4.3) writes at once, 64 frames side by side.
 //!
-//! A block that has a place on disk goes there as well where all blocks have one: then nodes are a faster copy of the disk (Infiniswap's backup).
-//! Where some blocks have none, those are for the nodes, and the others for what nodes don't take.
+//! A block that has a place on disk goes there as well where all blocks have one: then nodes are a faster
+//! copy of the disk (Infiniswap's backup). Where some blocks have none, those are for the nodes, and the
+//! others for what nodes don't take.
 
 use crate::candidates::Candidates;
 use crate::claims::Claimable;
@@ -21,7 +22,8 @@ use core::cmp::Reverse;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use farmem_page::{ByteCount, PAGE_BYTES};
 
-/// It is counted anew how many slabs are to leave after a batch and one of so many slabs that are in memory.
+/// After a batch, and after one in so many of the slabs in memory, the mover counts again how many are to
+/// leave.
 const COUNTED_SHARE: usize = 4096;
 
 /// Slabs of one batch.
@@ -58,15 +60,15 @@ pub enum StepOutcome {
     },
 }
 
-/// Moves slabs out of memory, and back. A pool has at most one, in the supervisor. If it dies nobody waits for it; the next one made puts
-/// right what it left.
+/// Moves slabs out of memory, and back. A pool has at most one, in the supervisor. If it dies nobody waits
+/// for it; the next one made puts right what it left.
 pub struct Mover {
     pub(crate) buffer: Vec<u8>,
     pub(crate) buffer_start: usize,
     is_draining: bool,
     /// Those that leave next: slabs that are being filled come last, then by their sequence.
     pub(crate) leaving: Candidates<(bool, u64)>,
-    /// Slabs that may leave before it is counted anew how many are to.
+    /// Slabs that may leave before the mover counts again how many are to.
     uncounted: usize,
     /// Those that come back next since pages are read from them, and since there is room.
     pub(crate) wanted: Candidates<Reverse<u64>>,
@@ -76,9 +78,9 @@ pub struct Mover {
     pub(crate) writing: Backoff,
     /// Apart from that of writes: slabs that can't be read keep none from leaving memory.
     pub(crate) reading: Backoff,
-    /// Slabs that were noted since they are read, up to the last one that was looked at;
+    /// Slabs that were noted since they are read, up to the last one that was looked at.
     pub(crate) notes_seen: u64,
-    /// and whether there were more than are remembered: then all slabs are looked at.
+    /// Whether there were more notes than are remembered: then all slabs are looked at.
     pub(crate) has_missed: bool,
     /// Slabs moved to disk up to when nothing was left that nobody reads.
     pub(crate) moved_seen: Option<usize>,
@@ -131,7 +133,8 @@ impl Batch {
 }
 
 impl Mover {
-    /// A mover for this pool. Takes back what a dead predecessor, or a dead packer, left half done: not while a packer is at work. Allocates its buffer, of 2 MiB.
+    /// A mover for this pool. Takes back what a dead predecessor, or a dead packer, left half done: not while
+    /// a packer is at work. Allocates its buffer, of 2 MiB.
     pub fn new<M: Memory>(pool: &Pool<M>) -> Self {
         recover(pool);
         let buffer = vec![0; BATCH_SLABS * SLAB_BYTES + PAGE_BYTES];
@@ -154,7 +157,8 @@ impl Mover {
         }
     }
 
-    /// Moves one batch out of memory if that is short, and says what to do next. Doesn't sleep; waits for nodes and disk only.
+    /// Moves one batch out of memory if that is short, and says what to do next. Doesn't sleep; waits for
+    /// nodes and disk only.
     pub fn step<M: Memory, F: BlockFile, N: Nodes>(
         &mut self,
         pool: &Pool<M>,
@@ -165,7 +169,8 @@ impl Mover {
             let used = pool.claimed(Claimable::Frame);
             let surplus = used.saturating_sub(pool.frames_at(Mark::LOW));
             self.is_draining = used > pool.frames_at(Mark::HIGH) || self.is_draining && surplus > 0;
-            // To count takes time in a large pool. Meanwhile slabs may become free by themselves, so that a few more leave than would have to.
+            // To count takes time in a large pool. Meanwhile slabs may become free by themselves, so that a
+            // few more leave than would have to.
             self.uncounted = surplus.min(BATCH_SLABS + used / COUNTED_SHARE);
         }
         if !self.is_draining {
@@ -209,7 +214,8 @@ impl Mover {
         nodes: &mut N,
         batch: &mut Batch,
     ) -> StepOutcome {
-        // In this order neighbouring blocks are one write to disk, which on a file that isn't full is the whole batch.
+        // In this order neighbouring blocks are one write to disk, which on a file that isn't full is the
+        // whole batch.
         batch.victims[..batch.count].sort_unstable_by_key(|victim| victim.map(|victim| victim.block));
         let buffer = &mut self.buffer[self.buffer_start..][..batch.count * SLAB_BYTES];
         let is_copied = batch
@@ -278,7 +284,8 @@ enum Begun {
     NoBlock,
 }
 
-/// When a slab in memory leaves it: those that were filled longest ago first. Slabs that are being filled come last: they are moved only if the pool has no others.
+/// When a slab in memory leaves it: those that were filled longest ago first. Slabs that are being filled
+/// come last: they are moved only if the pool has no others.
 fn leaving_key<M: Memory>(pool: &Pool<M>, slab: usize) -> Option<(bool, u64)> {
     let state = pool.state(slab).ok()?;
     let gate = Gate(pool.gate(slab).ok()?.load(Relaxed));
@@ -381,7 +388,8 @@ pub(crate) fn let_stay<M: Memory>(pool: &Pool<M>, slab: usize) {
     pool.end_move(slab, Gate::moved_back);
 }
 
-/// Ends what a mover that died was doing: what had not got away for certain stays in memory, and what had not come back for certain stays away.
+/// Ends what a mover that died was doing: what had not got away for certain stays in memory, and what had not
+/// come back for certain stays away.
 fn recover<M: Memory>(pool: &Pool<M>) {
     for slab in 0..pool.slabs_used() {
         let (Ok(state), Ok(gate), Ok(word)) = (pool.state(slab), pool.gate(slab), pool.state_word(slab))

@@ -17,11 +17,12 @@ pub struct NodeBlock {
 pub trait Nodes {
     /// How many more blocks they would take at this moment, as far as is known.
     fn room(&self) -> usize;
-    /// Writes blocks, of which `content` holds 256 KiB each, in the same order. Sets in `kept` which ones are safely there now, with all the copies
-    /// that they should have; what was there of a block before is gone in any case.
+    /// Writes blocks, of which `content` holds 256 KiB each, in the same order. Sets in `kept` which ones are
+    /// safely there now, with all the copies that they should have; what was there of a block before is gone
+    /// in any case.
     fn write(&mut self, blocks: &[NodeBlock], content: &[u8], kept: &mut [bool]);
-    /// Whether what was written of a block is still there. Who loses it tells the pool, by [`Pool::forget_nodes_of`](crate::Pool::forget_nodes_of), and says so here
-    /// from before that on.
+    /// Whether what was written of a block is still there. The thread that loses it tells the pool, by
+    /// [`Pool::forget_nodes_of`](crate::Pool::forget_nodes_of), and says so here from before that on.
     fn has(&self, block: usize) -> bool;
     /// Reads a whole block.
     ///

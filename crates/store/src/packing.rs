@@ -1,14 +1,16 @@
-//! Packing behind the program's back: pages that left in a hurry are stored raw, and packed by another process.
+//! Packing behind the program's back: pages that left in a hurry are stored raw, and packed by another
+//! process.
 //!
-//! Packing takes longer than the rest of a page's way out. A process that writes all over its memory would wait for it at
-//! every fault, on the processor where the fault happens, while another processor may be idle. So a writer may store a
-//! page raw ([`Packing::Later`]) and ask for it to be packed. The supervisor's packer reads it, stores it packed elsewhere
-//! and says where; the owner then gives the page its new entry and frees the raw one. What stays unpacked because nobody
-//! packs is as good an entry as any other.
+//! Packing takes longer than the rest of a page's way out. A process that writes all over its memory would
+//! wait for it at every fault, on the processor where the fault happens, while another processor may be idle.
+//! So a writer may store a page raw ([`Packing::Later`]) and ask for it to be packed. The supervisor's packer
+//! reads it, stores it packed elsewhere and says where; the owner then gives the page its new entry and frees
+//! the raw one. What stays unpacked because nobody packs is as good an entry as any other.
 //!
-//! Each owner has one queue, a ring with three cursors that only grow: `settled` ≤ `packed` ≤ `asked` ≤ `settled` +
-//! [`QUEUE_LENGTH`]. Invariants:
-//! 1. `asked` and `settled` are moved by the owner, each by one thread at a time; `packed` by the packer alone.
+//! Each owner has one queue, a ring with three cursors that only grow: `settled` ≤ `packed` ≤ `asked` ≤
+//! `settled` + [`QUEUE_LENGTH`]. Invariants:
+//! 1. `asked` and `settled` are moved by the owner, each by one thread at a time; `packed` by the packer
+//!    alone.
 //! 2. A request between `packed` and `asked` is the packer's, one between `settled` and `packed` the owner's.
 //! 3. A packed copy belongs to the queue until its request is settled: then it is a page's entry, or free.
 
@@ -50,7 +52,8 @@ pub struct Packed {
     pub page: PageIndex,
     /// Its raw entry, as the request named it.
     pub raw: Place,
-    /// The packed copy; `None` when there is none, because the page doesn't get smaller or has gone meanwhile.
+    /// The packed copy; `None` when there is none, because the page doesn't get smaller or has gone
+    /// meanwhile.
     pub packed: Option<Place>,
 }
 
@@ -82,7 +85,8 @@ impl Packer {
         }
     }
 
-    /// Deals with the oldest request of `owner`; false when there is none. Not while the owner is being released.
+    /// Deals with the oldest request of `owner`; false when there is none. Not while the owner is being
+    /// released.
     pub fn step<M: Memory>(&mut self, pool: &Pool<M>, owner: OwnerId) -> bool {
         let Ok(queue) = pool.queue(owner) else { return false };
         let (asked, at) = (queue.cursor(Cursor::Asked), queue.cursor(Cursor::Packed));
@@ -96,7 +100,8 @@ impl Packer {
         true
     }
 
-    /// Stores a packed copy of a raw page. It is of the raw one's epoch: a fork may freeze it too long, never too short.
+    /// Stores a packed copy of a raw page. It is of the raw one's epoch: a fork may freeze it too long, never
+    /// too short.
     fn pack<M: Memory>(&mut self, pool: &Pool<M>, owner: OwnerId, raw: Place) -> Option<Place> {
         let Place::Slot(at) = raw else { return None };
         let known = stored_at(pool, at).filter(|slot| slot.length_bytes == PAGE_BYTES)?;
@@ -143,8 +148,8 @@ impl<M: Memory> Pool<M> {
         self.header_value(crate::layout::Header::Raw) != 0
     }
 
-    /// From now on a page that leaves is to get a new entry, as one that the kernel swaps does, though it has kept the old one: those who store
-    /// ask with [`Pool::is_renewing`]. To compare with.
+    /// From now on a page that leaves is to get a new entry, as one that the kernel swaps does, though it has
+    /// kept the old one: those who store ask with [`Pool::is_renewing`]. To compare with.
     pub fn renew_entries(&self) {
         if let Ok(word) = self.header(crate::layout::Header::Renewing) {
             word.store(1, Release);
@@ -156,7 +161,8 @@ impl<M: Memory> Pool<M> {
         self.header_value(crate::layout::Header::Renewing) != 0
     }
 
-    /// Gives back the slabs that are kept empty for raw pages. For the packer, when it has had nothing to do for a while.
+    /// Gives back the slabs that are kept empty for raw pages. For the packer, when it has had nothing to do
+    /// for a while.
     pub fn give_back_spare(&self) {
         for slab in 0..self.slabs_used() {
             let Ok(gate) = self.gate(slab) else { return };
@@ -181,7 +187,8 @@ impl<M: Memory> Pool<M> {
             })
     }
 
-    /// Asks for `page`, stored raw at `raw`, to be packed. False when the queue is full. One thread of the owner at a time.
+    /// Asks for `page`, stored raw at `raw`, to be packed. False when the queue is full. One thread of the
+    /// owner at a time.
     pub fn ask_to_pack(&self, owner: OwnerId, page: PageIndex, raw: Place) -> bool {
         let Ok(queue) = self.queue(owner) else { return false };
         let (asked, settled) = (queue.cursor(Cursor::Asked), queue.cursor(Cursor::Settled));
@@ -261,7 +268,7 @@ impl<'a, W: Atomic> Queue<'a, W> {
         &self.words[start..start + WORDS_PER_REQUEST]
     }
 
-    /// Publishes the request at `from` to who comes next.
+    /// Publishes the request at `from` to whoever comes next.
     fn advance(&self, cursor: Cursor, from: u64) {
         self.words[cursor as usize].store(from + 1, Release);
     }

@@ -1,5 +1,5 @@
-//! Pages that repeat one 8-byte word need no slot, only the word. The table of words grows and never shrinks, so that an
-//! index, once given out, is good for ever.
+//! Pages that repeat one 8-byte word need no slot, only the word. The table of words grows and never shrinks,
+//! so that an index, once given out, is good for ever.
 
 use crate::layout::{Header, WORD_BYTES};
 use crate::memory::{Atomic, Memory};
@@ -10,11 +10,13 @@ use farmem_page::PatternIndex;
 /// Distinct words that a pool keeps; pages of further ones take slots.
 pub const PATTERN_LIMIT: usize = 4096;
 
-/// Entries that one search looks at. With the table half full nearly all words are found or placed in the first few.
+/// Entries that one search looks at. With the table half full nearly all words are found or placed in the
+/// first few.
 const PROBES: usize = 64;
 
 impl<M: Memory> Pool<M> {
-    /// The index of a word other than zero, which is entered if need be; `None` when the table has no room for it.
+    /// The index of a word other than zero, which is entered if need be; `None` when the table has no room
+    /// for it.
     pub(crate) fn pattern_index(&self, pattern: u64) -> Option<PatternIndex> {
         let words = self.patterns(0)?;
         let checks = self.patterns(1)?;
@@ -29,7 +31,8 @@ impl<M: Memory> Pool<M> {
                 Err(found) => found,
             };
             if found == pattern {
-                // Also when the entry isn't new: who entered it may have died before it wrote the check.
+                // Also when the entry isn't new: the thread that entered it may have died before it wrote the
+                // check.
                 checks[at].store(check, Release);
                 return Some(PatternIndex::new(at as u16));
             }

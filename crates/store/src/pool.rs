@@ -17,9 +17,10 @@ use farmem_page::{ByteCount, Place, SlabIndex, SlotPlace};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct OwnerId(pub u16);
 
-/// The span between two forks of a process, counted from [`Epoch::FIRST`]; each fork ends one and starts the next. A slot
-/// remembers the epoch it was stored in. All that was stored up to the epoch which a fork ended may be read by that
-/// fork's child: while the child lives such slots are *frozen*, and neither change nor go.
+/// The span between two forks of a process, counted from [`Epoch::FIRST`]; each fork ends one and starts the
+/// next. A slot remembers the epoch it was stored in. All that was stored up to the epoch which a fork ended
+/// may be read by that fork's child: while the child lives such slots are *frozen*, and neither change nor
+/// go.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Epoch(pub u32);
 
@@ -154,8 +155,8 @@ impl<M: Memory> Pool<M> {
         Ok(Self { memory, layout, fingerprinter })
     }
 
-    /// Changes the limit of the pool's memory, rounded down to whole slabs. From then on no more is taken; what is in use above a
-    /// lower limit stays until it is freed or leaves memory.
+    /// Changes the limit of the pool's memory, rounded down to whole slabs. From then on no more is taken;
+    /// what is in use above a lower limit stays until it is freed or leaves memory.
     ///
     /// # Errors
     /// The pool was not made for so much, or for so little.
@@ -173,8 +174,8 @@ impl<M: Memory> Pool<M> {
         Ok(())
     }
 
-    /// Changes what may be stored in memory and away together, rounded down to whole slabs; more than there is means all of it. What is in use
-    /// above a lower limit stays until it is freed.
+    /// Changes what may be stored in memory and away together, rounded down to whole slabs; more than there
+    /// is means all of it. What is in use above a lower limit stays until it is freed.
     ///
     /// # Errors
     /// It is below one slab.
@@ -189,8 +190,8 @@ impl<M: Memory> Pool<M> {
         Ok(())
     }
 
-    /// Changes what may lie on nodes without a copy on disk, rounded down to whole slabs; more than the pool was made for means all of that. What
-    /// lies there above a lower limit stays until it is freed.
+    /// Changes what may lie on nodes without a copy on disk, rounded down to whole slabs; more than the pool
+    /// was made for means all of that. What lies there above a lower limit stays until it is freed.
     pub fn set_node_limit(&self, limit: ByteCount) {
         if let Ok(word) = self.header(Header::NodeBlocks) {
             word.store(slabs_in(limit).min(self.layout.blocks - self.layout.disk_blocks) as u64, SeqCst);
@@ -207,7 +208,8 @@ impl<M: Memory> Pool<M> {
         self.header_value(Header::SlabLimit).min(self.layout.frames + self.block_limit())
     }
 
-    /// Whether so many slabs are in use as may be. Below the limit the numbers of slabs see to that; they are counted only after it was lowered.
+    /// Whether so many slabs are in use as may be. Below the limit the numbers of slabs see to that; they are
+    /// counted only after it was lowered.
     pub(crate) fn is_partition_full(&self) -> bool {
         let (used, limit) = (self.slabs_used(), self.slab_limit());
         let is_in_use = |slab: &usize| self.state(*slab).is_ok_and(|state| state.kind != Kind::Free);
@@ -224,7 +226,8 @@ impl<M: Memory> Pool<M> {
         self.claimed(Claimable::Frame)
     }
 
-    /// Slabs that are away, and how many more could be. Takes about a microsecond for every thousand that were ever away at a time.
+    /// Slabs that are away, and how many more could be. Takes about a microsecond for every thousand that
+    /// were ever away at a time.
     pub fn away_slabs(&self) -> (usize, usize) {
         let used = self.claimed(Claimable::Block);
         (used, self.block_limit().saturating_sub(used))
@@ -235,7 +238,8 @@ impl<M: Memory> Pool<M> {
         self.header_value(Header::FrameLimit).min(self.layout.frames)
     }
 
-    /// Hints that the page at `place` is about to be read: what is stored begins to come into the processor's cache.
+    /// Hints that the page at `place` is about to be read: what is stored begins to come into the processor's
+    /// cache.
     pub fn prefetch(&self, place: Place) {
         let Place::Slot(at) = place else { return };
         let (slab, slot) = (at.slab.get(), at.slot.get());
@@ -249,8 +253,8 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// The bytes that the page at `place` takes, compressed; `None` where it takes no room of its own, or nothing is known of it. For figures: the entry may change at
-    /// any moment.
+    /// The bytes that the page at `place` takes, compressed; `None` where it takes no room of its own, or
+    /// nothing is known of it. For figures: the entry may change at any moment.
     pub fn stored_bytes(&self, place: Place) -> Option<u64> {
         let Place::Slot(at) = place else { return None };
         let state = self.state(at.slab.get()).ok()?;
@@ -266,9 +270,9 @@ impl<M: Memory> Pool<M> {
         &self.memory
     }
 
-    /// Frees the entry of a page that `owner` no longer needs. `frozen` is the epoch that the last fork whose child still
-    /// lives has ended, or [`Epoch::NONE`]. The slab is given back when it becomes empty and isn't the one that is being filled; that punches a hole,
-    /// which takes some ten microseconds.
+    /// Frees the entry of a page that `owner` no longer needs. `frozen` is the epoch that the last fork whose
+    /// child still lives has ended, or [`Epoch::NONE`]. The slab is given back when it becomes empty and
+    /// isn't the one that is being filled; that punches a hole, which takes some ten microseconds.
     ///
     /// The caller guarantees that the entry is reachable from no page word any more.
     pub fn free(&self, place: Place, owner: OwnerId, frozen: Epoch) -> FreeOutcome {

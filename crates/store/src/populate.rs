@@ -9,8 +9,9 @@ use crate::slab::{Gate, Kind, State};
 use core::sync::atomic::Ordering::SeqCst;
 
 impl<M: Memory> Pool<M> {
-    /// Makes the first `slabs` slabs full ones of `owner`, in memory, in the order of their numbers: nothing can be read from them. Only while nobody uses the pool, and at most
-    /// as many as its limit has room for. How many there are.
+    /// Makes the first `slabs` slabs full ones of `owner`, in memory, in the order of their numbers: nothing
+    /// can be read from them. Only while nobody uses the pool, and at most as many as its limit has room for.
+    /// How many there are.
     pub fn populate(&self, owner: OwnerId, slabs: usize) -> usize {
         let class = SizeClass::LARGEST;
         let most = slabs.min(self.frame_limit());

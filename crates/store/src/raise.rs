@@ -1,11 +1,12 @@
-//! Bringing slabs back from nodes and disk while there is room (FastSwap §V, the second level of swap-in: neighbours of what was wanted come up to the
-//! pool, still compressed).
+//! Bringing slabs back from nodes and disk while there is room (FastSwap §V, the second level of swap-in:
+//! neighbours of what was wanted come up to the pool, still compressed).
 //!
-//! Who reads a page of a slab that is away counts it on the slab. A slab that was read from several times comes back whole: one read of 256 KiB
-//! instead of one for each fault to come. Those come first that were read most. It stops where moving out of memory stops, so that no slab goes to and fro.
+//! A thread that reads a page of a slab that is away counts it on the slab. A slab that was read from several
+//! times comes back whole: one read of 256 KiB instead of one for each fault to come. Those come first that
+//! were read most. It stops where moving out of memory stops, so that no slab goes to and fro.
 //!
-//! Slabs that nobody reads come back as well, those that were stored last first, but only while less of the pool is in use: what is left is for new
-//! pages and for slabs that somebody reads.
+//! Slabs that nobody reads come back as well, those that were stored last first, but only while less of the
+//! pool is in use: what is left is for new pages and for slabs that somebody reads.
 
 use crate::claims::Claimable;
 use crate::class::SLAB_BYTES;
@@ -43,7 +44,8 @@ enum Raised {
 }
 
 impl Mover {
-    /// Brings back a batch of slabs that pages were read from, as far as there is room. Doesn't sleep; waits for nodes and disk only.
+    /// Brings back a batch of slabs that pages were read from, as far as there is room. Doesn't sleep; waits
+    /// for nodes and disk only.
     pub fn raise<M: Memory, F: BlockFile, N: Nodes>(
         &mut self,
         pool: &Pool<M>,
@@ -96,8 +98,9 @@ impl Mover {
         count
     }
 
-    /// Brings back a batch of slabs that nobody reads, the last stored ones first, as long as there is much room. Doesn't sleep; waits for
-    /// nodes and disk only. Nobody waits for these slabs: call it now and then, when nothing else is to be done.
+    /// Brings back a batch of slabs that nobody reads, the last stored ones first, as long as there is much
+    /// room. Doesn't sleep; waits for nodes and disk only. Nobody waits for these slabs: call it now and
+    /// then, when nothing else is to be done.
     pub fn raise_unread<M: Memory, F: BlockFile, N: Nodes>(
         &mut self,
         pool: &Pool<M>,
@@ -210,8 +213,8 @@ impl Mover {
     }
 }
 
-/// Keeps everybody else from moving a slab that is away, or giving it back, until [`let_stay`]; its state. `None` where somebody else has it, or there is
-/// nothing in it.
+/// Keeps everybody else from moving a slab that is away, or giving it back, until [`let_stay`]; its state.
+/// `None` where somebody else has it, or there is nothing in it.
 pub(crate) fn hold_away<M: Memory>(pool: &Pool<M>, slab: usize) -> Option<State> {
     let gate = pool.gate(slab).ok()?;
     let now = gate.load(Acquire);
@@ -258,7 +261,8 @@ impl<M: Memory> Pool<M> {
         Ok(&self.slab_words(slab)?[3])
     }
 
-    /// Counts a page that was read from a slab that is away: a hint to who brings slabs back, who finds it noted each time that it was worth that once more.
+    /// Counts a page that was read from a slab that is away: a hint to the thread that brings slabs back,
+    /// which finds it noted each time that it was worth that once more.
     pub(crate) fn note_away_read(&self, slab: usize) {
         let (Ok(of_slab), Ok(of_all)) = (self.away_reads_of(slab), self.header(Header::AwayReads)) else {
             return;

@@ -1,9 +1,9 @@
-//! The read buffer (COMEX §3.3.5, §4.4): what one read brought from a node, the page that was wanted and its neighbours, until the least recently
-//! used of them make room. All processes of the application share it.
+//! The read buffer (COMEX §3.3.5, §4.4): what one read brought from a node, the page that was wanted and its
+//! neighbours, until the least recently used of them make room. All processes of the application share it.
 //!
-//! An entry holds up to 16 pages of one block, as they lie there. Its tag says which ones, and of which content of the block. Who fills an entry
-//! takes its tag away first and sets the new one last; who reads looks at the tag before and after. Fingerprints are checked as for any other
-//! source.
+//! An entry holds up to 16 pages of one block, as they lie there. Its tag says which ones, and of which
+//! content of the block. The thread that fills an entry takes its tag away first and sets the new one last; a
+//! reader looks at the tag before and after. Fingerprints are checked as for any other source.
 
 use crate::calls::{Answer, Call};
 use crate::layout::{Header, WORD_BYTES};
@@ -17,7 +17,7 @@ use farmem_page::PAGE_BYTES;
 pub const ENTRY_PAGES: usize = 16;
 /// Bytes of an entry.
 pub(crate) const ENTRY_BYTES: usize = ENTRY_PAGES * PAGE_BYTES;
-/// Words of an entry: tag, what was used of it and who it was fetched for, when it was last used.
+/// Words of an entry: tag, what was used of it and for which thread it was fetched, when it was last used.
 pub(crate) const WORDS_PER_ENTRY: usize = 3;
 
 const EMPTY: u64 = 0;
@@ -88,7 +88,8 @@ impl<M: Memory> Pool<M> {
         if tag.load(Relaxed) != before {
             return false;
         }
-        // Hints for who fills: an entry that changes just now gets a mark that belongs to the one before.
+        // Hints for the thread that fills: an entry that changes just now gets a mark that belongs to the one
+        // before.
         used.fetch_or(((1 << wanted.count) - 1) << nth, Relaxed);
         if let Ok(time) = self.header(Header::BufferTime) {
             last.store(time.load(Relaxed), Relaxed);
@@ -119,7 +120,8 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Fills an entry with `pages`, fetched for `owner`, whose bytes are `content`; with nothing if the bytes are not as many. For the carrier.
+    /// Fills an entry with `pages`, fetched for `owner`, whose bytes are `content`; with nothing if the bytes
+    /// are not as many. For the carrier.
     pub fn fill(&self, filling: Filling, pages: &Call, owner: OwnerId, content: &[u8]) -> Answer {
         let Ok([tag, used, last]) = self.entry_words(filling.entry) else { return Answer::Nowhere };
         // The tag went before the bytes do.

@@ -1,11 +1,12 @@
 //! Reading a page back.
 //!
-//! A reader takes no lock and leaves no trace, so the slab may move under it. It copies the slot's bytes, unpacks them and
-//! takes the fingerprint: if that is right, the page is, whatever happened meanwhile. If it is wrong and the slab's state
-//! has changed since, the reader looks again at the new place; if the state hasn't changed, the bytes are damaged.
+//! A reader takes no lock and leaves no trace, so the slab may move under it. It copies the slot's bytes,
+//! unpacks them and takes the fingerprint: if that is right, the page is, whatever happened meanwhile. If it
+//! is wrong and the slab's state has changed since, the reader looks again at the new place; if the state
+//! hasn't changed, the bytes are damaged.
 //!
-//! Of a slab that is away there may be several copies: the reader takes them in the order of what they cost, and the next one where one is
-//! damaged or can't be had.
+//! Of a slab that is away there may be several copies: the reader takes them in the order of what they cost,
+//! and the next one where one is damaged or can't be had.
 
 use crate::calls::{Answer, Call, Caller, Nobody, Urgency};
 use crate::class::SizeClass;
@@ -33,7 +34,8 @@ pub enum LoadError {
     /// The memory nodes that held it are lost.
     #[error("the nodes that held the page are lost")]
     Lost,
-    /// It is on memory nodes, and was to be read without asking them; or nobody waited for it, and it would have come too late.
+    /// It is on memory nodes, and was to be read without asking them; or nobody waited for it, and it would
+    /// have come too late.
     #[error("the page is on memory nodes, which nobody waits for")]
     Later,
     /// The place holds no page.
@@ -55,12 +57,14 @@ pub enum Origin {
 /// A slot spans two blocks of 4 KiB at most, on disk and on nodes.
 const DISK_BUFFER_BYTES: usize = 2 * PAGE_BYTES;
 
-/// Pages of a read are in the buffer when its answer comes, but others may displace them before they are copied, and where many read at once, time and again. What
-/// nobody waits for is given up after so many times; who waits asks again for as long as the caller is patient.
+/// Pages of a read are in the buffer when its answer comes, but others may displace them before they are
+/// copied, and where many read at once, time and again. What nobody waits for is given up after so many
+/// times; a thread that waits asks again for as long as the caller is patient.
 const AHEAD_ATTEMPTS: usize = 4;
 
-/// A slab leaves memory in two steps, and comes back in one. Each takes as long as a read or more, and from one move to the opposite one the pool must
-/// empty or fill from one mark to another: so a reader is overtaken a few times at most, and then something is wrong.
+/// A slab leaves memory in two steps, and comes back in one. Each takes as long as a read or more, and from
+/// one move to the opposite one the pool must empty or fill from one mark to another: so a reader is
+/// overtaken a few times at most, and then something is wrong.
 const ATTEMPTS: usize = 8;
 
 #[repr(C, align(4096))]
@@ -120,8 +124,8 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
         }
     }
 
-    /// The same, and what lies side by side on disk is read at once: [`WINDOW_BYTES`] go to `buffer`. Nothing changes where that is smaller, or not aligned to
-    /// a page.
+    /// The same, and what lies side by side on disk is read at once: [`WINDOW_BYTES`] go to `buffer`. Nothing
+    /// changes where that is smaller, or not aligned to a page.
     ///
     /// [`WINDOW_BYTES`]: crate::WINDOW_BYTES
     #[must_use]
@@ -130,7 +134,7 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
         self
     }
 
-    /// Who asks nodes.
+    /// The part that asks nodes.
     pub const fn caller(&self) -> &C {
         &self.caller
     }
@@ -163,8 +167,9 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
         Ok(Origin::Memory)
     }
 
-    /// Unpacks into `page` what is in memory at `place`, and nothing that would take longer; `false` where there is nothing. The caller
-    /// need not have a claim to the place, and nothing is checked: what comes may be another page's, or a mixture. Good for guesses alone.
+    /// Unpacks into `page` what is in memory at `place`, and nothing that would take longer; `false` where
+    /// there is nothing. The caller need not have a claim to the place, and nothing is checked: what comes
+    /// may be another page's, or a mixture. Good for guesses alone.
     pub fn glance<M: Memory>(&mut self, pool: &Pool<M>, place: Place, page: &mut PageBytes) -> bool {
         let Place::Slot(at) = place else { return false };
         let (slab, slot) = (at.slab.get(), at.slot.get());
@@ -252,7 +257,8 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
         let stored = range.start - aligned.start..range.end - aligned.start;
         let copies = pool.copies(state.location)?;
         let mut outcome = Fetched::Lost;
-        // Over a good answer another call may have brought a damaged one meanwhile: before a page is given up nodes are asked anew.
+        // Over a good answer another call may have brought a damaged one meanwhile: before a page is given up
+        // nodes are asked again.
         for copy in
             [Copy::Node, Copy::OtherNode, Copy::Disk, Copy::DiskAnew, Copy::OtherNode, Copy::OtherNode]
         {
@@ -283,7 +289,8 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
                 _ => {}
             }
         }
-        // What is on a node alone may come to disk in the same block, and leave the node: the state tells nothing of that.
+        // What is on a node alone may come to disk in the same block, and leave the node: the state tells
+        // nothing of that.
         Ok(if pool.copies(state.location)? == copies { outcome } else { Fetched::Overtaken })
     }
 
@@ -317,7 +324,8 @@ impl<F: BlockFile, C: Caller> Reader<F, C> {
         }
         match self.urgency {
             Urgency::Later => return Ok(Fetched::Later),
-            // What was said of another content says nothing. Of a damaged copy another one is waited for: that is rare.
+            // What was said of another content says nothing. Of a damaged copy another one is waited for:
+            // that is rare.
             Urgency::Answered(asked, answer) if !is_retry => {
                 let is_nowhere = answer == Answer::Nowhere && asked == call;
                 return Ok(if is_nowhere { Fetched::Lost } else { Fetched::Later });

@@ -8,14 +8,15 @@ use crate::slab::{Gate, Kind};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 impl<M: Memory> Pool<M> {
-    /// Gives a slab back if it is empty, still belongs to `owner`, and nobody else has the say over it. Only for threads of the owner: it isn't released while
-    /// one of them runs. Another owner's slab could be torn down for its death at the same moment.
+    /// Gives a slab back if it is empty, still belongs to `owner`, and nobody else has the say over it. Only
+    /// for threads of the owner: it isn't released while one of them runs. Another owner's slab could be torn
+    /// down for its death at the same moment.
     pub(crate) fn give_back_if_empty(&self, slab: usize, owner: OwnerId) {
         self.shut_and_free(slab, |gate| if gate.owner() == owner { gate.shut_if_empty() } else { None });
     }
 
-    /// The same for who is neither the owner nor the mover, whosever the slab is: as long as the slab isn't free its gate says that somebody has it, so that a
-    /// release of its owner leaves it alone.
+    /// The same for a thread that is neither the owner nor the mover, whosever the slab is: as long as the
+    /// slab isn't free its gate says that somebody has it, so that a release of its owner leaves it alone.
     pub(crate) fn take_back_if_empty(&self, slab: usize) {
         self.shut_and_free(slab, Gate::taken_if_empty);
     }
@@ -31,9 +32,11 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Ends the mover's say over a slab: its gate becomes what `after` makes of it. That gate; `None` when the slab is empty, and was given back.
+    /// Ends the mover's say over a slab: its gate becomes what `after` makes of it. That gate; `None` when
+    /// the slab is empty, and was given back.
     ///
-    /// Who looks for what an owner that has ended left half done must not take such a slab for that: so the mover has the say until the slab is free.
+    /// A thread that looks for what an owner that has ended left half done must not take such a slab for
+    /// that: so the mover has the say until the slab is free.
     pub(crate) fn end_move(&self, slab: usize, after: impl Fn(Gate) -> Gate) -> Option<Gate> {
         let word = self.gate(slab).ok()?;
         let mut now = word.load(SeqCst);
@@ -50,7 +53,8 @@ impl<M: Memory> Pool<M> {
         None
     }
 
-    /// Frees all that a slab holds, then the slab. Only for who has the sole say over it (invariant 4).
+    /// Frees all that a slab holds, then the slab. Only for the thread that has the sole say over it
+    /// (invariant 4).
     pub(crate) fn tear_down(&self, slab: usize) {
         let (Ok(state), Ok(word)) = (self.state(slab), self.state_word(slab)) else { return };
         word.store(state.at(Kind::Releasing, 0).encode(), Release);
@@ -78,9 +82,9 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Frees every slab of an owner that is dead, and whatever it was in the middle of. Only the supervisor calls this,
-    /// once no living process reads the owner's slots (a forked child may) and before it reuses the number, and not while a
-    /// packer is at work for the owner.
+    /// Frees every slab of an owner that is dead, and whatever it was in the middle of. Only the supervisor
+    /// calls this, once no living process reads the owner's slots (a forked child may) and before it reuses
+    /// the number, and not while a packer is at work for the owner.
     pub fn release_owner(&self, owner: OwnerId) {
         self.clear_queue(owner);
         self.cancel_calls(owner);
@@ -94,7 +98,8 @@ impl<M: Memory> Pool<M> {
         for slab in 0..self.slabs_used() {
             self.abandon(slab, owner);
         }
-        // The gate first: from now on the owner gets no slab, so one of its that the mover hasn't got then isn't the mover's later.
+        // The gate first: from now on the owner gets no slab, so one of its that the mover hasn't got then
+        // isn't the mover's later.
         let is_lost = |slab: usize| {
             self.gate(slab).is_ok_and(|word| !Gate(word.load(Acquire)).is_moving())
                 && self.state(slab).is_ok_and(|state| state.owner == owner && state.kind == Kind::Releasing)
@@ -109,7 +114,8 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Takes the say over a dead owner's slab, unless the mover has it: the mover then finds it empty and gives it back.
+    /// Takes the say over a dead owner's slab, unless the mover has it: the mover then finds it empty and
+    /// gives it back.
     fn abandon(&self, slab: usize, owner: OwnerId) {
         let (Ok(gate), Ok(word), Ok(state)) = (self.gate(slab), self.state_word(slab), self.state(slab))
         else {

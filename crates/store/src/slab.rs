@@ -1,18 +1,21 @@
 //! The two words that govern a slab.
 //!
-//! The **state** says whose the slab is and where its content lies. The **gate** counts what is in it and lets writers
-//! in. Invariants:
-//! 1. A slab is leased by swapping its state from free to leasing; the leaser alone touches it until it opens the gate. From that swap on the owner of the
-//!    gate is that of the state, but for a gate that the leaser has not reached yet.
-//! 2. Content is written only between a writer's entry and its exit, both changes of the gate. The gate lets a writer in
-//!    only while it is open, neither moving nor away, and names the writer's owner and class.
-//! 3. `MOVING` is set only while no writer is inside, for a move out of memory or, together with `AWAY`, back. Who set it (the mover) alone changes the
-//!    state until it clears it, or, where the slab has become empty meanwhile, until the slab is free: then it is set until the slab's next lease. So does
+//! The **state** says whose the slab is and where its content lies. The **gate** counts what is in it and
+//! lets writers in. Invariants:
+//! 1. A slab is leased by swapping its state from free to leasing; the leaser alone touches it until it opens
+//!    the gate. From that swap on the owner of the gate is that of the state, but for a gate that the leaser
+//!    has not reached yet.
+//! 2. Content is written only between a writer's entry and its exit, both changes of the gate. The gate lets
+//!    a writer in only while it is open, neither moving nor away, and names the writer's owner and class.
+//! 3. `MOVING` is set only while no writer is inside, for a move out of memory or, together with `AWAY`,
+//!    back. The thread that set it (the mover) alone changes the state until it clears it, or, where the slab
+//!    has become empty meanwhile, until the slab is free: then it is set until the slab's next lease. So does
 //!    the packer, which gives back slabs that are empty: it sets `MOVING` as it clears `OPEN`.
-//! 4. `OPEN` is cleared only while no page is stored, by the slab's owner or the packer, and while `MOVING` is set by the mover alone; or by the supervisor
-//!    for an owner that is dead, while `MOVING` is not set. Who cleared it alone changes the state, until the slab is free.
-//! 5. Pages stored in the slab are counted before their slot is taken and uncounted after it is freed, so that a writer
-//!    that was counted always finds a free slot.
+//! 4. `OPEN` is cleared only while no page is stored, by the slab's owner or the packer, and while `MOVING`
+//!    is set by the mover alone; or by the supervisor for an owner that is dead, while `MOVING` is not set.
+//!    The thread that cleared it alone changes the state, until the slab is free.
+//! 5. Pages stored in the slab are counted before their slot is taken and uncounted after it is freed, so
+//!    that a writer that was counted always finds a free slot.
 
 use crate::class::{SLAB_BYTES, SizeClass};
 use crate::pool::OwnerId;
@@ -196,7 +199,8 @@ impl Gate {
             None
         }
     }
-    /// The gate that a slab away has while it is brought back; `None` while that must not be. No writer is let in meanwhile.
+    /// The gate that a slab away has while it is brought back; `None` while that must not be. No writer is
+    /// let in meanwhile.
     pub(crate) const fn set_raising(self) -> Option<Self> {
         if self.is_open() && self.is_away() && !self.is_moving() { Some(Self(self.0 | MOVING)) } else { None }
     }
@@ -227,11 +231,13 @@ impl Gate {
             None => None,
         }
     }
-    /// The gate that the mover leaves behind when it is done, where `self` would be that of a slab in use: the slab is empty, and the mover gives it back.
+    /// The gate that the mover leaves behind when it is done, where `self` would be that of a slab in use:
+    /// the slab is empty, and the mover gives it back.
     pub(crate) const fn shut_by_mover(self) -> Option<Self> {
         if self.is_open() && self.pages() == 0 { Some(Self(self.0 & !OPEN | MOVING)) } else { None }
     }
-    /// The gate of a dead owner's slab: shut, or, while the mover has it, empty, so that the mover gives it back.
+    /// The gate of a dead owner's slab: shut, or, while the mover has it, empty, so that the mover gives it
+    /// back.
     pub(crate) const fn abandoned(self) -> Self {
         if self.is_moving() { Self(self.0 & !((1 << FLAGS_SHIFT) - 1)) } else { Self(self.0 & !OPEN) }
     }

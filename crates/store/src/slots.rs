@@ -1,5 +1,5 @@
-//! Slots of a slab: which are taken, and what is known of each. Kept in chunks of 64 slots, and of 16 for what is left
-//! over, that a slab claims when it is leased: so a slab of large slots has little metadata.
+//! Slots of a slab: which are taken, and what is known of each. Kept in chunks of 64 slots, and of 16 for
+//! what is left over, that a slab claims when it is leased: so a slab of large slots has little metadata.
 
 use crate::claims::Claimable;
 use crate::class::SizeClass;
@@ -14,7 +14,8 @@ use farmem_codec::Fingerprint;
 
 const CHUNK_TABLE: usize = 4;
 const CHUNK_BITS: u32 = 32;
-/// How often the bitmap is searched: a slot is free whenever the gate says so, but another writer may snatch it.
+/// How often the bitmap is searched: a slot is free whenever the gate says so, but another writer may snatch
+/// it.
 const SEARCH_ROUNDS: usize = 8;
 
 impl<M: Memory> Pool<M> {
@@ -35,7 +36,7 @@ impl<M: Memory> Pool<M> {
         if number < limit { Ok((what, number)) } else { Err(Damaged) }
     }
 
-    /// Writes a slab's chunk table. Only for who is leasing the slab.
+    /// Writes a slab's chunk table. Only for the thread that is leasing the slab.
     pub(crate) fn set_chunks(&self, slab: usize, chunks: &[u32]) -> Result<(), Damaged> {
         let words = self.slab_words(slab)?;
         for (at, pair) in chunks.chunks(2).enumerate() {

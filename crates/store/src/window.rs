@@ -1,8 +1,10 @@
-//! What is read of a block on disk beyond what is wanted. One read of 64 KiB takes little longer than one of 4, so that who goes through a block page by
-//! page reads 16 of them at once; who doesn't, reads no more than wanted.
+//! What is read of a block on disk beyond what is wanted. One read of 64 KiB takes little longer than one of
+//! 4, so that who goes through a block page by page reads 16 of them at once; one that doesn't reads no more
+//! than wanted.
 //!
-//! Invariant: what a window holds was read while the block had one version, and it is used for that version alone. Where the block was written meanwhile that
-//! version names nobody's content any more. Fingerprints are checked as for any other source.
+//! Invariant: what a window holds was read while the block had one version, and it is used for that version
+//! alone. Where the block was written meanwhile that version names nobody's content any more. Fingerprints
+//! are checked as for any other source.
 
 use crate::disk::{BlockFile, block_offset_bytes};
 use core::ops::Range;
@@ -13,7 +15,8 @@ const WINDOW_PAGES: usize = 16;
 /// Bytes of a window.
 pub const WINDOW_BYTES: usize = WINDOW_PAGES * PAGE_BYTES;
 const BLOCK_BYTES: usize = crate::class::SLAB_BYTES;
-/// What is wanted goes through a block if it begins no further from the end of what was wanted before: slots that nobody wants any more lie between.
+/// What is wanted goes through a block if it begins no further from the end of what was wanted before: slots
+/// that nobody wants any more lie between.
 const NEAR_BYTES: usize = 2 * PAGE_BYTES;
 
 /// A content of a block.
@@ -41,8 +44,9 @@ impl Window {
         is_fit.then_some(Self { buffer, held: None, failed: None, last: None })
     }
 
-    /// Copies what is wanted, a range in whole pages, if the window holds it, or reads it along with what comes next if that is likely to be wanted. False, and
-    /// nothing copied, where neither is so, or the disk failed.
+    /// Copies what is wanted, a range in whole pages, if the window holds it, or reads it along with what
+    /// comes next if that is likely to be wanted. False, and nothing copied, where neither is so, or the disk
+    /// failed.
     pub(crate) fn copy<F: BlockFile>(
         &mut self,
         file: &F,
@@ -87,7 +91,8 @@ impl Window {
     }
 }
 
-/// Which part of a block to read when `wanted` is wanted after `before`: `None` where these are not near each other.
+/// Which part of a block to read when `wanted` is wanted after `before`: `None` where these are not near each
+/// other.
 fn next_window(before: &Range<usize>, wanted: &Range<usize>) -> Option<Range<usize>> {
     let is_after = wanted.start >= before.start && wanted.start <= before.end + NEAR_BYTES;
     let is_before = wanted.end <= before.end && wanted.end + NEAR_BYTES >= before.start;

@@ -103,8 +103,8 @@ impl Writer {
         }
     }
 
-    /// Stores a page whose entry is `old`, if it changed. `frozen` is the epoch that the last fork whose child still lives
-    /// has ended, or [`Epoch::NONE`].
+    /// Stores a page whose entry is `old`, if it changed. `frozen` is the epoch that the last fork whose
+    /// child still lives has ended, or [`Epoch::NONE`].
     ///
     /// The caller guarantees that nobody reads or frees `old` meanwhile, frozen slots excepted.
     pub fn update<M: Memory>(
@@ -155,7 +155,8 @@ fn slotless<M: Memory>(pool: &Pool<M>, page: &PageBytes) -> Option<Place> {
     }
 }
 
-/// What is stored in a slot, if anything is, and anybody has it still: what was lost with a node counts for nothing.
+/// What is stored in a slot, if anything is, and anybody has it still: what was lost with a node counts for
+/// nothing.
 pub(crate) fn stored_at<M: Memory>(pool: &Pool<M>, at: SlotPlace) -> Option<Slot> {
     let (slab, slot) = (at.slab.get(), at.slot.get());
     let gate = Gate(pool.gate(slab).ok()?.load(Acquire));
@@ -265,8 +266,8 @@ fn overwrite<M: Memory>(
     written
 }
 
-/// Writes a slot's content and what is known of it. Only for a writer that is inside the gate, which is why the slab is in
-/// memory and stays in its frame.
+/// Writes a slot's content and what is known of it. Only for a writer that is inside the gate, which is why
+/// the slab is in memory and stays in its frame.
 fn write<M: Memory>(
     pool: &Pool<M>,
     slab: usize,

@@ -1,8 +1,8 @@
-//! Model checks: the pool's own code over atomics whose interleavings a checker chooses. Every atomic access is a point
-//! where another thread may go on; content is copied in two parts with such a point between.
+//! Model checks: the pool's own code over atomics whose interleavings a checker chooses. Every atomic access
+//! is a point where another thread may go on; content is copied in two parts with such a point between.
 //!
-//! The checker explores interleavings at random and by priorities (PCT), which finds any bug that takes few changes of
-//! thread to show. Orders weaker than sequential consistency are not explored.
+//! The checker explores interleavings at random and by priorities (PCT), which finds any bug that takes few
+//! changes of thread to show. Orders weaker than sequential consistency are not explored.
 
 mod support;
 
@@ -20,7 +20,8 @@ use shuttle::{Config, FailurePersistence, Runner, scheduler::PctScheduler, sched
 use std::sync::Mutex;
 use support::nodes::Shelf;
 
-/// Tables end before this offset, content starts there: pools of the sizes below have less than 2 MiB of tables.
+/// Tables end before this offset, content starts there: pools of the sizes below have less than 2 MiB of
+/// tables.
 const FRAMES_AT: usize = 2 << 20;
 const TABLE_WORDS: usize = 32 << 10;
 const OWNER: OwnerId = OwnerId(0);
@@ -250,7 +251,8 @@ fn a_slab_that_empties_while_another_takes_its_place_is_given_back() {
     });
 }
 
-/// A thread that frees one page and changes another, number 1, to number 501, in place or not. Gives the latter's place.
+/// A thread that frees one page and changes another, number 1, to number 501, in place or not. Gives the
+/// latter's place.
 fn free_and_change(world: &Arc<World>, freed: Place, changed: Place) -> thread::JoinHandle<Place> {
     let world = Arc::clone(world);
     thread::spawn(move || {
@@ -323,7 +325,8 @@ fn an_owner_released_while_its_slabs_move_leaves_nothing() {
 #[test]
 fn of_two_that_take_the_last_slab_at_the_same_time_none_exceeds_the_limit_or_keeps_what_it_gave_up() {
     explore(|| {
-        // The slab in use is above the limit: of those that may be used, so many are free that all could take one.
+        // The slab in use is above the limit: of those that may be used, so many are free that all could take
+        // one.
         let world = World::with_capacity(3, 3, 0);
         let below: Vec<Place> = (0..128).map(|number| world.store(number)).collect();
         world.store(128);
@@ -339,7 +342,7 @@ fn of_two_that_take_the_last_slab_at_the_same_time_none_exceeds_the_limit_or_kee
         let (one, two) = (storer(1), storer(2));
         let stored = [one.join().unwrap(), two.join().unwrap()];
         assert!(world.pool.usage().slab_bytes_in_memory <= bytes(2), "{stored:?}");
-        // What was refused because both tried is to be had for who tries alone.
+        // What was refused because both tried is to be had for a thread that tries alone.
         let is_any = stored.iter().any(Option::is_some);
         assert!(is_any || Writer::new(OwnerId(1)).store(&world.pool, &page(501), Epoch::FIRST).is_ok());
         stored.into_iter().flatten().for_each(|place| world.check(place, 500));
@@ -451,7 +454,7 @@ fn an_owner_released_while_its_slabs_come_back_leaves_nothing() {
     });
 }
 
-/// Somebody else, who takes what an owner that ends leaves free: the pages that could be stored.
+/// Another thread, which takes what an owner that ends leaves free: the pages that could be stored.
 fn bystander(world: &Arc<World>) -> thread::JoinHandle<Vec<(Place, u64)>> {
     let world = Arc::clone(world);
     thread::spawn(move || {
@@ -558,7 +561,7 @@ fn on_node(entries: u16) -> (Arc<World>, Vec<Place>, Shelf) {
     on_node_beside(0, entries)
 }
 
-/// The same beside a disk of so many blocks.
+/// The same with a disk of so many blocks.
 fn on_node_beside(disk: usize, entries: u16) -> (Arc<World>, Vec<Place>, Shelf) {
     let nodes = NodesConfig { alone: bytes(3), lanes: 1, entries, ..NodesConfig::default() };
     let world = World::with(2, 2, disk, nodes);
@@ -612,13 +615,14 @@ fn load(world: &World, caller: Asking, place: Place) -> Result<PageBytes, LoadEr
 #[test]
 fn readers_that_call_at_once_and_displace_each_others_pages_find_the_right_bytes() {
     explore(|| {
-        // One entry: who fetches displaces what another is about to copy.
+        // One entry: a thread that fetches displaces what another is about to copy.
         let (world, places, shelf) = on_node(1);
         let reader = |nth: usize, owner: u16| {
             let (world, place) = (Arc::clone(&world), places[nth]);
             thread::spawn(move || match load(&world, Asking::new(OwnerId(owner), 10_000), place) {
                 Ok(found) => assert!(found == page(nth as u64), "page {nth} holds something else"),
-                // Displaced until its patience ended: nothing but chance keeps two from taking the only entry from each other for ever.
+                // Displaced until its patience ended: nothing but chance keeps two from taking the only entry
+                // from each other for ever.
                 Err(error) => assert_eq!(error, LoadError::Io),
             })
         };
@@ -693,7 +697,7 @@ fn readers_that_a_way_from_a_node_to_disk_overtakes_find_the_right_bytes() {
         };
         let carrier = Carrier::start(&world, &shelf);
         let mut mover = Mover::new(&world.pool);
-        // Who frees a page at the same moment keeps it from being taken.
+        // A thread that frees a page at the same moment keeps it from being taken.
         while mover.lower(&world.pool, &world.file, &mut shelf, |_| true) == StepOutcome::Idle {
             thread::yield_now();
         }
@@ -774,8 +778,8 @@ impl Caller for Holder {
     }
 }
 
-/// A page that one thread fetches ahead, and that another comes to wait for at some moment: whatever the carrier does with it, and whatever else is asked for,
-/// the page comes.
+/// A page that one thread fetches ahead, and that another comes to wait for at some moment: whatever the
+/// carrier does with it, and whatever else is asked for, the page comes.
 fn come_to_wait(serve: fn(&Shelf, &Pool<ModelMemory>, &TakenCall)) {
     let (world, places, shelf) = on_node(2);
     let is_waited = Arc::new(shuttle::sync::atomic::AtomicBool::new(false));
@@ -788,7 +792,7 @@ fn come_to_wait(serve: fn(&Shelf, &Pool<ModelMemory>, &TakenCall)) {
             let mut reader = Box::new(Reader::with_nodes(&world.file, holder));
             match reader.load_for(&world.pool, place, &mut out, Urgency::Ahead) {
                 Ok(_) => assert!(out == page(3)),
-                // It lets the page go, and who waits asks for it, in the same call perhaps.
+                // It lets the page go, and a thread that waits asks for it, in the same call perhaps.
                 Err(error) => {
                     assert_eq!(error, LoadError::Later);
                     assert!(load(&world, Asking::new(OwnerId(1), 100_000), place).unwrap() == page(3));

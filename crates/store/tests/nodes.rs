@@ -60,7 +60,8 @@ impl World {
     fn step(&mut self) -> StepOutcome {
         self.mover.step(&self.pool, &self.file, &mut self.shelf)
     }
-    /// Reads all pages with a carrier at work; those that could be had, each of them checked, and how the others failed.
+    /// Reads all pages with a carrier at work; those that could be had, each of them checked, and how the
+    /// others failed.
     fn read_all(&self) -> (usize, Vec<LoadError>) {
         let ends = AtomicBool::new(false);
         std::thread::scope(|scope| {

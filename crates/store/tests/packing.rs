@@ -123,7 +123,7 @@ fn empty_slabs_are_kept_for_raw_pages_until_the_packer_rests() {
     assert!(pool.usage().frames_free > free, "{free} frames were free");
 }
 
-/// An owner that stores, rewrites, frees and takes packed entries as fast as it can, beside a packer.
+/// An owner that stores, rewrites, frees and takes packed entries as fast as it can, while a packer works.
 #[test]
 fn beside_a_packer_every_page_keeps_its_bytes() {
     const PAGES: u64 = 300;

@@ -225,7 +225,8 @@ fn what_a_dead_owner_held_is_free_and_the_others_keep_theirs() {
     assert!(load(&pool, kept).unwrap() == page(7, 3000));
 }
 
-/// Whether any of a pool's memory holds the beginning of a page that doesn't compress. A slot begins at a multiple of 256 bytes.
+/// Whether any of a pool's memory holds the beginning of a page that doesn't compress. A slot begins at a
+/// multiple of 256 bytes.
 fn is_anywhere(pool: &Pool<SharedMemory>, number: u64) -> bool {
     let mut content = vec![0; pool.memory().length_bytes()];
     assert!(pool.memory().copy_out(0, &mut content));
@@ -287,7 +288,8 @@ fn past_four_fifths_the_oldest_slabs_move_to_disk_and_are_read_from_there() {
     assert_eq!(pool.usage().disk_bytes.get(), 0);
 }
 
-/// Twenty slabs of pages of one owner, all but the last ones of them on disk, and the last four slabs free again.
+/// Twenty slabs of pages of one owner, all but the last ones of them on disk, and the last four slabs free
+/// again.
 fn mostly_on_disk(pool: &Pool<SharedMemory>, file: &MemoryFile, mover: &mut Mover) -> Vec<Place> {
     let mut writer = Writer::new(ONE);
     let mut places = Vec::new();

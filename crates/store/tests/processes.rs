@@ -1,5 +1,6 @@
-//! Several processes on one pool, one of them killed again and again. Each process is this test binary, started with a
-//! role in its environment; it checks every byte it reads and says by its exit status whether all was right.
+//! Several processes on one pool, one of them killed again and again. Each process is this test binary,
+//! started with a role in its environment; it checks every byte it reads and says by its exit status whether
+//! all was right.
 
 mod support;
 

@@ -1,5 +1,6 @@
-//! Why swap-outs into reserved entries scale with processors, whatever number there is: what one owner writes for them, no other owner
-//! touches, down to the cache line. Counted in the pool's own code, access by access.
+//! Why swap-outs into reserved entries scale with processors, whatever number there is: what one owner writes
+//! for them, no other owner touches, down to the cache line. Counted in the pool's own code, access by
+//! access.
 
 mod support;
 

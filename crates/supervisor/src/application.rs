@@ -38,8 +38,8 @@ pub(crate) struct Application {
     pub(crate) disk: Option<&'static DiskFile>,
     /// What brings slabs to memory nodes and pages back, if there are any.
     pub(crate) carrier: Option<&'static Carrier>,
-    /// Whether the pool's limit is all that there is for now. Only then does content move to disk: a limit that is about to be raised is no
-    /// reason to.
+    /// Whether the pool's limit is all that there is for now. Only then does content move to disk: a limit
+    /// that is about to be raised is no reason to.
     pub(crate) is_pool_short: &'static AtomicBool,
     /// What writes a trace, if one is wanted.
     pub(crate) recorder: Option<&'static Recorder>,
@@ -56,7 +56,8 @@ impl Application {
         Self::assemble(options)
     }
 
-    /// Begins to record, if that is wanted. Last of all that may be refused: the trace that was there before is gone then.
+    /// Begins to record, if that is wanted. Last of all that may be refused: the trace that was there before
+    /// is gone then.
     pub(crate) fn record(mut self, options: &Options) -> Result<Self> {
         if let Some(path) = &options.trace {
             self.recorder = Some(leak(Recorder::begin(path, self.ledger, options.prefetch)?));
@@ -151,11 +152,11 @@ const OLD_KERNEL: &str =
 fn refusal(error: UffdError) -> &'static str {
     match error {
         UffdError::Denied if farmem_machine::may_trace() => {
-            "a filter of system calls refuses userfaultfd; allow it in the container's seccomp profile (`farmem doctor` tells more)"
+            "a filter of system calls refuses userfaultfd; allow it in the container's seccomp profile (`farmem doctor` says more)"
         }
-        UffdError::Denied => "userfaultfd needs CAP_SYS_PTRACE; run as root (`farmem doctor` tells more)",
+        UffdError::Denied => "userfaultfd needs CAP_SYS_PTRACE; run as root (`farmem doctor` says more)",
         UffdError::Unsupported => OLD_KERNEL,
-        _ => "this kernel offers no userfaultfd (`farmem doctor` tells more)",
+        _ => "this kernel offers no userfaultfd (`farmem doctor` says more)",
     }
 }
 
@@ -193,7 +194,7 @@ fn open_disk(disk: &DiskOptions) -> Result<(DiskFile, ByteCount)> {
 }
 
 #[cfg(test)]
-use crate::limits::tenancy::HostChoice;
+use crate::limits::lease_client::HostChoice;
 
 #[cfg(test)]
 impl Application {
@@ -224,7 +225,7 @@ impl Application {
             managed_by: None,
             stats: None,
             trace: None,
-            guests: Vec::new(),
+            side_services: Vec::new(),
             progress: false,
             summary: false,
             program: "test".into(),

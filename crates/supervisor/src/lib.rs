@@ -1,9 +1,11 @@
-//! The supervisor of one application: it makes the ledger and the pool, starts the program, keeps a duplicate of every
-//! process's userfaultfd, moves full slabs to memory nodes and to disk, and reports.
+//! The supervisor of one application: it makes the ledger and the pool, starts the program, keeps a duplicate
+//! of every process's userfaultfd, moves full slabs to memory nodes and to disk, and reports.
 //!
-//! One thread with one loop ([`supervise`]), and threads that move slabs out of memory, pack pages, and keep to what the host has leased ([`limits::tenancy`]). Nothing of it lies on the path of a
-//! fault, unless the page is on a memory node ([`carrier`]): the processes go on without it. When the program has ended, it goes on in the background for processes that the program
-//! has left behind ([`program::background`]), until the last of them has gone.
+//! One thread with one loop ([`supervise`]), and threads that move slabs out of memory, pack pages, and keep
+//! to what the host has leased ([`limits::lease_client`]). Nothing of it lies on the path of a fault, unless
+//! the page is on a memory node ([`carrier`]): the processes go on without it. When the program has ended, it
+//! goes on in the background for processes that the program has left behind ([`program::background`]), until
+//! the last of them has gone.
 #![forbid(unsafe_code)]
 // They panic, which ends the process, when nobody reads there any more.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
@@ -32,9 +34,9 @@ pub use farmem_remote::{
     Cluster, ClusterNode, Edit, Joining, NoRedundancy, NodeState, Redundancy, Role, Roster,
 };
 pub use farmem_transport::Destination;
+pub use limits::lease_client::HostChoice;
 pub use limits::set::{Limits, PoolRange};
 pub use limits::sizing::SizingOptions;
-pub use limits::tenancy::HostChoice;
 pub use options::{Bandwidth, DiskOptions, FarForm, ManagedBy, Options};
 pub use processes::attacher::OWN_NAMES;
 pub use processes::group::members as group_members;
@@ -49,4 +51,4 @@ pub use reporting::rates::Rates;
 pub use reporting::report::Report;
 pub use reporting::troubles::troubles;
 pub use supervise::{Subject, attach, supervise};
-pub use threads::beside::{Ending, Guest};
+pub use threads::side_service::{Ending, SideService};

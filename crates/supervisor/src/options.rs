@@ -9,9 +9,9 @@ use farmem_wire::host::{LEASED_SLAB_BYTES, MOST_SLABS, Terms};
 use serde::{Deserialize, Serialize};
 
 use crate::carrier::NodesOptions;
+use crate::limits::lease_client::HostChoice;
 use crate::limits::sizing::SizingOptions;
-use crate::limits::tenancy::HostChoice;
-use crate::threads::beside::Guest;
+use crate::threads::side_service::SideService;
 
 /// Where pages go when the pool is full.
 #[derive(Clone, Debug)]
@@ -41,7 +41,8 @@ pub struct Bandwidth {
     pub bytes_out: Option<ByteCount>,
 }
 
-/// The rule of a host by which an application is managed. Its supervisor tells it to whoever asks, so that the next host knows what the last one has begun.
+/// The rule of a host by which an application is managed. Its supervisor tells it to whoever asks, so that
+/// the next host knows what the last one has begun.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ManagedBy {
     /// The host, by its socket.
@@ -81,7 +82,8 @@ pub struct Options {
     pub prefetch: PrefetchPolicy,
     /// How pages are kept away from local memory.
     pub far: FarForm,
-    /// Whether a page that was fetched keeps its entry, to leave into it again. If not, each that leaves gets a new one.
+    /// Whether a page that was fetched keeps its entry, to leave into it again. If not, each that leaves gets
+    /// a new one.
     pub keeps_entries: bool,
     /// The tier below the pool, or below memory nodes.
     pub disk: Option<DiskOptions>,
@@ -99,8 +101,8 @@ pub struct Options {
     pub trace: Option<PathBuf>,
     /// Whether to show a line on standard error that says how it goes.
     pub progress: bool,
-    /// What runs beside the supervisor.
-    pub guests: Vec<Guest>,
+    /// Services that run next to the supervisor.
+    pub side_services: Vec<SideService>,
     /// Whether to print a summary on standard error at exit.
     pub summary: bool,
     /// The program's first argument: its name as the user wrote it.
@@ -112,17 +114,19 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether something is to be there when the program has ended: then whoever called must wait for that as well.
+    /// Whether something is to be there when the program has ended: then whoever called must wait for that as
+    /// well.
     pub(crate) fn reports_at_end(&self) -> bool {
         self.summary
             || self.progress
             || self.stats.is_some()
             || self.trace.is_some()
-            || !self.guests.is_empty()
+            || !self.side_services.is_empty()
             || tracing::enabled!(tracing::Level::INFO)
     }
 
-    /// What the application asks of its host. A budget that follows the program is neither lent nor borrowed: its bound is counted.
+    /// What the application asks of its host. A budget that follows the program is neither lent nor borrowed:
+    /// its bound is counted.
     pub(crate) fn terms(&self) -> Terms {
         let slabs = |bytes: ByteCount| (bytes.get() / LEASED_SLAB_BYTES).min(MOST_SLABS);
         Terms {

@@ -1,5 +1,5 @@
-//! Where the supervisor says what it has to say: on standard error, and once it is in the background, where nobody reads
-//! that, in the system's log.
+//! Where the supervisor says what it has to say: on standard error, and once it is in the background, where
+//! nobody reads that, in the system's log.
 
 use std::io::{Write, stderr};
 use std::os::unix::net::UnixDatagram;
@@ -49,8 +49,8 @@ pub(crate) fn clear_line() {
     }
 }
 
-/// Writes to standard error. Whoever read there may have gone, and the terminal may be closed: that must not end a supervisor, so nothing
-/// here uses what panics then.
+/// Writes to standard error. Whoever read there may have gone, and the terminal may be closed: that must not
+/// end a supervisor, so nothing here uses what panics then.
 pub(crate) fn write(text: &str) {
     let _ = stderr().write_all(text.as_bytes());
 }

@@ -23,16 +23,16 @@ use crate::application::Application;
 use crate::carrier;
 use crate::injection::{self, Injection};
 use crate::limits::descent::Descent;
+use crate::limits::lease_client::{self, LeaseClient};
 use crate::limits::room;
 use crate::limits::set::Limits;
 use crate::limits::sizing::Sizing;
-use crate::limits::tenancy::{self, Tenancy};
 use crate::options::Options;
 use crate::processes::Processes;
 use crate::processes::attacher::Attacher;
 use crate::processes::family::Family;
 use crate::processes::group::Group;
-use crate::processes::strangers::MOST_STRANGERS;
+use crate::processes::unidentified::MOST_UNIDENTIFIED;
 use crate::program::background::{Role, split};
 use crate::program::end::{End, end_as};
 use crate::program::foreground::{self, Caller, Half, Part};
@@ -48,9 +48,9 @@ use crate::reporting::report::{Report, Source};
 use crate::reporting::statistics::StatisticsFile;
 use crate::reporting::waiting::Waiting;
 use crate::say::{self, say};
-use crate::threads::beside::{Ending, Guest};
 use crate::threads::mover;
 use crate::threads::packer;
+use crate::threads::side_service::{Ending, SideService};
 use crate::threads::worker::Worker;
 use crate::watch::Watch;
 
@@ -60,25 +60,25 @@ const LOOK: Duration = Duration::from_millis(50);
 const DESCENT_LOOK: Duration = Duration::from_millis(10);
 /// How long nobody is let in after there was no descriptor for somebody.
 const REST: Duration = Duration::from_millis(100);
-/// What begins or ends together with the program's end has done so after this time. Only a program that leaves somebody
-/// behind is waited for so long.
+/// What begins or ends together with the program's end has done so after this time. Only a program that
+/// leaves somebody behind is waited for so long.
 const SETTLING: Duration = Duration::from_millis(100);
-/// In the background: nobody comes any more when for so long nobody has been there. A process that begins another
-/// program is away for a moment.
+/// In the background: nobody comes any more when for so long nobody has been there. A process that begins
+/// another program is away for a moment.
 const LAST: Duration = Duration::from_secs(2);
 
 /// Why an application can't be left.
 const REPORTING_AT_END: &str = "its supervisor is its parent, and reports when it has ended; raise its budget instead \
                                 (`farmem set NAME local=SIZE`)";
 
-/// Why a stranger can't change limits, nor look inside.
+/// Why another user can't change limits, nor look inside.
 const NOT_YOURS: &str = "it belongs to another user; ask that user, or root";
 
-/// Runs the program under supervision until it has ended. The result is the status to exit with; if a signal ended the
-/// program, the same signal ends the calling process.
+/// Runs the program under supervision until it has ended. The result is the status to exit with; if a signal
+/// ended the program, the same signal ends the calling process.
 ///
-/// Who waits for a program waits for that program alone: for processes that it has left behind a copy of the calling
-/// process goes on in the background until the last of them has gone.
+/// Whoever waits for a program waits for that program alone. For processes that it has left behind, a copy of
+/// the calling process goes on in the background until the last of them has gone.
 ///
 /// # Errors
 /// The program could not be started, or the kernel doesn't permit its management; nothing of it is left.
@@ -88,7 +88,7 @@ pub fn supervise(options: &Options) -> Result<u8> {
     }
     start(options, Origin::Child)
         .map(Supervisor::see_through)
-        .inspect_err(|_| options.guests.iter().for_each(Guest::leave))
+        .inspect_err(|_| options.side_services.iter().for_each(SideService::leave))
 }
 
 /// What is attached to.
@@ -100,8 +100,8 @@ pub enum Subject {
     Group(PathBuf),
 }
 
-/// Manages processes that run already, from a copy of the calling process in the background. Returns when they are within their budget, or nothing more can be done;
-/// `hear` is told now and then how it stands.
+/// Manages processes that run already, from a copy of the calling process in the background. Returns when
+/// they are within their budget, or nothing more can be done; `hear` is told now and then how it stands.
 ///
 /// # Errors
 /// Nothing is managed, for the reason that is given.
@@ -116,7 +116,7 @@ pub fn attach(options: &Options, subject: &Subject, hear: impl FnMut(&Standing))
             supervisor.see_through_found();
         }
         Err(error) => {
-            options.guests.iter().for_each(Guest::leave);
+            options.side_services.iter().for_each(SideService::leave);
             onlooker.refuse(&format!("{error:#}"));
         }
     }
@@ -141,7 +141,7 @@ fn supervise_caller(options: &Options) -> Result<u8> {
     };
     let refused = start(options, Origin::Caller(&mut caller)).map(Supervisor::see_through_caller).err();
     if let Some(error) = refused {
-        options.guests.iter().for_each(Guest::leave);
+        options.side_services.iter().for_each(SideService::leave);
         caller.refuse(&error);
     }
     std::process::exit(0)
@@ -153,11 +153,17 @@ fn start<'a>(options: &'a Options, origin: Origin<'a>) -> Result<Supervisor<'a>>
     let application = Application::create(options).map_err(own_limits::explain)?;
     let (listener, name) = listen().context("cannot listen for the program's processes")?;
     let signals = Signals::take()?;
-    // Orphans become children of this process: so it knows, when the program has ended, whether anybody is left.
+    // Orphans become children of this process: so it knows, when the program has ended, whether anybody is
+    // left.
     set_child_subreaper(Some(rustix::process::getpid())).context("cannot adopt the program's orphans")?;
-    let begun =
-        Tenancy::begin(application, &options.name, &options.host, options.terms(), options.sizing.is_none())?;
-    let tenancy: &'static Mutex<Tenancy> = Box::leak(Box::new(Mutex::new(begun)));
+    let begun = LeaseClient::begin(
+        application,
+        &options.name,
+        &options.host,
+        options.terms(),
+        options.sizing.is_none(),
+    )?;
+    let lease_client: &'static Mutex<LeaseClient> = Box::leak(Box::new(Mutex::new(begun)));
     let application = application.record(options)?;
     let address = Address { name: name.as_bytes(), token: application.token }.to_string();
     let began = Instant::now();
@@ -179,7 +185,8 @@ fn start<'a>(options: &'a Options, origin: Origin<'a>) -> Result<Supervisor<'a>>
     let program = Pid::from_raw(program.as_raw_nonzero().get());
     let attacher = Attacher::new(application, &address, family);
     let descent = is_found.then(|| Descent::begin(application.ledger, attacher.see().unknown())).flatten();
-    // For the supervisor's own: two links of each lane to each node, and several descriptors for each process. The program has its limit as it was.
+    // For the supervisor's own: two links of each lane to each node, and several descriptors for each
+    // process. The program has its limit as it was.
     farmem_sys::descriptors::allow_most();
     tracing::info!(
         application = options.name,
@@ -189,19 +196,19 @@ fn start<'a>(options: &'a Options, origin: Origin<'a>) -> Result<Supervisor<'a>>
         nodes = options.nodes.as_ref().map_or(0, |nodes| nodes.nodes.len()),
         "program started"
     );
-    let workers = start_workers(application, tenancy, &attacher);
+    let workers = start_workers(application, lease_client, &attacher);
     injection::start(application);
     let own = Own::at(&name);
     Ok(Supervisor {
         options,
-        guests: begin_guests(options, &own),
+        side_services: begin_side_services(options, &own),
         own,
         application,
         listener,
         listens_from: began,
         signals,
         processes: Processes::new(application),
-        tenancy,
+        lease_client,
         watch: Watch::new(application, options.sizing.map(|sizing| Sizing::new(sizing, options.local))),
         workers,
         attacher,
@@ -225,20 +232,20 @@ fn start<'a>(options: &'a Options, origin: Origin<'a>) -> Result<Supervisor<'a>>
 fn found(number: Option<u32>) -> Result<rustix::process::Pid> {
     number
         .and_then(|number| rustix::process::Pid::from_raw(i32::try_from(number).ok()?))
-        .context("there is no process any more; look which ones there are, and attach again")
+        .context("all its processes have ended; look which ones run now, and attach again")
 }
 
 /// Threads that look after what the processes have stored, and how much they may.
 fn start_workers(
     application: Application,
-    tenancy: &'static Mutex<Tenancy>,
+    lease_client: &'static Mutex<LeaseClient>,
     attacher: &Attacher,
 ) -> Vec<Worker> {
     // In this order: the mover first looks for what others have left half done.
     let of_pool = mover::start(application).into_iter().chain(packer::start(application));
     let recorder = application.recorder.map(|recorder| recorder.start());
     of_pool
-        .chain([tenancy::start(tenancy)])
+        .chain([lease_client::start(lease_client)])
         .chain(carrier::start(application))
         .chain(recorder)
         .chain(attacher.start())
@@ -246,21 +253,22 @@ fn start_workers(
 }
 
 /// One that can't begin is named: the program goes on without it.
-fn begin_guests(options: &Options, own: &Own) -> Vec<Ending> {
-    let begin = |guest: &Guest| guest.begin(own.clone()).map_err(|error| say(&format!("{error:#}"))).ok();
-    options.guests.iter().filter_map(begin).collect()
+fn begin_side_services(options: &Options, own: &Own) -> Vec<Ending> {
+    let begin =
+        |service: &SideService| service.begin(own.clone()).map_err(|error| say(&format!("{error:#}"))).ok();
+    options.side_services.iter().filter_map(begin).collect()
 }
 
 struct Supervisor<'a> {
     options: &'a Options,
     own: Own,
-    guests: Vec<Ending>,
+    side_services: Vec<Ending>,
     application: Application,
     listener: OwnedFd,
     listens_from: Instant,
     signals: Signals,
     processes: Processes,
-    tenancy: &'static Mutex<Tenancy>,
+    lease_client: &'static Mutex<LeaseClient>,
     watch: Watch,
     workers: Vec<Worker>,
     /// Where pagers come from outside.
@@ -272,7 +280,7 @@ struct Supervisor<'a> {
     program: Pid,
     /// Where the program is the process that was called.
     caller: Option<&'a Caller>,
-    /// Where the program ran already: who waits until it is within its budget.
+    /// Where the program ran already: the process that waits until it is within its budget.
     onlooker: Option<Onlooker>,
     descent: Option<Descent>,
     is_found: bool,
@@ -309,7 +317,7 @@ impl Supervisor<'_> {
         end_as(end)
     }
 
-    /// The same beside the process that was called.
+    /// The same in a process next to the one that was called.
     fn see_through_caller(mut self) {
         let end = self.run();
         self.explain_endings(true);
@@ -320,15 +328,15 @@ impl Supervisor<'_> {
             self.attend();
         }
         self.workers.drain(..).for_each(Worker::stop);
-        self.guests.drain(..).for_each(|end| end());
+        self.side_services.drain(..).for_each(|end| end());
         self.conclude();
     }
 
-    /// The same beside processes that ran already.
+    /// The same for processes that ran already.
     fn see_through_found(mut self) {
         self.attend();
         self.workers.drain(..).for_each(Worker::stop);
-        self.guests.drain(..).for_each(|end| end());
+        self.side_services.drain(..).for_each(|end| end());
         self.conclude();
     }
 
@@ -387,7 +395,8 @@ impl Supervisor<'_> {
         );
     }
 
-    /// Lets those who are about to begin or to end do so. Who is there afterwards has been left behind.
+    /// Lets those who are about to begin or to end do so. A process that is there afterwards has been left
+    /// behind.
     fn settle(&mut self) {
         let began = Instant::now();
         while (self.has_children() || self.processes.remain()) && began.elapsed() < SETTLING {
@@ -396,16 +405,17 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Goes on in the background for processes that the program has left behind. Returns in the process that was called.
+    /// Goes on in the background for processes that the program has left behind. Returns in the process that
+    /// was called.
     fn hand_on(&mut self) {
         self.cpu_before = children_cpu();
-        self.guests.drain(..).for_each(|end| end());
+        self.side_services.drain(..).for_each(|end| end());
         self.workers.drain(..).for_each(Worker::stop);
         match split() {
             Ok(Role::Caller) => {}
             Ok(Role::Background) => {
-                self.workers = start_workers(self.application, self.tenancy, &self.attacher);
-                self.guests = begin_guests(self.options, &self.own);
+                self.workers = start_workers(self.application, self.lease_client, &self.attacher);
+                self.side_services = begin_side_services(self.options, &self.own);
                 self.attend();
                 self.conclude();
                 std::process::exit(0);
@@ -417,7 +427,8 @@ impl Supervisor<'_> {
         }
     }
 
-    /// The last process has gone: nobody needs what is on memory nodes any more, and nothing more happens to any page.
+    /// The last process has gone: nobody needs what is on memory nodes any more, and nothing more happens to
+    /// any page.
     fn conclude(&self) {
         if let Some(carrier) = self.application.carrier {
             carrier.leave();
@@ -425,14 +436,15 @@ impl Supervisor<'_> {
         if let Some(recorder) = self.application.recorder {
             recorder.end();
         }
-        self.options.guests.iter().for_each(Guest::leave);
+        self.options.side_services.iter().for_each(SideService::leave);
     }
 
     /// In the background: until the last process has gone.
     fn attend(&mut self) {
         tracing::info!(application = self.options.name, "goes on in the background");
         let mut seen = Instant::now();
-        // Below a program that was started here all processes are known. Elsewhere one may come that nobody has seen.
+        // Below a program that was started here all processes are known. Elsewhere one may come that nobody
+        // has seen.
         let last = if !self.is_found { SETTLING } else { LAST };
         while seen.elapsed() < last && !self.has_withdrawn() {
             self.wait_and_hear();
@@ -440,7 +452,8 @@ impl Supervisor<'_> {
             self.watch.look(&mut self.processes);
             self.explain_endings(false);
             self.has_children();
-            // Those without a pager are looked for only when there is nobody else: it means a walk through all of them.
+            // Those without a pager are looked for only when there is nobody else: it means a walk through
+            // all of them.
             if self.processes.remain() || seen.elapsed() > last / 2 && self.has_descendants() {
                 seen = Instant::now();
             }
@@ -449,7 +462,7 @@ impl Supervisor<'_> {
         say_failed(self.statistics.as_mut().map(|file| file.write_anew(&report)));
     }
 
-    /// A step on the way to the budget, and word of it to who waits for that.
+    /// A step on the way to the budget, and word of it to the process that waits for that.
     fn descend(&mut self) {
         if !self.is_found {
             return;
@@ -508,7 +521,7 @@ impl Supervisor<'_> {
         }
         self.attacher.withdraw();
         self.is_withdrawing = true;
-        tracing::info!(application = self.options.name, "all comes back");
+        tracing::info!(application = self.options.name, "far memory is brought back");
         Ok(())
     }
 
@@ -541,10 +554,11 @@ impl Supervisor<'_> {
         if news.has_connection {
             self.let_in();
         }
-        self.processes.expel_strangers();
+        self.processes.drop_unidentified();
     }
 
-    /// What has happened, when something has or it is time to look around; `None` when waiting was interrupted.
+    /// What has happened, when something has or it is time to look around; `None` when waiting was
+    /// interrupted.
     fn await_news(&self) -> Option<News> {
         let keys: Vec<u64> = self.processes.links().map(|(key, _)| key).collect();
         let mut set: Vec<PollFd<'_>> =
@@ -589,7 +603,7 @@ impl Supervisor<'_> {
     /// # Errors
     /// A sentence that says why they can't be set.
     fn set(&mut self, limits: Limits) -> Result<(), String> {
-        let outcome = limits.apply(&self.application, &mut self.tenancy());
+        let outcome = limits.apply(&self.application, &mut self.lease_client());
         match &outcome {
             Ok(()) => tracing::info!(application = self.options.name, ?limits, "limits changed"),
             Err(reason) => tracing::info!(application = self.options.name, reason, "limits refused"),
@@ -602,7 +616,7 @@ impl Supervisor<'_> {
 
     /// Takes new connections, no more than are heard out before the next ones.
     fn let_in(&mut self) {
-        for _ in 0..MOST_STRANGERS {
+        for _ in 0..MOST_UNIDENTIFIED {
             match accept_with(&self.listener, SocketFlags::CLOEXEC) {
                 Ok(socket) => self.processes.accept(socket),
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
@@ -633,8 +647,9 @@ impl Supervisor<'_> {
                 self.has_ended = true;
                 return Some(end);
             }
-            // A shell at a terminal waits for the job, and wants to see that it was stopped. It lets the whole job go on. Elsewhere whoever stops
-            // the program lets the program alone go on: its supervisor would stay stopped for ever.
+            // A shell at a terminal waits for the job, and wants to see that it was stopped. It lets the
+            // whole job go on. Elsewhere whoever stops the program lets the program alone go on: its
+            // supervisor would stay stopped for ever.
             if status.stopped() && has_terminal() {
                 let _ = nix::sys::signal::kill(Pid::this(), Signal::SIGSTOP);
             }
@@ -678,14 +693,14 @@ impl Supervisor<'_> {
         }
     }
 
-    fn tenancy(&self) -> MutexGuard<'_, Tenancy> {
-        self.tenancy.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lease_client(&self) -> MutexGuard<'_, LeaseClient> {
+        self.lease_client.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn report(&self, usage: PoolUsage) -> Report {
         let (terms, standing) = {
-            let tenancy = self.tenancy();
-            (tenancy.terms(), tenancy.standing())
+            let lease_client = self.lease_client();
+            (lease_client.terms(), lease_client.standing())
         };
         let totals = self.processes.sum();
         Report::new(&Source {

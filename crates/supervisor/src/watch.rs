@@ -1,4 +1,5 @@
-//! What the supervisor looks at from time to time: peaks, memory that forked processes share, pagers that no longer move.
+//! What the supervisor looks at from time to time: peaks, memory that forked processes share, pagers that no
+//! longer move.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -64,7 +65,7 @@ impl Watch {
         let is_late = self.last_look.elapsed() > LATE;
         self.last_look = Instant::now();
         if is_late {
-            // Who was stopped together with the supervisor has had no time either.
+            // A process that was stopped together with the supervisor has had no time either.
             self.patience.clear();
         }
         processes.look_after_silent(is_late);
@@ -74,11 +75,11 @@ impl Watch {
         if let Some(sizing) = self.sizing.as_mut().filter(|sizing| sizing.is_due()) {
             sizing.step(self.application.ledger, processes.sum().get(Counter::StallNs));
         }
-        if !processes.are_kin_about() {
+        if !processes.are_relatives_about() {
             self.note_resident_peak(self.application.ledger.resident());
         } else if Instant::now() >= self.shared_due {
             let began = Instant::now();
-            processes.count_kin();
+            processes.count_relatives();
             let resident = shares::measure(&self.application.ledger, processes);
             self.note_resident_peak(resident);
             self.shared_due = Instant::now() + (began.elapsed() * SHARED_TIME_SHARE).max(SHARED_LEAST);

@@ -6,16 +6,17 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::syscall;
 
-/// Lets this process, and children that it makes from now on, have as many descriptors as it may. A process usually begins with a lower limit, for
-/// programs that count on small numbers.
+/// Lets this process, and children that it makes from now on, have as many descriptors as it may. A process
+/// usually begins with a lower limit, for programs that count on small numbers.
 pub fn allow_most() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     // Refused nowhere; and if so, there are as many as before.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
-/// Closes all descriptors of the calling process, but those of `kept`, which are sorted. For a forked process that has nothing else of what its parent
-/// had open; whoever owned them there must never use or drop them again.
+/// Closes all descriptors of the calling process, but those of `kept`, which are sorted. For a forked process
+/// that has nothing else of what its parent had open; whoever owned them there must never use or drop them
+/// again.
 pub fn keep_only(kept: &[crate::RawFd]) {
     let mut first = 0;
     for &number in kept {
@@ -36,7 +37,8 @@ pub fn may_close_many() -> bool {
     unsafe { close_range(u32::MAX, u32::MAX, 0) }.is_ok()
 }
 
-/// Whether another program that ran in this process would have that descriptor, since it isn't marked to be closed then.
+/// Whether another program that ran in this process would have that descriptor, since it isn't marked to be
+/// closed then.
 pub fn outlives_exec(number: crate::RawFd) -> bool {
     const GET_FLAGS: usize = 1;
     const CLOSES: usize = 1;

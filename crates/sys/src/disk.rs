@@ -1,5 +1,5 @@
-//! The file on disk that slabs of the pool move to. It has no name, so that nothing stays behind when the application
-//! ends, however it ends.
+//! The file on disk that slabs of the pool move to. It has no name, so that nothing stays behind when the
+//! application ends, however it ends.
 
 use crate::{AsFd, BorrowedFd, Errno, OwnedFd};
 use core::ffi::CStr;
@@ -48,9 +48,9 @@ impl From<Errno> for DiskError {
 }
 
 impl DiskFile {
-    /// Makes a file of `length_bytes` bytes that takes no space until it is written. `path` is a directory, or a name that
-    /// nothing has yet; the name is gone when this returns. The page cache is bypassed where the file system allows it:
-    /// what leaves memory must not come back into it by another door.
+    /// Makes a file of `length_bytes` bytes that takes no space until it is written. `path` is a directory,
+    /// or a name that nothing has yet; the name is gone when this returns. The page cache is bypassed where
+    /// the file system allows it: what leaves memory must not come back into it by another door.
     pub fn create(path: &CStr, length_bytes: u64) -> Result<Self, DiskError> {
         let is_directory =
             stat(path).is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Directory);

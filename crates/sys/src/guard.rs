@@ -1,5 +1,5 @@
-//! What keeps pages right, by name. All of it always stands: only the simulator (`crates/sim`), which has a module of its own in the
-//! place of this one, takes one away at a time, to show that it would notice.
+//! What keeps pages right, by name. All of it always stands: only the simulator (`crates/sim`), which has a
+//! module of its own in the place of this one, takes one away at a time, to show that it would notice.
 
 /// Something without which a program would see wrong bytes, or wait for ever.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,6 +72,7 @@ pub const fn stands(_: Guard) -> bool {
     true
 }
 
-/// A place between two calls of the kernel where another thread may come in between: nothing but in the simulator.
+/// A place between two calls of the kernel where another thread may come in between: nothing but in the
+/// simulator.
 #[inline(always)]
 pub const fn crossing() {}

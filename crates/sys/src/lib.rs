@@ -1,6 +1,7 @@
 //! The fence: every kernel interface that Farmem needs, safe to call, with errno translated once.
 //!
-//! `no_std` and free of libc: all calls go straight to the kernel, so that nothing here waits for an allocator or a lock that a stopped thread may hold.
+//! `no_std` and free of libc: all calls go straight to the kernel, so that nothing here waits for an
+//! allocator or a lock that a stopped thread may hold.
 #![no_std]
 
 #[cfg(feature = "signals")]

@@ -1,5 +1,5 @@
-//! Messages with descriptors between the runtime and its supervisor, and without any between supervisors and the machine's broker:
-//! Unix sockets that keep packets whole.
+//! Messages with descriptors between the runtime and its supervisor, and without any between supervisors and
+//! the machine's broker: Unix sockets that keep packets whole.
 
 use core::ffi::CStr;
 
@@ -37,7 +37,8 @@ impl AsFd for Link {
     }
 }
 
-/// Opens the end at which a supervisor hears of its processes. `name` needs no file; it is gone with its owner.
+/// Opens the end at which a supervisor hears of its processes. `name` needs no file; it is gone with its
+/// owner.
 ///
 /// # Errors
 /// [`Errno::ADDRINUSE`] when the name is taken.
@@ -45,11 +46,12 @@ pub fn listen_at(name: &[u8]) -> Result<OwnedFd, Errno> {
     listen_to(&SocketAddrUnix::new_abstract_name(name)?)
 }
 
-/// Opens the end at which the machine's broker hears of spaces. `path` is a file that must not be there yet, and is the caller's
-/// to remove.
+/// Opens the end at which the machine's broker hears of spaces. `path` is a file that must not be there yet,
+/// and is the caller's to remove.
 ///
 /// # Errors
-/// [`Errno::ADDRINUSE`] when there is such a file, whether or not anybody listens; or what the file system says.
+/// [`Errno::ADDRINUSE`] when there is such a file, whether or not anybody listens; or what the file system
+/// says.
 pub fn listen_on(path: &CStr) -> Result<OwnedFd, Errno> {
     listen_to(&SocketAddrUnix::new(path)?)
 }
@@ -62,10 +64,11 @@ fn listen_to(address: &SocketAddrUnix) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Removes the socket that somebody has left at `path` who has ended. Nothing happens when nothing is there.
+/// Removes the socket at `path` if the process that made it has ended. Nothing happens when nothing is there.
 ///
 /// # Errors
-/// [`Errno::NOTSOCK`] when what is there is no socket, [`Errno::ADDRINUSE`] when somebody listens there, or what the file system says.
+/// [`Errno::NOTSOCK`] when what is there is no socket, [`Errno::ADDRINUSE`] when somebody listens there, or
+/// what the file system says.
 pub fn remove_abandoned(path: &CStr) -> Result<(), Errno> {
     match lstat(path) {
         Err(Errno::NOENT) => return Ok(()),
@@ -81,7 +84,8 @@ pub fn remove_abandoned(path: &CStr) -> Result<(), Errno> {
 }
 
 impl Link {
-    /// Connects to the broker that listens on that file. Neither sending nor receiving will ever wait: [`Errno::AGAIN`] instead.
+    /// Connects to the broker that listens on that file. Neither sending nor receiving will ever wait:
+    /// [`Errno::AGAIN`] instead.
     ///
     /// # Errors
     /// [`Errno::NOENT`] or [`Errno::CONNREFUSED`] when there is none (any more).
@@ -105,7 +109,8 @@ impl Link {
     /// Connects to the supervisor of that name. Neither this, nor sending, nor receiving will ever wait.
     ///
     /// # Errors
-    /// [`Errno::AGAIN`] where others wait already that nobody lets in, [`Errno::CONNREFUSED`] when there is none (any more).
+    /// [`Errno::AGAIN`] where others wait already that nobody lets in, [`Errno::CONNREFUSED`] when there is
+    /// none (any more).
     pub fn connect_at_once(name: &[u8]) -> Result<Self, Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;

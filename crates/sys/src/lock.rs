@@ -1,5 +1,5 @@
-//! A lock of the runtime's own: a word and a futex, so that it works on threads without libc and can be taken over by
-//! a forked child.
+//! A lock of the runtime's own: a word and a futex, so that it works on threads without libc and can be taken
+//! over by a forked child.
 
 use core::cell::UnsafeCell;
 use core::fmt;
@@ -19,7 +19,7 @@ pub struct Lock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached only by who holds the lock, one thread at a time.
+// SAFETY: the value is reached only by the holder of the lock, one thread at a time.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 /// The right to the value; lets go when dropped.
@@ -49,7 +49,8 @@ impl<T> Lock<T> {
             .map(|_| Guard::new(self))
     }
 
-    /// Whether nobody has the value at this moment. Whoever takes it later sees what the caller did before: for threads that must not hold it.
+    /// Whether nobody has the value at this moment. Whoever takes it later sees what the caller did before:
+    /// for threads that must not hold it.
     pub fn is_free(&self) -> bool {
         // A change, though of nothing: what takes the lock next follows it.
         self.state.fetch_or(0, Ordering::AcqRel) == FREE

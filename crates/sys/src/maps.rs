@@ -1,4 +1,5 @@
-//! The mappings of the program, asked one by one (PROCMAP_QUERY, Linux 6.11), and what that doesn't tell of them.
+//! The mappings of the program, asked one by one (PROCMAP_QUERY, Linux 6.11), and what that doesn't tell of
+//! them.
 
 use farmem_page::{PageRange, VirtAddr};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -82,8 +83,8 @@ impl Flags {
         Ok(Self { file })
     }
 
-    /// Calls `visit` with each mapping that a forked child finds empty (MADV_WIPEONFORK). Costs the kernel a walk over all
-    /// resident pages.
+    /// Calls `visit` with each mapping that a forked child finds empty (MADV_WIPEONFORK). Costs the kernel a
+    /// walk over all resident pages.
     ///
     /// # Errors
     /// What `pread` returns.
@@ -189,7 +190,8 @@ impl Maps {
         }
     }
 
-    /// The number of the segment of System V that is mapped at `address`, if one is. The kernel keeps them on `device`, with that number.
+    /// The number of the segment of System V that is mapped at `address`, if one is. The kernel keeps them on
+    /// `device`, with that number.
     ///
     /// # Errors
     /// [`Errno::NOTTY`] on kernels before 6.11.
@@ -243,7 +245,8 @@ fn query(
         vma_name_addr: if name.is_empty() { 0 } else { name.as_mut_ptr().expose_provenance() as u64 },
         ..ProcmapQuery::default()
     };
-    // SAFETY: the opcode is paired with the structure that the kernel reads and writes for it, and the name's place has the room that is said.
+    // SAFETY: the opcode is paired with the structure that the kernel reads and writes for it, and the name's
+    // place has the room that is said.
     unsafe { ioctl(maps, Updater::<QUERY, _>::new(&mut query)) }?;
     Ok(query)
 }

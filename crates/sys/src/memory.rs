@@ -19,8 +19,8 @@ use crate::{Errno, subject, syscall};
 /// Bytes handed out by [`table_mut`] and [`leak`]: memory that is used whole.
 static USED_BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// Memory of the pager that is surely in use, in pages. Tables that fill up page by page aren't counted: their users
-/// know how full they are.
+/// Memory of the pager that is surely in use, in pages. Tables that fill up page by page aren't counted:
+/// their users know how full they are.
 pub fn used() -> PageCount {
     ByteCount::new(USED_BYTES.load(Ordering::Relaxed)).pages_up()
 }
@@ -31,7 +31,8 @@ pub fn used() -> PageCount {
 /// What `memfd_create` and `mmap` return: no memory, or too many mappings.
 pub fn table<T: FromZeros + Sync>(count: usize) -> Result<&'static [T], Errno> {
     let (start, count) = map_table::<T>(count)?;
-    // SAFETY: the mapping holds `count` values, is aligned to a page, zero (a valid T: FromZeros), and never unmapped.
+    // SAFETY: the mapping holds `count` values, is aligned to a page, zero (a valid T: FromZeros), and never
+    // unmapped.
     Ok(unsafe { core::slice::from_raw_parts(start.as_ptr(), count) })
 }
 
@@ -49,8 +50,8 @@ pub fn table_mut<T: FromZeros>(count: usize) -> Result<&'static mut [T], Errno> 
 /// Makes a whole table of words zero, and gives back the memory that they take.
 pub(crate) fn clear(words: &'static [AtomicU64]) {
     let start = words.as_ptr().cast_mut().cast();
-    // SAFETY: the words are a table of this module's, whole pages of private anonymous memory that is never unmapped. Atomics may
-    // become zero at any time.
+    // SAFETY: the words are a table of this module's, whole pages of private anonymous memory that is never
+    // unmapped. Atomics may become zero at any time.
     if unsafe { madvise(start, size_of_val(words), Advice::LinuxDontNeed) }.is_ok() {
         return;
     }
@@ -105,8 +106,8 @@ fn map_bytes(bytes: usize) -> Result<NonNull<u8>, Errno> {
     NonNull::new(inner).ok_or(Errno::NOMEM)
 }
 
-/// A place for frames on their way out, in the program's address space: they can be moved to private anonymous memory alone. What leaves shared memory is copied, to
-/// memory of this process's.
+/// A place for frames on their way out, in the program's address space: they can be moved to private
+/// anonymous memory alone. What leaves shared memory is copied, to memory of this process's.
 #[derive(Debug)]
 pub struct Frames {
     home: Home,
@@ -120,11 +121,13 @@ enum Home {
 }
 
 impl Frames {
-    /// Room for `count` frames, none of them there yet: the puppet has that much. A frame moves only between memory of the same protection, so those that
-    /// the program may run need room of their own (`is_executable`). Only one of the two may hold frames at a time: what they hold is copied to one place.
+    /// Room for `count` frames, none of them there yet: the puppet has that much. A frame moves only between
+    /// mappings of the same protection, so frames that the program may run need room of their own
+    /// (`is_executable`). Only one of the two may hold frames at a time: both are copied to the same place.
     ///
     /// # Errors
-    /// [`Errno::INVAL`] for another count, where no program was attached to, and where it had nothing to run in memory that it may write.
+    /// [`Errno::INVAL`] for another count, where no program was attached to, and for executable frames of a
+    /// program that had no memory that it may both write and run.
     pub fn reserve(count: PageCount, is_executable: bool) -> Result<Self, Errno> {
         let (home, range) = match objects::objects() {
             Some(objects) => (Home::Own(objects), objects::STAGING),
@@ -148,8 +151,8 @@ impl Frames {
         self.range
     }
 
-    /// Looks at the frame at `page`, which must have been moved here and not released since: touching a frame that
-    /// isn't there would wait for ever. `&mut` keeps the look and [`Frames::release`] apart.
+    /// Looks at the frame at `page`, which must have been moved here and not released since: touching a frame
+    /// that isn't there would wait for ever. `&mut` keeps the look and [`Frames::release`] apart.
     pub fn look(&mut self, page: PageIndex) -> &[u8; PAGE_BYTES] {
         assert!(self.range.contains(page), "a frame outside the staging area");
         match self.home {
@@ -158,7 +161,8 @@ impl Frames {
         }
     }
 
-    /// Gives the frames of `range` back to the machine. Without a puppet they stay where they are, and none will follow.
+    /// Gives the frames of `range` back to the machine. Without a puppet they stay where they are, and none
+    /// will follow.
     ///
     /// # Errors
     /// What `madvise` returns.
@@ -186,11 +190,13 @@ impl Frames {
     }
 }
 
-/// Makes pages that a fork has left shared copy-on-write the program's own again, copying them where another process has them
-/// too, so that they can be moved. May wait for faults of the program: never call it from a thread that serves them.
+/// Makes pages that a fork has left shared copy-on-write the program's own again, copying them where another
+/// process has them too, so that they can be moved. May wait for faults of the program: never call it from a
+/// thread that serves them.
 ///
-/// To write to another process's memory the kernel first makes its pages that process's own, and then looks for what is to be written: which isn't there,
-/// so that nothing is written. It does so for 1024 pages at a time; runs are shorter.
+/// To write to another process's memory the kernel first makes its pages that process's own, and then looks
+/// for what is to be written: which isn't there, so that nothing is written. It does so for 1024 pages at a
+/// time; runs are shorter.
 ///
 /// # Errors
 /// What `process_vm_writev` returns; harmless, the pages just stay shared.
@@ -200,12 +206,13 @@ pub fn unshare_pages(range: PageRange) -> Result<(), Errno> {
     let there = [range.start.addr().get() as usize, range.count().bytes().get() as usize];
     // Where no process has memory.
     let nothing = [0, there[1]];
-    // SAFETY: `process_madvise` reads one pair of words and changes what is thought of pages, never their content. `process_vm_writev` would
-    // read this process's memory at `nothing`, where nothing can be read.
+    // SAFETY: `process_madvise` reads one pair of words and changes what is thought of pages, never their
+    // content. `process_vm_writev` would read this process's memory at `nothing`, where nothing can be read.
     unsafe {
         let handle = attached.handle.as_raw_fd() as usize;
-        // Part of a huge page the kernel moves only if its first page is the program's own, whichever is asked for. This splits it; that its pages are thought
-        // cold meanwhile is right. Refused for locked memory, which can't be moved either.
+        // Part of a huge page the kernel moves only if its first page is the program's own, whichever is
+        // asked for. This splits it; that its pages are thought cold meanwhile is right. Refused for locked
+        // memory, which can't be moved either.
         let _ = syscall::call(raw::__NR_process_madvise, [handle, there.as_ptr() as usize, 1, COLD]);
         match syscall::call_six(
             raw::__NR_process_vm_writev,

@@ -39,7 +39,8 @@ const IS_WRITTEN: u64 = 1 << 1;
 const IS_PRESENT: u64 = 1 << 3;
 const IS_PFNZERO: u64 = 1 << 5;
 
-/// Pages that one call of [`Pagemap::resident`] finds, at most, and those that one of the kernel's page tables holds.
+/// Pages that one call of [`Pagemap::resident`] finds, at most, and those that one of the kernel's page
+/// tables holds.
 pub const SCAN_PAGES: usize = 512;
 /// Runs that one call finds, at most: among [`SCAN_PAGES`] pages every second may start one.
 const MAX_RUNS: usize = SCAN_PAGES / 2;
@@ -128,11 +129,11 @@ impl Pagemap {
             && u64::from_ne_bytes(bytes) & IS_PROTECTED != 0
     }
 
-    /// The pages of `range` that have a frame of their own (not the shared page of zeros), as runs, and where the kernel
-    /// stopped looking: the end of a range of at most [`SCAN_PAGES`], or where so many were found.
+    /// The pages of `range` that have a frame of their own (not the shared page of zeros), as runs, and where
+    /// the kernel stopped looking: the end of a range of at most [`SCAN_PAGES`], or where so many were found.
     ///
-    /// Pages of files count as well: whether a page is one the kernel reads in what it knows of each frame, which takes three times as
-    /// long as all the rest.
+    /// Pages of files count as well: whether a page is one the kernel reads in what it knows of each frame,
+    /// which takes three times as long as all the rest.
     ///
     /// # Errors
     /// What the kernel returns; [`Errno::NOTTY`] before 6.7.
@@ -154,8 +155,9 @@ impl Pagemap {
         self.scan(range, IS_PRESENT, 0, runs)
     }
 
-    /// The pages of `range` where the shared page of zeros is, unless they are protected ([`crate::uffd::Uffd::protect`]): the
-    /// kernel gives them frames of their own when they are written, and tells nobody. As runs, and how far the kernel has looked.
+    /// The pages of `range` where the shared page of zeros is, unless they are protected
+    /// ([`crate::uffd::Uffd::protect`]): the kernel gives them frames of their own when they are written, and
+    /// tells nobody. As runs, and how far the kernel has looked.
     ///
     /// # Errors
     /// As [`Pagemap::resident`].
@@ -192,7 +194,8 @@ impl Pagemap {
             category_anyof_mask: 0,
             return_mask: 0,
         };
-        // SAFETY: the opcode is paired with its structure; `vec` points to `vec_len` regions that outlive the call.
+        // SAFETY: the opcode is paired with its structure; `vec` points to `vec_len` regions that outlive the
+        // call.
         let count = unsafe { ioctl(self.file.as_fd(), CountUpdater(&mut argument)) }?;
         for region in regions.iter().take(count) {
             runs.runs[runs.count] = (region.start, region.end);
@@ -206,8 +209,8 @@ impl Pagemap {
 const ENTRIES: usize = 64;
 
 impl Pagemap {
-    /// How many pages of `range` are protected ([`crate::uffd::Uffd::protect`]) and there for other processes, too: a write
-    /// to them makes the kernel copy them. What can't be read counts as so.
+    /// How many pages of `range` are protected ([`crate::uffd::Uffd::protect`]) and there for other
+    /// processes, too: a write to them makes the kernel copy them. What can't be read counts as so.
     pub fn shared(&self, range: PageRange) -> PageCount {
         if self.objects.is_some() {
             return PageCount::ZERO;
@@ -242,7 +245,8 @@ pub struct Vacancies {
     pub marked: u128,
     /// A page.
     pub present: u128,
-    /// Something that isn't a page: no page may come there, for the program has said so (`MADV_GUARD_INSTALL`).
+    /// Something that isn't a page: no page may come there, for the program has said so
+    /// (`MADV_GUARD_INSTALL`).
     pub barred: u128,
 }
 

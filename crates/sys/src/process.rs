@@ -18,8 +18,8 @@ pub struct Statm {
 }
 
 impl Statm {
-    /// Opens the figures, for as long as the calling thread lives. Those of the process are those of its first thread, and zeros when that has
-    /// ended and others go on.
+    /// Opens the figures, for as long as the calling thread lives. Those of the process are those of its
+    /// first thread, and zeros when that has ended and others go on.
     ///
     /// # Errors
     /// When /proc isn't there.
@@ -29,8 +29,8 @@ impl Statm {
         Ok(Self { file, objects: objects::objects() })
     }
 
-    /// Resident pages that belong to no file. The kernel counts them in batches per processor, so the figure may lag
-    /// by some dozen pages per processor.
+    /// Resident pages that belong to no file. The kernel counts them in batches per processor, so the figure
+    /// may lag by some dozen pages per processor.
     ///
     /// # Errors
     /// What `pread` returns.
@@ -53,7 +53,8 @@ fn decimal(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// The program's threads. Those of the processes that share memory are found by their numbers, and not listed.
+/// The program's threads. Those of the processes that share memory are found by their numbers, and not
+/// listed.
 #[derive(Debug)]
 pub struct Threads {
     directory: OwnedFd,
@@ -173,10 +174,11 @@ fn write_path<'a>(path: &'a mut [u8; 24], thread: u32, file: &[u8]) -> Option<&'
     CStr::from_bytes_with_nul(&path[..length]).ok()
 }
 
-/// The pages of a thread's control block, where the kernel writes of its own accord. They must stay local: an ending thread
-/// can't wait for a page, and whoever joins it would wait for ever; a thread whose restartable-sequence area can't be
-/// written is ended. Found through the head of its robust list, which both glibc and musl keep in the control block. What
-/// else the kernel writes is less than a page away, on either side.
+/// The pages of a thread's control block, where the kernel writes of its own accord. They must stay local: an
+/// ending thread can't wait for a page, and whoever joins it would wait for ever; a thread whose
+/// restartable-sequence area can't be written is ended. Found through the head of its robust list, which both
+/// glibc and musl keep in the control block. What else the kernel writes is less than a page away, on either
+/// side.
 pub fn control_block(thread: u32) -> Option<PageRange> {
     let mut head = 0_u64;
     let mut length = 0_u64;
@@ -197,8 +199,9 @@ pub fn own_number() -> u32 {
     rustix::process::getpid().as_raw_nonzero().get().unsigned_abs()
 }
 
-/// Forks the calling process: its number here, `None` in the new one, which has the calling thread alone, and whose parent is the caller's. Nothing is
-/// done around it: whatever another thread held at that moment stays held in the new process.
+/// Forks the calling process: its number here, `None` in the new one, which has the calling thread alone, and
+/// whose parent is the caller's. Nothing is done around it: whatever another thread held at that moment stays
+/// held in the new process.
 ///
 /// # Errors
 /// What `clone` returns.
@@ -211,8 +214,9 @@ pub fn fork_for_parent() -> Result<Option<u32>, Errno> {
     Ok((number != 0).then_some(number as u32))
 }
 
-/// Makes a session of its own of the calling process, unless it leads a process group: signals for its terminal's processes are none of its business, and
-/// the kernel gives it its own part of the processors where it does so by sessions (autogroups).
+/// Makes a session of its own of the calling process, unless it leads a process group: signals for its
+/// terminal's processes are none of its business, and the kernel gives it its own part of the processors
+/// where it does so by sessions (autogroups).
 pub fn begin_session() {
     let _ = rustix::process::setsid();
 }

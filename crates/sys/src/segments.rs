@@ -1,5 +1,6 @@
-//! Shared memory of the program's that is mapped here as well: segments of System V, which are known by the program's mappings of them. They need no
-//! descriptor in the program, keep their size, and can be attached to by whoever may trace the program.
+//! Shared memory of the program's that is mapped here as well: segments of System V, which are known by the
+//! program's mappings of them. They need no descriptor in the program, keep their size, and can be attached
+//! to by whoever may trace the program.
 
 use core::fmt::Write;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -18,8 +19,8 @@ pub const MOST: usize = 4;
 /// Segments of the program's, all of one size. One thread adds them; any may use them.
 #[derive(Debug)]
 pub struct Segments {
-    // Invariant 1: each is null, or the start of a mapping of `words` words that is readable, writable and shared, and lives for ever. The memory
-    // behind it can't shrink.
+    // Invariant 1: each is null, or the start of a mapping of `words` words that is readable, writable and
+    // shared, and lives for ever. The memory behind it can't shrink.
     bases: [AtomicPtr<AtomicU64>; MOST],
     numbers: [AtomicU64; MOST],
     words: usize,
@@ -38,18 +39,21 @@ impl Segments {
     /// The words of one of them.
     pub fn words(&self, index: usize) -> Option<&[AtomicU64]> {
         let base = self.bases.get(index)?.load(Ordering::Acquire);
-        // SAFETY: invariant 1; the mapping starts on a page, any bit pattern is a valid word, and nobody here accesses it otherwise.
+        // SAFETY: invariant 1; the mapping starts on a page, any bit pattern is a valid word, and nobody here
+        // accesses it otherwise.
         (!base.is_null()).then(|| unsafe { core::slice::from_raw_parts(base, self.words) })
     }
 
     /// The half of a word whose address stands for the word with the kernel.
     pub fn low_half(&self, index: usize, at: usize) -> Option<&AtomicU32> {
         let word: *const AtomicU64 = self.words(index)?.get(at)?;
-        // SAFETY: the lower half of a word of this machine comes first, lies in it and is aligned; any bit pattern is valid.
+        // SAFETY: the lower half of a word of this machine comes first, lies in it and is aligned; any bit
+        // pattern is valid.
         Some(unsafe { &*word.cast::<AtomicU32>() })
     }
 
-    /// Adds the segment behind a mapping of the program's, if it is one of the size, isn't there yet, and `is_wanted`; its index.
+    /// Adds the segment behind a mapping of the program's, if it is one of the size, isn't there yet, and
+    /// `is_wanted`; its index.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -76,7 +80,8 @@ impl Segments {
         let attached = attached.or_else(|_| Attachment::by_mapping(mapping, number, bytes))?;
         // Asked again: as long as it is attached here, the number is given to no other segment.
         let is_same = maps.segment(mapping.range.start.addr(), device()?)? == Some(number);
-        // SAFETY: an attachment is a mapping as in invariant 1, which lives at least until it is dropped below.
+        // SAFETY: an attachment is a mapping as in invariant 1, which lives at least until it is dropped
+        // below.
         let words = unsafe { core::slice::from_raw_parts(attached.base, self.words) };
         if !is_same || !is_wanted(words) {
             return Ok(None);
@@ -100,7 +105,8 @@ fn device() -> Result<u64, Errno> {
     Ok(device)
 }
 
-/// Whether numbers of segments mean to the program what they mean here. In another namespace they are those of other segments.
+/// Whether numbers of segments mean to the program what they mean here. In another namespace they are those
+/// of other segments.
 fn has_our_segments() -> Result<bool, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let own = fstat(rustix::fs::open(c"/proc/self/ns/ipc", flags, Mode::empty())?)?;

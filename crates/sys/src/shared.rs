@@ -1,10 +1,10 @@
 //! Memory that several processes map at once: the ground under the pool.
 //!
-//! Whoever holds the file may write anywhere in it at any time, so nothing that is read from it can be believed
-//! without a check. The methods here make that safe in the narrow sense: words are only reached as atomics, all other
-//! content only by copying it out or in, and every range is checked against the mapping. A copy that runs while another
-//! process writes the same bytes yields a mixture of old and new ones. That is harmless where it is used: stored pages
-//! carry a 128-bit fingerprint, and a mixture fails it.
+//! Whoever holds the file may write anywhere in it at any time, so nothing that is read from it can be
+//! believed without a check. The methods here make that safe in the narrow sense: words are only reached as
+//! atomics, all other content only by copying it out or in, and every range is checked against the mapping. A
+//! copy that runs while another process writes the same bytes yields a mixture of old and new ones. That is
+//! harmless where it is used: stored pages carry a 128-bit fingerprint, and a mixture fails it.
 
 use crate::wait::{self, Scope, Sleepers};
 use crate::{AsFd, AsRawFd, BorrowedFd, Errno, OwnedFd};
@@ -21,10 +21,9 @@ use rustix::net::SendFlags;
 
 /// A memory file, mapped whole. Safe to use from any number of threads and processes.
 pub struct SharedMemory {
-    // Invariant 1: `base` is the start of a mapping of `length_bytes` bytes that is readable, writable and shared,
-    // and that lives as long as this value.
-    // Invariant 2: the file behind it is sealed against shrinking, so no access inside the mapping raises SIGBUS for
-    // lack of a file below it.
+    // Invariant 1: `base` is the start of a mapping of `length_bytes` bytes that is readable, writable and
+    // shared, and that lives as long as this value. Invariant 2: the file behind it is sealed against
+    // shrinking, so no access inside the mapping raises SIGBUS for lack of a file below it.
     base: NonNull<u8>,
     length_bytes: usize,
     file: OwnedFd,
@@ -44,7 +43,7 @@ impl core::fmt::Display for SharedMemoryError {
         match self {
             Self::Kernel(errno) => write!(f, "the kernel refused to share memory: {errno}"),
             Self::Unsuitable => {
-                f.write_str("the descriptor is no memory file of the expected size that can't shrink")
+                f.write_str("the descriptor is not a memory file of the expected size that can't shrink")
             }
         }
     }
@@ -58,15 +57,15 @@ impl From<Errno> for SharedMemoryError {
     }
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread, and all access goes through atomics or through copies
-// that tolerate concurrent writers.
+// SAFETY: the mapping belongs to the process, not to a thread, and all access goes through atomics or through
+// copies that tolerate concurrent writers.
 unsafe impl Send for SharedMemory {}
 // SAFETY: as above; no method needs more than a shared reference.
 unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
-    /// Makes a new memory file of `length_bytes` zeros and maps it. `name` shows up in `/proc/*/maps`. The file takes no
-    /// memory until it is written.
+    /// Makes a new memory file of `length_bytes` zeros and maps it. `name` shows up in `/proc/*/maps`. The
+    /// file takes no memory until it is written.
     pub fn create(name: &CStr, length_bytes: usize) -> Result<Self, SharedMemoryError> {
         let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, length_bytes as u64)?;
@@ -74,14 +73,16 @@ impl SharedMemory {
         Self::map(file, length_bytes)
     }
 
-    /// In a forked child: the mapping that the parent made, whose file this thread has under another number. Unlike a
-    /// second mapping it can't come to lie where the program expects nothing.
+    /// In a forked child: the mapping that the parent made, whose file this thread has under another number.
+    /// Unlike a second mapping it can't come to lie where the program expects nothing.
     pub fn with_file(&'static self, file: OwnedFd) -> Self {
-        // The mapping of `self` lives for ever, so this one's user must not unmap it either: it has to be leaked too.
+        // The mapping of `self` lives for ever, so this one's user must not unmap it either: it has to be
+        // leaked too.
         Self { base: self.base, length_bytes: self.length_bytes, file }
     }
 
-    /// Maps the first `length_bytes` bytes of a file that [`SharedMemory::create`] made, here or in another process.
+    /// Maps the first `length_bytes` bytes of a file that [`SharedMemory::create`] made, here or in another
+    /// process.
     pub fn attach(file: OwnedFd, length_bytes: usize) -> Result<Self, SharedMemoryError> {
         let sealed = fcntl_get_seals(&file).map_err(|_| SharedMemoryError::Unsuitable)?;
         let long_enough = u64::try_from(fstat(&file)?.st_size).is_ok_and(|size| size >= length_bytes as u64);
@@ -123,19 +124,21 @@ impl SharedMemory {
         start..start + self.length_bytes
     }
 
-    /// The `count` words from byte `offset_bytes` on. `None` when the range leaves the mapping or is not aligned to words.
+    /// The `count` words from byte `offset_bytes` on. `None` when the range leaves the mapping or is not
+    /// aligned to words.
     pub fn atomics(&self, offset_bytes: usize, count: usize) -> Option<&[AtomicU64]> {
         let length_bytes = count.checked_mul(size_of::<AtomicU64>())?;
         if !offset_bytes.is_multiple_of(align_of::<AtomicU64>()) || !self.holds(offset_bytes, length_bytes) {
             return None;
         }
-        // SAFETY: the range lies in the mapping (checked above) and is aligned (the mapping starts on a page). Any bit
-        // pattern is a valid word; it is only ever accessed atomically or by `copy_*`, which use no plain loads or
-        // stores. The reference can't outlive the mapping (invariant 1).
+        // SAFETY: the range lies in the mapping (checked above) and is aligned (the mapping starts on a
+        // page). Any bit pattern is a valid word; it is only ever accessed atomically or by `copy_*`, which
+        // use no plain loads or stores. The reference can't outlive the mapping (invariant 1).
         Some(unsafe { core::slice::from_raw_parts(self.base.as_ptr().add(offset_bytes).cast(), count) })
     }
 
-    /// Copies `out.len()` bytes from byte `offset_bytes` on. False, and nothing copied, when the range leaves the mapping.
+    /// Copies `out.len()` bytes from byte `offset_bytes` on. False, and nothing copied, when the range leaves
+    /// the mapping.
     ///
     /// Concurrent writers make the copy a mixture of old and new bytes; see the module's text.
     #[must_use]
@@ -143,36 +146,38 @@ impl SharedMemory {
         if !self.holds(offset_bytes, out.len()) {
             return false;
         }
-        // SAFETY: the source lies in the mapping (checked above), the target is an exclusive slice of the same length;
-        // they don't overlap, because no reference to plain bytes of the mapping is ever made.
+        // SAFETY: the source lies in the mapping (checked above), the target is an exclusive slice of the
+        // same length; they don't overlap, because no reference to plain bytes of the mapping is ever made.
         unsafe { copy_bytes(self.base.as_ptr().add(offset_bytes), out.as_mut_ptr(), out.len()) };
         true
     }
 
-    /// Asks for a range to be brought into the processor's cache, for a copy that follows. Does nothing outside the
-    /// mapping.
+    /// Asks for a range to be brought into the processor's cache, for a copy that follows. Does nothing
+    /// outside the mapping.
     pub fn prefetch(&self, offset_bytes: usize, length_bytes: usize) {
         if self.holds(offset_bytes, length_bytes) {
             crate::cache::prefetch(self.base.as_ptr().wrapping_add(offset_bytes), length_bytes);
         }
     }
 
-    /// Copies `bytes` to byte `offset_bytes` on. False, and nothing copied, when the range leaves the mapping.
+    /// Copies `bytes` to byte `offset_bytes` on. False, and nothing copied, when the range leaves the
+    /// mapping.
     #[must_use]
     pub fn copy_in(&self, offset_bytes: usize, bytes: &[u8]) -> bool {
         if !self.holds(offset_bytes, bytes.len()) {
             return false;
         }
-        // SAFETY: the target lies in the mapping (checked above) and holds nothing but bytes; source and target don't
-        // overlap, because no reference to plain bytes of the mapping is ever made.
+        // SAFETY: the target lies in the mapping (checked above) and holds nothing but bytes; source and
+        // target don't overlap, because no reference to plain bytes of the mapping is ever made.
         unsafe { copy_bytes(bytes.as_ptr(), self.base.as_ptr().add(offset_bytes), bytes.len()) };
         true
     }
 
-    /// Sends `before`, and then the `length_bytes` bytes from byte `offset_bytes` on, as far as the socket takes them without waiting. How many
-    /// bytes went, of both together.
+    /// Sends `before`, and then the `length_bytes` bytes from byte `offset_bytes` on, as far as the socket
+    /// takes them without waiting. How many bytes went, of both together.
     ///
-    /// The kernel copies them out of the mapping: as by [`SharedMemory::copy_out`], concurrent writers make it a mixture.
+    /// The kernel copies them out of the mapping: as by [`SharedMemory::copy_out`], concurrent writers make
+    /// it a mixture.
     pub fn send(
         &self,
         socket: BorrowedFd<'_>,
@@ -197,8 +202,9 @@ impl SharedMemory {
             flags: 0,
         };
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        // SAFETY: the message and its parts live through the call, which only reads them; the first part is a slice, the second lies in the
-        // mapping (checked above), to plain bytes of which no reference is made. The rest is empty.
+        // SAFETY: the message and its parts live through the call, which only reads them; the first part is a
+        // slice, the second lies in the mapping (checked above), to plain bytes of which no reference is
+        // made. The rest is empty.
         let sent = unsafe {
             crate::syscall::call(
                 linux_raw_sys::general::__NR_sendmsg,
@@ -213,32 +219,33 @@ impl SharedMemory {
         Ok(sent?)
     }
 
-    /// Sleeps while the low half of the word at byte `offset_bytes` is `value`, at most `timeout_ns`. Returns early at will, and at once when
-    /// there is no such word: check again.
+    /// Sleeps while the low half of the word at byte `offset_bytes` is `value`, at most `timeout_ns`. Returns
+    /// early at will, and at once when there is no such word: check again.
     pub fn wait(&self, offset_bytes: usize, value: u32, timeout_ns: u64) {
         if let Some(half) = self.low_half(offset_bytes) {
             wait::wait(half, value, Some(timeout_ns), Scope::Machine);
         }
     }
 
-    /// Wakes who sleeps on the word at byte `offset_bytes`, in any process.
+    /// Wakes whoever sleeps on the word at byte `offset_bytes`, in any process.
     pub fn wake(&self, offset_bytes: usize, sleepers: Sleepers) {
         if let Some(half) = self.low_half(offset_bytes) {
             wait::wake(half, sleepers, Scope::Machine);
         }
     }
 
-    /// The half of the word at byte `offset_bytes` whose address stands for the word with the kernel; `None` when there is no such word. Nobody but
-    /// the kernel reads it: words are accessed whole.
+    /// The half of the word at byte `offset_bytes` whose address stands for the word with the kernel; `None`
+    /// when there is no such word. Nobody but the kernel reads it: words are accessed whole.
     pub fn low_half(&self, offset_bytes: usize) -> Option<&AtomicU32> {
         let word: *const AtomicU64 = self.atomics(offset_bytes, 1)?.first()?;
         let half = if cfg!(target_endian = "little") { 0 } else { 1 };
-        // SAFETY: both halves of a word lie in it and are aligned to its half; any bit pattern is valid. It lives as long as the mapping.
+        // SAFETY: both halves of a word lie in it and are aligned to its half; any bit pattern is valid. It
+        // lives as long as the mapping.
         Some(unsafe { &*word.cast::<AtomicU32>().add(half) })
     }
 
-    /// Gives the memory behind a range back to the kernel; it reads as zeros afterwards, for everybody. Whole pages
-    /// inside the range are freed, the rest of it is zeroed.
+    /// Gives the memory behind a range back to the kernel; it reads as zeros afterwards, for everybody. Whole
+    /// pages inside the range are freed, the rest of it is zeroed.
     pub fn release(&self, range_bytes: Range<usize>) -> Result<(), SharedMemoryError> {
         if !self.holds(range_bytes.start, range_bytes.len()) {
             return Err(SharedMemoryError::Unsuitable);
@@ -286,10 +293,11 @@ impl Drop for SharedMemory {
     }
 }
 
-/// Copies `count` bytes in a way that a concurrent writer of the same bytes can't turn into undefined behaviour.
+/// Copies `count` bytes in a way that a concurrent writer of the same bytes can't turn into undefined
+/// behaviour.
 ///
-/// The string instruction stands for a loop of relaxed atomic byte accesses, which is what the compiler has to assume of
-/// it, and moves a cache line at a time.
+/// The string instruction stands for a loop of relaxed atomic byte accesses, which is what the compiler has
+/// to assume of it, and moves a cache line at a time.
 ///
 /// # Safety
 /// `from` must be readable and `to` writable for `count` bytes, and the two ranges must not overlap.
@@ -315,7 +323,8 @@ unsafe fn copy_bytes(from: *const u8, to: *mut u8, count: usize) {
 unsafe fn copy_bytes(from: *const u8, to: *mut u8, count: usize) {
     use core::sync::atomic::{AtomicU8, Ordering};
     for at in 0..count {
-        // SAFETY: the caller's contract; a byte has no alignment, and an atomic byte has the layout of a byte.
+        // SAFETY: the caller's contract; a byte has no alignment, and an atomic byte has the layout of a
+        // byte.
         unsafe {
             let byte = AtomicU8::from_ptr(from.add(at).cast_mut()).load(Ordering::Relaxed);
             AtomicU8::from_ptr(to.add(at)).store(byte, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! Signals that the calling process was told to ignore before Rust's runtime began, and what a program that it starts is told of them and of limits. For
-//! supervisors alone.
+//! Signals that the calling process was told to ignore before Rust's runtime began, and what a program that
+//! it starts is told of them and of limits. For supervisors alone.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::os::unix::process::CommandExt;
@@ -90,7 +90,8 @@ fn action(number: usize, new: Option<usize>) -> Result<usize, Errno> {
     let new: Option<Action> = new.map(|handler| [handler, 0, 0, 0]);
     let mut before: Action = [0; _];
     let new = new.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
-    // SAFETY: both are what the kernel calls an action and outlive the call; no handler is set that would be called.
+    // SAFETY: both are what the kernel calls an action and outlive the call; no handler is set that would be
+    // called.
     unsafe {
         syscall::call(raw::__NR_rt_sigaction, [number, new as usize, &raw mut before as usize, SET_BYTES])?;
     }

@@ -11,7 +11,7 @@ use crate::{Errno, memory};
 const LEAF_PAGES: usize = 1 << 18;
 /// Pages that the words of a leaf fill.
 const LEAF_WORD_PAGES: usize = LEAF_PAGES * size_of::<u64>() / PAGE_BYTES;
-const _: () = assert!(LEAF_WORD_PAGES <= SCAN_PAGES, "one question tells of all words of a leaf");
+const _: () = assert!(LEAF_WORD_PAGES <= SCAN_PAGES, "one question covers all words of a leaf");
 /// Leaves of a 47-bit address space.
 const LEAVES: usize = 1 << 17;
 /// Where the pages that can have a word end.
@@ -50,12 +50,13 @@ impl SparseWords {
         }
         let place = self.leaves.get(page.get() as usize / LEAF_PAGES)?;
         let fresh = memory::table::<AtomicU64>(LEAF_PAGES).ok()?.as_ptr().cast_mut();
-        // Who loses the race leaks an untouched reservation of addresses, which costs no memory.
+        // The thread that loses the race leaks an untouched reservation of addresses, which costs no memory.
         let _ = place.compare_exchange(core::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire);
         self.get(page)
     }
 
-    /// How much memory the words take at this moment: what was written of them, page by page. `pagemap` is this process's.
+    /// How much memory the words take at this moment: what was written of them, page by page. `pagemap` is
+    /// this process's.
     ///
     /// # Errors
     /// What the kernel returns.

@@ -1,5 +1,5 @@
-//! Threads that libc doesn't know: raw `clone`, a stack and a thread-local block of the runtime's own, every signal
-//! blocked. They must never call into libc beyond `memcpy` and its kin.
+//! Threads that libc doesn't know: raw `clone`, a stack and a thread-local block of the runtime's own, every
+//! signal blocked. They must never call into libc beyond `memcpy` and the like.
 
 use core::ffi::CStr;
 
@@ -9,8 +9,8 @@ use crate::memory;
 use crate::syscall;
 
 const STACK_BYTES: usize = 256 << 10;
-/// Words of the block that the thread pointer points to. libc code that looks at its thread block finds zeros and, at
-/// the places where both glibc and musl keep it, the block's own address.
+/// Words of the block that the thread pointer points to. libc code that looks at its thread block finds zeros
+/// and, at the places where both glibc and musl keep it, the block's own address.
 const BLOCK_WORDS: usize = 64;
 
 /// Starts `run(value)` on a thread of its own.
@@ -26,7 +26,8 @@ pub fn spawn_with<T: Send + 'static>(
         value: &'static mut T,
     }
     extern "C" fn begin<T: 'static>(start: usize) -> ! {
-        // Its current folder is its own, and must not keep a file system from being unmounted that the program has left.
+        // Its current folder is its own, and must not keep a file system from being unmounted that the
+        // program has left.
         let _ = rustix::process::chdir(c"/");
         // SAFETY: `spawn_with` leaked the Start for this thread alone, and it is read once.
         let start = unsafe { core::ptr::read(start as *const Start<T>) };
@@ -62,14 +63,14 @@ fn block_signals() -> Result<SignalSet, Errno> {
 }
 
 fn restore_signals(before: &SignalSet) {
-    // Cannot fail: the call has only constant arguments beside the set itself.
+    // Cannot fail: the call has only constant arguments apart from the set itself.
     let _ = set_signals(*before);
 }
 
 fn set_signals(set: SignalSet) -> Result<SignalSet, Errno> {
     let mut before: SignalSet = 0;
-    // SAFETY: both sets are eight bytes that outlive the call. libc's internal signals stay blocked only until
-    // `restore_signals`, a few calls later.
+    // SAFETY: both sets are eight bytes that outlive the call. libc's internal signals stay blocked only
+    // until `restore_signals`, a few calls later.
     unsafe {
         syscall::call(
             linux_raw_sys::general::__NR_rt_sigprocmask,
@@ -80,8 +81,8 @@ fn set_signals(set: SignalSet) -> Result<SignalSet, Errno> {
 }
 
 /// # Safety
-/// `top` must be the end of a stack and `tls` the middle of a thread block that nobody else uses; `entry` must be safe
-/// to call with `argument` on a thread without libc.
+/// `top` must be the end of a stack and `tls` the middle of a thread block that nobody else uses; `entry`
+/// must be safe to call with `argument` on a thread without libc.
 #[cfg(target_arch = "x86_64")]
 unsafe fn clone_thread(
     top: *mut u8,
@@ -90,7 +91,8 @@ unsafe fn clone_thread(
     argument: usize,
 ) -> Result<u32, Errno> {
     use linux_raw_sys::general as raw;
-    // Without CLONE_FS: only a process that shares root and current folder with nobody may enter another mount namespace.
+    // Without CLONE_FS: only a process that shares root and current folder with nobody may enter another
+    // mount namespace.
     let flags = raw::CLONE_VM
         | raw::CLONE_FILES
         | raw::CLONE_SIGHAND
@@ -98,8 +100,8 @@ unsafe fn clone_thread(
         | raw::CLONE_SYSVSEM
         | raw::CLONE_SETTLS;
     let result: isize;
-    // SAFETY: the child starts with its own stack (16-byte aligned at the call) and leaves only through `entry`; the
-    // parent's registers are as the clobbers say.
+    // SAFETY: the child starts with its own stack (16-byte aligned at the call) and leaves only through
+    // `entry`; the parent's registers are as the clobbers say.
     unsafe {
         core::arch::asm!(
             "syscall",
@@ -136,8 +138,9 @@ pub fn name(name: &CStr) {
 /// The nice value of threads that must not be late.
 pub const HURRIED_NICE: i32 = -15;
 
-/// Lets the calling thread run before others, where the process may ask for that: it works little and must not be late. Whether it may:
-/// who may lower a thread's nice value may also take one out of the idle class ([`set_class`]).
+/// Lets the calling thread run before others, where the process may ask for that: it works little and must
+/// not be late. Whether it may: a process that may lower a thread's nice value may also take one out of the
+/// idle class ([`set_class`]).
 pub fn hurry() -> bool {
     let before = rustix::process::getpriority_process(None);
     // Anybody may raise it.
@@ -151,8 +154,9 @@ pub fn set_nice(thread: u32, nice: i32) {
     let _ = rustix::process::setpriority_process(thread, nice);
 }
 
-/// Whether all threads of the session that the calling process has begun come together before those of other sessions, by [`HURRIED_NICE`], or are equal to them, where the kernel gives each
-/// session its part of the processors (autogroups); left as it is elsewhere, and where the kernel refuses.
+/// Whether all threads of the session that the calling process has begun come together before those of other
+/// sessions, by [`HURRIED_NICE`], or are equal to them, where the kernel gives each session its part of the
+/// processors (autogroups); left as it is elsewhere, and where the kernel refuses.
 pub fn hurry_session(is_hurried: bool) {
     use rustix::fs::{Mode, OFlags, open};
     const TEXT: &[u8] = b"-15";
@@ -175,13 +179,14 @@ const SCHED_IDLE: usize = 5;
 pub enum Class {
     /// As everybody else.
     Normal,
-    /// Only when nobody else wants it (SCHED_IDLE). To the scheduler a processor that runs such a thread is free: a thread
-    /// that is woken there stays there.
+    /// Only when nobody else wants it (SCHED_IDLE). To the scheduler a processor that runs such a thread is
+    /// free: a thread that is woken there stays there.
     Idle,
 }
 
-/// Changes the class of a thread of this process. `false` when the kernel refuses. Anybody may put a thread into the idle class; only who
-/// has `CAP_SYS_NICE`, or a limit of nice values that allows it (`RLIMIT_NICE`), may take it out again.
+/// Changes the class of a thread of this process. `false` when the kernel refuses. Anybody may put a thread
+/// into the idle class; only a thread that has `CAP_SYS_NICE`, or a limit of nice values that allows it
+/// (`RLIMIT_NICE`), may take it out again.
 pub fn set_class(thread: u32, class: Class) -> bool {
     let policy = match class {
         Class::Normal => SCHED_OTHER,
@@ -231,8 +236,9 @@ impl Scheduling {
     }
 }
 
-/// Lets a thread of any process run before all that is not urgent, and so what it makes from then on. Returns what is to be given back to it; `None`, and nothing has changed,
-/// when the kernel refuses, or the thread has a priority already.
+/// Lets a thread of any process run before all that is not urgent, and so what it makes from then on. Returns
+/// what is to be given back to it; `None`, and nothing has changed, when the kernel refuses, or the thread
+/// has a priority already.
 pub fn make_urgent(thread: u32) -> Option<Scheduling> {
     /// A thread of these keeps its nice value while it is urgent.
     const WITHOUT_PRIORITY: [usize; 3] = [SCHED_OTHER, SCHED_BATCH, SCHED_IDLE];

@@ -1,11 +1,11 @@
 //! userfaultfd: faults and address-space events of a program, and the calls that resolve them.
 //!
 //! A thin fence. The semantics that the pager rests on (versions of Linux in parentheses):
-//! - reading a message and the calls below are refused with [`UffdError::Changing`] while an event that was raised
-//!   has not been read yet; but one that begins just before an unmapping may be refused with [`UffdError::Gone`] instead, since Linux
-//!   looks for the mapping first;
-//! - `move_pages` (6.8) works only for a caller inside the address space, `copy_in`, `wake` and `poison` (6.6) for
-//!   everyone who holds the descriptor.
+//! - reading a message and the calls below are refused with [`UffdError::Changing`] while an event that was
+//!   raised has not been read yet; but one that begins just before an unmapping may be refused with
+//!   [`UffdError::Gone`] instead, since Linux looks for the mapping first;
+//! - `move_pages` (6.8) works only for a caller inside the address space, `copy_in`, `wake` and `poison`
+//!   (6.6) for everyone who holds the descriptor.
 
 use core::mem::{MaybeUninit, size_of};
 
@@ -105,10 +105,11 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A move that stopped early, with those pages counted that the kernel has moved and not counted. Linux 6.18 does so when a page
-    /// changed at the very moment when it was to be moved: it tries again, moves that page and those behind it, takes the failure of the
-    /// first attempt for that of the second, tries the same page a third time, and stops because there is a page at its target. The kernel's
-    /// page of zeros counts as arrived only where it has come from: it may have been in the way.
+    /// A move that stopped early, with those pages counted that the kernel has moved and not counted. Linux
+    /// 6.18 does so when a page changed at the very moment when it was to be moved: it tries again, moves
+    /// that page and those behind it, takes the failure of the first attempt for that of the second, tries
+    /// the same page a third time, and stops because there is a page at its target. The kernel's page of
+    /// zeros counts as arrived only where it has come from: it may have been in the way.
     fn with_uncounted(self, source: PageRange, target: PageRange, pagemap: &Pagemap) -> Self {
         let is_doubtful = match self.stopped {
             Some(UffdError::Exists) => true,
@@ -168,8 +169,8 @@ pub enum Message<F = Uffd> {
         /// The kernel's number of the waiting thread.
         thread: u32,
     },
-    /// The program forked; the child's address space is served through this descriptor. The forking thread waits
-    /// until the message is read.
+    /// The program forked; the child's address space is served through this descriptor. The forking thread
+    /// waits until the message is read.
     Fork(F),
     /// Pages moved to another address; the program's call waits until the message is read.
     Remap {
@@ -223,8 +224,8 @@ impl Uffd {
         Self { fd: ready, objects: Some(objects) }
     }
 
-    /// A new userfaultfd for the calling process, even where another one's memory is managed, not yet shaken hands with. Uses the system call, or where that is
-    /// not permitted `device`, an open `/dev/userfaultfd`.
+    /// A new userfaultfd for the calling process, even where another one's memory is managed, not yet shaken
+    /// hands with. Uses the system call, or where that is not permitted `device`, an open `/dev/userfaultfd`.
     ///
     /// # Errors
     /// [`UffdError::Denied`] without permission, [`UffdError::Other`] when the kernel has no userfaultfd.
@@ -235,7 +236,8 @@ impl Uffd {
             Ok(fd) => Ok(Self::from(fd)),
             Err(errno @ (Errno::PERM | Errno::NOSYS)) => {
                 let Some(device) = device else { return Err(errno.into()) };
-                // SAFETY: USERFAULTFD_IOC_NEW takes flags by value and returns a descriptor that nobody else owns.
+                // SAFETY: USERFAULTFD_IOC_NEW takes flags by value and returns a descriptor that nobody else
+                // owns.
                 unsafe {
                     let fd = ioctl(device, NewFromDevice(flags.bits()))?;
                     Ok(Self::from(OwnedFd::from_raw_fd(fd)))
@@ -253,11 +255,12 @@ impl Uffd {
         rustix::io::fcntl_dupfd_cloexec(&self.fd, 0)
     }
 
-    /// Agrees with the kernel on the interface. May be called by another process that holds the descriptor: fork
-    /// events need CAP_SYS_PTRACE of who makes this call.
+    /// Agrees with the kernel on the interface. May be called by another process that holds the descriptor:
+    /// fork events need CAP_SYS_PTRACE of the process that makes this call.
     ///
     /// # Errors
-    /// [`UffdError::Denied`] without that capability, [`UffdError::Unsupported`] when the kernel lacks a feature.
+    /// [`UffdError::Denied`] without that capability, [`UffdError::Unsupported`] when the kernel lacks a
+    /// feature.
     pub fn handshake(&self, features: u64) -> Result<(), UffdError> {
         let mut api = raw::uffdio_api { api: u64::from(UFFD_API), features, ioctls: 0 };
         self.update::<API, _>(&mut api)
@@ -274,18 +277,18 @@ impl Uffd {
         Ok(api.features)
     }
 
-    /// Reports faults on missing and on protected pages of `range` from now on. Whole mappings only: registering a part would split
-    /// the mapping, which the program can notice.
+    /// Reports faults on missing and on protected pages of `range` from now on. Whole mappings only:
+    /// registering a part would split the mapping, which the program can notice.
     ///
     /// # Errors
-    /// [`UffdError::Unsupported`] for mappings that can't be managed, [`UffdError::Busy`] when the program has a
-    /// userfaultfd of its own there.
+    /// [`UffdError::Unsupported`] for mappings that can't be managed, [`UffdError::Busy`] when the program
+    /// has a userfaultfd of its own there.
     pub fn register(&self, range: PageRange) -> Result<(), UffdError> {
         self.register_for(range, MISSING | PROTECTED)
     }
 
-    /// Reports faults on missing pages of `range` alone from now on: for memory of the caller's own, to which pages are moved. Pages there
-    /// can't be protected, so [`Uffd::unregister`] doesn't look at each of them.
+    /// Reports faults on missing pages of `range` alone from now on: for memory of the caller's own, to which
+    /// pages are moved. Pages there can't be protected, so [`Uffd::unregister`] doesn't look at each of them.
     ///
     /// # Errors
     /// As [`Uffd::register`].
@@ -321,13 +324,14 @@ impl Uffd {
         rustix::event::poll(&mut set, Some(&none)).is_ok_and(|count| count > 0)
     }
 
-    /// Waits until there is a message, here or at one of `others`; at most `timeout_ns`. Those are bare numbers: who
-    /// closes one meanwhile causes an early return at worst.
+    /// Waits until there is a message, here or at one of `others`; at most `timeout_ns`. Those are bare
+    /// numbers: a thread that closes one meanwhile causes an early return at worst.
     pub fn wait(&self, others: &[RawFd], timeout_ns: Option<u64>) {
         const MOST: usize = 257;
         let mut set = [const { MaybeUninit::uninit() }; MOST];
         let mut count = 0;
-        // SAFETY: the numbers are only handed to poll(), which checks them; nothing is read or closed through them.
+        // SAFETY: the numbers are only handed to poll(), which checks them; nothing is read or closed through
+        // them.
         let others = others.iter().map(|&fd| unsafe { BorrowedFd::borrow_raw(fd) });
         for fd in core::iter::once(self.fd.as_fd()).chain(others).take(MOST) {
             set[count].write(PollFd::from_borrowed_fd(fd, PollFlags::IN));
@@ -343,8 +347,8 @@ impl Uffd {
         let _ = rustix::event::poll(set, timeout.as_ref());
     }
 
-    /// Whether the page belongs to a mapping that is registered here. `None` when that can't be asked: an event waits, or the process has
-    /// ended.
+    /// Whether the page belongs to a mapping that is registered here. `None` when that can't be asked: an
+    /// event waits, or the process has ended.
     pub fn is_registered(&self, page: PageIndex) -> Option<bool> {
         if let Some(objects) = self.objects {
             return Some(objects.is_registered(page));
@@ -389,7 +393,8 @@ impl Uffd {
         progress(result, content.len() as u64, copy.copy)
     }
 
-    /// Maps the kernel's shared page of zeros, which takes no memory until it is written. A marker makes way only for a single page.
+    /// Maps the kernel's shared page of zeros, which takes no memory until it is written. A marker makes way
+    /// only for a single page.
     pub fn zero_in(&self, range: PageRange) -> Progress {
         self.over_marker(range, || self.zero_vacant(range))
     }
@@ -414,11 +419,11 @@ impl Uffd {
         progress(result, range.count().bytes().get(), zero.zeropage)
     }
 
-    /// Takes pages away from where the program sees them and puts them, the same frames, at `to`, which must be
-    /// registered with this userfaultfd and empty, at most [`SCAN_PAGES`](crate::pagemap::SCAN_PAGES) of them. Stops with
-    /// [`UffdError::Gone`] at a page that isn't there, with [`UffdError::Exists`] where the kernel's page of zeros is in the way. What
-    /// counts as done has really arrived, and what has arrived counts as done; `pagemap`, of this process, is asked where the
-    /// kernel doesn't know. Nobody is woken.
+    /// Takes pages away from where the program sees them and puts them, the same frames, at `to`, which must
+    /// be registered with this userfaultfd and empty, at most [`SCAN_PAGES`](crate::pagemap::SCAN_PAGES) of
+    /// them. Stops with [`UffdError::Gone`] at a page that isn't there, with [`UffdError::Exists`] where the
+    /// kernel's page of zeros is in the way. What counts as done has really arrived, and what has arrived
+    /// counts as done; `pagemap`, of this process, is asked where the kernel doesn't know. Nobody is woken.
     ///
     /// Atomic against the program: a write lands either in the moved frame or faults afterwards.
     pub fn move_pages(&self, from: PageRange, to: PageIndex, pagemap: &Pagemap) -> Progress {
@@ -427,7 +432,8 @@ impl Uffd {
         one[0].progress
     }
 
-    /// Makes several moves as [`Uffd::move_pages`], at most [`MOST_MOVES`]; each is told how far it came, whatever became of those before it.
+    /// Makes several moves as [`Uffd::move_pages`], at most [`MOST_MOVES`]; each is told how far it came,
+    /// whatever became of those before it.
     pub fn move_runs(&self, moves: &mut [Move], pagemap: &Pagemap) {
         if let Some(objects) = self.objects {
             return objects.move_runs(moves);
@@ -451,8 +457,8 @@ impl Uffd {
         progress.with_uncounted(from, PageRange::at(to, from.count()), pagemap)
     }
 
-    /// Makes the next write to each of these pages a fault, reported as [`Message::Fault`]. Concerns the pages that are there
-    /// now; a fork hands the protection on to the child's descriptor.
+    /// Makes the next write to each of these pages a fault, reported as [`Message::Fault`]. Concerns the
+    /// pages that are there now; a fork hands the protection on to the child's descriptor.
     ///
     /// # Errors
     /// [`UffdError::Changing`], [`UffdError::Gone`] when some of the range isn't registered.
@@ -478,9 +484,9 @@ impl Uffd {
         self.update::<WRITEPROTECT, _>(&mut protect)
     }
 
-    /// Leaves a marker in the page table for each of these pages that isn't there: the kernel removes it when the program discards the page,
-    /// also where it tells nobody (`MADV_GUARD_INSTALL`, Linux 6.13), and shows the page as swapped. Pages that are there are protected. `false` when some
-    /// may have none.
+    /// Leaves a marker in the page table for each of these pages that isn't there: the kernel removes it when
+    /// the program discards the page, also where it tells nobody (`MADV_GUARD_INSTALL`, Linux 6.13), and
+    /// shows the page as swapped. Pages that are there are protected. `false` when some may have none.
     pub fn mark(&self, range: PageRange) -> bool {
         if self.objects.is_some() {
             // All that isn't there counts as marked: what is discarded is always told.
@@ -577,14 +583,15 @@ impl Uffd {
     }
 
     fn update<const OPCODE: rustix::ioctl::Opcode, T>(&self, argument: &mut T) -> Result<(), UffdError> {
-        // SAFETY: every caller pairs the opcode with the structure that the kernel reads and writes for it; memory
-        // that the structure points to is borrowed by the caller for the length of the call.
+        // SAFETY: every caller pairs the opcode with the structure that the kernel reads and writes for it;
+        // memory that the structure points to is borrowed by the caller for the length of the call.
         unsafe { ioctl(&self.fd, Updater::<OPCODE, T>::new(argument)) }.map_err(Into::into)
     }
 }
 
 const UFFD_API: u8 = 0xaa;
-/// The last page that a process can have, which only one that insists has mapped. Most kernels refuse to talk about the lowest pages.
+/// The last page that a process can have, which only one that insists has mapped. Most kernels refuse to talk
+/// about the lowest pages.
 const NOTHING: PageRange =
     PageRange::at(VirtAddr::new((1 << 47) - 2 * PAGE_BYTES as u64).page(), PageCount::new(1));
 /// What faults are reported on: missing pages, and write-protected ones.
@@ -621,7 +628,8 @@ struct UffdioPoison {
     updated: i64,
 }
 
-/// [`Uffd::move_runs`] where the program is another process: its puppet moves the pages, and copies those that came to be staged.
+/// [`Uffd::move_runs`] where the program is another process: its puppet moves the pages, and copies those
+/// that came to be staged.
 fn move_by(puppet: &Puppet, moves: &mut [Move], pagemap: &Pagemap) {
     let mut results = [None; MOST_MOVES];
     let mut places = results.iter_mut();

@@ -36,8 +36,8 @@ fn timespec(ns: u64) -> Timespec {
 /// Words that [`wait_any`] takes, at most.
 pub const MOST_WORDS: usize = 64;
 
-/// Sleeps while each of `words` holds the value beside it, at most `timeout_ns`; of more than [`MOST_WORDS`] the first ones. Returns early at
-/// will: check again.
+/// Sleeps while each of `words` holds the value next to it, at most `timeout_ns`; of more than [`MOST_WORDS`]
+/// the first ones. Returns early at will: check again.
 pub fn wait_any<'a>(words: impl Iterator<Item = (&'a AtomicU32, u32, Scope)>, timeout_ns: u64) {
     let mut waiters = [futex::Wait::new(); MOST_WORDS];
     let mut count = 0;

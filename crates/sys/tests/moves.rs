@@ -22,8 +22,9 @@ fn map() -> (PageRange, &'static [AtomicU64]) {
         mmap_anonymous(core::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
     }
     .unwrap();
-    // SAFETY: the mapping is never undone, is aligned to pages and as long as the slice, and zeros are valid words. It is only reached
-    // as atomics, and a page that is missing is brought back by this test, or its thread waits for ever.
+    // SAFETY: the mapping is never undone, is aligned to pages and as long as the slice, and zeros are valid
+    // words. It is only reached as atomics, and a page that is missing is brought back by this test, or its
+    // thread waits for ever.
     let words = unsafe { core::slice::from_raw_parts(start.cast(), bytes / size_of::<AtomicU64>()) };
     (PageRange::at(VirtAddr::new(start as u64).page(), PageCount::new(PAGES)), words)
 }
@@ -96,8 +97,8 @@ fn a_page_of_zeros_that_was_there_before_is_in_the_way() {
     assert!(is_there(&pagemap, from.start));
 }
 
-/// The processor notes in a page's entry that the page is in use. When that happens while the kernel is about to move the page, Linux
-/// 6.18 moves it, and those behind it, without counting them.
+/// The processor notes in a page's entry that the page is in use. When that happens while the kernel is about
+/// to move the page, Linux 6.18 moves it, and those behind it, without counting them.
 #[test]
 fn what_a_move_counts_is_what_has_arrived() {
     let Some(uffd) = that_can_move() else { return };

@@ -73,9 +73,11 @@ counters! {
     StallDiskNs "stall_disk_ns" Total,
     /// Of `stall_ns`, the time until other pages had left, nanoseconds.
     StallRoomNs "stall_room_ns" Total,
-    /// Of `stall_ns`, the time for pages that hold only zeros: as a rule those that were touched for the first time, nanoseconds.
+    /// Of `stall_ns`, the time for pages that hold only zeros: as a rule those that were touched for the
+    /// first time, nanoseconds.
     StallZerosNs "stall_zeros_ns" Total,
-    /// Of the time for pages in the pool, that for copying, unpacking and checking them, nanoseconds (from a sample).
+    /// Of the time for pages in the pool, that for copying, unpacking and checking them, nanoseconds (from a
+    /// sample).
     UnpackNs "unpack_ns" Total,
     /// Pages that a thread waited for and that came from memory nodes.
     FetchesFromNodes "fetches_from_nodes" Total,
@@ -97,21 +99,24 @@ counters! {
     Hinted "hinted" Total,
     /// Pages that the program has pinned.
     PinnedPages "pinned_pages" Gauge,
-    /// Prefetched pages whose use can't be told from faults: their stream ended with them, or the references that led to them.
+    /// Prefetched pages whose use can't be told from faults: their stream ended with them, or the references
+    /// that led to them.
     PrefetchDoubtful "prefetch_doubtful" Total,
-    /// Pages beside those that were left where they were, as a sample of them.
+    /// Neighbours of such pages that were left where they were, as a sample.
     PrefetchProbes "prefetch_probes" Total,
-    /// Of that sample, pages that the program asked for while what came beside them was still there.
+    /// Of that sample, pages that the program asked for while what came with them was still there.
     PrefetchProbesUsed "prefetch_probes_used" Total,
     /// Time in which policies decided what to fetch ahead by addresses, nanoseconds (from a sample).
     DecidingNs "deciding_ns" Total,
     /// Time in which references were looked for and followed, with what came ahead for it, nanoseconds.
     FollowingNs "following_ns" Total,
-    /// Time in which handlers waited for their turn to read a message, and read it, nanoseconds (from a sample).
+    /// Time in which handlers waited for their turn to read a message, and read it, nanoseconds (from a
+    /// sample).
     ReadingNs "reading_ns" Total,
     /// Time in which stored pages were put where the program sees them, nanoseconds (from a sample).
     InstallingNs "installing_ns" Total,
-    /// Time in which threads were woken for that, nanoseconds (from a sample). It includes what a woken thread does at once on the same processor.
+    /// Time in which threads were woken for that, nanoseconds (from a sample). It includes what a woken
+    /// thread does at once on the same processor.
     WakingNs "waking_ns" Total,
     /// Time in which the kernel took pages out of the program's sight, nanoseconds.
     MovingNs "moving_ns" Total,

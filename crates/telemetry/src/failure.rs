@@ -54,7 +54,8 @@ const STEPS: [Step; 8] = [
 ];
 
 impl Failure {
-    /// The word for it: the kind in the lowest byte, the step in the next, the kernel's number in the two above. Never 0.
+    /// The word for it: the kind in the lowest byte, the step in the next, the kernel's number in the two
+    /// above. Never 0.
     #[must_use]
     pub fn bits(self) -> u64 {
         match self {

@@ -57,7 +57,8 @@ impl<'a> Histogram<'a> {
         }
     }
 
-    /// The latency below which the share `per_mille` of a thousand lies, in nanoseconds; 0 when nothing was counted.
+    /// The latency below which the share `per_mille` of a thousand lies, in nanoseconds; 0 when nothing was
+    /// counted.
     pub fn quantile_ns(&self, per_mille: u64) -> u64 {
         let total: u64 = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).sum();
         if total == 0 {

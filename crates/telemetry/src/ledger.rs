@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use farmem_page::{PageCount, PageIndex};
 
-use crate::board::{BOARD_WORDS, Board};
+use crate::region_report::{REGION_REPORT_WORDS, RegionReport};
 use crate::trace::{TRACE_WORDS, TraceRing};
 use crate::{BUCKETS, Counter, Failure, Histogram};
 
@@ -12,7 +12,8 @@ use crate::{BUCKETS, Counter, Failure, Histogram};
 pub const MAX_PROCESSES: usize = 1024;
 /// Most threads of one process that serve faults.
 pub const MAX_HANDLERS: usize = 8;
-/// Buckets by which pages that came back are counted: how long they had been away, as the victim policy divides that.
+/// Buckets by which pages that came back are counted: how long they had been away, as the victim policy
+/// divides that.
 pub const RETURN_BUCKETS: usize = 36;
 
 const HEADER_WORDS: usize = 64;
@@ -26,10 +27,10 @@ const RETURNS_AT: usize = WORK_AT + MAX_HANDLERS;
 const SLOT_WORDS: usize = (RETURNS_AT + RETURN_BUCKETS).next_multiple_of(8);
 
 /// Bytes of a ledger.
-pub const LEDGER_BYTES: usize = (BOARD_AT + BOARD_WORDS) * 8;
+pub const LEDGER_BYTES: usize = (REGION_REPORT_AT + REGION_REPORT_WORDS) * 8;
 
 const TRACE_AT: usize = HEADER_WORDS + MAX_PROCESSES * SLOT_WORDS;
-const BOARD_AT: usize = TRACE_AT + TRACE_WORDS;
+const REGION_REPORT_AT: usize = TRACE_AT + TRACE_WORDS;
 
 const _: () = assert!(crate::COUNTERS.len() <= COUNTER_WORDS, "every counter has a word");
 
@@ -51,7 +52,8 @@ pub enum Header {
     SlotsUsed,
     /// Lost pages that were named, or would have been with more room. Written by processes.
     LostNamed,
-    /// Pages that living processes shared with ended ones and may now have to themselves; until they are measured again.
+    /// Pages that living processes shared with ended ones and may now have to themselves; until they are
+    /// measured again.
     Inherited,
     /// Which policy decides what is fetched ahead, by its number.
     Prefetch,
@@ -61,11 +63,12 @@ pub enum Header {
     TraceHead,
     /// Pages that may be fetched ahead and not used yet, all processes together.
     CachePages,
-    /// Whether pagers that are beside their programs are to leave them: 1, or 0.
+    /// Whether pagers are to leave their programs: 1, or 0.
     IsWithdrawing,
     /// Pages of processes that have no pager yet: the others make room for them, as far as this says.
     ComingPages,
-    /// Since when slabs are on their way out of memory, by the monotonic clock, nanoseconds; 0 while none are.
+    /// Since when slabs are on their way out of memory, by the monotonic clock, nanoseconds; 0 while none
+    /// are.
     MovingSinceNs,
 }
 
@@ -98,7 +101,7 @@ enum SlotWord {
     HeardEpoch,
     Separated,
     IsProtected,
-    Kin,
+    Relatives,
     ChildrenPages,
     ToldEpoch,
 }
@@ -113,9 +116,10 @@ pub enum SlotState {
     Connected,
     /// The process's memory is under management.
     Managing,
-    /// That memory has gone, and the pager beside the process is about to.
+    /// That memory has gone, and the pager of the process is about to.
     Left,
-    /// All of that memory is local and nobody's but the process's own; the pager beside the process is about to go.
+    /// All of that memory is local and nobody's but the process's own; the pager of the process is about to
+    /// go.
     Withdrawn,
 }
 
@@ -176,38 +180,43 @@ impl<'a> Ledger<'a> {
         self.header(Header::BudgetPages).store(budget.get().max(1), Ordering::Release);
     }
 
-    /// Pages for which the processes with a pager make room: their own, those that [`Header::ComingPages`] names, and those of forked children
-    /// that have no pager yet, of which at most half of the budget counts.
+    /// Pages for which the processes with a pager make room: their own, those that [`Header::ComingPages`]
+    /// names, and those of forked children that have no pager yet, of which at most half of the budget
+    /// counts.
     pub fn wanted(&self) -> PageCount {
         let children = PageCount::new(self.slots().map(|slot| slot.children_pages().get()).sum());
         let coming = PageCount::new(self.header(Header::ComingPages).load(Ordering::Relaxed));
         self.resident() + coming + self.at_most_half(children)
     }
 
-    /// As many of these pages of processes without a pager as others make room for: who is never managed must not drive all of them out.
+    /// As many of these pages of processes without a pager as others make room for: a process that is never
+    /// managed must not drive all of them out.
     fn at_most_half(&self, pages: PageCount) -> PageCount {
         pages.min(PageCount::new(self.budget().get() / 2))
     }
 
-    /// Says how many pages processes have that have no pager yet (supervisor). At most half of the budget counts.
+    /// Says how many pages processes have that have no pager yet (supervisor). At most half of the budget
+    /// counts.
     pub fn set_coming(&self, pages: PageCount) {
         self.header(Header::ComingPages).store(self.at_most_half(pages).get(), Ordering::Release);
     }
 
-    /// Says that slabs are on their way out of memory from then on, or, by 0, that none are any more (supervisor).
+    /// Says that slabs are on their way out of memory from then on, or, by 0, that none are any more
+    /// (supervisor).
     pub fn set_moving(&self, since_ns: u64) {
         self.header(Header::MovingSinceNs).store(since_ns, Ordering::Release);
     }
 
-    /// Whether the storage that slabs are on their way to has made no progress for long, at that time: then a pool that is full says nothing. One batch
-    /// takes milliseconds.
+    /// Whether the storage that slabs are on their way to has made no progress for long, at that time: then a
+    /// pool that is full says nothing. One batch takes milliseconds.
     pub fn is_storage_pausing(&self, now_ns: u64) -> bool {
         const PAUSING_NS: u64 = 1_000_000_000;
         let since_ns = self.header(Header::MovingSinceNs).load(Ordering::Acquire);
         since_ns != 0 && now_ns.saturating_sub(since_ns) > PAUSING_NS
     }
 
-    /// The application's swap cache: pages that may be fetched ahead and not used yet, of all its processes together.
+    /// The application's swap cache: pages that may be fetched ahead and not used yet, of all its processes
+    /// together.
     pub fn cache(&self) -> PageCount {
         PageCount::new(self.header(Header::CachePages).load(Ordering::Relaxed))
     }
@@ -239,9 +248,9 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Where one process tells of its regions.
-    pub fn board(&self) -> Board<'a> {
-        Board { words: &self.words[BOARD_AT..BOARD_AT + BOARD_WORDS] }
+    /// Where one process reports its regions.
+    pub fn region_report(&self) -> RegionReport<'a> {
+        RegionReport { words: &self.words[REGION_REPORT_AT..REGION_REPORT_AT + REGION_REPORT_WORDS] }
     }
 
     /// Names a page that could not be read back, once. May be called by several processes at once.
@@ -272,17 +281,17 @@ impl<'a> Ledger<'a> {
         [&self.words[LOST_AT + 2 * nth], &self.words[LOST_AT + 2 * nth + 1]]
     }
 
-    /// Pages that the application has in local memory: the sum over its processes, memory that forked processes share counted
-    /// once where it is protected. Never too low but for what changed while it was measured; too high by what several
-    /// processes have separated from since, until it is measured again.
+    /// Pages that the application has in local memory: the sum over its processes, memory that forked
+    /// processes share counted once where it is protected. Never too low but for what changed while it was
+    /// measured; too high by what several processes have separated from since, until it is measured again.
     pub fn resident(&self) -> PageCount {
         let inherited = self.header(Header::Inherited).load(Ordering::Relaxed) as i64;
         let credit = self.slots().map(|slot| slot.credit()).sum::<i64>() - inherited;
         self.resident_in_full().saturating_sub(PageCount::new(credit.max(0) as u64))
     }
 
-    /// The same sum, memory that forked processes share counted for each of them: what the application would have if all of
-    /// it were written.
+    /// The same sum, memory that forked processes share counted for each of them: what the application would
+    /// have if all of it were written.
     pub fn resident_in_full(&self) -> PageCount {
         PageCount::new(self.slots().map(|slot| slot.resident().get()).sum())
     }
@@ -346,9 +355,9 @@ impl<'a> ProcessSlot<'a> {
         }
     }
 
-    /// Of the resident pages, those that count with other processes, since a fork left them shared. Memory that isn't
-    /// protected can cease to be shared at any moment and unnoticed, so it counts in full. Below zero when more was separated
-    /// from than was known to be shared.
+    /// Of the resident pages, those that count with other processes, since a fork left them shared. Memory
+    /// that isn't protected can cease to be shared at any moment and unnoticed, so it counts in full. Below
+    /// zero when more was separated from than was known to be shared.
     pub fn credit(&self) -> i64 {
         if self.state() == SlotState::Free || !self.is_protected() {
             return 0;
@@ -356,8 +365,8 @@ impl<'a> ProcessSlot<'a> {
         self.word(SlotWord::SharedPages).load(Ordering::Relaxed).wrapping_sub(self.separated()) as i64
     }
 
-    /// Says that `shared` pages counted with other processes when [`ProcessSlot::separated`] was `separated` (supervisor; in
-    /// a new child the process itself). What was separated from since then is taken off.
+    /// Says that `shared` pages counted with other processes when [`ProcessSlot::separated`] was `separated`
+    /// (supervisor; in a new child the process itself). What was separated from since then is taken off.
     pub fn set_shared(&self, shared: PageCount, separated: u64) {
         self.word(SlotWord::SharedPages).store(separated.wrapping_add(shared.get()), Ordering::Relaxed);
     }
@@ -396,13 +405,13 @@ impl<'a> ProcessSlot<'a> {
     }
 
     /// Living processes that it may share memory with since a fork.
-    pub fn kin(&self) -> u64 {
-        self.word(SlotWord::Kin).load(Ordering::Acquire)
+    pub fn relatives(&self) -> u64 {
+        self.word(SlotWord::Relatives).load(Ordering::Acquire)
     }
 
     /// Changes that figure (supervisor).
-    pub fn set_kin(&self, count: u64) {
-        self.word(SlotWord::Kin).store(count, Ordering::Release);
+    pub fn set_relatives(&self, count: u64) {
+        self.word(SlotWord::Relatives).store(count, Ordering::Release);
     }
 
     /// The latest fork whose child still needs the process's stored pages (supervisor).
@@ -415,7 +424,8 @@ impl<'a> ProcessSlot<'a> {
         self.word(SlotWord::FrozenEpoch).store(epoch, Ordering::Release);
     }
 
-    /// Whether the supervisor has yet to hear of a fork: what the process shares with that child is in nobody's figures.
+    /// Whether the supervisor has yet to hear of a fork: what the process shares with that child is in
+    /// nobody's figures.
     pub fn is_fork_unheard(&self) -> bool {
         self.word(SlotWord::ToldEpoch).load(Ordering::Acquire) > self.heard_epoch()
     }
@@ -430,7 +440,8 @@ impl<'a> ProcessSlot<'a> {
         self.word(SlotWord::HeardEpoch).load(Ordering::Acquire)
     }
 
-    /// The supervisor has heard of that fork. Of one by a child that the process keeps it hears under the number of the child's own, which may be an earlier one.
+    /// The supervisor has heard of that fork. Of one by a child that the process keeps it hears under the
+    /// number of the child's own, which may be an earlier one.
     pub fn note_heard_epoch(&self, epoch: u64) {
         self.word(SlotWord::HeardEpoch).fetch_max(epoch, Ordering::AcqRel);
     }
@@ -455,8 +466,9 @@ impl<'a> ProcessSlot<'a> {
         self.word(SlotWord::Heartbeat).load(Ordering::Relaxed)
     }
 
-    /// What that handler, of fewer than [`MAX_HANDLERS`], has in hand: a number of its own for each piece of work, 0 for
-    /// nothing. Written by the handler alone. Work whose number stays is work that doesn't come to an end.
+    /// What that handler, of fewer than [`MAX_HANDLERS`], has in hand: a number of its own for each piece of
+    /// work, 0 for nothing. Written by the handler alone. Work whose number stays is work that doesn't come
+    /// to an end.
     pub fn work(&self, handler: usize) -> &'a AtomicU64 {
         &self.words[WORK_AT..][..MAX_HANDLERS][handler]
     }
@@ -562,7 +574,8 @@ mod tests {
         ledger.slot(0).unwrap().separate(PageCount::new(3));
         ledger.slot(1).unwrap().separate(PageCount::new(4));
         assert_eq!(ledger.resident(), PageCount::new(17));
-        // Measured anew, half of each shared page with either; one was separated from during the measurement.
+        // Measured again, half of each shared page with either; one was separated from during the
+        // measurement.
         ledger.slot(0).unwrap().set_shared(PageCount::new(2), 2);
         ledger.slot(1).unwrap().set_shared(PageCount::new(2), 4);
         assert_eq!(ledger.resident(), PageCount::new(17));

@@ -1,8 +1,9 @@
-//! What happens to pages, as it happens: a ring of records that the processes of an application write and their supervisor reads.
+//! What happens to pages, as it happens: a ring of records that the processes of an application write and
+//! their supervisor reads.
 //!
-//! Writers never wait, and neither locks nor order: a record is three words, each of which carries the number of the ring's lap. Who reads
-//! three words of the same lap has one record, whole, whoever wrote or died in between (invariant 1). What is overwritten before it
-//! was read is counted as lost.
+//! Writers never wait, and neither locks nor order: a record is three words, each of which carries the number
+//! of the ring's lap. A reader of three words of the same lap has one record, whole, whoever wrote or died in
+//! between (invariant 1). What is overwritten before it was read is counted as lost.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -35,8 +36,8 @@ pub enum TraceKind {
     Return = 5,
     /// A page left local memory.
     Evict = 6,
-    /// The program discarded or unmapped `detail` pages from this one on; all that follow if that is the largest number. So does one that
-    /// starts.
+    /// The program discarded or unmapped `detail` pages from this one on; all that follow if that is the
+    /// largest number. So does one that starts.
     Discard = 7,
     /// The region in which the next faults lie begins with this page, and has `detail` pages.
     Region = 8,
@@ -137,7 +138,7 @@ fn lap_of(ticket: u64) -> u64 {
     ticket / TRACE_RECORDS as u64 % LAPS + 1
 }
 
-/// Who reads the ring, and how far.
+/// The reader of the ring, and how far it has read.
 #[derive(Debug, Default)]
 pub struct TraceReader {
     next: u64,
@@ -145,7 +146,8 @@ pub struct TraceReader {
 }
 
 impl TraceReader {
-    /// Hands out what was written since the last call, in the order of claims, up to a record that is still being written. How many were lost.
+    /// Hands out what was written since the last call, in the order of claims, up to a record that is still
+    /// being written. How many were lost.
     pub fn read(&mut self, ring: TraceRing<'_>, visit: impl FnMut(TraceRecord)) -> u64 {
         self.read_with(ring, MOST_LOOKS, visit)
     }
@@ -276,7 +278,8 @@ mod tests {
             while !writers.iter().all(std::thread::ScopedJoinHandle::is_finished) {
                 lost += reader.read(ring, &mut visit);
             }
-            // A writer that was held up for a whole lap has spoiled a later record, at which `read` would wait.
+            // A writer that was held up for a whole lap has spoiled a later record, at which `read` would
+            // wait.
             lost += reader.read_rest(ring, &mut visit);
         });
         assert_eq!(read + lost, 4 * EACH);

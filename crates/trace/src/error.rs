@@ -9,12 +9,12 @@ pub enum TraceError {
     #[error("{0}")]
     Io(#[from] io::Error),
     /// The file is something else.
-    #[error("it is no trace; `farmem trace record` makes one")]
+    #[error("it is not a trace; `farmem trace record` makes one")]
     NoTrace,
     /// Written by a version of Farmem with another format.
-    #[error("it has format {0}, and this farmem reads format {known}; record it anew", known = crate::file::VERSION)]
+    #[error("it has format {0}, and this farmem reads format {known}; record it again", known = crate::file::VERSION)]
     Version(u32),
     /// What stands there is no record.
-    #[error("it is damaged at byte {0}; record it anew")]
+    #[error("it is damaged at byte {0}; record it again")]
     Damaged(u64),
 }

@@ -10,8 +10,8 @@ use crate::replay::{Decider, WINDOW_PAGES};
 /// How far ahead it looks, in steps.
 const HORIZON: usize = 1 << 14;
 
-/// Brings the pages that will be asked for next, nearest first, out of those that are stored already. Whatever it brings is used, unless so
-/// much comes after it that it is pushed out.
+/// Brings the pages that will be asked for next, nearest first, out of those that are stored already.
+/// Whatever it brings is used, unless so much comes after it that it is pushed out.
 pub(crate) struct Oracle<'a> {
     course: &'a Course,
 }

@@ -1,9 +1,10 @@
 //! What policies of prefetching would have made of a trace.
 //!
-//! The trace says when pages left, and when the program asked for them again. A policy is shown each page that is asked for and isn't there; the stored ones
-//! among those that it advises come, and stay until they are asked for, or until so many others have come after them that the program's
-//! budget would have had no room for them. All else stays as it was recorded: that a page which came ahead makes another one leave earlier
-//! is not followed further.
+//! The trace says when pages left, and when the program asked for them again. A policy is shown each page
+//! that is asked for and isn't there; the stored ones among those that it advises come, and stay until they
+//! are asked for, or until so many others have come after them that the program's budget would have had no
+//! room for them. All else stays as it was recorded: that a page which came ahead makes another one leave
+//! earlier is not followed further.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::iter;
@@ -95,7 +96,8 @@ pub struct Row {
     pub of_the_bound: f64,
 }
 
-/// Replays the courses of a trace's processes under each policy, and then with an oracle: what knows the future would reach under the same rules.
+/// Replays the courses of a trace's processes under each policy, and then with an oracle: what knows the
+/// future would reach under the same rules.
 #[must_use]
 pub fn replay(courses: &[Course], policies: &[PrefetchPolicy], assumed: Replay) -> Vec<Row> {
     let staged = (assumed.budget.get() / STAGED_SHARE).max(LEAST_STAGED) as usize;
@@ -129,7 +131,8 @@ pub fn replay(courses: &[Course], policies: &[PrefetchPolicy], assumed: Replay) 
 
 /// What decides, and what it may know.
 pub(crate) trait Decider {
-    /// Pages to bring with the one that is asked for in that step and isn't there. Those that aren't stored then don't come.
+    /// Pages to bring with the one that is asked for in that step and isn't there. Those that aren't stored
+    /// then don't come.
     fn advise(&mut self, step: usize, access: &Access, stored: &BTreeSet<u64>, come: &mut Vec<u64>);
 
     /// Pages are gone.

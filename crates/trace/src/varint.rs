@@ -1,5 +1,5 @@
-//! Numbers of few bytes where they are small: seven bits each, the lowest first, the eighth says that more follow (LEB128). Signed ones
-//! alternate: 0, −1, 1, −2, … (zigzag).
+//! Numbers of few bytes where they are small: seven bits each, the lowest first, the eighth says that more
+//! follow (LEB128). Signed ones alternate: 0, −1, 1, −2, … (zigzag).
 
 use std::io::{self, Read, Write};
 

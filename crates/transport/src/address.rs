@@ -51,8 +51,8 @@ impl RegionOffset {
             _ => None,
         }
     }
-    /// The frames that `length_bytes` bytes from here on lie in, as numbers, the end not included. `None` when they leave the largest
-    /// region or there are none.
+    /// The frames that `length_bytes` bytes from here on lie in, as numbers, the end not included. `None`
+    /// when they leave the largest region or there are none.
     pub fn frames(self, length_bytes: usize) -> Option<std::ops::Range<u64>> {
         let end = self.checked_add(length_bytes as u64)?;
         (length_bytes > 0).then(|| self.0 >> PAGE_SHIFT..end.0.div_ceil(FRAME_BYTES as u64))
@@ -115,7 +115,8 @@ impl Chunk {
     }
 }
 
-/// A frame on one of the nodes that a machine knows, in 48 bits. Nodes are numbered by those who use them; the number means nothing to the node.
+/// A frame on one of the nodes that a machine knows, in 48 bits. Nodes are numbered by those who use them;
+/// the number means nothing to the node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RemoteAddress {
     /// Which node.

@@ -22,7 +22,8 @@ use crate::rdma::NoRdma;
 use crate::stream::Stream;
 use crate::{ClientIdentity, Destination, LinkError, Security, Transport};
 
-/// Connecting devices takes no longer. A node that has answered on the connection gets more time than one of which nobody knows whether it is there.
+/// Connecting devices takes no longer. A node that has answered on the connection gets more time than one of
+/// which nobody knows whether it is there.
 #[cfg(feature = "rdma")]
 const ATTACH_PATIENCE: Duration = Duration::from_secs(5);
 /// Where nothing came through between devices, it is not tried again for so long.
@@ -75,8 +76,8 @@ struct Way {
 }
 
 impl Connector {
-    /// Links that are protected so, and travel so. `device` is the RDMA device, as `NAME`, `NAME:PORT` or `NAME:PORT:GID`; without it that which has the address of
-    /// the connection.
+    /// Links that are protected so, and travel so. `device` is the RDMA device, as `NAME`, `NAME:PORT` or
+    /// `NAME:PORT:GID`; without it that which has the address of the connection.
     ///
     /// # Errors
     /// A sentence: RDMA is wanted, and can't be had on this machine.
@@ -107,10 +108,11 @@ impl Connector {
         }
     }
 
-    /// Connects to a node and introduces a client to it, all within `patience`; connecting devices may take some seconds more.
+    /// Connects to a node and introduces a client to it, all within `patience`; connecting devices may take
+    /// some seconds more.
     ///
     /// # Errors
-    /// Nobody is there, or who is there doesn't let the client in.
+    /// Nobody is there, or the server doesn't let the client in.
     pub fn connect(
         &self,
         to: &Destination,
@@ -178,11 +180,11 @@ impl Connector {
     }
 }
 
-/// Connects to a node and introduces a client to it, all within `patience`. `security` is for networks; a Unix socket needs none. Everything travels over the
-/// connection.
+/// Connects to a node and introduces a client to it, all within `patience`. `security` is for networks; a
+/// Unix socket needs none. Everything travels over the connection.
 ///
 /// # Errors
-/// Nobody is there, or who is there doesn't let the client in.
+/// Nobody is there, or the server doesn't let the client in.
 pub fn connect(
     to: &Destination,
     client: ClientIdentity,
@@ -210,7 +212,8 @@ fn introduce(
     Link::introduce(stream, client, deadline)
 }
 
-/// Connects to a socket of this machine. Where whoever has it takes no connections, and as many wait as may, that ends with the deadline.
+/// Connects to a socket of this machine. Where whoever has it takes no connections, and as many wait as may,
+/// that ends with the deadline.
 fn reach_here(path: &Path, deadline: Instant) -> Result<OwnedFd, LinkError> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() {
@@ -231,7 +234,8 @@ fn reach_here(path: &Path, deadline: Instant) -> Result<OwnedFd, LinkError> {
     Ok(socket)
 }
 
-/// Tries the addresses of a host, one after the other. Each has its part of the time: one that says nothing keeps none from being tried.
+/// Tries the addresses of a host, one after the other. Each has its part of the time: one that says nothing
+/// keeps none from being tried.
 fn reach(addresses: &[SocketAddr], deadline: Instant) -> Result<TcpStream, LinkError> {
     let mut last = None;
     for (nth, address) in addresses.iter().enumerate() {

@@ -27,7 +27,8 @@ pub enum Destination {
 pub struct NoDestination;
 
 impl Destination {
-    /// Whether what is said there stays on this machine, so that it may go without proofs and secrets: a loopback address or a Unix socket.
+    /// Whether what is said there stays on this machine, so that it may go without proofs and secrets: a
+    /// loopback address or a Unix socket.
     pub fn is_local(&self) -> bool {
         match self {
             Self::Tcp { host, .. } => {

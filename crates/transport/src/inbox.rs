@@ -7,8 +7,8 @@ use crate::stream::{PORTION_BYTES, Stream};
 
 /// Bytes that have come and were not looked at yet.
 ///
-/// Invariant: they are those from `start` to `end` of `bytes`. What lies behind `end` held something before, so that nothing is filled with zeros only to be
-/// overwritten.
+/// Invariant: they are those from `start` to `end` of `bytes`. What lies behind `end` held something before,
+/// so that nothing is filled with zeros only to be overwritten.
 #[derive(Default)]
 pub struct Inbox {
     bytes: Vec<u8>,

@@ -1,11 +1,14 @@
 //! A lane over a connection of bytes.
 //!
 //! Invariants:
-//! 1. The node answers in the order in which it is asked, so the front of `waiting` is what the next message answers.
-//! 2. What is in `waiting`, late or not, is at most [`MOST_REQUESTS`] requests (and one sign of life) with at most [`MOST_BYTES`] bytes.
-//!    So is what is to be sent, headers aside: contents of writes go from the requests, and stay there until all of it has gone.
-//! 3. While `missing` is something, a read's answer arrives whose header was checked and consumed: so many bytes of its body have not come, and the inbox held no
-//!    more. They go to the buffer of the front of `waiting`, which has the length of the body; or nowhere, when it was late meanwhile.
+//! 1. The node answers in the order in which it is asked, so the front of `waiting` is what the next message
+//!    answers.
+//! 2. What is in `waiting`, late or not, is at most [`MOST_REQUESTS`] requests (and one sign of life) with at
+//!    most [`MOST_BYTES`] bytes. So is what is to be sent, headers aside: contents of writes go from the
+//!    requests, and stay there until all of it has gone.
+//! 3. While `missing` is something, a read's answer arrives whose header was checked and consumed: so many
+//!    bytes of its body have not come, and the inbox held no more. They go to the buffer of the front of
+//!    `waiting`, which has the length of the body; or nowhere, when it was late meanwhile.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -99,7 +102,8 @@ impl Link {
         })
     }
 
-    /// Submits a request that only this machine's side of the link knows of: with a ticket that is not counted among those of the lane.
+    /// Submits a request that only this machine's side of the link knows of: with a ticket that is not
+    /// counted among those of the lane.
     pub(crate) fn enqueue(&mut self, ticket: Ticket, request: Request, deadline: Instant) {
         let now = Instant::now();
         if self.waiting.is_empty() {
@@ -153,7 +157,8 @@ impl Link {
 
     /// Takes in what has come, and completes what it answers.
     fn hear(&mut self, into: &mut Vec<Completion>) -> Result<(), LinkError> {
-        // What came along with the welcome is there already, and counts although the connection may have ended since.
+        // What came along with the welcome is there already, and counts although the connection may have
+        // ended since.
         self.take_answers(into)?;
         loop {
             let is_more = self.fill();
@@ -188,7 +193,8 @@ impl Link {
         is_more
     }
 
-    /// How many bytes to ask for beyond a body that arrives: where another long one follows, not more than its header, so that it goes to its place at once.
+    /// How many bytes to ask for beyond a body that arrives: where another long one follows, not more than
+    /// its header, so that it goes to its place at once.
     fn wanted(&self) -> usize {
         let next = self.waiting.get(usize::from(self.missing.is_some()));
         match next.and_then(|waiting| waiting.request.as_ref()) {

@@ -1,4 +1,5 @@
-//! A node that is nothing but memory of this process, for tests of those who use nodes: it does what a real one does, and fails when told to.
+//! A node that is nothing but memory of this process, for tests of those who use nodes: it does what a real
+//! one does, and fails when told to.
 //!
 //! Chunks are found by looking for them; nothing here is fast.
 

@@ -1,5 +1,6 @@
-//! The addresses of hosts. Who asks for one waits for a bounded time, whatever becomes of the resolver; and addresses that were known once are tried when
-//! it says nothing: a name service that is down takes no node away.
+//! The addresses of hosts. A thread that asks for one waits for a bounded time, whatever becomes of the
+//! resolver; and addresses that were known once are tried when it says nothing: a name service that is down
+//! takes no node away.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -11,7 +12,8 @@ use crate::LinkError;
 
 /// Where addresses are known, the resolver has this part of the time.
 const PART: u32 = 4;
-/// A question that has had no answer for so long is asked again. A resolver gives up sooner; but a copy of this process hears no answer at all.
+/// A question that has had no answer for so long is asked again. A resolver gives up sooner; but a copy of
+/// this process hears no answer at all.
 const FORGOTTEN: Duration = Duration::from_secs(120);
 
 /// What the resolver says of a host.

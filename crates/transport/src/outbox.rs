@@ -5,8 +5,8 @@ use farmem_sys::shared::SharedMemory;
 use crate::LinkError;
 use crate::stream::Stream;
 
-/// A body so long goes from where it lies, or to where it belongs, rather than by way of the outbox or inbox: shorter ones are cheaper to
-/// copy than to call the kernel for.
+/// A body so long goes from where it lies, or to where it belongs, rather than by way of the outbox or inbox:
+/// shorter ones are cheaper to copy than to call the kernel for.
 pub(crate) const LONG_BYTES: usize = 16 << 10;
 /// So many bytes that have gone are kept in front of those that wait, rather than move these.
 const MOST_GONE_BYTES: usize = 1 << 20;
@@ -55,8 +55,8 @@ impl Outbox {
         to.push()
     }
 
-    /// Appends bytes of shared memory. With `to`, all that waits is sent, and they directly from where they lie: only what isn't taken at once is
-    /// copied. False, and nothing appended, when they leave the memory.
+    /// Appends bytes of shared memory. With `to`, all that waits is sent, and they directly from where they
+    /// lie: only what isn't taken at once is copied. False, and nothing appended, when they leave the memory.
     ///
     /// A connection that has ended is told of by the next [`Outbox::flush`].
     #[must_use]

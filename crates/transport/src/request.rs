@@ -10,7 +10,8 @@ use crate::{Chunk, Frame, Order, RegionOffset};
 pub const MOST_TRANSFER_BYTES: usize = 1 << 20;
 /// Most chunks that one grant asks for, or one release gives back.
 pub const MOST_CHUNKS: usize = 1024;
-/// Most requests of a lane without an answer. The node remembers the answers of so many, for those who repeat them.
+/// Most requests of a lane without an answer. The node remembers the answers of so many, for those who repeat
+/// them.
 pub const MOST_REQUESTS: usize = 256;
 /// Most bytes of a lane's reads and writes without an answer.
 pub const MOST_BYTES: usize = 8 << 20;
@@ -21,11 +22,13 @@ const _: () = assert!(MOST_BYTES >= MOST_TRANSFER_BYTES, "the largest request ca
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Ticket(pub u64);
 
-/// Tells one incarnation of a node from the next: a random number, drawn at its start. What was on a node of another incarnation is lost.
+/// Tells one incarnation of a node from the next: a random number, drawn at its start. What was on a node of
+/// another incarnation is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Incarnation(pub u128);
 
-/// Who asks. `space` is a random number that only this client and its nodes know: whoever has it can reach the client's frames.
+/// The client that asks. `space` is a random number that only this client and its nodes know: whoever has it
+/// can reach the client's frames.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ClientIdentity {
     /// The client, whose lanes share what is granted to any of them.
@@ -48,25 +51,29 @@ pub struct NodeDescription {
 /// A request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
-    /// So many chunks of one order (1 to [`MOST_CHUNKS`]). Granted are as many as there are, none smaller; without any it is refused.
+    /// So many chunks of one order (1 to [`MOST_CHUNKS`]). Granted are as many as there are, none smaller;
+    /// without any it is refused.
     Grant {
         /// Their order.
         order: Order,
         /// How many.
         count: u16,
     },
-    /// Gives chunks back (1 to [`MOST_CHUNKS`]), or halves of them and so on; all, or if one isn't the client's, none.
+    /// Gives chunks back (1 to [`MOST_CHUNKS`]), or halves of them and so on; all, or if one isn't the
+    /// client's, none.
     Release {
         /// Which.
         chunks: Vec<Chunk>,
     },
-    /// Bytes of the region, which must all be granted to the client. A frame that was not written since it was granted reads as zeros.
+    /// Bytes of the region, which must all be granted to the client. A frame that was not written since it
+    /// was granted reads as zeros.
     Read {
         /// Where they begin.
         at: RegionOffset,
         /// How many, 1 to [`MOST_TRANSFER_BYTES`].
         length_bytes: u32,
-        /// Comes back with the bytes in it, and nothing else; what it held before is dropped, its memory used.
+        /// Comes back with the bytes in it, and nothing else; what it held before is dropped, its memory
+        /// used.
         buffer: Vec<u8>,
     },
     /// Bytes into the region, which must all be granted to the client.
@@ -80,9 +87,11 @@ pub enum Request {
     Renew,
     /// How the node is.
     Statistics,
-    /// Gives back all that the client has been granted, by any lane. The client is forgotten, and its other lanes end.
+    /// Gives back all that the client has been granted, by any lane. The client is forgotten, and its other
+    /// lanes end.
     Leave,
-    /// Connects a queue of the client's RDMA device with one of the node's, for as long as this connection lasts.
+    /// Connects a queue of the client's RDMA device with one of the node's, for as long as this connection
+    /// lasts.
     Attach {
         /// The client's.
         endpoint: Endpoint,
@@ -116,8 +125,9 @@ pub struct Endpoint {
 /// Bytes of a mailbox.
 pub const MAIL_BYTES: usize = 16;
 
-/// Where a lane's device tells the node what it has moved, by a write: two words of 8 bytes, least byte first, of bytes that were read and written since the
-/// queues were connected. The node's own processor sees neither.
+/// Where a lane's device tells the node what it has moved, by a write: two words of 8 bytes, least byte
+/// first, of bytes that were read and written since the queues were connected. The node's own processor sees
+/// neither.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mailbox {
     /// Where it lies for the node's device.
@@ -229,7 +239,8 @@ pub enum Failure {
     /// The node says no.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The deadline has passed. Whether it took effect is not known, and it must not be repeated; a later answer is dropped.
+    /// The deadline has passed. Whether it took effect is not known, and it must not be repeated; a later
+    /// answer is dropped.
     #[error("the node didn't answer in time")]
     Late,
 }
@@ -303,7 +314,7 @@ pub enum LinkError {
     #[error("the node says nothing")]
     Silent,
     /// What came is no message of this protocol; or one that has no place there.
-    #[error("the node sent what is no message: {0}")]
+    #[error("the node sent an invalid message: {0}")]
     Garbage(&'static str),
     /// The node speaks another version of the protocol.
     #[error("the node speaks version {theirs} of the protocol, not {}", crate::request::VERSION)]
@@ -326,7 +337,8 @@ pub enum LinkError {
 }
 
 impl LinkError {
-    /// Whether it was this machine that lacked something, such as a descriptor: that says nothing about the node.
+    /// Whether it was this machine that lacked something, such as a descriptor: that says nothing about the
+    /// node.
     pub fn is_lack(&self) -> bool {
         let Self::Kernel(error) = self else { return false };
         let lacks = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::AGAIN];

@@ -1,13 +1,17 @@
-//! Two rings of bytes in memory that both ends map, one for each direction: a connection on one machine, without a copy through the kernel. The
-//! Unix socket at which it began stays: a byte on it wakes the other end, and its closing tells that one end has gone.
+//! Two rings of bytes in memory that both ends map, one for each direction: a connection on one machine,
+//! without a copy through the kernel. The Unix socket at which it began stays: a byte on it wakes the other
+//! end, and its closing tells that one end has gone.
 //!
 //! Invariants, for each ring:
-//! 1. Its producer alone moves `head`, its consumer alone `tail`; both count bytes since the start, and each side believes its own copy. What the other side's
-//!    says is checked: between them lie at most [`RING_BYTES`].
-//! 2. Who is about to sleep says so in a word, and then looks once more. Who changes something looks into that word afterwards. So nobody sleeps
-//!    through a change: one of the two sees the other's.
-//! 3. Bells tell of bytes and of room alike, so whoever hears them looks for both afterwards. They are heard in one place, [`Rings::hear`], before anything is looked
-//!    at: what changes later rings again, and that bell stays on the socket until the next call.
+//! 1. Its producer alone moves `head`, its consumer alone `tail`; both count bytes since the start, and each
+//!    side believes its own copy. What the other side's says is checked: between them lie at most
+//!    [`RING_BYTES`].
+//! 2. A side that is about to sleep says so in a word, and then looks once more. A side that changes
+//!    something looks into that word afterwards. So nobody sleeps through a change: one of the two sees the
+//!    other's.
+//! 3. Bells tell of bytes and of room alike, so whoever hears them looks for both afterwards. They are heard
+//!    in one place, [`Rings::hear`], before anything is looked at: what changes later rings again, and that
+//!    bell stays on the socket until the next call.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -114,7 +118,8 @@ impl Rings {
         words.ok_or(LinkError::Garbage("its memory is too small"))
     }
 
-    /// Runs `copy` over the parts of a ring that `length` bytes from a count on lie in: the place in memory, and the place among the bytes.
+    /// Runs `copy` over the parts of a ring that `length` bytes from a count on lie in: the place in memory,
+    /// and the place among the bytes.
     fn parts(
         ring: usize,
         count: u64,
@@ -127,7 +132,8 @@ impl Rings {
         copy(base + at, 0..first) && (first == length || copy(base, first..length))
     }
 
-    /// Takes in what has come, as much as is wanted. Less: there was no more, and a byte on the socket tells when there is.
+    /// Takes in what has come, as much as is wanted. Less: there was no more, and a byte on the socket tells
+    /// when there is.
     pub(crate) fn receive(&mut self, into: &mut Sink<'_>) -> Result<usize, LinkError> {
         let (ring, wanted) = (1 - self.own, into.wanted());
         let mut total = 0;
@@ -208,8 +214,8 @@ impl Rings {
         }
     }
 
-    /// Takes the bytes off the socket by which the other end has woken this one. Whether there were any, or the end: then look for bytes and for
-    /// room before sleeping again.
+    /// Takes the bytes off the socket by which the other end has woken this one. Whether there were any, or
+    /// the end: then look for bytes and for room before sleeping again.
     pub(crate) fn hear(&mut self) -> Result<bool, LinkError> {
         let mut bells = [0; 64];
         match rustix::net::recv(&self.socket, &mut bells, RecvFlags::DONTWAIT) {
@@ -316,7 +322,8 @@ mod tests {
         assert_eq!(poll(&mut places, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0));
     }
 
-    /// Sending used to hear bells too, and with the one for room it waited for took the one for bytes: both ends slept.
+    /// Sending used to hear bells too, and with the one for room it waited for took the one for bytes: both
+    /// ends slept.
     #[test]
     fn who_waits_for_room_does_not_miss_the_bell_for_bytes() {
         let (mut node, mut client) = pair();

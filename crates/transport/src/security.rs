@@ -1,5 +1,5 @@
-//! How the two ends of a connection know each other, and keep others from listening: TLS 1.3, in which both prove who they are, by a key that
-//! they share or by certificates.
+//! How the two ends of a connection know each other, and keep others from listening: TLS 1.3, in which both
+//! prove who they are, by a key that they share or by certificates.
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -14,8 +14,8 @@ use crate::tls::Identity;
 /// What a connection is protected by. A Unix socket never is: the kernel says who is at its other end.
 #[derive(Clone, Debug)]
 pub enum Security {
-    /// Nothing: what is said can be read and changed on the way, and anybody can say it. For this machine, and for networks that belong to the cluster
-    /// alone.
+    /// Nothing: what is said can be read and changed on the way, and anybody can say it. For this machine,
+    /// and for networks that belong to the cluster alone.
     Plain,
     /// TLS 1.3.
     Tls(Identity),

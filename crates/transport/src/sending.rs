@@ -1,7 +1,9 @@
-//! Messages of a client that wait to go. The contents of writes stay where they are, in the requests, and go from there.
+//! Messages of a client that wait to go. The contents of writes stay where they are, in the requests, and go
+//! from there.
 //!
 //! Invariants:
-//! 1. `contents` are in the order in which they go, and each begins behind the one before: so what waits is a sequence of bytes.
+//! 1. `contents` are in the order in which they go, and each begins behind the one before: so what waits is a
+//!    sequence of bytes.
 //! 2. A content is there, in its request or kept, until all of it has gone.
 
 use std::collections::VecDeque;
@@ -12,7 +14,8 @@ use crate::stream::Stream;
 
 /// Contents that go by one call, at most.
 const MOST_CONTENTS: usize = 8;
-/// So many bytes that have gone are kept in front of those that wait, and as many as wait, rather than move these.
+/// So many bytes that have gone are kept in front of those that wait, and as many as wait, rather than move
+/// these.
 const MOST_GONE_BYTES: usize = 64 << 10;
 
 /// Messages that are to go.

@@ -41,7 +41,8 @@ impl ServerTrust {
         Ok(Self(Arc::new(config)))
     }
 
-    /// Begins TLS on a connection to that host, and waits until the server has proved who it is, as long as the socket waits for anything.
+    /// Begins TLS on a connection to that host, and waits until the server has proved who it is, as long as
+    /// the socket waits for anything.
     ///
     /// # Errors
     /// Why it has not, in a few words.
@@ -63,8 +64,9 @@ impl fmt::Debug for ServerTrust {
     }
 }
 
-/// A connection to a server. Whether that takes what we show it comes out only when something was sent: what it doesn't take is an error of the kind
-/// [`io::ErrorKind::PermissionDenied`], and then nothing that was sent has any effect.
+/// A connection to a server. Whether that takes what we show it comes out only when something was sent: what
+/// it doesn't take is an error of the kind [`io::ErrorKind::PermissionDenied`], and then nothing that was
+/// sent has any effect.
 #[derive(Debug)]
 pub struct ServerStream(StreamOwned<ClientConnection, TcpStream>);
 

@@ -60,7 +60,8 @@ impl Stream {
         })
     }
 
-    /// The node's end of a connection by shared memory, from a Unix socket that has been accepted. The socket must not block.
+    /// The node's end of a connection by shared memory, from a Unix socket that has been accepted. The socket
+    /// must not block.
     ///
     /// # Errors
     /// There is no memory, or the client has gone.
@@ -108,8 +109,8 @@ impl Stream {
         matches!(self.0, Kind::Rings(_))
     }
 
-    /// To be called by whoever was woken, before looking whether bytes have come or can go. Whether something may have changed that the
-    /// descriptor does not tell of any more.
+    /// To be called by whoever was woken, before looking whether bytes have come or can go. Whether something
+    /// may have changed that the descriptor does not tell of any more.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -163,7 +164,8 @@ impl Stream {
         }
     }
 
-    /// Sends bytes, and then some that lie in shared memory, if it can without copying them first. How many; 0 when none can be sent now, or not so.
+    /// Sends bytes, and then some that lie in shared memory, if it can without copying them first. How many;
+    /// 0 when none can be sent now, or not so.
     pub(crate) fn send_shared(
         &mut self,
         before: &[u8],

@@ -1,8 +1,9 @@
 //! TLS 1.3 over a socket. Both ends prove who they are; nothing is resumed, and no older version spoken.
 //!
-//! With a shared key, each side has a key pair of Ed25519 that is derived from it, one for nodes and one for clients, and shows its public key without a
-//! certificate around it (RFC 7250). Whoever has the shared key knows both; whoever has not can't make the signature that the handshake asks for, nor
-//! take one side's for the other's. See docs/adr/0023-shared-key.md.
+//! With a shared key, each side has a key pair of Ed25519 that is derived from it, one for nodes and one for
+//! clients, and shows its public key without a certificate around it (RFC 7250). Whoever has the shared key
+//! knows both; whoever has not can't make the signature that the handshake asks for, nor take one side's for
+//! the other's. See docs/adr/0023-shared-key.md.
 
 use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
@@ -37,10 +38,10 @@ use crate::inbox::Sink;
 use crate::security::{CertificateFiles, SecurityError, SharedKey, read_secret};
 use crate::stream::PORTION_BYTES;
 
-/// Sealed bytes that may wait for a socket, beside those that are not sealed yet.
+/// Sealed bytes that may wait for a socket, in addition to those that are not sealed yet.
 const MOST_SEALED_BYTES: usize = 512 << 10;
 
-/// Who one is to the others, and how one knows them.
+/// The identity that others see, and how others are recognised.
 #[derive(Clone)]
 pub struct Identity {
     client: Arc<ClientConfig>,
@@ -290,7 +291,8 @@ impl ClientCertVerifier for Knows {
 pub(crate) struct TlsStream {
     socket: OwnedFd,
     connection: Connection,
-    /// Sealed bytes that have come: read in large portions, because the library would ask for 4 KiB at a time.
+    /// Sealed bytes that have come: read in large portions, because the library would ask for 4 KiB at a
+    /// time.
     sealed: Vec<u8>,
     is_personal: bool,
 }

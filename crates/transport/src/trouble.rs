@@ -1,8 +1,9 @@
-//! A link that has all the trouble a network can make, from a seed, for tests of those who use links: completions that come late, in another order and twice; a link that
-//! ends when a request has taken effect and nobody has heard of it; one that is full.
+//! A link that has all the trouble a network can make, from a seed, for tests of those who use links:
+//! completions that come late, in another order and twice; a link that ends when a request has taken effect
+//! and nobody has heard of it; one that is full.
 //!
-//! What [`Transport`] promises is kept, but for completions that come twice: a node that lies could make them, so whoever hears them must not mind. The same seed makes the
-//! same trouble for the same calls.
+//! What [`Transport`] promises is kept, but for completions that come twice: a node that lies could make
+//! them, so whoever hears them must not mind. The same seed makes the same trouble for the same calls.
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};

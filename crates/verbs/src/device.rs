@@ -54,11 +54,11 @@ struct Candidate {
 }
 
 impl Device {
-    /// Opens the device that was asked for; without a wish, the one whose port has this address, which is that of a connection that
-    /// exists already: what goes by RDMA then takes the same way.
+    /// Opens the device that was asked for; without a wish, the one whose port has this address, which is
+    /// that of a connection that exists already: what goes by RDMA then takes the same way.
     ///
     /// # Errors
-    /// There is none, or it can't be used; the sentence says what mends it.
+    /// There is none, or it can't be used; the sentence says what to do about it.
     pub fn open(wanted: Option<&Wanted>, local: Option<IpAddr>) -> Result<Arc<Self>, VerbsError> {
         // The kernel tells which devices there are: where there is none, the library is not even looked for.
         let found = match wanted {
@@ -115,7 +115,8 @@ impl Drop for Device {
 
 fn open(library: &'static Library, name: &str) -> Result<NonNull<Context>, VerbsError> {
     let none = || VerbsError::Device { of: format!(" of the name {name}") };
-    // SAFETY: the list is valid until it is freed, and ends with a null pointer; so are the names of what is in it.
+    // SAFETY: the list is valid until it is freed, and ends with a null pointer; so are the names of what is
+    // in it.
     unsafe {
         let list = (library.list)(core::ptr::null_mut());
         if list.is_null() {
@@ -147,7 +148,8 @@ fn devices() -> Vec<String> {
     names
 }
 
-/// The addresses of a port, with whether they can be used: of RoCE the second version, which routers know, and all of InfiniBand.
+/// The addresses of a port, with whether they can be used: of RoCE the second version, which routers know,
+/// and all of InfiniBand.
 fn gids(device: &str, port: u8) -> Vec<(Candidate, bool)> {
     let port_folder = folder().join(device).join("ports").join(port.to_string());
     let is_ethernet =

@@ -1,4 +1,4 @@
-//! Who may reach which memory: a domain for each peer, and in it what that peer was given.
+//! Which peer may reach which memory: a domain for each peer, and in it what that peer was given.
 
 use core::ops::Range;
 use core::ptr::NonNull;
@@ -45,7 +45,7 @@ impl Drop for Domain {
     }
 }
 
-/// Who reaches registered memory.
+/// What reaches registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Remote {
     /// This end alone.
@@ -87,8 +87,8 @@ impl Registration {
             Remote::Peer => access::LOCAL_WRITE | access::REMOTE_WRITE | access::REMOTE_READ,
         };
         let address = core::ptr::with_exposed_provenance_mut(address);
-        // SAFETY: the range lies in a mapping that lives as long as this value, which holds it. Whatever the card writes there, when it
-        // likes, is no more than another process may write that has the file.
+        // SAFETY: the range lies in a mapping that lives as long as this value, which holds it. Whatever the
+        // card writes there, when it likes, is no more than another process may write that has the file.
         let raw =
             unsafe { (domain.device.library.register)(domain.raw.as_ptr(), address, range_bytes.len(), may) };
         let Some(raw) = NonNull::new(raw) else {

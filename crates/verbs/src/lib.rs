@@ -1,14 +1,17 @@
-//! RDMA by libibverbs, safe to call: memory that a network card reads and writes, and queues of what it is to do.
+//! RDMA by libibverbs, safe to call: memory that a network card reads and writes, and queues of what it is to
+//! do.
 //!
-//! The library is opened when it is first wanted, so that a program that never wants it runs on machines that don't have it. What is done often (posting
-//! and polling) is no function of the library but one of the card's driver, found in a table that the library fills; its layout has not changed
-//! since the library's first stable version, for both are compiled into every program that uses it.
+//! The library is opened when it is first wanted, so that a program that never wants it runs on machines that
+//! don't have it. What is done often (posting and polling) is no function of the library but one of the
+//! card's driver, found in a table that the library fills; its layout has not changed since the library's
+//! first stable version, for both are compiled into every program that uses it.
 //!
 //! Invariants:
-//! 1. What the library has made is given back once, and in this order: queue pair, completion queue, channel, registrations, domain, device. Each
-//!    value holds what it depends on.
-//! 2. A card reaches memory only through a [`Registration`], which keeps the memory mapped. All of it is memory that concurrent writers can't
-//!    make undefined ([`SharedMemory`](farmem_sys::shared::SharedMemory)).
+//! 1. What the library has made is given back once, and in this order: queue pair, completion queue, channel,
+//!    registrations, domain, device. Each value holds what it depends on.
+//! 2. A card reaches memory only through a [`Registration`], which keeps the memory mapped. All of it is
+//!    memory that concurrent writers can't make undefined
+//!    ([`SharedMemory`](farmem_sys::shared::SharedMemory)).
 
 mod device;
 mod domain;

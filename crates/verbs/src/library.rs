@@ -19,8 +19,9 @@ macro_rules! library {
 
         impl Library {
             fn open() -> Result<Self, libloading::Error> {
-                // SAFETY: the library is the system's own, and what it does when it is loaded and unloaded concerns nobody else. The types are
-                // those of its header. It stays open as long as the pointers: they are in one value.
+                // SAFETY: the library is the system's own, and what it does when it is loaded and unloaded
+                // concerns nobody else. The types are those of its header. It stays open as long as the
+                // pointers: they are in one value.
                 unsafe {
                     let open = libloading::Library::new("libibverbs.so.1")?;
                     $(let $name = *open.get::<unsafe extern "C" fn($($argument),*) -> $result>(

@@ -13,7 +13,8 @@ use crate::raw::{
 };
 use crate::{Domain, Registration, VerbsError};
 
-/// The card waits 4.096 µs · 2^14 for an acknowledgement, and so often: a peer that has gone shows within seconds.
+/// The card waits 4.096 µs · 2^14 for an acknowledgement, and so often: a peer that has gone shows within
+/// seconds.
 const TIMEOUT: u8 = 14;
 const RETRIES: u8 = 7;
 /// Completions that are taken at a time.
@@ -94,8 +95,8 @@ pub struct Queue {
 unsafe impl Send for Queue {}
 
 impl Queue {
-    /// One that is not connected. Transfers go between a peer's memory and `own`; without that, the peer alone transfers. It takes `depth` transfers at
-    /// a time.
+    /// One that is not connected. Transfers go between a peer's memory and `own`; without that, the peer
+    /// alone transfers. It takes `depth` transfers at a time.
     ///
     /// # Errors
     /// The device has no room.
@@ -175,7 +176,8 @@ impl Queue {
         let flags = rustix::fs::fcntl_getfl(self.as_fd()).map_err(|error| kernel(error.into()))?;
         rustix::fs::fcntl_setfl(self.as_fd(), flags | OFlags::NONBLOCK)
             .map_err(|error| kernel(error.into()))?;
-        // A peer reaches what is registered for it through the end that has no memory of its own, and nothing through the other one.
+        // A peer reaches what is registered for it through the end that has no memory of its own, and nothing
+        // through the other one.
         let may = if self.own.is_none() { access::REMOTE_READ | access::REMOTE_WRITE } else { 0 };
         let mut wanted = QueuePairState {
             state: state::INITIAL,
@@ -252,7 +254,8 @@ impl Queue {
         VerbsError::check("connecting a queue pair", changed)
     }
 
-    /// Gives transfers to the card, all by one call: it is told once. Their bytes must not be touched before they are done.
+    /// Gives transfers to the card, all by one call: it is told once. Their bytes must not be touched before
+    /// they are done.
     ///
     /// # Errors
     /// They are more than the queue takes, or leave its memory (nothing was given then); or the card refuses.
@@ -302,9 +305,9 @@ impl Queue {
         }
         let (works, pieces) = (self.works.as_mut_ptr(), self.pieces.as_mut_ptr());
         let mut bad = core::ptr::null_mut();
-        // SAFETY: both vectors have one entry for each transfer and are not touched before the call returns, when the library is done with
-        // them. Each piece lies in memory that is registered as long as this queue lives, for it holds the registration. The context's
-        // table was filled by the library.
+        // SAFETY: both vectors have one entry for each transfer and are not touched before the call returns,
+        // when the library is done with them. Each piece lies in memory that is registered as long as this
+        // queue lives, for it holds the registration. The context's table was filled by the library.
         let posted = unsafe {
             for at in 0..transfers.len() {
                 let work = works.add(at);
@@ -321,8 +324,9 @@ impl Queue {
         VerbsError::check("giving transfers to the card", posted)
     }
 
-    /// Writes a few bytes into the peer's memory; the card takes them along with what it is told to do (inline), so that they need no registered memory and
-    /// may be forgotten at once. It is told when that is done.
+    /// Writes a few bytes into the peer's memory; the card takes them along with what it is told to do
+    /// (inline), so that they need no registered memory and may be forgotten at once. It is told when that is
+    /// done.
     ///
     /// # Errors
     /// They are none, or more than [`MESSAGE_BYTES`]; or the card refuses.
@@ -334,7 +338,7 @@ impl Queue {
         remote_key: u32,
     ) -> Result<(), VerbsError> {
         if self.own.is_none() || message.is_empty() || message.len() > MESSAGE_BYTES {
-            return Err(VerbsError::Unsuitable("what is no message"));
+            return Err(VerbsError::Unsuitable("an invalid message"));
         }
         let mut piece = Piece {
             address: message.as_ptr().expose_provenance() as u64,
@@ -355,8 +359,9 @@ impl Queue {
             others: [0; 9],
         };
         let mut bad = core::ptr::null_mut();
-        // SAFETY: work, piece and message are there until the call returns, and an inline message is copied before that; its length is within what the
-        // queue was made for. The context's table was filled by the library.
+        // SAFETY: work, piece and message are there until the call returns, and an inline message is copied
+        // before that; its length is within what the queue was made for. The context's table was filled by
+        // the library.
         let posted = unsafe {
             match (*self.domain.device.context.as_ptr()).operations.post {
                 Some(post) => post(self.pair.as_ptr(), &raw mut work, &raw mut bad),
@@ -385,7 +390,8 @@ impl Queue {
         Ok(count)
     }
 
-    /// Asks for the descriptor to become readable with the next completion. Poll once more afterwards: what came before doesn't count.
+    /// Asks for the descriptor to become readable with the next completion. Poll once more afterwards: what
+    /// came before doesn't count.
     ///
     /// # Errors
     /// The driver refuses.
@@ -400,11 +406,13 @@ impl Queue {
         VerbsError::check("asking for completions", armed)
     }
 
-    /// Takes what has made the descriptor readable. Whether there was anything; then [`Queue::arm`] has to be called again.
+    /// Takes what has made the descriptor readable. Whether there was anything; then [`Queue::arm`] has to be
+    /// called again.
     pub fn hear(&mut self) -> bool {
         let library = self.domain.device.library;
         let (mut queue, mut context) = (core::ptr::null_mut(), core::ptr::null_mut());
-        // SAFETY: the channel is there and its descriptor doesn't block. Only this queue belongs to it, and each event is acknowledged.
+        // SAFETY: the channel is there and its descriptor doesn't block. Only this queue belongs to it, and
+        // each event is acknowledged.
         unsafe {
             let is_event = (library.hear)(self.channel.as_ptr(), &raw mut queue, &raw mut context) == 0
                 && !queue.is_null();

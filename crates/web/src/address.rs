@@ -95,8 +95,8 @@ impl Bound {
     }
 }
 
-/// A socket's file stays when its process is killed: one at which nobody listens any more makes way. A file that is no socket refuses
-/// connections in the same way.
+/// A socket's file stays when its process is killed: one at which nobody listens any more makes way. A file
+/// that is no socket refuses connections in the same way.
 fn bind_file(path: &Path) -> io::Result<UnixListener> {
     let bound = UnixListener::bind(path);
     let is_left = bound.as_ref().is_err_and(|error| error.kind() == ErrorKind::AddrInUse)
@@ -126,8 +126,8 @@ impl FromStr for HostName {
     }
 }
 
-/// Whose requests are let in, by the host that they name. A page of somebody else's whose name was made to lead here has that name in its
-/// requests: an address can't be made to lead elsewhere.
+/// Whose requests are let in, by the host that they name. A page of somebody else's whose name was made to
+/// lead here has that name in its requests: an address can't be made to lead elsewhere.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Hosts {
     /// Anybody's: something else keeps others out.

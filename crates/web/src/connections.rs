@@ -1,4 +1,5 @@
-//! Bounds of whoever connects: strangers may, and an HTTP server lives in processes that have other things to do.
+//! Bounds on connections: anybody may connect, and an HTTP server lives in processes that have other things
+//! to do.
 
 use std::io;
 use std::pin::Pin;
@@ -13,7 +14,8 @@ use tokio::time::{Instant, Sleep, sleep};
 
 /// Most connections at a time. More wait until one of these has ended.
 const MOST_CONNECTIONS: usize = 64;
-/// A connection that takes longer to its next answer, or to take that, is closed. Bytes that come in don't prolong it.
+/// A connection that takes longer to its next answer, or to take that, is closed. Bytes that come in don't
+/// prolong it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A listener whose connections are few, and end when nothing is answered there.

@@ -1,4 +1,5 @@
-//! What the page shows of an application's inside: its processes, and the regions of one, as JSON. Asked for only while somebody looks at it.
+//! What the page shows of an application's inside: its processes, and the regions of one, as JSON. Asked for
+//! only while somebody looks at it.
 
 use farmem_supervisor::{ProcessReport, RegionReport, RegionsReport, processes, regions};
 use serde::Serialize;
@@ -16,7 +17,8 @@ pub(crate) struct Regions {
 
 #[derive(Debug, Serialize)]
 struct Region {
-    /// Where it begins, in hexadecimal: not every browser's numbers are as large. `None` for who may not know.
+    /// Where it begins, in hexadecimal: not every browser's numbers are as large. `None` for a visitor who
+    /// may not know.
     address: Option<String>,
     size_bytes: u64,
     resident_bytes: u64,
@@ -37,7 +39,8 @@ pub(crate) fn processes_of(application: u32) -> Result<Vec<ProcessReport>, Strin
     processes(&application.to_string()).map_err(|error| error.to_string())
 }
 
-/// The regions of one of its processes. Addresses help who attacks the program: they are told only `with_addresses`.
+/// The regions of one of its processes. Addresses help an attacker of the program: they are told only
+/// `with_addresses`.
 ///
 /// # Errors
 /// A sentence: as before, or the process doesn't answer.

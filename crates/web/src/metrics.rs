@@ -1,4 +1,5 @@
-//! Figures for Prometheus, in OpenMetrics' text format. Names, units and meanings are those of the ledger's and the report's descriptions.
+//! Figures for Prometheus, in OpenMetrics' text format. Names, units and meanings are those of the ledger's
+//! and the report's descriptions.
 
 use std::fmt;
 
@@ -88,7 +89,7 @@ type Sample = (Vec<(&'static str, String)>, f64);
 fn samples(report: &Report, value: &FigureValue) -> Vec<Sample> {
     match value {
         FigureValue::One(value) => vec![(labels(report), value(report))],
-        // No sample for the whole beside them: who sums over the family would count everything twice.
+        // No sample for the whole next to them: whoever sums over the family would count everything twice.
         FigureValue::ByClass(value) => value(report)
             .named()
             .into_iter()

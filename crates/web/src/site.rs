@@ -33,7 +33,8 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Changes a limit of the application of a process, as `farmem set PID LIMIT=VALUE` would: what became of it, in a sentence, or why not.
+/// Changes a limit of the application of a process, as `farmem set PID LIMIT=VALUE` would: what became of it,
+/// in a sentence, or why not.
 pub type Change = fn(u32, &str) -> Result<String, String>;
 /// Figures of the process that is asked, as they are now.
 pub type Measures = Arc<Mutex<Vec<Measure>>>;
@@ -43,9 +44,9 @@ pub type Measures = Arc<Mutex<Vec<Measure>>>;
 pub struct Options {
     /// Where it listens.
     pub listen: Address,
-    /// Names by which it is asked, beside addresses and the machine's name for itself.
+    /// Names by which it is asked, in addition to addresses and the machine's name for itself.
     pub names: Vec<HostName>,
-    /// Who knows this may change limits; from elsewhere than this machine only who knows it is let in.
+    /// Whoever knows this may change limits. From other machines, only those who know it are let in.
     pub token: Option<String>,
     /// What changes them.
     pub change: Option<Change>,
@@ -145,7 +146,8 @@ impl Site {
         runtime()?.block_on(answer(bound, routes))
     }
 
-    /// Serves in threads of its own until it is ended, with what `look` says instead of all applications. The threads take no signal that the caller doesn't.
+    /// Serves in threads of its own until it is ended, with what `look` says instead of all applications. The
+    /// threads take no signal that the caller doesn't.
     ///
     /// # Errors
     /// There is no thread or descriptor to be had.
@@ -245,7 +247,7 @@ async fn guard(Shared(parts): Shared<Arc<Parts>>, request: Request, next: Next) 
     response
 }
 
-/// From other machines only who knows the token, if there is one.
+/// From other machines, only those who know the token, if there is one.
 async fn let_in(Shared(parts): Shared<Arc<Parts>>, request: Request<Body>, next: Next) -> Response {
     let options = &parts.options;
     if options.listen.is_local() || options.token.is_none() || parts.knows_token(request.headers()) {
@@ -269,8 +271,8 @@ impl Parts {
         }
     }
 
-    /// Any user of this machine reaches a port: they see how applications do, but where their memory lies only who knows the token, or may
-    /// write to the socket's file.
+    /// Any user of this machine reaches a port: they see how applications do, but only those who know the
+    /// token, or may write to the socket's file, see where their memory lies.
     fn tells_addresses(&self, headers: &HeaderMap) -> bool {
         matches!(self.options.listen, Address::Unix(_)) || self.knows_token(headers)
     }
@@ -285,7 +287,7 @@ async fn metrics_of(Shared(parts): Shared<Arc<Parts>>) -> impl IntoResponse {
     if parts.options.shows_applications {
         measures.push(Measure {
             name: "applications_left_out",
-            meaning: "Applications that run and of which no figures are told",
+            meaning: "Applications that run but report no figures",
             unit: Unit::Count,
             is_total: false,
             value: parts.watch.sight().left_out as f64,

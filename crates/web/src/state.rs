@@ -5,7 +5,8 @@ use serde::Serialize;
 
 use crate::watch::{MOST_SAMPLES, PERIOD, Sample, Seen, Sight};
 
-/// A program that waits for pages for more than this share of a thread's time is worth a look, for more than that is short of memory.
+/// A program that waits for pages for more than this share of a thread's time is worth a look, for more than
+/// that is short of memory.
 const WORTH_A_LOOK: f64 = 0.05;
 const SHORT: f64 = 0.25;
 
@@ -97,7 +98,7 @@ struct History {
 }
 
 impl State {
-    /// As it is now, with what was seen after the look `since`; who is in trouble first.
+    /// As it is now, with what was seen after the look `since`; those in trouble first.
     pub(crate) fn new(sight: &Sight, since: u64, is_writable: bool, is_admitted: bool) -> Self {
         let mut applications: Vec<Application> =
             sight.applications.iter().map(|seen| Application::new(seen, since)).collect();

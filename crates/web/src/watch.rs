@@ -81,7 +81,7 @@ pub(crate) struct Sight {
 }
 
 impl Sight {
-    /// One look. Who has ended is forgotten.
+    /// One look. An application that has ended is forgotten.
     pub(crate) fn update(&mut self, mut reports: Vec<Report>) {
         self.look += 1;
         // Those that have run longest stay in sight.
@@ -115,12 +115,13 @@ impl Watch {
         self.sight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks until it is to end, or for as long as the process lives. An application that doesn't answer holds up the next look, and nothing else.
+    /// Looks until it is to end, or for as long as the process lives. An application that doesn't answer
+    /// holds up the next look, and nothing else.
     pub(crate) fn look_on(&self, look: impl Fn() -> Vec<Report>, is_ending: &AtomicBool) {
         while !is_ending.load(Ordering::Acquire) {
             let reports = look();
             self.sight().update(reports);
-            // Who ends it wakes it.
+            // Whoever ends it wakes it.
             std::thread::park_timeout(PERIOD);
         }
     }

@@ -1,5 +1,7 @@
-//! What a space (the supervisor of one application) and the host's broker say to each other: packets of fixed size over a Unix socket, with a
-//! descriptor where a seat at the links' board is given, or where the host names memory nodes. A lease is a number, since every space has its pool and its local memory to itself; only how much of them it may fill is agreed.
+//! What a space (the supervisor of one application) and the host's broker say to each other: packets of fixed
+//! size over a Unix socket, with a descriptor where a slot in the link schedule is given, or where the host
+//! names memory nodes. A lease is a number, since every space has its pool and its local memory to itself;
+//! only how much of them it may fill is agreed.
 //!
 //! Layout of a packet, little-endian: kind (4 bytes), protocol version (4), fifteen arguments (8 each).
 
@@ -22,8 +24,8 @@ pub const MOST_SLABS: u64 = 1 << 24;
 pub const MOST_PAGES: u64 = 1 << 35;
 /// The largest weight.
 pub const MOST_WEIGHT: u32 = 1000;
-/// Seats of the links' board.
-pub const MOST_SEATS: u64 = 256;
+/// Slots of the link schedule.
+pub const MOST_LINK_SLOTS: u64 = 256;
 /// What a host says of memory nodes is no longer.
 pub const MOST_NODES_BYTES: u64 = 64 << 10;
 /// Longest name of a space.
@@ -145,8 +147,8 @@ impl Terms {
 /// From a space to the broker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ToBroker {
-    /// The first packet of a connection: a space wants to be one of the host's. Answered by [`FromBroker::Accepted`] or
-    /// [`FromBroker::Refused`].
+    /// The first packet of a connection: a space wants to be one of the host's. Answered by
+    /// [`FromBroker::Accepted`] or [`FromBroker::Refused`].
     Attach {
         /// What it asks for.
         terms: Terms,
@@ -173,8 +175,9 @@ pub enum ToBroker {
         /// Pages that it has moved between local and far memory since it began.
         moved_pages: u64,
     },
-    /// It uses memory nodes, and wants a seat where links to them are shared. Answered by [`FromBroker::Seat`], or not at all when none is left.
-    Sit,
+    /// It uses memory nodes, and wants a slot where links to them are shared. Answered by
+    /// [`FromBroker::LinkSlot`], or not at all when none is left.
+    TakeLinkSlot,
     /// Before a space begins: which memory nodes the host names. Answered by [`FromBroker::Nodes`].
     Ask,
 }
@@ -202,8 +205,8 @@ pub enum FromBroker {
         /// What could be had of what is short: slabs or pages.
         most: u64,
     },
-    /// How much the space may hold from now on, until the next lease. If that is less than before, it gives back the rest, and says so by
-    /// reports with this serial number.
+    /// How much the space may hold from now on, until the next lease. If that is less than before, it gives
+    /// back the rest, and says so by reports with this serial number.
     Lease {
         /// Grows from one lease to the next.
         serial: u64,
@@ -212,12 +215,13 @@ pub enum FromBroker {
         /// Pages of local memory.
         local_pages: u64,
     },
-    /// The space's seat at the links' board, whose memory file comes along.
-    Seat {
+    /// The space's slot in the link schedule, whose memory file comes along.
+    LinkSlot {
         /// Which.
         number: u64,
     },
-    /// Which memory nodes the host names, in a memory file that comes along; none, and no file, where nothing is said.
+    /// Which memory nodes the host names, in a memory file that comes along; none, and no file, where nothing
+    /// is said.
     Nodes {
         /// Bytes of what is said.
         length_bytes: u64,
@@ -287,7 +291,7 @@ impl ToBroker {
                 words[2..2 + HOLDING_WORDS].copy_from_slice(&holding.words());
                 3
             }
-            Self::Sit => 4,
+            Self::TakeLinkSlot => 4,
             Self::Ask => 5,
         };
         pack(kind, &words)
@@ -314,7 +318,7 @@ impl ToBroker {
                 }
                 Self::Report { serial: words[0], moved_pages: words[1], holding }
             }
-            4 => Self::Sit,
+            4 => Self::TakeLinkSlot,
             5 => Self::Ask,
             _ => return None,
         })
@@ -335,7 +339,7 @@ impl FromBroker {
                 pack(102, &[reason, most])
             }
             Self::Lease { serial, pool_slabs, local_pages } => pack(103, &[serial, pool_slabs, local_pages]),
-            Self::Seat { number } => pack(104, &[number]),
+            Self::LinkSlot { number } => pack(104, &[number]),
             Self::Nodes { length_bytes } => pack(105, &[length_bytes]),
         }
     }
@@ -357,7 +361,7 @@ impl FromBroker {
             103 if second <= MOST_SLABS && third <= MOST_PAGES => {
                 Self::Lease { serial: first, pool_slabs: second, local_pages: third }
             }
-            104 if first < MOST_SEATS => Self::Seat { number: first },
+            104 if first < MOST_LINK_SLOTS => Self::LinkSlot { number: first },
             105 if first <= MOST_NODES_BYTES => Self::Nodes { length_bytes: first },
             _ => return None,
         })
@@ -410,7 +414,7 @@ mod tests {
             },
             ToBroker::Change { terms: Terms { borrows: false, weight: MOST_WEIGHT, ..TERMS } },
             ToBroker::Report { serial: u64::MAX, holding: HOLDING, moved_pages: 11 },
-            ToBroker::Sit,
+            ToBroker::TakeLinkSlot,
             ToBroker::Ask,
         ] {
             assert_eq!(ToBroker::decode(&message.encode()), Some(message));
@@ -421,7 +425,7 @@ mod tests {
             FromBroker::Refused { reason: RefusalReason::Local, most: 0 },
             FromBroker::Refused { reason: RefusalReason::Spaces, most: u64::MAX },
             FromBroker::Lease { serial: 1, pool_slabs: MOST_SLABS, local_pages: 0 },
-            FromBroker::Seat { number: MOST_SEATS - 1 },
+            FromBroker::LinkSlot { number: MOST_LINK_SLOTS - 1 },
             FromBroker::Nodes { length_bytes: MOST_NODES_BYTES },
         ] {
             assert_eq!(FromBroker::decode(&message.encode()), Some(message));
@@ -467,7 +471,7 @@ mod tests {
         assert_eq!(ToBroker::decode(&[1; HOST_PACKET_BYTES + 1]), None);
         assert_eq!(FromBroker::decode(&pack(103, &[1, MOST_SLABS + 1, 0])), None);
         assert_eq!(FromBroker::decode(&pack(102, &[9, 0])), None);
-        assert_eq!(FromBroker::decode(&pack(104, &[MOST_SEATS])), None);
+        assert_eq!(FromBroker::decode(&pack(104, &[MOST_LINK_SLOTS])), None);
         assert_eq!(FromBroker::decode(&pack(105, &[MOST_NODES_BYTES + 1])), None);
         let mut other_version = FromBroker::Accepted.encode();
         other_version[4] ^= 0xff;

@@ -1,5 +1,5 @@
-//! What a process's pager and its supervisor say to each other: packets of fixed size over a Unix socket, descriptors
-//! beside them. Everything that comes in is checked; an unknown or short packet is no message.
+//! What a process's pager and its supervisor say to each other: packets of fixed size over a Unix socket,
+//! descriptors with them. Everything that comes in is checked; an unknown or short packet is no message.
 //!
 //! Layout of a packet, little-endian: kind (4 bytes), protocol version (4), six arguments (8 each).
 //!
@@ -12,7 +12,8 @@ pub mod host;
 const ARGUMENTS: usize = 6;
 /// Bytes of a packet.
 pub const PACKET_BYTES: usize = 8 + 8 * ARGUMENTS;
-/// Both ends must speak the same version; a command may come from another build than the supervisor that it asks.
+/// Both ends must speak the same version; a command may come from another build than the supervisor that it
+/// asks.
 const VERSION: u32 = 12;
 
 /// A packet.
@@ -21,13 +22,13 @@ pub type Packet = [u8; PACKET_BYTES];
 /// Hexadecimal digits of a token.
 const TOKEN_DIGITS: usize = 16;
 
-/// How a program reaches its supervisor: the name of a socket, and a secret that only the application's processes are
-/// told, in their environment. Written `name:token`, the token in 16 hexadecimal digits.
+/// How a program reaches its supervisor: the name of a socket, and a secret that only the application's
+/// processes are told, in their environment. Written `name:token`, the token in 16 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Address<'a> {
     /// Name of the socket.
     pub name: &'a [u8],
-    /// The secret. Who doesn't know it gets neither ledger nor pool.
+    /// The secret. A process that doesn't know it gets neither ledger nor pool.
     pub token: u64,
 }
 
@@ -69,7 +70,8 @@ pub enum Request {
         token: u64,
         /// The process that the sender speaks for, as the supervisor sees it; 0 for the sender itself.
         process: u32,
-        /// Pages that count with its parent: those that it shares, and those that the parent has separated from since the fork.
+        /// Pages that count with its parent: those that it shares, and those that the parent has separated
+        /// from since the fork.
         shared_pages: u64,
         /// Pages that it has made its own.
         own_pages: u64,
@@ -81,13 +83,14 @@ pub enum Request {
         /// The process's count of forks, this one included.
         epoch: u64,
     },
-    /// The userfaultfd of a process that maps shared memory, which the sender's pager serves, comes with this packet: keep a duplicate.
+    /// The userfaultfd of a process that maps shared memory, which the sender's pager serves, comes with this
+    /// packet: keep a duplicate.
     Keep,
-    /// Somebody who isn't a process of the application, and needs no token, asks how it is. The answer is a report as
-    /// JSON.
+    /// Somebody who isn't a process of the application, and needs no token, asks how it is. The answer is a
+    /// report as JSON.
     Query,
-    /// Somebody with the right to do so changes limits. The answer is a report as for [`Request::Query`], or why not, as JSON
-    /// text.
+    /// Somebody with the right to do so changes limits. The answer is a report as for [`Request::Query`], or
+    /// why not, as JSON text.
     Set {
         /// The application's local budget; 0 leaves it.
         budget_pages: u64,
@@ -102,13 +105,14 @@ pub enum Request {
         /// What may be fetched ahead and not used yet; `None` leaves it.
         cache_pages: Option<u32>,
     },
-    /// Somebody with the right to change limits asks about processes. The answer is JSON: all processes, or the regions of one, or a sentence why not.
+    /// Somebody with the right to change limits asks about processes. The answer is JSON: all processes, or
+    /// the regions of one, or a sentence why not.
     Look {
         /// The process whose regions are wanted; 0 for a list of all.
         process: u32,
     },
-    /// Somebody with the right to change limits wants all to come back, and the pagers to leave. The answer is a report as for [`Request::Query`], or why not,
-    /// as JSON text; the supervisor ends when it is done.
+    /// Somebody with the right to change limits wants all to come back, and the pagers to leave. The answer
+    /// is a report as for [`Request::Query`], or why not, as JSON text; the supervisor ends when it is done.
     Withdraw,
     /// Somebody asks whether a process belongs to the application. The answer is `true` or `false`, as JSON.
     Holds {
@@ -120,7 +124,8 @@ pub enum Request {
 /// From a supervisor to a pager.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reply {
-    /// To [`Request::Hello`]: ledger and pool come with this packet, in this order, and then the disk's file if there is one.
+    /// To [`Request::Hello`]: ledger and pool come with this packet, in this order, and then the disk's file
+    /// if there is one.
     Welcome {
         /// The process's slot in the ledger.
         slot: u32,
@@ -129,8 +134,8 @@ pub enum Reply {
         /// [`HAS_DISK`] or nothing.
         flags: u32,
     },
-    /// To [`Request::Inherit`]: the userfaultfd comes with this packet, then the pool, then the disk's file if there is
-    /// one.
+    /// To [`Request::Inherit`]: the userfaultfd comes with this packet, then the pool, then the disk's file
+    /// if there is one.
     Inherited {
         /// The process's slot in the ledger.
         slot: u32,

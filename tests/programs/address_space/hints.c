@@ -7,7 +7,7 @@
 
 #define REGION (2 * MEBIBYTE)
 
-/* Whether there is a pager. One beside the program comes when memory gets short, and finds what the program has left for it a little later. */
+/* Whether there is a pager. One comes to the program when memory gets short, and finds what the program has left for it a little later. */
 static int is_present(void)
 {
 	for (int round = 0; round < 1000 && getenv("HINTS_HAVE_A_PAGER") && !farmem_is_present(); round++) {

@@ -429,7 +429,7 @@ static void *drop_repeatedly(void *argument)
 	return NULL;
 }
 
-/* Memory that is given back by one thread while others are faulting beside it. */
+/* Memory that is given back by one thread while others are faulting. */
 static void madvise_dontneed_threads(void)
 {
 	enum { THREADS = 3 };
@@ -598,7 +598,7 @@ static void expect_in_clone(void (*look)(void *), void *argument)
 static void look_at_places(void *argument)
 {
 	unsigned char **places = argument;
-	/* Unmapped and mapped anew, moved away, moved there, kept again. */
+	/* Unmapped and mapped again, moved away, moved there, kept again. */
 	verify(places[0], REGION, 62);
 	verify(places[1], REGION, 63);
 	verify_zero(places[2], REGION);

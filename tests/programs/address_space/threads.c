@@ -70,7 +70,7 @@ static void *touch_region(void *argument)
 	return NULL;
 }
 
-/* Pages change at the moment when they are to leave: the processor notes anew that they are in use, and Linux 6.18 then moves some of
+/* Pages change at the moment when they are to leave: the processor notes again that they are in use, and Linux 6.18 then moves some of
    them that it doesn't count. */
 static void threads_touch_cold_pages(void)
 {

@@ -71,7 +71,7 @@ int main(int count, char **arguments)
 	int passes = atoi(arguments[4]);
 	if (bytes == 0 || batches > MOST_BATCHES)
 		return 2;
-	/* So that a pager beside the program finds what it says from the beginning. */
+	/* So that a pager finds what it says from the beginning. */
 	farmem_is_present();
 	pages = bytes / PAGE_BYTES;
 	data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,4 +1,4 @@
-/* Threads that read far pages at random, beside one that maps, touches and unmaps memory of its own: fetches MIB THREADS FOLDER
+/* Threads that read far pages at random, next to one that maps, touches and unmaps memory of its own: fetches MIB THREADS FOLDER
 
    Fills MIB of memory, makes `FOLDER/ready`, and begins to read when there is `FOLDER/go`. For each file `FOLDER/step-N`, N from 1, the thread with
    memory of its own takes STEPS steps more, and `FOLDER/taken-N` is made. With `FOLDER/end` all ends; every page that was read, and all of them at

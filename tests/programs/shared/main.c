@@ -160,7 +160,7 @@ static void call(uint64_t pages)
     for (uint64_t page = 0; page < part / 2; page++)
         check_zero("a hole", memory, page);
     for (uint64_t page = part / 2; page < part * 2; page++)
-        check_page("beside a hole", memory, page, 0);
+        check_page("next to a hole", memory, page, 0);
     for (uint64_t page = 0; page < part / 2; page++)
         write_page(memory, page, 7);
     press(memory, part * 4, pages);

@@ -128,7 +128,7 @@ static void become_nobody(void)
 		end("another user");
 }
 
-// Root loads, another user works: of what the kernel tells of such a process nothing is its own to read.
+// Root loads, another user works: of what the kernel says about such a process nothing is its own to read.
 static int gives_root_up_and_forks(void)
 {
 	struct memory memory = fresh(24);

@@ -31,7 +31,7 @@ static size_t child_is_wrong(struct memory memory)
 	return status != 0;
 }
 
-// Before a pager comes, and again beside it, a program opens all that it may.
+// Before a pager comes, and again next to it, a program opens all that it may.
 static int all_descriptors(void)
 {
 	enum { MOST = 24 };

@@ -118,7 +118,7 @@ static int clears_what_is_written(void)
 	return report("written", guests(file, written, fresh(48)));
 }
 
-// The kernel notes what is written, without any message, and is asked for that and to begin anew at once.
+// The kernel notes what is written, without any message, and is asked for that and to begin again at once.
 static int clears_what_is_written_since_it_was_asked(void)
 {
 	int file = page_table(), descriptor = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);

@@ -1,10 +1,12 @@
 //! What the README, the guide and the results tell people to type works.
 //!
-//! Every fenced block says what it holds; those of `sh` are commands, and are run here, one document after the other, each in a folder and in namespaces of its own.
-//! HTML comments above a block, which readers don't see, say what the test does in another way:
+//! Every fenced block says what it holds; those of `sh` are commands, and are run here, one document after
+//! the other, each in a folder and in namespaces of its own. HTML comments above a block, which readers don't
+//! see, say what the test does in another way:
 //!
 //! - `<!-- not run: REASON -->`: what takes another machine, or hours;
-//! - `<!-- in the test: WORDS is OTHER WORDS; … -->`: smaller sizes, a program for a name that stands for any;
+//! - `<!-- in the test: WORDS is OTHER WORDS; … -->`: smaller sizes, a program for a name that stands for
+//!   any;
 //! - `<!-- before, in the test: COMMAND -->`: what a reader already has running.
 
 mod block;
@@ -68,7 +70,7 @@ fn script(document: &str) -> String {
     script
 }
 
-/// A line; daemons go on beside those that follow.
+/// A line; daemons go on while those that follow run.
 fn staying(line: &str) -> String {
     let command = line.split(" #").next().unwrap_or(line).trim_end();
     let is_daemon = ["farmem host", "farmem node --memory", "farmem web"]
@@ -152,7 +154,8 @@ documents! {
     results_papers: "docs/results/papers.md",
 }
 
-/// Documents without commands, or whose commands take what no test has: another machine, a guest, an engine for containers, an idle machine.
+/// Documents without commands, or whose commands take what no test has: another machine, a guest, an engine
+/// for containers, an idle machine.
 const ELSEWHERE: [&str; 16] = [
     "docs/guide/containers.md",
     "docs/guide/hints.md",

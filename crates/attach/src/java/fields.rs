@@ -29,7 +29,8 @@ pub(super) trait Memory {
     }
 }
 
-/// More entries than any VM has, and a stride longer than any: the table of a VM that is none may have no end.
+/// More entries than any VM has, and a stride longer than any: the table of a VM that is none may have no
+/// end.
 const MOST_ENTRIES: u64 = 1 << 14;
 const LONGEST_STRIDE: u64 = 1 << 8;
 /// What is read of the table and its names, at most: JDK 25's need a tenth.
@@ -37,7 +38,8 @@ const MOST_PAGES: usize = 1 << 11;
 /// A name longer than those that are looked for is another one.
 const LONGEST_NAME: usize = 32;
 
-/// Memory that is read once, page by page: a table doesn't change, and has thousands of names that are near each other.
+/// Memory that is read once, page by page: a table doesn't change, and has thousands of names that are near
+/// each other.
 struct Pages<'m, M> {
     memory: &'m M,
     pages: HashMap<u64, Box<[u8; PAGE_BYTES]>>,
@@ -100,7 +102,8 @@ pub(super) struct Fields {
     words: u64,
 }
 
-/// What is looked for in the table. Up to JDK 21 base and shift are in a struct that holds both, in JDK 25 by themselves.
+/// What is looked for in the table. Up to JDK 21 base and shift are in a struct that holds both, in JDK 25 by
+/// themselves.
 #[derive(Default)]
 struct Found {
     base: Option<u64>,
@@ -217,7 +220,8 @@ pub(super) struct Heap {
 }
 
 impl Heap {
-    /// `None` where references are whole addresses: then base and shift are 0, and the heap is further up than four bytes reach.
+    /// `None` where references are whole addresses: then base and shift are 0, and the heap is further up
+    /// than four bytes reach.
     pub(super) fn compression(&self) -> Option<Compression> {
         let compression = Compression::new(self.base, self.shift)?;
         (self.end <= compression.end()).then_some(compression)

@@ -63,7 +63,8 @@ pub(super) struct Exported {
     pub(super) stride: u64,
 }
 
-/// What the library in `file` exports, whose beginning is mapped at `start`. `None` where it isn't a VM's, or not of the processor's kind.
+/// What the library in `file` exports, whose beginning is mapped at `start`. `None` where it isn't a VM's, or
+/// not of the processor's kind.
 pub(super) fn exported<'d>(file: impl ReadRef<'d>, start: u64) -> Option<Exported> {
     type Header = elf::FileHeader64<Endianness>;
     let header = Header::parse(file).ok()?;
@@ -117,7 +118,8 @@ mod tests {
     const SECTIONS: usize = SEGMENTS + 2 * 56;
     const SYMBOLS: usize = SECTIONS + 3 * 64;
 
-    /// A library with two segments, linked to `base`, that exports `names` from `base + 0x5000` on, eight bytes each; aligned as what is read of a file is.
+    /// A library with two segments, linked to `base`, that exports `names` from `base + 0x5000` on, eight
+    /// bytes each; aligned as what is read of a file is.
     fn library(names: &[&str], base: u64) -> Vec<u64> {
         let mut bytes = Vec::new();
         let strings_at = SYMBOLS + 24 * (1 + names.len());

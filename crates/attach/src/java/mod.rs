@@ -1,17 +1,21 @@
 //! How a Java VM in the program writes its references, read from outside.
 //!
-//! A heap of less than 32 GiB has references of four bytes, of which nobody but the VM knows the base and the shift. Its library exports a table of its own fields, for
-//! debuggers: where they lie is read there, not guessed. So nothing has to be loaded into the VM, and no option of its be set.
+//! A heap of less than 32 GiB has references of four bytes, of which nobody but the VM knows the base and the
+//! shift. Its library exports a table of its own fields, for debuggers: where they lie is read there, not
+//! guessed. So nothing has to be loaded into the VM, and no option of its be set.
 //!
 //! 1. [`mappings`]: where the program has mapped a VM's library.
 //! 2. [`library`]: what that exports, by its file.
 //! 3. [`fields`]: which fields the table has, and what is in them, by the program's memory.
 //!
-//! Parts of that memory are managed: the library's variables that begin as zeros, and the object of the heap, which is allocated like any other. All this is done
-//! by the pager's first thread, which must not wait for the pager. So memory is read in the kernel's file `mem`, which refuses a page that is far at once, where
-//! `process_vm_readv` would wait for whoever serves faults. The refused page is called for, as the program could do, and read the next time.
+//! Parts of that memory are managed: the library's variables that begin as zeros, and the object of the heap,
+//! which is allocated like any other. All this is done by the pager's first thread, which must not wait for
+//! the pager. So memory is read in the kernel's file `mem`, which refuses a page that is far at once, where
+//! `process_vm_readv` would wait for whoever serves faults. The refused page is called for, as the program
+//! could do, and read the next time.
 //!
-//! Whatever is read may be made up by a program that wants no good: it is bounded, and where it is wrong the wrong pages come ahead.
+//! Whatever is read may be made up by a program that wants no good: it is bounded, and where it is wrong the
+//! wrong pages come ahead.
 
 mod fields;
 mod library;
@@ -35,7 +39,8 @@ use fields::{Fields, Memory, Missing};
 use library::{Bounded, Exported};
 use mappings::Mapped;
 
-/// Looks for a VM: a program that has mapped none by then, eleven minutes after its pager came, is hardly going to.
+/// Looks for a VM: a program that has mapped none by then, eleven minutes after its pager came, is hardly
+/// going to.
 const LOOKS: u32 = 16;
 /// Looks at a VM that isn't ready, or of which something is far: some three quarters of a minute.
 const LOOKS_AT_VM: u32 = 64;
@@ -68,7 +73,8 @@ impl Search {
         Self { known: Known::Nothing, looks_left: LOOKS, pause: FIRST_PAUSE, next: Instant::now() }
     }
 
-    /// Looks, if it is time: once there is a VM with a heap, the pager learns how its references are written. The program's memory must be that of its puppet.
+    /// Looks, if it is time: once there is a VM with a heap, the pager learns how its references are written.
+    /// The program's memory must be that of its puppet.
     pub(crate) fn step(&mut self, engine: &Engine, attached: &Attached) {
         if self.looks_left == 0 || Instant::now() < self.next || !engine.follows_references() {
             return;
@@ -159,8 +165,9 @@ fn find(folder: &OwnedFd) -> Option<Exported> {
     })
 }
 
-/// Opens the file that is mapped there: by the mapping itself, which also leads to one that is deleted, but may be forbidden; or by its name, in the program's namespace
-/// or, for a program in another folder as its root, in the pager's.
+/// Opens the file that is mapped there: by the mapping itself, which also leads to one that is deleted, but
+/// may be forbidden; or by its name, in the program's namespace or, for a program in another folder as its
+/// root, in the pager's.
 fn open_mapped(folder: &OwnedFd, mapped: &Mapped) -> Option<File> {
     let mapping = format!("map_files/{:x}-{:x}", mapped.start, mapped.end);
     let path = OFlags::PATH | OFlags::CLOEXEC;

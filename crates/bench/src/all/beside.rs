@@ -1,5 +1,6 @@
-//! Another build of Farmem, measured in turn with this one: each step is run by its own `farmem bench all`, with the same arguments and a folder of its own, which also knows which steps it has
-//! done. So it may be of any version that has the command.
+//! Another build of Farmem, measured in turn with this one: each step is run by its own `farmem bench all`,
+//! with the same arguments and a folder of its own, which also knows which steps it has done. So it may be of
+//! any version that has the command.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -25,7 +26,8 @@ const FOLDER: &str = "beside";
 const WORDS: &str = "beside.log";
 /// How often it is looked at.
 const POLL: Duration = Duration::from_millis(20);
-/// How long it may take to undo what it has changed on the machine once it was asked to stop. If it is killed then, its watcher does that.
+/// How long it may take to undo what it has changed on the machine once it was asked to stop. If it is killed
+/// then, its watcher does that.
 const END: Duration = Duration::from_secs(30);
 /// The status of a `farmem` that can't do what was asked for.
 const UNUSABLE: i32 = 2;
@@ -84,7 +86,8 @@ impl<'a> Other<'a> {
     pub(super) fn measure(&self, step: &Step, interrupt: &Interrupt) -> Result<(), Error> {
         let words = self.options.out.join(WORDS);
         let mut command = self.command(step);
-        // Of a terminal's signals it hears by this process, which passes on one: a second would end it before it has tidied up.
+        // Of a terminal's signals it hears by this process, which passes on one: a second would end it before
+        // it has tidied up.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
         command.stderr(File::create(&words).with_context(|| format!("cannot write {}", words.display()))?);
         let child = command
@@ -93,7 +96,7 @@ impl<'a> Other<'a> {
         let status = Running(child).wait(interrupt)?;
         let text = fs::read(&words).unwrap_or_default();
         let text = String::from_utf8_lossy(&text).into_owned();
-        // It is no part of the results, and written anew by the next step.
+        // It is no part of the results, and written again by the next step.
         let _ = fs::remove_file(&words);
         let last = text.lines().next_back().unwrap_or("no word why").trim_start_matches("farmem: ");
         let sentence = || format!("{} ended with {status}: {last}", self.name());

@@ -1,11 +1,13 @@
-//! How long it will take: what steps took before, and guesses for the others, corrected by what was guessed wrong so far.
+//! How long it will take: what steps took before, and guesses for the others, corrected by what was guessed
+//! wrong so far.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::plan::Work;
 
-/// What was guessed for the steps that are done, and what they took; those of calls before this one among them.
+/// What was guessed for the steps that are done, and what they took; those of calls before this one among
+/// them.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Estimate {
     guessed: f64,

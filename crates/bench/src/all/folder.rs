@@ -1,5 +1,5 @@
-//! A folder of results: what was measured, how far it came, and the report. Records of a step count once the step is noted as done, so that a benchmark that was
-//! ended at any moment goes on where it stopped.
+//! A folder of results: what was measured, how far it came, and the report. Records of a step count once the
+//! step is noted as done, so that a benchmark that was ended at any moment goes on where it stopped.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};

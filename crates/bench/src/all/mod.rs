@@ -92,11 +92,12 @@ impl<E: Into<anyhow::Error>> From<E> for Error {
 /// Enough that a comparison can tell a difference from chance.
 const REPETITIONS: u32 = 5;
 
-/// Measures, and keeps what it found after each step; progress goes to standard error. Goes on where an earlier call with the same folder stopped.
+/// Measures, and keeps what it found after each step; progress goes to standard error. Goes on where an
+/// earlier call with the same folder stopped.
 ///
 /// # Errors
-/// When there is no such benchmark, the folder holds something else, or it is interrupted. A step that fails is named in the report, and tried again by the next
-/// call.
+/// When there is no such benchmark, the folder holds something else, or it is interrupted. A step that fails
+/// is named in the report, and tried again by the next call.
 pub fn run(options: &Options) -> Result<Outcome, Error> {
     let repetitions = options.repeat.unwrap_or(if options.quick { 1 } else { REPETITIONS });
     let steps = plan::steps(&options.only, repetitions).map_err(Error::Unusable)?;
@@ -180,14 +181,15 @@ pub fn run(options: &Options) -> Result<Outcome, Error> {
     })
 }
 
-/// Who makes a step.
+/// The build that makes a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Build {
     This,
     Other,
 }
 
-/// The step by both builds, one right after the other, since a machine changes in the course of hours. In each repetition another one is first.
+/// The step by both builds, one right after the other, since a machine changes in the course of hours. In
+/// each repetition another one is first.
 fn in_turn(step: Step) -> [(Step, Build); 2] {
     let mut builds = [Build::Other, Build::This];
     if step.repetition.is_multiple_of(2) {
@@ -196,7 +198,7 @@ fn in_turn(step: Step) -> [(Step, Build); 2] {
     builds.map(|build| (step, build))
 }
 
-/// Makes the report of records anew, such as those of another machine.
+/// Makes the report again from records, such as those of another machine.
 ///
 /// # Errors
 /// When it can't be written.

@@ -128,8 +128,9 @@ impl Step {
     }
 }
 
-/// The steps to take: each repetition goes through all benchmarks, so that what happens on the machine in the course of hours meets all alike. `only` has names
-/// of benchmarks and of parts of them; empty for all. What this machine's primitives cost is measured with whatever else: figures of faults are read by it.
+/// The steps to take: each repetition goes through all benchmarks, so that what happens on the machine in the
+/// course of hours meets all alike. `only` has names of benchmarks and of parts of them; empty for all. What
+/// this machine's primitives cost is measured with whatever else: figures of faults are read by it.
 ///
 /// # Errors
 /// A sentence for a name that there is not.

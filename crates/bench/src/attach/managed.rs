@@ -21,7 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks at what is waited for.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// An application that `farmem attach` manages. Detached by [`Farmem::detach`]; it ends with its processes in any case.
+/// An application that `farmem attach` manages. Detached by [`Farmem::detach`]; it ends with its processes in
+/// any case.
 #[derive(Debug)]
 pub(super) struct Attached {
     pub(super) name: String,
@@ -78,7 +79,8 @@ impl<'a> Farmem<'a> {
         self.call(["detach", &attached.name]).context("farmem detach").map(drop)
     }
 
-    /// Processes of an application that have a pager. None where the supervisor doesn't answer: on a busy machine it may take longer than anybody waits for it.
+    /// Processes of an application that have a pager. None where the supervisor doesn't answer: on a busy
+    /// machine it may take longer than anybody waits for it.
     fn managed(&self, name: &str) -> Result<u64> {
         let Ok(output) = self.call(["stat", name, "--json"]) else { return Ok(0) };
         let applications: Value = serde_json::from_slice(&output).context("farmem stat says no JSON")?;

@@ -12,7 +12,8 @@ use crate::record::{Better, Measurement};
 use crate::table::table;
 use crate::target::Target;
 
-/// Longest extra time of a small program, in milliseconds: of a child of a managed program, and of one that is run itself.
+/// Longest extra time of a small program, in milliseconds: of a child of a managed program, and of one that
+/// is run itself.
 const START_MS: f64 = 0.3;
 /// Largest share of a processor that the supervisor of idle processes takes, in percent.
 const IDLE_PERCENT: f64 = 1.0;

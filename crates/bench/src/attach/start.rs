@@ -20,7 +20,8 @@ use crate::median::median;
 use crate::record::Measurement;
 use crate::run::end;
 
-/// A budget that nobody comes near to, and one that is always so near that the supervisor looks at each program that begins.
+/// A budget that nobody comes near to, and one that is always so near that the supervisor looks at each
+/// program that begins.
 const PLENTY: ByteCount = ByteCount::new(4 << 30);
 const LITTLE: ByteCount = ByteCount::new(16 << 20);
 /// Runs of a child, and how many natively and how many under Farmem come in turn.

@@ -1,7 +1,9 @@
-//! The Mann-Whitney U test, exact, ties included: how often chance alone sets two samples of one distribution as far apart as these.
+//! The Mann-Whitney U test, exact, ties included: how often chance alone sets two samples of one distribution
+//! as far apart as these.
 //!
-//! Every way to choose which of all values belong to the first sample is as likely as any other. What is counted is how many of them have a sum of ranks as far
-//! from the middle as the one that was seen. Tied values have the mean of their ranks; ranks are doubled, so that all are whole.
+//! Every way to choose which of all values belong to the first sample is as likely as any other. What is
+//! counted is how many of them have a sum of ranks as far from the middle as the one that was seen. Tied
+//! values have the mean of their ranks; ranks are doubled, so that all are whole.
 
 /// The chance, two-sided; 1 where there is nothing to compare.
 pub(super) fn chance(a: &[f64], b: &[f64]) -> f64 {
@@ -19,7 +21,8 @@ pub(super) fn chance(a: &[f64], b: &[f64]) -> f64 {
     as_far.map(|(_, ways)| ways).sum::<f64>() / all
 }
 
-/// The least that [`chance`] can be for samples of these sizes: all of one below all of the other, or the other way round.
+/// The least that [`chance`] can be for samples of these sizes: all of one below all of the other, or the
+/// other way round.
 pub(super) fn least_chance(a: usize, b: usize) -> f64 {
     let ways: f64 = (1..=a).map(|at| (b + at) as f64 / at as f64).product();
     (2.0 / ways).min(1.0)
@@ -67,7 +70,8 @@ mod tests {
         assert!(near(chance(&[6.0, 7.0, 8.0, 9.0, 10.0], &[1.0, 2.0, 3.0, 4.0, 5.0]), 2.0 / 252.0));
         // U is 2 of five and five: 4 of 252 are as far on each side.
         assert!(near(chance(&[1.0, 2.0, 3.0, 4.0, 7.0], &[5.0, 6.0, 8.0, 9.0, 10.0]), 8.0 / 252.0));
-        // Samples of other sizes: U is 4 of five and four, as in a known example of ages (19 22 16 29 24 and 20 11 17 12).
+        // Samples of other sizes: U is 4 of five and four, as in a known example of ages (19 22 16 29 24 and
+        // 20 11 17 12).
         let ages = chance(&[19.0, 22.0, 16.0, 29.0, 24.0], &[20.0, 11.0, 17.0, 12.0]);
         assert!((ages - 0.111_11).abs() < 1e-4, "{ages}");
     }

@@ -24,7 +24,7 @@ pub enum CaseName {
     Sequential,
     /// Reads every fifth page.
     Strided,
-    /// Reads popular pages often, for as long as who pages takes to learn which these are.
+    /// Reads popular pages often, for as long as the pager takes to learn which these are.
     Zipf,
     /// Reads popular pages often, from the start.
     ZipfStart,
@@ -77,7 +77,7 @@ impl CaseName {
     }
 }
 
-/// Who provides the memory.
+/// The system that provides the memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PeerName {
@@ -120,8 +120,8 @@ impl fmt::Display for PeerName {
     }
 }
 
-/// Rounds until the hit ratios of zipf no longer change: ninety-six budgets of accesses (`cargo run --release -p farmem-policy
-/// --example learning`).
+/// Rounds until the hit ratios of zipf no longer change: ninety-six budgets of accesses
+/// (`cargo run --release -p farmem-policy --example learning`).
 const LEARNING_ROUNDS: u32 = 48;
 
 /// What a case asks of the workload.
@@ -190,7 +190,7 @@ impl Peers {
         }
     }
 
-    /// Who measures this case; a different one goes first in each repetition.
+    /// The peers that measure this case; a different one goes first in each repetition.
     pub(super) fn in_turn(&self, case: &Case, repetition: u32) -> Vec<PeerName> {
         let mut peers = self.running.clone();
         if case.fits {

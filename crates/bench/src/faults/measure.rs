@@ -101,8 +101,8 @@ impl Harness {
         self.details.get(&peer).map(String::as_str)
     }
 
-    /// Runs the workload of `case` under `peer`; again while the machine's host takes much of the processors' time, and keeps the
-    /// run that lost least.
+    /// Runs the workload of `case` under `peer`; again while the machine's host takes much of the processors'
+    /// time, and keeps the run that lost least.
     pub(super) fn measure(&mut self, case: &Case, peer: PeerName) -> Result<Sample, Failure> {
         let mut best = self.measure_once(case, peer)?;
         for _ in 1..stolen::ATTEMPTS {

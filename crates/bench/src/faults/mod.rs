@@ -1,4 +1,5 @@
-//! `farmem bench faults`: access patterns over more data than local memory, under Farmem and under the kernel's swap.
+//! `farmem bench faults`: access patterns over more data than local memory, under Farmem and under the
+//! kernel's swap.
 
 mod case;
 mod measure;
@@ -50,12 +51,12 @@ const DATA_BYTES: ByteCount = ByteCount::new(256 << 20);
 const DATA_QUICK_BYTES: ByteCount = ByteCount::new(64 << 20);
 const REPETITIONS: u32 = 3;
 
-/// Measures; progress goes to standard error. Peers take turns within each repetition of each case, so that what
-/// else happens on the machine meets all of them alike.
+/// Measures; progress goes to standard error. Peers take turns within each repetition of each case, so that
+/// what else happens on the machine meets all of them alike.
 ///
 /// # Errors
-/// When interrupted, and when the machine can't be changed back. A peer that can't be offered, and a run that fails,
-/// is no error: it is named in the report.
+/// When interrupted, and when the machine can't be changed back. A peer that can't be offered, and a run that
+/// fails, is no error: it is named in the report.
 pub fn run(options: &Options) -> anyhow::Result<Report> {
     let interrupt = Interrupt::listen()?;
     let data = options.data.unwrap_or(if options.quick { DATA_QUICK_BYTES } else { DATA_BYTES });
@@ -70,7 +71,8 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
             for peer in peers.in_turn(case, repetition) {
                 eprintln!("farmem: {repetition}/{repetitions} {} {}", case.name, peer);
                 let sample = match harness.measure(case, peer) {
-                    // The kernel's out-of-memory killer sometimes ends a process whose memory it could have swapped.
+                    // The kernel's out-of-memory killer sometimes ends a process whose memory it could have
+                    // swapped.
                     Err(measure::Failure::Run(_)) if peer.swap().is_some() => harness.measure(case, peer),
                     first => first,
                 };

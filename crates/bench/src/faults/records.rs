@@ -41,9 +41,10 @@ fn measurements(figure: &Figure) -> Vec<Measurement> {
     found
 }
 
-/// Where the time of a fault goes that brings a page from the pool: what the pager counts of it, and the rest of what the thread waits. How long faults wait for room
-/// is known only of all together, those that filled the memory among them. `None` of others than Farmem, and of a run that was so disturbed that what the pager
-/// counted, a mean over all of it, is more than what an access took, a median of rounds.
+/// Where the time of a fault goes that brings a page from the pool: what the pager counts of it, and the rest
+/// of what the thread waits. How long faults wait for room is known only of all together, those that filled
+/// the memory among them. `None` of others than Farmem, and of a run that was so disturbed that what the
+/// pager counted, a mean over all of it, is more than what an access took, a median of rounds.
 fn parts(figure: &Figure) -> Option<[(&'static str, f64); 3]> {
     let statistics = figure.farmem_statistics.as_ref()?;
     let count = |name: &str| statistics[name].as_f64();

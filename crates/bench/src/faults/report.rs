@@ -27,7 +27,7 @@ pub struct Report {
     pub local_bytes: u64,
     /// Runs that each figure is the median of.
     pub repetitions: u32,
-    /// Who took part, and who couldn't.
+    /// The peers that took part, and those that couldn't.
     pub peers: Vec<PeerNote>,
     /// Runs that failed.
     pub failures: Vec<FailedRun>,
@@ -84,13 +84,15 @@ pub struct Figure {
     pub major_faults_per_access: f64,
     /// Other faults for each access.
     pub minor_faults_per_access: f64,
-    /// Processor time for each access, the pager's included. Kernel threads (zswap's, a loop device's) are not.
+    /// Processor time for each access, the pager's included. Kernel threads (zswap's, a loop device's) are
+    /// not.
     pub cpu_nanoseconds_per_access: f64,
     /// The part of the processors' time that the machine's host took; of the run that lost most.
     pub stolen_share: f64,
     /// The largest resident anonymous memory of any run.
     pub resident_peak_bytes: u64,
-    /// The limit of the control group, for kernel peers: the local bytes, and what else is counted towards it.
+    /// The limit of the control group, for kernel peers: the local bytes, and what else is counted towards
+    /// it.
     pub group_limit_bytes: Option<u64>,
     /// What else is counted towards it.
     pub group_overhead_bytes: Option<u64>,

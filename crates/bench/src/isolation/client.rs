@@ -23,7 +23,8 @@ const ITEM_BYTES: u64 = 1184;
 const PATIENCE: Duration = Duration::from_secs(60);
 const SEED: u64 = 0x6d65_6d63;
 const STORED: &[u8] = b"STORED\r\n";
-/// Of the requests of [`Client::ask`], one of so many stores an item (Canvas, Table 2: 45 million reads and 5 million writes).
+/// Of the requests of [`Client::ask`], one of so many stores an item (Canvas, Table 2: 45 million reads and 5
+/// million writes).
 const REQUESTS_FOR_A_SET: u32 = 10;
 
 /// A connection to a server that holds a known set of items.
@@ -107,7 +108,8 @@ impl Client {
         Ok(replies as f64 / began.elapsed().as_secs_f64())
     }
 
-    /// As many connections to the same server, this one among them. Each has items of its own, and so knows what it stored last.
+    /// As many connections to the same server, this one among them. Each has items of its own, and so knows
+    /// what it stored last.
     pub(super) fn divide(mut self, socket: &Path, connections: u64) -> anyhow::Result<Vec<Self>> {
         self.step = connections;
         let (items, interrupt) = (self.items, self.interrupt.clone());
@@ -120,7 +122,8 @@ impl Client {
         Ok(all)
     }
 
-    /// Makes so many requests for items at random, the next one as soon as one is answered: most read, some write.
+    /// Makes so many requests for items at random, the next one as soon as one is answered: most read, some
+    /// write.
     pub(super) fn ask(&mut self, count: u64) -> anyhow::Result<()> {
         self.stream.set_nonblocking(false)?;
         (0..count).try_for_each(|_| match self.random.random_ratio(1, REQUESTS_FOR_A_SET) {
@@ -161,8 +164,9 @@ impl Client {
         Ok(())
     }
 
-    /// Asks for items at random, `rate` times a second whether or not the server keeps up. A request's time counts from when
-    /// it was due, so that a server that stands still is charged for all who would have asked meanwhile.
+    /// Asks for items at random, `rate` times a second whether or not the server keeps up. A request's time
+    /// counts from when it was due, so that a server that stands still is charged for all who would have
+    /// asked meanwhile.
     pub(super) fn at_rate(&mut self, rate: f64, duration: Duration) -> anyhow::Result<Latencies> {
         self.stream.set_nonblocking(true)?;
         let count = (rate * duration.as_secs_f64()) as u64;

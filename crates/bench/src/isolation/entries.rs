@@ -1,5 +1,5 @@
-//! What it takes to find an entry for a page that leaves, while others do the same (Canvas, Figures 13 and 16): in the pool itself,
-//! without a kernel around it.
+//! What it takes to find an entry for a page that leaves, while others do the same (Canvas, Figures 13 and
+//! 16): in the pool itself, without a kernel around it.
 
 use std::hint::black_box;
 use std::sync::{Barrier, OnceLock};
@@ -23,11 +23,12 @@ const PAGES: usize = 256;
 /// How often they leave, all threads together.
 const TURNS: usize = 512;
 const REPETITIONS: usize = 5;
-/// What the pool needs beside the pages: slabs that are being filled.
+/// What the pool needs in addition to the pages: slabs that are being filled.
 const SPARE_SHARE: usize = 2;
 
-/// Swap-outs of so many threads at once, each for a process of its own. Times are those of a processor: what all processors together
-/// spent, idle or not, for each page. Pages are stored as they are, so that packing them hides nothing.
+/// Swap-outs of so many threads at once, each for a process of its own. Times are those of a processor: what
+/// all processors together spent, idle or not, for each page. Pages are stored as they are, so that packing
+/// them hides nothing.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Entries {
     /// How many.

@@ -1,4 +1,5 @@
-//! Where the far memory of programs beside each other is, under Farmem: one broker for all of them, and below the pool a memory node or a disk.
+//! Where the far memory of programs that run side by side is, under Farmem: one broker for all of them, and
+//! below the pool a memory node or a disk.
 
 use std::path::{Path, PathBuf};
 
@@ -34,7 +35,8 @@ impl Far {
         }
     }
 
-    /// The pool of a program with so much data. Where most is to go beyond it, it has room for what is on its way.
+    /// The pool of a program with so much data. Where most is to go beyond it, it has room for what is on its
+    /// way.
     fn pool(self, data: ByteCount) -> u64 {
         match self {
             // What can't be compressed takes a little more than itself.
@@ -47,7 +49,8 @@ impl Far {
 /// How many times more data than pool where most is to go beyond it, and the least pool.
 const BEYOND: u64 = 16;
 const LEAST_POOL: u64 = 4 << 20;
-/// What a broker has beside what it promises to programs: one that has ended gives its part back a moment later.
+/// What a broker has in addition to what it promises to programs: one that has ended gives its part back a
+/// moment later.
 const SPARE_POOL: u64 = 64 << 20;
 /// More of the node than a program's data takes: what it has granted ahead of need.
 const RESERVE_BYTES: u64 = 16 << 20;
@@ -91,7 +94,8 @@ impl Site {
         self.host.socket()
     }
 
-    /// Options of `farmem run` for a program of that name with so much data. It neither lends nor borrows local memory, since its part of that is what is set.
+    /// Options of `farmem run` for a program of that name with so much data. It neither lends nor borrows
+    /// local memory, since its part of that is what is set.
     pub(super) fn options(&self, name: &str, data: ByteCount) -> Vec<String> {
         let (pool, weight) = (self.far.pool(data), (data.get() / WEIGHT_BYTES).clamp(1, MOST_WEIGHT));
         let mut options = vec!["--no-borrow".to_owned()];

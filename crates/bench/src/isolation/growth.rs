@@ -1,4 +1,5 @@
-//! Redis whose data outgrows its memory, and then what holds its compressed pages, and which is given memory in the end (FastSwap, Figures 2 and 9).
+//! Redis whose data outgrows its memory, and then what holds its compressed pages, and which is given memory
+//! in the end (FastSwap, Figures 2 and 9).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,9 +33,11 @@ const WINDOW: Duration = Duration::from_millis(100);
 pub struct Growth {
     /// The data as it grows.
     pub sizes: Vec<Size>,
-    /// Requests per second as it grows: when a window began, in seconds, and what was answered in it. While more data is stored nothing is asked.
+    /// Requests per second as it grows: when a window began, in seconds, and what was answered in it. While
+    /// more data is stored nothing is asked.
     pub growing: Vec<(f64, f64)>,
-    /// Requests per second after it was given memory for all of it: when a window began, in seconds, and what was answered in it.
+    /// Requests per second after it was given memory for all of it: when a window began, in seconds, and what
+    /// was answered in it.
     pub after: Vec<(f64, f64)>,
 }
 
@@ -92,7 +95,8 @@ pub(super) fn turn(setting: &Setting, folder: &Path, scale: Scale) -> anyhow::Re
     Ok(Growth { sizes, growing, after })
 }
 
-/// Asks as fast as it can for so long. When each window began, in seconds from `began`, and requests per second in it.
+/// Asks as fast as it can for so long. When each window began, in seconds from `began`, and requests per
+/// second in it.
 fn ask(
     client: &mut Client,
     began: Instant,
@@ -113,7 +117,8 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     sum / f64::max(count, 1.0)
 }
 
-/// What is told of the server: what it answered for each size, for some spans of time after it was given memory, and second by second.
+/// What is told of the server: what it answered for each size, for some spans of time after it was given
+/// memory, and second by second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     Grows,

@@ -1,5 +1,5 @@
-//! Programs whose pages keep their entries, and the same with a new entry for each page that leaves (Canvas, Figure 12): two at once, each on a processor of its
-//! own, so that both want entries all the time.
+//! Programs whose pages keep their entries, and the same with a new entry for each page that leaves (Canvas,
+//! Figure 12): two at once, each on a processor of its own, so that both want entries all the time.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ const PATTERN: Pattern = Pattern::RandomWrite;
 const ROUNDS: u32 = 3;
 const REPETITIONS: usize = 3;
 
-/// Times of an access of two programs beside each other: medians.
+/// Times of an access of two programs side by side: medians.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Kept {
     /// Pages keep their entries.

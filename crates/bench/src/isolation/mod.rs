@@ -49,7 +49,7 @@ pub use victim::{Service, Turn};
 /// A part of what is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Part {
-    /// A server beside a program that swaps as fast as it can.
+    /// A server next to a program that swaps as fast as it can.
     Victim,
     /// How soon a server is itself again after it was given memory.
     Recovery,
@@ -61,7 +61,7 @@ pub enum Part {
     Entries,
     /// Redis while its data outgrows its memory, and after it was given more.
     Growth,
-    /// Programs of several kinds beside each other, each with a quarter of its memory local.
+    /// Programs of several kinds side by side, each with a quarter of its memory local.
     CoRuns,
     /// The same with half of it local.
     CoRunsHalf,
@@ -78,9 +78,10 @@ pub struct Options {
     pub repeat: Option<u32>,
     /// The parts to measure; empty for all.
     pub only: Vec<Part>,
-    /// The peers to measure; empty for Farmem and each kind of swap, of which some are measured without the kernel's readahead as well.
+    /// The peers to measure; empty for Farmem and each kind of swap, of which some are measured without the
+    /// kernel's readahead as well.
     pub peers: Vec<Peer>,
-    /// Where far memory of programs beside each other is, under Farmem.
+    /// Where far memory of programs side by side is, under Farmem.
     pub far: Far,
     /// A Python that has XGBoost.
     pub python: PathBuf,
@@ -91,10 +92,11 @@ pub struct Options {
 }
 
 const REPETITIONS: u32 = 3;
-/// Local memory of programs beside each other: theirs divided by it.
+/// Local memory of programs side by side: theirs divided by it.
 const QUARTER: u64 = 4;
 const HALF: u64 = 2;
-/// A tenth of what the server can answer from the pool: what counts is how long a request takes, not how many wait.
+/// A tenth of what the server can answer from the pool: what counts is how long a request takes, not how many
+/// wait.
 const REQUESTS_PER_SECOND: f64 = 2000.0;
 
 impl Options {
@@ -115,8 +117,8 @@ impl Options {
 /// Measures; progress goes to standard error. Peers take turns.
 ///
 /// # Errors
-/// When interrupted, when there is only one processor, and when the machine can't be changed back. A peer or program that can't be offered or
-/// fails is named in the report.
+/// When interrupted, when there is only one processor, and when the machine can't be changed back. A peer or
+/// program that can't be offered or fails is named in the report.
 pub fn run(options: &Options) -> anyhow::Result<Report> {
     ensure!(
         std::thread::available_parallelism()?.get() >= 2,
@@ -261,9 +263,9 @@ struct Attempts<'a> {
 }
 
 impl Attempts<'_> {
-    /// A turn, again while the machine's host takes much of the processors' time; that which lost least. The kernel sometimes ends a
-    /// program that reaches its control group's limit, though there is swap left: such a turn is tried again as well. `None` of what has failed before or does
-    /// now.
+    /// A turn, again while the machine's host takes much of the processors' time; that which lost least. The
+    /// kernel sometimes ends a program that reaches its control group's limit, though there is swap left:
+    /// such a turn is tried again as well. `None` of what has failed before or does now.
     ///
     /// # Errors
     /// When interrupted.

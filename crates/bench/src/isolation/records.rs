@@ -126,7 +126,7 @@ impl Report {
     }
 }
 
-/// Programs beside each other; `suffix` tells their cases from others.
+/// Programs side by side; `suffix` tells their cases from others.
 fn programs(peer: Peer, co_runs: &CoRuns, suffix: &str) -> Vec<Measurement> {
     let peer = option::name(&peer);
     let mut found = Vec::new();

@@ -1,4 +1,5 @@
-//! How soon a server that had too little memory is itself again after it was given more (FastSwap, Figures 2 and 9).
+//! How soon a server that had too little memory is itself again after it was given more (FastSwap, Figures 2
+//! and 9).
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,8 +18,9 @@ const WATCHED: u32 = 3;
 const WINDOW: Duration = Duration::from_millis(50);
 /// What it answers in the last windows is what it has settled at.
 const SETTLED_WINDOWS: usize = 20;
-/// The part of what it answered before it was starved, or settles at if that is less, at which it counts as itself again, in this many
-/// windows one after the other. The speed of a virtual machine drifts by more than a tenth within seconds.
+/// The part of what it answered before it was starved, or settles at if that is less, at which it counts as
+/// itself again, in this many windows one after the other. The speed of a virtual machine drifts by more than
+/// a tenth within seconds.
 const RECOVERED: f64 = 0.8;
 const WINDOWS: usize = 3;
 
@@ -29,11 +31,13 @@ pub struct Recovery {
     pub full_requests_per_second: f64,
     /// And with memory for a quarter of it.
     pub starved_requests_per_second: f64,
-    /// Requests per second after it was given memory: when a window began, in seconds, and what it answered in it.
+    /// Requests per second after it was given memory: when a window began, in seconds, and what it answered
+    /// in it.
     pub after: Vec<(f64, f64)>,
     /// Requests per second that it came to in the end.
     pub settled_requests_per_second: f64,
-    /// From when it was given memory until it answered four fifths of that or of its full rate; `None` when it never did while it was watched.
+    /// From when it was given memory until it answered four fifths of that or of its full rate; `None` when
+    /// it never did while it was watched.
     pub seconds: Option<f64>,
     /// The same for each GiB that it was given.
     pub seconds_per_gib: Option<f64>,

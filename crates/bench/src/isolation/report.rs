@@ -23,13 +23,14 @@ use crate::option;
 use crate::table::table;
 use crate::target::Target;
 
-/// A peer's p99 slowdown is to be at most so large,
+/// A peer's p99 slowdown is to be at most so large.
 const SLOWDOWN: f64 = 1.3;
-/// and at most this part of the best kernel peer's.
+/// It is also to be at most this part of the best kernel peer's.
 const PART_OF_BEST: f64 = 0.5;
 /// A server is to be itself again so soon for each GiB that it is given.
 const SECONDS_PER_GIB: f64 = 3.0;
-/// Slowdowns of programs beside each other are to be spread at most this part of the best kernel peer's: a third.
+/// Slowdowns of programs side by side are to be spread at most this part of the best kernel peer's: a
+/// third.
 const PART_OF_DEVIATION: f64 = 0.33;
 
 /// All that was measured, and on what.
@@ -43,11 +44,12 @@ pub struct Report {
     pub data_bytes: u64,
     /// Turns that each figure is the median of.
     pub repetitions: u32,
-    /// How many pages the kernel read from swap at once at most, under each peer that is the kernel's; one where it read nothing ahead.
+    /// How many pages the kernel read from swap at once at most, under each peer that is the kernel's; one
+    /// where it read nothing ahead.
     pub read_at_once: BTreeMap<Peer, u64>,
-    /// Where far memory of programs beside each other was, under Farmem.
+    /// Where far memory of programs side by side was, under Farmem.
     pub far: Far,
-    /// The server beside the program that swaps.
+    /// The server next to the program that swaps.
     pub victim: BTreeMap<Peer, Victim>,
     /// A server that had too little memory and was given more: each turn.
     pub recovery: BTreeMap<Peer, Vec<Recovery>>,
@@ -63,7 +65,7 @@ pub struct Report {
     pub reservations: Vec<Reservations>,
     /// Redis while its data outgrew its memory, and after it was given more: each turn.
     pub growth: BTreeMap<Peer, Vec<Growth>>,
-    /// Programs of several kinds beside each other, each with a quarter of its memory local.
+    /// Programs of several kinds side by side, each with a quarter of its memory local.
     pub co_runs: BTreeMap<Peer, CoRuns>,
     /// The same with half of it local.
     pub co_runs_half: BTreeMap<Peer, CoRuns>,
@@ -76,7 +78,7 @@ pub struct Report {
 /// The server under one peer: medians over all turns.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Victim {
-    /// How many times longer the middle request took beside the other program.
+    /// How many times longer the middle request took next to the other program.
     pub p50_slowdown: f64,
     /// How many times longer the slowest of a hundred took.
     pub p99_slowdown: f64,
@@ -84,7 +86,7 @@ pub struct Victim {
     pub throughput_ratio: f64,
     /// The server without the other program.
     pub alone: Service,
-    /// And beside it.
+    /// And next to it.
     pub beside: Service,
     /// Pages of both that left each second meanwhile.
     pub swap_outs_per_second: f64,

@@ -1,5 +1,6 @@
-//! One program with several threads that write, and what becomes of the entries that its pages keep: with room for all of them, and with a partition so small that
-//! hot pages must give theirs back (Canvas §5.1, Figures 12 and 13).
+//! One program with several threads that write, and what becomes of the entries that its pages keep: with
+//! room for all of them, and with a partition so small that hot pages must give theirs back (Canvas §5.1,
+//! Figures 12 and 13).
 
 use std::path::Path;
 use std::process::Command;
@@ -28,7 +29,8 @@ const COMPRESSIBILITY: Compressibility = Compressibility::Half;
 pub enum Keeping {
     /// Pages keep them, and there is room for all.
     Kept,
-    /// Pages keep them, and a partition that is hardly larger than what must be far makes hot ones give them back.
+    /// Pages keep them, and a partition that is hardly larger than what must be far makes hot ones give them
+    /// back.
     GivenBack,
     /// Each page that leaves gets a new one.
     New,
@@ -51,8 +53,8 @@ impl Keeping {
         let mut options = vec!["--pool".to_owned(), (2 * data).to_string()];
         match self {
             Self::Kept => {}
-            // All pages take 0.55 of the data in slots. Three quarters of the partition, up to which entries are kept, are less than that, and more than what is
-            // not local.
+            // All pages take 0.55 of the data in slots. Three quarters of the partition, up to which entries
+            // are kept, are less than that, and more than what is not local.
             Self::GivenBack => options.extend(["--partition".to_owned(), (data / 5 * 3).to_string()]),
             Self::New => options.extend(["--entries", "new"].map(str::to_owned)),
         }
@@ -60,7 +62,8 @@ impl Keeping {
     }
 }
 
-/// The program, from its start to its end. Farmem waits for no lock to find an entry, so there are no waits to count.
+/// The program, from its start to its end. Farmem waits for no lock to find an entry, so there are no waits
+/// to count.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Reservations {
     /// Threads that write.
@@ -71,11 +74,11 @@ pub struct Reservations {
     pub swap_outs_per_second: f64,
     /// Pages that left.
     pub swap_outs: f64,
-    /// Entries that were allocated,
+    /// Entries that were allocated.
     pub allocated: f64,
-    /// those that pages went back into,
+    /// Entries that pages went back into.
     pub reused: f64,
-    /// and those that resident pages gave back.
+    /// Entries that resident pages gave back.
     pub given_back: f64,
 }
 

@@ -1,7 +1,9 @@
-//! The server that is asked: memcached, on one processor with its client; with one thread where it is a victim, with several among programs of other kinds.
+//! The server that is asked: memcached, on one processor with its client; with one thread where it is a
+//! victim, with several among programs of other kinds.
 //!
-//! Its threads of the background are off. They walk over items that nobody has asked for; and under a control group's limit it is one of them, waiting for a page
-//! while the serving thread takes each that becomes free, for which Linux 6.18 gives up and calls its out-of-memory killer, with swap nearly empty.
+//! Its threads of the background are off. They walk over items that nobody has asked for; and under a control
+//! group's limit it is one of them, waiting for a page while the serving thread takes each that becomes free,
+//! for which Linux 6.18 gives up and calls its out-of-memory killer, with swap nearly empty.
 
 use std::path::Path;
 

@@ -23,7 +23,7 @@ use crate::undo::Journal;
 const END: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(10);
 
-/// Who provides memory to the applications.
+/// The system that provides memory to the applications.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Peer {
@@ -48,8 +48,8 @@ pub enum Peer {
 }
 
 impl Peer {
-    /// Those that are measured where none is named: each kind of swap as this machine has it set, and those without readahead that may well be
-    /// faster or slower by it. The rest would take as much time again.
+    /// Those that are measured where none is named: each kind of swap as this machine has it set, and those
+    /// without readahead that may well be faster or slower by it. The rest would take as much time again.
     pub(super) const USUAL: [Self; 7] = [
         Self::Farmem,
         Self::Zram,
@@ -74,7 +74,8 @@ impl Peer {
         }
     }
 
-    /// How many pages the kernel reads from swap at once at most: one where it reads nothing ahead. `None` of Farmem, which has a readahead of its own.
+    /// How many pages the kernel reads from swap at once at most: one where it reads nothing ahead. `None` of
+    /// Farmem, which has a readahead of its own.
     pub(super) fn read_at_once(self) -> anyhow::Result<Option<u64>> {
         Ok(match self.swap() {
             None => None,
@@ -102,7 +103,8 @@ pub(super) struct Room<'a> {
     pub(super) local: ByteCount,
     /// The processor that it runs on; `None` for all of them.
     pub(super) processor: Option<usize>,
-    /// The part of a processor's time that it has, whoever else wants it or doesn't; `None` for what it can get.
+    /// The part of a processor's time that it has, whoever else wants it or doesn't; `None` for what it can
+    /// get.
     pub(super) share: Option<f64>,
     /// Where the broker of Farmem's applications listens; `None` without one.
     pub(super) broker: Option<&'a Path>,
@@ -143,7 +145,8 @@ impl Setting {
         &self.interrupt
     }
 
-    /// Pages that the applications of these names, the only ones that run, have swapped out so far; of those over the kernel's swap, all on this machine.
+    /// Pages that the applications of these names, the only ones that run, have swapped out so far; of those
+    /// over the kernel's swap, all on this machine.
     pub(super) fn swapped_out(&self, names: &[&str]) -> anyhow::Result<u64> {
         if self.swap.is_some() {
             let all = procfs::vmstat()?;
@@ -154,7 +157,8 @@ impl Setting {
         names.iter().map(|name| self.figure(name, "evicted")).sum()
     }
 
-    /// Pages that came back to them so far: those that a thread waited for, and those that came before it asked.
+    /// Pages that came back to them so far: those that a thread waited for, and those that came before it
+    /// asked.
     pub(super) fn swapped_in(&self, names: &[&str]) -> anyhow::Result<u64> {
         if self.swap.is_some() {
             let all = procfs::vmstat()?;
@@ -263,8 +267,9 @@ pub(super) struct Application {
 }
 
 impl Application {
-    /// From now on the application's data has the local bytes that were asked for, whatever else the kernel counts at this moment. Under
-    /// Farmem it had no more from the start; the kernel often ends a server with several threads while it fills so little.
+    /// From now on the application's data has the local bytes that were asked for, whatever else the kernel
+    /// counts at this moment. Under Farmem it had no more from the start; the kernel often ends a server with
+    /// several threads while it fills so little.
     pub(super) fn limit(&mut self) -> anyhow::Result<()> {
         match &mut self.group {
             Some(group) if self.way.is_swapped => group.set_local(self.local),
@@ -272,7 +277,8 @@ impl Application {
         }
     }
 
-    /// From now on the kernel doesn't end its processes at their limit, where it can do without; they wait there until [`Application::tend`] is called.
+    /// From now on the kernel doesn't end its processes at their limit, where it can do without; they wait
+    /// there until [`Application::tend`] is called.
     pub(super) fn spare(&self) -> anyhow::Result<()> {
         match &self.group {
             Some(group) if self.way.is_swapped => group.spare_processes(),
@@ -351,7 +357,7 @@ impl Application {
 
 impl Drop for Application {
     fn drop(&mut self) {
-        // What can't be ended now is ended with its control group, or by who started the benchmark.
+        // What can't be ended now is ended with its control group, or by whoever started the benchmark.
         let _ = self.end();
     }
 }

@@ -1,5 +1,5 @@
-//! What it takes to bring pages back to a program that has room again: as it touches them, and without waiting for that (FastSwap,
-//! Table IV).
+//! What it takes to bring pages back to a program that has room again: as it touches them, and without
+//! waiting for that (FastSwap, Table IV).
 
 use std::path::Path;
 use std::thread;
@@ -17,7 +17,8 @@ use crate::workload::Pattern;
 
 const NAME: &str = "bench-swap-in";
 const PROCESSOR: usize = 0;
-/// The part of all pages that may be missing when they count as back: what a program doesn't need is not worth waiting for.
+/// The part of all pages that may be missing when they count as back: what a program doesn't need is not
+/// worth waiting for.
 const LEFT_SHARE: u64 = 50;
 const LOOK: Duration = Duration::from_millis(1);
 /// After so long they won't come any more.

@@ -1,4 +1,5 @@
-//! The program that swaps: Farmem's workload, led to where all its data has been written and most of it has left.
+//! The program that swaps: Farmem's workload, led to where all its data has been written and most of it has
+//! left.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A server that must answer soon, alone and beside a program that swaps as fast as it can.
+//! A server that must answer soon, alone and next to a program that swaps as fast as it can.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -51,9 +51,9 @@ pub struct Service {
 pub struct Turn {
     /// Nobody else runs.
     pub alone: Service,
-    /// Beside the other program.
+    /// Next to the other program.
     pub beside: Service,
-    /// Pages of both that left each second, beside the other program.
+    /// Pages of both that left each second, next to the other program.
     pub swap_outs_per_second: f64,
     /// Pages of both that came back each second.
     pub swap_ins_per_second: f64,
@@ -89,8 +89,9 @@ fn check(mut application: Application, what: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How the server does at a fixed rate, in spells of which the middle one counts: whoever takes the whole machine away for some
-/// milliseconds now and then, its host above all, makes one spell slow and not the figure.
+/// How the server does at a fixed rate, in spells of which the middle one counts: whoever takes the whole
+/// machine away for some milliseconds now and then, its host above all, makes one spell slow and not the
+/// figure.
 fn serve(client: &mut Client, scale: Scale) -> anyhow::Result<Service> {
     on_processor(PROCESSOR, || {
         // What the phase before has left in memory is not this phase's.

@@ -14,7 +14,7 @@ pub(super) struct BreadthFirst {
 
 impl BreadthFirst {
     pub(super) fn new(bytes: usize) -> Self {
-        // Beside its edges a vertex has its distance, and may be in two lists.
+        // In addition to its edges, a vertex has its distance, and may be in two lists.
         let graph = Graph::new(bytes / (Graph::BYTES_PER_VERTEX + 3 * size_of::<u32>()));
         Self { distances: vec![UNKNOWN; graph.vertices()], graph }
     }
@@ -38,8 +38,8 @@ impl Task for BreadthFirst {
         }
     }
 
-    /// A neighbour is at most one step nearer or farther, and all but the first vertex have one that is nearer. All vertices are reached: with this many
-    /// permutations the graph is connected.
+    /// A neighbour is at most one step nearer or farther, and all but the first vertex have one that is
+    /// nearer. All vertices are reached: with this many permutations the graph is connected.
     fn is_right(&self) -> bool {
         let is_right = |vertex: usize| {
             let distance = self.distances[vertex];

@@ -40,8 +40,8 @@ impl Dictionary {
         table
     }
 
-    /// Keys up to so many, those of one part of the table after those of another: at random filling and checking it would take much longer than all that is
-    /// measured, where most of the table is far.
+    /// Keys up to so many, those of one part of the table after those of another: at random filling and
+    /// checking it would take much longer than all that is measured, where most of the table is far.
     fn in_parts(slots: usize, keys: u64) -> impl Iterator<Item = u64> {
         let part_slots = slots.div_ceil(PARTS);
         let is_in = move |nth: u64, part: usize| Self::home(Self::key(nth), slots) / part_slots == part;

@@ -1,7 +1,9 @@
-//! A fast Fourier transform in place: butterflies with strides of all powers of two, the widest first (Gentleman and Sande, 1966). The spectrum is left in the order of
-//! reversed bits, as where it is only multiplied and transformed back.
+//! A fast Fourier transform in place: butterflies with strides of all powers of two, the widest first
+//! (Gentleman and Sande, 1966). The spectrum is left in the order of reversed bits, as where it is only
+//! multiplied and transformed back.
 //!
-//! The signal is the sum of a few waves of known frequencies. All of its spectrum is zero but at these: so every number can be checked.
+//! The signal is the sum of a few waves of known frequencies. All of its spectrum is zero but at these: so
+//! every number can be checked.
 
 use std::f64::consts::PI;
 
@@ -34,7 +36,7 @@ impl Complex {
 /// Waves: how many times each fits into the signal, in so many parts of it, and its height.
 const WAVES: [(usize, f64); 3] = [(3, 1.0), (1000, 0.5), (30_001, 0.25)];
 
-/// How often a turn is computed anew rather than from the one before.
+/// How often a turn is computed again rather than from the one before.
 const EXACT: usize = 64;
 
 pub(super) struct Fourier {

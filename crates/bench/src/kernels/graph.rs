@@ -1,6 +1,8 @@
-//! A graph whose edges look random, all of them in memory: for each vertex its neighbours, one after the other.
+//! A graph whose edges look random, all of them in memory: for each vertex its neighbours, one after the
+//! other.
 //!
-//! Neighbours of a vertex are its images by a few permutations of all vertices, and by their inverses: so each edge is there from both of its ends.
+//! Neighbours of a vertex are its images by a few permutations of all vertices, and by their inverses: so
+//! each edge is there from both of its ends.
 
 use super::numbers::mixed;
 
@@ -48,8 +50,8 @@ impl Graph {
     }
 }
 
-/// The number that an odd one has to be multiplied by to get 1, modulo 2³². Each step of Newton's method doubles the bits that are right; of an odd number's
-/// square three are.
+/// The number that an odd one has to be multiplied by to get 1, modulo 2³². Each step of Newton's method
+/// doubles the bits that are right; of an odd number's square three are.
 fn inverse(odd: u32) -> u32 {
     (0..4).fold(odd, |guess, _| guess.wrapping_mul(2_u32.wrapping_sub(odd.wrapping_mul(guess))))
 }

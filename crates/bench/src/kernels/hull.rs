@@ -1,4 +1,5 @@
-//! Quickhull: the points beyond a line are divided by the one that is farthest from it, and those within the triangle are dropped.
+//! Quickhull: the points beyond a line are divided by the one that is farthest from it, and those within the
+//! triangle are dropped.
 
 use super::Task;
 use super::numbers::mixed;
@@ -87,7 +88,8 @@ impl Task for Hull {
         corners(above, right, left, &mut self.hull);
     }
 
-    /// Each corner is one of the points, the hull turns left at each, and each point lies to the left of the edges below and above it.
+    /// Each corner is one of the points, the hull turns left at each, and each point lies to the left of the
+    /// edges below and above it.
     fn is_right(&self) -> bool {
         let Some(turn) =
             self.hull.iter().enumerate().max_by_key(|(_, point)| point.order()).map(|(at, _)| at)

@@ -1,4 +1,5 @@
-//! A maximal independent set: vertices are visited in an order that looks random, and taken where no neighbour was.
+//! A maximal independent set: vertices are visited in an order that looks random, and taken where no
+//! neighbour was.
 
 use super::Task;
 use super::graph::Graph;

@@ -1,5 +1,6 @@
-//! Programs in the manner of COMEX's evaluation (§5, Figures 10 to 14): numerical kernels as in the NAS parallel benchmarks, and problems on graphs, keys and
-//! points as in the problem-based suite. Written for this purpose, each as simple as its accesses to memory allow, and with a result that can be checked.
+//! Programs in the manner of COMEX's evaluation (§5, Figures 10 to 14): numerical kernels as in the NAS
+//! parallel benchmarks, and problems on graphs, keys and points as in the problem-based suite. Written for
+//! this purpose, each as simple as its accesses to memory allow, and with a result that can be checked.
 
 mod breadth_first;
 mod dictionary;

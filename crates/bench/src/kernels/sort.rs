@@ -1,4 +1,5 @@
-//! Merge sort: runs that fit a cache are sorted by themselves, then merged in pairs, from one array to another and back.
+//! Merge sort: runs that fit a cache are sorted by themselves, then merged in pairs, from one array to
+//! another and back.
 
 use super::Task;
 use super::numbers::mixed;

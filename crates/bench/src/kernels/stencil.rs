@@ -1,7 +1,8 @@
-//! Sweeps over a grid of three dimensions, in each of which a point becomes the average of its six neighbours (Jacobi's method).
+//! Sweeps over a grid of three dimensions, in each of which a point becomes the average of its six neighbours
+//! (Jacobi's method).
 //!
-//! The grid begins as a product of three sine waves that are zero at its faces. A sweep multiplies each point of such a wave by one known factor: so every point
-//! can be checked.
+//! The grid begins as a product of three sine waves that are zero at its faces. A sweep multiplies each point
+//! of such a wave by one known factor: so every point can be checked.
 
 use std::f64::consts::PI;
 

@@ -1,5 +1,5 @@
-//! The least that a pager does which serves faults from a thread of its own: it reads the message, and copies the page in. Far memory is one page that is always
-//! at hand; nothing leaves.
+//! The least that a pager does which serves faults from a thread of its own: it reads the message, and copies
+//! the page in. Far memory is one page that is always at hand; nothing leaves.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,5 @@
-//! `farmem bench micro`: what the primitives of a pager in user space cost on this machine, and the floor that follows from them.
+//! `farmem bench micro`: what the primitives of a pager in user space cost on this machine, and the floor
+//! that follows from them.
 
 mod floor;
 mod primitives;
@@ -14,7 +15,8 @@ use crate::interrupt::Interrupt;
 use crate::median::median;
 use crate::table::table;
 
-/// The floor: no pager in user space that serves faults from another thread can be faster here, whatever it does besides.
+/// The floor: no pager in user space that serves faults from another thread can be faster here, whatever it
+/// does besides.
 pub(crate) const FLOOR: &str = "fault served by a handler on the same core";
 
 /// What to measure.

@@ -3,7 +3,7 @@
 use super::Report;
 use crate::record::{Findings, Measurement};
 
-/// Who measures itself.
+/// The part that measures itself.
 const MACHINE: &str = "machine";
 
 impl Report {

@@ -1,7 +1,8 @@
 //! The two ends of a connection on processors of their own, as if they were on two machines.
 //!
-//! Where both are on one, a message wakes its receiver as soon as the sender waits; on another one that may take five times as long. Which of the two it is
-//! the scheduler decides anew for each connection, so that two of them could not be compared.
+//! Where both are on one, a message wakes its receiver as soon as the sender waits; on another one that may
+//! take five times as long. Which of the two it is, the scheduler decides again for each connection, so that
+//! two of them could not be compared.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;

@@ -1,5 +1,5 @@
-//! What a connection can do where nothing but the connection is in the way: at its other end a thread answers a request with as many bytes as a
-//! page's answer has, and sends or takes as much as it is told.
+//! What a connection can do where nothing but the connection is in the way: at its other end a thread answers
+//! a request with as many bytes as a page's answer has, and sends or takes as much as it is told.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};

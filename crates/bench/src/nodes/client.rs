@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use farmem_broker::board::{Gate, Pass, Turn};
+use farmem_broker::link_schedule::{Gate, Pass, Turn};
 use farmem_policy::links::timeliness::is_too_late;
 use farmem_policy::links::{Class, Latency};
 use farmem_transport::{
@@ -27,11 +27,13 @@ pub(super) const CLIENT_BYTES: u64 = CHUNKS as u64 * Order::SLAB.bytes() as u64;
 /// Pages that one read brings, where neighbours are read ahead.
 const SPAN_PAGES: usize = 16;
 const SPAN_BYTES: usize = SPAN_PAGES * FRAME_BYTES;
-/// Requests that are under way at a time, where as many bytes as possible shall go: 4 MiB of writes, 2 MiB of reads.
+/// Requests that are under way at a time, where as many bytes as possible shall go: 4 MiB of writes, 2 MiB of
+/// reads.
 const WRITES: usize = 16;
 const READS: usize = 32;
 
-/// Reads, all of one size, whatever their class: the product doesn't make those that nobody waits for smaller, either.
+/// Reads, all of one size, whatever their class: the product doesn't make those that nobody waits for
+/// smaller, either.
 #[derive(Clone, Copy)]
 pub(super) struct Course {
     pub(super) class: Class,
@@ -242,7 +244,7 @@ impl End for Client {
 impl Drop for Client {
     /// Gives everything back: the next client of the node needs it.
     fn drop(&mut self) {
-        // Who can't be told that has ended.
+        // A thread that can't be told has ended.
         let _ = self.submit(Request::Leave).and_then(|()| self.next());
     }
 }

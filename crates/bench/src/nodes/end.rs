@@ -29,9 +29,9 @@ pub(super) trait End: Send {
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Amount {
-    /// Pages, one after the other,
+    /// Pages, one after the other.
     pub(super) fetches: u32,
-    /// but for no longer than this; under load for just as long.
+    /// The longest time that they may take; under load, how long it goes on.
     pub(super) at_most: Duration,
     /// Bytes in each direction.
     pub(super) bytes: usize,

@@ -42,7 +42,7 @@ impl Kernels<'_> {
         ["kernel".to_owned(), option::name(&kernel), "--data".to_owned(), self.data.get().to_string()]
     }
 
-    /// The local memory of who has a part of its data local.
+    /// The local memory of a run that has a part of its data local.
     pub(super) fn local(&self, part: u64) -> ByteCount {
         ByteCount::new(self.data.get() / part)
     }

@@ -1,5 +1,6 @@
-//! `farmem bench nodes`: memory nodes beside bare connections that go the same way, programs whose far memory is there, in the pool or on disk, what
-//! the loss of a node costs, how programs share a link, how evenly many programs load many nodes, and what many threads get of one that is far away.
+//! `farmem bench nodes`: memory nodes compared with bare connections that go the same way, programs whose far
+//! memory is there, in the pool or on disk, what the loss of a node costs, how programs share a link, how
+//! evenly many programs load many nodes, and what many threads get of one that is far away.
 
 mod apart;
 mod bare;
@@ -69,15 +70,16 @@ pub struct Options {
 /// A part of what is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Part {
-    /// Ways to a node, beside bare connections.
+    /// Ways to a node, compared with bare connections.
     Ways,
     /// Links with a rate, shared by three spaces, and with a flood of what is fetched ahead.
     Shared,
-    /// The same by programs under `farmem run`: three that share a link, and one that walks through its data beside a flood.
+    /// The same by programs under `farmem run`: three that share a link, and one that walks through its data
+    /// next to a flood.
     Spaces,
     /// Programs with their far memory in several places.
     Programs,
-    /// Kernels with a part of their data local, beside the kernel's swap to a file.
+    /// Kernels with a part of their data local, compared with the kernel's swap to a file.
     SpeedUp,
     /// What is read at once, kept, and granted ahead of need, over a wide range.
     Sweeps,
@@ -85,7 +87,8 @@ pub enum Part {
     Loss,
     /// Twelve nodes that ten programs use at once.
     Spread,
-    /// A node two milliseconds away that 1, 4 and 16 threads read from, and a thread that wants nothing of it.
+    /// A node two milliseconds away that 1, 4 and 16 threads read from, and a thread that wants nothing of
+    /// it.
     Threads,
 }
 
@@ -109,12 +112,12 @@ const AMOUNT_QUICK: Amount = Amount { fetches: 2_000, at_most: Duration::from_se
 /// Links between network namespaces: as fast as the machine, and as a network that many have.
 const RATES: [Option<&str>; 2] = [None, Some("1gbit")];
 
-/// Measures; progress goes to standard error. Ways and programs take turns within each repetition, so that what else happens on the machine meets
-/// all of them alike.
+/// Measures; progress goes to standard error. Ways and programs take turns within each repetition, so that
+/// what else happens on the machine meets all of them alike.
 ///
 /// # Errors
-/// When interrupted, when a node or a program does what it should not. A link that this machine can't make is no error: it is named in the
-/// report.
+/// When interrupted, when a node or a program does what it should not. A link that this machine can't make is
+/// no error: it is named in the report.
 pub fn run(options: &Options) -> anyhow::Result<Report> {
     let runner = Runner::new(&options.farmem, Interrupt::listen()?)?;
     let repetitions = options.repeat.unwrap_or(if options.quick { 1 } else { REPETITIONS });

@@ -1,5 +1,6 @@
-//! Two network namespaces, and a pair of virtual Ethernet devices between them. Nothing of that has a name outside: the kernel takes it away
-//! with the last descriptor, socket and thread that is in it, however the process ends.
+//! Two network namespaces, and a pair of virtual Ethernet devices between them. Nothing of that has a name
+//! outside: the kernel takes it away with the last descriptor, socket and thread that is in it, however the
+//! process ends.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -48,7 +49,8 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Joins two new ones, by a link of that rate in each direction (as `tc` takes it), or as fast as the machine.
+    /// Joins two new ones, by a link of that rate in each direction (as `tc` takes it), or as fast as the
+    /// machine.
     ///
     /// # Errors
     /// Without root, or the programs `ip` and `tc`.

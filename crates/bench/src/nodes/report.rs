@@ -18,9 +18,9 @@ use crate::median::median;
 use crate::table::table;
 use crate::target::Target;
 
-/// A page from a node is to take at most so many times as long as a bare answer of its size,
+/// A page from a node is to take at most so many times as long as a bare answer of its size.
 const FETCH: f64 = 1.5;
-/// and so many times as long while as much as goes is read besides.
+/// It is to take at most so many times as long while as much as possible is read as well.
 pub(super) const FLOODED: f64 = 1.2;
 /// A bare stream may be so many times as fast: at least 0.9 of it is to be reached.
 const STREAM: f64 = 1.11;
@@ -48,7 +48,7 @@ pub struct Report {
     pub shared: Vec<SharedFigure>,
     /// Programs that share a link.
     pub spaces: Vec<SpacesFigure>,
-    /// Programs that walk through their data, alone and beside a flood.
+    /// Programs that walk through their data, alone and next to a flood.
     pub walks: Vec<WalkFigure>,
     /// Kernels with a part of their data local.
     pub speed_ups: Vec<SpeedUpFigure>,
@@ -79,7 +79,7 @@ pub struct LeftOut {
     pub reason: String,
 }
 
-/// One way to a node, beside a bare connection that goes it.
+/// One way to a node, compared with a bare connection that goes the same way.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct WayFigure {
     /// Which.

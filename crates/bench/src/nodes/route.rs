@@ -41,7 +41,8 @@ impl Route {
         self.is_limited
     }
 
-    /// All ways within this machine: loopback, the same with a key, a Unix socket, shared memory. `folder` is for sockets and the key.
+    /// All ways within this machine: loopback, the same with a key, a Unix socket, shared memory. `folder` is
+    /// for sockets and the key.
     pub(super) fn local(folder: &Path, memory: ByteCount) -> Result<Vec<Self>> {
         let tcp = || Destination::Tcp { host: LOOPBACK.to_owned(), port: 0 };
         let key_file = folder.join("key");

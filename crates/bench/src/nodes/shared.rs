@@ -1,11 +1,12 @@
-//! A link that several spaces share, and within one of them a flood of what is fetched ahead: what the schedule makes of both (Canvas §6.4.3).
+//! A link that several spaces share, and within one of them a flood of what is fetched ahead: what the
+//! schedule makes of both (Canvas §6.4.3).
 
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use farmem_broker::board::{Board, Direction, Gate, Shared, key_of};
+use farmem_broker::link_schedule::{Direction, Gate, LinkSchedule, Shared, key_of};
 use farmem_policy::links::Class;
 use serde::Serialize;
 
@@ -27,7 +28,8 @@ const SPAN_PAGES: usize = 16;
 /// What is fetched ahead is used so soon, where it is dropped if it would come later.
 const USEFUL: Duration = Duration::from_millis(2);
 
-/// A link that three spaces of weights 1, 2 and 4 share, and one within which what is fetched ahead floods it.
+/// A link that three spaces of weights 1, 2 and 4 share, and one within which what is fetched ahead floods
+/// it.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct SharedFigure {
     /// Which.
@@ -40,27 +42,30 @@ pub struct SharedFigure {
     pub demand_p99_us: f64,
     /// The same while as much as goes is fetched ahead.
     pub flooded_p99_us: f64,
-    /// What was fetched ahead meanwhile: all but a tenth had come so long after it was wanted,
+    /// What was fetched ahead meanwhile: all but a tenth had come so long after it was wanted.
     pub ahead_p90_us: f64,
-    /// and so much of it came.
+    /// How much of it came.
     pub ahead_bytes_per_second: f64,
-    /// The same where what would come more than 2 ms after it was wanted is dropped: the p99 of what somebody waits for,
+    /// The same where what would come more than 2 ms after it was wanted is dropped: the p99 of what a thread
+    /// waits for.
     pub dropping_p99_us: f64,
-    /// all but a tenth of what was fetched ahead and not dropped,
+    /// How late all but a tenth came of what was fetched ahead and not dropped.
     pub dropping_p90_us: f64,
-    /// so much of it came,
+    /// How much of it came.
     pub dropping_bytes_per_second: f64,
-    /// and this part of the reads was dropped.
+    /// The part of the reads that was dropped.
     pub dropped: f64,
-    /// Both again, where what is fetched ahead is not told from what a thread waits for: the p99 of what somebody waits for,
+    /// Both again, where what is fetched ahead is not told from what a thread waits for: the p99 of what a
+    /// thread waits for.
     pub one_class_p99_us: f64,
-    /// and all but a tenth of the others.
+    /// How late all but a tenth of the others came.
     pub one_class_p90_us: f64,
-    /// Both without any schedule, so that each read goes as soon as it is wanted: the p99 of what somebody waits for,
+    /// Both without any schedule, so that each read goes as soon as it is wanted: the p99 of what a thread
+    /// waits for.
     pub unscheduled_p99_us: f64,
-    /// all but a tenth of the others,
+    /// How late all but a tenth of the others came then.
     pub unscheduled_p90_us: f64,
-    /// and so much of them came.
+    /// How much of them came.
     pub unscheduled_bytes_per_second: f64,
 }
 
@@ -115,8 +120,8 @@ impl SharedFigure {
 pub(super) fn measure(route: &Route, time: Duration) -> Result<SharedFigure> {
     let mut clients =
         (0..WEIGHTS.len()).map(|nth| route.client(10 + nth as u64)).collect::<Result<Vec<Client>>>()?;
-    let board = Arc::new(Board::new(Shared::create()?));
-    let gates = gates(&board, &WEIGHTS)?;
+    let schedule = Arc::new(LinkSchedule::new(Shared::create()?));
+    let gates = gates(&schedule, &WEIGHTS)?;
     let course = |class, wanted| Course { class, pages: SPAN_PAGES, wanted, useful: None, time };
     let bytes = thread::scope(|scope| {
         let readers: Vec<_> = clients
@@ -133,7 +138,7 @@ pub(super) fn measure(route: &Route, time: Duration) -> Result<SharedFigure> {
     })?;
     let [waited, ahead, ..] = &mut clients[..] else { unreachable!("there are three") };
     // One space alone: its own classes.
-    let gate = &self::gates(&Arc::new(Board::new(Shared::create()?)), &[1])?[0];
+    let gate = &self::gates(&Arc::new(LinkSchedule::new(Shared::create()?)), &[1])?[0];
     let demand = course(Class::Demand, 1);
     let alone = waited.read_by(Some(gate), demand)?;
     let mut flooded_by = |gate, class, useful| {
@@ -168,7 +173,8 @@ pub(super) fn measure(route: &Route, time: Duration) -> Result<SharedFigure> {
     })
 }
 
-/// The weighted min-max ratio of parts with their weights (Canvas §6.4.3): the smallest part divided by its weight, of the largest.
+/// The weighted min-max ratio of parts with their weights (Canvas §6.4.3): the smallest part divided by its
+/// weight, of the largest.
 pub(super) fn weighted_ratio(parts: impl Iterator<Item = (f64, u32)>) -> f64 {
     let (least, most) = parts
         .map(|(part, weight)| part / f64::from(weight))
@@ -177,10 +183,11 @@ pub(super) fn weighted_ratio(parts: impl Iterator<Item = (f64, u32)>) -> f64 {
 }
 
 /// Gates of spaces with these weights, at one link.
-fn gates(board: &Arc<Board>, weights: &[u32]) -> Result<Vec<Arc<Gate>>> {
-    let lines = board.link(key_of("node"), Direction::In).context("a new board has no room")?;
-    let gate =
-        |(seat, weight): (usize, &u32)| Gate::new(Arc::clone(board), lines, seat, Arc::default(), *weight);
+fn gates(schedule: &Arc<LinkSchedule>, weights: &[u32]) -> Result<Vec<Arc<Gate>>> {
+    let lines = schedule.link(key_of("node"), Direction::In).context("a new schedule has no room")?;
+    let gate = |(link_slot, weight): (usize, &u32)| {
+        Gate::new(Arc::clone(schedule), lines, link_slot, Arc::default(), *weight)
+    };
     Ok(weights.iter().enumerate().map(gate).collect())
 }
 

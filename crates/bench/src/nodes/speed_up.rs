@@ -1,4 +1,5 @@
-//! Kernels with a part of their data local: far memory on a node, in the pool, and the kernel's swap to a file on disk (COMEX §5.2, Figure 13).
+//! Kernels with a part of their data local: far memory on a node, in the pool, and the kernel's swap to a
+//! file on disk (COMEX §5.2, Figure 13).
 
 use std::fmt;
 use std::path::PathBuf;
@@ -23,7 +24,8 @@ const PARTS_QUICK: [u64; 1] = [4];
 const KERNELS_QUICK: [Kernel; 2] = [Kernel::Sort, Kernel::Dictionary];
 /// Swap beyond the data, for what else a process has.
 const SWAP_SPARE: u64 = 64 << 20;
-/// Where next to nothing is local a kernel over swap to a file may take minutes: it is ended after so long, and has taken longer than that.
+/// Where next to nothing is local a kernel over swap to a file may take minutes: it is ended after so long,
+/// and has taken longer than that.
 const PATIENCE: Duration = Duration::from_secs(100);
 const PATIENCE_QUICK: Duration = Duration::from_secs(40);
 /// Looks between two corrections of a control group's limit.
@@ -42,9 +44,9 @@ pub struct SpeedUpFigure {
     pub swap_file_seconds: Option<f64>,
     /// Whether it would have taken longer, and was ended then.
     pub is_swap_file_ended: bool,
-    /// With far memory in the pool,
+    /// With far memory in the pool.
     pub pool_seconds: f64,
-    /// and on a node that is reached over TCP.
+    /// With far memory on a node that is reached over TCP.
     pub node_seconds: f64,
     /// Of the pages from the node that a thread waited for, those that an earlier read had brought along.
     pub read_buffer_share: f64,
@@ -118,7 +120,8 @@ impl SpeedUp<'_> {
                             }
                             Err(error) => {
                                 kernels.runner.check()?;
-                                // Where little is local, the kernel's out-of-memory killer ends a program whose memory it could have swapped.
+                                // Where little is local, the kernel's out-of-memory killer ends a program
+                                // whose memory it could have swapped.
                                 eprintln!("farmem: swap to a file left out: {error:#}");
                                 left_out = Some(format!("{error:#}"));
                             }

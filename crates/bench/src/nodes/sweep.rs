@@ -1,4 +1,5 @@
-//! What COMEX calls T, P and B, one after the other over a wide range, with the others as they are by default (§5.1.3, Figures 10 to 12).
+//! What COMEX calls T, P and B, one after the other over a wide range, with the others as they are by default
+//! (§5.1.3, Figures 10 to 12).
 
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;

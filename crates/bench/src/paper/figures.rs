@@ -1,6 +1,8 @@
-//! What is to be answered: every figure and table of the papers, as far as a machine without their hardware can repeat them.
+//! What is to be answered: every figure and table of the papers, as far as a machine without their hardware
+//! can repeat them.
 
-/// Figures and tables, and what they show, in the order of the papers. Those that measure nothing stand together.
+/// Figures and tables, and what they show, in the order of the papers. Those that measure nothing stand
+/// together.
 pub(super) const FIGURES: &[(&str, &str)] = &[
     ("Canvas Figures 1, 7 and 8, Tables 1 and 2", "the data path, states of pages, tiers; issues, programs"),
     ("Canvas Figure 2", "slowdowns of programs next to others"),

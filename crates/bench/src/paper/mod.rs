@@ -1,8 +1,10 @@
-//! The papers that Farmem builds on: which of their figures and tables are measured here, by what, and what they say.
+//! The papers that Farmem builds on: which of their figures and tables are measured here, by what, and what
+//! they say.
 //!
 //! - `references` ties each measure to the figures that it answers;
 //! - `figures` lists what is to be answered, and why some are not;
-//! - [`Answers`] is both together: the table of docs/results/papers.md, of `farmem bench papers`, and of the report.
+//! - [`Answers`] is both together: the table of docs/results/papers.md, of `farmem bench papers`, and of the
+//!   report.
 
 mod figures;
 mod references;

@@ -1,5 +1,5 @@
-//! Which measures answer which figures, and what the papers say there. Their machines were others, most of all their networks: the number says what to expect in
-//! kind.
+//! Which measures answer which figures, and what the papers say there. Their machines were others, most of
+//! all their networks: the number says what to expect in kind.
 
 use crate::record::Paper;
 

@@ -1,4 +1,5 @@
-//! A control group that limits the memory of one run, so that the kernel swaps, and its part of a processor's time.
+//! A control group that limits the memory of one run, so that the kernel swaps, and its part of a processor's
+//! time.
 
 use std::cell::Cell;
 use std::ffi::OsStr;
@@ -25,7 +26,7 @@ const OUT_OF_MEMORY: &str = "memory.oom_control";
 const LIFT_BYTES: u64 = 256 << 10;
 /// Enters the groups before `--`, and becomes what comes after it.
 const ENTER: &str = r#"until [ "$1" = -- ]; do echo $$ > "$1" || exit; shift; done; shift; exec "$@""#;
-/// A part of a processor's time is a part of each such span: short beside anything that is measured.
+/// A part of a processor's time is a part of each such span: short compared with anything that is measured.
 const PERIOD_US: u64 = 10_000;
 /// More than any program here has.
 pub(crate) const UNLIMITED: ByteCount = ByteCount::new(1 << 40);
@@ -48,13 +49,14 @@ pub(crate) struct Group {
 pub(crate) struct LocalBytes {
     /// The limit in force.
     pub(crate) limit: ByteCount,
-    /// What counts towards it and is no local memory of the program's data: page tables, kernel stacks, files, and
-    /// compressed pages where the kernel counts them.
+    /// What counts towards it and is no local memory of the program's data: page tables, kernel stacks,
+    /// files, and compressed pages where the kernel counts them.
     pub(crate) overhead: ByteCount,
 }
 
 impl Group {
-    /// Makes a group of that name, one of several that a benchmark may have, that keeps `local` bytes local. Needs root.
+    /// Makes a group of that name, one of several that a benchmark may have, that keeps `local` bytes local.
+    /// Needs root.
     pub(crate) fn create(journal: &Rc<Journal>, name: &str, local: ByteCount) -> anyhow::Result<Self> {
         let controller = MemoryController::find().context("there is no memory control group controller")?;
         let name = format!("farmem-bench-{}-{name}", std::process::id());
@@ -76,7 +78,8 @@ impl Group {
         Ok(group)
     }
 
-    /// From now on the group's processes have this part of one processor's time, and no more when nobody else wants it.
+    /// From now on the group's processes have this part of one processor's time, and no more when nobody else
+    /// wants it.
     pub(crate) fn hold_processor(&mut self, journal: &Rc<Journal>, share: f64) -> anyhow::Result<()> {
         let quota_us = (share * PERIOD_US as f64) as u64;
         let limited = match self.version {
@@ -117,15 +120,16 @@ impl Group {
         [&self.path].into_iter().chain(self.processor.iter().map(|(path, _)| path))
     }
 
-    /// Sets the limit so that the program's anonymous memory gets the local bytes that were asked for, by adding what
-    /// else the kernel counts towards it now.
+    /// Sets the limit so that the program's anonymous memory gets the local bytes that were asked for, by
+    /// adding what else the kernel counts towards it now.
     pub(crate) fn calibrate(&self) -> anyhow::Result<LocalBytes> {
         let bytes = self.fitting()?;
         self.set_limit(bytes.limit)?;
         Ok(bytes)
     }
 
-    /// The limit that gives the program's anonymous memory the local bytes that were asked for, as it stands now.
+    /// The limit that gives the program's anonymous memory the local bytes that were asked for, as it stands
+    /// now.
     fn fitting(&self) -> anyhow::Result<LocalBytes> {
         let (usage_file, anonymous_field) = match self.version {
             Version::One => ("memory.usage_in_bytes", "rss"),
@@ -147,13 +151,14 @@ impl Group {
         self.calibrate().map(drop)
     }
 
-    /// Lets the group's processes have what they want, so that none of them waits for memory when it is to end.
+    /// Lets the group's processes have what they want, so that none of them waits for memory when it is to
+    /// end.
     pub(crate) fn lift(&self) -> anyhow::Result<()> {
         self.set_limit(UNLIMITED)
     }
 
-    /// From now on the kernel lets the group's processes wait at their limit, where it would end one of them otherwise; [`Group::tend`] lets them go on. Version 2 has no such
-    /// switch.
+    /// From now on the kernel lets the group's processes wait at their limit, where it would end one of them
+    /// otherwise; [`Group::tend`] lets them go on. Version 2 has no such switch.
     pub(crate) fn spare_processes(&self) -> anyhow::Result<()> {
         match self.version {
             Version::One => fs::write(self.path.join(OUT_OF_MEMORY), "1")
@@ -162,9 +167,11 @@ impl Group {
         }
     }
 
-    /// Lifts the limit for an instant while the group's processes wait at it for want of memory that the kernel didn't find in time; the longer they wait, the higher: the
-    /// kernel wakes them when a limit rises, and not when there is room below it already. Otherwise sets the limit as [`Group::calibrate`] does, if it is due or was lifted.
-    /// Doesn't insist where the kernel can't swap out what is too much at once.
+    /// Lifts the limit for an instant while the group's processes wait at it for want of memory that the
+    /// kernel didn't find in time; the longer they wait, the higher: the kernel wakes them when a limit
+    /// rises, and not when there is room below it already. Otherwise sets the limit as [`Group::calibrate`]
+    /// does, if it is due or was lifted. Doesn't insist where the kernel can't swap out what is too much at
+    /// once.
     pub(crate) fn tend(&self, is_due: bool) -> anyhow::Result<()> {
         let is_waiting = match self.version {
             Version::One => {

@@ -50,7 +50,7 @@ pub(crate) struct PoolUse {
 /// Swap that is on. Off when dropped.
 #[derive(Debug)]
 pub(crate) struct Swap {
-    /// What there is to know for who reads the figures: compressor, file system.
+    /// What a reader of the figures should know: compressor, file system.
     pub(crate) detail: String,
     /// The number of the zram device, where there is one.
     zram: Option<u32>,
@@ -95,13 +95,15 @@ impl Swap {
         Ok(swap)
     }
 
-    /// How many pages the kernel reads at once at most, the one that a thread waits for among them, as this machine has it set.
+    /// How many pages the kernel reads at once at most, the one that a thread waits for among them, as this
+    /// machine has it set.
     pub(crate) fn read_at_once() -> anyhow::Result<u64> {
         let cluster: u32 = fs::read_to_string(PAGE_CLUSTER)?.trim().parse()?;
         1_u64.checked_shl(cluster).context("the kernel reads more at once than there can be")
     }
 
-    /// What the pages in compressed memory would take as they are, and what that memory takes; `None` for other kinds of swap.
+    /// What the pages in compressed memory would take as they are, and what that memory takes; `None` for
+    /// other kinds of swap.
     pub(crate) fn pool_use(&self) -> anyhow::Result<Option<PoolUse>> {
         if let Some(index) = self.zram {
             let text = fs::read_to_string(format!("/sys/block/zram{index}/mm_stat"))?;
@@ -145,8 +147,8 @@ impl Swap {
         Ok(())
     }
 
-    /// Linux 6.18 reads ahead, from what is in memory most of all, until its out-of-memory killer ends a process in a small control
-    /// group; and what zswap or zram hold is as near as what was read ahead.
+    /// Linux 6.18 reads ahead, from what is in memory most of all, until its out-of-memory killer ends a
+    /// process in a small control group; and what zswap or zram hold is as near as what was read ahead.
     fn stop_readahead(&mut self, journal: &Rc<Journal>) -> anyhow::Result<()> {
         let current = fs::read_to_string(PAGE_CLUSTER)?;
         self.detail.push_str("no readahead; ");
@@ -174,7 +176,7 @@ impl Swap {
     }
 
     fn on_file(&mut self, size: ByteCount, folder: &Path, journal: &Rc<Journal>) -> anyhow::Result<()> {
-        ensure!(folder.is_dir(), "{} is no folder", folder.display());
+        ensure!(folder.is_dir(), "{} is not a folder", folder.display());
         // As the kernel will list it: what undoes this finds it there, whichever folder that is in.
         let folder = folder.canonicalize()?;
         let file = folder.join(format!("farmem-bench-{}.swap", std::process::id()));
@@ -188,8 +190,8 @@ impl Swap {
         self.will(journal, Step::RemoveFolder { folder: folder.clone() })?;
         fs::create_dir_all(&folder)?;
         self.will(journal, Step::Unmount { folder: folder.clone() })?;
-        // Without `noswap` the pages of the file could be swapped to the file itself, and the kernel would wait for
-        // itself.
+        // Without `noswap` the pages of the file could be swapped to the file itself, and the kernel would
+        // wait for itself.
         let room = size.get() + (16 << 20);
         let data = std::ffi::CString::new(format!("noswap,mode=700,size={room}"))?;
         mount("farmem-bench", &folder, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, data.as_c_str())

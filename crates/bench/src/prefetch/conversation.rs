@@ -24,7 +24,8 @@ const BYTES_PER_REQUEST: u64 = 2048;
 const SCANS: u32 = 2;
 
 impl Conversation {
-    /// Holds it with a server that has been started; how many seconds the questions took, without the filling.
+    /// Holds it with a server that has been started; how many seconds the questions took, without the
+    /// filling.
     ///
     /// # Errors
     /// When the server answers otherwise, or the benchmark is to stop. The server has been told to end.

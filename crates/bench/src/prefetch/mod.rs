@@ -62,11 +62,12 @@ const EXACT: u32 = 5;
 /// Less than this holds no program's start.
 const LEAST_LOCAL: ByteCount = ByteCount::new(4 << 20);
 
-/// Measures; progress goes to standard error. Policies take turns within each repetition, so that what else happens on the
-/// machine meets all of them alike.
+/// Measures; progress goes to standard error. Policies take turns within each repetition, so that what else
+/// happens on the machine meets all of them alike.
 ///
 /// # Errors
-/// When interrupted, when a run fails, and when a program's output is another one than with all of its memory local.
+/// When interrupted, when a run fails, and when a program's output is another one than with all of its memory
+/// local.
 pub fn run(options: &Options) -> anyhow::Result<Report> {
     let interrupt = Interrupt::listen()?;
     let repetitions = options.repeat.unwrap_or(if options.quick { 1 } else { REPETITIONS });
@@ -101,7 +102,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
                 samples.entry(at).or_default().push(sample);
             }
         }
-        eprintln!("farmem: {} traced, for who knows the future", subject.name());
+        eprintln!("farmem: {} traced, for the oracle that knows the future", subject.name());
         let bound = oracle::contribution(&runner, subject, local)?;
         let none = policies.iter().position(|&policy| policy == PrefetchPolicy::None);
         let without = none.and_then(|at| samples.get(&at)).map(Vec::as_slice);

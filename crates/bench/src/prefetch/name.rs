@@ -13,7 +13,8 @@ pub enum SubjectName {
     Strided,
     /// Reads popular pages often.
     Zipf,
-    /// Reads pages at random: nothing can be predicted. It is repeated more often, since what this costs is to be told from chance.
+    /// Reads pages at random: nothing can be predicted. It is repeated more often, since what this costs is
+    /// to be told from chance.
     RandomRead,
     /// Reads in each page the number of the next one.
     Chase,
@@ -53,7 +54,8 @@ pub enum SubjectName {
     JavaKmeans,
     /// A visit in breadth of a graph of objects, in Java.
     JavaBreadth,
-    /// A regression in Spark. Not installed by `scripts/setup`: named among what was left out, and `java-regression` stands for it.
+    /// A regression in Spark. Not installed by `scripts/setup`: named among what was left out, and
+    /// `java-regression` stands for it.
     SparkRegression,
     /// The middles of clusters in Spark; as for the regression, `java-kmeans` stands for it.
     SparkKmeans,

@@ -46,17 +46,20 @@ pub struct Figure {
     pub seconds: f64,
     /// The smallest and the largest of the runs' times.
     pub seconds_range: [f64; 2],
-    /// The time without prefetching is 1: the median over the repetitions, each beside the one of the same turn; `None` where that was not measured.
+    /// The time without prefetching is 1: the median over the repetitions, each compared with the one of the
+    /// same turn; `None` where that was not measured.
     pub ratio_to_none: Option<f64>,
-    /// Processor time of all threads of the process, those of its pager among them, beyond that without prefetching, of the time without prefetching; the
-    /// median likewise. `None` where the program doesn't tell its own processor time.
+    /// Processor time of all threads of the process, those of its pager among them, beyond that without
+    /// prefetching, of the time without prefetching; the median likewise. `None` where the program doesn't
+    /// tell its own processor time.
     pub processor_beyond_none: Option<f64>,
-    /// Time in which both tiers decided what to fetch ahead, looked for references and followed them, of the processor time of the program: of a pattern's measured rounds, else of all
-    /// of the run.
+    /// Time in which both tiers decided what to fetch ahead, looked for references and followed them, of the
+    /// processor time of the program: of a pattern's measured rounds, else of all of the run.
     pub deciding_share: f64,
     /// Part of the far pages wanted that were there already.
     pub contribution: f64,
-    /// That beside the contribution of one who knows the future, by a replay with the same local memory; `None` where nothing had to be fetched.
+    /// That compared with the contribution of an oracle that knows the future, by a replay with the same
+    /// local memory; `None` where nothing had to be fetched.
     pub share_of_oracle: Option<f64>,
     /// Part of the prefetched pages that were used.
     pub accuracy: f64,
@@ -125,7 +128,8 @@ const SHARE_OF_BY_ADDRESS: f64 = 0.5;
 const RATIO_UNPREDICTABLE: f64 = 1.03;
 const PROCESSOR_UNPREDICTABLE: f64 = 0.01;
 
-/// What prefetching may cost where there is nothing to find, and what it must find where there is; of what was measured.
+/// What prefetching may cost where there is nothing to find, and what it must find where there is; of what
+/// was measured.
 pub(super) fn judge(figures: &[Figure]) -> Vec<Target> {
     let by = |name: SubjectName, policy: PrefetchPolicy| {
         let (program, policy) = (option::name(&name), policy.name());

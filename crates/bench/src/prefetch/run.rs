@@ -8,7 +8,8 @@ use super::subject::{Ran, Subject};
 use crate::run::Runner;
 use crate::stolen;
 
-/// Runs it; again while the machine's host takes much of the processors' time, and keeps the run that lost least.
+/// Runs it; again while the machine's host takes much of the processors' time, and keeps the run that lost
+/// least.
 pub(super) fn measure(
     runner: &Runner,
     subject: &Subject,

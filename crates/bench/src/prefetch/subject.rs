@@ -41,7 +41,8 @@ pub(super) struct Ran {
     pub(super) finished: Finished,
     /// The time that counts.
     pub(super) seconds: f64,
-    /// Processor time of the same, of all threads of the process, those of the pager among them; `None` where it isn't told.
+    /// Processor time of the same, of all threads of the process, those of the pager among them; `None` where
+    /// it isn't told.
     pub(super) processor_seconds: Option<f64>,
     /// What must be the same in each run.
     pub(super) said: Vec<u8>,
@@ -141,7 +142,7 @@ fn resident_peak(finished: &Finished) -> ByteCount {
 }
 
 fn joined<T>(thread: thread::ScopedJoinHandle<'_, anyhow::Result<T>>) -> anyhow::Result<T> {
-    thread.join().map_err(|_| anyhow::anyhow!("who asks has panicked"))?
+    thread.join().map_err(|_| anyhow::anyhow!("the thread that asks has panicked"))?
 }
 
 /// What a program wrote before its last line, and the time in that.

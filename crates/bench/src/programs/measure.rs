@@ -78,8 +78,8 @@ impl Harness {
         best.context("with all of its memory")
     }
 
-    /// Runs a program under a peer; again while the machine's host takes much of the processors' time, and keeps the run that lost least. All changes of the machine
-    /// are undone when it returns.
+    /// Runs a program under a peer; again while the machine's host takes much of the processors' time, and
+    /// keeps the run that lost least. All changes of the machine are undone when it returns.
     pub(super) fn run(&mut self, command: &[OsString], peer: Peer, room: Room) -> Result<Ran, Failure> {
         if peer == Peer::Farmem {
             return least_stolen(|| self.run_managed(command, room)).map_err(Failure::Fatal);

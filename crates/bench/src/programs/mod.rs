@@ -1,4 +1,5 @@
-//! `farmem bench programs`: real programs, unmodified, with a part of their memory local: under Farmem, and under the kernel's swap.
+//! `farmem bench programs`: real programs, unmodified, with a part of their memory local: under Farmem, and
+//! under the kernel's swap.
 
 mod measure;
 mod name;
@@ -52,12 +53,13 @@ const SHARES: [u32; 2] = [50, 25];
 /// Less than this holds no program's start.
 const LEAST_LOCAL: ByteCount = ByteCount::new(4 << 20);
 
-/// Measures; progress goes to standard error. In each repetition a program runs with all of its memory and then under all peers in turn, so that what else
-/// happens on the machine meets all of them alike.
+/// Measures; progress goes to standard error. In each repetition a program runs with all of its memory and
+/// then under all peers in turn, so that what else happens on the machine meets all of them alike.
 ///
 /// # Errors
-/// When interrupted, when a program fails natively or under Farmem, and when it says something else than the first time, under whomever. A peer that can't be
-/// offered, and a run that the kernel ends, is no error: it is named in the report.
+/// When interrupted, when a program fails natively or under Farmem, and when it says something else than the
+/// first time, under whomever. A peer that can't be offered, and a run that the kernel ends, is no error: it
+/// is named in the report.
 pub fn run(options: &Options) -> Result<Report> {
     let interrupt = Interrupt::listen()?;
     let folder = tempfile::tempdir()?;

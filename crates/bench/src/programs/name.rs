@@ -38,7 +38,7 @@ pub enum ProgramName {
     Xgboost,
 }
 
-/// Who provides memory to a program beyond its local share.
+/// The system that provides memory to a program beyond its local share.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Peer {

@@ -21,7 +21,8 @@ pub(super) struct Workshop<'a> {
 
 /// How many times less data a program has when it is to be quick.
 const QUICK_PART: u64 = 4;
-/// What the Java VM may have for each entry of its table: the entry's objects, and as much again for its collector.
+/// What the Java VM may have for each entry of its table: the entry's objects, and as much again for its
+/// collector.
 const JAVA_ENTRY_BYTES: u64 = 256;
 const JAVA_LEAST_BYTES: u64 = 64 << 20;
 const TABLE_JAVA: &str = include_str!("sources/Table.java");

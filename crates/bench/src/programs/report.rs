@@ -65,9 +65,9 @@ pub struct Row {
     pub native_seconds: f64,
     /// The same under the peers.
     pub peers: Vec<PeerFigure>,
-    /// Farmem's time divided by zram's,
+    /// Farmem's time divided by zram's.
     pub of_zram: Option<f64>,
-    /// and by zswap's.
+    /// Farmem's time divided by zswap's.
     pub of_zswap: Option<f64>,
 }
 

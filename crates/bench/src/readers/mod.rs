@@ -1,5 +1,6 @@
-//! A program whose threads read pages at random, next to a thread that has memory of its own: the bystander. It shows whether
-//! threads that wait for pages of memory nodes hold up each other, and those that want nothing of the nodes.
+//! A program whose threads read pages at random, next to a thread that has memory of its own: the bystander.
+//! It shows whether threads that wait for pages of memory nodes hold up each other, and those that want
+//! nothing of the nodes.
 //!
 //! It does what it is told on standard input, and tells on standard output what came of it.
 
@@ -29,9 +30,9 @@ const PAGE_WORDS: usize = PAGE_BYTES / size_of::<u64>();
 /// Words of a page of the bystander: what it holds, and how often it was written.
 const WORD_IDENTITY: usize = 0;
 const WORD_WRITES: usize = 1;
-/// How often the bystander's pages are gone through at most until hardly any of them is on a node,
+/// How often the bystander's pages are gone through at most until hardly any of them is on a node.
 const PASSES: u32 = 10;
-/// which is one of so many at most.
+/// Hardly any is one of so many at most.
 const CLEAN_PART: usize = 64;
 /// Passes in a row that must find that: while one goes on, what it has found in the pool may leave.
 const CLEAN_PASSES: u32 = 2;
@@ -56,7 +57,8 @@ pub struct Options {
 /// Runs the program in this process until its standard input ends.
 ///
 /// # Errors
-/// When there is no memory, when it is told what it doesn't understand, and when memory was not what had been written.
+/// When there is no memory, when it is told what it doesn't understand, and when memory was not what had been
+/// written.
 pub fn run(options: &Options) -> Result<()> {
     let (mut data, mut own) = (map(options.data)?, map(options.own)?);
     let data = <[AtomicU64]>::mut_from_bytes(&mut data).map_err(|_| anyhow!("unaligned memory"))?;
@@ -122,9 +124,10 @@ impl<'a> Program<'a> {
         pages.for_each(|(page, words)| words[WORD_IDENTITY].store(content(page), Ordering::Relaxed));
     }
 
-    /// Brings the bystander's pages home: goes through them, and writes to each that came from a node, until hardly any comes from there. A page
-    /// that was written is stored anew when it leaves, and so in the pool. Returns those that the last pass found at home, in no order; on a busy machine some
-    /// others only seemed to come from afar.
+    /// Brings the bystander's pages home: goes through them, and writes to each that came from a node, until
+    /// hardly any comes from there. A page that was written is stored again when it leaves, and so lies in
+    /// the pool. Returns those that the last pass found at home, in no order; on a busy machine some others
+    /// only seemed to come from afar.
     fn settle(&self) -> Vec<u32> {
         // First in order: most of them come ahead of the thread then.
         for words in self.own.chunks_exact(PAGE_WORDS) {

@@ -13,11 +13,11 @@ pub enum Order {
         /// For how long.
         milliseconds: u64,
     },
-    /// Bring those pages of the bystander that lie on nodes back, so that all of them are local or in the pool.
-    /// [`Event::Settled`] answers.
+    /// Bring those pages of the bystander that lie on nodes back, so that all of them are local or in the
+    /// pool. [`Event::Settled`] answers.
     Settle,
-    /// Let threads read as above, and the bystander take its steps meanwhile. [`Event::Stood`] answers when the steps are
-    /// over, and [`Event::Read`] when the threads have ended as well.
+    /// Let threads read as above, and the bystander take its steps meanwhile. [`Event::Stood`] answers when
+    /// the steps are over, and [`Event::Read`] when the threads have ended as well.
     Stand {
         /// How many threads read.
         threads: u32,
@@ -34,9 +34,10 @@ pub enum Event {
     Filled,
     /// The bystander's pages were brought back.
     Settled {
-        /// How many it has,
+        /// How many it has.
         pages: u64,
-        /// and how many of them the last of several passes found local or in the pool. It reads these from now on.
+        /// How many of them the last of several passes found local or in the pool. It reads these from
+        /// now on.
         home: u64,
     },
     /// Threads have read.

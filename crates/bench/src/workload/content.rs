@@ -1,4 +1,5 @@
-//! What the pages hold: bytes that can be computed again from the page's number, and that compress to a chosen size.
+//! What the pages hold: bytes that can be computed again from the page's number, and that compress to a
+//! chosen size.
 
 use clap::ValueEnum;
 use farmem_page::PAGE_BYTES;
@@ -31,8 +32,9 @@ pub enum Compressibility {
 }
 
 impl Compressibility {
-    /// Random bytes in each pair of words; the other bytes are the same in all pairs of a page. Objects look like
-    /// this: pointers and numbers that differ in their low bytes. In lz4 a pair costs these bytes and three more.
+    /// Random bytes in each pair of words; the other bytes are the same in all pairs of a page. Objects look
+    /// like this: pointers and numbers that differ in their low bytes. In lz4 a pair costs these bytes and
+    /// three more.
     fn random_bytes(self) -> u32 {
         match self {
             Self::Zero => 0,

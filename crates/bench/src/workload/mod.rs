@@ -1,7 +1,9 @@
-//! The program that is measured: it fills memory, visits its pages in a pattern, and checks every byte at the end.
+//! The program that is measured: it fills memory, visits its pages in a pattern, and checks every byte at the
+//! end.
 //!
-//! First touches are not measured: the data is filled, and a round of the pattern run, before the first measured
-//! round. What the workload itself needs besides the data (the order of visits, counts of writes) is small and hot.
+//! First touches are not measured: the data is filled, and a round of the pattern run, before the first
+//! measured round. What the workload itself needs besides the data (the order of visits, counts of writes) is
+//! small and hot.
 
 mod content;
 mod objects;
@@ -50,7 +52,8 @@ pub struct Options {
     pub warm_up: u32,
     /// Measured rounds.
     pub rounds: u32,
-    /// Whether rounds go on until standard input ends, and each event is told. The outcome is that of the last ones, as many as `rounds` says.
+    /// Whether rounds go on until standard input ends, and each event is told. The outcome is that of the
+    /// last ones, as many as `rounds` says.
     pub until_end: bool,
     /// Whether one more thread is kept busy that touches no data.
     pub sibling: bool,
@@ -61,8 +64,8 @@ pub struct Options {
 /// Runs the workload in this process; prints events, the last of them with the outcome, on standard output.
 ///
 /// # Errors
-/// When there is no memory for the data, when standard input ends while a line is awaited, and when the data was
-/// not what had been written.
+/// When there is no memory for the data, when standard input ends while a line is awaited, and when the data
+/// was not what had been written.
 pub fn run(options: &Options) -> anyhow::Result<()> {
     tell(options, &Event::Started { process: std::process::id() })?;
     let pages = usize::try_from(options.data.pages().get())?;
@@ -105,8 +108,8 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
 
 /// Seed of the order of a pointer chase; the same in filling and in checking.
 const CYCLE_SEED: u64 = 0x5eed;
-/// The most visits that are planned ahead for a thread; longer rounds go through them again. Keeps the plan small
-/// beside the data.
+/// The most visits that are planned ahead for a thread; longer rounds go through them again. Keeps the plan
+/// small compared with the data.
 const PLAN_VISITS_MAXIMUM: usize = 1 << 16;
 
 struct Workload {

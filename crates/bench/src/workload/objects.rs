@@ -1,6 +1,7 @@
 //! Objects that refer to each other by address, scattered over the pages: a list, or a binary tree.
 //!
-//! Where an object lies and what it refers to can be computed, so nothing beside the objects is needed to make, or to check, them.
+//! Where an object lies and what it refers to can be computed, so nothing but the objects is needed to
+//! make, or to check, them.
 
 use farmem_page::PAGE_BYTES;
 
@@ -67,7 +68,8 @@ impl Objects {
         self.address(object)
     }
 
-    /// Where in the data, in words, the object at `address` is. A wrong address leads to another object, never out of the data.
+    /// Where in the data, in words, the object at `address` is. A wrong address leads to another object,
+    /// never out of the data.
     pub(super) fn position(self, address: u64) -> usize {
         (address.wrapping_sub(self.base) / OBJECT_BYTES % self.count) as usize * OBJECT_WORDS
     }
@@ -100,7 +102,8 @@ impl Objects {
         }
     }
 
-    /// The object that is node `node` of the tree: 1 is the root, the children of each are twice its number and the one after.
+    /// The object that is node `node` of the tree: 1 is the root, the children of each are twice its number
+    /// and the one after.
     fn place(self, node: u64) -> u64 {
         node.wrapping_mul(SCATTER) % self.count
     }

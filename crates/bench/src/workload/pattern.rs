@@ -6,7 +6,8 @@ use rand::rngs::SmallRng;
 use rand_distr::Zipf;
 use serde::{Deserialize, Serialize};
 
-/// Pages from one visit to the next in [`Pattern::Strided`]. Odd, so that all pages of a power of two get visited.
+/// Pages from one visit to the next in [`Pattern::Strided`]. Odd, so that all pages of a power of two get
+/// visited.
 const STRIDE_PAGES: usize = 5;
 /// Exponent of [`Pattern::Zipf`], the one that key-value benchmarks use.
 const ZIPF_EXPONENT: f64 = 0.99;
@@ -46,8 +47,8 @@ impl Pattern {
         }
     }
 
-    /// Fills `visits` with the pages that thread `thread` of `threads` visits in a round, in order. `start` counts
-    /// the visits of earlier rounds. Not for patterns whose order stands in the pages.
+    /// Fills `visits` with the pages that thread `thread` of `threads` visits in a round, in order. `start`
+    /// counts the visits of earlier rounds. Not for patterns whose order stands in the pages.
     pub(super) fn plan(self, visits: &mut [u32], share: Share, start: usize, random: &mut SmallRng) {
         let pages = share.pages;
         match self {

@@ -28,7 +28,7 @@ pub struct Outcome {
     pub pages: u64,
     /// The measured rounds, in order.
     pub rounds: Vec<Round>,
-    /// Pages that didn't hold what was written to them. Anything but zero is a failure of who pages.
+    /// Pages that didn't hold what was written to them. Anything but zero is a failure of the pager.
     pub mismatches: u64,
     /// The kernel's peak of resident memory of every kind.
     pub resident_peak_bytes: u64,

@@ -9,8 +9,10 @@ use crate::amount::parse_name;
 
 /// Manage programs that run already, within a budget of local memory.
 ///
-/// The process and all that comes of it, or all of a control group, keep at most the budget in local memory from now on. What is above it leaves at a bounded pace; the
-/// command returns when they are within it. Nothing in them is changed or restarted, and `farmem detach` undoes it. They must be programs of 64 bits.
+/// From now on, the process and its descendants, or all processes of a control group, keep at most the budget
+/// in local memory. Memory above the budget leaves at a bounded rate; the command returns when they are
+/// within it. The programs are not changed or restarted, and `farmem detach` undoes it. They must be 64-bit
+/// programs.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  farmem attach --local 512M 4711\n  farmem attach --local 25% --pool 2G --unit redis\n  farmem attach --local 1G \
@@ -27,30 +29,30 @@ pub(crate) struct AttachArguments {
     pub(crate) watching: WatchingArguments,
 }
 
-/// What is attached to.
+/// The programs to attach to.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 pub(crate) struct SubjectArguments {
-    /// The process, with all that comes of it
+    /// The process and its descendants
     #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pub(crate) process: Option<u32>,
-    /// All processes of this control group, and of those below it
+    /// All processes of this control group and of those below it
     ///
-    /// Its folder, or its path below /sys/fs/cgroup.
+    /// Its directory, or its path below /sys/fs/cgroup.
     #[arg(long, value_name = "PATH")]
     pub(crate) cgroup: Option<PathBuf>,
-    /// All processes of this unit of systemd
+    /// All processes of this systemd unit
     #[arg(long, value_name = "NAME", value_parser = parse_name)]
     pub(crate) unit: Option<String>,
-    /// All processes of this container: its ID, or as much of it as is unique
+    /// All processes of this container: its ID, or a unique prefix of it
     #[arg(long, value_name = "ID", value_parser = parse_name)]
     pub(crate) container: Option<String>,
 }
 
-/// Bring back all that is far of an application, and leave it.
+/// Bring back an application's far memory, and stop managing it.
 ///
-/// Its processes go on without Farmem, and no part of Farmem stays in them. It is refused when there is no memory for what is far.
-/// Only root and the user who runs the application may do this.
+/// Its processes go on without Farmem, and no part of Farmem stays in them. The command is refused when there
+/// is not enough memory for what is far. Only root and the user who runs the application may do this.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  farmem detach redis\n  farmem detach 4711 --json")]
 pub(crate) struct DetachArguments {
@@ -61,12 +63,12 @@ pub(crate) struct DetachArguments {
     pub(crate) watching: WatchingArguments,
 }
 
-/// How it is told what becomes of programs that run already.
+/// How progress is shown for programs that run already.
 #[derive(Args, Debug)]
 pub(crate) struct WatchingArguments {
-    /// Show on standard error how it goes
+    /// Show progress on standard error
     ///
-    /// Without this it is shown on a terminal only.
+    /// By default, only on a terminal.
     #[arg(
         long,
         value_name = "WHERE",
@@ -76,7 +78,7 @@ pub(crate) struct WatchingArguments {
         default_missing_value = "always"
     )]
     pub(crate) progress: Option<Progress>,
-    /// Print what came of it as one JSON object
+    /// Print the result as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -31,15 +31,16 @@ pub(crate) enum BenchCommand {
     All(AllArguments),
     /// Access patterns over data four times the local memory: native, Farmem and each kind of kernel swap
     Faults(FaultsArguments),
-    /// What pagers that come from outside cost the programs that they come to
+    /// What pagers that come from outside cost the programs that they manage
     Attach(BenchAttachArguments),
     /// Real programs with a half and a quarter of their memory local: Farmem, zram and zswap
     Programs(ProgramsArguments),
-    /// Applications next to each other: Farmem and each kind of kernel swap
+    /// Applications side by side: Farmem and each kind of kernel swap
     Isolation(IsolationArguments),
     /// Programs and access patterns, or your own program, under each prefetching policy
     Prefetch(PrefetchArguments),
-    /// Memory nodes compared with bare connections, and programs whose far memory is on nodes, in the pool or on disk
+    /// Memory nodes compared with bare connections, and programs whose far memory is on nodes, in the pool or
+    /// on disk
     Nodes(NodesArguments),
     /// What changed between two results of `bench all`, beyond chance
     Compare(CompareArguments),
@@ -51,7 +52,7 @@ pub(crate) enum BenchCommand {
     Steps(StepsArguments),
     /// What system calls, page faults, moves of pages and wake-ups cost on this machine
     Micro(MicroArguments),
-    /// Whether what a page and a batch of pages cost grows with the pool, up to a terabyte
+    /// Whether the cost of a page and of a batch of pages grows with the pool, up to a terabyte
     Scale(ScaleArguments),
     /// Undo what a benchmark left behind when it was killed: swap, devices, mounts, control groups
     Cleanup(CleanupArguments),
@@ -59,9 +60,11 @@ pub(crate) enum BenchCommand {
 
 /// All benchmarks one after the other: a line of JSON for each measurement, and one report as HTML.
 ///
-/// The folder gets records.jsonl, report.html and progress.json, after each step. An interrupted run goes on where it stopped when it is started again
-/// with the same folder. Steps that this machine can't run are left out and named, with the reason. All of it takes hours, with `--quick` about 40 minutes; kernel swap and links between
-/// namespaces need root. With `--beside` another build makes each step in turn with this one, and the end of the output says what changed from that one to this one.
+/// The folder gets records.jsonl, report.html and progress.json, after each step. An interrupted run goes on
+/// where it stopped when it is started again with the same folder. Steps that this machine can't run are left
+/// out and named, with the reason. All of it takes hours, with `--quick` about 40 minutes; kernel swap and
+/// links between namespaces need root. With `--beside` another build makes each step in turn with this one,
+/// and the end of the output says what changed from that one to this one.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  sudo farmem bench all --out results --quick\n  sudo farmem bench all --out results --only faults/random-read\n  sudo farmem bench all --out results --only faults \
@@ -74,25 +77,28 @@ pub(crate) struct AllArguments {
     /// Less data, shorter measurements and fewer repetitions: rougher figures, sooner
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Repetitions of everything, from 1 to 100; a comparison needs at least 4 to tell differences from chance [default: 5, with --quick 1]
+    /// Repetitions of everything, from 1 to 100; a comparison needs at least 4 to tell differences from
+    /// chance [default: 5, with --quick 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) repeat: Option<u32>,
     /// Data of each program that is measured [default: 256M, with --quick 32M to 64M]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) data: Option<ByteCount>,
-    /// Only these benchmarks, such as `faults`, or parts of them, such as `faults/zipf`; `micro` is always measured
+    /// Only these benchmarks, such as `faults`, or parts of them, such as `faults/zipf`; `micro` is always
+    /// measured
     #[arg(long, value_name = "BENCH[/PART]", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
     /// Only these peers for the access patterns
     #[arg(long, value_name = "PEER", value_delimiter = ',', value_enum)]
     pub(crate) peer: Vec<PeerName>,
-    /// A Python with XGBoost, for programs next to each other and real programs, and with what else these need (see `farmem bench programs --help`)
+    /// A Python with XGBoost, for programs next to each other and real programs, and with what else these
+    /// need (see `farmem bench programs --help`)
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     pub(crate) python: PathBuf,
     /// Folder for swap files; it must be on a disk
     #[arg(long, value_name = "FOLDER", default_value = "/var/tmp")]
     pub(crate) swap_folder: PathBuf,
-    /// Another build of farmem, to measure in turn with this one; its results go to FOLDER/beside
+    /// Another build of farmem, to measure in turn with this one; its results go to `FOLDER/beside`
     #[arg(long, value_name = "FARMEM")]
     pub(crate) beside: Option<PathBuf>,
 }
@@ -126,8 +132,8 @@ pub(crate) struct MeasureArguments {
 
 /// Access patterns over data four times the local memory: native, Farmem and each kind of kernel swap.
 ///
-/// Kernel swap needs root; a peer that this machine can't run is left out and named. Swap is on only while its
-/// peer runs. The table goes to standard output, progress to standard error.
+/// Kernel swap needs root; a peer that this machine can't run is left out and named. Swap is on only while
+/// its peer runs. The table goes to standard output, progress to standard error.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  sudo farmem bench faults\n  sudo farmem bench faults --quick --only random-read,sequential \
@@ -142,16 +148,18 @@ pub(crate) struct FaultsArguments {
     /// Only these peers
     #[arg(long, value_name = "PEER", value_delimiter = ',', value_enum)]
     pub(crate) peer: Vec<PeerName>,
-    /// Tell what each step of Farmem's faults cost, too
+    /// Also say what each step of Farmem's faults cost
     #[arg(long)]
     pub(crate) steps: bool,
 }
 
-/// What pagers that come from outside cost the programs that they come to.
+/// What pagers that come from outside cost the programs that they manage.
 ///
-/// Programs that do nothing, started natively and below a program that is managed; processes that sleep below a supervisor; threads that are busy and calls that wait
-/// while a pager comes; and memory above the budget, until it has left. The programs are in C, and need a compiler (`cc`); attaching needs root. All of it takes some
-/// minutes, with `--quick` some seconds. What can't be measured is left out and named. The table goes to standard output, progress to standard error.
+/// Programs that do nothing, started natively and below a program that is managed; processes that sleep below
+/// a supervisor; threads that are busy and calls that wait while a pager comes; and memory above the budget,
+/// until it has left. The programs are in C, and need a compiler (`cc`); attaching needs root. All of it
+/// takes some minutes; with `--quick`, some seconds. What can't be measured is left out and named. The table
+/// goes to standard output, progress to standard error.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  sudo farmem bench attach --quick\n  sudo farmem bench attach --only stop,early-returns --json"
@@ -166,9 +174,13 @@ pub(crate) struct BenchAttachArguments {
 
 /// Real programs, unmodified, with a half and a quarter of their memory local: Farmem, zram and zswap.
 ///
-/// Each program runs with all the memory that it wants first, and then under each peer with a part of what it had resident. It prints a checksum: another one than the first time ends the benchmark
-/// with an error. Programs whose interpreter isn't installed are left out and named; Python needs Polars, numpy, scikit-learn, DuckDB and XGBoost for those that are called so. Kernel swap needs root, and is on only
-/// while its peer runs; in control groups of version 1 the kernel is kept from ending a program at its limit. All programs take an hour for each repetition, with `--quick` about a quarter of that. The table goes to standard output, progress to standard error.
+/// Each program first runs with all the memory that it wants, and then under each peer with a part of what it
+/// had resident. It prints a checksum; a checksum that differs from the first ends the benchmark with an
+/// error. Programs whose interpreter isn't installed are left out and named. The Python programs named after
+/// Polars, numpy, scikit-learn, DuckDB and XGBoost need these modules. Kernel swap needs root, and is on only
+/// while its peer runs; in control groups of version 1, the kernel is kept from ending a program at its
+/// limit. All programs take an hour for each repetition; with `--quick`, about a quarter of that. The table
+/// goes to standard output, progress to standard error.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  sudo farmem bench programs --only python-dict,polars --share 50\n  sudo farmem bench programs --quick --python .venv/bin/python --json"
@@ -193,12 +205,16 @@ pub(crate) struct ProgramsArguments {
     pub(crate) swap_folder: PathBuf,
 }
 
-/// A server next to a program that swaps as fast as it can, and programs of several kinds next to each other: Farmem and each kind of kernel swap.
+/// A server next to a program that swaps as fast as it can, and programs of several kinds side by side:
+/// Farmem and each kind of kernel swap.
 ///
-/// memcached holds data four times its local memory and gets requests at a fixed rate, alone and while another program
-/// writes at random to four times its own local memory. Each has a processor of its own; what they share is the paging. Then Snappy, memcached (four threads, a tenth of the requests
-/// write), XGBoost (a thread for each processor) and a Java program run alone and all at once, each with the same share of a processor; those of Farmem under one `farmem host`, with weights as
-/// their data is. Kernel swap reads ahead as this machine has it set (`vm.page-cluster`), peers named *no-readahead* do not; the report says how much each reads at once. Kernel swap and shares of processors need root.
+/// memcached holds data four times its local memory and gets requests at a fixed rate, alone and while
+/// another program writes at random to four times its own local memory. Each has a processor of its own; what
+/// they share is the paging. Then Snappy, memcached (four threads, a tenth of the requests write), XGBoost (a
+/// thread for each processor) and a Java program run alone and all at once, each with the same share of a
+/// processor. Under Farmem, they share one `farmem host`, with weights in proportion to their data. Kernel
+/// swap reads ahead as this machine is set up (`vm.page-cluster`); peers named *no-readahead* do not. The
+/// report says how much each reads at once. Kernel swap and shares of processors need root.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  sudo farmem bench isolation\n  sudo farmem bench isolation --quick --only co-runs --peer farmem,zram --json\n  sudo farmem bench isolation --quick --only co-runs --far node"
@@ -215,15 +231,17 @@ pub(crate) struct IsolationArguments {
     /// Only these peers [default: farmem, zram, zswap, file, loop, zswap-no-readahead, file-no-readahead]
     #[arg(long, value_name = "PEER", value_delimiter = ',', value_enum)]
     pub(crate) peer: Vec<IsolationPeer>,
-    /// Where far memory of programs next to each other is, under Farmem
+    /// Where the far memory of programs side by side is, under Farmem
     #[arg(long, value_name = "PLACE", value_enum, default_value_t)]
     pub(crate) far: IsolationFar,
 }
 
 /// Programs and access patterns, or your own program, under each prefetching policy.
 ///
-/// All of them take some hours, with `--quick` about ten minutes; programs that aren't installed are left out and named. Each runs with a quarter of the memory that is resident when nothing limits it, and must write the same to standard output every
-/// time. The table goes to standard output, progress to standard error.
+/// All of them take some hours; with `--quick`, about ten minutes. Programs that aren't installed are left
+/// out and named. Each runs with a quarter of the memory that is resident when nothing limits it, and must
+/// write the same to standard output every time. The table goes to standard output, progress to standard
+/// error.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  farmem bench prefetch --quick --only xgboost,c-hash-join\n  farmem bench prefetch --policy none,streams --local 256M -- python3 train.py"
@@ -246,16 +264,22 @@ pub(crate) struct PrefetchArguments {
     /// A Python with numpy and XGBoost
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     pub(crate) python: PathBuf,
-    /// Your own program, and its arguments [default: about twenty programs and access patterns]
+    /// Your own program and its arguments [default: about twenty programs and access patterns]
     #[arg(value_name = "PROGRAM", trailing_var_arg = true)]
     pub(crate) program: Vec<OsString>,
 }
 
-/// Memory nodes compared with bare connections, programs whose far memory is on nodes, in the pool or on disk, what the loss of a node costs, how evenly nodes are loaded, and what many threads get of one.
+/// Memory nodes compared with bare connections, programs whose far memory is on nodes, in the pool or on
+/// disk, what the loss of a node costs, how evenly nodes are loaded, and what many threads get of one.
 ///
-/// Nodes are reached by loopback, plain and with TLS, by a Unix socket and by shared memory; and, as root, by links between network namespaces, which
-/// vanish with the benchmark, however it ends. Such a link, limited, is also shared by three programs of weights 1, 2 and 4, and by two of which one floods it. One node of six is lost while Redis runs, with parity (4+2) and with two copies. Ten programs of 64M each load twelve nodes. The tables go to standard
-/// output, progress to standard error. Kernels in the manner of COMEX's evaluation run with a half, a quarter and a tenth of their data local, and as root also with swap to a file. One program of 96M has 1, 4 and 16 threads that read at random from a node two milliseconds away; then the node is silent, and a thread that wants nothing of it must go on.
+/// Nodes are reached by loopback, plain and with TLS, by a Unix socket and by shared memory; and, as root, by
+/// links between network namespaces, which vanish with the benchmark, however it ends. Three programs of
+/// weights 1, 2 and 4 share such a link, with a limit, and so do two of which one floods it. One node of six
+/// is lost while Redis runs, with parity (4+2) and with two copies. Ten programs of 64M each load twelve
+/// nodes. The tables go to standard output, progress to standard error. Kernels in the manner of COMEX's
+/// evaluation run with a half, a quarter and a tenth of their data local, and as root also with swap to a
+/// file. One program of 96M has 1, 4 and 16 threads that read at random from a node two milliseconds away;
+/// then the node falls silent, and a thread that needs nothing from it must go on.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  sudo farmem bench nodes\n  farmem bench nodes --quick --json\n  farmem bench nodes --only loss\n  farmem bench nodes --only threads"
@@ -263,7 +287,8 @@ pub(crate) struct PrefetchArguments {
 pub(crate) struct NodesArguments {
     #[command(flatten)]
     pub(crate) rounds: RoundsArguments,
-    /// Data of each program, of which a quarter is local [default: 256M, with --quick 32M; where several run at once 64M, with --quick 32M; of many threads 96M, with --quick 48M]
+    /// Data of each program, of which a quarter is local [default: 256M, with --quick 32M; where several run
+    /// at once 64M, with --quick 32M; of many threads 96M, with --quick 48M]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) data: Option<ByteCount>,
     /// Folder for swap files, to compare with; it must be on a disk
@@ -276,8 +301,9 @@ pub(crate) struct NodesArguments {
 
 /// What changed between two results of `bench all`, beyond chance.
 ///
-/// Compares the medians of all figures that are in both, and names those that differ by more than chance (Mann-Whitney U test, 5%). The exit status is 0 whatever
-/// changed; with `--json` each figure has its verdict.
+/// Compares the medians of all figures that are in both, and names those that differ by more than chance
+/// (Mann-Whitney U test, 5%). The exit status is 0 whatever changed; with `--json` each figure has its
+/// verdict.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  farmem bench compare results-before results-after")]
 pub(crate) struct CompareArguments {
@@ -294,7 +320,8 @@ pub(crate) struct CompareArguments {
 
 /// The access patterns and programs in results of `bench all` as Markdown tables, as in the README.
 ///
-/// Below the table of access patterns stand the targets and whether they were reached, below each table the machine. What wasn't measured has no table.
+/// The targets, and whether they were reached, follow the table of access patterns; the machine follows each
+/// table. What wasn't measured has no table.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  farmem bench table results\n  farmem bench table results --update README.md"
@@ -303,15 +330,17 @@ pub(crate) struct TableArguments {
     /// A folder of `bench all`, or a file of records
     #[arg(value_name = "RESULTS")]
     pub(crate) results: PathBuf,
-    /// Put the tables into this file instead of printing them: the access patterns between the lines <!-- bench-table begin --> and <!-- bench-table end -->, programs between <!-- bench-programs begin --> and <!-- bench-programs end -->
+    /// Put the tables into this file instead of printing them: the access patterns between the lines <!--
+    /// bench-table begin --> and <!-- bench-table end -->, programs between <!-- bench-programs begin --> and
+    /// <!-- bench-programs end -->
     #[arg(long, value_name = "FILE")]
     pub(crate) update: Option<PathBuf>,
 }
 
 /// What each step of a fault cost, in programs that ran with `farmem run --stats`.
 ///
-/// From the message of the kernel to the thread that goes on, and what eviction cost, each divided by all faults. Reading, loading, installing and waking are
-/// known from every 61st of them.
+/// The steps go from the kernel's message to the thread that goes on; eviction is listed, too. Each cost is
+/// divided by all faults. Reading, loading, installing and waking are measured on every 61st fault.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example:\n  farmem run --local 25% --stats run.json -- PROGRAM\n  farmem bench steps run.json"
@@ -334,8 +363,8 @@ pub(crate) struct PapersArguments {}
 
 /// What system calls, page faults, moves of pages and wake-ups cost on this machine.
 ///
-/// The last lines are the floor: a fault that a handler in user space answers with a page that is ready. No pager that serves faults from a thread of its
-/// own can be faster here.
+/// The last lines are the lower bound: a fault that a handler in user space answers with a page that is
+/// ready. No pager that serves faults from its own thread can be faster here.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  farmem bench micro")]
 pub(crate) struct MicroArguments {
@@ -350,9 +379,9 @@ pub(crate) struct MicroArguments {
     pub(crate) repeat: Option<u32>,
 }
 
-/// Whether what a page and a batch of pages cost grows with the pool, up to a terabyte.
+/// Whether the cost of a page and of a batch of pages grows with the pool, up to a terabyte.
 ///
-/// The pools' slabs are there but for their content, so that this takes a gigabyte of memory at most.
+/// The pools' slabs exist without their content, so that this takes at most a gigabyte of memory.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  farmem bench scale")]
 pub(crate) struct ScaleArguments {
@@ -392,7 +421,8 @@ pub(crate) struct WorkloadArguments {
     /// How well pages compress
     #[arg(long, value_enum, default_value_t = Compressibility::Half)]
     pub(crate) compressibility: Compressibility,
-    /// Accesses of each round, over all threads [default: half the pages; all of them in order for sequential]
+    /// Accesses of each round, over all threads [default: half the pages; all of them in order for
+    /// sequential]
     #[arg(long, value_name = "N")]
     pub(crate) accesses: Option<u64>,
     /// Rounds before the measured ones
@@ -401,7 +431,8 @@ pub(crate) struct WorkloadArguments {
     /// Measured rounds
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,
-    /// Go on with rounds until standard input ends, and tell what happens; the last rounds are those that count as measured
+    /// Go on with rounds until standard input ends, and report what happens; the last rounds count as
+    /// measured
     #[arg(long, conflicts_with = "paced")]
     pub(crate) until_end: bool,
     /// Keep one more thread busy that touches no data
@@ -424,7 +455,8 @@ pub(crate) struct CompressionArguments {
     pub(crate) rounds: u32,
 }
 
-/// A numerical kernel, or a problem on graphs, keys or points, that `bench` measures: works on its data, and checks the result.
+/// A numerical kernel, or a problem on graphs, keys or points, that `bench` measures: works on its data, and
+/// checks the result.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  farmem kernel sort --data 64M")]
 pub(crate) struct KernelArguments {
@@ -436,9 +468,11 @@ pub(crate) struct KernelArguments {
     pub(crate) data: ByteCount,
 }
 
-/// A program that `bench` measures with a memory node: threads that read at random, and one that works with memory of its own.
+/// A program that `bench` measures with a memory node: threads that read at random, and one that works with
+/// memory of its own.
 ///
-/// Each line of standard input is an order, in JSON; with its end the program checks all of its memory, and ends.
+/// Each line of standard input is an order in JSON. When standard input ends, the program checks all of its
+/// memory and exits.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example:\n  echo '{\"order\":\"read\",\"threads\":4,\"milliseconds\":1000}' | farmem readers --data 64M"

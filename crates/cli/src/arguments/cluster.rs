@@ -33,15 +33,17 @@ pub(crate) struct EtcdArguments {
         help_heading = heading::ETCD
     )]
     pub(crate) cluster_key: Option<PathBuf>,
-    /// File with one line USER:PASSWORD, for an etcd that asks for it; only its owner may be able to read it
+    /// File with one line USER:PASSWORD, for an etcd that asks for it; nobody but its owner may have access
+    /// to it
     #[arg(long, value_name = "FILE", hide_short_help = true, help_heading = heading::ETCD)]
     pub(crate) cluster_login: Option<PathBuf>,
 }
 
-/// Show and change which memory nodes a cluster has.
+/// Show and change the memory nodes of a cluster.
 ///
-/// The cluster is a file, or the value of a key of etcd, as for `farmem run --cluster`. Programs that follow it notice a change within a second. A change leaves comments, order
-/// and the changes that others make at the same time as they are.
+/// The cluster is a file, or the value of a key of etcd, as for `farmem run --cluster`. Programs that follow
+/// it notice a change within a second. A change keeps comments, the order of nodes, and changes that others
+/// make at the same time.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  farmem cluster show cluster.toml --key node.key\n  farmem cluster join cluster.toml memory-3 --address \
@@ -57,9 +59,9 @@ pub(crate) struct ClusterArguments {
 pub(crate) enum ClusterCommand {
     /// Show its nodes, and what each of them holds
     Show(ClusterShowArguments),
-    /// Add a node, or use one again that is being emptied
+    /// Add a node, or use a node again that is being emptied
     Join(ClusterJoinArguments),
-    /// Have a node emptied: it gets nothing new, and its pages go to other nodes
+    /// Empty a node: it gets nothing new, and its pages go to other nodes
     Drain(ClusterDrainArguments),
     /// Take a node out of the cluster
     Leave(ClusterLeaveArguments),
@@ -77,8 +79,9 @@ pub(crate) struct ClusterPlace {
 
 /// Show a cluster's nodes, and what each of them holds.
 ///
-/// Each node is asked, with the key or certificates of its clients. GRANTED is memory that clients use or have been granted ahead of need.
-/// If a node lends another amount than its `size` in the cluster, its line says so.
+/// Each node is asked, with the key or certificates of its clients. GRANTED is memory that clients use, or
+/// that was granted to them ahead of need. If a node lends a different amount than its `size` in the cluster,
+/// its line says so.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  farmem cluster show cluster.toml --key node.key --json")]
 pub(crate) struct ClusterShowArguments {
@@ -91,9 +94,10 @@ pub(crate) struct ClusterShowArguments {
     pub(crate) security: SecurityArguments,
 }
 
-/// Add a node, or use one again that is being emptied.
+/// Add a node, or use a node again that is being emptied.
 ///
-/// Programs connect to it, and its load grows slowly. For a node that is in the cluster already, its name is enough.
+/// Programs connect to it, and its load grows slowly. For a node that is already in the cluster, its name is
+/// enough.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example:\n  farmem cluster join cluster.toml memory-3 --address 10.0.0.9:7431 --size 64G"
@@ -126,10 +130,11 @@ pub(crate) enum ClusterRole {
     General,
 }
 
-/// Have a node emptied: it gets nothing new, and its pages go to other nodes.
+/// Empty a node: it gets nothing new, and its pages go to other nodes.
 ///
-/// Each program moves its own pages, at most `--rebuild-rate` bytes per second. With `--wait` the node is asked each second how much it still has granted. When that is nothing, the
-/// node can be stopped and taken out of the cluster. If no other node and no disk has room, that never happens, and the programs say so.
+/// Each program moves its own pages, at most `--rebuild-rate` bytes per second. With `--wait`, the node is
+/// asked every second how much it has still granted. Once that is nothing, the node can be stopped and taken
+/// out of the cluster. If no other node and no disk has room, that never happens, and the programs say so.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example:\n  farmem cluster drain cluster.toml memory-1 --wait --timeout 10m --key node.key"
@@ -143,7 +148,8 @@ pub(crate) struct ClusterDrainArguments {
     /// Wait until the node holds nothing, and show the progress
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Longest time to wait, such as 10m; if the node still holds something then, the exit status is 1 [default: no limit]
+    /// Longest time to wait, such as 10m; if the node still holds something then, the exit status is 1
+    /// [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = parse_interval, requires = "wait")]
     pub(crate) timeout: Option<Duration>,
     #[command(flatten)]
@@ -152,8 +158,9 @@ pub(crate) struct ClusterDrainArguments {
 
 /// Take a node out of a cluster.
 ///
-/// Only a node that holds nothing is taken out, so that it can be stopped then: `farmem cluster drain --wait` empties it first. With `--now` it is taken out at once, which is
-/// right for a dead node; a node that lives is emptied by the programs after that.
+/// Only a node that holds nothing is taken out, so that it can then be stopped: `farmem cluster drain --wait`
+/// empties it first. With `--now`, it is taken out at once, which is right for a dead node; programs empty a
+/// live node afterwards.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  farmem cluster leave cluster.toml memory-1 --key node.key")]
 pub(crate) struct ClusterLeaveArguments {

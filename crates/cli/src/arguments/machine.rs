@@ -5,23 +5,24 @@ use std::path::PathBuf;
 use clap::Args;
 use clap_complete::Shell;
 
-/// Check what this machine and user can do, and how to repair what is missing.
+/// Check what this machine and user can do, and how to fix what is missing.
 ///
-/// With the number of a process: whether that could be attached to, too. It isn't touched.
+/// With the number of a process, also check whether `farmem attach` could manage it. The process isn't
+/// touched.
 ///
-/// Exit status 0 when `farmem run` can work here and the process could be attached to, else 1.
+/// The exit status is 0 when `farmem run` can work here and the process could be managed, else 1.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  farmem doctor\n  farmem doctor 4711")]
 pub(crate) struct DoctorArguments {
-    /// Number of a process that runs
+    /// Number of a running process
     #[arg(value_name = "PID")]
     pub(crate) process: Option<u32>,
 
-    /// Show the checks that are fine, too
+    /// Also show the checks that are fine
     #[arg(long)]
     pub(crate) all: bool,
 
-    /// Print one JSON object, with all checks
+    /// Print one JSON object with all checks
     #[arg(long, conflicts_with = "all")]
     pub(crate) json: bool,
 }

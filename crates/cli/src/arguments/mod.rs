@@ -57,29 +57,29 @@ pub(crate) enum Command {
     Run(Box<RunArguments>),
     /// Manage programs that run already, within a budget of local memory
     Attach(Box<AttachArguments>),
-    /// Bring back all that is far of an application, and leave it
+    /// Bring back an application's far memory, and stop managing it
     Detach(DetachArguments),
-    /// Share one pool, and local memory, among all applications of this machine
+    /// Share one pool and local memory among all applications of this machine
     Host(Box<HostArguments>),
     /// Lend this machine's memory to programs on other machines
     Node(Box<NodeArguments>),
-    /// Show and change which memory nodes a cluster has
+    /// Show and change the memory nodes of a cluster
     Cluster(Box<ClusterArguments>),
-    /// Show what an application waits for, and what would help
+    /// Show what an application waits for and what would help
     Explain(ExplainArguments),
     /// Show the applications that run under Farmem now
     Stat(StatArguments),
-    /// Watch the applications that run under Farmem, and change their limits
+    /// Watch the applications that run under Farmem and change their limits
     Top(TopArguments),
-    /// Show the applications that run under Farmem in a browser, and to Prometheus
+    /// Show the applications that run under Farmem in a browser and to Prometheus
     Web(WebArguments),
     /// Change the limits of an application while it runs
     Set(SetArguments),
-    /// Check what this machine and user can do, and how to repair what is missing
+    /// Check what this machine and user can do, and how to fix what is missing
     Doctor(DoctorArguments),
-    /// Record what happens to a program's pages, and try policies on recordings
+    /// Record what happens to a program's pages, and try policies on the recordings
     Trace(TraceArguments),
-    /// Measure Farmem compared with the kernel's own swap
+    /// Measure Farmem against the kernel's own swap
     Bench(BenchArguments),
     /// The pager of a process, started by its application's supervisor
     #[command(hide = true)]

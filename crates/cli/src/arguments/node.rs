@@ -13,10 +13,12 @@ use crate::log::Format;
 
 /// Lend this machine's memory to programs on other machines.
 ///
-/// The node runs until a signal ends it. Then it grants nothing more, and waits for clients that still hold memory to leave; a second signal ends it at once. When a node ends, the
-/// pages on it are lost: clients keep copies or parity elsewhere if they need them (`farmem run --redundancy`).
+/// The node runs until a signal ends it. After that it grants nothing more and waits until clients that still
+/// hold memory have left; a second signal ends it at once. When a node ends, the pages on it are lost:
+/// clients that need them keep copies or parity elsewhere (`farmem run --redundancy`).
 ///
-/// With `--cluster` and `--name` the node reads its `size` and `address` from the cluster when it starts, so that one command does for all machines.
+/// With `--cluster` and `--name`, the node reads its `size` and `address` from the cluster when it starts, so
+/// that the same command works on all machines.
 #[derive(Args, Debug)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -29,7 +31,7 @@ pub(crate) struct NodeArguments {
     pub(crate) command: Option<NodeCommand>,
     /// Memory to lend to all clients together [default: what the cluster says]
     ///
-    /// The machine's memory is taken as clients write, not before.
+    /// Memory is taken as clients write to it, not before.
     #[arg(
         long,
         value_name = "SIZE",
@@ -43,9 +45,9 @@ pub(crate) struct NodeArguments {
     /// HOST:PORT, unix:PATH or shm:PATH, separated by commas.
     #[arg(long, value_name = "ADDRESS[,…]", value_delimiter = ',', help_heading = heading::LENDING)]
     pub(crate) listen: Vec<Destination>,
-    /// File or key of etcd that says what the node `--name` lends, and where
+    /// File, or key in etcd, that says what the node `--name` lends and where it listens
     ///
-    /// FILE, or as URL etcd[s]://HOST:PORT[,…]/KEY. `--memory` and `--listen` override it.
+    /// FILE, or a URL etcd[s]://HOST:PORT[,…]/KEY. `--memory` and `--listen` override it.
     #[arg(
         long,
         value_name = "FILE|URL",
@@ -66,9 +68,9 @@ pub(crate) struct NodeArguments {
     /// One event a line; `RUST_LOG` chooses which [default: no log].
     #[arg(long, value_name = "FORMAT", value_enum, help_heading = heading::WATCHING)]
     pub(crate) log: Option<Format>,
-    /// Address of this machine at which Prometheus finds the metrics
+    /// Address at which this machine serves metrics for Prometheus
     ///
-    /// ADDRESS:PORT or unix:PATH; those of the node are at /metrics there [default: nowhere].
+    /// ADDRESS:PORT or unix:PATH. The node's metrics are at /metrics there [default: none].
     #[arg(long, value_name = "ADDRESS", help_heading = heading::WATCHING)]
     pub(crate) metrics: Option<Address>,
     #[command(flatten)]
@@ -83,7 +85,7 @@ pub(crate) struct NodeArguments {
         help_heading = heading::TUNING
     )]
     pub(crate) lease: u32,
-    /// Seconds to wait at most for clients to leave, after a signal that ends the node
+    /// Longest time in seconds to wait for clients to leave after a signal
     #[arg(
         long,
         value_name = "SECONDS",
@@ -93,9 +95,10 @@ pub(crate) struct NodeArguments {
         help_heading = heading::TUNING
     )]
     pub(crate) drain: u32,
-    /// RDMA device by which clients may reach their memory, its port, and the number of the port's address
+    /// RDMA device by which clients may reach their memory, its port, and the index of the port's address
     ///
-    /// `auto` takes the device that has the address to which a client connects, if there is one; `none` allows no RDMA.
+    /// `auto` takes the device that has the address to which a client connects, if there is one; `none` turns
+    /// RDMA off.
     #[arg(
         long,
         value_name = "auto|none|DEVICE[:PORT[:GID]]",
@@ -109,17 +112,18 @@ pub(crate) struct NodeArguments {
 /// How pages travel to and from memory nodes.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TransportName {
-    /// As the node's address says; to other machines by RDMA, which doesn't encrypt pages, if both have a device
+    /// As the node's address says; to other machines by RDMA, which doesn't encrypt pages, if both machines
+    /// have a device
     Auto,
     /// Over the connection, never by RDMA
     Tcp,
-    /// Through memory that both ends share, for nodes of this machine, which are named shm:PATH
+    /// Through memory that both ends share, for nodes on this machine, which are named shm:PATH
     Shm,
     /// By RDMA, or not at all
     Rdma,
 }
 
-/// How nodes and clients know each other.
+/// How nodes and clients recognise each other.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct SecurityArguments {
     /// File with the key that nodes and clients share
@@ -162,7 +166,7 @@ pub(crate) struct SecurityArguments {
     pub(crate) authority: Option<PathBuf>,
     /// Use no key: others on the network can read and change pages
     ///
-    /// Anybody who reaches the address of a node is let in.
+    /// Anybody who can reach the address of a node is let in.
     #[arg(long, help_heading = heading::SECURITY)]
     pub(crate) plain: bool,
 }
@@ -176,16 +180,16 @@ impl SecurityArguments {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum NodeCommand {
-    /// Make the key, or the certificates, with which nodes and clients recognise each other
+    /// Make the key or the certificates by which nodes and clients recognise each other
     Keygen(NodeKeygenArguments),
-    /// Show how much a node lends, and how busy it is
+    /// Show how much a node lends and how busy it is
     Stat(NodeStatArguments),
 }
 
-/// Make the key, or the certificates, with which nodes and clients recognise each other.
+/// Make the key or the certificates by which nodes and clients recognise each other.
 ///
-/// A key is one file, the same on all machines. Certificates go to a folder: those of a new authority, of the nodes and of the clients, each with
-/// its private key. Existing files are not overwritten.
+/// A key is one file, the same on all machines. Certificates go to a folder: those of a new authority, of the
+/// nodes and of the clients, each with a private key. Existing files are not overwritten.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  farmem node keygen /etc/farmem/node.key\n  farmem node keygen --certificates /etc/farmem/certificates \
@@ -203,7 +207,7 @@ pub(crate) struct NodeKeygenArguments {
     pub(crate) hosts: Vec<String>,
 }
 
-/// Show how much a node lends, and how busy it is.
+/// Show how much a node lends and how busy it is.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  farmem node stat memory-3:7431 --key node.key --json")]
 pub(crate) struct NodeStatArguments {

@@ -18,9 +18,9 @@ use crate::log::Format;
 
 /// Run a program within a budget of local memory.
 ///
-/// The program and every program that it starts keep at most the budget in local memory. Cold pages go to a compressed
-/// pool in memory, and from there to memory nodes and to disk if these are given. Exit status, signals, standard
-/// streams and environment are the program's own.
+/// The program and every program that it starts keep at most the budget in local memory. Cold pages go to a
+/// compressed pool in memory, and from there to memory nodes and to disk if these are given. Exit status,
+/// signals, standard streams and environment are the program's own.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  farmem run --local 512M -- redis-server --port 7000\n  farmem run --local 25% --pool 2G \
@@ -32,14 +32,14 @@ use crate::log::Format;
 pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) application: ApplicationArguments,
-    /// Say at exit what was used, what paging cost and what would help
+    /// At exit, print what was used, what paging cost and what would help
     ///
     /// The summary goes to standard error.
     #[arg(long, help_heading = heading::WATCHING)]
     pub(crate) summary: bool,
-    /// Show on standard error how it goes
+    /// Show progress on standard error
     ///
-    /// Without a value it is shown on a terminal only.
+    /// Without a value, only on a terminal.
     #[arg(
         long,
         value_name = "WHERE",
@@ -52,39 +52,41 @@ pub(crate) struct RunArguments {
     pub(crate) progress: Option<Progress>,
     /// Write statistics to this file at exit, as JSON
     ///
-    /// They are written again when the last process that the program leaves behind has ended.
+    /// If the program leaves processes behind, the file is written again when the last of them has ended.
     #[arg(long, value_name = "FILE", help_heading = heading::WATCHING)]
     pub(crate) stats: Option<PathBuf>,
-    /// Record what happens to pages in this file, for `farmem trace`
+    /// Record page events in this file, for `farmem trace`
     #[arg(long, value_name = "FILE", help_heading = heading::WATCHING)]
     pub(crate) trace: Option<PathBuf>,
-    /// The program, and its arguments
+    /// The program and its arguments
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     pub(crate) program: Vec<OsString>,
 }
 
-/// What an application may have, and where it has it: the same for programs that are started and for those that run already.
+/// What an application may use, and where: the same for programs that are started and for those that run
+/// already.
 #[derive(Args, Debug)]
 pub(crate) struct ApplicationArguments {
     /// RAM that the program and its children may use together
     ///
-    /// A size, a percentage of what this user may use, or `auto[:MIN-MAX]`: as little as the program can do with, between MIN [default: 16M] and MAX; see `--stall`.
+    /// A size, a percentage of what this user may use, or `auto[:MIN-MAX]`: as little as the program can get
+    /// by with, between MIN [default: 16M] and MAX; see `--stall`.
     #[arg(long, value_name = "SIZE|N%|auto", value_parser = parse_local, default_value = "50%", help_heading = heading::MEMORY)]
     pub(crate) local: LocalAmount,
-    /// With `--local auto`: how much of its time it may wait
+    /// With `--local auto`: share of its time that the program may wait
     ///
     /// The budget falls until the program waits for pages for this share of its time.
     #[arg(long, value_name = "N%", value_parser = parse_stall, default_value = "2%", help_heading = heading::MEMORY)]
     pub(crate) stall: f64,
     /// Limit of RAM for compressed pages [default: what can be spared]
     ///
-    /// The default is what the machine and its control group can spare; under a broker (`farmem host`) it is no limit. MIN is what the broker must guarantee
-    /// [default: 2M].
+    /// The default is what the machine and its control group can spare; under a broker (`farmem host`) there
+    /// is no limit. MIN is what the broker must guarantee [default: 2M].
     #[arg(long, value_name = "[MIN-]SIZE", value_parser = parse_pool, help_heading = heading::MEMORY)]
     pub(crate) pool: Option<PoolAmount>,
     /// File or folder for pages when the pool is full [default: none]
     ///
-    /// SIZE limits what is used of it [default: what is free there].
+    /// SIZE limits how much of it is used [default: what is free there].
     #[arg(long, value_name = "PATH[:SIZE]", value_parser = parse_disk, help_heading = heading::MEMORY)]
     pub(crate) disk: Option<DiskAmount>,
     /// Limit of pool, nodes and disk together [default: what they hold]
@@ -103,21 +105,23 @@ pub(crate) struct ApplicationArguments {
     /// One event a line; `RUST_LOG` chooses which [default: no log].
     #[arg(long, value_name = "FORMAT", value_enum, help_heading = heading::WATCHING)]
     pub(crate) log: Option<Format>,
-    /// Address of this machine at which Prometheus finds the metrics
+    /// Address at which this machine serves metrics for Prometheus
     ///
-    /// ADDRESS:PORT or unix:PATH; they are at /metrics there until the last process has ended [default: nowhere].
+    /// ADDRESS:PORT or unix:PATH. Metrics are at /metrics there until the last process has ended [default:
+    /// none].
     #[arg(long, value_name = "ADDRESS", help_heading = heading::WATCHING)]
     pub(crate) metrics: Option<Address>,
     #[command(flatten)]
     pub(crate) metrics_hosts: MetricsHosts,
     /// Broker of this machine, or `none` [default: `farmem host` if it runs]
     ///
-    /// SOCKET is where it listens. With `none` the run has limits of its own.
+    /// SOCKET is where it listens. With `none`, the run has limits of its own.
     #[arg(long, value_name = "SOCKET|none", help_heading = heading::SHARING)]
     pub(crate) host: Option<PathBuf>,
     /// Weight against other applications of the same host
     ///
-    /// It divides the pool, local memory and links to memory nodes when all together want more than there is.
+    /// Weights divide the pool, local memory and links to memory nodes when applications want more than there
+    /// is.
     #[arg(long, value_name = "WEIGHT", value_parser = parse_weight, default_value = "1", help_heading = heading::SHARING)]
     pub(crate) weight: u32,
     /// Neither lend unused local memory to others, nor borrow theirs
@@ -125,8 +129,9 @@ pub(crate) struct ApplicationArguments {
     pub(crate) no_borrow: bool,
     /// Memory nodes to use, or `none` [default: the host's, if any]
     ///
-    /// Addresses where `farmem node` runs, such as 10.0.0.7:7431, unix:PATH or shm:PATH. Slabs go there when the pool fills up. With the nodes of the host's broker come its
-    /// key or certificates, `--redundancy` and `--transport`, unless they are given here.
+    /// Addresses where `farmem node` runs, such as 10.0.0.7:7431, unix:PATH or shm:PATH. Compressed pages go
+    /// there when the pool fills up. If the nodes come from the host's broker, so do its key or certificates,
+    /// `--redundancy` and `--transport`, unless they are given here.
     #[arg(
         long,
         value_name = "HOST:PORT[,…]",
@@ -136,15 +141,17 @@ pub(crate) struct ApplicationArguments {
         help_heading = heading::NODES
     )]
     pub(crate) node: Vec<NodeChoice>,
-    /// File or key of etcd that says which memory nodes to use
+    /// File, or key in etcd, that lists the memory nodes to use
     ///
-    /// FILE, or as URL etcd[s]://HOST:PORT[,…]/KEY. Changes are followed: nodes join, are emptied (`state = "drain"`) and leave while the program runs.
+    /// FILE, or a URL etcd[s]://HOST:PORT[,…]/KEY. Changes take effect while the program runs: nodes join,
+    /// are emptied (`state = "drain"`) and leave.
     #[arg(long, value_name = "FILE|URL", value_parser = parse_cluster, help_heading = heading::NODES)]
     pub(crate) cluster: Option<ClusterSource>,
     /// Copies on nodes: none, mirror, or K+M with parity [default: none]
     ///
-    /// `none` is one copy on a node and, with `--disk`, one on disk. `mirror` is two copies on different nodes. K+M, such as 4+2, is K parts (1, 2, 4 or 8) and M of parity
-    /// (1 to 4) on K+M nodes, of which any M may be lost.
+    /// `none` is one copy on a node and, with `--disk`, one on disk. `mirror` is two copies on different
+    /// nodes. K+M, such as 4+2, is K parts (1, 2, 4 or 8) and M parity parts (1 to 4) on K+M nodes, of which
+    /// any M may be lost.
     #[arg(long, value_name = "SCHEME", value_parser = parse_redundancy, help_heading = heading::NODES)]
     pub(crate) redundancy: Option<Redundancy>,
     /// How pages travel to nodes and back
@@ -154,7 +161,7 @@ pub(crate) struct ApplicationArguments {
     pub(crate) transport: Option<TransportName>,
     /// Most bytes per second read from nodes [default: no limit]
     ///
-    /// All nodes together; 125M is about a gigabit per second.
+    /// For all nodes together; 125M is about a gigabit per second.
     #[arg(long, value_name = "SIZE", value_parser = parse_bandwidth, help_heading = heading::NODES)]
     pub(crate) bandwidth_in: Option<ByteCount>,
     /// Most bytes per second written to nodes [default: no limit]
@@ -164,10 +171,12 @@ pub(crate) struct ApplicationArguments {
     pub(crate) node_security: SecurityArguments,
     #[command(flatten)]
     pub(crate) etcd: EtcdArguments,
-    /// What decides which pages are fetched before they are asked for
+    /// Policy that decides which pages are fetched before they are needed
     ///
-    /// `streams` follows several sequential and strided streams at once; `two-tier`, where these find nothing, also the references that the program follows. `none`
-    /// fetches nothing ahead. To compare with: `neighbour` fetches the pages next to each one, `readahead` is the kernel's way, `leap` follows the stride of most faults.
+    /// `streams` follows several sequential and strided streams at once. `two-tier` also follows the
+    /// program's references where the streams find nothing. `none` fetches nothing ahead. For comparison:
+    /// `neighbour` fetches the pages next to each one, `readahead` works as the kernel does, and `leap`
+    /// follows the stride of most faults.
     #[arg(
         long,
         value_name = "POLICY",
@@ -187,7 +196,7 @@ pub(crate) struct ApplicationArguments {
         help_heading = heading::TUNING
     )]
     pub(crate) far: Far,
-    /// Whether pages that were fetched keep their entries, for benchmarks that compare
+    /// Whether pages that were fetched keep their entries, for comparison in benchmarks
     #[arg(
         long,
         value_name = "kept|new",
@@ -197,7 +206,7 @@ pub(crate) struct ApplicationArguments {
         help_heading = heading::TUNING
     )]
     pub(crate) entries: Entries,
-    /// How much is read from a memory node at once [default: follows what is used of it]
+    /// How much is read from a memory node at once [default: adapts to how much of it is used]
     ///
     /// The page and its neighbours: 4K, 8K, 16K, 32K or 64K.
     #[arg(
@@ -208,7 +217,8 @@ pub(crate) struct ApplicationArguments {
         help_heading = heading::TUNING
     )]
     pub(crate) node_read: Option<ByteCount>,
-    /// RAM for the neighbours that come with a page from a node, in addition to `--local` [default: a sixteenth of the local memory, at most 16M]
+    /// RAM for the neighbours that come with a page from a node, in addition to `--local` [default: a
+    /// sixteenth of the local memory, at most 16M]
     ///
     /// From 1M to 64M, and at least 128K for each processor.
     #[arg(
@@ -219,7 +229,8 @@ pub(crate) struct ApplicationArguments {
         help_heading = heading::TUNING
     )]
     pub(crate) read_buffer: Option<ByteCount>,
-    /// Memory that each node grants ahead of need, up to 1G [default: follows what leaves during a round trip]
+    /// Memory that each node grants ahead of need, up to 1G [default: adapts to what leaves during a round
+    /// trip]
     #[arg(
         long,
         value_name = "SIZE",
@@ -228,10 +239,12 @@ pub(crate) struct ApplicationArguments {
         help_heading = heading::TUNING
     )]
     pub(crate) node_reserve: Option<ByteCount>,
-    /// RDMA device, its port, and the number of the port's address [default: the device that has the address of the connection]
+    /// RDMA device, its port, and the index of the port's address [default: the device that has the
+    /// connection's address]
     #[arg(long, value_name = "DEVICE[:PORT[:GID]]", hide_short_help = true, help_heading = heading::TUNING)]
     pub(crate) rdma: Option<String>,
-    /// Most bytes per second, read and written together, for restoring lost copies and parity and for emptying nodes
+    /// Most bytes per second, read and written together, for restoring lost copies and parity and for
+    /// emptying nodes
     #[arg(
         long,
         value_name = "SIZE",
@@ -243,16 +256,17 @@ pub(crate) struct ApplicationArguments {
     pub(crate) rebuild_rate: ByteCount,
 }
 
-/// Manage a process until it ends, as its pager; or memory that processes share.
+/// Manage a process until it ends, as its pager, or memory that processes share.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example:\n  farmem pager 4711\n\nSupervisors call it; the environment says which application it is for."
+    after_help = "Example:\n  farmem pager 4711\n\nSupervisors start it; the environment says for which application."
 )]
 pub(crate) struct PagerArguments {
     /// The process
     #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), required_unless_present = "shared")]
     pub(crate) process: Option<u32>,
-    /// Instead of a process, the memory that those share whose numbers come on standard input, a line at a time
+    /// Instead of a process, manage the memory that several processes share; their numbers come on standard
+    /// input, one a line
     #[arg(long, conflicts_with = "process")]
     pub(crate) shared: bool,
 }
@@ -269,17 +283,17 @@ pub(crate) enum Far {
 /// What becomes of a page's entry in far memory when the page is fetched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub(crate) enum Entries {
-    /// The page leaves into it again
+    /// The page goes back to the same entry
     Kept,
-    /// The page gets another one each time that it leaves
+    /// The page gets a new entry each time that it leaves
     New,
 }
 
-/// Where a run shows how it goes.
+/// Where a run shows its progress.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub(crate) enum Progress {
     /// On a terminal, in one line that is refreshed in place
     Terminal,
-    /// On a terminal the same, elsewhere a line each second
+    /// The same on a terminal; elsewhere, one line each second
     Always,
 }

@@ -33,8 +33,8 @@ pub(crate) enum TraceCommand {
 
 /// Run a program, and record its faults, fetches and evictions.
 ///
-/// It takes the options of `farmem run`. To replay the trace later, record it with `--prefetch none`: only then is every first use of a page
-/// that came back a fault.
+/// It takes the options of `farmem run`. To replay the trace later, record it with `--prefetch none`: only
+/// then is every first use of a page that came back a fault.
 #[derive(Args, Debug)]
 pub(crate) struct TraceRecordArguments {
     /// The file to write
@@ -63,9 +63,10 @@ pub(crate) struct TraceShowArguments {
 
 /// Show how prefetching policies would have done on a trace.
 ///
-/// For each policy: the faults that would have been left; of all accesses, the share that it would have served (contribution); of the pages that it would have
-/// fetched, the share that was used (accuracy), and of these the share that was there in time (timely); and the contribution as a share of the best possible one (bound), that of
-/// an oracle that knows the faults to come.
+/// For each policy: the faults that would have been left; of all accesses, the share that it would have
+/// served (contribution); of the pages that it would have fetched, the share that was used (accuracy), and of
+/// these the share that was there in time (timely); and the contribution as a share of the best possible one
+/// (bound), that of an oracle that knows the faults to come.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example:\n  farmem trace record --prefetch none sort.trace -- python3 sort.py\n  farmem trace replay sort.trace"

@@ -13,8 +13,8 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
 use super::{Check, read};
 
-/// A feature of userfaultfd: its bit in the kernel's interface, its name, and the version that it came with. The pager can do without none of
-/// them.
+/// A feature of userfaultfd: its bit in the kernel's interface, its name, and the version that it came with.
+/// The pager can do without none of them.
 struct Feature {
     bit: u32,
     name: &'static str,
@@ -69,13 +69,13 @@ const FEATURES: [Feature; 10] = [
         bit: 13,
         name: "uffd WP_UNPOPULATED",
         since: "6.4",
-        meaning: "pages that a program discards and that nobody tells of are forgotten",
+        meaning: "pages that a program discards without an event are forgotten",
     },
     Feature {
         bit: 14,
         name: "uffd POISON",
         since: "6.6",
-        meaning: "a page that is lost ends who touches it, and nobody else",
+        meaning: "a page that is lost ends the program that touches it, and no other",
     },
     Feature {
         bit: 16,
@@ -85,7 +85,7 @@ const FEATURES: [Feature; 10] = [
     },
 ];
 
-const NEWER_KERNEL: &str = "install a newer kernel, as with: sudo apt-get install -t stable-backports linux-image-$(dpkg --print-architecture)";
+const NEWER_KERNEL: &str = "install a newer kernel, such as by: sudo apt-get install -t stable-backports linux-image-$(dpkg --print-architecture)";
 
 pub(super) fn checks() -> Vec<Check> {
     let version = KernelVersion::current().ok();
@@ -110,16 +110,16 @@ fn kernel_version(version: Option<KernelVersion>) -> Check {
 /// Asks the kernel itself, as a distribution's version number doesn't tell all.
 fn userfaultfd() -> Vec<Check> {
     const NAME: &str = "userfaultfd";
-    const MEANING: &str = "how a page that is not local is noticed, inside system calls as well";
+    const MEANING: &str = "this is how Farmem notices that a page is not local, inside system calls as well";
     let device = File::options().read(true).write(true).open("/dev/userfaultfd").ok();
     let features = match Uffd::kernel_features(device.as_ref().map(AsFd::as_fd)) {
         Ok(features) => features,
         Err(UffdError::Denied) => {
-            let (found, mend) = match farmem_machine::may_trace() {
+            let (found, fix) = match farmem_machine::may_trace() {
                 true => ("refused by a filter", "allow userfaultfd in the container's seccomp profile"),
                 false => ("not permitted", "sudo sysctl vm.unprivileged_userfaultfd=1"),
             };
-            return vec![Check::ok(NAME, found, MEANING).gap_unless(false, mend).essential()];
+            return vec![Check::ok(NAME, found, MEANING).gap_unless(false, fix).essential()];
         }
         Err(error) => {
             return vec![
@@ -132,8 +132,11 @@ fn userfaultfd() -> Vec<Check> {
     let mut checks = vec![Check::ok(NAME, "permitted", MEANING).essential()];
     checks.extend(FEATURES.iter().map(|feature| {
         let present = features & 1 << feature.bit != 0;
-        let found =
-            if present { "present".to_owned() } else { format!("missing; came with {}", feature.since) };
+        let found = if present {
+            "present".to_owned()
+        } else {
+            format!("missing; available since Linux {}", feature.since)
+        };
         Check::ok(feature.name, found, feature.meaning).gap_unless(present, NEWER_KERNEL).essential()
     }));
     checks
@@ -141,7 +144,7 @@ fn userfaultfd() -> Vec<Check> {
 
 fn map_query() -> Check {
     let works = Maps::open().is_ok_and(|maps| maps.next(VirtAddr::new(0)).is_ok());
-    let found = if works { "works" } else { "missing; came with 6.11" };
+    let found = if works { "works" } else { "missing; available since Linux 6.11" };
     Check::ok("PROCMAP_QUERY", found, "a program's memory is found without reading a text file")
         .gap_unless(works, NEWER_KERNEL)
         .essential()
@@ -155,7 +158,11 @@ fn page_scan(version: Option<KernelVersion>) -> Check {
         return Check::unknown(NAME, "the kernel's version is unknown", MEANING);
     };
     let is_present = version >= KernelVersion::new(6, 7, 0);
-    let found = if is_present { "present since 6.7, by the version" } else { "missing; came with 6.7" };
+    let found = if is_present {
+        "present since Linux 6.7, judging by the version"
+    } else {
+        "missing; available since Linux 6.7"
+    };
     Check::ok(NAME, found, MEANING).gap_unless(is_present, NEWER_KERNEL).essential()
 }
 
@@ -183,7 +190,7 @@ fn cores() -> Check {
     Check::ok(
         "processors",
         format!("{cores} to run on"),
-        "with a second one, eviction runs beside the program",
+        "with a second one, eviction runs while the program does",
     )
     .gap_unless(cores > 1, "taskset -c 0-$(($(nproc --all) - 1)) farmem run ...")
 }

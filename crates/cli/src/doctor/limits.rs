@@ -28,7 +28,7 @@ fn address_space() -> Check {
     Check::ok(
         "ulimit -v",
         shown(current),
-        "far memory needs address space in each program as local memory does",
+        "far memory needs address space in each program, as local memory does",
     )
     .gap_unless(current.is_none(), "ulimit -v unlimited")
 }
@@ -49,12 +49,16 @@ fn descriptors() -> Check {
 
 fn locked() -> Check {
     let Rlimit { current, .. } = getrlimit(Resource::Memlock);
-    Check::ok("ulimit -l", shown(current), "what a program locks stays local, beside what its budget allows")
+    Check::ok(
+        "ulimit -l",
+        shown(current),
+        "memory that a program locks stays local, in addition to its budget",
+    )
 }
 
 fn processes() -> Check {
     let Rlimit { current, .. } = getrlimit(Resource::Nproc);
     let found = current.map_or_else(|| "unlimited".to_owned(), |count| count.to_string());
-    Check::ok("ulimit -u", found, "each process has a few threads of its pager, which count")
+    Check::ok("ulimit -u", found, "the pager of each process has a few threads, which count")
         .gap_unless(current.is_none_or(|count| count >= PROCESSES_WANTED), "ulimit -u 1024")
 }

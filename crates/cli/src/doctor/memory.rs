@@ -11,7 +11,7 @@ pub(super) fn checks() -> Vec<Check> {
 
 fn amount() -> Check {
     const NAME: &str = "memory";
-    const MEANING: &str = "budgets and the pool are taken from it; percentages are of what this user may use";
+    const MEANING: &str = "budgets and the pool come from it; percentages are of what this user may use";
     match Memory::current() {
         Ok(memory) => {
             let found = format!(
@@ -28,7 +28,7 @@ fn amount() -> Check {
 
 fn group_limit() -> Check {
     const NAME: &str = "control group";
-    const MEANING: &str = "the pool counts towards the group's limit as well as the budget";
+    const MEANING: &str = "both the pool and the budget count towards the group's limit";
     match Memory::current() {
         Ok(memory) => {
             let found = memory
@@ -42,8 +42,7 @@ fn group_limit() -> Check {
 
 fn huge_pages() -> Check {
     const NAME: &str = "huge pages";
-    const MEANING: &str =
-        "huge pages are split before they leave, which costs; `madvise` keeps them to who asks";
+    const MEANING: &str = "huge pages are split before they leave, which costs time; `madvise` gives them only to programs that ask";
     match read("/sys/kernel/mm/transparent_hugepage/enabled") {
         Some(mode) => {
             let fine = !mode.contains("[always]");
@@ -64,13 +63,13 @@ fn overcommit() -> Check {
             let fine = mode != "2";
             Check::ok(NAME, mode, MEANING).gap_unless(fine, MEND)
         }
-        None => Check::unknown(NAME, "the kernel doesn't tell", MEANING),
+        None => Check::unknown(NAME, "the kernel doesn't say", MEANING),
     }
 }
 
 fn swap() -> Check {
     const NAME: &str = "kernel swap";
-    const MEANING: &str = "where it is on, the kernel may swap out what Farmem keeps local, and the pool";
+    const MEANING: &str = "if it is on, the kernel may swap out what Farmem keeps local, and the pool";
     match Memory::current() {
         Ok(memory) => {
             let off = memory.swap.get() == 0;

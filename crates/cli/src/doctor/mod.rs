@@ -1,4 +1,4 @@
-//! `farmem doctor`: what this machine and user can do, and for each gap the one command that mends it.
+//! `farmem doctor`: what this machine and user can do, and for each gap the one command that repairs it.
 //!
 //! Only looks; changes nothing. Each module knows one part of the machine.
 
@@ -35,20 +35,22 @@ pub(crate) enum Verdict {
 pub(crate) struct Check {
     name: &'static str,
     verdict: Verdict,
-    /// Whether `farmem run` can't work when it is missing, or the process that was asked about can't be attached to.
+    /// Whether `farmem run` can't work when it is missing, or the process that was asked about can't be
+    /// attached to.
     essential: bool,
     /// What was found.
     found: String,
     /// What it means for programs under Farmem.
     meaning: &'static str,
-    /// The command that mends a gap, where a command can.
-    mend: Option<String>,
+    /// The command that repairs a gap, where a command can.
+    #[serde(rename = "mend")]
+    fix: Option<String>,
 }
 
 impl Check {
     /// A check that came out well, so far.
     fn ok(name: &'static str, found: impl Into<String>, meaning: &'static str) -> Self {
-        Self { name, verdict: Verdict::Ok, essential: false, found: found.into(), meaning, mend: None }
+        Self { name, verdict: Verdict::Ok, essential: false, found: found.into(), meaning, fix: None }
     }
 
     /// A check that can't be decided.
@@ -56,9 +58,9 @@ impl Check {
         Self { verdict: Verdict::Unknown, ..Self::ok(name, found, meaning) }
     }
 
-    /// The same check, as a gap with its mend, unless `fine`.
-    fn gap_unless(self, fine: bool, mend: &str) -> Self {
-        if fine { self } else { Self { verdict: Verdict::Gap, mend: Some(mend.to_owned()), ..self } }
+    /// The same check, as a gap with its remedy, unless `fine`.
+    fn gap_unless(self, fine: bool, fix: &str) -> Self {
+        if fine { self } else { Self { verdict: Verdict::Gap, fix: Some(fix.to_owned()), ..self } }
     }
 
     /// The same check as one that `farmem run` can't do without.
@@ -81,7 +83,8 @@ struct Diagnosis {
     checks: Vec<Check>,
 }
 
-/// Looks at everything and prints what it found; status 0 when `farmem run` can work here, or the process can be attached to, else 1.
+/// Looks at everything and prints what it found; status 0 when `farmem run` can work here, or the process can
+/// be attached to, else 1.
 pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
     let mut checks: Vec<Check> = [kernel::checks(), permission::checks(), memory::checks(), limits::checks()]
         .into_iter()
@@ -109,7 +112,7 @@ fn describe(diagnosis: &Diagnosis, is_all: bool) -> String {
         (true, _) if diagnosis.can_attach == Some(false) => "`farmem attach` can't manage it.\n".to_owned(),
         (true, 0) => "`farmem run` can work here.\n".to_owned(),
         (true, _) => "`farmem run` can work here, with the gaps below.\n".to_owned(),
-        (false, _) => "`farmem run` cannot work here until the gaps below are mended.\n".to_owned(),
+        (false, _) => "`farmem run` cannot work here until the gaps below are closed.\n".to_owned(),
     };
     let shown: Vec<&Check> =
         diagnosis.checks.iter().filter(|check| is_all || check.verdict != Verdict::Ok).collect();
@@ -123,8 +126,8 @@ fn describe(diagnosis: &Diagnosis, is_all: bool) -> String {
         };
         let (name, found, meaning) = (check.name, &check.found, check.meaning);
         text.push_str(&format!("\n{verdict:<9}{name:<width$}{found}\n{:indent$}{meaning}\n", ""));
-        if let Some(mend) = &check.mend {
-            text.push_str(&format!("{:indent$}mend: {mend}\n", ""));
+        if let Some(fix) = &check.fix {
+            text.push_str(&format!("{:indent$}fix: {fix}\n", ""));
         }
     }
     if !is_all {
@@ -144,7 +147,7 @@ mod tests {
 
     #[test]
     fn only_an_essential_gap_stops_run() {
-        let gap = Check::ok("x", "y", "z").gap_unless(false, "mend it");
+        let gap = Check::ok("x", "y", "z").gap_unless(false, "fix it");
 
         assert!(!gap.stops_run());
         assert!(gap.essential().stops_run());
@@ -153,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_shown_with_its_mend_below_the_answer_and_the_rest_when_asked_for() {
+    fn a_gap_is_shown_with_its_fix_below_the_answer_and_the_rest_when_asked_for() {
         let checks = vec![
             Check::ok("swap", "on", "means something").gap_unless(false, "swapoff -a"),
             Check::ok("kernel", "new", "means a lot"),
@@ -162,9 +165,9 @@ mod tests {
 
         let text = describe(&diagnosis, false);
         assert!(text.starts_with("`farmem run` can work here"), "{text}");
-        assert!(text.contains("gap") && text.contains("mend: swapoff -a"), "{text}");
+        assert!(text.contains("gap") && text.contains("fix: swapoff -a"), "{text}");
         assert!(!text.contains("kernel") && text.contains("fine: 1;"), "{text}");
         let all = describe(&diagnosis, true);
-        assert!(all.contains("mend: swapoff -a") && all.contains("means a lot"), "{all}");
+        assert!(all.contains("fix: swapoff -a") && all.contains("means a lot"), "{all}");
     }
 }

@@ -19,7 +19,7 @@ fn privilege(has: bool) -> Check {
     Check::ok(
         "CAP_SYS_PTRACE",
         if has { "held" } else { "not held" },
-        "the kernel tells of forks only to who holds it; without, programs that fork can't be managed",
+        "the kernel reports forks only to a process that has it; without it, programs that fork can't be managed",
     )
     .gap_unless(has, "sudo farmem run ...")
     .essential()
@@ -31,7 +31,7 @@ fn unprivileged(may_trace: bool) -> Check {
         Some("1") => "allowed for everyone",
         Some(_) if may_trace => "for privileged users only, and this one is",
         Some(_) => "for privileged users only",
-        None => "the kernel doesn't tell",
+        None => "the kernel doesn't say",
     };
     let fine = allowed.as_deref() == Some("1") || may_trace || device_opens();
     Check::ok("unprivileged uffd", found, "faults inside system calls are served as well")
@@ -45,25 +45,26 @@ fn device_opens() -> bool {
 }
 
 fn device() -> Check {
-    const MEANING: &str = "the other way to be permitted userfaultfd";
+    const MEANING: &str = "another way to be allowed to use userfaultfd";
     match fs::metadata(DEVICE) {
         Ok(metadata) => {
             let mode = metadata.permissions().mode() & 0o777;
-            let found = if device_opens() { "opens" } else { "may not be opened" };
+            let found = if device_opens() { "opens" } else { "can't be opened" };
             Check::ok(DEVICE, format!("{found}, mode {mode:o}"), MEANING)
                 .gap_unless(device_opens(), "sudo chmod 666 /dev/userfaultfd")
         }
-        Err(_) => Check::unknown(DEVICE, "not there; came with 6.1", MEANING),
+        Err(_) => Check::unknown(DEVICE, "not there; available since Linux 6.1", MEANING),
     }
 }
 
 fn filter(status: Option<&Status>) -> Check {
     const NAME: &str = "seccomp";
-    const MEANING: &str = "a container's filter can refuse what Farmem needs; what it refuses shows above";
+    const MEANING: &str =
+        "a container's filter can refuse what Farmem needs; the checks above show what it refuses";
     match status.and_then(|status| status.seccomp) {
         Some(0) => Check::ok(NAME, "no filter", MEANING),
         Some(_) => Check::unknown(NAME, "a filter is on", MEANING),
-        None => Check::unknown(NAME, "the kernel doesn't tell", MEANING),
+        None => Check::unknown(NAME, "the kernel doesn't say", MEANING),
     }
 }
 

@@ -56,6 +56,6 @@ fn filter(process: &Process) -> Check {
     match process.status().ok().and_then(|status| status.seccomp) {
         Some(0) => Check::ok(NAME, "none", MEANING),
         Some(_) => Check::unknown(NAME, "there is one, and nobody tells what it forbids", MEANING),
-        None => Check::unknown(NAME, "the kernel doesn't tell", MEANING),
+        None => Check::unknown(NAME, "the kernel doesn't say", MEANING),
     }
 }

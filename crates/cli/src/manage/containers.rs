@@ -1,4 +1,5 @@
-//! Labels of containers, from the files in which engines keep what they know of them: no engine is asked. Of Docker these are labels; of the others, annotations.
+//! Labels of containers, from the files in which engines keep what they know of them: no engine is asked. Of
+//! Docker these are labels; of the others, annotations.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -24,7 +25,7 @@ const LABELS_WITHIN: &str = "io.kubernetes.cri-o.Labels";
 
 pub(super) type Labels = BTreeMap<String, String>;
 
-/// The labels of the container with that ID, if an engine tells of it.
+/// The labels of the container with that ID, if an engine knows it.
 pub(super) fn labels(id: &str, further: &[PathBuf]) -> Option<Labels> {
     let namespaces = fs::read_dir(NAMESPACES).into_iter().flatten().flatten().map(|entry| entry.path());
     let folders = further.iter().cloned().chain(FOLDERS.map(PathBuf::from)).chain(namespaces);

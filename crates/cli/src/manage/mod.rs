@@ -1,7 +1,9 @@
-//! `farmem host --manage`: programs that nobody started under Farmem are managed as a file of rules says, as they come and go.
+//! `farmem host --manage`: programs that nobody started under Farmem are managed as a file of rules says, as
+//! they come and go.
 //!
-//! Each is managed by a supervisor of its own, as by `farmem attach`, which goes on when the host ends. It tells by which host and rule it was begun, so the next host finds it.
-//! All of this happens in a thread beside the broker, and takes at most a five-hundredth of a processor.
+//! Each is managed by a supervisor of its own, as by `farmem attach`, which goes on when the host ends. It
+//! tells by which host and rule it was begun, so the next host finds it. All of this happens in a thread next
+//! to the broker, and takes at most a five-hundredth of a processor.
 
 mod containers;
 mod pattern;
@@ -74,7 +76,8 @@ impl File {
         Ok(Self { path, rules, read, seen: read })
     }
 
-    /// Whether it has to be read again: it was asked for, or it is another one since the last reading and is no longer being written.
+    /// Whether it has to be read again: it was asked for, or it is another one since the last reading and is
+    /// no longer being written.
     fn is_due(&mut self, is_asked: bool) -> bool {
         let now = stamp(&self.path);
         let is_settled = std::mem::replace(&mut self.seen, now) == now;
@@ -110,7 +113,8 @@ fn tell(sentence: &str) {
     log::tell(&format!("farmem host: {sentence}"));
 }
 
-/// Begins to manage what the file says, for the broker at that socket. Signals that ask for the file to be read again must be blocked in the calling thread.
+/// Begins to manage what the file says, for the broker at that socket. Signals that ask for the file to be
+/// read again must be blocked in the calling thread.
 pub(crate) fn begin(file: File, socket: &Path) -> anyhow::Result<()> {
     let mut set = SigSet::empty();
     set.add(Signal::SIGHUP);
@@ -357,7 +361,9 @@ impl Manager {
 
     fn leave(&mut self, own: &Own, of: &Managed) {
         match own.withdraw() {
-            Ok(_) => tell(&format!("rule {}: {} is left, as the rules say now", of.rule, of.name)),
+            Ok(_) => {
+                tell(&format!("rule {}: {} is no longer managed, as the rules say now", of.rule, of.name))
+            }
             Err(error) => {
                 let sentence = format!("rule {}: {} can't be left yet: {error}", of.rule, of.name);
                 self.fail(&of.key, &sentence);

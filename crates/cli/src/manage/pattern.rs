@@ -1,6 +1,7 @@
 //! Patterns of names and paths: `*` stands for anything but a slash, `**` for anything, `?` for one letter.
 
-/// Whether all of the text is what the pattern says. What that costs is bounded by both lengths, however many stars there are.
+/// Whether all of the text is what the pattern says. What that costs is bounded by both lengths, however many
+/// stars there are.
 pub(super) fn fits(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     // Up to which places of the text the pattern so far can reach.

@@ -1,4 +1,5 @@
-//! What is to be done: which matches of rules get a supervisor, and which applications are left or get other limits. Nothing here asks the machine.
+//! What is to be done: which matches of rules get a supervisor, and which applications are left or get other
+//! limits. Nothing here asks the machine.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -6,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::rules::{Rule, Rules, fixed};
 
-/// After a first failure this passes until the next attempt, and twice as much after each further one, up to the second.
+/// After a first failure this passes until the next attempt, and twice as much after each further one, up to
+/// the second.
 const FIRST_REST: Duration = Duration::from_secs(5);
 const LONGEST_REST: Duration = Duration::from_secs(60);
 /// What has just begun is in nobody's list yet.
@@ -96,7 +98,8 @@ struct Rest {
 #[derive(Default, Debug)]
 pub(super) struct Past {
     starting: HashSet<String>,
-    /// What this host has begun, until it is seen. What was there before has been begun by a host that may have changed it since.
+    /// What this host has begun, until it is seen. What was there before has been begun by a host that may
+    /// have changed it since.
     begun: HashSet<String>,
     rests: HashMap<String, Rest>,
     /// Applications at the look before.
@@ -218,7 +221,8 @@ impl Past {
         self.rests.insert(key.to_owned(), Rest { attempts: 0, until: now + PROBATION });
     }
 
-    /// An attempt has failed: to manage, to change or to leave. Whether that is to be said, as it is the first one.
+    /// An attempt has failed: to manage, to change or to leave. Whether that is to be said, as it is the
+    /// first one.
     pub(super) fn failed(&mut self, key: &str, now: Instant) -> bool {
         self.starting.remove(key);
         self.leaving.remove(key);
@@ -265,7 +269,8 @@ fn leaf(path: &str) -> String {
         .collect()
 }
 
-/// The ID of the container whose control group is called so: 64 letters, around which engines put words of their own.
+/// The ID of the container whose control group is called so: 64 letters, around which engines put words of
+/// their own.
 pub(super) fn container(name: &str) -> Option<&str> {
     const LENGTH: usize = 64;
     let is_digit = |letter: char| matches!(letter, '0'..='9' | 'a'..='f');

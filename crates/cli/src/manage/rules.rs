@@ -1,4 +1,5 @@
-//! The file of rules: which programs a host manages, and what it gives them. What is wrong in it is told in a sentence with the line.
+//! The file of rules: which programs a host manages, and what it gives them. What is wrong in it is told in a
+//! sentence with the line.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -123,7 +124,8 @@ impl Wanted {
     }
 }
 
-/// The limits among an application's terms that can be changed while it runs, and whether all others are the same.
+/// The limits among an application's terms that can be changed while it runs, and whether all others are the
+/// same.
 pub(super) fn changes(before: &[String], now: &[String]) -> (Vec<Setting>, bool) {
     let setting = |term: &&String| {
         let word = term.strip_prefix("--").unwrap_or(term);
@@ -134,7 +136,8 @@ pub(super) fn changes(before: &[String], now: &[String]) -> (Vec<Setting>, bool)
     let key = |term: &str| term.split('=').next().unwrap_or_default().to_owned();
     let is_replaced = |term: &String| {
         let with = |other: &&&String| key(other) == key(term) && setting(other).is_some();
-        // A budget that follows the program can't be made a fixed one by its words alone, but a new fixed one ends that.
+        // A budget that follows the program can't be made a fixed one by its words alone, but a new fixed one
+        // ends that.
         new.iter().any(|other| with(&other))
     };
     let is_all =
@@ -156,7 +159,7 @@ pub(crate) fn read(path: &Path) -> Result<Rules, String> {
     let shown = path.display();
     let found = std::fs::metadata(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
     if !found.is_file() || found.len() > MOST_BYTES {
-        return Err(format!("{shown} is no file of rules; name a file of up to {} KiB", MOST_BYTES >> 10));
+        return Err(format!("{shown} is not a file of rules; name a file of up to {} KiB", MOST_BYTES >> 10));
     }
     let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
     parse(&text).map_err(|Wrong { line, sentence }| format!("{shown}, line {line}: {sentence}"))

@@ -1,4 +1,5 @@
-//! What runs on this machine, as far as rules ask for it: control groups of either version of the kernel's interface, processes, containers.
+//! What runs on this machine, as far as rules ask for it: control groups of either version of the kernel's
+//! interface, processes, containers.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
@@ -19,7 +20,8 @@ const UNIFIED: &str = "/sys/fs/cgroup/cgroup.controllers";
 const HIERARCHIES: [&str; 3] = ["unified", "systemd", "memory"];
 /// Groups below each other that are looked at.
 const DEEPEST: usize = 32;
-/// Files of processes are asked for again at each so many looks: a process may begin another program at any time, but most do soon after they begin.
+/// Files of processes are asked for again at each so many looks: a process may begin another program at any
+/// time, but most do soon after they begin.
 const REFRESHED: u32 = 16;
 const YOUNG: u32 = 5;
 /// Attempts to read the labels of a container.

@@ -10,7 +10,8 @@ use tempfile::TempDir;
 
 use super::{FARMEM, farmem, text};
 
-/// Asserts that `farmem` refused, in one sentence on standard error that holds `fragment`, and with this status.
+/// Asserts that `farmem` refused, in one sentence on standard error that holds `fragment`, and with this
+/// status.
 fn assert_refused(output: &Output, status: i32, fragment: &str) {
     let complaint = text(&output.stderr);
     assert_eq!(output.status.code(), Some(status), "{complaint}");

@@ -1,4 +1,5 @@
-//! `farmem node` as a process: what it says, who it lets in, and that it may be killed at any step of any exchange.
+//! `farmem node` as a process: what it says, who it lets in, and that it may be killed at any step of any
+//! exchange.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
@@ -276,5 +277,5 @@ fn a_socket_is_closed_to_others_and_made_anew_after_a_kill() {
     let second = Node::listen(&[], "", &at);
     converse(&mut *second.connect(&Security::Plain).unwrap()).unwrap();
     let third = farmem(["node", "--memory", "16M", "--listen", &at]);
-    assert!(text(&third.stderr).contains("somebody listens"), "{}", text(&third.stderr));
+    assert!(text(&third.stderr).contains("another process listens"), "{}", text(&third.stderr));
 }

@@ -1,5 +1,5 @@
-//! Events of the address space: what the kernel says that the program has done, taken into the tables before anything
-//! else is done.
+//! Events of the address space: what the kernel says that the program has done, taken into the tables before
+//! anything else is done.
 
 use farmem_page::PageRange;
 use farmem_policy::Fault;
@@ -15,7 +15,8 @@ use crate::gate::Reading;
 use crate::inject::Injection;
 
 impl Engine {
-    /// Reads one message. A fault is returned, an event is dealt with; `None` when there was no message or no fault.
+    /// Reads one message. A fault is returned, an event is dealt with; `None` when there was no message or no
+    /// fault.
     pub(crate) fn receive(&self, reading: &Reading<'_>) -> Received {
         match self.pages.uffd.read() {
             Ok(None) => Received::Nothing,
@@ -32,8 +33,9 @@ impl Engine {
         }
     }
 
-    /// Nobody changes pages while the caller reads. What is discarded or unmapped while somebody holds it is marked in its word; before anything is moved or
-    /// copied to a child, all is let go but pages that are stranded or on their way from nodes.
+    /// Nobody changes pages while the caller reads. What is discarded or unmapped while somebody holds it is
+    /// marked in its word; before anything is moved or copied to a child, all is let go but pages that are
+    /// stranded or on their way from nodes.
     fn take_in(&self, reading: &Reading<'_>, event: Message) {
         match event {
             Message::Remove(range) => {
@@ -88,8 +90,9 @@ impl Engine {
         });
     }
 
-    /// The kernel tells of a discard before it does it. Pages that are still there must not leave until it is done, or
-    /// what they held would come back. When it is done can't be known; that a page has come in again can.
+    /// The kernel reports a discard before it does it. Pages that are still there must not leave until it is
+    /// done, or what they held would come back. When it is done can't be known; that a page has come in again
+    /// can.
     fn mark_discarded(&self, range: PageRange) {
         let mut runs = Runs::empty();
         for window in windows(range) {

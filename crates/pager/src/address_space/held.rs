@@ -1,4 +1,5 @@
-//! Letting go of pages that are held, also of those that the program has given up meanwhile: what is theirs goes with them.
+//! Letting go of pages that are held, also of those that the program has given up meanwhile: what is theirs
+//! goes with them.
 
 use farmem_page::PageWord;
 use farmem_telemetry::Counter;
@@ -7,7 +8,8 @@ use crate::address_space::table::Taken;
 use crate::engine::Engine;
 
 impl Engine {
-    /// Lets the page go with what `word` says, which the counters know of already; whether somebody waits for it, who must be woken.
+    /// Lets the page go with what `word` says, which the counters know of already; whether a thread waits for
+    /// it, which must be woken.
     fn release(&self, taken: Taken, word: PageWord) -> bool {
         let released = taken.release(word);
         if released.is_dropped {
@@ -21,7 +23,8 @@ impl Engine {
         released.is_waited
     }
 
-    /// Lets the page go with what `word` says, which the counters know of already. Whoever waits for it faults again.
+    /// Lets the page go with what `word` says, which the counters know of already. Whoever waits for it
+    /// faults again.
     pub(crate) fn let_go(&self, taken: Taken, word: PageWord) {
         let page = taken.page;
         if self.release(taken, word) {
@@ -29,7 +32,8 @@ impl Engine {
         }
     }
 
-    /// The same where somebody may wait of whom the word doesn't know: the thread whose fault is being served.
+    /// The same where somebody may wait of whom the word doesn't know: the thread whose fault is being
+    /// served.
     pub(crate) fn let_go_and_wake(&self, taken: Taken, word: PageWord) {
         let page = taken.page;
         let _ = self.release(taken, word);
@@ -42,7 +46,8 @@ impl Engine {
         self.let_go(taken, word);
     }
 
-    /// A page that stays where it is. Whoever waits for it faults again, whether the word says that somebody does or not.
+    /// A page that stays where it is. Whoever waits for it faults again, whether the word says that somebody
+    /// does or not.
     pub(crate) fn let_try_again(&self, taken: Taken) {
         let word = taken.word;
         self.let_go_and_wake(taken, word);

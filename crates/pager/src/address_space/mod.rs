@@ -1,4 +1,5 @@
-//! The program's address space: what of it is managed, what becomes of each page, and what the kernel tells of its changes.
+//! The program's address space: what of it is managed, what becomes of each page, and what the kernel reports
+//! of its changes.
 
 pub(crate) mod events;
 pub(crate) mod held;

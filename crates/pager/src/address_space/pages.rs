@@ -1,4 +1,5 @@
-//! The program's pages: what the kernel offers for changing them, what is known of each, and who may change one when.
+//! The program's pages: what the kernel offers for changing them, what is known of each, and who may change
+//! one when.
 
 use core::sync::atomic::AtomicU64;
 
@@ -70,7 +71,8 @@ impl Pages {
     }
 }
 
-/// Brings the words of a child that was served from elsewhere up to date with its page table; how many pages are far.
+/// Brings the words of a child that was served from elsewhere up to date with its page table; how many pages
+/// are far.
 pub(crate) fn settle(table: &PageTable, regions: &Regions) -> Result<u64, Errno> {
     let pagemap = Pagemap::open()?;
     let mut runs = Runs::empty();

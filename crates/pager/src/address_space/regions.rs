@@ -1,9 +1,9 @@
 //! The mappings under management.
 //!
-//! A sorted array under a sequence number: readers never wait for each other and notice when a writer was at work.
-//! Writers are the event reader and the scanner, which exclude each other through a lock. A reader that meets one for long
-//! sleeps on that lock: the writer may be a handler of the idle class on the reader's own processor, which it would never
-//! get back from a reader that spins.
+//! A sorted array under a sequence number: readers never wait for each other and notice when a writer was at
+//! work. Writers are the event reader and the scanner, which exclude each other through a lock. A reader that
+//! meets one for long sleeps on that lock: the writer may be a handler of the idle class on the reader's own
+//! processor, which it would never get back from a reader that spins.
 
 use farmem_page::{PageCount, PageIndex, PageRange};
 
@@ -94,7 +94,8 @@ impl Regions {
         self.splice(first, last, &[merged])
     }
 
-    /// Takes the pages of `range` out. `false` when there was no room to split a region; then it is left out whole.
+    /// Takes the pages of `range` out. `false` when there was no room to split a region; then it is left out
+    /// whole.
     pub(crate) fn remove(&self, range: PageRange) -> bool {
         let _writer = self.writer.lock();
         let first = self.position(range.start);

@@ -54,7 +54,8 @@ impl Scanner {
         engine.slot.set(Counter::ManagedPages, engine.pages.regions.pages().get());
     }
 
-    /// Puts the mappings that have pages of `range` under management, where they can be. `false` when one of them is changing.
+    /// Puts the mappings that have pages of `range` under management, where they can be. `false` when one of
+    /// them is changing.
     pub(crate) fn register_in(&self, engine: &Engine, range: PageRange) -> bool {
         let mut is_settled = true;
         self.walk(engine, range, |_, registered| is_settled &= registered != Registered::Later);
@@ -65,7 +66,8 @@ impl Scanner {
     fn walk(&self, engine: &Engine, within: PageRange, mut visit: impl FnMut(PageRange, Registered)) {
         let mut from = within.start;
         while from < within.end {
-            // One mapping at a time, so that nobody waits long; what changes between two is found in the next scan.
+            // One mapping at a time, so that nobody waits long; what changes between two is found in the next
+            // scan.
             let change = engine.change_as_bookkeeper();
             let Ok(Some(mapping)) = engine.pages.files.maps.next(from.addr()) else { break };
             if mapping.range.start >= within.end {
@@ -109,12 +111,12 @@ impl Scanner {
         }
     }
 
-    /// Whether all of `range` is registered, of which the kernel has just registered what there was: it doesn't mind holes, and
-    /// the program may have mapped something there since.
+    /// Whether all of `range` is registered, of which the kernel has just registered what there was: it
+    /// doesn't mind holes, and the program may have mapped something there since.
     ///
-    /// It is if it is one mapping now, of which something was there at that time, for the kernel doesn't join what is
-    /// registered with what isn't. Whether something else has taken its place would be told by an event, which waits: no
-    /// message is read while pages are changed.
+    /// It is if it is one mapping now, of which something was there at that time, for the kernel doesn't join
+    /// what is registered with what isn't. Whether something else has taken its place would be told by an
+    /// event, which waits: no message is read while pages are changed.
     fn is_registered(&self, engine: &Engine, range: PageRange) -> bool {
         let mapping = engine.pages.files.maps.next(range.start.addr());
         let is_one = matches!(mapping, Ok(Some(mapping)) if mapping.range.intersect(range) == range);
@@ -140,7 +142,8 @@ impl Engine {
     }
 }
 
-/// The parts of a range that one question about the page table tells of each: they end where a page table of the kernel's does.
+/// The parts of a range that one question about the page table describes: they end where a page table of
+/// the kernel's does.
 pub(crate) fn windows(range: PageRange) -> impl Iterator<Item = PageRange> {
     let mut start = range.start;
     core::iter::from_fn(move || {

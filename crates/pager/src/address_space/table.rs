@@ -1,4 +1,5 @@
-//! The pager's page table: a [`PageWord`] for every managed page, and the protocol by which threads take a page.
+//! The pager's page table: a [`PageWord`] for every managed page, and the protocol by which threads take a
+//! page.
 
 use farmem_page::{PageIndex, PageRange, PageWord, Place, Transition};
 
@@ -66,7 +67,8 @@ impl PageTable {
         self.words.get_or_create(page).is_some()
     }
 
-    /// Takes a page, which must have a word, for a change. `None` when somebody else has it: who lets it go wakes the page.
+    /// Takes a page, which must have a word, for a change. `None` when somebody else has it: the thread that
+    /// lets it go wakes the page.
     pub(crate) fn take(&self, page: PageIndex) -> Option<Taken> {
         let cell = self.words.get(page)?;
         let mut word = PageWord::from_bits(cell.load(Ordering::Acquire));
@@ -125,8 +127,8 @@ impl PageTable {
         });
     }
 
-    /// The program moves the pages of `from` to `to`: their words go with them. Whoever holds one must [`PageTable::follow`]. `false`
-    /// without memory for the words.
+    /// The program moves the pages of `from` to `to`: their words go with them. Whoever holds one must
+    /// [`PageTable::follow`]. `false` without memory for the words.
     #[must_use]
     pub(crate) fn relocate(&self, from: PageRange, to: PageIndex) -> bool {
         let mut is_complete = true;
@@ -149,8 +151,8 @@ impl PageTable {
         Some(Taken { cell, page: to, ..taken })
     }
 
-    /// Copies all words to an empty table for a forked child, nobody holding any of them. All: a child may have pages where this process,
-    /// or the one that forked it, has none any more.
+    /// Copies all words to an empty table for a forked child, nobody holding any of them. All: a child may
+    /// have pages where this process, or the one that forked it, has none any more.
     ///
     /// # Errors
     /// No memory.
@@ -176,8 +178,9 @@ impl PageTable {
         self.words.clear();
     }
 
-    /// Makes the words of a child that was served with them say what is local in it, and so far what is stored and isn't. How many pages of `range` are
-    /// far. What its parent has pinned isn't pinned in the child.
+    /// Makes the words of a child that was served with them say what is local in it, and so far what is
+    /// stored and isn't. How many pages of `range` are far. What its parent has pinned isn't pinned in the
+    /// child.
     pub(crate) fn settle_in(&self, range: PageRange, is_local: impl Fn(PageIndex) -> bool) -> u64 {
         let mut far = 0;
         self.each_known(range, |cell, page| {
@@ -213,8 +216,9 @@ impl PageTable {
         }
     }
 
-    /// The first page from `hand` on whose word is `wanted`, among the `left` that are still looked at. The hand is behind it then, or where the look has
-    /// ended: at the end of all addresses when there is no further one.
+    /// The first page from `hand` on whose word is `wanted`, among the `left` that are still looked at. The
+    /// hand is behind it then, or where the look has ended: at the end of all addresses when there is no
+    /// further one.
     pub(crate) fn seek(
         &self,
         hand: &mut PageIndex,
@@ -259,7 +263,8 @@ impl Taken {
         Watch { cell: self.cell }
     }
 
-    /// Whether the program has given the page up since it was taken, or is about to. Within a change that stays as it is.
+    /// Whether the program has given the page up since it was taken, or is about to. Within a change that
+    /// stays as it is.
     pub(crate) fn is_overtaken(&self) -> bool {
         let now = PageWord::from_bits(self.cell.load(Ordering::Acquire));
         (now.is_dropped() || now.is_discarded() && !self.word.is_discarded())

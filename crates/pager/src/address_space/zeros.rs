@@ -1,9 +1,10 @@
 //! Pages of zeros that the program has only read.
 //!
-//! They take no memory: in all of them is one and the same frame of the kernel's. When the program writes such a page the kernel gives it a
-//! frame of its own, faster than any page can leave, and tells nobody. So such pages are protected, those that are there
-//! when a mapping comes under management and, now and then, those that have come since. The first write to one is then a
-//! fault like a write to memory that a fork has left shared ([`Engine::let_write`]): it waits until there is room.
+//! They take no memory: in all of them is one and the same frame of the kernel's. When the program writes
+//! such a page the kernel gives it a frame of its own, faster than any page can leave, and tells nobody. So
+//! such pages are protected, those that are there when a mapping comes under management and, now and then,
+//! those that have come since. The first write to one is then a fault like a write to memory that a fork has
+//! left shared ([`Engine::let_write`]): it waits until there is room.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,9 +1,9 @@
-//! Eviction: the [hand](super::hand) finds victims, the kernel moves their frames out of the program's sight, the [vault](super::vault) stores
-//! them.
+//! Eviction: the [hand](super::hand) finds victims, the kernel moves their frames out of the program's sight,
+//! the [vault](super::vault) stores them.
 //!
-//! Pages leave in runs of neighbours: while another thread of the program runs, each run costs one flush of the other
-//! processors' TLBs, however long it is. A moved frame is never used for another page: after a `vmsplice` the kernel
-//! may still hold it for a pipe. It is given back to the machine instead.
+//! Pages leave in runs of neighbours: while another thread of the program runs, each run costs one flush of
+//! the other processors' TLBs, however long it is. A moved frame is never used for another page: after a
+//! `vmsplice` the kernel may still hold it for a pipe. It is given back to the machine instead.
 
 use farmem_page::{PageBytes, PageCount, PageIndex, PageRange};
 use farmem_policy::VictimPolicy;
@@ -30,19 +30,21 @@ const STAGING_PAGES: u64 = 512;
 pub(crate) const RUN_PAGES: usize = 64;
 /// Pages that an eviction looks at for each page it is asked for, before it gives up.
 const VISITS_PER_PAGE: u64 = 64;
-/// Pages that are evicted beyond what a fault needs, so that the next faults find room. With the one that it needs they are moved by one call, as long as each is a run of its own.
+/// Pages that are evicted beyond what a fault needs, so that the next faults find room. With the one that it
+/// needs they are moved by one call, as long as each is a run of its own.
 const AHEAD_PAGES: usize = MOST_MOVES - 1;
 /// Evicted pages between two questions to the kernel how many are resident.
 const SYNC_PAGES: u64 = 256;
 
-/// Who evicts: one thread at a time.
+/// The evictor: one thread at a time.
 pub(crate) struct Evictor {
     pub(crate) frames: Frames,
-    /// Those that are not in use, if there are such: for pages that the program may run while `frames` is for others, and the other way round.
-    idle_frames: Option<Frames>,
-    /// Whether `frames` is for pages that the program may run.
+    /// The staging area that is not in use, if there are two. One is for pages that the program may run, the
+    /// other for all others.
+    idle_area: Option<Frames>,
+    /// Whether `frames` takes pages that the program may run.
     is_executable: bool,
-    /// Whether pages wait for the other frames.
+    /// Whether pages wait for the other staging area.
     wants_other: bool,
     used: u64,
     /// Of those used, the ones whose page has left. The others were put back.
@@ -52,7 +54,8 @@ pub(crate) struct Evictor {
     pagemap: &'static Pagemap,
     writer: Writer,
     since_sync: u64,
-    /// Pages that are taken out at once: few while the pool refuses some of them, which come back for nothing.
+    /// Pages that are taken out at once: few while the pool refuses some of them, which come back for
+    /// nothing.
     at_once: usize,
     /// Of moves.
     costs: Costs,
@@ -79,8 +82,8 @@ pub(crate) struct Outcome {
 enum IfShared {
     /// The bookkeeper is told of it.
     Tell,
-    /// It was the process's own a moment ago. The kernel uses it, perhaps for as long as the program runs (a buffer that is
-    /// registered for input and output), so telling the bookkeeper again would have no end.
+    /// It was the process's own a moment ago. The kernel uses it, perhaps for as long as the program runs (a
+    /// buffer that is registered for input and output), so telling the bookkeeper again would have no end.
     Keep,
 }
 
@@ -93,7 +96,7 @@ impl Evictor {
         };
         Ok(Self {
             frames: reserve(false)?,
-            idle_frames: if Frames::has_executable() { Some(reserve(true)?) } else { None },
+            idle_area: if Frames::has_executable() { Some(reserve(true)?) } else { None },
             is_executable: false,
             wants_other: false,
             used: 0,
@@ -114,7 +117,8 @@ impl Evictor {
             return;
         }
         let used = PageRange::at(self.frames.range().start, PageCount::new(self.used));
-        // Discarding registered memory would raise an event, and wait for who reads it: perhaps for this thread.
+        // Discarding registered memory would raise an event, and wait for the thread that reads it: perhaps
+        // for this thread.
         let unregistered = engine.pages.uffd.unregister(self.frames.range()).map_err(Errno::from);
         let released = unregistered
             .and_then(|()| self.frames.release(used))
@@ -126,10 +130,10 @@ impl Evictor {
         self.held = 0;
     }
 
-    /// Whether a page that the kernel won't move to the frames in use would move to the others: its mapping may be run, and theirs not, or the other way
-    /// round. Then they are in use from the next batch on.
-    fn would_take_other_frames(&mut self, engine: &Engine, page: PageIndex) -> bool {
-        if self.idle_frames.is_none() || self.wants_other {
+    /// Whether a page that the kernel won't move to the area in use would move to the other one: only one of
+    /// the two mappings is executable. Then the other area is in use from the next batch on.
+    fn would_take_other_area(&mut self, engine: &Engine, page: PageIndex) -> bool {
+        if self.idle_area.is_none() || self.wants_other {
             return self.wants_other;
         }
         let mapping = engine.pages.files.maps.next(page.addr()).ok().flatten();
@@ -139,13 +143,13 @@ impl Evictor {
         self.wants_other
     }
 
-    /// Uses the other frames, if pages wait for them. None of those in use has a page that isn't stored.
-    fn change_frames(&mut self, engine: &Engine) {
+    /// Changes to the other staging area, if pages wait for it. All that is in the one in use is stored.
+    fn change_area(&mut self, engine: &Engine) {
         if !core::mem::take(&mut self.wants_other) {
             return;
         }
         self.release_frames(engine);
-        if let Some(idle) = &mut self.idle_frames {
+        if let Some(idle) = &mut self.idle_area {
             core::mem::swap(&mut self.frames, idle);
             self.is_executable = !self.is_executable;
         }
@@ -193,7 +197,8 @@ impl Batch {
 struct NoRoom(Taken);
 
 impl Engine {
-    /// Makes room for `pages` pages, evicting if needed. `false` when there is none: then fetch no more than must be.
+    /// Makes room for `pages` pages, evicting if needed. `false` when there is none: then fetch no more than
+    /// must be.
     pub(crate) fn make_room(&self, holding: &Holding<'_>, pages: usize) -> bool {
         let excess = self.residency.excess(pages);
         if excess <= 0 {
@@ -208,7 +213,8 @@ impl Engine {
         self.residency.excess(pages) <= 0 || !outcome.is_full
     }
 
-    /// Gives staged frames back to the machine while nobody needs room: until then they take memory, though their pages have left.
+    /// Gives staged frames back to the machine while nobody needs room: until then they take memory, though
+    /// their pages have left.
     pub(crate) fn release_staged(&self, _change: &Change<'_>) {
         if !self.residency.is_any_staged() || self.eviction.are_stranded() {
             return;
@@ -266,7 +272,8 @@ impl Engine {
         outcome
     }
 
-    /// Takes runs of victims that are to leave together, until there are enough or the hand has looked for long.
+    /// Takes runs of victims that are to leave together, until there are enough or the hand has looked for
+    /// long.
     fn gather_batch(
         &self,
         evictor: &mut Evictor,
@@ -275,7 +282,7 @@ impl Engine {
         lap: Lap,
         batch: &mut Batch,
     ) {
-        evictor.change_frames(self);
+        evictor.change_area(self);
         // Each page of a batch may need a second frame, when it isn't moved with the first attempt.
         if STAGING_PAGES - evictor.used < 2 * RUN_PAGES as u64 {
             evictor.release_frames(self);
@@ -320,7 +327,7 @@ impl Engine {
         if !self.return_stranded_of(holding, evictor) || self.eviction.is_leaving() {
             return outcome;
         }
-        evictor.change_frames(self);
+        evictor.change_area(self);
         if STAGING_PAGES - evictor.used < run.count().get() {
             evictor.release_frames(self);
         }
@@ -345,8 +352,9 @@ impl Engine {
         outcome
     }
 
-    /// Whether pages that were taken some time ago may still leave: the program has given none of them up, and they are managed. Outside of what is managed
-    /// there may be a new mapping by now, which nobody serves.
+    /// Whether pages that were taken some time ago may still leave: the program has given none of them up,
+    /// and they are managed. Outside of what is managed there may be a new mapping by now, which nobody
+    /// serves.
     fn may_still_leave(&self, _change: &Change<'_>, run: PageRange, taken: &[Option<Taken>]) -> bool {
         let is_managed = self.pages.regions.holding(run.start).is_some_and(|region| run.end <= region.end);
         (is_managed || !guard::stands(Guard::VictimsAreManaged))
@@ -422,8 +430,9 @@ impl Engine {
         self.slot.add(Counter::StoringNs, thread::now_ns() - moved_ns);
     }
 
-    /// Lets the program's other processors stand still, if that pays for so many moves. Where several of its threads fault, most processors are in the kernel or in
-    /// the pager at that moment, and a call holds up those that could serve.
+    /// Lets the program's other processors stand still, if that pays for so many moves. Where several of its
+    /// threads fault, most processors are in the kernel or in the pager at that moment, and a call holds up
+    /// those that could serve.
     fn quiesce_for(&self, evictor: &Evictor, moves: usize) -> Option<Quiet<'_>> {
         let is_worth_it = self.handlers.is_first_alone() && evictor.costs.is_worth_a_call(moves);
         if is_worth_it { self.eviction.quiescence.begin() } else { None }
@@ -433,8 +442,8 @@ impl Engine {
         taken.iter_mut().filter_map(Option::take).for_each(|page| self.give_back(page));
     }
 
-    /// Leaves markers where pages have just been moved away, before anything else is done: a discard that is told to nobody between the move and this is
-    /// overlooked. Where that can't be done they are put back.
+    /// Leaves markers where pages have just been moved away, before anything else is done: a discard that is
+    /// told to nobody between the move and this is overlooked. Where that can't be done they are put back.
     fn mark(
         &self,
         change: &Change<'_>,
@@ -500,14 +509,15 @@ impl Engine {
             let Some(stopped) = progress.stopped.filter(|_| moved == 0) else { continue };
             match stopped {
                 UffdError::Exists => {
-                    // A page of zeros is in the way, which came out at some time uncounted. It takes no memory, and goes with the frames.
+                    // A page of zeros is in the way, which came out at some time uncounted. It takes no
+                    // memory, and goes with the frames.
                     evictor.used += 1;
                     if STAGING_PAGES - evictor.used < length - at {
                         break;
                     }
                 }
                 UffdError::Unsupported if at_once > 1 => at_once = 1,
-                UffdError::Unsupported if evictor.would_take_other_frames(self, start) => break,
+                UffdError::Unsupported if evictor.would_take_other_area(self, start) => break,
                 UffdError::Changing => {
                     self.slot.add(Counter::Retries, 1);
                     outcome.is_changing = true;

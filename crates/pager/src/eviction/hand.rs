@@ -1,4 +1,5 @@
-//! The hand of the clock: it goes round through all managed memory, by address, and takes the pages that are to leave.
+//! The hand of the clock: it goes round through all managed memory, by address, and takes the pages that are
+//! to leave.
 
 use farmem_page::{PageCount, PageIndex, PageRange, PageWord};
 use farmem_policy::{Verdict, VictimPolicy};
@@ -8,8 +9,8 @@ use farmem_sys::pagemap::{Pagemap, Runs, SCAN_PAGES};
 use crate::address_space::table::Taken;
 use crate::engine::Engine;
 
-/// Pages that one question to the kernel may cover where there are hardly any: 256 MiB, some 100 µs if it has empty page tables for
-/// all of them, and next to nothing if it has none.
+/// Pages that one question to the kernel may cover where there are hardly any: 256 MiB, some 100 µs if it has
+/// empty page tables for all of them, and next to nothing if it has none.
 const MOST_REACH: u64 = 1 << 16;
 
 /// Where the hand is, and what it sees.
@@ -81,8 +82,9 @@ impl Hand {
             self.at = pinned.end;
             return None;
         }
-        // Windows end where a page table of the kernel's does: one that is full is one question. Where pages are few, there
-        // may be so many windows without one that the hand must not go through them one by one.
+        // Windows end where a page table of the kernel's does: one that is full is one question. Where pages
+        // are few, there may be so many windows without one that the hand must not go through them one by
+        // one.
         let window_end = (start.get() / SCAN_PAGES as u64) * SCAN_PAGES as u64 + self.reach;
         let window = PageRange::new(start, PageIndex::new(window_end.min(region.end.get())));
         self.at = scan(self.pagemap, window, &mut self.runs);
@@ -119,8 +121,8 @@ impl Hand {
         }
     }
 
-    /// Goes on behind the mapping of `page`, which the kernel won't move: it is locked, or not to be read and written alone (code
-    /// that a program makes as it runs), and so is all of it.
+    /// Goes on behind the mapping of `page`, which the kernel won't move: it is locked, or not to be read and
+    /// written alone (code that a program makes as it runs), and so is all of it.
     pub(super) fn leave_mapping(&mut self, engine: &Engine, page: PageIndex) {
         let end = match engine.pages.files.maps.next(page.addr()) {
             Ok(Some(mapping)) if mapping.range.contains(page) => mapping.range.end,

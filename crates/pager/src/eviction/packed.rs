@@ -17,7 +17,8 @@ impl Engine {
                 return;
             }
             let _change = self.change_as_bookkeeper();
-            // A fork waits for who has this lock, and nobody begins to work under it while one is under way.
+            // A fork waits for the holder of this lock, and nobody begins to work under it while one is under
+            // way.
             let Some(_evictor) = self.eviction.evictor.try_lock() else { return };
             if self.eviction.is_leaving() {
                 return;
@@ -32,7 +33,8 @@ impl Engine {
         }
     }
 
-    /// Gives a page its packed entry, if it still is what was packed. `false` while somebody holds the page: later, then.
+    /// Gives a page its packed entry, if it still is what was packed. `false` while somebody holds the page:
+    /// later, then.
     fn give_entry(&self, Packed { page, raw, packed }: Packed) -> bool {
         let Some(packed) = packed else { return true };
         let Some(taken) = self.pages.table.take_if(page, |word| word.place() == Some(raw)) else {

@@ -1,11 +1,13 @@
 //! Processors that stand still for the few microseconds in which pages are moved.
 //!
-//! Each move has the kernel flush the TLBs of all processors that run the program, and wait for them: next to a running thread of the program that takes ten
-//! times as long as the move itself. A processor that runs a thread of another address space has nothing to flush. So on each processor an urgent
-//! thread of the pager sleeps, and whoever moves several runs of pages calls those of the other processors first. The program's threads there are held
-//! up once, in the place of an interruption for each run.
+//! Each move has the kernel flush the TLBs of all processors that run the program, and wait for them: next to
+//! a running thread of the program that takes ten times as long as the move itself. A processor that runs a
+//! thread of another address space has nothing to flush. So on each processor an urgent thread of the pager
+//! sleeps, and whoever moves several runs of pages calls those of the other processors first. The program's
+//! threads there are held up once, in the place of an interruption for each run.
 //!
-//! Whether that pays is measured ([`Costs`]): an idle processor has nothing to flush either, and takes long to wake.
+//! Whether that pays is measured ([`Costs`]): an idle processor has nothing to flush either, and takes long
+//! to wake.
 
 use core::array;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -50,7 +52,8 @@ impl Post {
         self.stance.load(Ordering::Acquire) == which
     }
 
-    /// On its thread: sleeps until it is called, then keeps the processor until it is let go. How long it has kept it, in nanoseconds.
+    /// On its thread: sleeps until it is called, then keeps the processor until it is let go. How long it has
+    /// kept it, in nanoseconds.
     fn stand(&self) -> u64 {
         while !self.is(stance::CALLED) {
             wait::wait(&self.stance, stance::ASLEEP, None, Scope::Process);
@@ -115,7 +118,8 @@ impl Quiescence {
         self.count.store(allowed.count(), Ordering::Release);
     }
 
-    /// For how long processors have been kept still since this was called before, in nanoseconds, all together.
+    /// For how long processors have been kept still since this was called before, in nanoseconds, all
+    /// together.
     pub(crate) fn take_still_ns(&self) -> u64 {
         self.still_ns.swap(0, Ordering::Relaxed)
     }
@@ -191,17 +195,18 @@ impl Keeper {
     }
 }
 
-/// Moves that cost less than this are left alone: no other processor had much to flush. To call one that is idle costs more than it seems, since the scheduler moves threads to a
-/// processor that becomes idle again.
+/// Moves that cost less than this are left alone: no other processor had much to flush. To call one that is
+/// idle costs more than it seems, since the scheduler moves threads to a processor that becomes idle again.
 const WORTH_NS: u64 = 8_000;
 /// Fewer runs aren't worth a call.
 const FEWEST_RUNS: u64 = 4;
-/// Of so many batches one is moved without a call, to see what that costs by now,
+/// Of so many batches one is moved without a call, to see what that costs by now.
 const TRIED: u64 = 32;
-/// and after so many what calls have cost is forgotten.
+/// After so many batches, what calls have cost is forgotten.
 const FORGOTTEN: u64 = 8 * TRIED;
 
-/// What something has cost the last time and the time before. The smaller one counts, 0 while nothing is known: now and then a thread loses its processor in between.
+/// What something has cost the last time and the time before. The smaller one counts, 0 while nothing is
+/// known: now and then a thread loses its processor in between.
 #[derive(Debug, Default)]
 struct Lately([u64; 2]);
 

@@ -1,7 +1,8 @@
-//! Reservations: entries that resident pages keep, given back while the partition is short of room (Canvas §5.1).
+//! Reservations: entries that resident pages keep, given back while the partition is short of room (Canvas
+//! §5.1).
 //!
-//! A scan over the resident pages, a part of it in each of the bookkeeper's rounds; which pages give their entries back is
-//! [`Reservations`]' to say. Nothing of it happens on the path of a fault.
+//! A scan over the resident pages, a part of it in each of the bookkeeper's rounds; which pages give their
+//! entries back is [`Reservations`]' to say. Nothing of it happens on the path of a fault.
 
 use farmem_page::{PageIndex, PageRange, Place};
 use farmem_policy::{Pressure, Reservations, VictimPolicy};
@@ -11,16 +12,16 @@ use farmem_telemetry::Counter;
 
 use crate::engine::Engine;
 
-/// Resident pages that a round looks at,
+/// Resident pages that a round looks at.
 const VISITS: u64 = 4096;
-/// and windows of [`SCAN_PAGES`] pages in which it looks for them.
+/// Windows of [`SCAN_PAGES`] pages in which a round looks for them.
 const WINDOWS: u32 = 64;
-/// Entries that are given back in one go: who forks or reads messages waits for no more than that.
+/// Entries that are given back in one go: a thread that forks or reads messages waits for no more than that.
 const BATCH: usize = 64;
 /// Asking what the partition holds takes at most one part of the time in so many.
 const QUESTION_SHARE: u64 = 100;
-/// Rounds in a row in which the pool refuses pages, after which it counts as full even if the disk below it has room:
-/// the disk may be failing. A slow one gets that time to make room.
+/// Rounds in a row in which the pool refuses pages, after which it counts as full even if the disk below it
+/// has room: the disk may be failing. A slow one gets that time to make room.
 const REFUSED_ROUNDS: u32 = 4;
 /// Reservations that a round gives back when the pool refuses pages: what one eviction may want.
 const WANTED_WHEN_FULL: u64 = 256;
@@ -97,7 +98,8 @@ impl Releaser {
         Some((pressure, wanted))
     }
 
-    /// The next window of managed pages; `None` without any. Windows are aligned, as the kernel's page tables are.
+    /// The next window of managed pages; `None` without any. Windows are aligned, as the kernel's page tables
+    /// are.
     fn next_window(&mut self, engine: &Engine) -> Option<PageRange> {
         let region = match self.hand.and_then(|hand| engine.pages.regions.from(hand)) {
             Some(region) => region,

@@ -49,7 +49,8 @@ impl Residency {
         self.resident.fetch_sub(count as i64, Ordering::Relaxed);
     }
 
-    /// The kernel says how many pages are resident, staged frames included; the program's own of them, and how many more these are than was known.
+    /// The kernel says how many pages are resident, staged frames included; the program's own of them, and
+    /// how many more these are than was known.
     pub(crate) fn sync(&self, counted: PageCount) -> (PageCount, i64) {
         let resident = counted.saturating_sub(PageCount::new(self.staged.load(Ordering::Relaxed)));
         let before = self.resident.swap(resident.get() as i64, Ordering::Relaxed);
@@ -58,7 +59,8 @@ impl Residency {
         (resident, unnoticed)
     }
 
-    /// Pages that have come without the pager's help since this was asked before, less those that have gone so.
+    /// Pages that have come without the pager's help since this was asked before, less those that have gone
+    /// so.
     pub(crate) fn take_unnoticed(&self) -> i64 {
         self.unnoticed.swap(0, Ordering::Relaxed)
     }

@@ -1,10 +1,11 @@
-//! Pages that were moved out, for which the pool has no room, and which can't be put back yet: an event waits, or is being
-//! finished, and the kernel refuses all changes until then.
+//! Pages that were moved out, for which the pool has no room, and which can't be put back yet: an event
+//! waits, or is being finished, and the kernel refuses all changes until then.
 //!
-//! Their content is nowhere but in the staging area. So they stay held, and who touches one waits, until the kernel takes
-//! them back; nothing else leaves before. No thread has them in hand meanwhile, so what a message says of a page is done to
-//! them here: what it has moved is put back elsewhere, and a child forked meanwhile gets a copy. What the program has discarded
-//! or unmapped is let go when it would be put back.
+//! Their content is nowhere but in the staging area. So they stay held, and a thread that touches one waits,
+//! until the kernel takes them back; nothing else leaves before. No thread has them in hand meanwhile, so
+//! what a message says of a page is done to them here: what it has moved is put back elsewhere, and a child
+//! forked meanwhile gets a copy. What the program has discarded or unmapped is let go when it would be put
+//! back.
 
 use farmem_page::{PageCount, PageIndex, PageRange};
 use farmem_sys::Errno;
@@ -52,7 +53,8 @@ impl Stranded {
 }
 
 impl Engine {
-    /// Puts a page that could not be stored back where the program expects it: at once, or, where nothing may be changed at this moment, later.
+    /// Puts a page that could not be stored back where the program expects it: at once, or, where nothing may
+    /// be changed at this moment, later.
     pub(crate) fn put_back(
         &self,
         change: Option<&Change<'_>>,
@@ -72,7 +74,7 @@ impl Engine {
         }
     }
 
-    /// Tries to put back what is stranded, unless somebody evicts at this moment, who does the same.
+    /// Tries to put back what is stranded, unless another thread evicts at this moment, which does the same.
     pub(crate) fn return_stranded(&self, holding: &Holding<'_>) {
         if let Some(Some(evictor)) = self.eviction.evictor.try_lock().as_deref_mut() {
             self.return_stranded_of(holding, evictor);
@@ -125,7 +127,8 @@ impl Engine {
                 self.wake_page(to);
                 None
             }
-            // The mapping may have gone while the kernel looked for it: then the message that says so is on its way.
+            // The mapping may have gone while the kernel looked for it: then the message that says so is on
+            // its way.
             Some(UffdError::Changing | UffdError::Gone | UffdError::OutOfMemory) => Some(page),
             // The program wants no page there.
             Some(UffdError::Exists) => match self.vacancies(one(to)) {
@@ -175,14 +178,14 @@ impl Engine {
             let Some(taken) = self.pages.table.follow(page.taken, to + (old - from.start)) else {
                 self.refused(Step::Table, Errno::NOMEM)
             };
-            // Who waits there has lost the page, as without a pager.
+            // A thread that waits there has lost the page, as without a pager.
             self.wake_page(old);
             Some(Page { taken, ..page })
         });
     }
 
-    /// The pages that a child lacks which has come into being, each with the frame that holds its content. Only of a fork that nobody announced: before an
-    /// announced one they are all put back.
+    /// The pages that a child lacks which has come into being, each with the frame that holds its content.
+    /// Only of a fork that nobody announced: before an announced one they are all put back.
     pub(crate) fn each_stranded_page(
         &self,
         reading: &Reading<'_>,

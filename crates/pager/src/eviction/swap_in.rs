@@ -1,8 +1,9 @@
-//! Bringing pages back without being asked, when the process has room again: its budget was raised, another process of the
-//! application has gone, or the program has freed memory (FastSwap §V).
+//! Bringing pages back without being asked, when the process has room again: its budget was raised, another
+//! process of the application has gone, or the program has freed memory (FastSwap §V).
 //!
-//! In two passes over the regions: a survey of what is absent and since when, then the return of what fits, in the order of
-//! addresses, so that neighbours come in one call. Either goes a step at a time between the bookkeeper's other duties.
+//! In two passes over the regions: a survey of what is absent and since when, then the return of what fits,
+//! in the order of addresses, so that neighbours come in one call. Either goes a step at a time between the
+//! bookkeeper's other duties.
 
 use farmem_page::{PageCount, PageIndex, PageWord, Place};
 use farmem_policy::VictimPolicy;
@@ -11,11 +12,12 @@ use farmem_sys::{Errno, memory, thread};
 use farmem_telemetry::Counter;
 
 use crate::engine::{BATCH_PAGES, Engine};
-use crate::fault::serve::{Cause, Desk};
+use crate::fault::serve::{Cause, ServeBuffers};
 
 /// A step of the return ends after this time: meanwhile nobody watches the budget.
 const STEP_NS: u64 = 2_000_000;
-/// What a batch should take at most: a move or a fork waits for its end. From memory that is some fifty pages, from a disk two or three.
+/// What a batch should take at most: a move or a fork waits for its end. From memory that is some fifty
+/// pages, from a disk two or three.
 const BATCH_NS: u64 = 250_000;
 /// Words that a step of the survey looks at.
 const SURVEYED: usize = 1 << 16;
@@ -63,7 +65,7 @@ impl SwapIn {
     }
 
     /// One step, if there is room. Whether there is more to do.
-    pub(crate) fn step(&mut self, engine: &Engine, desk: &mut Desk) -> bool {
+    pub(crate) fn step(&mut self, engine: &Engine, buffers: &mut ServeBuffers) -> bool {
         let room = self.room.look(-engine.residency.excess(0), engine.ledger.budget(), thread::now_ns());
         let evicted = engine.slot.get(Counter::Evicted);
         if room == PageCount::ZERO
@@ -89,7 +91,7 @@ impl SwapIn {
                 }
             }
             Pass::Return { longest } => {
-                if self.bring_back(engine, desk, longest, room) {
+                if self.bring_back(engine, buffers, longest, room) {
                     pass
                 } else {
                     Pass::None
@@ -121,7 +123,13 @@ impl SwapIn {
     }
 
     /// A step of the return. Whether it goes on.
-    fn bring_back(&mut self, engine: &Engine, desk: &mut Desk, longest: u64, room: PageCount) -> bool {
+    fn bring_back(
+        &mut self,
+        engine: &Engine,
+        buffers: &mut ServeBuffers,
+        longest: u64,
+        room: PageCount,
+    ) -> bool {
         let began_ns = thread::now_ns();
         let mut left = room.get() as usize;
         while left > 0 {
@@ -130,7 +138,7 @@ impl SwapIn {
             let holding = engine.hold_as_bookkeeper();
             let batch_began_ns = thread::now_ns();
             let most = self.at_once.min(left);
-            let returned = engine.return_pages(&holding, desk, search.by_ref().take(most), Cause::Room);
+            let returned = engine.return_pages(&holding, buffers, search.by_ref().take(most), Cause::Room);
             self.returned += returned;
             left -= returned.min(left);
             self.hand = search.hand;

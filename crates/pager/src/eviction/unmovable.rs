@@ -1,11 +1,11 @@
-//! What can't be moved: memory that is locked, in use by the kernel, not managed. A process may have more of it than its limit; then faults that look for victims in vain
-//! would be all that it does.
+//! What can't be moved: memory that is locked, in use by the kernel, not managed. A process may have more of
+//! it than its limit; then faults that look for victims in vain would be all that it does.
 
 use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// Once nothing could be moved, nobody tries again before so many pages more are there, which may be,
+/// Once nothing could be moved, nobody tries again before so many more pages are there, which may be movable.
 const WORTH_PAGES: i64 = 64;
-/// or so long: what is there may be movable again.
+/// The next try is due after so long, too: what is there may have become movable.
 const WORTH_NS: u64 = 20_000_000;
 
 /// What the last eviction found that moved nothing.

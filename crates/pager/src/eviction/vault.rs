@@ -1,8 +1,9 @@
 //! The pager's side of the pool: entries, who may change them, and when they may be freed.
 //!
-//! A forked child reads the entries that its parent had at that moment. So the parent counts its forks: entries carry the
-//! count at which they were stored, and those up to the latest fork whose child lives are *frozen*: neither changed nor
-//! freed. What should have been freed is kept in a list until the child has gone.
+//! A forked child reads the entries that its parent had at that moment. So the parent counts its forks:
+//! entries carry the count at which they were stored, and those up to the latest fork whose child lives are
+//! *frozen*: neither changed nor freed. What should have been freed is kept in a list until the child has
+//! gone.
 
 use core::cell::Cell;
 use core::fmt;
@@ -34,7 +35,8 @@ const DEFERRED: usize = 1 << 18;
 const TRIED_AT_ONCE: usize = 4096;
 /// How often a disk that fails is asked for a page before the page counts as lost.
 const READ_ATTEMPTS: u32 = 3;
-/// How long a page on a memory node is waited for. The supervisor gives an answer much sooner, whatever the node does.
+/// How long a page on a memory node is waited for. The supervisor gives an answer much sooner, whatever the
+/// node does.
 const NODE_PATIENCE_NS: u64 = 30_000_000_000;
 
 /// The disk below the pool, if there is one.
@@ -243,7 +245,7 @@ impl Vault {
             return Epoch::NONE;
         }
         let unheard = self.unheard.load(Ordering::Acquire);
-        // In this order: who has heard of a fork has counted it among the frozen ones before.
+        // In this order: a thread that has heard of a fork has counted it among the frozen ones before.
         let is_heard = unheard == 0 || self.slot.heard_epoch() >= u64::from(unheard);
         let by_children = self.slot.frozen_epoch() as u32;
         Epoch(if is_heard { by_children } else { unheard.max(by_children) })
@@ -288,7 +290,8 @@ impl Vault {
         Err(LoadFailure::Lost)
     }
 
-    /// Asks nodes for the page at `place`, without waiting: what was asked, and the call. `None` where no node has it, or no call is free.
+    /// Asks nodes for the page at `place`, without waiting: what was asked, and the call. `None` where no
+    /// node has it, or no call is free.
     pub(crate) fn post(&self, reader: &PageReader, place: Place, is_ahead: bool) -> Option<(Call, Posted)> {
         let call = self.pool.call_for(place)?;
         Some((call, self.pool.post(reader.caller(), call, is_ahead)?))
@@ -299,7 +302,8 @@ impl Vault {
         self.pool.standing(posted)
     }
 
-    /// What changes when a posted call that waits is answered: where it is in the pool's memory, and what it is now.
+    /// What changes when a posted call that waits is answered: where it is in the pool's memory, and what it
+    /// is now.
     pub(crate) fn waits(&self, posted: &Posted) -> Option<(usize, u32)> {
         self.pool.waits(posted)
     }
@@ -319,8 +323,8 @@ impl Vault {
         waited_ns >= NODE_PATIENCE_NS || self.supervisor.is_cut()
     }
 
-    /// Stores the content of `page`, which leaves and whose entry was `old`: raw if somebody else packs it afterwards. One
-    /// thread at a time.
+    /// Stores the content of `page`, which leaves and whose entry was `old`: raw if somebody else packs it
+    /// afterwards. One thread at a time.
     pub(crate) fn stow(
         &self,
         writer: &mut Writer,
@@ -337,7 +341,8 @@ impl Vault {
             let stowed = self.write(writer, old, content);
             if let Stowed::Rewritten(place @ Place::Slot(_)) | Stowed::Placed(place @ Place::Slot(_)) = stowed
             {
-                // There is room in the queue: nobody else asks. A page that isn't packed after all is stored as well.
+                // There is room in the queue: nobody else asks. A page that isn't packed after all is stored
+                // as well.
                 let _ = self.pool.ask_to_pack(self.owner, page, place);
             }
             if stowed != Stowed::Full {
@@ -369,7 +374,8 @@ impl Vault {
         }
     }
 
-    /// Whether what is stored at `place` can't be had any more, though nobody has lost it: nobody asks nodes without a supervisor.
+    /// Whether what is stored at `place` can't be had any more, though nobody has lost it: nobody asks nodes
+    /// without a supervisor.
     fn is_out_of_reach(&self, place: Place) -> bool {
         self.pool.is_on_nodes_alone(place) && self.supervisor.is_cut()
     }
@@ -397,7 +403,8 @@ impl Vault {
         }
     }
 
-    /// Whether [`Vault::free`] would make room at once: the entry is this process's, and no forked child reads it.
+    /// Whether [`Vault::free`] would make room at once: the entry is this process's, and no forked child
+    /// reads it.
     pub(crate) fn is_freeable(&self, place: Place) -> bool {
         self.pool.is_freeable(place, self.owner, self.frozen())
     }
@@ -429,8 +436,8 @@ impl Vault {
     }
 }
 
-/// Entries that wait to be freed, of several epochs in any order: some may be freed long before others. They are looked at one after the other, from the last to the
-/// first, once what is frozen has become less.
+/// Entries that wait to be freed, of several epochs in any order: some may be freed long before others. They
+/// are looked at one after the other, from the last to the first, once what is frozen has become less.
 struct Deferred {
     places: &'static [AtomicU64],
     count: usize,

@@ -1,6 +1,7 @@
 //! When pages were asked for ahead, until it is known whether they were used (Canvas §5.3).
 //!
-//! A page has a place by its number, which the next one that falls there takes over: what is lost with it is one use of many.
+//! A page has a place by its number, which the next one that falls there takes over: what is lost with it is
+//! one use of many.
 
 use farmem_page::PageIndex;
 use farmem_sys::{Errno, memory};

@@ -14,7 +14,7 @@ use farmem_telemetry::{Counter, RETURN_BUCKETS, TraceKind};
 use crate::address_space::table::Taken;
 use crate::engine::{BATCH_PAGES, Engine};
 use crate::eviction::vault::LoadFailure;
-use crate::fault::serve::{Cause, Desk, Served, Source};
+use crate::fault::serve::{Cause, ServeBuffers, Served, Source};
 use crate::fault::waiting::Timing;
 use crate::gate::{Change, Holding};
 
@@ -26,7 +26,7 @@ const _: () = assert!(BATCH_PAGES <= u128::BITS as usize, "a batch's pages have 
 /// What became of loading a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Loaded {
-    /// It is at the desk.
+    /// It is in the buffers.
     There,
     /// It is on a node, which was not to be asked, or would have sent it too late.
     Later,
@@ -37,7 +37,7 @@ enum Loaded {
 /// What became of a page that a fault wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Arrival {
-    /// It is at the desk.
+    /// It is in the buffers.
     There,
     /// It is not, and that has been seen to.
     Not(Served),
@@ -117,12 +117,12 @@ impl Engine {
         batch
     }
 
-    /// Brings back those of `pages` that are absent still, for which the caller has made sure that there is room; the first
-    /// [`BATCH_PAGES`] of them at most. They come in ascending order. How many were tried.
+    /// Brings back those of `pages` that are absent still, for which the caller has made sure that there is
+    /// room; the first [`BATCH_PAGES`] of them at most. They come in ascending order. How many were tried.
     pub(crate) fn return_pages(
         &self,
         holding: &Holding<'_>,
-        desk: &mut Desk,
+        buffers: &mut ServeBuffers,
         pages: impl Iterator<Item = PageIndex>,
         cause: Cause,
     ) -> usize {
@@ -132,15 +132,16 @@ impl Engine {
         pages.filter_map(take).take(BATCH_PAGES).for_each(|taken| _ = batch.push(taken));
         let count = batch.count;
         // Where the address space changes, pages stay away: nobody waits for them.
-        let _ = self.bring_in(holding, desk, batch, cause);
+        let _ = self.bring_in(holding, buffers, batch, cause);
         count
     }
 
-    /// Brings the content of the batch's page at that position to the desk, and checks it. When it is lost, that has been seen to.
+    /// Brings the content of the batch's page at that position into the buffers, and checks it. A page that
+    /// is lost has been dealt with.
     fn load(
         &self,
         holding: &Holding<'_>,
-        desk: &mut Desk,
+        buffers: &mut ServeBuffers,
         batch: &mut Batch,
         at: usize,
         cause: Cause,
@@ -148,9 +149,9 @@ impl Engine {
     ) -> Loaded {
         let Some(taken) = &batch.pages[at] else { return Loaded::Lost };
         let Some(place) = taken.word.place() else { return Loaded::Lost };
-        match self.vault.load(&mut desk.reader, place, &mut desk.content[at], urgency) {
+        match self.vault.load(&mut buffers.reader, place, &mut buffers.content[at], urgency) {
             Ok(origin) => {
-                desk.waiting.loaded(origin, cause.is_fault_on(taken.page));
+                buffers.waiting.loaded(origin, cause.is_fault_on(taken.page));
                 Loaded::There
             }
             Err(LoadFailure::Later) => Loaded::Later,
@@ -163,22 +164,23 @@ impl Engine {
         }
     }
 
-    /// [`Engine::load`] of one page for the fault that leads the batch. What has to be asked of nodes comes by itself, later.
+    /// [`Engine::load`] of one page for the fault that leads the batch. What has to be asked of nodes comes
+    /// by itself, later.
     pub(crate) fn load_for(
         &self,
         holding: &Holding<'_>,
-        desk: &mut Desk,
+        buffers: &mut ServeBuffers,
         batch: &mut Batch,
         at: usize,
         fault: Fault,
     ) -> Arrival {
-        let loading = desk.waiting.begin_loading();
-        let loaded = self.load(holding, desk, batch, at, Cause::Fault(fault.page), self.urgency());
-        desk.waiting.end_loading(loading, &self.slot);
+        let loading = buffers.waiting.begin_loading();
+        let loaded = self.load(holding, buffers, batch, at, Cause::Fault(fault.page), self.urgency());
+        buffers.waiting.end_loading(loading, &self.slot);
         match loaded {
             Loaded::There => Arrival::There,
             Loaded::Lost => Arrival::Not(Served::Done),
-            Loaded::Later => Arrival::Not(self.send_for(desk, batch, at, Cause::Fault(fault.page))),
+            Loaded::Later => Arrival::Not(self.send_for(buffers, batch, at, Cause::Fault(fault.page))),
         }
     }
 
@@ -188,17 +190,19 @@ impl Engine {
     }
 
     /// Asks nodes for the batch's page at that position, which is no longer part of it.
-    fn send_for(&self, desk: &Desk, batch: &mut Batch, at: usize, cause: Cause) -> Served {
+    fn send_for(&self, buffers: &ServeBuffers, batch: &mut Batch, at: usize, cause: Cause) -> Served {
         let Some(taken) = batch.pages[at].take() else { return Served::Done };
         let is_faulted = cause.is_fault_on(taken.page);
-        match self.launch(&desk.reader, taken, cause, !is_faulted) {
+        match self.launch(&buffers.reader, taken, cause, !is_faulted) {
             Ok(()) => Served::Flying,
-            // Too much is under way, or the page is somewhere else by now. The thread is kept: it need not fault again.
+            // Too much is under way, or the page is somewhere else by now. The thread is kept: it need not
+            // fault again.
             Err(taken) if is_faulted => {
                 self.give_back(taken);
                 Served::Later
             }
-            // Nor is a thread woken that waits for it and has been put off: all that did so would fault again and again.
+            // Nor is a thread woken that waits for it and has been put off: all that did so would fault again
+            // and again.
             Err(taken) => {
                 self.give_back(taken);
                 Served::Done
@@ -206,7 +210,8 @@ impl Engine {
         }
     }
 
-    /// Lets go of the batch's page at that position, which stays where it is. Whoever has come meanwhile, or waits already, faults again.
+    /// Lets go of the batch's page at that position, which stays where it is. Whoever has come meanwhile, or
+    /// waits already, faults again.
     fn put_off(&self, batch: &mut Batch, at: usize) {
         if let Some(taken) = batch.pages[at].take() {
             self.let_try_again(taken);
@@ -217,14 +222,14 @@ impl Engine {
     pub(crate) fn install_following(
         &self,
         holding: &Holding<'_>,
-        desk: &Desk,
+        buffers: &ServeBuffers,
         batch: &mut Batch,
         from: usize,
         fault: Fault,
     ) {
         for at in from..batch.count {
             // Where the address space changes, pages stay away: nobody waits for them.
-            let _ = self.install_one(holding, desk, batch, at, Cause::Fault(fault.page));
+            let _ = self.install_one(holding, buffers, batch, at, Cause::Fault(fault.page));
         }
     }
 
@@ -232,35 +237,36 @@ impl Engine {
     pub(crate) fn install_first(
         &self,
         holding: &Holding<'_>,
-        desk: &Desk,
+        buffers: &ServeBuffers,
         batch: &mut Batch,
         cause: Cause,
     ) -> Served {
-        self.install_one(holding, desk, batch, 0, cause)
+        self.install_one(holding, buffers, batch, 0, cause)
     }
 
     /// Installs the batch's page at that position, if it is still part of it.
     fn install_one(
         &self,
         holding: &Holding<'_>,
-        desk: &Desk,
+        buffers: &ServeBuffers,
         batch: &mut Batch,
         at: usize,
         cause: Cause,
     ) -> Served {
-        let mut timing = desk.waiting.timing();
+        let mut timing = buffers.waiting.timing();
         let Some(change) = self.change(holding) else { return self.let_all_go(batch, at..at + 1, cause) };
         let mut awaited = Awaited::default();
         self.shed_overtaken(&change, batch, at..at + 1, cause);
         let outcome = match self.sift(&change, batch, at, 1, cause) {
-            Served::Done => self.install(&change, batch, at, &desk.content[at], cause, &mut awaited),
+            Served::Done => self.install(&change, batch, at, &buffers.content[at], cause, &mut awaited),
             refused => refused,
         };
         self.wake_after(change, &awaited, &mut timing);
         outcome
     }
 
-    /// Ends the change and wakes whoever waits for pages that came. Waking takes longer than all of the change, and the program's thread may have the processor next.
+    /// Ends the change and wakes whoever waits for pages that came. Waking takes longer than all of the
+    /// change, and the program's thread may have the processor next.
     fn wake_after(&self, change: Change<'_>, awaited: &Awaited, timing: &mut Timing) {
         drop(change);
         timing.end_step(&self.slot, Counter::InstallingNs);
@@ -270,7 +276,8 @@ impl Engine {
         }
     }
 
-    /// Lets go of those pages of the batch, before anything is done with them. A thread that waits for one is kept until its fault is served again.
+    /// Lets go of those pages of the batch, before anything is done with them. A thread that waits for one is
+    /// kept until its fault is served again.
     fn let_all_go(&self, batch: &mut Batch, positions: Range<usize>, cause: Cause) -> Served {
         let mut outcome = Served::Done;
         for taken in batch.pages[positions].iter_mut().filter_map(Option::take) {
@@ -282,7 +289,8 @@ impl Engine {
         outcome
     }
 
-    /// Takes those out of the batch that the program has given up since they were taken. Whoever waits for one faults again.
+    /// Takes those out of the batch that the program has given up since they were taken. Whoever waits for
+    /// one faults again.
     fn shed_overtaken(&self, _change: &Change<'_>, batch: &mut Batch, positions: Range<usize>, cause: Cause) {
         for place in &mut batch.pages[positions] {
             let Some(taken) = place.take_if(|taken| taken.is_overtaken()) else { continue };
@@ -294,88 +302,103 @@ impl Engine {
         }
     }
 
-    /// Pages that have an entry: load, check, install. What only nodes have is asked for and comes by itself, where there is a fetcher; without one, pages that
-    /// come along are asked for when the thread's own is there.
+    /// Pages that have an entry: load, check, install. What only nodes have is asked for and comes by itself,
+    /// where there is a fetcher; without one, pages that come along are asked for when the thread's own is
+    /// there.
     pub(super) fn bring_in(
         &self,
         holding: &Holding<'_>,
-        desk: &mut Desk,
+        buffers: &mut ServeBuffers,
         mut batch: Batch,
         cause: Cause,
     ) -> Served {
         let is_faulted = |batch: &Batch, at: usize| {
             batch.pages[at].as_ref().is_some_and(|taken| cause.is_fault_on(taken.page))
         };
-        let loading = desk.waiting.begin_loading();
+        let loading = buffers.waiting.begin_loading();
         // What comes from a node with this page is there for others.
         let first = (0..batch.count).find(|at| is_faulted(&batch, *at));
         let mut sent = None;
         if let Some(at) = first
-            && self.load(holding, desk, &mut batch, at, cause, self.urgency()) == Loaded::Later
+            && self.load(holding, buffers, &mut batch, at, cause, self.urgency()) == Loaded::Later
         {
-            sent = Some(self.send_for(desk, &mut batch, at, cause));
+            sent = Some(self.send_for(buffers, &mut batch, at, cause));
         }
         let mut later = 0_u128;
         for at in (0..batch.count).filter(|at| Some(*at) != first) {
-            let loaded = self.load(holding, desk, &mut batch, at, cause, Urgency::Later);
+            let loaded = self.load(holding, buffers, &mut batch, at, cause, Urgency::Later);
             later |= u128::from(loaded == Loaded::Later) << at;
         }
-        desk.waiting.end_loading(loading, &self.slot);
+        buffers.waiting.end_loading(loading, &self.slot);
         if later == 0 {
-            let outcome = self.install_all(holding, desk, &mut batch, cause);
+            let outcome = self.install_all(holding, buffers, &mut batch, cause);
             return sent.unwrap_or(outcome);
         }
         let mut rest = Batch::new();
         let taken =
             (0..batch.count).filter(|at| later >> at & 1 != 0).filter_map(|at| batch.pages[at].take());
         taken.for_each(|taken| _ = rest.push(taken));
-        let outcome = self.install_all(holding, desk, &mut batch, cause);
-        desk.waiting.let_go();
-        // What comes for a hint, or since there is room, is waited for: whoever brings it would only find that too much is under way.
+        let outcome = self.install_all(holding, buffers, &mut batch, cause);
+        buffers.waiting.let_go();
+        // What comes for a hint, or since there is room, is waited for: whoever brings it would only find
+        // that too much is under way.
         if matches!(cause, Cause::Fault(_)) && self.flights.may_fly() {
-            self.send_for_all(desk, rest, cause);
+            self.send_for_all(buffers, rest, cause);
         } else {
-            self.bring_in_ahead(holding, desk, rest, cause);
+            self.bring_in_ahead(holding, buffers, rest, cause);
         }
         sent.unwrap_or(outcome)
     }
 
     /// Asks nodes for pages that nobody waits for.
     #[cold]
-    fn send_for_all(&self, desk: &Desk, mut batch: Batch, cause: Cause) {
+    fn send_for_all(&self, buffers: &ServeBuffers, mut batch: Batch, cause: Cause) {
         let now_ns = thread::now_ns();
         for at in 0..batch.count {
             if let Some(taken) = &batch.pages[at] {
                 self.foresight.asked.note(taken.page, now_ns);
             }
-            let _ = self.send_for(desk, &mut batch, at, cause);
+            let _ = self.send_for(buffers, &mut batch, at, cause);
         }
     }
 
-    /// Pages that nobody waits for, and that nodes alone have. Those that would come too late stay where they are.
+    /// Pages that nobody waits for, and that nodes alone have. Those that would come too late stay where they
+    /// are.
     #[cold]
-    fn bring_in_ahead(&self, holding: &Holding<'_>, desk: &mut Desk, mut batch: Batch, cause: Cause) {
-        let ahead = desk.reader.caller().ahead();
+    fn bring_in_ahead(
+        &self,
+        holding: &Holding<'_>,
+        buffers: &mut ServeBuffers,
+        mut batch: Batch,
+        cause: Cause,
+    ) {
+        let ahead = buffers.reader.caller().ahead();
         ahead.begin(batch.pages.iter().flatten().map(Taken::watch));
         let since_ns = ahead.since_ns();
         for at in 0..batch.count {
             if let Some(taken) = &batch.pages[at] {
                 self.foresight.asked.note(taken.page, since_ns);
             }
-            if self.load(holding, desk, &mut batch, at, cause, Urgency::Ahead) == Loaded::Later {
+            if self.load(holding, buffers, &mut batch, at, cause, Urgency::Ahead) == Loaded::Later {
                 self.put_off(&mut batch, at);
             }
         }
-        let _ = self.install_all(holding, desk, &mut batch, cause);
-        if let Some(after_ns) = desk.reader.caller().ahead().awaited_after_ns() {
+        let _ = self.install_all(holding, buffers, &mut batch, cause);
+        if let Some(after_ns) = buffers.reader.caller().ahead().awaited_after_ns() {
             self.vault.note_use(after_ns);
         }
     }
 
     /// Installs what has been loaded of a batch.
-    fn install_all(&self, holding: &Holding<'_>, desk: &Desk, batch: &mut Batch, cause: Cause) -> Served {
-        let timing = desk.waiting.timing();
-        let content = |at: usize, length: usize| desk.content[at..at + length].as_flattened();
+    fn install_all(
+        &self,
+        holding: &Holding<'_>,
+        buffers: &ServeBuffers,
+        batch: &mut Batch,
+        cause: Cause,
+    ) -> Served {
+        let timing = buffers.waiting.timing();
+        let content = |at: usize, length: usize| buffers.content[at..at + length].as_flattened();
         self.install_runs(holding, batch, cause, content, timing)
     }
 
@@ -385,7 +408,8 @@ impl Engine {
         self.install_runs(holding, &mut batch, cause, content, Timing::NONE)
     }
 
-    /// Installs the pages that are left of a batch, those that follow each other at once; `content` knows what the pages from a position on hold.
+    /// Installs the pages that are left of a batch, those that follow each other at once; `content` knows
+    /// what the pages from a position on hold.
     fn install_runs<'a>(
         &self,
         holding: &Holding<'_>,
@@ -418,8 +442,9 @@ impl Engine {
         outcome
     }
 
-    /// Takes those pages out of the batch's `length` ones from position `at` on, which follow each other, that the program has discarded and that nobody
-    /// has told of: their markers are gone. And those where the program wants no page.
+    /// Takes those pages out of the batch's `length` ones from position `at` on, which follow each other,
+    /// that the program has discarded and that nobody has told of: their markers are gone. And those where
+    /// the program wants no page.
     fn sift(
         &self,
         _change: &Change<'_>,
@@ -469,8 +494,9 @@ impl Engine {
     /// What there is where pages are to come.
     ///
     /// # Errors
-    /// [`UffdError::Changing`] while the address space changes: a page that is being moved has taken its marker along, and its word follows only when the
-    /// message is read. [`UffdError::Gone`] where nothing is managed.
+    /// [`UffdError::Changing`] while the address space changes: a page that is being moved has taken its
+    /// marker along, and its word follows only when the message is read. [`UffdError::Gone`] where nothing is
+    /// managed.
     pub(crate) fn vacancies(&self, range: PageRange) -> Result<Vacancies, UffdError> {
         let found = self.pages.files.pagemap.vacancies(range).ok_or(UffdError::Gone)?;
         self.is_settled(range).map(|()| found)
@@ -481,7 +507,8 @@ impl Engine {
     /// # Errors
     /// As for [`Engine::vacancies`].
     fn is_settled(&self, range: PageRange) -> Result<(), UffdError> {
-        // A change that had begun before the look is still under way, or nobody could have changed a page since: nobody reads messages meanwhile.
+        // A change that had begun before the look is still under way, or nobody could have changed a page
+        // since: nobody reads messages meanwhile.
         match self.pages.uffd.is_registered(range.start) {
             Some(true) => Ok(()),
             Some(false) => Err(UffdError::Gone),
@@ -492,7 +519,7 @@ impl Engine {
     /// The program has discarded a page, and nobody has told of it.
     pub(crate) fn forget_unheard(&self, taken: Taken) {
         let (page, word) = (taken.page, taken.word);
-        // Who has discarded it once more leaves the entry to this thread, too.
+        // Whoever has discarded it once more leaves the entry to this thread, too.
         let _ = taken.release(word.with_place(None).with_far(false));
         if word.is_far() {
             self.slot.subtract(Counter::FarPages, 1);
@@ -504,8 +531,9 @@ impl Engine {
         self.wake_page(page);
     }
 
-    /// Installs `content` in the batch's pages from position `at` on, which follow each other, and lets them go. Where the kernel stops halfway, the others are
-    /// still part of the batch afterwards. Nobody is woken: `awaited` is told where that is to be done.
+    /// Installs `content` in the batch's pages from position `at` on, which follow each other, and lets them
+    /// go. Where the kernel stops halfway, the others are still part of the batch afterwards. Nobody is
+    /// woken: `awaited` is told where that is to be done.
     fn install(
         &self,
         _change: &Change<'_>,
@@ -541,7 +569,8 @@ impl Engine {
                 at_once = 1;
                 continue;
             }
-            // This page stays as the kernel has it. After anything but a page that is there already, so do the rest.
+            // This page stays as the kernel has it. After anything but a page that is there already, so do
+            // the rest.
             let left = if stopped == UffdError::Exists { 1 } else { length - done };
             if self.stay_away(batch, at + done, left, stopped, cause) == Served::Again {
                 outcome = Served::Again;

@@ -1,13 +1,14 @@
-//! Pages on their way from memory nodes. Whoever takes one of these asks, and goes on; the *fetcher*, a thread of its own, installs it when it
-//! has come. So a node holds up only the threads that touch its pages.
+//! Pages on their way from memory nodes. Whoever takes one of these asks, and goes on; the *fetcher*, a
+//! thread of its own, installs it when it has come. So a node holds up only the threads that touch its pages.
 //!
-//! A page is held meanwhile (its word is busy): whoever else touches it waits for the same answer. Unlike what threads hold, it is so for as long as a node
-//! takes, as stranded pages are until the kernel takes them. So what a message says of it is done here: what the program has given up is let go, what it has
+//! A page is held meanwhile (its word is busy): whoever else touches it waits for the same answer. Unlike
+//! what threads hold, it is so for as long as a node takes, as stranded pages are until the kernel takes
+//! them. So what a message says of it is done here: what the program has given up is let go, what it has
 //! moved is followed.
 //!
 //! Invariants:
-//! 1. A flight is in the list from when its call is posted until somebody ends it. Who ends one is in a [`Holding`] or a [`Reading`], so
-//!    that the page isn't moved between.
+//! 1. A flight is in the list from when its call is posted until somebody ends it. The thread that ends one
+//!    is in a [`Holding`] or a [`Reading`], so that the page isn't moved between.
 //! 2. Flights and reserved places are no more than [`MOST`].
 //! 3. The list is a leaf lock: while it is held nobody waits, and no page comes in.
 
@@ -26,7 +27,7 @@ use crate::address_space::table::Taken;
 use crate::engine::Engine;
 use crate::eviction::vault::{LoadFailure, PageReader};
 use crate::fault::batch::Batch;
-use crate::fault::serve::{Cause, Desk, Served, Source};
+use crate::fault::serve::{Cause, ServeBuffers, Served, Source};
 use crate::gate::{FETCHER, Holding, Reading};
 use crate::whereabouts::Whereabouts;
 
@@ -66,8 +67,9 @@ pub(crate) struct Flights {
 
 struct List {
     flights: [Option<Flight>; MOST],
-    /// Places that are kept for what the fetcher has in hand: pages that land, and pages that have been refused. So there is always one
-    /// for a page that must be asked for anew, and there are never more refused ones than flights.
+    /// Places that are kept for what the fetcher has in hand: pages that land, and pages that have been
+    /// refused. So there is always one for a page that must be asked for again, and there are never more
+    /// refused ones than flights.
     reserved: usize,
 }
 
@@ -127,8 +129,8 @@ impl Flights {
     }
 }
 
-/// A page that a thread waits for, and that has come, but the kernel has refused it, since the address space changes; or what had come was displaced
-/// then, and too much is under way to ask anew.
+/// A page that a thread waits for, and that has come, but the kernel has refused it, since the address space
+/// changes; or what had come was displaced then, and too much is under way to ask again.
 struct Refused {
     page: PageIndex,
     since_ns: u64,
@@ -137,10 +139,11 @@ struct Refused {
 /// Memory of the fetcher.
 struct Fetcher {
     engine: &'static Engine,
-    desk: Desk,
+    buffers: ServeBuffers,
     whereabouts: Whereabouts,
-    /// Whoever waits for one of these is left waiting. A thread that is woken faults again, and the kernel hands out all faults before
-    /// any event: with enough threads the event that everybody waits for would never be read.
+    /// Whoever waits for one of these is left waiting. A thread that is woken faults again, and the kernel
+    /// hands out all faults before any event: with enough threads the event that everybody waits for would
+    /// never be read.
     refused: [Option<Refused>; MOST],
 }
 
@@ -155,7 +158,7 @@ pub(crate) fn start(engine: &'static Engine, allowed: Allowed) -> Result<(), Err
     let whereabouts = Whereabouts::new(Some(allowed));
     let fetcher = memory::leak(Fetcher {
         engine,
-        desk: Desk::new(engine)?,
+        buffers: ServeBuffers::new(engine)?,
         whereabouts,
         refused: [const { None }; MOST],
     })?;
@@ -169,15 +172,17 @@ fn run(fetcher: &'static mut Fetcher) -> ! {
     let engine = fetcher.engine;
     loop {
         let rung = engine.flights.bell.load(Ordering::Acquire);
-        while engine.land(&mut fetcher.desk, &mut fetcher.refused) {}
-        // A handler that works alone wakes this thread, and this one the thread of the program: on another processor each of these would wake that, too.
+        while engine.land(&mut fetcher.buffers, &mut fetcher.refused) {}
+        // A handler that works alone wakes this thread, and this one the thread of the program: on another
+        // processor each of these would wake that, too.
         fetcher.whereabouts.stay_with_handler(&engine.handlers, true);
         engine.await_answers(rung, fetcher.refused.iter().any(Option::is_some));
     }
 }
 
 impl Engine {
-    /// Asks nodes for a page that is held, and leaves it to the fetcher. Gives it back where that can't be done now.
+    /// Asks nodes for a page that is held, and leaves it to the fetcher. Gives it back where that can't be
+    /// done now.
     pub(super) fn launch(
         &self,
         reader: &PageReader,
@@ -215,7 +220,8 @@ impl Engine {
         Ok(())
     }
 
-    /// A thread has come to wait for a page that somebody has. If that is on its way ahead of need, it is needed now.
+    /// A thread has come to wait for a page that somebody has. If that is on its way ahead of need, it is
+    /// needed now.
     pub(super) fn hurry(&self, page: PageIndex) {
         if !self.flights.may_fly() {
             return;
@@ -249,11 +255,11 @@ impl Engine {
     }
 
     /// On the fetcher: takes in what has come. Whether there may be more.
-    fn land(&self, desk: &mut Desk, refused: &mut [Option<Refused>; MOST]) -> bool {
+    fn land(&self, buffers: &mut ServeBuffers, refused: &mut [Option<Refused>; MOST]) -> bool {
         let holding = self.pages.gate.hold(FETCHER);
         for place in refused.iter_mut() {
             let Some(Refused { page, since_ns }) = place.take() else { continue };
-            *place = self.land_again(&holding, desk, page, since_ns);
+            *place = self.land_again(&holding, buffers, page, since_ns);
             self.flights.landed(place.is_none());
         }
         let mut landed = 0;
@@ -263,7 +269,7 @@ impl Engine {
             }
             let Some((flight, landing)) = self.next_landing(at) else { continue };
             landed += 1;
-            let again = self.land_flight(&holding, desk, flight, landing);
+            let again = self.land_flight(&holding, buffers, flight, landing);
             self.flights.landed(again.is_none());
             // There is a place: what is in flight and what has been refused are no more than these.
             if let Some(free) = refused.iter_mut().find(|place| place.is_none()) {
@@ -277,7 +283,7 @@ impl Engine {
     fn land_again(
         &self,
         holding: &Holding<'_>,
-        desk: &mut Desk,
+        buffers: &mut ServeBuffers,
         page: PageIndex,
         since_ns: u64,
     ) -> Option<Refused> {
@@ -285,7 +291,7 @@ impl Engine {
             self.refused(Step::Table, Errno::NOMEM);
         }
         let Some(taken) = self.pages.table.take(page) else {
-            // Who has it lets the thread go.
+            // The holder lets the thread go.
             self.hurry(page);
             return None;
         };
@@ -296,7 +302,7 @@ impl Engine {
         }
         self.land_page(
             holding,
-            desk,
+            buffers,
             taken,
             Errand { cause: Cause::Fault(page), since_ns, is_needed: true },
             Urgency::Later,
@@ -327,7 +333,7 @@ impl Engine {
     fn land_flight(
         &self,
         holding: &Holding<'_>,
-        desk: &mut Desk,
+        buffers: &mut ServeBuffers,
         flight: Flight,
         landing: Landing,
     ) -> Option<Refused> {
@@ -341,18 +347,19 @@ impl Engine {
             }
             Landing::Hopeless => {
                 self.vault.withdraw(&posted);
-                // Without a supervisor this asks nobody, and tells what else there is. Nobody waits for the rest.
+                // Without a supervisor this asks nobody, and tells what else there is. Nobody waits for the
+                // rest.
                 if is_needed { Urgency::Awaited } else { Urgency::Later }
             }
         };
-        self.land_page(holding, desk, taken, Errand { cause, since_ns, is_needed }, urgency)
+        self.land_page(holding, buffers, taken, Errand { cause, since_ns, is_needed }, urgency)
     }
 
     /// Loads and installs a page that has come. What the kernel refuses, although a thread waits for it.
     fn land_page(
         &self,
         holding: &Holding<'_>,
-        desk: &mut Desk,
+        buffers: &mut ServeBuffers,
         taken: Taken,
         errand: Errand,
         urgency: Urgency,
@@ -364,27 +371,27 @@ impl Engine {
             self.give_back(taken);
             return None;
         };
-        desk.waiting.begin();
-        match self.vault.load(&mut desk.reader, place, &mut desk.content[0], urgency) {
+        buffers.waiting.begin();
+        match self.vault.load(&mut buffers.reader, place, &mut buffers.content[0], urgency) {
             Ok(origin) => {
-                desk.waiting.loaded(origin, true);
+                buffers.waiting.loaded(origin, true);
                 let page = taken.page;
                 let mut batch = Batch::new();
                 batch.push(taken);
-                if self.install_first(holding, desk, &mut batch, cause) == Served::Again {
+                if self.install_first(holding, buffers, &mut batch, cause) == Served::Again {
                     // What has come is in the read buffer.
                     return Some(Refused { page, since_ns });
                 }
                 if cause.is_fault_on(page) {
                     let took_ns = thread::now_ns().saturating_sub(since_ns);
                     self.slot.fault_latency().record(took_ns);
-                    desk.waiting.count(&self.slot, took_ns);
+                    buffers.waiting.count(&self.slot, took_ns);
                 }
             }
             Err(LoadFailure::Lost) => self.lose(holding, taken),
             Err(LoadFailure::Later) if is_needed => {
                 // It has been displaced, or is elsewhere now.
-                if let Err(taken) = self.launch_again(&desk.reader, taken, cause) {
+                if let Err(taken) = self.launch_again(&buffers.reader, taken, cause) {
                     let page = taken.page;
                     self.give_back(taken);
                     return cause.is_fault_on(page).then_some(Refused { page, since_ns });
@@ -395,7 +402,8 @@ impl Engine {
         None
     }
 
-    /// The program has discarded or unmapped `range`, and its words say so. Whoever touches it need not wait for nodes.
+    /// The program has discarded or unmapped `range`, and its words say so. Whoever touches it need not wait
+    /// for nodes.
     pub(crate) fn forget_flights(&self, _reading: &Reading<'_>, range: PageRange) {
         self.flights.end_each(
             |flight| range.contains(flight.taken.page),
@@ -418,7 +426,8 @@ impl Engine {
             let Some(taken) = self.pages.table.follow(flight.taken, to + (old - from.start)) else {
                 self.refused(Step::Table, Errno::NOMEM)
             };
-            // Who waits there has lost the page, as without a pager. What comes now comes for nobody.
+            // A thread that waits there has lost the page, as without a pager. What comes now comes for
+            // nobody.
             self.wake_page(old);
             let cause = if flight.cause.is_fault_on(old) { Cause::Fault(taken.page) } else { flight.cause };
             *place = Some(Flight { taken, cause, ..flight });

@@ -49,15 +49,16 @@ impl Foresight {
 }
 
 impl Engine {
-    /// Counts the pages of a settled piece of advice. At any time, with or without a `Change`: a word that somebody changes meanwhile
-    /// stays as they left it.
+    /// Counts the pages of a settled piece of advice. At any time, with or without a `Change`: a word that
+    /// somebody changes meanwhile stays as they left it.
     pub(crate) fn settle(&self, run: Option<Run>, is_used: bool) {
         let Some(run) = run else { return };
         self.settle_pages(run.pages(), Some(is_used));
         self.settle_probes(|page| run.contains(page), is_used);
     }
 
-    /// The same of any pages; `None` where it can't be told whether they were used. What was left behind of them isn't settled.
+    /// The same of any pages; `None` where it can't be told whether they were used. What was left behind of
+    /// them isn't settled.
     pub(crate) fn settle_pages(&self, pages: impl Iterator<Item = PageIndex>, is_used: Option<bool>) {
         let settled = pages.filter(|&page| self.settle_page(page, is_used)).count() as u64;
         let counter = if is_used == Some(true) { Counter::PrefetchUsed } else { Counter::PrefetchDoubtful };

@@ -1,15 +1,17 @@
 //! Threads that serve faults.
 //!
-//! A fault wakes whoever waits at the userfaultfd. Waking a thread on another processor is dear (an idle one takes
-//! tens of microseconds to wake), so a handler stays on the processor where faults happen. While one thread faults, one
-//! handler is armed and follows that thread from processor to processor. While several do, so many handlers are armed,
-//! each kept on a processor of its own; the others sleep where no fault wakes them.
+//! A fault wakes whoever waits at the userfaultfd. Waking a thread on another processor is expensive (an idle
+//! one takes tens of microseconds to wake), so a handler stays on the processor where faults happen. While
+//! one thread faults, one handler is armed and follows that thread from processor to processor. While several
+//! do, so many handlers are armed, each kept on a processor of its own; the others sleep where no fault wakes
+//! them.
 //!
-//! When a handler wakes the program's thread, the scheduler finds the processor taken, by the handler, and moves the thread
-//! to an idle one: the next fault then has to wake a processor. So a handler that works alone is of the idle class, which
-//! leaves the processor free in the scheduler's eyes. Where others want that processor it would starve: the bookkeeper
-//! notices, and makes it an ordinary thread for a while ([`Starvation`]). Several handlers are ordinary threads. They come before the program's where there are fewer of them than of these
-//! ([`Crowd`](super::handlers::Crowd)).
+//! When a handler wakes the program's thread, the scheduler finds the processor taken, by the handler, and
+//! moves the thread to an idle one: the next fault then has to wake a processor. So a handler that works
+//! alone is of the idle class, which leaves the processor free in the scheduler's eyes. Where others want
+//! that processor it would starve: the bookkeeper notices, and makes it an ordinary thread for a while
+//! ([`Starvation`]). Several handlers are ordinary threads. They come before the program's where there are
+//! fewer of them than of these ([`Crowd`](super::handlers::Crowd)).
 
 use core::sync::atomic::Ordering;
 
@@ -24,7 +26,7 @@ use crate::address_space::events::Received;
 use crate::bell::Reason;
 use crate::bookkeeper::UNNOTICED_PAGES;
 use crate::engine::Engine;
-use crate::fault::serve::{Desk, Served};
+use crate::fault::serve::{ServeBuffers, Served};
 use crate::fault::waiting::Timing;
 use crate::gate::FETCHER;
 use crate::inject::Injection;
@@ -71,12 +73,13 @@ impl Wish {
 struct Handler {
     engine: &'static Engine,
     party: u32,
-    desk: Desk,
+    buffers: ServeBuffers,
     /// In the order in which they were taken, each with the number of the work that it is.
     deferred: [Option<(Wish, u64)>; DEFERRED],
     deferred_count: usize,
-    /// Where all those faults are that found no place: their threads fault again once others have been served. Not before: the kernel hands
-    /// out all faults before any event, and while threads fault again and again the event that everybody waits for would never be read.
+    /// Where all those faults are that found no place: their threads fault again once others have been
+    /// served. Not before: the kernel hands out all faults before any event, and while threads fault again
+    /// and again the event that everybody waits for would never be read.
     overflow: Option<PageRange>,
     /// Whether some of these wait for the address space to settle, not for room.
     is_settling: bool,
@@ -106,7 +109,7 @@ pub(crate) fn start(engine: &'static Engine, party: u32, allowed: Allowed) -> Re
     let handler = memory::leak(Handler {
         engine,
         party,
-        desk: Desk::new(engine)?,
+        buffers: ServeBuffers::new(engine)?,
         deferred: [None; DEFERRED],
         deferred_count: 0,
         overflow: None,
@@ -151,8 +154,8 @@ impl Handler {
 
     /// Takes a message, waiting for one if there is none yet, and deals with it.
     ///
-    /// The thread that a served fault lets go preempts this one on their processor, and has often faulted again when this
-    /// one goes on: so a message is looked for before it is waited for.
+    /// The thread that a served fault lets go preempts this one on their processor, and has often faulted
+    /// again when this one goes on: so a message is looked for before it is waited for.
     fn turn(&mut self) {
         let engine = self.engine;
         if !self.is_flowing && self.deferred_count == 0 && !engine.eviction.are_stranded() {
@@ -184,13 +187,13 @@ impl Handler {
             self.retry();
         }
         if engine.family.children.are_any() {
-            engine.serve_children(&mut self.desk);
+            engine.serve_children(&mut self.buffers);
         }
         self.show(0);
     }
 
-    /// Shows the supervisor what is in hand: the fault that has been deferred longest, or else the work of that number. It
-    /// is no time, since the clocks of two processes need not agree.
+    /// Shows the supervisor what is in hand: the fault that has been deferred longest, or else the work of
+    /// that number. It is no time, since the clocks of two processes need not agree.
     fn show(&self, work: u64) {
         let oldest = self.deferred[0].map_or(work, |(_, work)| work);
         self.engine.slot.work(self.party as usize).store(oldest, Ordering::Relaxed);
@@ -217,7 +220,7 @@ impl Handler {
     fn fault(&mut self, wish: Wish) {
         let started_ns = thread::now_ns();
         let fault = wish.fault();
-        self.desk.waiting.begin();
+        self.buffers.waiting.begin();
         self.served += 1;
         self.engine.inject_at(Injection::HandlerPanic, self.served);
         self.engine.inject_at(Injection::HandlerStall, self.served);
@@ -231,9 +234,9 @@ impl Handler {
             Served::Again => self.defer(wish, true),
             Served::Later => self.defer(wish, false),
         }
-        let took_ns = self.desk.waiting.took_ns(started_ns);
+        let took_ns = self.buffers.waiting.took_ns(started_ns);
         self.engine.slot.fault_latency().record(took_ns);
-        self.desk.waiting.count(&self.engine.slot, took_ns);
+        self.buffers.waiting.count(&self.engine.slot, took_ns);
     }
 
     fn serve(&mut self, wish: Wish) -> Served {
@@ -245,16 +248,16 @@ impl Handler {
         if engine.is_far_over() {
             let began_ns = thread::now_ns();
             let has_room = engine.wait_for_room(self.party as usize, || self.come_along());
-            self.desk.waiting.waited_for_room(thread::now_ns() - began_ns);
+            self.buffers.waiting.waited_for_room(thread::now_ns() - began_ns);
             if !has_room {
                 return Served::Later;
             }
         }
         let holding = engine.pages.gate.hold(self.party as usize);
         if engine.is_anything_hinted() {
-            engine.follow_hints(&holding, &mut self.desk, Some(fault.page));
+            engine.follow_hints(&holding, &mut self.buffers, Some(fault.page));
         }
-        engine.serve(&holding, &mut self.desk, fault)
+        engine.serve(&holding, &mut self.buffers, fault)
     }
 
     fn defer(&mut self, wish: Wish, is_settling: bool) {
@@ -280,7 +283,7 @@ impl Handler {
             let served = self.serve(wish);
             if !matches!(served, Served::Done | Served::Flying) {
                 self.is_settling |= served == Served::Again;
-                // Who waits for room has been looked after: it is work anew.
+                // A thread that waits for room has been looked after: it is work again.
                 let work = if served == Served::Later { self.work } else { work };
                 self.deferred[self.deferred_count] = Some((wish, work));
                 self.deferred_count += 1;
@@ -293,8 +296,9 @@ impl Handler {
         }
     }
 
-    /// Each millisecond while the bookkeeper sleeps for longer: whether memory has come that nobody has noticed. That thread would have to be woken for it, on this
-    /// processor or on another one; and a thread that goes to sleep on this one sends the program's to another, at its next fault, more often than not.
+    /// Each millisecond while the bookkeeper sleeps for longer: whether memory has come that nobody has
+    /// noticed. That thread would have to be woken for it, on this processor or on another one; and a thread
+    /// that goes to sleep on this one sends the program's to another, at its next fault, more often than not.
     fn watch(&mut self, now_ns: u64) {
         let engine = self.engine;
         if !engine.handlers.is_watching() || now_ns < self.watched_ns + WATCH_NS {
@@ -344,8 +348,8 @@ impl Handler {
         }
     }
 
-    /// Where the faulting thread runs: the scheduler may move it at any time, and while it runs elsewhere each of its faults
-    /// wakes a processor or two.
+    /// Where the faulting thread runs: the scheduler may move it at any time, and while it runs elsewhere
+    /// each of its faults wakes a processor or two.
     fn follow(&mut self, faulting: u32) {
         if !self.engine.handlers.is_first_alone() {
             self.stay_on(self.allowed.nth(self.party));

@@ -1,4 +1,5 @@
-//! Which handlers take faults, and where the first of them runs. What a single handler does is in [`super::handler`].
+//! Which handlers take faults, and where the first of them runs. What a single handler does is in
+//! [`super::handler`].
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -18,7 +19,8 @@ pub(crate) struct Handlers {
     least_armed: AtomicU32,
     /// The handlers' threads; 0 for one that doesn't run. The first is the one of number 0.
     threads: [AtomicU32; MAX_HANDLERS],
-    /// Whether the first is of the idle class, as the bookkeeper has made it, and nobody has taken it out since.
+    /// Whether the first is of the idle class, as the bookkeeper has made it, and nobody has taken it out
+    /// since.
     is_first_idle: AtomicBool,
     /// The processor that the first stays on, plus one; 0 while it stays nowhere.
     processor: AtomicU32,
@@ -79,7 +81,8 @@ impl Handlers {
         self.is_watching.load(Ordering::Relaxed)
     }
 
-    /// Arms as many of the `started` handlers as threads have faulted since this was called before, in `faults` faults. How many threads these were.
+    /// Arms as many of the `started` handlers as threads have faulted since this was called before, in
+    /// `faults` faults. How many threads these were.
     pub(crate) fn arm(&self, started: u32, faults: u64) -> u32 {
         let threads = self.faulting.swap(0, Ordering::Relaxed).count_ones();
         let least = self.least_armed.load(Ordering::Relaxed).min(started);
@@ -140,7 +143,8 @@ impl Handlers {
         self.threads[0].load(Ordering::Acquire) != 0
     }
 
-    /// Takes the first out of the idle class, if it is there: somebody waits for it, and it may have lost its processor.
+    /// Takes the first out of the idle class, if it is there: somebody waits for it, and it may have lost its
+    /// processor.
     pub(crate) fn rouse_first(&self) {
         if self.is_first_idle() {
             // Where that isn't allowed any more, the bookkeeper's next look finds out.
@@ -149,13 +153,14 @@ impl Handlers {
     }
 }
 
-/// How many threads of the program fault, beside the handlers that there are for them.
+/// How many threads of the program fault, compared with the handlers that there are for them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Crowd {
     /// One. Its handler gives way to it anyhow.
     #[default]
     One,
-    /// At most one for each handler. A thread that was let go is to run at once: its next fault is there when the handler goes on, which need not sleep.
+    /// At most one for each handler. A thread that was let go is to run at once: its next fault is there when
+    /// the handler goes on, which need not sleep.
     Few,
     /// More. A handler is to serve all that wait before one of them runs.
     Many,
@@ -249,7 +254,7 @@ mod tests {
         assert_eq!(rounds(2), [Crowd::Few]);
         assert_eq!(rounds(2), []);
         assert_eq!(rounds(3), [Crowd::Many]);
-        assert_eq!(rounds(0), [], "who rests changes nothing");
+        assert_eq!(rounds(0), [], "a handler that rests changes nothing");
         assert_eq!(rounds(1), [Crowd::One]);
     }
 

@@ -21,8 +21,8 @@ impl Engine {
         self.let_go_and_wake(taken, word);
     }
 
-    /// Poisons a page of this process or of a child of it, and leaves word which it was. That must be there before: as soon
-    /// as the page is poisoned its thread goes on, and may end the process.
+    /// Poisons a page of this process or of a child of it, and leaves word which it was. That must be there
+    /// before: as soon as the page is poisoned its thread goes on, and may end the process.
     pub(crate) fn poison(&self, uffd: &Uffd, page: PageIndex) -> Progress {
         self.slot.add(Counter::Lost, 1);
         self.ledger.name_lost(LostPage { process: self.slot.process(), page });

@@ -1,5 +1,5 @@
-//! The class of the first handler: idle while it works alone and gets its processor, ordinary else. And what the bookkeeper does so that it never waits for a handler
-//! that nobody lets run.
+//! The class of the first handler: idle while it works alone and gets its processor, ordinary else. And what
+//! the bookkeeper does so that it never waits for a handler that nobody lets run.
 
 use core::sync::atomic::Ordering;
 
@@ -15,8 +15,8 @@ use crate::gate::{BOOKKEEPER, Change, Entry, Holding};
 #[derive(Debug)]
 pub(crate) struct Pace {
     class: Class,
-    /// Whether the kernel would let the handler out of the idle class again. If not it must never enter it: beside any busy program it
-    /// would hardly ever run.
+    /// Whether the kernel would let the handler out of the idle class again. If not it must never enter it:
+    /// next to any busy program it would hardly ever run.
     may_return: bool,
     starvation: Starvation,
     crowding: Crowding,
@@ -71,7 +71,8 @@ impl Pace {
         if engine.handlers.set_class_of_first(wanted) {
             self.class = wanted;
         } else if wanted == Class::Normal {
-            // What was allowed at the start no longer is, by a filter of system calls perhaps. Another handler takes over.
+            // What was allowed at the start no longer is, by a filter of system calls perhaps. Another
+            // handler takes over.
             engine.handlers.need_second();
         }
     }
@@ -88,7 +89,8 @@ impl Engine {
         self.enter_as_bookkeeper(|| self.pages.gate.hold_within(BOOKKEEPER, STARVED_NS))
     }
 
-    /// Enters the gate to change pages that the caller holds. `None` when all must be let go, for a move or a fork.
+    /// Enters the gate to change pages that the caller holds. `None` when all must be let go, for a move or a
+    /// fork.
     pub(crate) fn change<'a>(&'a self, holding: &Holding<'a>) -> Option<Change<'a>> {
         if holding.party() != BOOKKEEPER {
             return holding.change();
@@ -100,8 +102,9 @@ impl Engine {
         })
     }
 
-    /// Tries until `enter` succeeds, each time for [`STARVED_NS`] at most. A handler of the idle class may have lost its processor while it reads a
-    /// message: nobody but this thread, which waits for it, would notice.
+    /// Tries until `enter` succeeds, each time for [`STARVED_NS`] at most. A handler of the idle class may
+    /// have lost its processor while it reads a message: nobody but this thread, which waits for it, would
+    /// notice.
     fn enter_as_bookkeeper<T>(&self, enter: impl Fn() -> Option<T>) -> T {
         let began_ns = thread::now_ns();
         loop {

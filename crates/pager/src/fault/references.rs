@@ -1,9 +1,10 @@
 //! The second tier of prefetching: pages that the words of a faulted page refer to (`policy/src/references`).
 //!
-//! The words are read where they are at hand. A far page that is to come is unpacked anyway. Of a page that is local the *entry* is read,
-//! what was stored when it left last: the program may have written other words since, but it is a guess which pages to fetch that depends on
-//! them, nothing else. The page itself must not be read: its program may have unmapped or discarded it, and a handler that touches a missing
-//! page waits for itself.
+//! The words are read where they are at hand. A far page that is to come is unpacked anyway. Of a page that
+//! is local the *entry* is read, what was stored when it left last: the program may have written other words
+//! since, but it is a guess which pages to fetch that depends on them, nothing else. The page itself must not
+//! be read: its program may have unmapped or discarded it, and a handler that touches a missing page waits
+//! for itself.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -17,7 +18,7 @@ use farmem_telemetry::Counter;
 use crate::address_space::table::Taken;
 use crate::engine::{BATCH_PAGES, Engine};
 use crate::fault::batch::{Arrival, Batch};
-use crate::fault::serve::{Cause, Desk, Served, Source};
+use crate::fault::serve::{Cause, ServeBuffers, Served, Source};
 use crate::gate::Holding;
 
 /// Threads that are followed at a time. Others take the place of one of them.
@@ -26,14 +27,15 @@ const FOLLOWERS: usize = 16;
 const SCRATCH: usize = BATCH_PAGES - 1;
 const _: () = assert!(MOST_PAGES < SCRATCH, "a walk never fetches into the place of a glance");
 
-/// Who is followed, and how far.
+/// Which threads are followed, and how far.
 #[derive(Debug)]
 pub(crate) struct References {
     /// `None` where a policy was chosen that goes by addresses alone.
     followers: Option<&'static [Lock<Follower>; FOLLOWERS]>,
     /// Pages that each of them may fetch ahead.
     most: AtomicU32,
-    /// How references of four bytes are to be understood: the base, and the shift plus one; 0 while nobody has said it.
+    /// How references of four bytes are to be understood: the base, and the shift plus one; 0 while nobody
+    /// has said it.
     base: AtomicU64,
     shift_and_one: AtomicU32,
     /// The time that all of them may take together.
@@ -60,8 +62,8 @@ impl References {
         })
     }
 
-    /// Who follows `thread`. `None` if nobody does, or a fault of another thread is being followed at this moment: this one teaches
-    /// nothing, and waits for nobody.
+    /// The follower of `thread`. `None` if nobody does, or a fault of another thread is being followed at
+    /// this moment: this one teaches nothing, and waits for nobody.
     fn of(&self, thread: u32) -> Option<Guard<'_, Follower>> {
         let mut follower = self.followers?[thread as usize % FOLLOWERS].try_lock()?;
         follower.attend(thread);
@@ -79,7 +81,8 @@ impl References {
         Compression::new(self.base.load(Ordering::Relaxed), shift)
     }
 
-    /// Whether there is time at `now_ns` for looking at a fault. Where another handler is asking at this moment, there isn't.
+    /// Whether there is time at `now_ns` for looking at a fault. Where another handler is asking at this
+    /// moment, there isn't.
     fn has_time(&self, now_ns: u64) -> bool {
         self.allotment.try_lock().is_some_and(|mut allotment| allotment.is_any_left(now_ns))
     }
@@ -109,7 +112,7 @@ impl Engine {
 }
 
 /// A fault that is followed.
-pub(crate) struct Pursuit<'a> {
+pub(crate) struct FollowPlan<'a> {
     follower: Guard<'a, Follower>,
     /// Pages that may come with the faulted one.
     pub(crate) most: u32,
@@ -118,9 +121,10 @@ pub(crate) struct Pursuit<'a> {
 }
 
 impl Engine {
-    /// Tells the second tier of a fault on a stored page, and whether the first one knew what comes next. `None` unless
-    /// the words of the page are of interest. With it the time that it took, as far as that was taken down.
-    pub(crate) fn pursue(&self, fault: Fault, is_streamed: bool) -> (Option<Pursuit<'_>>, u64) {
+    /// Tells the second tier of a fault on a stored page, and whether the first one knew what comes next.
+    /// `None` unless the words of the page are of interest. With it the time that it took, as far as that was
+    /// taken down.
+    pub(crate) fn plan_following(&self, fault: Fault, is_streamed: bool) -> (Option<FollowPlan<'_>>, u64) {
         let Some(mut follower) = self.foresight.references.of(fault.thread) else { return (None, 0) };
         if is_streamed {
             follower.on_stream(fault.page);
@@ -143,7 +147,7 @@ impl Engine {
             return (None, looked_ns);
         };
         let most = reach.min(self.foresight.references.most.load(Ordering::Relaxed));
-        (Some(Pursuit { follower, most, looked_ns }), looked_ns)
+        (Some(FollowPlan { follower, most, looked_ns }), looked_ns)
     }
 
     fn settle_followed(&self, settled: &Settled) {
@@ -161,20 +165,20 @@ impl Engine {
         took_ns
     }
 
-    /// Serves the fault on a stored page with what its words refer to. The faulted page is installed last: by then the thread finds
-    /// the others.
+    /// Serves the fault on a stored page with what its words refer to. The faulted page is installed last: by
+    /// then the thread finds the others.
     pub(crate) fn serve_following(
         &self,
         holding: &Holding<'_>,
-        desk: &mut Desk,
-        pursuit: Pursuit<'_>,
+        buffers: &mut ServeBuffers,
+        plan: FollowPlan<'_>,
         faulted: Taken,
         fault: Fault,
     ) -> Served {
-        let Pursuit { mut follower, most, looked_ns } = pursuit;
+        let FollowPlan { mut follower, most, looked_ns } = plan;
         let mut batch = Batch::new();
         batch.push(faulted);
-        if let Arrival::Not(served) = self.load_for(holding, desk, &mut batch, 0, fault) {
+        if let Arrival::Not(served) = self.load_for(holding, buffers, &mut batch, 0, fault) {
             self.spend_following(looked_ns);
             return served;
         }
@@ -183,11 +187,11 @@ impl Engine {
         let mut pages = [fault.page; 1 + MOST_PAGES];
         let mut before = fault.page;
         let mut installed = 1;
-        let mut walk = follower.walk(address, &desk.content[0], most);
+        let mut walk = follower.walk(address, &buffers.content[0], most);
         while let Some(next) = walk.step() {
             let page = next.page();
             if let Some(at) = pages[..batch.count()].iter().position(|&there| there == page) {
-                walk.arrive(&desk.content[at]);
+                walk.arrive(&buffers.content[at]);
                 continue;
             }
             let word = self.pages.table.word(page);
@@ -215,36 +219,36 @@ impl Engine {
             let Some(place) = place else { continue };
             // What is stored comes near while the page before is installed.
             self.vault.prefetch(place);
-            self.install_following(holding, desk, &mut batch, installed, fault);
+            self.install_following(holding, buffers, &mut batch, installed, fault);
             installed = batch.count();
             match taken {
                 Some(taken) => {
                     let at = batch.push(taken);
                     pages[at] = page;
-                    if self.load_for(holding, desk, &mut batch, at, fault) == Arrival::There {
-                        walk.arrive(&desk.content[at]);
+                    if self.load_for(holding, buffers, &mut batch, at, fault) == Arrival::There {
+                        walk.arrive(&buffers.content[at]);
                     }
                 }
                 None => {
-                    if self.vault.glance(&mut desk.reader, place, &mut desk.content[SCRATCH]) {
-                        walk.arrive(&desk.content[SCRATCH]);
+                    if self.vault.glance(&mut buffers.reader, place, &mut buffers.content[SCRATCH]) {
+                        walk.arrive(&buffers.content[SCRATCH]);
                     }
                 }
             }
         }
         let walked = walk.end();
-        follower.walked(address, &desk.content[0], walked);
+        follower.walked(address, &buffers.content[0], walked);
         if let Some(page) = follower.wanted()
             && let Some(place) = entry_of_local(self.pages.table.word(page))
-            && self.vault.glance(&mut desk.reader, place, &mut desk.content[SCRATCH])
+            && self.vault.glance(&mut buffers.reader, place, &mut buffers.content[SCRATCH])
         {
-            follower.show(page, &desk.content[SCRATCH]);
+            follower.show(page, &buffers.content[SCRATCH]);
         }
-        self.install_following(holding, desk, &mut batch, installed, fault);
+        self.install_following(holding, buffers, &mut batch, installed, fault);
         let walked_ns = thread::now_ns().saturating_sub(began_ns);
         follower.took(self.spend_following(looked_ns + walked_ns));
         drop(follower);
-        self.install_first(holding, desk, &mut batch, Cause::Fault(fault.page))
+        self.install_first(holding, buffers, &mut batch, Cause::Fault(fault.page))
     }
 }
 

@@ -6,16 +6,19 @@ use farmem_telemetry::{Counter, Failure};
 use crate::engine::Engine;
 use crate::eviction::residency::TOLERATED_PAGES;
 
-/// How long a fault waits for room in a full pool before the program is ended, nanoseconds. A memory node that falls silent is waited for for five seconds, and what
-/// was on its way to it is tried elsewhere only then: meanwhile a pool that is full may be so for a moment only.
+/// How long a fault waits for room in a full pool before the program is ended, nanoseconds. A memory node
+/// that falls silent is waited for for five seconds, and what was on its way to it is tried elsewhere only
+/// then: meanwhile a pool that is full may be so for a moment only.
 const PATIENCE_NS: u64 = 10_000_000_000;
 const RETRY_NS: u64 = 1_000_000;
-/// How often in a row a fault finds that somebody else evicts before it is put aside. Where processors are short, the puppet may be long about one call.
+/// How often in a row a fault finds that somebody else evicts before it is put aside. Where processors are
+/// short, the puppet may be long about one call.
 const MOST_BUSY: u32 = 50;
 
 impl Engine {
-    /// Waits while the process is far above its limit and nothing can leave; ends the program when that doesn't end.
-    /// `false` when somebody else makes room and is long about it, or messages have to be read: then ask again later. The caller holds nothing. `come_along` is called while something does leave.
+    /// Waits while the process is far above its limit and nothing can leave; ends the program when that
+    /// doesn't end. `false` when somebody else makes room and is long about it, or messages have to be read:
+    /// then ask again later. The caller holds nothing. `come_along` is called while something does leave.
     pub(crate) fn wait_for_room(&self, party: usize, mut come_along: impl FnMut()) -> bool {
         let mut evicted = None;
         let mut deadline_ns = 0;
@@ -29,8 +32,9 @@ impl Engine {
             let now_ns = thread::now_ns();
             let evicted_now = Some(self.slot.get(Counter::Evicted));
             if evicted != evicted_now || self.ledger.is_storage_pausing(now_ns) {
-                // Something does leave: clean pages go even when the pool is full. The excess itself goes up and down with
-                // pages that are tried and put back. Or the supervisor waits for the storage: so does this thread, however long that takes.
+                // Something does leave: clean pages go even when the pool is full. The excess itself goes up
+                // and down with pages that are tried and put back. Or the supervisor waits for the storage:
+                // so does this thread, however long that takes.
                 evicted = evicted_now;
                 deadline_ns = now_ns + PATIENCE_NS;
                 come_along();

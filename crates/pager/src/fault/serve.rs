@@ -1,6 +1,8 @@
-//! Serving a fault: the ladder from the cheapest source of a page's content to the dearest, and nothing else.
+//! Serving a fault: the ladder from the cheapest source of a page's content to the most expensive, and
+//! nothing else.
 //!
-//! PFA §3: the fault path takes a free frame, fills it, maps it and lets the thread go; the rest is bookkeeping.
+//! PFA §3: the fault path takes a free frame, fills it, maps it and lets the thread go; the rest is
+//! bookkeeping.
 
 use farmem_page::{PageBytes, PageCount, PageIndex, PageRange, PageWord, Place};
 use farmem_policy::{Advice, Fault, Prefetcher, Probes, Run};
@@ -14,12 +16,12 @@ use crate::address_space::table::Taken;
 use crate::engine::{BATCH_PAGES, Engine};
 use crate::eviction::vault::PageReader;
 use crate::fault::batch::Batch;
-use crate::fault::references::Pursuit;
+use crate::fault::references::FollowPlan;
 use crate::fault::waiting::{Waiting, Whence};
 use crate::gate::Holding;
 
 /// Memory that a handler works in.
-pub(crate) struct Desk {
+pub(crate) struct ServeBuffers {
     /// Content on its way in, page by page.
     pub(crate) content: &'static mut [PageBytes],
     pub(crate) reader: PageReader,
@@ -29,7 +31,7 @@ pub(crate) struct Desk {
     unmeasured: u32,
 }
 
-impl Desk {
+impl ServeBuffers {
     /// # Errors
     /// No memory.
     pub(crate) fn new(engine: &'static Engine) -> Result<Self, Errno> {
@@ -111,7 +113,7 @@ impl Source {
 
 impl Engine {
     /// Serves a fault of this process.
-    pub(crate) fn serve(&self, holding: &Holding<'_>, desk: &mut Desk, fault: Fault) -> Served {
+    pub(crate) fn serve(&self, holding: &Holding<'_>, buffers: &mut ServeBuffers, fault: Fault) -> Served {
         if !self.pages.table.ensure(fault.page) {
             self.refused(Step::Table, Errno::NOMEM);
         }
@@ -121,17 +123,17 @@ impl Engine {
             // What follows may evict, and takes long enough for the content to come near.
             self.vault.prefetch(place);
         }
-        let (run, pursuit) = match guess {
-            Source::Stored => self.decide(desk, fault),
+        let (run, plan) = match guess {
+            Source::Stored => self.decide(buffers, fault),
             Source::Zeros => {
                 (self.ask(&self.foresight.touch_ahead, fault).and_then(|advice| advice.fetch), None)
             }
         };
-        let ahead = run.map(|run| run.count).or(pursuit.as_ref().map(|pursuit| pursuit.most));
+        let ahead = run.map(|run| run.count).or(plan.as_ref().map(|plan| plan.most));
         let pages = 1 + ahead.unwrap_or(0) as usize;
         // There is room already as a rule, and the clock is left alone.
         let room =
-            self.residency.excess(pages) <= 0 || desk.waiting.for_room(|| self.make_room(holding, pages));
+            self.residency.excess(pages) <= 0 || buffers.waiting.for_room(|| self.make_room(holding, pages));
         let Some(taken) = self.pages.table.take(fault.page) else {
             self.slot.add(Counter::StagedHits, 1);
             self.hurry(fault.page);
@@ -147,23 +149,24 @@ impl Engine {
             self.mailboxes.tell(fault);
         }
         if source == Source::Stored
-            && let Some(mut pursuit) = pursuit
+            && let Some(mut plan) = plan
         {
-            pursuit.most *= u32::from(room);
-            return self.serve_following(holding, desk, pursuit, taken, fault);
+            plan.most *= u32::from(room);
+            return self.serve_following(holding, buffers, plan, taken, fault);
         }
         let run = run.filter(|_| room && source == guess);
         let batch = self.gather(taken, run, source);
         match source {
-            Source::Stored => self.bring_in(holding, desk, batch, Cause::Fault(fault.page)),
+            Source::Stored => self.bring_in(holding, buffers, batch, Cause::Fault(fault.page)),
             Source::Zeros => {
-                desk.waiting.comes_from(Whence::Zeros);
+                buffers.waiting.comes_from(Whence::Zeros);
                 self.touch(holding, batch, fault)
             }
         }
     }
 
-    /// A fault on a page that the pager hasn't taken away. Either it has come since, or the program has discarded it and nobody has told of that.
+    /// A fault on a page that the pager hasn't taken away. Either it has come since, or the program has
+    /// discarded it and nobody has told of that.
     fn meet_unheard(&self, holding: &Holding<'_>, taken: Taken) -> Served {
         let page = PageRange::at(taken.page, PageCount::new(1));
         let Some(_change) = self.change(holding) else {
@@ -185,18 +188,18 @@ impl Engine {
     }
 
     /// What both tiers say to a fault on a stored page.
-    fn decide(&self, desk: &mut Desk, fault: Fault) -> (Option<Run>, Option<Pursuit<'_>>) {
+    fn decide(&self, buffers: &mut ServeBuffers, fault: Fault) -> (Option<Run>, Option<FollowPlan<'_>>) {
         if self.meet_probe(fault.page) {
             return (None, None);
         }
-        let deciding = desk.begin_deciding();
+        let deciding = buffers.begin_deciding();
         let run = self.advise(fault);
-        let (pursuit, looked_ns) = self.pursue(fault, run.is_some());
+        let (plan, looked_ns) = self.plan_following(fault, run.is_some());
         if let Some(Deciding { began_ns, clock_ns }) = deciding {
             let took_ns = thread::now_ns().saturating_sub(began_ns).saturating_sub(looked_ns + clock_ns);
             self.slot.add(Counter::DecidingNs, took_ns * u64::from(DECIDING_SAMPLE));
         }
-        (run, pursuit)
+        (run, plan)
     }
 
     /// What the policy says that goes by addresses.
@@ -207,7 +210,8 @@ impl Engine {
         advice.fetch
     }
 
-    /// Whether the page was left behind as a sample of those that came ahead: then its fault tells no policy anything.
+    /// Whether the page was left behind as a sample of those that came ahead: then its fault tells no policy
+    /// anything.
     fn meet_probe(&self, page: PageIndex) -> bool {
         let Some(mut probes) = self.foresight.probes.try_lock() else { return false };
         let found = probes.meet(page, |companion| !self.pages.table.word(companion).is_far());
@@ -232,7 +236,8 @@ impl Engine {
         Some(taken)
     }
 
-    /// What a policy says. `None` while another handler is teaching it: this fault teaches nothing, and waits for nobody.
+    /// What a policy says. `None` while another handler is teaching it: this fault teaches nothing, and waits
+    /// for nobody.
     fn ask(&self, policy: &Lock<impl Prefetcher>, fault: Fault) -> Option<Advice> {
         let mut policy = policy.try_lock()?;
         let bounds = self
@@ -246,7 +251,8 @@ impl Engine {
     /// Pages that nobody has touched yet: zeros.
     fn touch(&self, holding: &Holding<'_>, mut batch: Batch, fault: Fault) -> Served {
         if batch.count() == 1 && !fault.write {
-            // The kernel's shared page of zeros takes no memory; if the program writes it later, the kernel copies it.
+            // The kernel's shared page of zeros takes no memory; if the program writes it later, the kernel
+            // copies it.
             return batch.take(0).map_or(Served::Done, |taken| self.touch_reading(holding, taken));
         }
         self.install_zeros(holding, batch, Cause::Fault(fault.page))

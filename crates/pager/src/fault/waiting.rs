@@ -1,7 +1,8 @@
 //! What the thread of a fault waits for: noted while the fault is served, counted when it has been.
 //!
-//! The whole of a fault's time is put down to where its page came from, but for the time in which other pages had to leave first. So an
-//! ordinary fault costs no look at the clock beyond the two that it takes in any case.
+//! The whole of a fault's time is put down to where its page came from, but for the time in which other pages
+//! had to leave first. So an ordinary fault costs no look at the clock beyond the two that it takes in any
+//! case.
 
 use farmem_store::Origin;
 use farmem_sys::thread;

@@ -1,4 +1,5 @@
-//! Forked children that this process serves: each one until it has a pager of its own, and until their end those that never get one.
+//! Forked children that this process serves: each one until it has a pager of its own, and until their end
+//! those that never get one.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -16,7 +17,7 @@ use crate::engine::Engine;
 use crate::eviction::evict::RUN_PAGES;
 use crate::eviction::residency::TOLERATED_PAGES;
 use crate::eviction::vault::LoadFailure;
-use crate::fault::serve::Desk;
+use crate::fault::serve::ServeBuffers;
 use crate::forks::sharing::Patience;
 use crate::gate::Reading;
 
@@ -32,8 +33,8 @@ const PROBE_NS: u64 = 50_000_000;
 const LOOK_NS: u64 = 20_000;
 /// How long to wait before a child for whose page there was no memory tries again.
 const MEMORY_NS: u64 = 1_000_000;
-/// The last page that a program can have, which only a program that insists has mapped. The lowest pages won't do: most
-/// kernels refuse to talk about them (`vm.mmap_min_addr`).
+/// The last page that a program can have, which only a program that insists has mapped. The lowest pages
+/// won't do: most kernels refuse to talk about them (`vm.mmap_min_addr`).
 pub(crate) const NOWHERE: PageIndex = VirtAddr::new((1 << 47) - 2 * PAGE_BYTES as u64).page();
 
 /// A child.
@@ -79,7 +80,8 @@ impl View {
 #[derive(Debug)]
 pub(crate) struct Children {
     views: Lock<[Option<View>; MOST]>,
-    /// Tables of children that have ended, empty: there are never more tables than there have been children at a time.
+    /// Tables of children that have ended, empty: there are never more tables than there have been children
+    /// at a time.
     spare: Lock<[Option<PageTable>; MOST]>,
     /// Whether there is a view: asked at every fault, without the lock. Written under it.
     are_any: AtomicBool,
@@ -149,7 +151,8 @@ impl Children {
         Some(PageCount::new(pages.map(PageCount::get).sum()))
     }
 
-    /// The descriptors to wait for, and how many there are. Those of children that wait would end each wait at once.
+    /// The descriptors to wait for, and how many there are. Those of children that wait would end each wait
+    /// at once.
     pub(crate) fn descriptors(&self) -> ([RawFd; MOST], usize) {
         let mut descriptors = [-1; MOST];
         let mut count = 0;
@@ -183,7 +186,8 @@ impl Children {
 }
 
 impl Engine {
-    /// Begins to serve a child, of the fork that has ended that epoch. `is_protected` if each of its writes to what it shares is heard of.
+    /// Begins to serve a child, of the fork that has ended that epoch. `is_protected` if each of its writes
+    /// to what it shares is heard of.
     pub(crate) fn adopt(&self, reading: &Reading<'_>, uffd: Uffd, epoch: u64, is_protected: bool) {
         let table =
             if guard::stands(Guard::ChildHasItsWords) { self.copy_table() } else { self.empty_table() };
@@ -203,8 +207,8 @@ impl Engine {
         self.note_children(&self.family.children.views.lock());
     }
 
-    /// Gives the child the pages that nobody could put back before it was forked: it lacks them, and its words don't know of them. It runs already, and may
-    /// change its memory meanwhile.
+    /// Gives the child the pages that nobody could put back before it was forked: it lacks them, and its
+    /// words don't know of them. It runs already, and may change its memory meanwhile.
     fn give_stranded_to(
         &self,
         reading: &Reading<'_>,
@@ -264,8 +268,8 @@ impl Engine {
         }
     }
 
-    /// The words that a child begins with. What it finds empty (MADV_WIPEONFORK) is in none of them. Which pages that are the kernel tells, also after
-    /// they have been moved, unmapped, or kept again.
+    /// The words that a child begins with. What it finds empty (MADV_WIPEONFORK) is in none of them. Which
+    /// pages that are the kernel tells, also after they have been moved, unmapped, or kept again.
     fn copy_table(&self) -> PageTable {
         let table = self.copy_of(&self.pages.table);
         let wiped = self.pages.files.flags.wiped_on_fork(|range| table.discard(range, |_, _| {}));
@@ -288,7 +292,7 @@ impl Engine {
     }
 
     /// Answers what children have asked, and forgets those that have ended.
-    pub(crate) fn serve_children(&self, desk: &mut Desk) {
+    pub(crate) fn serve_children(&self, buffers: &mut ServeBuffers) {
         let is_probe_due = self.family.children.is_probe_due();
         let over = self.over_budget();
         let mut grandchildren = [const { None }; 4];
@@ -297,11 +301,12 @@ impl Engine {
             let Some(view) = place else { continue };
             let mut service = Service::GoesOn;
             view.is_waiting = self.must_child_wait(view, over);
-            // Where there is no place for another grandchild its event waits, and with it the thread that makes it.
+            // Where there is no place for another grandchild its event waits, and with it the thread that
+            // makes it.
             while service == Service::GoesOn && !view.is_waiting && grandchildren.iter().any(Option::is_none)
             {
                 match view.uffd.read() {
-                    Ok(Some(message)) => service = self.answer(view, message, desk, &mut grandchildren),
+                    Ok(Some(message)) => service = self.answer(view, message, buffers, &mut grandchildren),
                     // The descriptor of a process that has ended has nothing to read either.
                     Ok(None) | Err(_) => break,
                 }
@@ -328,8 +333,9 @@ impl Engine {
         self.slot.set_children_pages(own_pages(views));
     }
 
-    /// Whether a child that asks for something waits unheard, for the application has `over` pages too many: what it makes its own
-    /// meanwhile could not leave. It gets a pager of its own next. Where it can't have one, it doesn't wait.
+    /// Whether a child that asks for something waits unheard, for the application has `over` pages too many:
+    /// what it makes its own meanwhile could not leave. It gets a pager of its own next. Where it can't have
+    /// one, it doesn't wait.
     fn must_child_wait(&self, view: &mut View, over: i64) -> bool {
         if over <= TOLERATED_PAGES || view.attempts > 0 || !view.uffd.has_message() {
             return false;
@@ -342,14 +348,14 @@ impl Engine {
         &self,
         view: &mut View,
         message: Message,
-        desk: &mut Desk,
+        buffers: &mut ServeBuffers,
         grandchildren: &mut [Option<View>; 4],
     ) -> Service {
         match message {
             Message::Fault { address, protected: true, .. } => self.let_child_write(view, address.page()),
             Message::Fault { address, thread, .. } => {
                 self.inject_death_of(thread, || has_ended(&view.uffd));
-                self.answer_fault(view, address.page(), desk)
+                self.answer_fault(view, address.page(), buffers)
             }
             event => {
                 self.hear(view, event, grandchildren);
@@ -401,9 +407,9 @@ impl Engine {
         }
     }
 
-    fn answer_fault(&self, view: &mut View, page: PageIndex, desk: &mut Desk) -> Service {
+    fn answer_fault(&self, view: &mut View, page: PageIndex, buffers: &mut ServeBuffers) -> Service {
         let table = &view.table;
-        let content = &mut desk.content[0];
+        let content = &mut buffers.content[0];
         let range = PageRange::new(page, PageIndex::new(page.get() + 1));
         let word = table.word(page);
         if word.is_marked() {
@@ -428,7 +434,7 @@ impl Engine {
                 content.fill(0);
                 Ok(Origin::Memory)
             }
-            Some(place) => self.vault.load(&mut desk.reader, place, content, Urgency::Awaited),
+            Some(place) => self.vault.load(&mut buffers.reader, place, content, Urgency::Awaited),
         };
         let progress = match loaded {
             Ok(_) => view.uffd.copy_in(page, content, Waiters::Wake),
@@ -454,9 +460,11 @@ impl Engine {
 }
 
 impl Engine {
-    /// A child that is served here and has lived for so long that it may have a pager of its own: the epoch of its fork, and its userfaultfd.
+    /// A child that is served here and has lived for so long that it may have a pager of its own: the epoch
+    /// of its fork, and its userfaultfd.
     ///
-    /// None where there is no supervisor any more, which would have to take that pager in: then children are served here until they end.
+    /// None where there is no supervisor any more, which would have to take that pager in: then children are
+    /// served here until they end.
     pub fn child_to_part_with(&self) -> Option<(u64, OwnedFd)> {
         if self.family.teller.is_alone() {
             return None;
@@ -475,7 +483,8 @@ impl Engine {
         view.table.word(page).is_marked()
     }
 
-    /// Whether a forked child is served here, or is about to be: a fork returns when its event has been read, and whoever read it may still be at it.
+    /// Whether a forked child is served here, or is about to be: a fork returns when its event has been read,
+    /// and whoever read it may still be at it.
     pub fn has_children(&self) -> bool {
         /// How often to look whether the reading is the last one, which doesn't end.
         const LOOK_NS: u64 = 1_000_000;
@@ -487,7 +496,8 @@ impl Engine {
         self.family.children.are_any()
     }
 
-    /// The child of that epoch can't have a pager of its own now. It is tried again, each time after twice as long.
+    /// The child of that epoch can't have a pager of its own now. It is tried again, each time after twice as
+    /// long.
     pub fn put_child_off(&self, epoch: u64) {
         let mut views = self.family.children.views.lock();
         if let Some(view) = views.iter_mut().flatten().find(|view| view.epoch == epoch) {
@@ -496,8 +506,9 @@ impl Engine {
         }
     }
 
-    /// Ends the service of the child of that epoch, and calls `split` while nobody serves it, which forks this process: then it has said
-    /// `true` here, and the child's words, as they are at this moment, are the forked process's. `None` here, and where there is no such child.
+    /// Ends the service of the child of that epoch, and calls `split` while nobody serves it, which forks
+    /// this process: then it has said `true` here, and the child's words, as they are at this moment, are the
+    /// forked process's. `None` here, and where there is no such child.
     pub fn part_with(&self, epoch: u64, split: impl FnOnce() -> Split) -> Option<PartedChild> {
         let mut views = self.family.children.views.lock();
         let place = views.iter_mut().find(|place| place.as_ref().is_some_and(|view| view.epoch == epoch))?;
@@ -548,7 +559,8 @@ pub struct PartedChild {
     pub(crate) own: PageCount,
 }
 
-/// A page that a child is to get, and what it holds, after the child has done that to its memory; `None` when it needn't have it any more.
+/// A page that a child is to get, and what it holds, after the child has done that to its memory; `None` when
+/// it needn't have it any more.
 fn follow((page, frame): (PageIndex, PageIndex), event: &Message) -> Option<(PageIndex, PageIndex)> {
     match *event {
         Message::Remove(range) | Message::Unmap(range) if range.contains(page) => None,
@@ -563,7 +575,7 @@ fn own_pages(views: &[Option<View>; MOST]) -> PageCount {
     PageCount::new(views.iter().flatten().map(|view| view.own.get()).sum())
 }
 
-/// Whether the memory that it tells of is gone.
+/// Whether the memory that it reports is gone.
 pub(crate) fn has_ended(uffd: &Uffd) -> bool {
     let range = PageRange::new(NOWHERE, PageIndex::new(NOWHERE.get() + 1));
     uffd.zero_in(range).stopped == Some(UffdError::Ended)

@@ -1,9 +1,9 @@
 //! Forks: what the supervisor is told of them.
 //!
-//! 1. The fork event (a handler): the child's userfaultfd is sent to the supervisor. The child is served from here, with a copy of the words
-//!    ([`crate::forks::children`]).
-//! 2. When it has lived for some milliseconds it gets a pager of its own, which is forked from this one ([`Engine::part_with`]). Where that can't be, it
-//!    is served from here until it ends.
+//! 1. The fork event (a handler): the child's userfaultfd is sent to the supervisor. The child is served from
+//!    here, with a copy of the words ([`crate::forks::children`]).
+//! 2. When it has lived for some milliseconds it gets a pager of its own, which is forked from this one
+//!    ([`Engine::part_with`]). Where that can't be, it is served from here until it ends.
 
 use farmem_sys::link::Link;
 use farmem_sys::lock::Lock;
@@ -62,13 +62,15 @@ impl Teller {
 }
 
 impl Engine {
-    /// Sends a child's userfaultfd to the supervisor, if there is one, which keeps it open whatever happens here.
+    /// Sends a child's userfaultfd to the supervisor, if there is one, which keeps it open whatever happens
+    /// here.
     pub(crate) fn tell_of_fork(&self, uffd: &Uffd, epoch: u64) {
         self.slot.note_told_epoch(epoch);
         self.family.teller.tell(uffd.as_fd(), Request::Forked { epoch });
     }
 
-    /// Sends the supervisor the userfaultfd of a process that maps shared memory, as [`Engine::tell_of_fork`] does.
+    /// Sends the supervisor the userfaultfd of a process that maps shared memory, as [`Engine::tell_of_fork`]
+    /// does.
     pub fn keep_mapper(&self, uffd: BorrowedFd<'_>) {
         self.family.teller.tell(uffd, Request::Keep);
     }

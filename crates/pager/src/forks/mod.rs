@@ -1,4 +1,5 @@
-//! Forks: what a child inherits, children without a pager of their own, and pages that several processes share.
+//! Forks: what a child inherits, children without a pager of their own, and pages that several processes
+//! share.
 
 pub(crate) mod children;
 pub(crate) mod family;

@@ -1,14 +1,15 @@
 //! Memory that a fork leaves shared, and the budget.
 //!
-//! After a fork the kernel copies each shared page when either process writes it, and tells nobody. So after a fork by
-//! which the application could pass its budget by such copies, the process's resident pages are protected, in the child
-//! too: the first write to each is a fault, and waits until there is room for a copy. While memory is protected, pages that
-//! processes share count once ([`Ledger::resident`](farmem_telemetry::Ledger::resident)); what isn't protected counts for
-//! each. Protection ends when all copies would fit, or nobody shares any more.
+//! After a fork the kernel copies each shared page when either process writes it, and tells nobody. So after
+//! a fork by which the application could pass its budget by such copies, the process's resident pages are
+//! protected, in the child too: the first write to each is a fault, and waits until there is room for a copy.
+//! While memory is protected, pages that processes share count once
+//! ([`Ledger::resident`](farmem_telemetry::Ledger::resident)); what isn't protected counts for each.
+//! Protection ends when all copies would fit, or nobody shares any more.
 //!
-//! The kernel doesn't move a shared page out. It is made the process's own first, a copy, and leaves right after that;
-//! see [`Engine::expel_shared`]. The other process still has it: there is room only when that lets go of it, too. Whoever has
-//! the page last moves it out without a copy.
+//! The kernel doesn't move a shared page out. It is made the process's own first, a copy, and leaves right
+//! after that; see [`Engine::expel_shared`]. The other process still has it: there is room only when that
+//! lets go of it, too. Whoever has the page last moves it out without a copy.
 
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
@@ -30,21 +31,24 @@ use crate::eviction::residency::TOLERATED_PAGES;
 use crate::fault::serve::Served;
 use crate::gate::Reading;
 
-/// Runs of shared pages that wait to be made the process's own, as many as the bookkeeper is told of at a time.
+/// Runs of shared pages that wait to be made the process's own, as many as the bookkeeper is told of at a
+/// time.
 const QUEUE: usize = 16;
 /// Pages that are protected in one go, so that nobody waits long at the gate.
 const AT_ONCE: u64 = 4096;
-/// Memory is protected when the application, shared pages counted for each process, comes this close to its budget.
+/// Memory is protected when the application, shared pages counted for each process, comes this close to its
+/// budget.
 const MARGIN_SHARE: u64 = 32;
 /// Protection ends when it is so much farther away.
 const LIFT_SHARE: u64 = 8;
-/// How long writes wait for room while nothing leaves. Another process may hold what is too much, and be stopped: then the
-/// budget gives way, slowly.
+/// How long writes wait for room while nothing leaves. Another process may hold what is too much, and be
+/// stopped: then the budget gives way, slowly.
 const PATIENCE_NS: u64 = 100_000_000;
 const LOOK_NS: u64 = 50_000;
 /// Pages whose protection ends at once, at most.
 const HELD: usize = RUN_PAGES;
-/// How long whoever reads the event of a fork waits until the kernel lets it protect memory: the forking thread must run first.
+/// How long whoever reads the event of a fork waits until the kernel lets it protect memory: the forking
+/// thread must run first.
 const EVENT_PATIENCE_NS: u64 = 500_000;
 const EVENT_LOOK_NS: u64 = 10_000;
 
@@ -52,7 +56,8 @@ const EVENT_LOOK_NS: u64 = 10_000;
 #[derive(Debug)]
 pub(crate) struct Sharing {
     is_protected: AtomicBool,
-    /// Writes that wait until the application is within its budget, and fetches until the process is within its limit.
+    /// Writes that wait until the application is within its budget, and fetches until the process is within
+    /// its limit.
     writes: Patience,
     fetches: Patience,
     /// Whether the program may have let go of memory since the kernel was last asked how much is resident.
@@ -85,8 +90,8 @@ impl Sharing {
         self.has_let_go.store(true, Ordering::Release);
     }
 
-    /// Of `gone` pages that have gone without the pager's help, those that another process may still have. The kernel's figure
-    /// is not exact: without a reason nothing has gone.
+    /// Of `gone` pages that have gone without the pager's help, those that another process may still have.
+    /// The kernel's figure is not exact: without a reason nothing has gone.
     pub(crate) fn let_go(&self, gone: u64) -> PageCount {
         let has_let_go =
             self.has_let_go.load(Ordering::Relaxed) && self.has_let_go.swap(false, Ordering::AcqRel);
@@ -107,7 +112,8 @@ impl Sharing {
         self.write_ahead.lock().forget(range);
     }
 
-    /// Remembers a page that can't leave while it is shared. Forgets it when there are too many: the hand will meet it again.
+    /// Remembers a page that can't leave while it is shared. Forgets it when there are too many: the hand
+    /// will meet it again.
     pub(crate) fn push_victim(&self, page: PageIndex) {
         if let Some(mut victims) = self.victims.try_lock() {
             victims.push(page);
@@ -133,7 +139,8 @@ impl Patience {
         Self { least: AtomicI64::new(i64::MAX), least_ns: AtomicU64::new(0), asked_ns: AtomicU64::new(0) }
     }
 
-    /// Whether to wait with `excess` pages too many. Once nothing has left for long, one may go on, and the wait begins anew.
+    /// Whether to wait with `excess` pages too many. Once nothing has left for long, one may go on, and the
+    /// wait begins again.
     pub(super) fn must_wait(&self, excess: i64) -> bool {
         let now_ns = thread::now_ns();
         let is_new = now_ns - self.asked_ns.swap(now_ns, Ordering::Relaxed) > PATIENCE_NS;
@@ -145,7 +152,7 @@ impl Patience {
         is_new || !is_over
     }
 
-    /// Who is waiting need not.
+    /// Those that wait need not.
     fn end(&self) {
         self.least_ns.store(0, Ordering::Relaxed);
     }
@@ -179,8 +186,9 @@ impl Victims {
 }
 
 impl Engine {
-    /// A fork has been made. Protects what parent and child share since, if copies of it may not fit the budget, before either has
-    /// written much. `true` when the child hears of each write from now on; what can't be protected in the parent its bookkeeper protects.
+    /// A fork has been made. Protects what parent and child share since, if copies of it may not fit the
+    /// budget, before either has written much. `true` when the child hears of each write from now on; what
+    /// can't be protected in the parent its bookkeeper protects.
     pub(crate) fn protect_after_fork(&self, _reading: &Reading<'_>, child: &Uffd) -> bool {
         let is_needed = self.family.sharing.is_protected()
             || self.may_pass_budget(self.family.children.own_pages().get());
@@ -213,14 +221,16 @@ impl Engine {
         protect(child)
     }
 
-    /// Whether the copies that a fork makes possible may not fit the budget, the application having `more` pages than its processes have said.
+    /// Whether the copies that a fork makes possible may not fit the budget, the application having `more`
+    /// pages than its processes have said.
     fn may_pass_budget(&self, more: u64) -> bool {
         let own = self.slot.get(Counter::ResidentPages);
         let in_full = self.ledger.resident_in_full().get() + more;
         in_full + own > self.fitting(MARGIN_SHARE)
     }
 
-    /// On the bookkeeper, when it knows what the process has: whether memory that a fork has left shared is yet to be protected.
+    /// On the bookkeeper, when it knows what the process has: whether memory that a fork has left shared is
+    /// yet to be protected.
     pub(crate) fn must_protect(&self) -> bool {
         if !self.bell.is_rung(Reason::Fork) {
             return false;
@@ -238,20 +248,21 @@ impl Engine {
         budget - budget / share
     }
 
-    /// On the bookkeeper, once in each of its rounds: protects memory, or ends that, as it has become necessary.
+    /// On the bookkeeper, once in each of its rounds: protects memory, or ends that, as it has become
+    /// necessary.
     pub(crate) fn review_protection(&self) {
         let in_full = self.ledger.resident_in_full().get();
-        let has_kin = self.slot.kin() > 0;
+        let has_relatives = self.slot.relatives() > 0;
         if self.must_protect() {
             self.protect();
             self.bell.answer(Reason::Fork);
         } else if self.eviction.is_leaving() {
             // Soon nothing is managed any more.
         } else if !self.family.sharing.is_protected() {
-            if has_kin && in_full > self.fitting(MARGIN_SHARE) {
+            if has_relatives && in_full > self.fitting(MARGIN_SHARE) {
                 self.protect();
             }
-        } else if !has_kin || in_full < self.fitting(LIFT_SHARE) {
+        } else if !has_relatives || in_full < self.fitting(LIFT_SHARE) {
             self.lift_protection();
         }
     }
@@ -284,7 +295,8 @@ impl Engine {
         self.family.sharing.is_protected.store(!is_complete, Ordering::Release);
     }
 
-    /// Ends the protection of what is there of `part`. What has left has a marker, which is to stay; meanwhile nothing leaves.
+    /// Ends the protection of what is there of `part`. What has left has a marker, which is to stay;
+    /// meanwhile nothing leaves.
     fn open_part(&self, part: PageRange) -> Result<(), UffdError> {
         // Whoever evicts may wait for a reading, which waits for this change: then it is tried again.
         let Some(_evictor) = self.eviction.evictor.try_lock() else { return Err(UffdError::Changing) };
@@ -295,8 +307,8 @@ impl Engine {
         outcome
     }
 
-    /// Calls `act` for all of `range`, part by part, again while the address space is changing. `false` when that
-    /// doesn't end.
+    /// Calls `act` for all of `range`, part by part, again while the address space is changing. `false` when
+    /// that doesn't end.
     pub(crate) fn for_parts(
         &self,
         range: PageRange,
@@ -329,8 +341,8 @@ impl Engine {
         self.ledger.wanted().get() as i64 - self.ledger.budget().get() as i64
     }
 
-    /// Serves a fault on a protected page: lets the thread write it, and pages that it will write next, when there is room
-    /// for the copies that the kernel then makes.
+    /// Serves a fault on a protected page: lets the thread write it, and pages that it will write next, when
+    /// there is room for the copies that the kernel then makes.
     pub(crate) fn let_write(&self, party: usize, fault: Fault) -> Served {
         let _change = self.pages.gate.change(party);
         let page = PageRange::at(fault.page, PageCount::new(1));
@@ -364,8 +376,8 @@ impl Engine {
         }
     }
 
-    /// Ends the protection of the first pages of `range`, as far as nobody has them in hand and they are here: what has left has a marker, which is to stay.
-    /// How many that were.
+    /// Ends the protection of the first pages of `range`, as far as nobody has them in hand and they are
+    /// here: what has left has a marker, which is to stay. How many that were.
     fn open_held(&self, range: PageRange) -> Result<PageCount, UffdError> {
         let mut held = [const { None }; HELD];
         let mut count = 0;
@@ -390,7 +402,8 @@ impl Engine {
         opened.map(|()| count)
     }
 
-    /// The page, if it is here. Of one that has come past this pager, as a forked child's that another pager has served, the word may not know that yet.
+    /// The page, if it is here. Of one that has come past this pager, as a forked child's that another pager
+    /// has served, the word may not know that yet.
     fn unless_far(&self, mut taken: Taken) -> Result<Taken, Taken> {
         if !taken.word.is_far() {
             return Ok(taken);
@@ -418,8 +431,9 @@ impl Engine {
         }
     }
 
-    /// On the bookkeeper: makes runs of shared pages that are to leave the process's own, and lets them leave. Outside the
-    /// gate for the copies: the kernel may have to bring in a page for one, which a handler must be able to serve.
+    /// On the bookkeeper: makes runs of shared pages that are to leave the process's own, and lets them
+    /// leave. Outside the gate for the copies: the kernel may have to bring in a page for one, which a
+    /// handler must be able to serve.
     pub(crate) fn expel_shared(&self) -> u64 {
         let mut evicted = 0;
         // Handlers may go on finding more meanwhile; this thread has other work as well.
@@ -441,8 +455,8 @@ impl Engine {
         evicted
     }
 
-    /// Ends the protection of what is still there of the first part of `run`, which it returns. Refused while the address
-    /// space is changing; the hand will come by again.
+    /// Ends the protection of what is still there of the first part of `run`, which it returns. Refused while
+    /// the address space is changing; the hand will come by again.
     fn open(&self, run: PageRange) -> Option<PageRange> {
         let _change = self.change_as_bookkeeper();
         let managed = self.pages.regions.holding(run.start)?;
@@ -460,7 +474,8 @@ fn is_away(word: PageWord) -> bool {
     word.is_far() || word.is_busy()
 }
 
-/// Protects `range` as soon as the kernel has done what it has told of. `false` when that takes too long, or not all of it is there.
+/// Protects `range` as soon as the kernel has done what it has told of. `false` when that takes too long, or
+/// not all of it is there.
 fn protect_until(until_ns: u64, uffd: &Uffd, range: PageRange) -> bool {
     loop {
         match uffd.protect(range) {

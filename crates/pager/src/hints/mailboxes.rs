@@ -1,7 +1,9 @@
-//! Mailboxes of a program that the pager is beside: what the program says of its memory comes by way of memory that both map (`docs/formats/mailbox.md`).
+//! Mailboxes of the pager's program: what the program says of its memory comes by way of
+//! memory that both map (`docs/formats/mailbox.md`).
 //!
-//! The program may write anything there at any time. All that comes of it is that it is told or brought something that it hasn't asked for: ranges are
-//! checked when they are taken out, and of each mailbox a bounded part is looked at in one go.
+//! The program may write anything there at any time. All that comes of it is that it is told or brought
+//! something that it hasn't asked for: ranges are checked when they are taken out, and of each mailbox a
+//! bounded part is looked at in one go.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -31,7 +33,7 @@ const PATIENCE: u32 = 10_000;
 /// Pins that have not been copied yet.
 const NOT_COPIED: usize = usize::MAX;
 
-/// Who has asked for memory to be pinned, or not any more.
+/// Those that have asked for memory to be pinned, or not any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Asker {
     /// A thread of the program's, by the order of that number in a mailbox.
@@ -141,8 +143,8 @@ impl Mailboxes {
         }
     }
 
-    /// On the bookkeeper: what is to be pinned next, or not any more. What was pinned before the pager came goes first, so that what is said
-    /// afterwards counts.
+    /// On the bookkeeper: what is to be pinned next, or not any more. What was pinned before the pager came
+    /// goes first, so that what is said afterwards counts.
     pub(crate) fn next_order(&self) -> Option<(Asker, Pin, PageRange)> {
         for (index, mailbox) in self.each() {
             match self.next_pin(index, mailbox) {

@@ -1,7 +1,8 @@
 //! What the program says about its memory, and what the bookkeeper makes of it.
 //!
-//! The program's threads only leave word (`queue.rs`, `pin.rs`): they hold nothing that a thread of the pager might wait for while
-//! they fault, and the userfaultfd is in the pager's own table of descriptors. The bookkeeper does the rest, some milliseconds at a time.
+//! The program's threads only leave word (`queue.rs`, `pin.rs`): they hold nothing that a thread of the pager
+//! might wait for while they fault, and the userfaultfd is in the pager's own table of descriptors. The
+//! bookkeeper does the rest, some milliseconds at a time.
 
 pub(crate) mod mailboxes;
 pub(crate) mod pin;
@@ -21,7 +22,7 @@ use crate::address_space::regions::Regions;
 use crate::address_space::scan::Scanner;
 use crate::bell::Reason;
 use crate::engine::Engine;
-use crate::fault::serve::{Cause, Desk, Source};
+use crate::fault::serve::{Cause, ServeBuffers, Source};
 use crate::gate::{Change, Holding};
 use crate::hints::pin::{Ordered, Pin};
 use crate::hints::queue::{Hint, HintQueue};
@@ -33,7 +34,8 @@ const STEP_NS: u64 = 1_000_000;
 const AT_ONCE: usize = 16;
 /// How often a task may find no room: others evict at the same time.
 const PATIENCE: u32 = 200;
-/// How long one may that somebody waits for: where processors are short room comes late, and who is refused it isn't asked again.
+/// How long one may that somebody waits for: where processors are short room comes late, and a thread that is
+/// refused it isn't asked again.
 const ORDER_PATIENCE_NS: u64 = 1_000_000_000;
 /// Words that are looked at without a look at the clock, or at messages that wait.
 const LOOKED_AT: u64 = 1 << 12;
@@ -58,7 +60,8 @@ pub enum HintError {
 pub(crate) struct Hints {
     queue: HintQueue,
     pending: Lock<Pending>,
-    /// Memory that is pinned. Changed only with a `Change` of the bookkeeper's, or a `Reading`, and so by one thread at a time.
+    /// Memory that is pinned. Changed only with a `Change` of the bookkeeper's, or a `Reading`, and so by one
+    /// thread at a time.
     pub(crate) pinned: Regions,
     /// What the hand of evictions is to go to first.
     cold: Lock<Requests>,
@@ -104,8 +107,8 @@ pub(crate) fn checked(start: usize, length: usize) -> Result<PageRange, HintErro
 }
 
 impl Engine {
-    /// The program says something of `length` bytes from `start` on. On any thread of its, also in a handler of a signal; waits for nobody.
-    /// Only whole pages are called cold.
+    /// The program says something of `length` bytes from `start` on. On any thread of its, also in a handler
+    /// of a signal; waits for nobody. Only whole pages are called cold.
     ///
     /// # Errors
     /// See [`HintError`].
@@ -141,9 +144,9 @@ struct Task {
     /// Where it goes on.
     hand: PageIndex,
     stage: Stage,
-    /// How often it may find no room yet,
+    /// How often it may find no room yet.
     patience: u32,
-    /// and until when it may, however often.
+    /// Until when it may find no room, however often.
     patient_until_ns: u64,
     /// Since its beginning it has met a page that somebody else had in hand.
     has_passed_busy: bool,
@@ -176,8 +179,9 @@ impl Task {
     }
 }
 
-/// What is to be done with hints, by the bookkeeper in its rounds, and before that by a handler that has a fault to serve: its thread is
-/// held up already, and what it has called for is likely to be what it comes to next.
+/// What is to be done with hints, by the bookkeeper in its rounds, and before that by a handler that has a
+/// fault to serve: its thread is held up already, and what it has called for is likely to be what it comes to
+/// next.
 #[derive(Debug)]
 struct Pending {
     task: Option<Task>,
@@ -227,12 +231,12 @@ impl Hinted {
         self.ordered.is_some_and(|ordered| ordered.pin == Pin::Pin)
     }
 
-    /// One step. Whether there is more to do. Without a scanner and a desk nothing is managed yet.
+    /// One step. Whether there is more to do. Without a scanner and buffers nothing is managed yet.
     pub(crate) fn step(
         &mut self,
         engine: &Engine,
         scanner: Option<&Scanner>,
-        mut desk: Option<&mut Desk>,
+        mut buffers: Option<&mut ServeBuffers>,
     ) -> bool {
         engine.give_up_pinned();
         let deadline_ns = thread::now_ns() + STEP_NS;
@@ -262,7 +266,7 @@ impl Hinted {
                 continue;
             };
             let holding = engine.hold_as_bookkeeper();
-            match (advance(engine, &holding, desk.as_deref_mut(), task, None), task.stage) {
+            match (advance(engine, &holding, buffers.as_deref_mut(), task, None), task.stage) {
                 (Progress::GoesOn, _) => {}
                 (Progress::NoRoom, _) if task.is_patient() => return true,
                 (Progress::Done, Stage::Note(Pin::Pin)) => {
@@ -289,12 +293,12 @@ impl Hinted {
                 return true;
             }
         }
-        let Some(desk) = desk else {
+        let Some(buffers) = buffers else {
             engine.mailboxes.thin_out();
             return false;
         };
         while engine.is_anything_hinted() {
-            let goes_on = engine.follow_hints(&engine.hold_as_bookkeeper(), desk, None);
+            let goes_on = engine.follow_hints(&engine.hold_as_bookkeeper(), buffers, None);
             if !goes_on || thread::now_ns() >= deadline_ns {
                 return engine.is_anything_hinted();
             }
@@ -309,12 +313,13 @@ impl Engine {
         self.bell.is_rung(Reason::Hint) || self.mailboxes.is_any_hint()
     }
 
-    /// Follows some of the hints that there are, if nobody else does at this moment: those that bring in [`AT_A_FAULT`] pages. The page of
-    /// `fault` is left to who serves it. `false` when there is no room at this moment.
+    /// Follows some of the hints that there are, if nobody else does at this moment: those that bring in
+    /// [`AT_A_FAULT`] pages. The page of `fault` is left to the thread that serves it. `false` when there is
+    /// no room at this moment.
     pub(crate) fn follow_hints(
         &self,
         holding: &Holding<'_>,
-        desk: &mut Desk,
+        buffers: &mut ServeBuffers,
         fault: Option<PageIndex>,
     ) -> bool {
         let Some(mut pending) = self.hints.pending.try_lock() else { return true };
@@ -323,7 +328,7 @@ impl Engine {
         let deadline_ns = thread::now_ns() + STEP_NS;
         for _ in 0..AT_A_FAULT {
             let Some(task) = pending.next(self) else { return true };
-            match advance(self, holding, Some(desk), task, fault) {
+            match advance(self, holding, Some(buffers), task, fault) {
                 Progress::GoesOn => {}
                 Progress::NoRoom if task.is_patient() => {
                     self.bell.note(Reason::Hint);
@@ -362,18 +367,18 @@ impl Progress {
 fn advance(
     engine: &Engine,
     holding: &Holding<'_>,
-    desk: Option<&mut Desk>,
+    buffers: Option<&mut ServeBuffers>,
     task: &mut Task,
     fault: Option<PageIndex>,
 ) -> Progress {
-    match (task.stage, desk) {
+    match (task.stage, buffers) {
         (Stage::Note(pin), _) => {
             let Some(change) = engine.change(holding) else { return Progress::GoesOn };
             task.hand =
                 engine.note_pinned(&change, pin, PageRange::new(task.hand, task.range.end), LOOKED_AT);
             Progress::done_if(task.hand >= task.range.end)
         }
-        (Stage::Fetch(left), Some(desk)) => {
+        (Stage::Fetch(left), Some(buffers)) => {
             let end = task.range.end;
             let mut search =
                 Search { engine, fault, hand: task.hand, end, looked_at: 0, has_passed_busy: false };
@@ -383,7 +388,8 @@ fn advance(
             {
                 return Progress::NoRoom;
             }
-            let brought = engine.return_pages(holding, desk, search.by_ref().take(most), Cause::Hint) as u64;
+            let brought =
+                engine.return_pages(holding, buffers, search.by_ref().take(most), Cause::Hint) as u64;
             task.hand = search.hand;
             task.has_passed_busy |= search.has_passed_busy;
             task.stage = Stage::Fetch(left - brought);

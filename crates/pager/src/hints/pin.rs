@@ -1,8 +1,10 @@
-//! Memory that stays local because the program wants it so (PFA §6), within what the application's budget allows.
+//! Memory that stays local because the program wants it so (PFA §6), within what the application's budget
+//! allows.
 //!
-//! A pinned page has a mark in its word, which the hand of evictions respects; and it is among the ranges of [`Hints::pinned`](crate::hints::Hints),
-//! which follow when memory is unmapped or moved: so only managed memory is pinned, of which the kernel says so, and memory that is to be pinned is put under
-//! management first. A forked child has nothing pinned. If the budget falls, so much is unpinned that the rest fits.
+//! A pinned page has a mark in its word, which the hand of evictions respects; and it is among the ranges of
+//! [`Hints::pinned`](crate::hints::Hints), which follow when memory is unmapped or moved: so only managed
+//! memory is pinned, of which the kernel says so, and memory that is to be pinned is put under management
+//! first. A forked child has nothing pinned. If the budget falls, so much is unpinned that the rest fits.
 
 use farmem_page::{PageCount, PageIndex, PageRange};
 use farmem_policy::hints;
@@ -25,7 +27,7 @@ pub(crate) enum Pin {
     Unpin,
 }
 
-/// An order, and who waits for it.
+/// An order, and the thread that waits for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ordered {
     asker: Asker,
@@ -44,7 +46,8 @@ impl Engine {
         self.mailboxes.answer(ordered.asker, is_done);
     }
 
-    /// On the bookkeeper: puts the memory that somebody wants to pin under management, as far as that can be done. `false` when that can't be done in this round.
+    /// On the bookkeeper: puts the memory that somebody wants to pin under management, as far as that can be
+    /// done. `false` when that can't be done in this round.
     pub(crate) fn manage_what_is_to_be_pinned(&self, ordered: &Ordered, scanner: Option<&Scanner>) -> bool {
         ordered.pin == Pin::Unpin || scanner.is_some_and(|scanner| scanner.register_in(self, ordered.range))
     }
@@ -54,7 +57,8 @@ impl Engine {
         ordered.pin == Pin::Unpin || self.reserve_pinned(&self.change_as_bookkeeper(), ordered.range)
     }
 
-    /// Adds what of `range` can be far at all. `false` when there would be too much, or there is nothing at some of its addresses.
+    /// Adds what of `range` can be far at all. `false` when there would be too much, or there is nothing at
+    /// some of its addresses.
     fn reserve_pinned(&self, _change: &Change<'_>, range: PageRange) -> bool {
         let pinned = &self.hints.pinned;
         let mut more = 0;
@@ -65,7 +69,8 @@ impl Engine {
         if !is_mapped {
             return false;
         }
-        // Counted first: of two processes that ask for the rest at the same time, both may be refused, but not both be allowed.
+        // Counted first: of two processes that ask for the rest at the same time, both may be refused, but
+        // not both be allowed.
         let before = self.slot.get(Counter::PinnedPages);
         self.slot.set(Counter::PinnedPages, before + more);
         let (total, most) = self.pinned_and_most();
@@ -100,8 +105,8 @@ impl Engine {
         self.slot.set(Counter::PinnedPages, self.hints.pinned.pages().get());
     }
 
-    /// Notes in the words of the first `most` pinned pages of `range` that they are pinned, or that they are so no more; how far it
-    /// came.
+    /// Notes in the words of the first `most` pinned pages of `range` that they are pinned, or that they are
+    /// so no more; how far it came.
     pub(crate) fn note_pinned(
         &self,
         _change: &Change<'_>,

@@ -1,9 +1,10 @@
-//! Ranges that the program has said something about, on their way to the bookkeeper: any thread puts them in, the bookkeeper alone takes
-//! them out, in order. Nobody waits: what doesn't fit is refused.
+//! Ranges that the program has said something about, on their way to the bookkeeper: any thread puts them in,
+//! the bookkeeper alone takes them out, in order. Nobody waits: what doesn't fit is refused.
 //!
 //! Invariants:
-//! 1. A cell's *turn* says whose it is: that of the position at which it will be written next, or one more when it has been written. Who takes
-//!    a position by moving `head` over it writes its cell, and nobody else does.
+//! 1. A cell's *turn* says whose it is: that of the position at which it will be written next, or one more
+//!    when it has been written. The thread that takes a position by moving `head` over it writes its cell,
+//!    and nobody else does.
 //! 2. A cell's turn is kept less the cell's index, so that zeroed memory is an empty queue.
 
 use farmem_page::{PageCount, PageIndex, PageRange};

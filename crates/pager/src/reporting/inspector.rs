@@ -1,7 +1,8 @@
-//! What the process tells of its regions when somebody asks: where its pages are, how hot those here are, how long those elsewhere have been away and how well
-//! they compress.
+//! What the process reports of its regions when somebody asks: where its pages are, how hot those here are,
+//! how long those elsewhere have been away and how well they compress.
 //!
-//! A walk over all regions, a step of it in each of the bookkeeper's rounds, and only for as long as there is a question.
+//! A walk over all regions, a step of it in each of the bookkeeper's rounds, and only for as long as there is
+//! a question.
 
 use farmem_page::{PageIndex, PageRange};
 use farmem_policy::VictimPolicy;
@@ -38,8 +39,8 @@ impl Inspector {
 
     /// One step, if somebody asks. Whether there is more to do.
     pub(crate) fn step(&mut self, engine: &Engine) -> bool {
-        let board = engine.ledger.board();
-        let Some(question) = board.question(engine.slot.index()) else { return false };
+        let report = engine.ledger.region_report();
+        let Some(question) = report.question(engine.slot.index()) else { return false };
         if self.found.is_none() {
             // Without memory for it the question stays unanswered.
             self.found = memory::leak(Found { gathered: Gathered::new(), runs: Runs::empty() }).ok();
@@ -68,7 +69,7 @@ impl Inspector {
             found.gathered.add(last);
         }
         self.question = None;
-        board.tell(question, &found.gathered);
+        report.tell(question, &found.gathered);
         false
     }
 }

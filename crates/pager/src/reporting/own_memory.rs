@@ -1,7 +1,8 @@
 //! What the pager itself takes. It doesn't count against the program's budget.
 //!
-//! The words of the page table are by far the most. A program that keeps little in much address space touches few of them, so how many
-//! there are can't be told from the size of its mappings; the kernel is asked, now and then.
+//! The words of the page table are by far the most. A program that keeps little in much address space touches
+//! few of them, so how many there are can't be told from the size of its mappings; the kernel is asked, now
+//! and then.
 
 use core::sync::atomic::Ordering;
 

@@ -5,7 +5,7 @@
  *
  * Each thread owns a stripe of one arena and does operations on it; what each page must hold is kept in shared memory, which no
  * pager manages. KINDS is a string of letters that says which operations may happen:
- *   w write, v verify, d MADV_DONTNEED, f MADV_FREE, m map anew over itself, u unmap and map, p mprotect, r mremap,
+ *   w write, v verify, d MADV_DONTNEED, f MADV_FREE, m map again over itself, u unmap and map, p mprotect, r mremap,
  *   k fork with writes on both sides, s system calls that read and write the pages.
  * Exit status 0 and "ok" when every byte was right; otherwise a line that names the page, and status 1.
  */
@@ -132,7 +132,7 @@ static void zero(struct worker *w, unsigned first, unsigned count) {
     memset(&w->now->tag[first], 0, count * sizeof w->now->tag[0]);
 }
 
-static void anew(struct worker *w, unsigned first, unsigned count) {
+static void renew(struct worker *w, unsigned first, unsigned count) {
     size_t length = (size_t)count * PAGE;
     if (mmap(at(w, first), length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != at(w, first))
         die("mmap");
@@ -215,8 +215,8 @@ static void moved(struct worker *w, unsigned first, unsigned count) {
     int flags = MREMAP_MAYMOVE | MREMAP_FIXED | (keeps ? MREMAP_DONTUNMAP : 0);
     if (mremap(at(w, first), length, length, flags, at(w, to)) == MAP_FAILED) {
         /* The range spans mappings that the kernel doesn't move together; it may have moved a part of them. */
-        anew(w, first, count);
-        anew(w, to, count);
+        renew(w, first, count);
+        renew(w, to, count);
         return;
     }
     memcpy(&w->now->tag[to], &w->now->tag[first], count * sizeof w->now->tag[0]);
@@ -268,7 +268,7 @@ static void one(struct worker *w, char kind) {
         set(w, first + chance(w, count));
         break;
     case 'm':
-        anew(w, first, count);
+        renew(w, first, count);
         check(w, w->now, first + chance(w, count), "after mmap");
         break;
     case 'u':
@@ -311,7 +311,7 @@ static void *work(void *argument) {
         set(w, page);
     for (long done = 0; done < operations; done++) {
         char kind = kinds[chance(w, most)];
-        /* Forks are dear; a few are enough. */
+        /* Forks are expensive; a few are enough. */
         if (kind == 'k' && chance(w, 24))
             kind = 'v';
         one(w, kind);

@@ -1,6 +1,6 @@
-//! A program that does random things to its own address space, under a budget of a fraction of its memory, every byte
-//! checked against what its pages must hold (`churn.c`). Needs a built `farmem` (target/release, or `FARMEM_BIN`) and a C compiler;
-//! without them the tests fail: one that passes has run the program.
+//! A program that does random things to its own address space, under a budget of a fraction of its memory,
+//! every byte checked against what its pages must hold (`churn.c`). Needs a built `farmem` (target/release,
+//! or `FARMEM_BIN`) and a C compiler; without them the tests fail: one that passes has run the program.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -29,8 +29,8 @@ fn farmem() -> PathBuf {
     farmem
 }
 
-/// The compiled program. Tests run as processes of their own, so each compiles under a name of its own and renames: another
-/// test's program is never seen half written.
+/// The compiled program. Tests run as processes of their own, so each compiles under a name of its own and
+/// renames: another test's program is never seen half written.
 fn churn() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {

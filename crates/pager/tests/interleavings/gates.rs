@@ -10,7 +10,7 @@ use crate::gate::Gate;
 
 const ROUNDS: usize = 2;
 
-/// Who is inside. Not a word of the model: looking at it is no step.
+/// The threads inside. Not a word of the model: looking at it is no step.
 #[derive(Default)]
 struct Inside {
     readings: AtomicI32,

@@ -1,5 +1,5 @@
-//! Model checking: the gate, the lock and the page table, compiled from the pager's own source files against primitives
-//! whose every step a scheduler chooses. A thread that nobody wakes ends a run with "deadlock".
+//! Model checking: the gate, the lock and the page table, compiled from the pager's own source files against
+//! primitives whose every step a scheduler chooses. A thread that nobody wakes ends a run with "deadlock".
 //!
 //! Sequential consistency only; what rests on weaker orderings is in `tests/weak_memory`.
 

@@ -61,7 +61,7 @@ impl Model {
         self.asleep.store(0, Ordering::SeqCst);
     }
 
-    /// A thread of the program faults, and a handler serves it or leaves it to who has the page.
+    /// A thread of the program faults, and a handler serves it or leaves it to the holder of the page.
     fn fault(&self) {
         self.asleep.fetch_add(1, Ordering::SeqCst);
         if let Some(taken) = self.table.take(PAGE) {

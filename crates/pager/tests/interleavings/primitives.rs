@@ -5,7 +5,7 @@ pub(crate) use farmem_sys::Errno;
 use farmem_page::PageIndex;
 use shuttle::sync::atomic::AtomicU64;
 
-/// A futex: who sleeps was seen to have the expected value by nobody who woke it meanwhile.
+/// A futex: a thread sleeps only if the word had the expected value, and nobody has woken it meanwhile.
 pub(crate) mod wait {
     use std::collections::HashMap;
     use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Random operations on the page table and the regions, compiled from the pager's own source files. `fuzz/fuzz_targets/pages.rs`
-//! runs the same interpreter on the fuzzer's bytes.
+//! Random operations on the page table and the regions, compiled from the pager's own source files.
+//! `fuzz/fuzz_targets/pages.rs` runs the same interpreter on the fuzzer's bytes.
 //!
 //! Has its own `main`: the tested files' unit tests must not run in so little memory.
 

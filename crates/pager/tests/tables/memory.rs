@@ -1,5 +1,5 @@
-//! What the tested files get in place of the pager's own memory: a little of it, used again by the next run, and refused
-//! on demand.
+//! What the tested files get in place of the pager's own memory: a little of it, used again by the next run,
+//! and refused on demand.
 
 use std::cell::Cell;
 

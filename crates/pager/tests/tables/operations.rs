@@ -1,6 +1,7 @@
-//! The page table and the regions against a reference: operations are read from bytes and done as the pager does them,
-//! beside a kernel and a store that are plain maps. After each, every page must show its own content, every entry must
-//! belong to one page, and what waits must have a holder. The same for fixed seeds and for the fuzzer.
+//! The page table and the regions against a reference: operations are read from bytes and done as the pager
+//! does them, with a kernel and a store that are plain maps. After each, every page must show its own
+//! content, every entry must belong to one page, and what waits must have a holder. The same for fixed seeds
+//! and for the fuzzer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -257,7 +258,8 @@ impl World {
         }
     }
 
-    /// Only while nobody holds a page, as the gate has it. A target without memory ends the process: not done here.
+    /// Only while nobody holds a page, as the gate has it. A target without memory ends the process: not done
+    /// here.
     fn relocate(&mut self, from: usize, to: usize, count: usize) {
         let count = count.min(PAGES - from).min(PAGES - to);
         if !self.held.is_empty() || from.abs_diff(to) < count {

@@ -1,5 +1,6 @@
-//! Model checking of the regions' sequence number and of the queue of hints under the memory model of the language: every order in which
-//! relaxed loads and stores may be seen, for a few threads, regions and hints. Compiled from the pager's own source files.
+//! Model checking of the regions' sequence number and of the queue of hints under the memory model of the
+//! language: every order in which relaxed loads and stores may be seen, for a few threads, regions and hints.
+//! Compiled from the pager's own source files.
 //!
 //! Has its own `main`: the checked file's unit tests must not run on the model's primitives.
 

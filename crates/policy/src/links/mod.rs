@@ -1,8 +1,10 @@
-//! How spaces share the links to memory nodes, and what of one space goes first (Canvas §5.3, in two dimensions).
+//! How spaces share the links to memory nodes, and what of one space goes first (Canvas §5.3, in two
+//! dimensions).
 //!
-//! * Between spaces: weighted fair queueing by start tags ([`Turns`]), within a bounded number of bytes under way ([`Window`]) and, where somebody has
-//!   set one, within a [`Rate`].
-//! * Within a space: by [`Class`]; and what is fetched ahead is dropped when it would come too late ([`timeliness`]).
+//! * Between spaces: weighted fair queueing by start tags ([`Turns`]), within a bounded number of bytes under
+//!   way ([`Window`]) and, where somebody has set one, within a [`Rate`].
+//! * Within a space: by [`Class`]; and what is fetched ahead is dropped when it would come too late
+//!   ([`timeliness`]).
 
 mod rate;
 pub mod timeliness;

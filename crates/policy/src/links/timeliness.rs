@@ -1,4 +1,5 @@
-//! Whether what is fetched ahead would come in time (Canvas §5.3): from how long pages that were used had been on their way or waiting, and from how long reads take.
+//! Whether what is fetched ahead would come in time (Canvas §5.3): from how long pages that were used had
+//! been on their way or waiting, and from how long reads take.
 
 /// Buckets of the distribution of times from asking ahead to use: four for each doubling, from 1 µs on.
 pub const BUCKETS: usize = 64;
@@ -6,7 +7,8 @@ pub const BUCKETS: usize = 64;
 const ENOUGH: u64 = 64;
 /// The part of the uses that is to be served in time, in tenths.
 const TENTHS: u64 = 9;
-/// One in so many that would be dropped goes all the same: else a distribution that is wrong would never be righted.
+/// One in so many that would be dropped goes all the same: else a distribution that is wrong would never be
+/// righted.
 pub const PROBE_EVERY: u32 = 16;
 /// With each look a distribution loses this part of itself.
 const FADE: u64 = 23;
@@ -25,8 +27,8 @@ fn end_ns(bucket: usize) -> Option<u64> {
     (next < BUCKETS).then(|| ((4 + next as u64 % 4) << (next / 4)) * 1000 / 4)
 }
 
-/// What is asked for ahead is of use for so long as a rule: nine tenths of what was used had been asked for no earlier. `None` while too little is known, and
-/// where there is no end of it.
+/// What is asked for ahead is of use for so long as a rule: nine tenths of what was used had been asked for
+/// no earlier. `None` while too little is known, and where there is no end of it.
 pub fn threshold_ns(distribution: &[u64; BUCKETS]) -> Option<u64> {
     let all: u64 = distribution.iter().fold(0, |sum, count| sum.saturating_add(*count));
     if all < ENOUGH {

@@ -1,15 +1,19 @@
-//! Weighted fair queueing by start tags: every transfer gets a tag in virtual time, and the smallest tag goes first.
+//! Weighted fair queueing by start tags: every transfer gets a tag in virtual time, and the smallest tag goes
+//! first.
 //!
-//! Virtual time runs in bytes divided by weight. A transfer starts where the space's transfer before it has ended, or now, if that is later; now is the largest
-//! start of what has been let go. So a space that comes late, or was idle, begins with the others and has saved up nothing; spaces that always
-//! have something waiting get parts of a link in the ratio of their weights, whatever its rate is at the moment and however many bytes are under
-//! way at a time; and what one doesn't want is the others' at once.
+//! Virtual time runs in bytes divided by weight. A transfer starts where the space's transfer before it has
+//! ended, or now, if that is later; now is the largest start of what has been let go. So a space that comes
+//! late, or was idle, begins with the others and has saved up nothing; spaces that always have something
+//! waiting get parts of a link in the ratio of their weights, whatever its rate is at the moment and however
+//! many bytes are under way at a time; and what one doesn't want is the others' at once.
 //!
 //! Invariants:
 //! 1. A space's tags never fall.
-//! 2. Of two spaces that wait all the time, neither gets ahead of the other, divided by weights, by more than one transfer of each.
+//! 2. Of two spaces that wait all the time, neither gets ahead of the other, divided by weights, by more than
+//!    one transfer of each.
 
-/// A point in virtual time. A unit is a 64th of a byte at weight 1: then 4 KiB are exact to 0.4% even at weight 1000, and a link of 10 GB/s takes a year to its end.
+/// A point in virtual time. A unit is a 64th of a byte at weight 1: then 4 KiB are exact to 0.4% even at
+/// weight 1000, and a link of 10 GB/s takes a year to its end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct VirtualTime(pub u64);
 

@@ -1,21 +1,26 @@
-//! How many bytes may be under way on a link. As many as keep it busy, and few more: what waits beyond that waits where it has no tag, and nothing overtakes it there.
+//! How many bytes may be under way on a link. As many as keep it busy, and few more: what waits beyond that
+//! waits where it has no tag, and nothing overtakes it there.
 //!
-//! Rate and distance come from transfers that have ended. What was under way when they began, divided by how long they took, summed over a few
-//! milliseconds, is the rate of the link (Little's law). A single transfer says little: a link that is limited by a token bucket lets a burst through as fast as the
-//! machine, and only then shows its rate. The window is what goes at that rate in half a millisecond and half the time of the quickest transfer. Only half: on a
-//! busy link all transfers wait for those before them, and a window that counted all of that as distance would grow for ever; so it ends at what goes in a
-//! millisecond. Links with a round trip of up to a millisecond are filled.
+//! Rate and distance come from transfers that have ended. What was under way when they began, divided by how
+//! long they took, summed over a few milliseconds, is the rate of the link (Little's law). A single transfer
+//! says little: a link that is limited by a token bucket lets a burst through as fast as the machine, and
+//! only then shows its rate. The window is what goes at that rate in half a millisecond and half the time of
+//! the quickest transfer. Only half: on a busy link all transfers wait for those before them, and a window
+//! that counted all of that as distance would grow for ever; so it ends at what goes in a millisecond. Links
+//! with a round trip of up to a millisecond are filled.
 
 /// A slice of time; the quickest transfer of this one and of the one before counts.
 const SLICE_NS: u64 = 200_000_000;
-/// A group of transfers lasts for at least so long, and has at least so many; the rate is that of the last two groups.
+/// A group of transfers lasts for at least so long, and has at least so many; the rate is that of the last
+/// two groups.
 const GROUP_NS: u64 = 2_000_000;
 const GROUP: u32 = 8;
 /// Time that may be under way beyond the quickest transfer.
 const SLACK_NS: u64 = 500_000;
 /// Time by which what is fetched ahead may hold up what somebody waits for.
 const HOLDUP_NS: u64 = 50_000;
-/// Bounds. Three reads of 16 pages are the least with which one is on its way and one behind it while the next one is asked for.
+/// Bounds. Three reads of 16 pages are the least with which one is on its way and one behind it while the
+/// next one is asked for.
 const LEAST_BYTES: u64 = 192 << 10;
 const MOST_BYTES: u64 = 8 << 20;
 const PAGE_BYTES: u64 = 4096;
@@ -56,7 +61,8 @@ impl Default for Window {
 }
 
 impl Window {
-    /// A transfer has come to its end after `took_ns`; with it, `under_way` bytes were under way when it began.
+    /// A transfer has come to its end after `took_ns`; with it, `under_way` bytes were under way when it
+    /// began.
     pub fn note(&mut self, now_ns: u64, under_way: u64, took_ns: u64) {
         let [now, before] = &mut self.quickest_ns;
         if now_ns.saturating_sub(self.slice_began_ns) >= SLICE_NS {

@@ -18,7 +18,8 @@ pub enum PrefetchPolicy {
     Readahead = 3,
     /// The stride of the majority.
     Leap = 4,
-    /// Streams, and where they find nothing the references that the program follows ([`references`](crate::references)).
+    /// Streams, and where they find nothing the references that the program follows
+    /// ([`references`](crate::references)).
     #[default]
     TwoTier = 5,
 }
@@ -67,7 +68,8 @@ pub enum ChosenPrefetcher {
 }
 
 impl ChosenPrefetcher {
-    /// That policy, of both tiers the first; it knows nothing yet. The windows of streams grow up to `window_pages`; the other policies have bounds of their own.
+    /// That policy, of both tiers the first; it knows nothing yet. The windows of streams grow up to
+    /// `window_pages`; the other policies have bounds of their own.
     pub fn new(policy: PrefetchPolicy, window_pages: u32) -> Self {
         match policy {
             PrefetchPolicy::Streams | PrefetchPolicy::TwoTier => Self::Streams(Streams::new(window_pages)),

@@ -1,8 +1,10 @@
-//! Leap (Maruf and Chowdhury, USENIX ATC 2020, §3 and §4), for comparison: the stride that most of the latest faults agree on.
+//! Leap (Maruf and Chowdhury, USENIX ATC 2020, §3 and §4), for comparison: the stride that most of the latest
+//! faults agree on.
 //!
-//! The history holds the differences between faults, one after the other, whoever raised them. A vote is held over its newest part, then over
-//! twice as much, until a stride has the majority; the window grows with what was used of the last one. Pages that were prefetched and
-//! used raise no fault here; when their use is inferred, they enter the history as if they had.
+//! The history holds the differences between faults, one after the other, whoever raised them. A vote is held
+//! over its newest part, then over twice as much, until a stride has the majority; the window grows with what
+//! was used of the last one. Pages that were prefetched and used raise no fault here; when their use is
+//! inferred, they enter the history as if they had.
 
 use farmem_page::{PageIndex, PageRange};
 
@@ -19,7 +21,8 @@ const WINDOW_LIMIT: u32 = 8;
 /// Follows the one stride that the majority of the latest faults has.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Leap {
-    /// A ring, the newest right before `next`. 0 where nothing is remembered: no two faults in a row have this difference.
+    /// A ring, the newest right before `next`. 0 where nothing is remembered: no two faults in a row have
+    /// this difference.
     history: [i64; HISTORY],
     next: usize,
     last: Option<PageIndex>,
@@ -41,11 +44,13 @@ impl Leap {
         (1..=count).map(|age| self.history[(self.next + HISTORY - age) % HISTORY])
     }
 
-    /// The stride of more than half of the newest differences, of as few of them as agree (Leap, algorithm 1).
+    /// The stride of more than half of the newest differences, of as few of them as agree (Leap, algorithm
+    /// 1).
     fn majority(&self) -> Option<i64> {
         let mut count = FIRST_VOTE;
         while count <= HISTORY {
-            // Whoever has the majority outlasts all others, each vote against them taken off one for them (Boyer and Moore).
+            // Whoever has the majority outlasts all others, each vote against them taken off one for them
+            // (Boyer and Moore).
             let (candidate, _) =
                 self.newest(count).fold((0, 0_usize), |(candidate, lead), vote| match lead {
                     0 => (vote, 1),
@@ -61,7 +66,8 @@ impl Leap {
         None
     }
 
-    /// Pages of the next window (Leap, algorithm 2): it grows with what was used, and shrinks by half at most.
+    /// Pages of the next window (Leap, algorithm 2): it grows with what was used, and shrinks by half at
+    /// most.
     fn window_pages(&self, used: Option<Run>, is_on_trend: bool) -> u32 {
         let wanted = match used.map_or(0, |run| run.count) {
             0 => u32::from(is_on_trend),

@@ -31,9 +31,11 @@ pub const MOST_WINDOWS: usize = 16;
 pub struct Fault {
     /// The page.
     pub page: PageIndex,
-    /// Where on the page, in bytes; less than a page has. Policies of prefetching by address don't look at it.
+    /// Where on the page, in bytes; less than a page has. Policies of prefetching by address don't look at
+    /// it.
     pub offset_bytes: u16,
-    /// The thread. To them a hint: it makes the search shorter, and tells wide strides of threads apart. Any number will do.
+    /// The thread. To them a hint: it makes the search shorter, and tells wide strides of threads apart. Any
+    /// number will do.
     pub thread: u32,
     /// Whether the thread is about to write.
     pub write: bool,
@@ -52,11 +54,12 @@ impl Fault {
     }
 }
 
-/// What a policy says to a fault. The runs hold what was advised; the pager may have fetched fewer pages (some were
-/// local already), so it looks at each page's prefetched mark before it counts it.
+/// What a policy says to a fault. The runs hold what was advised; the pager may have fetched fewer pages
+/// (some were local already), so it looks at each page's prefetched mark before it counts it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Advice {
-    /// Pages beyond the faulted one that are worth fetching now, nearest first. Never the faulted page itself.
+    /// Pages beyond the faulted one that are worth fetching now, nearest first. Never the faulted page
+    /// itself.
     pub fetch: Option<Run>,
     /// Pages of earlier advice that are now known to have been used.
     pub used: Option<Run>,
@@ -64,26 +67,28 @@ pub struct Advice {
     pub expired: Option<Run>,
 }
 
-/// A prefetching policy. Prefetched pages are mapped at once, so that their use raises no fault: a policy infers it.
+/// A prefetching policy. Prefetched pages are mapped at once, so that their use raises no fault: a policy
+/// infers it.
 ///
 /// Not synchronised: the caller serialises calls (`&mut self`).
 pub trait Prefetcher {
-    /// Learns from a fault and advises. Advice lies inside `bounds`, the region that holds the page; a fault outside
-    /// its bounds gets none.
+    /// Learns from a fault and advises. Advice lies inside `bounds`, the region that holds the page; a fault
+    /// outside its bounds gets none.
     fn on_fault(&mut self, fault: Fault, bounds: PageRange) -> Advice;
 
     /// The pages of `range` are gone (unmapped, or discarded): advice about them is settled neither way.
     fn forget(&mut self, range: PageRange);
 
-    /// Hands out advice that is still unsettled and forgets it; `None` when there is none left. For the final count.
+    /// Hands out advice that is still unsettled and forgets it; `None` when there is none left. For the final
+    /// count.
     fn drain(&mut self) -> Option<Run>;
 
-    /// Changes how many pages may be advised and not settled at a time; at first as many as the policy likes. What is advised
-    /// already stays: see [`Prefetcher::shrink`].
+    /// Changes how many pages may be advised and not settled at a time; at first as many as the policy likes.
+    /// What is advised already stays: see [`Prefetcher::shrink`].
     fn set_cache(&mut self, pages: u32);
 
-    /// While more is unsettled than may be: gives up the oldest piece of advice, of which nothing will be known any more.
-    /// `None` when enough has gone, after at most [`MOST_WINDOWS`] pieces.
+    /// While more is unsettled than may be: gives up the oldest piece of advice, of which nothing will be
+    /// known any more. `None` when enough has gone, after at most [`MOST_WINDOWS`] pieces.
     fn shrink(&mut self) -> Option<Run>;
 
     /// Pages that were advised and that are not settled.

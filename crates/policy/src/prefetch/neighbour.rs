@@ -1,7 +1,9 @@
-//! A page comes with the pages around it: COMEX (§4.3), which reads a page with its neighbours in one request.
+//! A page comes with the pages around it: COMEX (§4.3), which reads a page with its neighbours in one
+//! request.
 //!
-//! COMEX's neighbours are those in the remote frames next to a page's own. Pages leave in runs of addresses and are stored in this order, so the
-//! neighbours by address are those by place, as long as nothing is stored anew; the address is what a policy knows.
+//! COMEX's neighbours are those in the remote frames next to a page's own. Pages leave in runs of addresses
+//! and are stored in this order, so the neighbours by address are those by place, as long as nothing is
+//! stored again; the address is what a policy knows.
 
 use farmem_page::PageRange;
 

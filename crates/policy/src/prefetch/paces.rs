@@ -1,4 +1,5 @@
-//! How far apart the faults of each thread are: patterns that are too wide to be told among the faults of all.
+//! How far apart the faults of each thread are: patterns that are too wide to be told among the faults of
+//! all.
 
 use super::record::{Line, STRIDE_LIMIT};
 
@@ -27,8 +28,8 @@ impl Paces {
         Self([Pace { thread: 0, page: 0, stride: 0, length: 0 }; THREADS])
     }
 
-    /// `thread` has faulted on `page`: the line that its last faults make, if they are farther apart than [`STRIDE_LIMIT`]; three of them at
-    /// least.
+    /// `thread` has faulted on `page`: the line that its last faults make, if they are farther apart than
+    /// [`STRIDE_LIMIT`]; three of them at least.
     pub(super) fn line_to(&mut self, thread: u32, page: u64) -> Option<Line> {
         let pace = &mut self.0[thread as usize % THREADS];
         let stride = page.wrapping_sub(pace.page) as i64;

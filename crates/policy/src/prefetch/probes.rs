@@ -1,15 +1,18 @@
 //! What becomes of pages that came ahead, by a sample of them that stay behind.
 //!
-//! Pages that came ahead are mapped, so their use raises no fault. That of a window is known by the next fault of its stream. Where a stream ends, as an array does, there
-//! is none: then its last window may have been used or not, which is *doubtful*; and so is what a few references led to. So one page in [`ONE_IN`] that would have come is left where it
-//! is, a *probe*. If the program faults on it while its *companion*, the page of the same window that came before it, is still local, it would have
-//! been used. What share of the probes in doubtful windows were met is what share of doubtful pages were used.
+//! Pages that came ahead are mapped, so their use raises no fault. That of a window is known by the next
+//! fault of its stream. Where a stream ends, as an array does, there is none: then its last window may have
+//! been used or not, which is *doubtful*; and so is what a few references led to. So one page in [`ONE_IN`]
+//! that would have come is left where it is, a *probe*. If the program faults on it while its *companion*,
+//! the page of the same window that came before it, is still local, it would have been used. What share of
+//! the probes in doubtful windows were met is what share of doubtful pages were used.
 //!
 //! A probe tells nothing to any policy: for these it came like the others.
 
 use farmem_page::{PageIndex, PageRange};
 
-/// Of pages that come ahead one in so many stays behind. It has nothing in common with the length of a window, so that each place in one has its turn.
+/// Of pages that come ahead one in so many stays behind. It has nothing in common with the length of a
+/// window, so that each place in one has its turn.
 const ONE_IN: u32 = 251;
 /// Probes that are remembered. A program has used, or lost, what came with the older ones.
 const PROBES: usize = 32;
@@ -166,7 +169,8 @@ mod tests {
         for number in 0..20_000 {
             let run = window(number);
             let behind = bring(&mut probes, run);
-            // Of the windows whose end is in doubt the program reads three quarters, of one half before that is known.
+            // Of the windows whose end is in doubt the program reads three quarters, of one half before that
+            // is known.
             let is_doubtful = number % 3 == 0;
             let is_read = !is_doubtful || number % 4 != 0;
             let is_late = number % 2 == 0;

@@ -1,8 +1,9 @@
-//! The kernel's readahead for swapped memory (Linux, `mm/swap_state.c`, readahead by mapping), for comparison: a window for each
-//! region, as long as what was used of the last one is worth, at most eight pages.
+//! The kernel's readahead for swapped memory (Linux, `mm/swap_state.c`, readahead by mapping), for
+//! comparison: a window for each region, as long as what was used of the last one is worth, at most eight
+//! pages.
 //!
-//! Where the kernel sees which of its pages were touched, this policy infers it; and where the kernel puts a window around a
-//! page, for want of a direction, this policy takes the half that follows.
+//! Where the kernel sees which of its pages were touched, this policy infers it; and where the kernel puts a
+//! window around a page, for want of a direction, this policy takes the half that follows.
 
 use farmem_page::{PageIndex, PageRange};
 
@@ -90,8 +91,8 @@ impl Prefetcher for Readahead {
     }
 }
 
-/// Pages of the next window, the faulted one included: what was used and two more, to the next power of two; never less than half
-/// of the last window, so that one miss does not end a walk.
+/// Pages of the next window, the faulted one included: what was used and two more, to the next power of two;
+/// never less than half of the last window, so that one miss does not end a walk.
 fn window_pages(used: Option<Run>, is_in_line: bool, last: u32) -> u32 {
     let wanted = match used.map_or(0, |run| run.count) {
         0 if is_in_line => 2,

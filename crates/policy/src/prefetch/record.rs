@@ -32,8 +32,8 @@ impl Record {
         self.next = (self.next + 1) % LENGTH;
     }
 
-    /// The best line that a fault on `page` would end: the longest, and of these the closest. Neighbours make a line
-    /// of two; anything farther apart takes three.
+    /// The best line that a fault on `page` would end: the longest, and of these the closest. Neighbours make
+    /// a line of two; anything farther apart takes three.
     pub(super) fn line_to(&self, page: u64) -> Option<Line> {
         let mut best: Option<Line> = None;
         for candidate in self.near(page) {
@@ -78,7 +78,8 @@ impl Record {
         })
     }
 
-    /// Faults in line from the newest one over `second` backwards; stops at [`LENGTH_LIMIT`], more tells nothing.
+    /// Faults in line from the newest one over `second` backwards; stops at [`LENGTH_LIMIT`], more tells
+    /// nothing.
     fn length(&self, second: u64, stride: i64) -> u32 {
         let mut page = second;
         let mut length = 2;

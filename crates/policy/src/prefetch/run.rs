@@ -17,7 +17,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// Up to `wanted` pages behind `page`, `stride` apart, as far as `bounds` hold them; `None` if there is none. A stride of 0 leads nowhere.
+    /// Up to `wanted` pages behind `page`, `stride` apart, as far as `bounds` hold them; `None` if there is
+    /// none. A stride of 0 leads nowhere.
     pub fn behind(page: PageIndex, stride: i64, wanted: u32, bounds: PageRange) -> Option<Self> {
         let room = if stride < 0 {
             page.get().saturating_sub(bounds.start.get())

@@ -1,27 +1,29 @@
-//! Readahead for several sequential and strided streams at once: tier 1 of Canvas (§5.2), which takes it from the
-//! readahead of Linux for mapped memory.
+//! Readahead for several sequential and strided streams at once: tier 1 of Canvas (§5.2), which takes it from
+//! the readahead of Linux for mapped memory.
 //!
-//! A *stream* is a row of faults with one stride. It has a *window*: the pages that were advised at its last fault and
-//! that nothing is known of yet. The pages of a window raise no fault when they are used, so the proof is the next
-//! fault: if it falls right behind the window, the program came through it. Then the next window is twice as long.
+//! A *stream* is a row of faults with one stride. It has a *window*: the pages that were advised at its last
+//! fault and that nothing is known of yet. The pages of a window raise no fault when they are used, so the
+//! proof is the next fault: if it falls right behind the window, the program came through it. Then the next
+//! window is twice as long.
 //!
-//! A first window is a guess, a *trial*, and is paid from an *allowance*: so many pages at the start, one more with every
-//! [`FAULTS_PER_PAGE`] faults, and twice its price back for every trial that succeeded. Random faults use up
-//! the allowance and then cost nothing. A long line of faults is proof enough to go without: four at first, twice as many
-//! after each such trial, a quarter after a trial that succeeded. Later windows of a stream
-//! need no allowance, since each is at most twice as long as one that was used: of what a stream fetches about half is used
-//! at worst, apart from its trial.
+//! A first window is a guess, a *trial*, and is paid from an *allowance*: so many pages at the start, one
+//! more with every [`FAULTS_PER_PAGE`] faults, and twice its price back for every trial that succeeded.
+//! Random faults use up the allowance and then cost nothing. A long line of faults is proof enough to go
+//! without: four at first, twice as many after each such trial, a quarter after a trial that succeeded. Later
+//! windows of a stream need no allowance, since each is at most twice as long as one that was used: of what a
+//! stream fetches about half is used at worst, apart from its trial.
 //!
-//! A stride of more than [`STRIDE_LIMIT`] pages, such as that of a matrix's columns, is told by the faults of one thread alone ([`Paces`]). Between the pages
-//! of its window lie those of others, so nothing but a fault exactly on its path continues it.
+//! A stride of more than [`STRIDE_LIMIT`] pages, such as that of a matrix's columns, is told by the faults of
+//! one thread alone ([`Paces`]). Between the pages of its window lie those of others, so nothing but a fault
+//! exactly on its path continues it.
 //!
-//! What all windows hold together is bounded ([`Prefetcher::set_cache`]): it is Farmem's swap cache, memory that the program
-//! isn't known to use. A window for which there is no room is shorter, and a stream that is over makes way for it; where the
-//! bound falls, the streams that were idle longest end first.
+//! What all windows hold together is bounded ([`Prefetcher::set_cache`]): it is Farmem's swap cache, memory
+//! that the program isn't known to use. A window for which there is no room is shorter, and a stream that is
+//! over makes way for it; where the bound falls, the streams that were idle longest end first.
 //!
 //! Invariants:
-//! 1. `windows[i]` is empty (`span == 0`) exactly when `streams[i].stride == 0`; else it holds the pages at which
-//!    a fault continues stream `i`.
+//! 1. `windows[i]` is empty (`span == 0`) exactly when `streams[i].stride == 0`; else it holds the pages at
+//!    which a fault continues stream `i`.
 //! 2. `streams[i].window <= window_limit`.
 //! 3. No window that is opened brings the sum of all above `cache_pages`.
 
@@ -54,8 +56,8 @@ const TRUSTED: u32 = 2;
 const TRUST_LIMIT: u32 = 4;
 /// Longest skip, in strides.
 const SKIP_LIMIT: u32 = 16;
-/// Faults without a sign of life after which a stream is over; twice as many with each step of trust. Among random faults
-/// a stream that waits for long is met by chance.
+/// Faults without a sign of life after which a stream is over; twice as many with each step of trust. Among
+/// random faults a stream that waits for long is met by chance.
 const IDLE_FAULTS: u32 = 128;
 /// Places for the streams that threads met last.
 const HINTS: usize = 16;
@@ -166,12 +168,13 @@ impl Streams {
                 if is_close { (stream.trust + 1).min(TRUST_LIMIT) } else { stream.trust.saturating_sub(1) };
             wanted = if is_close { (stream.window * 2).min(self.window_limit) } else { stream.window };
         } else {
-            // Inside the window, or beside the path: part of it was of no use, or it was never fetched.
+            // Inside the window, or next to the path: part of it was of no use, or it was never fetched.
             let used = (stream.window as i64 + steps).clamp(0, stream.window as i64) as u32;
             advice.used = stream.settle(0, used);
             advice.expired = stream.settle(used + 1, stream.window);
             wanted = if stream.trust > 0 { (stream.window / 2).max(1) } else { 0 };
-            // A fault on its very first page says that the pager had no room for the window: no fault of the stream.
+            // A fault on its very first page says that the pager had no room for the window: no fault of the
+            // stream.
             let is_refused = used == 0 && is_on_path;
             stream.trust = stream.trust.saturating_sub(!is_refused as u32);
             stream.length = 1;
@@ -208,8 +211,8 @@ impl Streams {
         Advice { fetch: run, used: None, expired }
     }
 
-    /// The stream to give up for a new one: a free place, else the one idle longest, where a stream that proved itself
-    /// counts as touched later than it was.
+    /// The stream to give up for a new one: a free place, else the one idle longest, where a stream that
+    /// proved itself counts as touched later than it was.
     fn oldest(&self) -> usize {
         (0..STREAMS).max_by_key(|&index| self.idle(index)).unwrap_or(0)
     }
@@ -231,7 +234,8 @@ impl Streams {
         self.is_over(index).then(|| self.end(index)).flatten()
     }
 
-    /// Ends a stream that has been idle for too long and whose window takes room, for the sake of later windows.
+    /// Ends a stream that has been idle for too long and whose window takes room, for the sake of later
+    /// windows.
     fn make_way(&mut self) -> Option<Run> {
         let index = (0..STREAMS).find(|&index| self.streams[index].window > 0 && self.is_over(index))?;
         self.end(index)
@@ -242,8 +246,8 @@ impl Streams {
         stream.stride != 0 && self.faults.wrapping_sub(stream.touched) >= IDLE_FAULTS << stream.trust
     }
 
-    /// Pages for a first window, at most `room`, paid from the allowance unless `length` faults in line are proof enough; 0
-    /// when neither suffices.
+    /// Pages for a first window, at most `room`, paid from the allowance unless `length` faults in line are
+    /// proof enough; 0 when neither suffices.
     fn trial_pages(&mut self, length: u32, room: u32) -> u32 {
         if room == 0 {
             return 0;
@@ -333,7 +337,8 @@ impl Prefetcher for Streams {
 }
 
 impl Stream {
-    /// Pages from behind the window to `page`: 0 or more along the stride when the whole window lies in between.
+    /// Pages from behind the window to `page`: 0 or more along the stride when the whole window lies in
+    /// between.
     fn distance(&self, page: u64) -> i64 {
         page.wrapping_sub(self.next) as i64
     }

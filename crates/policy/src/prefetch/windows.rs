@@ -1,7 +1,8 @@
 //! What was advised, and what became of it, for policies whose windows stand for themselves.
 //!
-//! The pages of a window raise no fault when they are used, so the proof is a later one: a fault right behind a window, on its path, says
-//! that the program came through it. A window of which nothing was heard by the time that its place is needed has expired.
+//! The pages of a window raise no fault when they are used, so the proof is a later one: a fault right behind
+//! a window, on its path, says that the program came through it. A window of which nothing was heard by the
+//! time that its place is needed has expired.
 //!
 //! All windows together are bounded: see [`super::Prefetcher::set_cache`].
 
@@ -27,8 +28,9 @@ impl Windows {
         self.open.iter_mut().find(|window| window.is_some_and(|run| is_right_behind(run, page)))?.take()
     }
 
-    /// Advice to fetch as much of `wanted` as there is room for, a new window. What it takes the place of has expired, also
-    /// where there is no room at all: else windows that nobody will ask about would keep others out for ever.
+    /// Advice to fetch as much of `wanted` as there is room for, a new window. What it takes the place of has
+    /// expired, also where there is no room at all: else windows that nobody will ask about would keep others
+    /// out for ever.
     pub(super) fn advise(&mut self, used: Option<Run>, wanted: Option<Run>) -> Advice {
         let Some(wanted) = wanted else {
             return Advice { fetch: None, used, expired: None };

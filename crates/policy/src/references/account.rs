@@ -1,15 +1,18 @@
 //! What walks of one kind may still cost: along links, or through arrays.
 //!
-//! Pages are paid from an *allowance*, as trials of [`Streams`](crate::Streams) are: pages that were of no use use it up, those that were used
-//! replenish it. Each kind has its own, so that one that misleads doesn't use up the other's.
+//! Pages are paid from an *allowance*, as trials of [`Streams`](crate::Streams) are: pages that were of no
+//! use use it up, those that were used replenish it. Each kind has its own, so that one that misleads doesn't
+//! use up the other's.
 
 /// Pages of a first walk.
 const FIRST_PAGES: u32 = 2;
-/// The allowance grows by a page in so many faults, up to what it was at the start, and with what was used up to its limit.
+/// The allowance grows by a page in so many faults, up to what it was at the start, and with what was used up
+/// to its limit.
 const FAULTS_PER_PAGE: i32 = 256;
 const ALLOWANCE_START: i32 = 32 * FAULTS_PER_PAGE;
 const ALLOWANCE_LIMIT: i32 = 128 * FAULTS_PER_PAGE;
-/// A page that was of no use counts so many times: it costs more than another one saves, and a third one has left for it. So six of seven must be of use.
+/// A page that was of no use counts so many times: it costs more than another one saves, and a third one has
+/// left for it. So six of seven must be of use.
 const LOSS: i32 = 6;
 /// Walks in a row that nothing was known of before one is dry.
 const UNJUDGED_WALKS: u32 = 7;
@@ -68,7 +71,8 @@ impl Account {
         self.pages.min((self.allowance / FAULTS_PER_PAGE) as u32)
     }
 
-    /// A walk is over, and `has_led` where the program went, or has not, if that is known. Whether it was worth its time: what isn't known is taken for what the last one was of which it is.
+    /// A walk is over, and `has_led` where the program went, or has not, if that is known. Whether it was
+    /// worth its time: what isn't known is taken for what the last one was of which it is.
     pub(super) fn judge(&mut self, cost: Cost, has_led: Option<bool>) -> bool {
         let part = |pages: u32| pages as i32 * FAULTS_PER_PAGE;
         let (fetched, owed) = (part(cost.pages), part(self.unjudged_pages));

@@ -1,18 +1,21 @@
 //! How much time walks may take that are of no use.
 //!
-//! Whether a walk was worth its time is known afterwards. So it is lent: what there is grows with the time that passes, by one part in
-//! [`SHARE`], up to [`MOST_NS`]; a walk spends of it, and gets twice what it took back when the program has come through what it fetched. Where
-//! nothing can be predicted none comes back, and the share is the limit. Where half of the walks are of use there is as much as they want.
+//! Whether a walk was worth its time is known afterwards. So it is lent: what there is grows with the time
+//! that passes, by one part in [`SHARE`], up to [`MOST_NS`]; a walk spends of it, and gets twice what it took
+//! back when the program has come through what it fetched. Where nothing can be predicted none comes back,
+//! and the share is the limit. Where half of the walks are of use there is as much as they want.
 //!
 //! Invariant:
-//! 1. In any stretch of time what was spent is at most `MOST_NS`, a part in `SHARE` of the stretch, twice what was earned in it, and [`LONGEST_NS`].
+//! 1. In any stretch of time what was spent is at most `MOST_NS`, a part in `SHARE` of the stretch, twice
+//!    what was earned in it, and [`LONGEST_NS`].
 
 /// Of the time that passes, one part in so many may be spent on walks without use.
 const SHARE: u64 = 400;
-/// What can be saved up: enough for some hundreds of faults to be looked at, so that what can be followed is found at once after a long rest.
+/// What can be saved up: enough for some hundreds of faults to be looked at, so that what can be followed is
+/// found at once after a long rest.
 const MOST_NS: i64 = 1_000_000;
-/// No walk takes longer: it comes to less than two hundred addresses, each of which takes two or three microseconds. What a clock shows beyond that is time in
-/// which somebody else had the processor.
+/// No walk takes longer: it comes to less than two hundred addresses, each of which takes two or three
+/// microseconds. What a clock shows beyond that is time in which somebody else had the processor.
 const LONGEST_NS: u64 = 500_000;
 
 /// The time that is left. A clock that doesn't stand still is all it needs; not synchronised.
@@ -69,7 +72,8 @@ const _: () = assert!(LONGEST_NS as i64 <= MOST_NS, "what a walk that was of use
 mod tests {
     use super::*;
 
-    /// Walks of `took_ns` whenever one may begin, a fault each `fault_ns`, for a second; every `of_use`th is of use. What was spent.
+    /// Walks of `took_ns` whenever one may begin, a fault each `fault_ns`, for a second; every `of_use`th is
+    /// of use. What was spent.
     fn spent_in_a_second(fault_ns: u64, took_ns: u64, of_use: Option<u64>) -> u64 {
         let mut allotment = Allotment::new();
         let began_ns = 1 << 50;

@@ -1,15 +1,17 @@
 //! What is known of one thread: when to learn, when and how far to walk, and whether it was of any use.
 //!
-//! A walk ends at a page that it would have fetched next. If that is where the thread faults next, the program came through all that was fetched,
-//! and the next walk may be twice as long; if it faults elsewhere, nothing of it counts as used, and the next one is half as long. A walk
-//! that ends where the references do (the end of a chain) can't be judged so. After a few of these the next one is *dry*: it
-//! fetches nothing, and is judged by the first page that it would have fetched.
+//! A walk ends at a page that it would have fetched next. If that is where the thread faults next, the
+//! program came through all that was fetched, and the next walk may be twice as long; if it faults elsewhere,
+//! nothing of it counts as used, and the next one is half as long. A walk that ends where the references do
+//! (the end of a chain) can't be judged so. After a few of these the next one is *dry*: it fetches nothing,
+//! and is judged by the first page that it would have fetched.
 //!
-//! An object may reach over the edge of its page, or be larger than one. A fault on the page right behind one that the walk came through is such a rest: it says nothing of
-//! where the program goes next, and the judgement waits for the fault after it.
+//! An object may reach over the edge of its page, or be larger than one. A fault on the page right behind one
+//! that the walk came through is such a rest: it says nothing of where the program goes next, and the
+//! judgement waits for the fault after it.
 //!
-//! Pages are paid from an [`Account`] of their kind; while both are empty the thread costs next to nothing. A thread whose faults no word
-//! explains rests, so that programs without references cost next to nothing, too.
+//! Pages are paid from an [`Account`] of their kind; while both are empty the thread costs next to nothing. A
+//! thread whose faults no word explains rests, so that programs without references cost next to nothing, too.
 
 use farmem_page::{PAGE_BYTES, PageBytes, PageIndex, VirtAddr};
 
@@ -20,22 +22,25 @@ use super::walk::{Branches, MOST_PAGES, Walk, Walked};
 
 /// Faults in a row at which tier 1 has fetched nothing ahead before this tier begins (Canvas §5.2).
 const SILENT_FAULTS: u32 = 3;
-/// Addresses whose surroundings are remembered. The reference to a second child of a tree's node was not seen at the last fault but the one before.
+/// Addresses whose surroundings are remembered. The reference to a second child of a tree's node was not seen
+/// at the last fault but the one before.
 const HISTORY: usize = 2;
 /// Faults in a row that nothing explains before the thread rests, and for how many.
 const FRUITLESS_FAULTS: u32 = 32;
 const REST_FAULTS: u32 = 512;
-/// After so many of them a fault at the very beginning of a page ends a rest, for so many faults: an array's next page may have come, whose words explain what follows. The part of
-/// faults that is looked at stays the same, whatever the addresses are.
+/// After so many of them a fault at the very beginning of a page ends a rest, for so many faults: an array's
+/// next page may have come, whose words explain what follows. The part of faults that is looked at stays the
+/// same, whatever the addresses are.
 const REST_LEAST_FAULTS: u32 = 128;
 const GLANCE_FAULTS: u32 = 8;
 /// Within so many faults a program comes to where a walk through an array has ended, if it comes there.
 const PATIENCE: u32 = 4;
-/// Pages of an array to which a link leads, as far as known: fewer than most arrays have, so that the next one shows whether the program goes there.
+/// Pages of an array to which a link leads, as far as known: fewer than most arrays have, so that the next
+/// one shows whether the program goes there.
 const LINKED_PAGES: usize = 4;
 /// Faults that go by unseen when there is no time for looking at them.
 const PAUSE_FAULTS: u32 = 64;
-/// Who reads on over the edge of a page touches one of these first.
+/// A program that reads on over the edge of a page touches one of these first.
 const EDGE_BYTES: u64 = 64;
 
 /// Pages that came ahead, and whether they have been used as far as known.
@@ -58,7 +63,8 @@ impl Settled {
     }
 }
 
-/// Follows the references that one thread follows. Some two kilobytes beside what it is given, no allocation. Not synchronised.
+/// Follows the references that one thread follows. Some two kilobytes in addition to what it is given, and no
+/// allocation. Not synchronised.
 #[derive(Debug)]
 pub struct Follower {
     thread: u32,
@@ -111,8 +117,9 @@ struct Trial {
 }
 
 impl Past {
-    /// Whether `address` is in the rest of an object on the way, but not through an array, which goes on there: on the page right behind one that was fetched, or, as the walk may have come over local ones, at the
-    /// very beginning of any.
+    /// Whether `address` is in the rest of an object on the way, but not through an array, which goes on
+    /// there: on the page right behind one that was fetched, or, as the walk may have come over local ones,
+    /// at the very beginning of any.
     fn is_rest(&self, address: VirtAddr) -> bool {
         let page = address.page();
         let is_expected = self.expected.is_some_and(|(expected, _)| expected == page);
@@ -146,7 +153,8 @@ impl Follower {
         }
     }
 
-    /// From now on of `thread`. What another one has taught it may do for this one: threads of a process run the same code.
+    /// From now on of `thread`. What another one has taught it may do for this one: threads of a process run
+    /// the same code.
     pub fn attend(&mut self, thread: u32) {
         if self.thread != thread {
             self.thread = thread;
@@ -189,8 +197,8 @@ impl Follower {
         (self.rest, self.fruitless) = (0, 0);
     }
 
-    /// The thread has faulted at `address`, a page that is stored, and tier 1 has fetched nothing ahead: learns from it. What is known now of
-    /// pages that came ahead.
+    /// The thread has faulted at `address`, a page that is stored, and tier 1 has fetched nothing ahead:
+    /// learns from it. What is known now of pages that came ahead.
     pub fn on_fault(&mut self, address: VirtAddr) -> Option<Settled> {
         self.silent = (self.silent + 1).min(SILENT_FAULTS);
         self.link_account.grow();
@@ -258,7 +266,7 @@ impl Follower {
 
     /// `has_led`: whether the walk led where the program went, if that can be told.
     fn judge(&mut self, past: Past, has_led: Option<bool>) -> Option<Settled> {
-        // Beside an array a program reads other things: it may come to the page a little later.
+        // A program that reads an array reads other things as well: it may come to the page a little later.
         let is_open = past.is_run && has_led == Some(false);
         let is_used = has_led.filter(|_| !is_open);
         let is_worthwhile = if is_open && self.trial.is_none() {
@@ -297,7 +305,8 @@ impl Follower {
         matches!(self.swept, Explained::Elsewhere | Explained::Onward) && self.sweep.is_trusted()
     }
 
-    /// Pages that a walk from where the thread has faulted may fetch, at most. `None` for no walk: then nothing is to be told of the page either.
+    /// Pages that a walk from where the thread has faulted may fetch, at most. `None` for no walk: then
+    /// nothing is to be told of the page either.
     pub fn reach(&self) -> Option<u32> {
         if !self.is_learning() || self.is_rest {
             return None;
@@ -307,7 +316,8 @@ impl Follower {
         Some(if is_known { account.most() } else { 0 })
     }
 
-    /// A walk from `address`, where the thread has faulted and whose page holds `content`. It fetches up to `most` pages.
+    /// A walk from `address`, where the thread has faulted and whose page holds `content`. It fetches up to
+    /// `most` pages.
     pub fn walk(&mut self, address: VirtAddr, content: &PageBytes, most: u32) -> Walk<'_> {
         self.sweep.touched(address, content);
         let mut walk = Walk::new(&self.links, address, self.way, self.branches, most as usize);

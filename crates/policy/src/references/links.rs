@@ -1,13 +1,15 @@
 //! Where, seen from the address that it touches, a program finds the address that it touches next.
 //!
-//! A program that searches a hash table reads a reference in an array, then others in the entries of a chain. One that goes through a tree
-//! finds its way by two of them. So several links are known at a time, and which of them is taken depends on how the program came.
+//! A program that searches a hash table reads a reference in an array, then others in the entries of a chain.
+//! One that goes through a tree finds its way by two of them. So several links are known at a time, and which
+//! of them is taken depends on how the program came.
 
 use farmem_page::{PAGE_BYTES, PageBytes, VirtAddr};
 
 /// How far a word may lie before or behind the address that was touched, in bytes: fields of one object.
 const REACH_BYTES: usize = 256;
-/// How far behind a word's value the program may go on: a reference is to the start of an object, what is touched lies in it.
+/// How far behind a word's value the program may go on: a reference is to the start of an object, what is
+/// touched lies in it.
 pub(super) const BEHIND_BYTES: u64 = 256;
 const WORD_BYTES: usize = size_of::<u64>();
 pub(super) const HALF_BYTES: usize = size_of::<u32>();
@@ -40,7 +42,8 @@ impl Way {
     }
 }
 
-/// How references of four bytes stand for addresses: `base + (reference << shift)`, 0 for none. Java VMs have such.
+/// How references of four bytes stand for addresses: `base + (reference << shift)`, 0 for none. Java VMs have
+/// such.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Compression {
     base: u64,
@@ -124,7 +127,8 @@ impl Form {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Link {
     form: Form,
-    /// What is left of the touched address when it is divided by a word's bytes. Objects are aligned: with another rest it is another of their fields.
+    /// What is left of the touched address when it is divided by a word's bytes. Objects are aligned: with
+    /// another rest it is another of their fields.
     rest: u8,
     /// From the touched address to the word, in bytes.
     offset: i16,
@@ -133,7 +137,8 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// The address that follows `address`, whose page is `content`. `None` where the word lies on another page, or refers to nothing.
+    /// The address that follows `address`, whose page is `content`. `None` where the word lies on another
+    /// page, or refers to nothing.
     fn follow(
         self,
         address: VirtAddr,
@@ -242,7 +247,8 @@ impl Links {
         Self { compression: None, known: [None; LINKS], trust: [[0; LINKS]; WAYS] }
     }
 
-    /// From now on references of four bytes are understood so. Links of such references that are known say nothing any more.
+    /// From now on references of four bytes are understood so. Links of such references that are known say
+    /// nothing any more.
     pub(super) fn understand(&mut self, compression: Option<Compression>) {
         if self.compression != compression {
             *self = Self { compression, ..Self::new() };
@@ -253,7 +259,8 @@ impl Links {
         self.compression
     }
 
-    /// A fault at `address`, after those around which `history` was found, the latest first: learns how the program came, and says it.
+    /// A fault at `address`, after those around which `history` was found, the latest first: learns how the
+    /// program came, and says it.
     pub(super) fn learn<'a>(
         &mut self,
         history: impl Iterator<Item = &'a Surroundings>,
@@ -280,7 +287,8 @@ impl Links {
         }
     }
 
-    /// Makes `link` known in the place of the one that is trusted least. While all are trusted, that one is trusted a little less.
+    /// Makes `link` known in the place of the one that is trusted least. While all are trusted, that one is
+    /// trusted a little less.
     fn replace_weakest(&mut self, link: Link) -> Option<usize> {
         let trust_in = |index: usize| self.trust.iter().map(|of_way| of_way[index]).max().unwrap_or(0);
         let weakest = (0..LINKS).min_by_key(|&index| (self.known[index].is_some(), trust_in(index)))?;
@@ -299,8 +307,8 @@ impl Links {
         self.trust.as_flattened().iter().any(|&trust| trust >= TRUSTED)
     }
 
-    /// Where the program may go from `address`, to which it came by `way` and whose page is `content`; what it is expected to do last
-    /// comes first.
+    /// Where the program may go from `address`, to which it came by `way` and whose page is `content`; what
+    /// it is expected to do last comes first.
     pub(super) fn follow(
         &self,
         address: VirtAddr,

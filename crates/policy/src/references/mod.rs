@@ -1,9 +1,11 @@
-//! Tier 2 of prefetching: following the references that a program follows (Canvas §5.2, without a runtime that tells).
+//! Tier 2 of prefetching: following the references that a program follows (Canvas §5.2, without a runtime
+//! that tells).
 //!
-//! The kernel tells at which *address* a thread has faulted. If a thread that has faulted at `a` faults next at `b`, and a word near `a`
-//! points to `b` or a little before it, then the program has most likely read that word: a [`Link`](links::Link) is where the word
-//! lies, seen from `a`, and how far behind the word's value `b` is. What has been seen a few times is expected again: when the thread faults
-//! once more, its page has just been read, so the words at the links' places are at hand; they tell which pages it will want, and
+//! The kernel tells at which *address* a thread has faulted. If a thread that has faulted at `a` faults next
+//! at `b`, and a word near `a` points to `b` or a little before it, then the program has most likely read
+//! that word: a [`Link`](links::Link) is where the word lies, seen from `a`, and how far behind the word's
+//! value `b` is. What has been seen a few times is expected again: when the thread faults once more, its page
+//! has just been read, so the words at the links' places are at hand; they tell which pages it will want, and
 //! those hold the words that tell what comes after them.
 //!
 //! * [`links`]: learning the links from faults alone.

@@ -1,23 +1,28 @@
-//! Arrays of references that are read from one element to the next: an adjacency list, a sorted array of objects, the elements of a collection.
+//! Arrays of references that are read from one element to the next: an adjacency list, a sorted array of
+//! objects, the elements of a collection.
 //!
-//! If a fault is explained by a word, and the next one by a word soon behind it on the same page, the words between and behind are being read in order.
-//! Once that has happened a few times, a fault that a word explains brings what the words behind it refer to. A run ends at the first word that refers
-//! to nothing: what lies behind an array begins with a header or a length as a rule.
+//! If a fault is explained by a word, and the next one by a word soon behind it on the same page, the words
+//! between and behind are being read in order. Once that has happened a few times, a fault that a word
+//! explains brings what the words behind it refer to. A run ends at the first word that refers to nothing:
+//! what lies behind an array begins with a header or a length as a rule.
 
 use farmem_page::{PAGE_BYTES, PageBytes, PageIndex, VirtAddr};
 
 use super::links::{BEHIND_BYTES, Compression, Form, HALF_BYTES};
 
-/// How far behind the last word that explained a fault the next one may be, in bytes: those between may refer to pages that are local.
+/// How far behind the last word that explained a fault the next one may be, in bytes: those between may refer
+/// to pages that are local.
 const LOOK_BYTES: usize = 1024;
 /// How often words must have followed each other before they are followed.
 const TRUSTED: u8 = 3;
 const TRUST_LIMIT: u8 = 7;
 /// What a run that has misled costs.
 const LOSS: u8 = 2;
-/// Pages of the last faults that are remembered: between an array and what it refers to a program may read something else.
+/// Pages of the last faults that are remembered: between an array and what it refers to a program may read
+/// something else.
 const RECENT: usize = 3;
-/// Kinds of elements that are known at a time. Who goes through a queue of objects and through an array in each of them reads two in turn.
+/// Kinds of elements that are known at a time. A program that goes through a queue of objects and through an
+/// array in each of them reads two in turn.
 const ELEMENTS: usize = 2;
 /// Null references that a run may pass.
 const NULLS: usize = 16;
@@ -45,7 +50,8 @@ impl Origin {
         self.content.copy_from_slice(content);
     }
 
-    /// The first word soon behind the byte that was touched that refers to `address` or a little before it; or else, less surely, the first one of the page.
+    /// The first word soon behind the byte that was touched that refers to `address` or a little before it;
+    /// or else, less surely, the first one of the page.
     fn find_any(
         &self,
         address: VirtAddr,
@@ -60,7 +66,8 @@ impl Origin {
             .or_else(|| found(0, self.touched, Sureness::Chance))
     }
 
-    /// The first word from byte `start` on and before `end` that refers to `address` or a little before it, and how far before.
+    /// The first word from byte `start` on and before `end` that refers to `address` or a little before it,
+    /// and how far before.
     fn find(
         &self,
         start: usize,
@@ -88,7 +95,8 @@ impl Origin {
     }
 }
 
-/// The first of `words` that is wanted. Most often there is none: so they are looked at by the dozen, without a branch for each.
+/// The first of `words` that is wanted. Most often there is none: so they are looked at by the dozen, without
+/// a branch for each.
 fn position<const BYTES: usize>(
     words: &[[u8; BYTES]],
     is_wanted: impl Fn([u8; BYTES]) -> bool,
@@ -102,8 +110,8 @@ fn position<const BYTES: usize>(
     })
 }
 
-/// Whether a word is what has led to a fault. Objects that were made together refer to each other, so that one of a page of them often refers to where
-/// a program goes that has not read it.
+/// Whether a word is what has led to a fault. Objects that were made together refer to each other, so that
+/// one of a page of them often refers to where a program goes that has not read it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Sureness {
     Likely,
@@ -220,7 +228,8 @@ impl Sweep {
         }
     }
 
-    /// An element of that kind explains a fault. One that isn't known takes the place of the one that is trusted least, once that is trusted no more.
+    /// An element of that kind explains a fault. One that isn't known takes the place of the one that is
+    /// trusted least, once that is trusted no more.
     fn recognise(&mut self, element: Element) {
         self.active = self.known.iter().position(|known| known.element == element);
         if self.active.is_none()

@@ -1,7 +1,8 @@
 //! From one address to the next, as far as the words lead.
 //!
-//! In the order in which a program that visits everything goes: from an object to the first one that it refers to, and what that refers to,
-//! before the second. A list has no other order; in a tree it is that of a search in depth.
+//! In the order in which a program that visits everything goes: from an object to the first one that it
+//! refers to, and what that refers to, before the second. A list has no other order; in a tree it is that of
+//! a search in depth.
 
 use farmem_page::{PageBytes, PageIndex, VirtAddr};
 
@@ -12,7 +13,8 @@ use super::sweep::Run;
 pub const MOST_PAGES: usize = 16;
 /// Addresses to go on from that are remembered. Those beyond are forgotten: they would come last.
 const BRANCHES: usize = 32;
-/// Addresses that a walk comes to at most, for each page that it may fetch and at least: many may lie on pages that are local.
+/// Addresses that a walk comes to at most, for each page that it may fetch and at least: many may lie on
+/// pages that are local.
 const VISITS_PER_PAGE: u32 = 3;
 const LEAST_VISITS: u32 = 8;
 /// Elements of an array cost less: nothing is read of their pages.
@@ -39,7 +41,8 @@ impl Branches {
         Self { entries: [None; BRANCHES], count: 0 }
     }
 
-    /// Forgets them. What they were is left where it lies: a thread whose faults nothing explains comes here with each of them.
+    /// Forgets them. What they were is left where it lies: a thread whose faults nothing explains comes here
+    /// with each of them.
     pub(super) const fn clear(&mut self) {
         self.count = 0;
     }
@@ -57,14 +60,16 @@ impl Branches {
     }
 }
 
-/// A walk under way. [`Walk::step`] names an address; the caller finds its page, and answers with [`Walk::fetch`], [`Walk::arrive`], both, or neither.
+/// A walk under way. [`Walk::step`] names an address; the caller finds its page, and answers with
+/// [`Walk::fetch`], [`Walk::arrive`], both, or neither.
 #[derive(Debug)]
 pub struct Walk<'a> {
     links: &'a Links,
     most: usize,
     visits_left: u32,
     at: Branch,
-    /// The elements of an array, which are gone through instead of links, and how many pages may come with them.
+    /// The elements of an array, which are gone through instead of links, and how many pages may come with
+    /// them.
     run: Option<Run<'a>>,
     run_most: usize,
     walked: Walked,
@@ -78,7 +83,8 @@ pub struct Walked {
     /// Whether it went through an array.
     pub(super) is_run: bool,
     pub(super) taken: Taken,
-    /// The page that would have been fetched next, and how the program comes there. `None` if it isn't known where the walk went on.
+    /// The page that would have been fetched next, and how the program comes there. `None` if it isn't known
+    /// where the walk went on.
     pub(super) expected: Option<(PageIndex, Way)>,
     /// What was left for later.
     pub(super) branches: Branches,

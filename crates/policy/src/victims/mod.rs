@@ -19,10 +19,11 @@ pub enum Verdict {
 
 /// Chooses victims. The *hand* walks all resident pages again and again, and asks at each.
 ///
-/// A policy only changes the level and the age stamp of a word; while a page is resident, both are the policy's to use
-/// as it likes. All methods take `&self` and may be called from several threads at once.
+/// A policy only changes the level and the age stamp of a word; while a page is resident, both are the
+/// policy's to use as it likes. All methods take `&self` and may be called from several threads at once.
 pub trait VictimPolicy {
-    /// The word of a page that is touched for the first time, or found resident when its region came under management.
+    /// The word of a page that is touched for the first time, or found resident when its region came under
+    /// management.
     fn on_first_touch(&self, word: PageWord) -> PageWord;
 
     /// The word of a page that comes back, on demand or ahead of it.
@@ -31,7 +32,8 @@ pub trait VictimPolicy {
     /// The word of a page that comes back because the program has said that it will want it.
     fn on_hinted(&self, word: PageWord) -> PageWord;
 
-    /// The word of a page that comes back because there was room for it: nobody asked, so it says nothing of the page.
+    /// The word of a page that comes back because there was room for it: nobody asked, so it says nothing of
+    /// the page.
     fn on_return(&self, word: PageWord) -> PageWord;
 
     /// Ticks of the policy's clock since an absent page left, at most 1023.
@@ -40,7 +42,8 @@ pub trait VictimPolicy {
     /// The word of a page that was prefetched and turned out not to be used.
     fn on_unused(&self, word: PageWord) -> PageWord;
 
-    /// The word of a resident page that the program won't want for long: the hand is to let it go when it comes to it.
+    /// The word of a resident page that the program won't want for long: the hand is to let it go when it
+    /// comes to it.
     fn on_cold(&self, word: PageWord) -> PageWord;
 
     /// What to do with a resident page that the hand has come to.
@@ -49,14 +52,15 @@ pub trait VictimPolicy {
     /// The policy's clock, for [`VictimPolicy::is_hot`].
     fn now(&self) -> AgeStamp;
 
-    /// Whether a resident page is hot, and has been resident since before `since`: it is likely to stay for long.
+    /// Whether a resident page is hot, and has been resident since before `since`: it is likely to stay for
+    /// long.
     fn is_hot(&self, word: PageWord, since: AgeStamp) -> bool;
 
     /// Whether a page came back soon after it had last left, as far as is known.
     fn came_soon(&self, word: PageWord) -> bool;
 
-    /// The word of a page that leaves now. Called for each page that leaves, also for one that was not chosen by
-    /// [`VictimPolicy::visit`].
+    /// The word of a page that leaves now. Called for each page that leaves, also for one that was not chosen
+    /// by [`VictimPolicy::visit`].
     fn on_evict(&self, word: PageWord) -> PageWord;
 
     /// The hand has met every page and none was to leave, but some must.

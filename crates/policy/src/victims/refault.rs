@@ -1,13 +1,14 @@
 //! Victims by how soon a page came back when it last left.
 //!
 //! Nothing tells when a resident page is used. What can be seen is when a page leaves, and when it is wanted
-//! again: the time out, measured in pages evicted meanwhile. A page's *level* is a running estimate of how often it is
-//! used: it rises when the page is back soon, falls when it was away long. The hand leaves a page alone until it has been
-//! resident for its level's *patience*, which doubles with each level (and which chance makes longer or shorter). Then the page leaves however hot it was: that is
-//! how its level is measured again, and why a hot page that turned cold is found out.
+//! again: the time out, measured in pages evicted meanwhile. A page's *level* is a running estimate of how
+//! often it is used: it rises when the page is back soon, falls when it was away long. The hand leaves a page
+//! alone until it has been resident for its level's *patience*, which doubles with each level (and which
+//! chance makes longer or shorter). Then the page leaves however hot it was: that is how its level is
+//! measured again, and why a hot page that turned cold is found out.
 //!
-//! The patience of level 0 is what regulates the work: it shrinks while the hand finds too few victims, and grows
-//! while it finds many.
+//! The patience of level 0 is what regulates the work: it shrinks while the hand finds too few victims, and
+//! grows while it finds many.
 //!
 //! Invariants:
 //! 1. The age stamp of an absent page is when it left; of a resident page, when it came.
@@ -38,27 +39,28 @@ pub struct Victims {
     tally: AtomicU64,
 }
 
-/// Time out, in ticks, below which the level rises by two,
+/// Time out, in ticks, below which the level rises by two.
 const SOON: u64 = TICKS_PER_BUDGET / 4;
-/// by one,
+/// Time out below which it rises by one.
 const RISE: u64 = TICKS_PER_BUDGET * 3 / 4;
-/// or stays as it is. After a longer absence it is halved.
+/// Time out below which it stays as it is. After a longer absence it is halved.
 const STAY: u64 = TICKS_PER_BUDGET * 3 / 2;
 
-/// From this level on a page counts as hot: the level of a page that has come back soon once. Waiting for a second time
-/// would cost fewer reservations of pages that leave again (an eighth of zipf's) and find hot pages too late for a partition
-/// that fills in a minute: each takes its entry at its first leaving, and would leave a second time.
+/// From this level on a page counts as hot: the level of a page that has come back soon once. Waiting for a
+/// second time would cost fewer reservations of pages that leave again (an eighth of zipf's) and find hot
+/// pages too late for a partition that fills in a minute: each takes its entry at its first leaving, and
+/// would leave a second time.
 const HOT: Level = Level::new(2);
 
-/// A page that the program has called for counts as having come at the luckiest of so many ticks: chance leaves some pages hardly any time, and the
-/// program has yet to come to it.
+/// A page that the program has called for counts as having come at the luckiest of so many ticks: chance
+/// leaves some pages hardly any time, and the program has yet to come to it.
 const HINTED_TICKS: u64 = 8;
 
 const TICK: u64 = 1 << TICK_SHIFT;
 /// Longest patience of any level: an age near the stamp's range could no longer be told from a small one.
 const PATIENCE_LIMIT: u64 = 14 * TICKS_PER_BUDGET;
-/// How long ago a page that the program calls cold is said to have come: longer than any patience, and for as long as half a budget of
-/// pages leaves.
+/// How long ago a page that the program calls cold is said to have come: longer than any patience, and for as
+/// long as half a budget of pages leaves.
 const COLD: u64 = (1 << 10) - 1 - TICKS_PER_BUDGET / 2;
 const _: () = assert!(COLD > PATIENCE_LIMIT, "a cold page leaves at the hand's next visit");
 /// Patience of level 0 at the start, and at most.
@@ -116,9 +118,10 @@ impl Victims {
     }
 }
 
-/// What the pages that came at this time make of their level's patience: from 0 up to twice as much, in parts of 2^31. By
-/// chance, but the same at every visit. Without it a loop over a little more than fits would lose each page just before
-/// its turn; with it some stay long enough. Neighbours that came together also leave together, in one run.
+/// What the pages that came at this time make of their level's patience: from 0 up to twice as much, in parts
+/// of 2^31. By chance, but the same at every visit. Without it a loop over a little more than fits would lose
+/// each page just before its turn; with it some stay long enough. Neighbours that came together also leave
+/// together, in one run.
 fn share(arrival: AgeStamp) -> u32 {
     let mixed = arrival.since(0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     ((mixed ^ mixed >> 32).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32) as u32

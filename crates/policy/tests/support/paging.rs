@@ -101,8 +101,8 @@ impl Machine for Lru {
     }
 }
 
-/// CLOCK with the accessed bits that private anonymous memory doesn't have: one more chance for a page that was used
-/// since the hand last passed. Pages stand in the order in which they came.
+/// CLOCK with the accessed bits that private anonymous memory doesn't have: one more chance for a page that
+/// was used since the hand last passed. Pages stand in the order in which they came.
 pub struct Clock {
     place_of_page: Vec<usize>,
     places: Vec<(u64, bool)>,
@@ -143,8 +143,8 @@ impl Machine for Clock {
     }
 }
 
-/// A fixed set of pages that is always local, and one frame for all others. With the most popular pages as the set this is
-/// the best that anything can do when accesses are drawn independently.
+/// A fixed set of pages that is always local, and one frame for all others. With the most popular pages as
+/// the set this is the best that anything can do when accesses are drawn independently.
 pub struct Fixed {
     is_local: Vec<bool>,
     guest: u64,
@@ -173,7 +173,8 @@ impl Machine for Fixed {
     }
 }
 
-/// The pager's way: words of pages, a hand that walks windows of neighbours, a policy that sees no use of a local page.
+/// The pager's way: words of pages, a hand that walks windows of neighbours, a policy that sees no use of a
+/// local page.
 pub struct Pager<P> {
     pub policy: P,
     words: Vec<PageWord>,

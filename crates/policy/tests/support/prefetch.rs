@@ -1,4 +1,5 @@
-//! A machine that pages with a policy of prefetching: pages leave first in, first out, and what was prefetched is known.
+//! A machine that pages with a policy of prefetching: pages leave first in, first out, and what was
+//! prefetched is known.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -2,7 +2,8 @@
 
 use super::random::Random;
 
-/// Pages drawn at random with probability proportional to `1 / rank^theta`, the ranks scattered over the pages.
+/// Pages drawn at random with probability proportional to `1 / rank^theta`, the ranks scattered over the
+/// pages.
 #[derive(Clone)]
 pub struct Zipf {
     /// Cumulative probability by rank.
@@ -48,7 +49,7 @@ pub fn sequential(pages: u64, length: usize) -> Vec<u64> {
     (0..length as u64).map(|step| step % pages).collect()
 }
 
-/// Every `stride`th page, then the ones beside them, until all were used; then again.
+/// Every `stride`th page, then the ones next to them, until all were used; then again.
 pub fn strided(pages: u64, stride: u64, length: usize) -> Vec<u64> {
     let rounds = (0..stride).flat_map(|first| (first..pages).step_by(stride as usize));
     rounds.cycle().take(length).collect()
@@ -86,8 +87,8 @@ pub fn phases(pages: u64, theta: f64, phase: usize, length: usize, seed: u64) ->
         .collect()
 }
 
-/// The product of two square matrices, each `side` rows of `row` pages: a row of the first, all of the second, one row
-/// of the result.
+/// The product of two square matrices, each `side` rows of `row` pages: a row of the first, all of the
+/// second, one row of the result.
 pub fn matmul(side: u64, row: u64) -> Vec<u64> {
     let second = side * row;
     let result = 2 * second;
@@ -102,7 +103,7 @@ pub fn matmul(side: u64, row: u64) -> Vec<u64> {
     trace
 }
 
-/// A merge sort of `pages` pages with a second array beside them, from runs of `run` pages up.
+/// A merge sort of `pages` pages with a second array next to them, from runs of `run` pages up.
 pub fn merge_sort(pages: u64, run: u64, seed: u64) -> Vec<u64> {
     let mut random = Random::new(seed);
     let mut trace = Vec::new();

@@ -1,8 +1,8 @@
 //! What the pages of a program may hold, whatever the pager does.
 //!
-//! A page holds what was written last. While a thread discards it, another may see either what it held or zeros, and what is written
-//! meanwhile may stay or go: each is what some order of the two gives. What has been seen can't be taken back, and what was written
-//! before a discard must not come back after it.
+//! A page holds what was written last. While a thread discards it, another may see either what it held or
+//! zeros, and what is written meanwhile may stay or go: each is what some order of the two gives. What has
+//! been seen can't be taken back, and what was written before a discard must not come back after it.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -40,7 +40,8 @@ impl Expected {
         self.pages.insert(page, values);
     }
 
-    /// Whether a page may hold that, zeros where there is none. From now on it may hold nothing that contradicts it.
+    /// Whether a page may hold that, zeros where there is none. From now on it may hold nothing that
+    /// contradicts it.
     pub(crate) fn see(&mut self, page: PageIndex, content: Option<&PageBytes>) -> bool {
         let is_discarded = self.is_discarded(page);
         let Some(values) = self.pages.get_mut(&page) else { return is(content, &None) };

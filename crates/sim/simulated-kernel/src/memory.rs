@@ -1,4 +1,5 @@
-//! Memory of the pager's own: real memory, given back when a run has ended; and the staging area, which is simulated.
+//! Memory of the pager's own: real memory, given back when a run has ended; and the staging area, which is
+//! simulated.
 
 use core::cell::RefCell;
 use core::mem::{align_of, size_of};
@@ -56,8 +57,8 @@ pub fn table<T: FromZeros + Sync>(count: usize) -> Result<&'static [T], Errno> {
 pub fn table_mut<T: FromZeros>(count: usize) -> Result<&'static mut [T], Errno> {
     const { assert!(size_of::<T>() > 0 && align_of::<T>() <= PAGE_BYTES) };
     let start = map(count.checked_mul(size_of::<T>()).ok_or(Errno::NOMEM)?)?;
-    // SAFETY: the mapping is new, holds `count` values, is aligned to a page, and zero (a valid T: FromZeros); it is there until the
-    // run has ended.
+    // SAFETY: the mapping is new, holds `count` values, is aligned to a page, and zero (a valid T:
+    // FromZeros); it is there until the run has ended.
     Ok(unsafe { core::slice::from_raw_parts_mut(start.cast(), count) })
 }
 

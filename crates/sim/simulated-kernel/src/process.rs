@@ -1,4 +1,4 @@
-//! What the kernel tells of processes and threads.
+//! What the kernel says about processes and threads.
 
 use farmem_page::{PageCount, PageRange};
 

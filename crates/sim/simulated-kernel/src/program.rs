@@ -74,7 +74,7 @@ fn touch(space: usize, page: PageIndex, want: Want) {
             }
             Touched::Waits { uffd, fault } => {
                 schedule::wake(Key::Messages(uffd), usize::MAX);
-                // Who was woken since isn't asleep.
+                // A thread that was woken since isn't asleep.
                 if world::with(|world| world.uffds[uffd].faults.iter().any(|it| it.number == fault)) {
                     schedule::block(Key::Fault(fault), None);
                 }

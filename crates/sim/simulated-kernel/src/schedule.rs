@@ -1,4 +1,5 @@
-//! Whose turn it is. Threads change places only here, by the scheduler's choice; both it and the world draw from the seed.
+//! Whose turn it is. Threads change places only here, by the scheduler's choice; both it and the world draw
+//! from the seed.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -80,7 +81,8 @@ pub fn run(seed: u64, plan: Plan, body: impl FnOnce() + Send + 'static) -> Outco
         }
     });
     let world = world::end();
-    // SAFETY: the runner returns when every thread of the run has ended, and what they shared went with the world.
+    // SAFETY: the runner returns when every thread of the run has ended, and what they shared went with the
+    // world.
     unsafe { crate::memory::give_all_back() };
     world
 }

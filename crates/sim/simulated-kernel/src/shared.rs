@@ -85,7 +85,7 @@ impl SharedMemory {
         }
     }
 
-    /// Wakes who sleeps on a word.
+    /// Wakes whoever sleeps on a word.
     pub fn wake(&self, offset_bytes: usize, sleepers: Sleepers) {
         if let Some(half) = self.low_half(offset_bytes) {
             wait::wake(half, sleepers, Scope::Machine);

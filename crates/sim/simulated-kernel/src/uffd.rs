@@ -1,5 +1,5 @@
-//! userfaultfd, as the pager's thin fence shows it: refused while a change is under way that has not been read, partial where
-//! something comes between, atomic against the program page by page.
+//! userfaultfd, as the pager's thin fence shows it: refused while a change is under way that has not been
+//! read, partial where something comes between, atomic against the program page by page.
 
 use farmem_page::{PAGE_BYTES, PageBytes, PageCount, PageIndex, PageRange};
 
@@ -209,7 +209,7 @@ impl Uffd {
         Ok(())
     }
 
-    /// The same under another number: for pagers beside their programs, which there are none of.
+    /// The same under another number: for pagers in processes of their own, which there are none of here.
     ///
     /// # Errors
     /// Always.

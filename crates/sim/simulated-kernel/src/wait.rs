@@ -20,7 +20,7 @@ pub fn wait(word: &AtomicU32, value: u32, timeout_ns: Option<u64>, _scope: Scope
 /// Words that [`wait_any`] takes, at most.
 pub const MOST_WORDS: usize = 64;
 
-/// Sleeps while each of `words` holds the value beside it, at most `timeout_ns`.
+/// Sleeps while each of `words` holds the value next to it, at most `timeout_ns`.
 pub fn wait_any<'a>(words: impl Iterator<Item = (&'a AtomicU32, u32, Scope)>, timeout_ns: u64) {
     schedule::point();
     let words: Vec<_> = words.take(MOST_WORDS).collect();

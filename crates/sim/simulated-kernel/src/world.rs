@@ -119,7 +119,8 @@ pub struct Space {
     pub(crate) has_ended: bool,
     /// Calls under way that look through mappings: none is changed meanwhile (the kernel's `mmap_lock`).
     readers: u32,
-    /// Pages that the pager has in hand: it has moved them out or taken their marker away, and put nothing there yet.
+    /// Pages that the pager has in hand: it has moved them out or taken their marker away, and put nothing
+    /// there yet.
     pub(crate) in_hand: BTreeSet<PageIndex>,
 }
 
@@ -336,7 +337,7 @@ pub struct World {
     pub(crate) counts: BTreeMap<&'static str, u64>,
     /// What the disk holds.
     pub(crate) disk: Vec<u8>,
-    /// Who answers packets.
+    /// The peer that answers packets.
     pub supervisor: Option<Box<dyn Supervisor>>,
     pub(crate) answers: VecDeque<Answer>,
     /// What threads have looked at last, for what they do next.
@@ -405,8 +406,9 @@ impl World {
         }
     }
 
-    /// Whether the program may guard `range` at this moment. A real kernel lets it: between a look at the page table and what is put there, and between a move and
-    /// its marker, there is a window of a few microseconds in which a guard that comes and goes isn't noticed (ADR 54).
+    /// Whether the program may guard `range` at this moment. A real kernel lets it: between a look at the
+    /// page table and what is put there, and between a move and its marker, there is a window of a few
+    /// microseconds in which a guard that comes and goes isn't noticed (ADR 54).
     pub(crate) fn may_guard(&self, space: usize, range: PageRange) -> bool {
         let is_looked_at = |(of, at): &(usize, PageRange)| *of == space && !at.intersect(range).is_empty();
         !self.looks.values().any(is_looked_at)

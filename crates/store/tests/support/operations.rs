@@ -1,5 +1,5 @@
-//! The pool against a reference: reads operations from bytes, does them on a pool and on plain maps, and compares every
-//! byte. The same for fixed seeds, for property tests and for the fuzzer.
+//! The pool against a reference: reads operations from bytes, does them on a pool and on plain maps, and
+//! compares every byte. The same for fixed seeds, for property tests and for the fuzzer.
 
 use super::{MemoryFile, Random, config, page};
 use farmem_page::{PAGE_BYTES, PageBytes, Place};

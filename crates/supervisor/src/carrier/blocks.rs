@@ -14,10 +14,12 @@ use super::links::Links;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// When so much time has gone by with those that were tried, no other is tried.
 const ALL_PATIENCE: Duration = Duration::from_secs(3);
-/// It is read in parts of so much, each of which takes its turn at the link: so a page that somebody waits for waits for one of them at most.
+/// It is read in parts of so much, each of which takes its turn at the link: so a page that somebody waits
+/// for waits for one of them at most.
 const PART_BYTES: usize = 64 << 10;
 
-/// As many shards of a block as are enough for all of it, those of its own bytes first; each is what was written.
+/// As many shards of a block as are enough for all of it, those of its own bytes first; each is what was
+/// written.
 pub(super) fn read_shards(
     carrier: &Carrier,
     links: &mut Links,
@@ -55,8 +57,8 @@ pub(super) fn read_right(
     let redundancy = carrier.redundancy();
     let whole = Piece { shard, first: 0, count: redundancy.shard_pages() };
     let mut read = read_shard(link, address, redundancy.order().bytes());
-    // Where there is one copy on nodes, whoever asks would give up the one on disk for this, or this for what is to be written elsewhere. What was changed
-    // on its way comes right when it is read again.
+    // Where there is one copy on nodes, whoever asks would give up the one on disk for this, or this for what
+    // is to be written elsewhere. What was changed on its way comes right when it is read again.
     let is_alone = redundancy.parity() == 0;
     let is_wrong = |bytes: &Vec<u8>| is_alone && !carrier.is_as_written(located, whole, bytes);
     if read.as_ref().is_ok_and(is_wrong) {

@@ -14,7 +14,7 @@ pub struct ByClass<T> {
     pub demand: T,
     /// What was fetched ahead.
     pub ahead: T,
-    /// Whole slabs, on their way out or back, or made anew after a loss.
+    /// Whole slabs, on their way out or back, or rebuilt after a loss.
     pub bulk: T,
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct NodeFigures {
     pub(crate) leaving_bytes: u64,
     /// What copies and parity are lacking.
     pub(crate) lacking_bytes: u64,
-    /// What of them was made anew since the start.
+    /// What of them was rebuilt since the start.
     pub(crate) rebuilt_bytes: u64,
     /// Reads for which other nodes were asked than the one that has the pages.
     pub(crate) reads_around: u64,
@@ -53,17 +53,17 @@ impl Carrier {
         let counted = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         NodeFigures {
             redundancy: self.redundancy.to_string(),
-            stored_bytes: state.books.used().sum::<u64>() * shard_bytes,
+            stored_bytes: state.block_table.used().sum::<u64>() * shard_bytes,
             members: state.members.iter().filter(|member| !member.is_leaving()).count() as u64,
             leaving_bytes: state
-                .books
+                .block_table
                 .used()
                 .zip(&state.members)
                 .filter(|(_, member)| member.is_leaving())
                 .map(|(used, _)| used * shard_bytes)
                 .sum(),
-            lacking_bytes: state.books.lacking() * shard_bytes,
-            rebuilt_bytes: state.books.rebuilt() * shard_bytes,
+            lacking_bytes: state.block_table.lacking() * shard_bytes,
+            rebuilt_bytes: state.block_table.rebuilt() * shard_bytes,
             reads_around: counted(&self.counts.around),
             reads_late: counted(&self.counts.late),
             ahead_dropped: counted(&self.counts.ahead_dropped),

@@ -1,6 +1,8 @@
-//! Blocks that the mover has written to nodes, as it remembers them: the books may have lost some since.
+//! Blocks that the mover has written to nodes, as it remembers them: the block table may have lost some
+//! since.
 //!
-//! It alone lets slabs have blocks, so one that belongs to none stays so until it gives it to another. Which those are it finds out without a lock, some at a time.
+//! It alone lets slabs have blocks, so one that belongs to none stays so until it gives it to another. Which
+//! those are it finds out without a lock, some at a time.
 
 /// Words of [`Held`] that one look goes through: a whole turn over the blocks of a terabyte takes 16 looks.
 const LOOKED_AT: usize = 4096;

@@ -1,12 +1,12 @@
 //! A lane: the thread that answers what readers on one processor call for.
 //!
-//! It takes calls from shared memory, reads from the nodes, puts what came into the read buffer, and answers. Several calls are under way at a
-//! time. What can't be had now, but may be had soon, is parked.
+//! It takes calls from shared memory, reads from the nodes, puts what came into the read buffer, and answers.
+//! Several calls are under way at a time. What can't be had now, but may be had soon, is parked.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use farmem_broker::board::{Direction, Pass, Turn};
+use farmem_broker::link_schedule::{Direction, Pass, Turn};
 use farmem_page::PAGE_BYTES;
 use farmem_policy::links::Class;
 use farmem_remote::{BLOCK_PAGES, Gather, Located, Redundancy};
@@ -43,7 +43,8 @@ struct Reading {
     located: Located,
     /// The ranges that they lie in, one or two.
     gathers: Vec<Gather>,
-    /// When others are asked as well, and how long after that again; never where there are no others. It counts from when the latest request was sent.
+    /// When others are asked as well, and how long after that again; never where there are no others. It
+    /// counts from when the latest request was sent.
     late: Option<Late>,
     since: Instant,
     /// Others that want no more than this.
@@ -122,7 +123,8 @@ impl Lane {
         let mut is_placed = false;
         Worker::start(move || {
             if !is_placed {
-                // Beside those who call it: waking another processor takes longer than all the rest (docs/adr/0026).
+                // In addition to the threads that call it: waking another processor takes longer than all the
+                // rest (docs/adr/0026).
                 if let Some(processor) = Allowed::now().and_then(|allowed| allowed.nth(number as u32)) {
                     stay_on(processor);
                 }
@@ -168,7 +170,8 @@ impl Lane {
             if !call.is_retry {
                 return pool.answer(&taken, Answer::Entry(entry));
             }
-            // What the reader got is damaged. Where there is more than one copy it was checked when it came: so that happened here.
+            // What the reader got is damaged. Where there is more than one copy it was checked when it came:
+            // so that happened here.
             pool.forget_buffered(&call);
             if redundancy.parity() == 0 {
                 return self.refuse(&taken);
@@ -181,7 +184,7 @@ impl Lane {
             let mut state = self.carrier.state();
             let span = state.span(taken.owner().0).around(call.first, call.count);
             let late = (redundancy.parity() > 0).then(|| state.late_after());
-            state.books.located(call.block as u32).cloned().map(|located| (located, span, late))
+            state.block_table.located(call.block as u32).cloned().map(|located| (located, span, late))
         };
         let Some((located, span, late)) = found else { return self.refuse(&taken) };
         let (first, count) = within_shard(redundancy, &call, span);
@@ -302,8 +305,8 @@ impl Lane {
         }
     }
 
-    /// Nothing is under way, and all that is called for waits for its turn: sleeps until the bell rings, but not for long, since other gates and new calls
-    /// are not heard meanwhile.
+    /// Nothing is under way, and all that is called for waits for its turn: sleeps until the bell rings, but
+    /// not for long, since other gates and new calls are not heard meanwhile.
     fn await_turn(&mut self) {
         let Some(first) = self.waiting.first() else { return };
         let gate = self.carrier.sharing.gate(first.node, Direction::In);
@@ -314,7 +317,8 @@ impl Lane {
         }
     }
 
-    /// A reading has ended. What of it is still under way, or waits, takes no part of links from others any more.
+    /// A reading has ended. What of it is still under way, or waits, takes no part of links from others any
+    /// more.
     fn forget(&mut self, number: u64) {
         self.waiting.retain(|waiting| waiting.purpose.reading != number);
         self.pending
@@ -323,7 +327,8 @@ impl Lane {
             .for_each(|asked| asked.pass = None);
     }
 
-    /// Whether a reading is over, because nobody waits for it and nobody asked for it any more, or because it would come too late.
+    /// Whether a reading is over, because nobody waits for it and nobody asked for it any more, or because it
+    /// would come too late.
     fn drops(&mut self, number: u64) -> bool {
         let Some(reading) = self.readings.get(&number) else { return false };
         let pool = self.carrier.pool;
@@ -337,8 +342,9 @@ impl Lane {
         is_dropped
     }
 
-    /// Adds a call to a reading that brings what it wants. If a thread waits for it, and nobody waited for that reading, it is asked for as what threads wait for
-    /// unless it is on its way. `false` where there is no such reading.
+    /// Adds a call to a reading that brings what it wants. If a thread waits for it, and nobody waited for
+    /// that reading, it is asked for as what threads wait for unless it is on its way. `false` where there is
+    /// no such reading.
     fn join(&mut self, taken: &TakenCall) -> bool {
         let covers = |reading: &Reading| !taken.call.is_retry && reading.pages.covers(&taken.call);
         let Some((&number, reading)) = self.readings.iter_mut().find(|(_, reading)| covers(reading)) else {
@@ -358,8 +364,8 @@ impl Lane {
         true
     }
 
-    /// What threads have come to wait for, and has been under way for too long by a link for what nobody waits for, is asked for again by the other one. What
-    /// comes of the first request is nobody's then.
+    /// What threads have come to wait for, and has been under way for too long by a link for what nobody
+    /// waits for, is asked for again by the other one. What comes of the first request is nobody's then.
     fn go_around_overdue(&mut self) {
         let is_awaited =
             |number: &u64| self.readings.get(number).is_some_and(|reading| !reading.taken.is_ahead);
@@ -451,8 +457,8 @@ impl Lane {
         }
     }
 
-    /// Whether a reading waits for its turn at the link to a node that is not late itself: then there is no reason to go around it, which would take more of
-    /// links that are busy.
+    /// Whether a reading waits for its turn at the link to a node that is not late itself: then there is no
+    /// reason to go around it, which would take more of links that are busy.
     fn waits_for_turn(&self, number: u64, now: Instant) -> bool {
         let Some(late) = self.readings.get(&number).and_then(|reading| reading.late.as_ref()) else {
             return false;
@@ -571,7 +577,7 @@ impl Lane {
         if self.carrier.caught(block, &reading.located, shard) {
             return self.fail(purpose);
         }
-        // The block was written, moved or freed meanwhile: where it is now is looked up anew.
+        // The block was written, moved or freed meanwhile: where it is now is looked up again.
         if let Some(reading) = self.readings.remove(&number) {
             self.forget(number);
             reading.calls().for_each(|taken| self.begin(*taken));
@@ -624,12 +630,13 @@ impl Lane {
                 self.abandon(way);
             }
         }
-        // One that has ended is made anew before it is needed.
+        // One that has ended is made again before it is needed.
         self.links.prepare();
     }
 }
 
-/// The pages to read for a call: those around it that lie in the same shard, or itself alone where it lies in two.
+/// The pages to read for a call: those around it that lie in the same shard, or itself alone where it lies in
+/// two.
 fn within_shard(redundancy: Redundancy, call: &Call, (first, count): (usize, usize)) -> (usize, usize) {
     let pages = redundancy.shard_pages();
     let (start, end) = (call.first - call.first % pages, call.first - call.first % pages + pages);

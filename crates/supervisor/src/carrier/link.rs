@@ -1,4 +1,4 @@
-//! One thread's link to one node: made ahead of need or when it is needed, made anew when it breaks.
+//! One thread's link to one node: made ahead of need or when it is needed, made again when it breaks.
 
 mod aside;
 mod exchange;
@@ -19,8 +19,8 @@ pub(super) use exchange::{SLICE, exchange};
 
 /// Between two looks at a node that has no descriptor to wait for.
 const UNSEEN: Duration = Duration::from_micros(100);
-/// After a link could not be made it is not tried again for so long, and twice as long each time up to the second: each try takes the time of a thread that
-/// others wait for.
+/// After a link could not be made it is not tried again for so long, and twice as long each time up to the
+/// second: each try takes the time of a thread that others wait for.
 const REST_FIRST: Duration = Duration::from_millis(50);
 const REST_MOST: Duration = Duration::from_secs(2);
 
@@ -41,7 +41,7 @@ pub(super) struct NodeLink {
     aside: Option<Aside>,
     /// Whether an answer was late and nothing has been heard since.
     owes: bool,
-    /// Whether it is to be made anew before it is used again.
+    /// Whether it is to be made again before it is used again.
     is_stale: bool,
     /// After it could not be made: when that is tried again, and how long after that.
     rest: Option<(Instant, Duration)>,
@@ -134,17 +134,18 @@ impl NodeLink {
         self.incarnation
     }
 
-    /// The node is late. Whether it is there at all the steward finds out.
+    /// The node is late. The node monitor finds out whether it is there at all.
     pub(super) fn doubt(&self) {
         self.carrier.failed(self.node, self.incarnation);
     }
 
-    /// The link has ended, which the node need not know of: the steward asks it.
+    /// The link has ended, perhaps without the node's knowledge: the node monitor asks the node.
     fn suspect(&self) {
         self.carrier.doubted(self.node, self.incarnation);
     }
 
-    /// Asks the node whether it is there, by the link that there is and whatever is thought of the node. Not while it is asked already.
+    /// Asks the node whether it is there, by the link that there is and whatever is thought of the node. Not
+    /// while it is asked already.
     pub(super) fn ask_whether_there(&mut self, patience: Duration) {
         let ticket = Ticket(self.ticket + 1);
         if let Some(transport) = self.transport.as_mut().filter(|transport| transport.pending() == 0)
@@ -154,7 +155,7 @@ impl NodeLink {
         }
     }
 
-    /// Who is at the other end, if there is a link.
+    /// The node at the other end, if there is a link.
     pub(super) fn described(&self) -> Option<NodeDescription> {
         self.transport.as_ref().map(|transport| transport.node())
     }
@@ -204,7 +205,8 @@ impl NodeLink {
         }
     }
 
-    /// Closes the link if its node has left. Nothing that is kept is there any more; but what was asked of it last may have to be given back.
+    /// Closes the link if its node has left. Nothing that is kept is there any more; but what was asked of it
+    /// last may have to be given back.
     pub(super) fn close_if_left(&mut self) {
         if self.aside.is_none() && self.carrier.nodes[self.node].has_left() {
             (self.transport, self.permit) = (None, None);
@@ -215,7 +217,7 @@ impl NodeLink {
     /// Hears what has been completed, waiting at most so long.
     ///
     /// # Errors
-    /// The link has ended; the steward asks the node by its own. What was not completed never will be.
+    /// The link has ended; the node monitor asks the node by its own. What was not completed never will be.
     pub(super) fn hear(&mut self, into: &mut Vec<Completion>, timeout: Duration) -> Result<(), LinkError> {
         self.hear_as(into, timeout, false)
     }

@@ -1,4 +1,4 @@
-//! Asking many nodes at a time: one that is dead holds up nobody but who asks it.
+//! Asking many nodes at a time: one that is dead holds up nobody but its asker.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -1,8 +1,9 @@
 //! Nodes that join, are emptied, and leave while programs run (docs/adr/0044).
 //!
-//! What the cluster says is compared with what is, again and again; each difference is one change of state. The rest follows by itself: the books give
-//! nothing to a node that is leaving, the rebuilder moves what is there, the steward reaches nodes that have joined, and parts with those that
-//! hold nothing any more.
+//! What the cluster says is compared with what is, again and again; each difference is one change of state.
+//! The rest follows by itself: the block table gives nothing to a node that is leaving, the rebuilder moves
+//! what is there, the node monitor reaches nodes that have joined, and parts with those that hold nothing any
+//! more.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -48,7 +49,8 @@ type Unfit = dyn Fn(&Destination) -> Option<String> + Send + Sync;
 pub struct MembershipOptions {
     /// Where it is said which nodes there are.
     pub source: ClusterSource,
-    /// At the start it was decided how nodes are reached, and what protects the way: the reason why one that would join is not fit for that.
+    /// At the start it was decided how nodes are reached, and what protects the way: the reason why one that
+    /// would join is not fit for that.
     pub unfit: Arc<Unfit>,
 }
 
@@ -108,7 +110,8 @@ impl Watch {
 }
 
 impl Carrier {
-    /// Begins what makes the nodes in use those of the roster, as far as it can begin now. What stands against it, a sentence each.
+    /// Begins what makes the nodes in use those of the roster, as far as it can begin now. What stands
+    /// against it, a sentence each.
     pub(super) fn follow(&self, roster: &Roster) -> BTreeSet<String> {
         let mut state = self.state();
         let changes = {
@@ -144,7 +147,7 @@ impl Carrier {
             }
             if state.is_stuck
                 && member.is_leaving()
-                && state.books.used_on(node) > 0
+                && state.block_table.used_on(node) > 0
                 && !self.pool.is_disk_open()
             {
                 troubles.insert(format!(
@@ -160,7 +163,7 @@ impl Carrier {
             return false;
         }
         // Whoever finds the number finds all that belongs to it.
-        state.books.add_node();
+        state.block_table.add_node();
         state.members.push(Member::Active);
         state.health.push(Health::joining());
         state.reserves.push(self.tuning.reserve());
@@ -170,39 +173,40 @@ impl Carrier {
 
     fn set_member(&self, state: &mut State, node: usize, member: Member) {
         state.members[node] = member;
-        state.books.set_leaving(node, member.is_leaving());
-        tracing::info!(node = %self.nodes[node].address, member = ?member, "node's part changes");
+        state.block_table.set_leaving(node, member.is_leaving());
+        tracing::info!(node = %self.nodes[node].address, member = ?member, "role of the node changes");
     }
 
-    /// Where no node has room for what is to leave another one, what is on disk as well stays there alone. Only for the mover, between two batches: then it is
-    /// certain what is on disk.
+    /// Where no node has room for what is to leave another one, what is on disk as well stays there alone.
+    /// Only for the mover, between two batches: then it is certain what is on disk.
     pub(super) fn leave_to_disk(&self) {
         let mut state = self.state();
         if state.is_stuck {
-            let left = state.books.drop_leaving(|block| self.pool.has_disk_copy(block as usize));
+            let left = state.block_table.drop_leaving(|block| self.pool.has_disk_copy(block as usize));
             left.iter().for_each(|&block| self.pool.forget_nodes_of(block as usize));
         }
     }
 
-    /// Blocks with shards on nodes that are to be emptied, once no other node has had room for them for a while, and where the disk has.
+    /// Blocks with shards on nodes that are to be emptied, once no other node has had room for them for a
+    /// while, and where the disk has.
     pub(super) fn stuck(&self) -> Option<BTreeSet<u32>> {
         let state = self.state();
-        (state.is_stuck && self.pool.is_disk_open()).then(|| state.books.leaving().collect())
+        (state.is_stuck && self.pool.is_disk_open()).then(|| state.block_table.leaving().collect())
     }
 
-    /// Blocks that nodes would take, those that are to be emptied only where there is no other place: a program that could store nothing would have to be
-    /// ended.
+    /// Blocks that nodes would take, those that are to be emptied only where there is no other place: a
+    /// program that could store nothing would have to be ended.
     pub(super) fn room(&self, unknown: usize) -> usize {
         let mut state = self.state();
         if state.members.iter().any(|member| member.is_leaving()) {
-            state.books.set_last_resort(!self.pool.is_disk_block_free());
+            state.block_table.set_last_resort(!self.pool.is_disk_block_free());
         }
-        state.books.room(unknown)
+        state.block_table.room(unknown)
     }
 
     /// What may lie on nodes alone is what they lend.
     pub(super) fn fit_pool(&self, state: &State) {
-        let (lent, chunk_bytes) = (state.books.lent(), self.order().bytes() as u64);
+        let (lent, chunk_bytes) = (state.block_table.lent(), self.order().bytes() as u64);
         let (data, shards) = (self.redundancy.data() as u64, self.redundancy.shards() as u64);
         self.pool
             .set_node_limit(ByteCount::new(lent.saturating_mul(chunk_bytes).saturating_mul(data) / shards));
@@ -211,7 +215,7 @@ impl Carrier {
     /// How a node takes part, and whether nothing of this application is there.
     pub(super) fn member(&self, node: usize) -> (Member, bool) {
         let state = self.state();
-        (state.members[node], state.books.used_on(node) == 0)
+        (state.members[node], state.block_table.used_on(node) == 0)
     }
 
     /// Parts with a node that holds nothing any more: it is told so, and links to it are closed.
@@ -219,12 +223,12 @@ impl Carrier {
         let node = link.node();
         {
             let mut state = self.state();
-            if state.members[node] != Member::Leaving || state.books.used_on(node) > 0 {
+            if state.members[node] != Member::Leaving || state.block_table.used_on(node) > 0 {
                 return;
             }
             state.members[node] = Member::Parting;
             // What was granted there and is not used goes with it.
-            state.books.retire(node);
+            state.block_table.retire(node);
         }
         link.tell_to_forget(LEAVE_PATIENCE);
         let mut state = self.state();

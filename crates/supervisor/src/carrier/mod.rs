@@ -1,22 +1,25 @@
-//! The carrier: what of the application's far memory lies on other machines, and the threads that carry it there and back.
+//! The carrier: what of the application's far memory lies on other machines, and the threads that carry it
+//! there and back.
 //!
 //! ```text
 //!  readers in the program ──calls──► lanes ──┐
 //!  mover ──────────────────────────► writer ─┼──► links ──► nodes
-//!                                   steward ─┤
+//!                              node monitor ─┤
 //!                                 rebuilder ─┘
 //! ```
-//! Each thread owns its links, one to each node, and nobody waits for another's. What they share is behind one lock, held for as long as it takes to
-//! look something up: which chunk holds what (the books), and which node is up. Where a block lies is known here alone: no program can name an
-//! address on a node.
+//! Each thread owns its links, one to each node, and nobody waits for another's. What they share is behind
+//! one lock, held for as long as it takes to look something up: which chunk holds what (the block table), and
+//! which node is up. Where a block lies is known here alone: no program can name an address on a node.
 //!
-//! Nodes join, are emptied and leave while all of this runs ([`membership`]): a node is a number, numbers grow, and what becomes of a node is a state
-//! of its number.
+//! Nodes join, are emptied and leave while all of this runs ([`membership`]): a node is a number, numbers
+//! grow, and what becomes of a node is a state of its number.
 //!
-//! A node that fails is *away* first: it is asked by the steward's link, its links are made anew, and if the same incarnation of it answers, all is well. When a try
-//! after five seconds fails, or when another incarnation answers, what it held is lost: blocks of which too little is left are marked so, and their pages become a
-//! SIGBUS for whoever touches them. The others are made whole again on nodes that are left. A link that one thread can't make, or that ends, takes no node
-//! away: the steward asks the node by its own.
+//! A node that fails is *away* first: it is asked by the node monitor's link, its links are made again, and
+//! if the same incarnation of it answers, all is well. When a try after five seconds fails, or when another
+//! incarnation answers, what it held is lost: blocks of which too little is left are marked so, and their
+//! pages become a SIGBUS for whoever touches them. The others are made whole again on nodes that are left. A
+//! link that one thread can't make, or that ends, takes no node away: the node monitor asks the node by its
+//! own.
 
 mod blocks;
 mod by_class;
@@ -27,11 +30,11 @@ mod link;
 mod links;
 mod many;
 mod membership;
+mod node_monitor;
 mod prepared;
 mod rebuilder;
 mod sharing;
 mod slots;
-mod steward;
 mod stock;
 #[cfg(test)]
 mod tests;
@@ -46,7 +49,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use farmem_remote::{
-    Books, Checker, Health, Located, LostChunk, Member, Piece, Redundancy, Reserve, Reunion, Span, Standing,
+    BlockTable, Checker, Health, Located, LostChunk, Member, Piece, Redundancy, Reserve, Reunion, Span,
+    Standing,
 };
 use farmem_store::{NodesConfig, SLAB_BYTES};
 use farmem_transport::{
@@ -67,30 +71,31 @@ use link::tell_to_forget;
 use links::Links;
 pub use membership::MembershipOptions;
 use membership::NodeSlot;
+use node_monitor::NodeMonitor;
 use prepared::Prepared;
 use rebuilder::Rebuilder;
 pub(crate) use sharing::{LinkFigures, Sharing};
 use slots::{JOINS, Slots};
-use steward::Steward;
 pub use tuning::NodeTuning;
 pub(crate) use writer::NodeWriter;
 
-/// Lanes of the wire, by who has them: one for each of the pool's, for what threads wait for; these; and one more for each of the pool's, for what nobody
-/// waits for yet, so that it holds up nothing else.
+/// Lanes of the wire, by their owners: one for each of the pool's, for what threads wait for; these; and one
+/// more for each of the pool's, for what nobody waits for yet, so that it holds up nothing else.
 const WRITER_LANE: u8 = 64;
-const STEWARD_LANE: u8 = 65;
+const MONITOR_LANE: u8 = 65;
 const LEAVING_LANE: u8 = 66;
 const REBUILD_LANE: u8 = 67;
 const AHEAD_LANE: u8 = 128;
 const _: () = assert!(WRITER_LANE <= u8::MAX - AHEAD_LANE, "each lane of the pool has a second number");
-/// Others are asked as well after so many times as long as nearly all answers take, within these bounds: below the first a wake-up that comes late
-/// would look like a node that is slow.
+/// Others are asked as well after so many times as long as nearly all answers take, within these bounds:
+/// below the first a wake-up that comes late would look like a node that is slow.
 const LATE_TIMES: u32 = 3;
 const LATE_LEAST: Duration = Duration::from_millis(2);
 const LATE_MOST: Duration = Duration::from_millis(100);
 /// Making a connection takes no longer; a node that needs more is away.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
-/// What nodes lend that join while a run goes on can be used up to so many times what there was at its start, and up to this in any case.
+/// What nodes lend that join while a run goes on can be used up to so many times what there was at its start,
+/// and up to this in any case.
 const GROWTH_TIMES: u64 = 4;
 const GROWTH_LEAST: u64 = 64 << 30;
 /// At the end, nodes are told so for no longer.
@@ -118,7 +123,8 @@ pub struct NodesOptions {
     pub tuning: NodeTuning,
     /// Where it is said which nodes there are, if that may change.
     pub membership: Option<MembershipOptions>,
-    /// Who has named them, where who starts the program has not; a few words for what is said of nodes that can't be used.
+    /// What has named them, where the command that starts the program has not: a few words for messages about
+    /// nodes that can't be used.
     pub named_by: Option<String>,
 }
 
@@ -150,7 +156,7 @@ pub(crate) fn connector(options: &NodesOptions) -> Result<Connect> {
 /// What a lane is for.
 fn traffic_of(lane: u8) -> Traffic {
     match lane {
-        STEWARD_LANE | LEAVING_LANE => Traffic::Control,
+        MONITOR_LANE | LEAVING_LANE => Traffic::Control,
         WRITER_LANE | REBUILD_LANE | AHEAD_LANE.. => Traffic::Background,
         _ => Traffic::Demand,
     }
@@ -187,7 +193,7 @@ impl Reached {
         let mut descriptions = Vec::new();
         let mut refusals = Vec::new();
         // As pages will travel: a way that can't be had shows now.
-        let client = ClientIdentity { space, lane: STEWARD_LANE };
+        let client = ClientIdentity { space, lane: MONITOR_LANE };
         let ask = |node: &NodeAddress| Ok(connect(node, client, Traffic::Background)?.node());
         for (node, reached) in options.nodes.iter().zip(many::ask_all(&options.nodes, ask)) {
             descriptions.push(reached.as_ref().ok().cloned());
@@ -222,8 +228,8 @@ impl Reached {
         })
     }
 
-    /// What the pool needs for them. With a disk, and one copy on nodes, every block has its second copy there; else the disk takes what
-    /// nodes don't.
+    /// What the pool needs for them. With a disk, and one copy on nodes, every block has its second copy
+    /// there; else the disk takes what nodes don't.
     pub(crate) fn config(&self, has_disk: bool, local: ByteCount) -> NodesConfig {
         let slabs = |description: &NodeDescription| description.frames / u64::from(Order::SLAB.frames());
         let lent: u64 = self.descriptions.iter().flatten().map(slabs).sum();
@@ -267,7 +273,7 @@ pub(crate) struct Carrier {
 
 /// What the carrier's threads share.
 struct State {
-    books: Books,
+    block_table: BlockTable,
     members: Vec<Member>,
     /// Whether nodes that are leaving hold what no other has room for.
     is_stuck: bool,
@@ -295,7 +301,7 @@ impl Carrier {
         let count = nodes.len();
         let joins = if membership.is_some() { JOINS } else { 0 };
         let state = State {
-            books: Books::new(space as u64, redundancy, count),
+            block_table: BlockTable::new(space as u64, redundancy, count),
             members: vec![Member::Active; count],
             is_stuck: false,
             health: vec![Health::default(); count],
@@ -340,10 +346,11 @@ impl Carrier {
         let is_rebuilding = self.redundancy.parity() > 0 || self.membership.is_some();
         let rebuilder = is_rebuilding.then(|| Rebuilder::start(self));
         let watch = self.membership.as_ref().map(|options| membership::start(self, options));
-        lanes.chain([Steward::start(self), prepared::start(self)]).chain(rebuilder).chain(watch).collect()
+        lanes.chain([NodeMonitor::start(self), prepared::start(self)]).chain(rebuilder).chain(watch).collect()
     }
 
-    /// Gives everything back: nobody needs it any more. Nodes that don't hear of it find out when the lease ends.
+    /// Gives everything back: nobody needs it any more. Nodes that don't hear of it find out when the lease
+    /// ends.
     pub(crate) fn leave(&'static self) {
         for link in &mut Links::new(self, LEAVING_LANE) {
             if self.is_up(link.node()) {
@@ -353,7 +360,8 @@ impl Carrier {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Who panicked has left the books as they were between two changes, or the process has ended.
+        // A thread that panicked has left the block table as it was between two changes, or the process has
+        // ended.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -372,14 +380,14 @@ impl Carrier {
         }
     }
 
-    /// The steward's link to a node, which may have been given up: then it is told first that nobody wants what it holds, for it would keep that, and
-    /// nobody else could have it.
+    /// The node monitor's link to a node, which may have been given up: then it is told first that nobody
+    /// wants what it holds, for it would keep that, and nobody else could have it.
     fn reach(&self, node: usize) -> Result<(Box<dyn Transport>, u32), LinkError> {
-        let client = ClientIdentity { space: self.space, lane: STEWARD_LANE };
-        // Twice, because a node lets go the links of who has left.
+        let client = ClientIdentity { space: self.space, lane: MONITOR_LANE };
+        // Twice, because a node lets go the links of a client that has left.
         for _ in 0..2 {
             let incarnation = self.incarnation(node);
-            let mut link = (self.connect)(&self.nodes[node].address, client, traffic_of(STEWARD_LANE))?;
+            let mut link = (self.connect)(&self.nodes[node].address, client, traffic_of(MONITOR_LANE))?;
             match self.met(node, incarnation, &link.node()) {
                 Meeting::Use(incarnation) => return Ok((link, incarnation)),
                 Meeting::Unfit => break,
@@ -398,7 +406,7 @@ impl Carrier {
     fn met(&self, node: usize, incarnation: u32, description: &NodeDescription) -> Meeting {
         let now = self.now();
         let mut state = self.state();
-        if state.books.incarnation(node) != incarnation
+        if state.block_table.incarnation(node) != incarnation
             && !state.health[node].is_up_as(description.incarnation)
         {
             // Others have met another one meanwhile. Which of the two came later nobody can say.
@@ -411,9 +419,9 @@ impl Carrier {
             Reunion::Remains => return Meeting::Remains,
         };
         let is_up = state.health[node].standing() == Standing::Up;
-        let incarnation = state.books.incarnation(node);
+        let incarnation = state.block_table.incarnation(node);
         if is_up {
-            state.books.admit(node, description.frames / u64::from(self.order().frames()));
+            state.block_table.admit(node, description.frames / u64::from(self.order().frames()));
             self.fit_pool(&state);
         }
         drop(state);
@@ -437,12 +445,12 @@ impl Carrier {
     fn take_away(&self, node: usize, incarnation: u32, note: impl FnOnce(&mut Health, Duration)) {
         let now = self.now();
         let mut state = self.state();
-        if state.books.incarnation(node) != incarnation {
+        if state.block_table.incarnation(node) != incarnation {
             return;
         }
         let was_up = state.health[node].standing() == Standing::Up;
         note(&mut state.health[node], now);
-        state.books.suspend(node);
+        state.block_table.suspend(node);
         let is_up = state.health[node].standing() == Standing::Up;
         drop(state);
         if was_up && !is_up {
@@ -450,22 +458,23 @@ impl Carrier {
         }
     }
 
-    /// One link to this incarnation of a node has ended, or could not be made, which may have reasons that are not the node's: the steward asks the node.
+    /// One link to this incarnation of a node has ended, or could not be made, which may have reasons that
+    /// are not the node's: the node monitor asks the node.
     fn doubted(&self, node: usize, incarnation: u32) {
         let mut state = self.state();
-        if state.books.incarnation(node) == incarnation {
+        if state.block_table.incarnation(node) == incarnation {
             state.health[node].doubt();
         }
     }
 
     /// Which incarnation of a node it is.
     fn incarnation(&self, node: usize) -> u32 {
-        self.state().books.incarnation(node)
+        self.state().block_table.incarnation(node)
     }
 
     /// What a node held is lost.
     fn lose(&self, state: &mut State, node: usize) -> Loss {
-        let gone = state.books.lose(node);
+        let gone = state.block_table.lose(node);
         gone.iter().for_each(|&block| self.pool.forget_nodes_of(block as usize));
         if gone.is_empty() {
             return Loss::default();
@@ -481,18 +490,19 @@ impl Carrier {
 
     /// A node says that it hasn't got a shard.
     fn lose_shard(&self, block: u32, located: &Located, shard: usize) {
-        // Both under the lock: otherwise the block might be written anew in between.
+        // Both under the lock: otherwise the block might be written again in between.
         let mut state = self.state();
-        if state.books.lose_shard(block, located, shard, LostChunk::Gone) {
+        if state.block_table.lose_shard(block, located, shard, LostChunk::Gone) {
             self.pool.forget_nodes_of(block as usize);
         }
     }
 
-    /// Whether bytes can be used for what was written to that range. Where there is but one copy, whoever uses them finds out whether they are right; but they
-    /// are not that copy's if it was moved elsewhere meanwhile, and its chunk is somebody else's.
+    /// Whether bytes can be used for what was written to that range. Where there is but one copy, whoever
+    /// uses them finds out whether they are right; but they are not that copy's if it was moved elsewhere
+    /// meanwhile, and its chunk is somebody else's.
     fn is_right(&self, block: u32, located: &Located, piece: Piece, content: &[u8]) -> bool {
         if self.redundancy.parity() == 0 {
-            return self.state().books.is_there(block, located);
+            return self.state().block_table.is_there(block, located);
         }
         self.is_as_written(located, piece, content)
     }
@@ -506,21 +516,22 @@ impl Carrier {
             .is_some_and(|checks| self.checker.is_right(content, checks))
     }
 
-    /// A node has sent other bytes than were written to a shard: it is made anew elsewhere. False when the block was written or freed meanwhile,
-    /// and nobody is to blame.
+    /// A node has sent other bytes than were written to a shard: it is rebuilt elsewhere. False when the
+    /// block was written or freed meanwhile, and nobody is to blame.
     fn caught(&self, block: u32, located: &Located, shard: usize) -> bool {
         let now = self.now();
         let mut state = self.state();
-        if !state.books.is_current(block, located) {
+        if !state.block_table.is_current(block, located) {
             return false;
         }
         let known = |located: &Located| located.shards.get(shard);
-        if state.books.located(block).and_then(known) != known(located) {
-            // The shard was lost or moved while it was on its way: what came is of the node's next incarnation, or somebody else's.
+        if state.block_table.located(block).and_then(known) != known(located) {
+            // The shard was lost or moved while it was on its way: what came is of the node's next
+            // incarnation, or somebody else's.
             return true;
         }
         figures::count(&self.counts.damaged);
-        if state.books.lose_shard(block, located, shard, LostChunk::Returned) {
+        if state.block_table.lose_shard(block, located, shard, LostChunk::Returned) {
             self.pool.forget_nodes_of(block as usize);
         }
         // Where there is but one copy, what else is there is better than nothing.
@@ -532,7 +543,7 @@ impl Carrier {
             let loss = self.lose(&mut state, node);
             drop(state);
             say(&format!(
-                "node {} sends other bytes than were written; nothing of it is used any more until it starts anew",
+                "node {} sends other bytes than were written; nothing of it is used any more until it is restarted",
                 self.nodes[node].address
             ));
             loss.tell();
@@ -557,7 +568,7 @@ impl Carrier {
     /// Which incarnation of a node answers, as far as is known.
     fn incarnation_up(&self, node: usize) -> Option<u32> {
         let state = self.state();
-        (state.health[node].standing() == Standing::Up).then(|| state.books.incarnation(node))
+        (state.health[node].standing() == Standing::Up).then(|| state.block_table.incarnation(node))
     }
 }
 
@@ -594,7 +605,8 @@ impl State {
         (health.standing() == Standing::Up).then(|| health.answer_time())
     }
 
-    /// After which time an answer is late: by what nodes take in the middle, so that one which is slow doesn't excuse itself.
+    /// After which time an answer is late: by what nodes take in the middle, so that one which is slow
+    /// doesn't excuse itself.
     fn late_after(&self) -> Duration {
         let mut times: Vec<Duration> = self
             .health

@@ -1,7 +1,9 @@
-//! Links that are made before anybody needs them, and held (COMEX §3): so the first page that a lane fetches from a node pays for no connection.
+//! Links that are made before anybody needs them, and held (COMEX §3): so the first page that a lane fetches
+//! from a node pays for no connection.
 //!
-//! Who owns a link says that it has none; one thread makes those of nodes that answer, one after the other; the owner takes it when it next looks, or when it
-//! needs it. An owner never waits for this thread longer than it would for itself: what can't be had here it makes when it is needed.
+//! The owner of a link says that it has none; one thread makes those of nodes that answer, one after the
+//! other; the owner takes it when it next looks, or when it needs it. An owner never waits for this thread
+//! longer than it would for itself: what can't be had here it makes when it is needed.
 //!
 //! Invariant: [`MOST`] links that were made here are held at a time.
 
@@ -15,7 +17,8 @@ use rustix::process::{Resource, getrlimit};
 use super::{CONNECT_PATIENCE, Carrier};
 use crate::threads::worker::Worker;
 
-/// Links to all nodes together. With four descriptors each, as RDMA has, they are half of what a process may usually open.
+/// Links to all nodes together. With four descriptors each, as RDMA has, they are half of what a process may
+/// usually open.
 const MOST: usize = 128;
 /// The part of what this process may open that they take at most, with one descriptor each.
 const DESCRIPTORS_PART: u64 = 8;
@@ -43,7 +46,8 @@ enum Stage {
     Made(Made),
 }
 
-/// The lane and the node. In this order they are made: first for what threads wait for, then the mover's, then for what nobody waits for.
+/// The lane and the node. In this order they are made: first for what threads wait for, then the mover's,
+/// then for what nobody waits for.
 type Key = (u8, usize);
 
 /// See the module's text.
@@ -83,7 +87,8 @@ impl Prepared {
         None
     }
 
-    /// A link is needed at once: it, if it has been made or is just about to be. From now on it is its owner who makes it.
+    /// A link is needed at once: it, if it has been made or is just about to be. From now on it is its owner
+    /// who makes it.
     pub(super) fn take(&self, node: usize, lane: u8) -> Option<Made> {
         let key = (lane, node);
         let is_making = |links: &mut BTreeMap<Key, Stage>| matches!(links.get(&key), Some(Stage::Making));

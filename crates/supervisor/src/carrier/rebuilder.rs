@@ -1,5 +1,5 @@
-//! The rebuilder: makes shards anew that were lost with a node, from those that are left, and moves those away that are on nodes which are to be
-//! emptied; at a bounded rate.
+//! The rebuilder: rebuilds shards that were lost with a node from those that are left, and moves away those
+//! on nodes that are to be emptied; at a bounded rate.
 
 use std::time::{Duration, Instant};
 
@@ -18,8 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(50);
 /// Chunks of each node that are asked for while something is lacking.
 const CHUNKS: usize = 8;
-/// When for so long no node had room for what is to leave another one, that is said. Longer than a node that is full is not asked again, and than one
-/// that has joined gets next to nothing.
+/// When for so long no node had room for what is to leave another one, that is said. Longer than a node that
+/// is full is not asked again, and than one that has joined gets next to nothing.
 const STUCK: Duration = Duration::from_secs(3);
 
 pub(super) struct Rebuilder {
@@ -46,15 +46,16 @@ impl Rebuilder {
         Self { carrier, links, stock, pace, is_rebuilding: false, had_room_at }
     }
 
-    /// Makes one block whole, or moves its shards from nodes that are leaving, as far as others have room for it. How long to pause.
+    /// Makes one block whole, or moves its shards from nodes that are leaving, as far as others have room for
+    /// it. How long to pause.
     fn step(&mut self) -> Duration {
         let (is_bare, is_leaving) = {
             let state = self.carrier.state();
-            (state.books.is_bare(), state.books.is_any_leaving())
+            (state.block_table.is_bare(), state.block_table.is_any_leaving())
         };
         if is_bare != std::mem::replace(&mut self.is_rebuilding, is_bare) {
             match is_bare {
-                true => tracing::info!("copies and parity that were lost are made anew"),
+                true => tracing::info!("copies and parity that were lost are rebuilt"),
                 false => tracing::info!("all that lay on lost nodes is redundant again"),
             }
         }
@@ -76,9 +77,10 @@ impl Rebuilder {
         let (bare, leaving) = {
             let mut state = self.carrier.state();
             let most: Vec<u64> = state.health.iter().map(|health| health.most_blocks(now)).collect();
-            let bare = state.books.next_bare(|node| most[node]);
+            let bare = state.block_table.next_bare(|node| most[node]);
             // What is lacking comes first.
-            let leaving = if bare.is_none() { state.books.next_leaving(|node| most[node]) } else { None };
+            let leaving =
+                if bare.is_none() { state.block_table.next_leaving(|node| most[node]) } else { None };
             (bare, leaving)
         };
         let is_done = match (bare, leaving) {
@@ -105,7 +107,7 @@ impl Rebuilder {
 
     fn rebuild(&mut self, located: &Located, allotment: &Allotment) -> bool {
         let Some(shards) = read_shards(self.carrier, &mut self.links, allotment.block, located) else {
-            self.carrier.state().books.cancel(allotment);
+            self.carrier.state().block_table.cancel(allotment);
             return false;
         };
         let redundancy = self.carrier.redundancy();
@@ -129,7 +131,7 @@ impl Rebuilder {
         match copied.len() {
             0 if self.carrier.redundancy().parity() > 0 => self.rebuild(located, allotment),
             0 => {
-                self.carrier.state().books.cancel(allotment);
+                self.carrier.state().block_table.cancel(allotment);
                 false
             }
             read => self.write(located, allotment, copied, read),
@@ -156,6 +158,6 @@ impl Rebuilder {
         }
         self.pace.went((moved * self.carrier.redundancy().order().bytes()) as u64);
         let mut state = self.carrier.state();
-        state.books.settle_rebuilt(located, allotment, |shard| written.contains(&shard)) > 0
+        state.block_table.settle_rebuilt(located, allotment, |shard| written.contains(&shard)) > 0
     }
 }

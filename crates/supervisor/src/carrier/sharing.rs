@@ -1,9 +1,10 @@
-//! How the space's links to nodes are shared: among its own threads by class, and with other spaces of the host by weight (docs/adr/0029).
+//! How the space's links to nodes are shared: among its own threads by class, and with other spaces of the
+//! host by weight (docs/adr/0029).
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use farmem_broker::board::{Board, Direction, Gate, Pass, Purse, Shared, Turn, key_of};
+use farmem_broker::link_schedule::{Direction, Gate, LinkSchedule, Pass, RateLimit, Shared, Turn, key_of};
 use farmem_page::ByteCount;
 use farmem_policy::links::Class;
 use farmem_sys::shared::SharedMemoryError;
@@ -17,23 +18,23 @@ use crate::options::Bandwidth;
 /// The gates of all links.
 pub(crate) struct Sharing {
     links: Slots<SharedLink>,
-    purses: [Arc<Purse>; 2],
-    /// Where the space sits, so that nodes which join find it there. Held while links are added or moved.
-    seat: Mutex<Seat>,
+    rate_limits: [Arc<RateLimit>; 2],
+    /// Which slot the space has, so that nodes which join find it there. Held while links are added or moved.
+    link_slot: Mutex<LinkSlot>,
 }
 
 /// The way to a node.
 struct SharedLink {
-    /// What stands for it on boards.
+    /// What stands for it in link schedules.
     key: u64,
     /// In, out.
     gates: [Arc<Gate>; 2],
 }
 
 /// A space's place among others.
-struct Seat {
-    /// The host's board, and which seat there.
-    at: Option<(Arc<Board>, usize)>,
+struct LinkSlot {
+    /// The host's link schedule, and which slot there.
+    at: Option<(Arc<LinkSchedule>, usize)>,
     weight: u32,
 }
 
@@ -66,7 +67,7 @@ impl Pause {
 const DIRECTIONS: [Direction; 2] = [Direction::In, Direction::Out];
 
 impl Sharing {
-    /// With a board for the space alone, until it gets a seat at the host's. So many nodes may join later.
+    /// With a schedule for the space alone, until it gets a slot in the host's. So many nodes may join later.
     ///
     /// # Errors
     /// What the kernel says.
@@ -75,14 +76,14 @@ impl Sharing {
         joins: usize,
         bandwidth: Bandwidth,
     ) -> Result<Self, SharedMemoryError> {
-        let purses = [bandwidth.bytes_in, bandwidth.bytes_out].map(|limit| {
-            let purse = Purse::default();
-            purse.set(limit.map_or(0, ByteCount::get));
-            Arc::new(purse)
+        let rate_limits = [bandwidth.bytes_in, bandwidth.bytes_out].map(|limit| {
+            let rate_limit = RateLimit::default();
+            rate_limit.set(limit.map_or(0, ByteCount::get));
+            Arc::new(rate_limit)
         });
-        let links: Result<Vec<_>, _> = nodes.iter().map(|node| SharedLink::new(node, &purses)).collect();
-        let seat = Mutex::new(Seat { at: None, weight: 1 });
-        Ok(Self { links: Slots::new(links?, joins), purses, seat })
+        let links: Result<Vec<_>, _> = nodes.iter().map(|node| SharedLink::new(node, &rate_limits)).collect();
+        let link_slot = Mutex::new(LinkSlot { at: None, weight: 1 });
+        Ok(Self { links: Slots::new(links?, joins), rate_limits, link_slot })
     }
 
     /// The way to a node that joins: it has the next number.
@@ -90,25 +91,25 @@ impl Sharing {
     /// # Errors
     /// What the kernel says, or that there can be no more.
     pub(super) fn add(&self, node: &NodeAddress) -> Result<(), SharedMemoryError> {
-        let link = SharedLink::new(node, &self.purses)?;
-        let seat = self.seat.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((board, seat)) = &seat.at {
-            link.sit(board, *seat);
+        let link = SharedLink::new(node, &self.rate_limits)?;
+        let link_slot = self.link_slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((schedule, link_slot)) = &link_slot.at {
+            link.take_link_slot(schedule, *link_slot);
         }
-        link.gates.iter().for_each(|gate| gate.set_weight(seat.weight));
+        link.gates.iter().for_each(|gate| gate.set_weight(link_slot.weight));
         if self.links.add(link) { Ok(()) } else { Err(SharedMemoryError::Unsuitable) }
     }
 
-    /// Takes a seat at the host's board.
-    pub(crate) fn sit(&self, board: &Arc<Board>, seat: usize) {
-        let mut own = self.seat.lock().unwrap_or_else(PoisonError::into_inner);
-        own.at = Some((Arc::clone(board), seat));
-        self.links.iter().for_each(|link| link.sit(board, seat));
+    /// Takes a slot in the host's link schedule.
+    pub(crate) fn take_link_slot(&self, schedule: &Arc<LinkSchedule>, link_slot: usize) {
+        let mut own = self.link_slot.lock().unwrap_or_else(PoisonError::into_inner);
+        own.at = Some((Arc::clone(schedule), link_slot));
+        self.links.iter().for_each(|link| link.take_link_slot(schedule, link_slot));
     }
 
     /// Changes the space's part against others.
     pub(crate) fn set_weight(&self, weight: u32) {
-        let mut own = self.seat.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut own = self.link_slot.lock().unwrap_or_else(PoisonError::into_inner);
         own.weight = weight;
         self.links.iter().flat_map(|link| &link.gates).for_each(|gate| gate.set_weight(weight));
     }
@@ -118,7 +119,8 @@ impl Sharing {
         &self.links[node].gates[direction as usize]
     }
 
-    /// Asks for the turn of a part of a whole slab. `None` for requests that move no content. `turn` is kept until its turn has come.
+    /// Asks for the turn of a part of a whole slab. `None` for requests that move no content. `turn` is kept
+    /// until its turn has come.
     ///
     /// # Errors
     /// It has not come yet.
@@ -159,13 +161,13 @@ impl Sharing {
 }
 
 impl SharedLink {
-    fn new(node: &NodeAddress, purses: &[Arc<Purse>; 2]) -> Result<Self, SharedMemoryError> {
+    fn new(node: &NodeAddress, rate_limits: &[Arc<RateLimit>; 2]) -> Result<Self, SharedMemoryError> {
         let key = key_of(&node.to_string());
-        let board = Arc::new(Board::new(Shared::create()?));
+        let schedule = Arc::new(LinkSchedule::new(Shared::create()?));
         let gate = |direction: Direction| {
-            // A board without any link has room for one.
-            let lines = board.link(key, direction)?;
-            Some(Gate::new(Arc::clone(&board), lines, 0, Arc::clone(&purses[direction as usize]), 1))
+            // A schedule without any link has room for one.
+            let lines = schedule.link(key, direction)?;
+            Some(Gate::new(Arc::clone(&schedule), lines, 0, Arc::clone(&rate_limits[direction as usize]), 1))
         };
         let [Some(inward), Some(outward)] = DIRECTIONS.map(gate) else {
             return Err(SharedMemoryError::Unsuitable);
@@ -173,11 +175,11 @@ impl SharedLink {
         Ok(Self { key, gates: [inward, outward] })
     }
 
-    fn sit(&self, board: &Arc<Board>, seat: usize) {
+    fn take_link_slot(&self, schedule: &Arc<LinkSchedule>, link_slot: usize) {
         for (gate, direction) in self.gates.iter().zip(DIRECTIONS) {
-            // A link for which the board has no place is not shared.
-            if let Some(lines) = board.link(self.key, direction) {
-                gate.move_to(Arc::clone(board), lines, seat);
+            // A link for which the schedule has no room is not shared.
+            if let Some(lines) = schedule.link(self.key, direction) {
+                gate.move_to(Arc::clone(schedule), lines, link_slot);
             }
         }
     }

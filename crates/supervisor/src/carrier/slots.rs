@@ -1,10 +1,12 @@
-//! Things that nodes have by their numbers. Numbers are given out one after the other while others look things up, and are never taken back.
+//! Things that nodes have by their numbers. Numbers are given out one after the other while others look
+//! things up, and are never taken back.
 
 use std::ops::Index;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Nodes that may join while a run goes on. One that comes back to an address that was known has its number again.
+/// Nodes that may join while a run goes on. One that comes back to an address that was known has its number
+/// again.
 pub(super) const JOINS: usize = 1024;
 
 /// See the module's text.
@@ -47,7 +49,7 @@ impl<T> Slots<T> {
     }
 }
 
-/// As that of a slice: numbers come from the books alone, which know of none that was not given out.
+/// As that of a slice: numbers come from the block table alone, which knows of none that was not given out.
 impl<T> Index<usize> for Slots<T> {
     type Output = T;
 

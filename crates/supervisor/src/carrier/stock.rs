@@ -1,5 +1,6 @@
-//! Chunks of nodes: asked for ahead of need, given back when there are too many. One request for a node is under way at a time, and its answer is heard
-//! at a later turn: no node keeps anybody waiting who has chunks of another in hand.
+//! Chunks of nodes: asked for ahead of need, given back when there are too many. One request for a node is
+//! under way at a time, and its answer is heard at a later turn: no node keeps anybody waiting who has chunks
+//! of another in hand.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -34,7 +35,8 @@ impl Stock {
     fn hear_from(&mut self, links: &mut Links, is_waiting: bool) -> bool {
         let (mut is_answered, mut may_connect) = (false, true);
         for link in links {
-            // A link that has just ended is made anew at once: that may be an accident. But nobody waits for one node after the other.
+            // A link that has just ended is made again at once: that may be an accident. But nobody waits for
+            // one node after the other.
             let has_ended = !link.listen(is_waiting) && !self.carrier.nodes[link.node()].has_left();
             let is_needed = link.is_asked() && !link.is_open() && self.carrier.is_up(link.node());
             if may_connect && (has_ended || is_needed) {
@@ -53,38 +55,39 @@ impl Stock {
     /// Until a node has answered what it owes, nothing more is left with it.
     fn note_silence(&self, link: &NodeLink) {
         if self.by == WrittenBy::Mover {
-            self.carrier.state().books.set_silent(link.node(), link.owes());
+            self.carrier.state().block_table.set_silent(link.node(), link.owes());
         }
     }
 
     fn apply(&mut self, link: &mut NodeLink, reply: Reply) {
         let node = link.node();
         let mut state = self.carrier.state();
-        let is_current = state.books.incarnation(node) == reply.incarnation;
+        let is_current = state.block_table.incarnation(node) == reply.incarnation;
         match (reply.request, reply.result) {
             (Request::Grant { .. }, Some(Ok(Answer::Granted(frames)))) if !frames.is_empty() => {
                 if is_current {
                     if let Some(took) = reply.took {
                         state.reserves[node].answered(took);
                     }
-                    state.books.granted(node, &frames);
+                    state.block_table.granted(node, &frames);
                 } else if reply.is_fresh {
-                    // The node was given up, or has left. It is there nevertheless, and nobody else knows of these.
+                    // The node was given up, or has left. It is there nevertheless, and nobody else knows of
+                    // these.
                     drop(state);
                     self.release(link, &frames);
                 }
             }
             // For whatever reason it grants none: others don't wait for it.
             (Request::Grant { .. }, Some(_)) if is_current => {
-                state.books.set_full(node, true);
+                state.block_table.set_full(node, true);
                 self.full_since.insert(node, Instant::now());
             }
             _ => {}
         }
     }
 
-    /// Gives chunks back that a node granted in vain (COMEX §4.4: in batches): those that this thread's writes have spoiled, and, for the mover, those
-    /// that nobody needs.
+    /// Gives chunks back that a node granted in vain (COMEX §4.4: in batches): those that this thread's
+    /// writes have spoiled, and, for the mover, those that nobody needs.
     pub(super) fn give_back(&mut self, link: &mut NodeLink) {
         if link.is_asked() {
             return;
@@ -95,13 +98,17 @@ impl Stock {
             if state.health[node].standing() != Standing::Up {
                 return;
             }
-            let in_hand = state.books.in_hand(node);
+            let in_hand = state.block_table.in_hand(node);
             let surplus = match self.by {
                 WrittenBy::Rebuilder => 0,
-                WrittenBy::Mover if state.books.is_leaving(node) && !state.books.needs_leaving() => in_hand,
+                WrittenBy::Mover
+                    if state.block_table.is_leaving(node) && !state.block_table.needs_leaving() =>
+                {
+                    in_hand
+                }
                 WrittenBy::Mover => state.reserves[node].surplus(in_hand),
             };
-            state.books.give_back(node, self.by, surplus)
+            state.block_table.give_back(node, self.by, surplus)
         };
         self.release(link, &frames);
     }
@@ -122,7 +129,8 @@ impl Stock {
         }
     }
 
-    /// Asks nodes for chunks where fewer are in hand than will be needed (COMEX §3.3.3). What they answer is heard later.
+    /// Asks nodes for chunks where fewer are in hand than will be needed (COMEX §3.3.3). What they answer is
+    /// heard later.
     pub(super) fn replenish(&mut self, links: &mut Links, needed: usize) {
         let order = self.carrier.order();
         for link in links {
@@ -136,7 +144,8 @@ impl Stock {
         }
     }
 
-    /// Waits until a node has answered what it was asked. False when there is none to wait for: what is long overdue isn't.
+    /// Waits until a node has answered what it was asked. False when there is none to wait for: what is long
+    /// overdue isn't.
     pub(super) fn wait(&mut self, links: &mut Links) -> bool {
         loop {
             if self.hear_from(links, true) {
@@ -156,19 +165,19 @@ impl Stock {
         if state.health[node].standing() != Standing::Up {
             return 0;
         }
-        if state.books.is_leaving(node) && !state.books.needs_leaving() {
+        if state.block_table.is_leaving(node) && !state.block_table.needs_leaving() {
             return 0;
         }
-        if state.books.is_full(node) {
+        if state.block_table.is_full(node) {
             // Another thread may have heard it.
             let since = self.full_since.entry(node).or_insert_with(Instant::now);
             if since.elapsed() < FULL {
                 return 0;
             }
-            state.books.set_full(node, false);
+            state.block_table.set_full(node, false);
         }
         self.full_since.remove(&node);
-        let in_hand = state.books.in_hand(node);
+        let in_hand = state.block_table.in_hand(node);
         state.reserves[node].wanted(in_hand).max(needed.saturating_sub(in_hand))
     }
 }

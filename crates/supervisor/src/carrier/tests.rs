@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use farmem_broker::board::{Board, Direction, Gate, Memory, Pass, Shared, Turn, Word, key_of};
+use farmem_broker::link_schedule::{Direction, Gate, LinkSchedule, Memory, Pass, Shared, Turn, Word, key_of};
 use farmem_page::{PAGE_BYTES, PageBytes, Place};
 use farmem_policy::links::Class;
 use farmem_remote::{Roster, WrittenBy};
@@ -107,7 +107,7 @@ impl World {
         Self::made(slabs, slabs.len(), redundancy, ByteCount::ZERO, bandwidth, None, |_, _| true)
     }
 
-    /// Nodes beside a disk that has room for all.
+    /// Nodes together with a disk that has room for all.
     fn with_disk(slabs: &[u32]) -> Self {
         let disk = ByteCount::new((PAGES * PAGE_BYTES) as u64 * 2);
         Self::made(slabs, slabs.len(), Redundancy::NONE, disk, Bandwidth::default(), None, |_, _| true)
@@ -242,7 +242,7 @@ impl World {
         }
     }
 
-    /// Stores some pages anew, so that slabs leave memory.
+    /// Stores some pages again, so that slabs leave memory.
     fn store_again(&mut self, pages: std::ops::Range<usize>) {
         let mut writer = Box::new(Writer::new(OWNER));
         for number in pages {
@@ -382,14 +382,14 @@ fn a_node_that_was_given_up_and_comes_back_lends_again_what_it_held() {
 
 #[test]
 fn links_that_cannot_be_made_take_no_node_away_by_whose_other_links_all_goes_on() {
-    /// Of each thread, and more than make the steward believe that a node is away.
+    /// Of each thread, and more than make the node monitor believe that a node is away.
     const REFUSALS: u64 = 6;
-    let (refused, stewards) = (Arc::new(AtomicU64::new(0)), AtomicU64::new(0));
+    let (refused, monitors) = (Arc::new(AtomicU64::new(0)), AtomicU64::new(0));
     let refusals = Arc::clone(&refused);
     let mut world = World::guarded(&[32], Redundancy::NONE, move |_, lane| {
-        // The first is closed before the steward has its own.
+        // The first is closed before the node monitor has its own.
         let is_allowed =
-            lane < AHEAD_LANE && (lane != STEWARD_LANE || stewards.fetch_add(1, Ordering::Relaxed) < 2);
+            lane < AHEAD_LANE && (lane != MONITOR_LANE || monitors.fetch_add(1, Ordering::Relaxed) < 2);
         refusals.fetch_add(u64::from(!is_allowed), Ordering::Relaxed);
         is_allowed
     });
@@ -412,10 +412,10 @@ fn nodes_that_cannot_be_reached_keep_no_other_from_being_reached() {
     let (is_held, tries) = (Arc::new(AtomicBool::new(false)), Arc::new([const { AtomicU64::new(0) }; 4]));
     let (held, tried) = (Arc::clone(&is_held), Arc::clone(&tries));
     let mut world = World::guarded(&[32; 4], Redundancy::NONE, move |node, lane| {
-        tried[node].fetch_add(u64::from(lane == STEWARD_LANE), Ordering::Relaxed);
+        tried[node].fetch_add(u64::from(lane == MONITOR_LANE), Ordering::Relaxed);
         let began = Instant::now();
         // Others would wait in the test's own thread.
-        if node > 0 && lane != STEWARD_LANE {
+        if node > 0 && lane != MONITOR_LANE {
             return !held.load(Ordering::Relaxed);
         }
         while node > 0 && held.load(Ordering::Relaxed) && began.elapsed() < 2 * PATIENCE {
@@ -480,7 +480,7 @@ fn what_waits_behind_a_write_that_nobody_answers_is_not_tried_one_after_the_othe
         at: RegionOffset::new(nth * SLAB_BYTES as u64),
         data: vec![7; SLAB_BYTES],
     };
-    let outcomes = NodeLink::new(world.carrier, 0, STEWARD_LANE)
+    let outcomes = NodeLink::new(world.carrier, 0, MONITOR_LANE)
         .exchange((0..32).map(write).collect(), Duration::from_millis(250));
     assert!(matches!(outcomes.first(), Some(Some((_, Err(Failure::Late))))), "the first was waited for");
     assert!(matches!(outcomes.last(), Some(None)), "the last was not even sent");
@@ -633,13 +633,14 @@ fn what_is_freed_goes_back_to_the_node() {
     assert_eq!(world.nodes[0].free_frames(), 64 * 64);
 }
 
-/// What each of two spaces has of a board: the carrier seat 0, and somebody else, of whom this is the gate from one node, seat 1.
-fn beside(world: &World, node: usize) -> (Arc<Board>, Arc<Gate>) {
-    let board = Arc::new(Board::new(Shared::create().unwrap()));
-    world.carrier.sharing().sit(&board, 0);
-    let lines = board.link(key_of(&format!("unix:{node}")), Direction::In).unwrap();
-    let other = Gate::new(Arc::clone(&board), lines, 1, Arc::default(), 1000);
-    (board, other)
+/// A schedule that two spaces share, and the gate from one node of the second. The carrier has slot 0, the
+/// second space slot 1.
+fn beside(world: &World, node: usize) -> (Arc<LinkSchedule>, Arc<Gate>) {
+    let schedule = Arc::new(LinkSchedule::new(Shared::create().unwrap()));
+    world.carrier.sharing().take_link_slot(&schedule, 0);
+    let lines = schedule.link(key_of(&format!("unix:{node}")), Direction::In).unwrap();
+    let other = Gate::new(Arc::clone(&schedule), lines, 1, Arc::default(), 1000);
+    (schedule, other)
 }
 
 /// All that may be under way on a link, and the turn that comes next.
@@ -654,7 +655,7 @@ fn take_all(gate: &Arc<Gate>) -> (Vec<Pass>, Turn) {
 fn reads_wait_while_another_space_has_the_link_and_go_when_it_has_done() {
     for (slabs, redundancy) in [(vec![32], Redundancy::NONE), (vec![32; 3], coded(2, 1))] {
         let world = World::filled(&slabs, redundancy);
-        let (_board, other) = beside(&world, 0);
+        let (_schedule, other) = beside(&world, 0);
         let held = take_all(&other);
         std::thread::scope(|scope| {
             scope.spawn(move || {
@@ -671,37 +672,38 @@ fn reads_wait_while_another_space_has_the_link_and_go_when_it_has_done() {
 #[test]
 fn a_space_that_was_killed_in_its_transfers_holds_up_nobody_for_long_without_a_broker() {
     let world = World::filled(&[32, 32], Redundancy::NONE);
-    let (_board, other) = beside(&world, 0);
+    let (_schedule, other) = beside(&world, 0);
     std::mem::forget(take_all(&other));
     assert_eq!(world.read_all(), (PAGES, 0));
 }
 
 #[test]
-fn what_a_space_that_has_gone_held_is_free_as_soon_as_its_seat_is_cleared() {
+fn what_a_space_that_has_gone_held_is_free_as_soon_as_its_link_slot_is_cleared() {
     let world = World::filled(&[32], Redundancy::NONE);
-    let (board, other) = beside(&world, 0);
+    let (schedule, other) = beside(&world, 0);
     std::mem::forget(take_all(&other));
-    board.clear(1);
+    schedule.clear(1);
     assert_eq!(world.read_all(), (PAGES, 0));
 }
 
 #[test]
 fn nonsense_on_the_board_costs_time_and_no_page() {
     let world = World::filled(&[32, 32], Redundancy::NONE);
-    let (board, _other) = beside(&world, 0);
+    let (schedule, _other) = beside(&world, 0);
     let has_ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut state = 0x1234_5678_9abc_def1_u64;
             for _ in 0..400 {
-                for nth in 0..farmem_broker::board::BOARD_BYTES / size_of::<u64>() {
+                for nth in 0..farmem_broker::link_schedule::LINK_SCHEDULE_BYTES / size_of::<u64>() {
                     state ^= state << 13;
                     state ^= state >> 7;
                     state ^= state << 17;
-                    // Keys stay, or the space's lines would be somewhere else; the rest of the head is nonsense too, but for a limit of next to nothing.
+                    // Keys stay, or the space's lines would be somewhere else; the rest of the head is
+                    // nonsense too, but for a limit of next to nothing.
                     let value = if nth < 2 { state | 1 << 20 } else { state };
                     if nth < 8 || (nth - 8) % (8 + 8 * 256) >= 1 {
-                        board.memory().word(nth).set(value);
+                        schedule.memory().word(nth).set(value);
                     }
                 }
                 if has_ended.load(Ordering::Relaxed) {
@@ -772,7 +774,8 @@ fn what_a_drained_node_held_goes_to_the_others_while_it_is_read() {
         let count = redundancy.shards() + 1;
         let mut world = World::filled(&vec![64; count], redundancy);
         // The one that surely holds something.
-        let node = world.carrier.state().books.used().enumerate().max_by_key(|(_, used)| *used).unwrap().0;
+        let node =
+            world.carrier.state().block_table.used().enumerate().max_by_key(|(_, used)| *used).unwrap().0;
         let all: Vec<usize> = (0..count).collect();
         assert_eq!(world.follow(&all, &[node]), [""; 0]);
         assert_eq!(world.read_all(), (PAGES, 0), "{redundancy}");
@@ -851,9 +854,9 @@ fn a_node_that_is_killed_while_it_is_emptied_costs_what_was_still_there_alone() 
         let count = redundancy.shards() + 1;
         let world = World::filled(&vec![64; count], redundancy);
         let all: Vec<usize> = (0..count).collect();
-        let used = world.carrier.state().books.used().next().unwrap();
+        let used = world.carrier.state().block_table.used().next().unwrap();
         world.follow(&all, &[0]);
-        while world.carrier.state().books.used_on(0) > used / 2 {
+        while world.carrier.state().block_table.used_on(0) > used / 2 {
             std::thread::sleep(Duration::from_millis(1));
         }
         world.nodes[0].restart();
@@ -895,7 +898,8 @@ fn changes_that_follow_each_other_quickly_end_in_the_last_one() {
     assert_eq!(world.read_all(), (PAGES, 0));
 }
 
-/// Whether something was read from a node by links of lanes for what threads wait for, and by those for what nobody waits for.
+/// Whether something was read from a node by links of lanes for what threads wait for, and by those for what
+/// nobody waits for.
 fn asked(node: &MemoryNode) -> (bool, bool) {
     let lanes = node.readers();
     (lanes.iter().any(|lane| *lane < WRITER_LANE), lanes.iter().any(|lane| *lane >= AHEAD_LANE))
@@ -973,7 +977,7 @@ fn hear_all(stock: &mut Stock, links: &mut Links) {
 fn what_a_stalled_node_is_asked_for_is_asked_once_and_comes_when_it_goes_on() {
     let world = World::filled(&[64, 64], Redundancy::NONE);
     let (mut stock, mut links) = stock_of(&world);
-    let in_hand = |node: usize| world.carrier.state().books.in_hand(node);
+    let in_hand = |node: usize| world.carrier.state().block_table.in_hand(node);
     let (before, free) = ([in_hand(0), in_hand(1)], world.nodes[0].free_frames());
     let wanted = before[0].max(before[1]) + 3;
     world.nodes[0].stall_from(Some(SPARE_LANE));
@@ -999,7 +1003,7 @@ fn a_grant_that_was_not_heard_of_when_its_link_broke_is_not_granted_twice() {
         let mut world = World::troubled(&[64, 64], Redundancy::NONE, seed);
         let (mut stock, mut links) = stock_of(&world);
         for round in 0..30 {
-            let needed = world.carrier.state().books.in_hand(round % 2) + 2;
+            let needed = world.carrier.state().block_table.in_hand(round % 2) + 2;
             // A link that has broken makes a node seem away for a moment.
             world.wait_until_up();
             stock.replenish(&mut links, needed);
@@ -1008,7 +1012,9 @@ fn a_grant_that_was_not_heard_of_when_its_link_broke_is_not_granted_twice() {
         // What the mover was still granted when all had left is heard of as well.
         world.wait_until("what is granted is what is known of", |world| {
             let state = world.carrier.state();
-            let held = |node: usize| 64 * (state.books.in_hand(node) + state.books.used_on(node) as usize);
+            let held = |node: usize| {
+                64 * (state.block_table.in_hand(node) + state.block_table.used_on(node) as usize)
+            };
             (0..2).all(|node| 64 * 64 - world.nodes[node].free_frames() == held(node))
         });
     }
@@ -1026,7 +1032,7 @@ fn a_grant_that_comes_when_its_node_was_lost_is_not_counted_on() {
     world.nodes[0].stall(false);
     hear_all(&mut stock, &mut links);
     let granted = 64 * 64 - world.nodes[0].free_frames();
-    assert_eq!((world.carrier.state().books.in_hand(0), granted), (0, 0));
+    assert_eq!((world.carrier.state().block_table.in_hand(0), granted), (0, 0));
 }
 
 #[test]
@@ -1042,7 +1048,7 @@ fn a_grant_that_comes_when_its_node_has_left_is_given_back() {
     // It does what it was asked all the same: it is told so by another link, and knows no order between them.
     world.nodes[0].stall(false);
     hear_all(&mut stock, &mut links);
-    assert_eq!((world.carrier.state().books.in_hand(0), world.nodes[0].free_frames()), (0, 64 * 64));
+    assert_eq!((world.carrier.state().block_table.in_hand(0), world.nodes[0].free_frames()), (0, 64 * 64));
     links.all().iter_mut().for_each(NodeLink::close_if_left);
     assert!(!links[0].is_open());
 }
@@ -1069,7 +1075,7 @@ fn with_five_of_twelve_nodes_stalled_memory_goes_on_leaving() {
         (0..5).for_each(|node| world.nodes[node].stall(false));
         assert_eq!(world.read_all(), (PAGES, 0), "{redundancy}");
         world.wait_until("they are counted on again", |world| {
-            (0..5).all(|node| !world.carrier.state().books.is_silent(node))
+            (0..5).all(|node| !world.carrier.state().block_table.is_silent(node))
         });
     }
 }
@@ -1086,7 +1092,8 @@ fn what_would_come_too_late_is_dropped_and_comes_when_somebody_waits() {
     assert_eq!(world.read_all(), (PAGES, 0));
 }
 
-/// Reads all pages ahead time and again, and beside that as threads do that wait, until one of these has come for what was read ahead.
+/// Reads all pages ahead time and again. Meanwhile other threads read and wait, until one of them has come
+/// for what was read ahead.
 fn read_beside_who_reads_ahead(world: &World, turns: Vec<Turn>) {
     let ends = AtomicBool::new(false);
     let (pool, disk, places) = (world.pool, &world.disk, &world.places);

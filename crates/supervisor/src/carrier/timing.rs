@@ -1,4 +1,5 @@
-//! What a lane knows of when what is fetched ahead is wanted, and of how long reads take: what would come too late is not read (Canvas §5.3).
+//! What a lane knows of when what is fetched ahead is wanted, and of how long reads take: what would come too
+//! late is not read (Canvas §5.3).
 
 use std::time::{Duration, Instant};
 
@@ -36,8 +37,8 @@ impl Timing {
         self.took[usize::from(is_ahead)].note(nanoseconds(took));
     }
 
-    /// Whether what was asked for ahead so long ago, and waits for its turn still, is to be dropped. Not all of it: how soon pages are used shows only in
-    /// those that come.
+    /// Whether what was asked for ahead so long ago, and waits for its turn still, is to be dropped. Not all
+    /// of it: how soon pages are used shows only in those that come.
     pub(super) fn drops(&mut self, age: Duration) -> bool {
         if !is_too_late(self.uses.threshold_ns(), nanoseconds(age), &self.took[1]) {
             return false;

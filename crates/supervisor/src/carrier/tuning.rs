@@ -13,7 +13,8 @@ const ENTRIES_LEAST: u64 = 16;
 const ENTRIES_GIVEN_MOST: u64 = 1024;
 const LOCAL_PART: u64 = 16;
 
-/// What COMEX (§5.1.3) calls P, B and T. Each follows what is measured, or the local budget, unless it is given.
+/// What COMEX (§5.1.3) calls P, B and T. Each follows what is measured, or the local budget, unless it is
+/// given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NodeTuning {
     /// How much a read from a node brings: a power of two of pages, 16 at most.

@@ -1,4 +1,5 @@
-//! The links of a lane: to each node one for what threads wait for, and one for what nobody waits for yet, so that the second holds up nothing else.
+//! The links of a lane: to each node one for what threads wait for, and one for what nobody waits for yet, so
+//! that the second holds up nothing else.
 
 use std::ops::{Index, IndexMut};
 

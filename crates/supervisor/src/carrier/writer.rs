@@ -58,7 +58,7 @@ impl NodeWriter {
         let pool = self.carrier.pool;
         let unclaimed = self.held.take_unclaimed(|block| pool.is_block_claimed(block as usize));
         if !unclaimed.is_empty() {
-            self.carrier.state().books.release(&unclaimed);
+            self.carrier.state().block_table.release(&unclaimed);
         }
         self.carrier.leave_to_disk();
         self.stock.hear(&mut self.links);
@@ -70,7 +70,8 @@ impl NodeWriter {
         }
     }
 
-    /// Blocks that are to go to disk by now, where it has room: nodes that are to be emptied hold them, and no other has room for them.
+    /// Blocks that are to go to disk by now, where it has room: nodes that are to be emptied hold them, and
+    /// no other has room for them.
     pub(crate) fn wanted_on_disk(&mut self) -> Option<BTreeSet<u32>> {
         let may_begin = self.lowering.wait(self.carrier.now()).is_zero();
         if may_begin { self.carrier.stuck() } else { None }
@@ -81,7 +82,8 @@ impl NodeWriter {
         self.lowering.went(2 * bytes);
     }
 
-    /// Places for blocks, as far as chunks are in hand. More are asked for ahead of need, and are there for the next ones; only who has none at all waits.
+    /// Places for blocks, as far as chunks are in hand. More are asked for ahead of need, and are there for
+    /// the next ones; only a thread that has none at all waits.
     fn allot(&mut self, blocks: &[NodeBlock]) -> Vec<Option<Allotment>> {
         let mut allotments = vec![None; blocks.len()];
         let began = Instant::now();
@@ -92,7 +94,8 @@ impl NodeWriter {
                 let mut state = self.carrier.state();
                 let most: Vec<u64> = state.health.iter().map(|health| health.most_blocks(now)).collect();
                 for (block, allotment) in blocks.iter().zip(&mut allotments) {
-                    *allotment = state.books.allot(block.block as u32, block.owner.0, |node| most[node]);
+                    *allotment =
+                        state.block_table.allot(block.block as u32, block.owner.0, |node| most[node]);
                 }
             }
             let lacking = allotments.iter().filter(|allotment| allotment.is_none()).count();
@@ -176,16 +179,18 @@ impl Nodes for NodeWriter {
             if let Some(allotment) = allotment {
                 self.held.insert(allotment.block);
             }
-            *kept = allotment.is_some_and(|allotment| state.books.settle(&allotment, is_written, checks));
+            *kept =
+                allotment.is_some_and(|allotment| state.block_table.settle(&allotment, is_written, checks));
         }
     }
 
     fn has(&self, block: usize) -> bool {
-        self.carrier.state().books.located(block as u32).is_some()
+        self.carrier.state().block_table.located(block as u32).is_some()
     }
 
     fn read(&mut self, block: usize, out: &mut [u8; SLAB_BYTES]) -> Result<(), BlockError> {
-        let located = self.carrier.state().books.located(block as u32).cloned().ok_or(BlockError::Failed)?;
+        let located =
+            self.carrier.state().block_table.located(block as u32).cloned().ok_or(BlockError::Failed)?;
         let content = read_shards(self.carrier, &mut self.links, block as u32, &located)
             .and_then(|shards| assemble(self.carrier.redundancy(), &shards))
             .ok_or(BlockError::Failed)?;

@@ -1,4 +1,5 @@
-//! Changes of a cluster file: a new file takes the name of the old one, so that whoever reads it finds one of the two whole.
+//! Changes of a cluster file: a new file takes the name of the old one, so that whoever reads it finds one of
+//! the two whole.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -15,8 +16,8 @@ use crate::cluster::source::read_file;
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Makes a change of a file. Whether it is another text now. Two of these at once take turns; an editor that writes at the same moment is seen, unless it does so between
-/// the last look and the new name.
+/// Makes a change of a file. Whether it is another text now. Two of these at once take turns; an editor that
+/// writes at the same moment is seen, unless it does so between the last look and the new name.
 ///
 /// # Errors
 /// The file can't be read or replaced, or the change not be made; a sentence.
@@ -24,7 +25,7 @@ pub(crate) fn edit(path: &Path, change: &dyn Fn(&str) -> Result<String, String>)
     // A link stays one: what it leads to is replaced.
     let path = fs::canonicalize(path).map_err(|error| error.to_string())?;
     if !fs::metadata(&path).is_ok_and(|kind| kind.is_file()) {
-        return Err("it is no file".to_owned());
+        return Err("it is not a file".to_owned());
     }
     let end = Instant::now() + PATIENCE;
     loop {
@@ -35,7 +36,7 @@ pub(crate) fn edit(path: &Path, change: &dyn Fn(&str) -> Result<String, String>)
             return Ok(false);
         }
         let new = write_beside(&path, &file, &changed)
-            .map_err(|error| format!("a new file can't be written beside it: {error}; it is as it was"))?;
+            .map_err(|error| format!("a new file can't be written next to it: {error}; it is as it was"))?;
         if read_file(&path).as_ref() == Ok(&text) {
             return replace(&new, &path).map(|()| true);
         }
@@ -52,7 +53,7 @@ fn locked(path: &Path, end: Instant) -> Result<File, String> {
     loop {
         let file = File::open(path).map_err(in_words)?;
         let is_locked = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
-        // Who waited may hold a file that has lost its name meanwhile.
+        // A process that waited may hold a file that has lost its name meanwhile.
         let (held, named) = (file.metadata().map_err(in_words)?, fs::metadata(path).map_err(in_words)?);
         if is_locked && (held.dev(), held.ino()) == (named.dev(), named.ino()) {
             return Ok(file);
@@ -169,7 +170,9 @@ mod tests {
 
     #[test]
     fn what_is_no_file_is_refused() {
-        assert!(edit(Path::new("/dev/null"), &|text| Ok(text.to_owned())).unwrap_err().contains("no file"));
+        assert!(
+            edit(Path::new("/dev/null"), &|text| Ok(text.to_owned())).unwrap_err().contains("not a file")
+        );
         assert!(edit(Path::new("/nowhere"), &|text| Ok(text.to_owned())).is_err());
     }
 }

@@ -89,7 +89,8 @@ impl ClusterSource {
         }
     }
 
-    /// Makes a change of what it says by then. What others write meanwhile is not lost. Whether it says something else now.
+    /// Makes a change of what it says by then. What others write meanwhile is not lost. Whether it says
+    /// something else now.
     ///
     /// # Errors
     /// The change can't be made; a sentence.
@@ -127,10 +128,12 @@ pub(crate) trait Source: Send {
     fn look(&mut self) -> Option<Result<String, String>>;
 }
 
-/// A source that is read at each look. A change counts when it is seen twice: an editor may be in the middle of writing.
+/// A source that is read at each look. A change counts when it is seen twice: an editor may be in the middle
+/// of writing.
 ///
-/// Not by inotify: what a file is replaced by, renamed to, or linked to (as in mounted configurations) then needs a watch each, and network file systems have
-/// none at all. Reading a few kilobytes twice a second costs nothing.
+/// Not by inotify: what a file is replaced by, renamed to, or linked to (as in mounted configurations) then
+/// needs a watch each, and network file systems have none at all. Reading a few kilobytes twice a second
+/// costs nothing.
 struct Steady {
     source: ClusterSource,
     seen: Option<Result<String, String>>,

@@ -1,4 +1,5 @@
-//! What a space needs and wants of the host, from how it is: enough slabs to go on while the answer is on its way, no more than it has a use for.
+//! What a space needs and wants of the host, from how it is: enough slabs to go on while the answer is on its
+//! way, no more than it has a use for.
 
 use std::time::{Duration, Instant};
 
@@ -6,8 +7,9 @@ use farmem_broker::LEAST_SLABS;
 use farmem_page::PageCount;
 use farmem_wire::host::{Holding, Terms};
 
-/// Slabs that a space which swaps wants beyond those in use: 32 MiB, what leaves in 50 ms at the fastest. With half of what it has in use on
-/// top, the pool stays below the parts at which reservations are given back (75%) and slabs move to disk (80%).
+/// Slabs that a space which swaps wants beyond those in use: 32 MiB, what leaves in 50 ms at the fastest.
+/// With half of what it has in use on top, the pool stays below the parts at which reservations are given
+/// back (75%) and slabs move to disk (80%).
 const AHEAD_SLABS: u64 = 128;
 /// Slabs beyond those in use that it can't do without.
 const NEXT_SLABS: u64 = 8;
@@ -87,15 +89,16 @@ impl Demand {
         let (local_needed, local_wanted) = self.local(now, condition, terms);
         let used = condition.pool_used;
         let is_active = self.is_active(now);
-        // What an active space has on disk for want of room has kept `used` below the part at which slabs move there. It
-        // needs a lease in which they would not, or an idle space would keep what this one could use.
+        // What an active space has on disk for want of room has kept `used` below the part at which slabs
+        // move there. It needs a lease in which they would not, or an idle space would keep what this one
+        // could use.
         let growth = match (is_active, condition.disk_used) {
             (false, _) => 0,
             (true, 0) => used / 8,
             (true, _) => used / 2,
         };
         let needed = used + growth + NEXT_SLABS;
-        // What is on disk comes back when there is room; who is idle misses nothing.
+        // What is on disk comes back when there is room; an idle space misses nothing.
         let content = used + condition.disk_used;
         let wanted = if is_active { content + content / 2 + AHEAD_SLABS } else { needed };
         Holding {
@@ -115,7 +118,8 @@ impl Demand {
         let own = terms.local_own;
         let resident = condition.resident.get();
         let margin = (own / 8).max(LEAST_MARGIN_PAGES);
-        // Who has come near its budget is about to swap; who stays there, and moves nothing, is not.
+        // A space that has come near its budget is about to swap; one that stays there, and moves nothing, is
+        // not.
         self.resident.look(resident, now);
         let is_changing = self.resident.is_recent(now) || self.moved.is_recent(now);
         if is_changing && resident + margin / 2 > condition.budget.get() {
@@ -147,7 +151,8 @@ impl Shortage {
     /// Whether it is short, of what it reports; `most` is what it takes in any case.
     pub(crate) fn look(&mut self, now: Instant, holding: &Holding, leased: u64, most: u64) -> bool {
         let used = holding.pool_used;
-        // Less than is wanted, so that a space which grows steadily is not short between one lease and the next.
+        // Less than is wanted, so that a space which grows steadily is not short between one lease and the
+        // next.
         let enough = holding.pool_wanted.min(used + used / 4 + AHEAD_SLABS / 4);
         if used > leased || leased >= most {
             self.since = Some(now);

@@ -1,5 +1,5 @@
-//! A program that was attached to has more than its budget, perhaps by far. Its budget falls to what it is to be at a bounded pace, so that faults need not wait
-//! until all that is too much has left.
+//! A program that was attached to has more than its budget, perhaps by far. Its budget falls to what it is to
+//! be at a bounded pace, so that faults need not wait until all that is too much has left.
 
 use std::time::{Duration, Instant};
 

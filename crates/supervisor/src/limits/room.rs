@@ -8,7 +8,8 @@ use farmem_machine::control_group::MemoryController;
 use farmem_page::ByteCount;
 use farmem_telemetry::{Counter, Ledger, SlotState};
 
-/// Why it can't come back, and what to do; `None` when it can. With `is_full` as if there were no memory, for tests.
+/// Why it can't come back, and what to do; `None` when it can. With `is_full` as if there were no memory, for
+/// tests.
 ///
 /// What the pool takes counts as taken: pages that come back may keep their entries there.
 pub(crate) fn refusal(ledger: Ledger<'_>, is_full: bool) -> Option<String> {

@@ -6,7 +6,7 @@ use farmem_wire::Request;
 use farmem_wire::host::{LEASED_SLAB_BYTES, MOST_PAGES, MOST_SLABS, MOST_WEIGHT};
 
 use crate::application::Application;
-use crate::limits::tenancy::Tenancy;
+use crate::limits::lease_client::LeaseClient;
 
 /// New limits; what is `None` stays as it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -68,11 +68,15 @@ impl Limits {
     ///
     /// # Errors
     /// A sentence that says why they can't be set.
-    pub(crate) fn apply(self, application: &Application, tenancy: &mut Tenancy) -> Result<(), String> {
+    pub(crate) fn apply(
+        self,
+        application: &Application,
+        lease_client: &mut LeaseClient,
+    ) -> Result<(), String> {
         if let Some(partition) = self.partition {
             check_partition(application, partition)?;
         }
-        let mut terms = tenancy.terms();
+        let mut terms = lease_client.terms();
         if let Some(PoolRange { guaranteed, most }) = self.pool {
             check_pool(application, most)?;
             terms.pool_most = to_slabs(most);
@@ -95,7 +99,7 @@ impl Limits {
             }
             terms.weight = weight;
         }
-        tenancy.change(terms, self.local.is_some())?;
+        lease_client.change(terms, self.local.is_some())?;
         if let Some(partition) = self.partition {
             application.pool.set_partition(partition).map_err(|error| error.to_string())?;
         }
@@ -154,7 +158,7 @@ fn to_slabs(bytes: ByteCount) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::tenancy::HostChoice;
+    use crate::limits::lease_client::HostChoice;
 
     const MEBIBYTE: u64 = 1 << 20;
 
@@ -183,29 +187,30 @@ mod tests {
     fn either_all_limits_change_or_none() {
         let application = Application::for_test();
         let terms = Application::options_for_test().terms();
-        let mut tenancy = Tenancy::begin(application, "test", &HostChoice::None, terms, true).unwrap();
+        let mut lease_client =
+            LeaseClient::begin(application, "test", &HostChoice::None, terms, true).unwrap();
         let now = |application: &Application| {
             (application.ledger.budget().bytes().get(), application.pool.usage().limit.get())
         };
         assert_eq!(now(&application), (MEBIBYTE, 4 * MEBIBYTE));
-        limits(Some(2 * MEBIBYTE), Some(3 * MEBIBYTE)).apply(&application, &mut tenancy).unwrap();
+        limits(Some(2 * MEBIBYTE), Some(3 * MEBIBYTE)).apply(&application, &mut lease_client).unwrap();
         assert_eq!(now(&application), (2 * MEBIBYTE, 3 * MEBIBYTE));
         let refusal =
-            limits(Some(5 * MEBIBYTE), Some(u64::MAX)).apply(&application, &mut tenancy).unwrap_err();
+            limits(Some(5 * MEBIBYTE), Some(u64::MAX)).apply(&application, &mut lease_client).unwrap_err();
         assert!(refusal.contains("at most"), "{refusal}");
         assert_eq!(now(&application), (2 * MEBIBYTE, 3 * MEBIBYTE));
-        limits(Some(5 * MEBIBYTE), Some(8 * MEBIBYTE)).apply(&application, &mut tenancy).unwrap();
+        limits(Some(5 * MEBIBYTE), Some(8 * MEBIBYTE)).apply(&application, &mut lease_client).unwrap();
         assert_eq!(now(&application), (5 * MEBIBYTE, 8 * MEBIBYTE));
         let heavy = Limits { weight: Some(1001), ..limits(Some(MEBIBYTE), None) };
-        assert!(heavy.apply(&application, &mut tenancy).is_err());
+        assert!(heavy.apply(&application, &mut lease_client).is_err());
         let partition = Limits { partition: Some(ByteCount::new(3 * MEBIBYTE)), ..Limits::default() };
-        partition.apply(&application, &mut tenancy).unwrap();
+        partition.apply(&application, &mut lease_client).unwrap();
         let cache = Limits { cache: Some(ByteCount::new(MEBIBYTE)), ..Limits::default() };
-        cache.apply(&application, &mut tenancy).unwrap();
+        cache.apply(&application, &mut lease_client).unwrap();
         assert_eq!(application.ledger.cache().bytes().get(), MEBIBYTE);
         assert_eq!(application.pool.usage().partition.get(), 3 * MEBIBYTE);
         let heavy = Limits { partition: Some(ByteCount::new(MEBIBYTE)), ..heavy };
-        assert!(heavy.apply(&application, &mut tenancy).is_err());
+        assert!(heavy.apply(&application, &mut lease_client).is_err());
         assert_eq!(application.pool.usage().partition.get(), 3 * MEBIBYTE);
         assert_eq!(now(&application), (5 * MEBIBYTE, 8 * MEBIBYTE));
     }

@@ -1,5 +1,5 @@
-//! A budget that follows the program (`--local auto`): what the pagers' figures say goes to the policy, and what that says becomes the
-//! application's budget.
+//! A budget that follows the program (`--local auto`): what the pagers' figures say goes to the policy, and
+//! what that says becomes the application's budget.
 
 use std::time::{Duration, Instant};
 

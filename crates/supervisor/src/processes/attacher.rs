@@ -28,19 +28,21 @@ const LONGEST: Duration = Duration::from_millis(50);
 const SHORTEST: Duration = Duration::from_millis(2);
 /// The same between two at processes without a pager alone.
 const BRIEFEST: Duration = Duration::from_millis(1);
-/// Pages that a thread takes in a second at most, as long as nobody has measured more: 4 GiB. One that takes its memory all at once is seen before it has
-/// taken more than it may, where looking is cheap enough.
+/// Pages that a thread takes in a second at most, as long as nobody has measured more: 4 GiB. One that takes
+/// its memory all at once is seen before it has taken more than it may, where looking is cheap enough.
 const FASTEST_PAGES: f64 = 1048576.0;
-/// Between two looks at least while every process has a pager: what forks of them is served from its first page, and what begins another program is told of.
+/// Between two looks at least while every process has a pager: what forks of them is served from its first
+/// page, and what begins another program is told of.
 const CALM: Duration = LONGEST;
 /// Between two looks at what processes share.
 const SHARED_LOOK: Duration = Duration::from_millis(20);
-/// At most one part of the time in so many goes into looking; half as much where that is more than [`LONGEST`] apart, as with hundreds of processes, as long as
-/// looks come so often at least.
+/// At most one part of the time in so many goes into looking; half as much where that is more than
+/// [`LONGEST`] apart, as with hundreds of processes, as long as looks come so often at least.
 const LOOK_SHARE: u32 = 100;
 const RARE_SHARE: u32 = 200;
 const RAREST: Duration = Duration::from_millis(400);
-/// The same for looks at processes without a pager: while they grow, which they do only until they have one, and while they don't.
+/// The same for looks at processes without a pager: while they grow, which they do only until they have one,
+/// and while they don't.
 const GLANCE_SHARE: u32 = 20;
 const QUIET_SHARE: u32 = 100;
 /// For so long after they have grown, or one of them has begun another program, they are taken to grow.
@@ -49,7 +51,8 @@ const GROWING: Duration = Duration::from_secs(1);
 const COMING: Duration = Duration::from_millis(40);
 /// From three quarters of the budget on, pagers come.
 const NEAR: (u64, u64) = (3, 4);
-/// The same of what is shared, which is seen later: processes are looked at one by one, and all of those that share come under management at once.
+/// The same of what is shared, which is seen later: processes are looked at one by one, and all of those that
+/// share come under management at once.
 const NEAR_SHARED: (u64, u64) = (1, 2);
 /// Processes with less are left alone: 1 MiB, or less where that would be much of the budget.
 const LEAST: PageCount = PageCount::new(256);
@@ -81,7 +84,8 @@ struct State {
     pagers: HashMap<u32, Pager>,
     /// Processes that were not attached to: how often that was tried, and from when on it may be again.
     refused: HashMap<Identity, (u32, Instant)>,
-    /// Of the processes that were attached to: their forked children have the same, until they run another program.
+    /// Of the processes that were attached to: their forked children have the same, until they run another
+    /// program.
     layouts: HashSet<Layout>,
     has_said: bool,
     seen: Seen,
@@ -113,10 +117,10 @@ pub(crate) struct SharedMemory {
     pub(crate) local: PageCount,
 }
 
-/// Where a process's stack, heap and arguments are, which chance decides anew for each program.
+/// Where a process's stack, heap and arguments are, which chance decides again for each program.
 type Layout = [u64; 3];
 
-/// Who has which pager.
+/// Which process has which pager.
 #[derive(Clone)]
 pub(crate) struct Attacher {
     application: Application,
@@ -126,7 +130,7 @@ pub(crate) struct Attacher {
     state: Arc<Mutex<State>>,
 }
 
-/// A process as the kernel tells of it.
+/// A process as the kernel describes it.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     number: u32,
@@ -135,7 +139,8 @@ struct Found {
     others: PageCount,
 }
 
-/// The processor time that the calling thread has taken since it had taken so much: waiting for a processor costs nobody anything.
+/// The processor time that the calling thread has taken since it had taken so much: waiting for a processor
+/// costs nobody anything.
 fn since(began_ns: u64) -> Duration {
     Duration::from_nanos(thread::cpu_ns().saturating_sub(began_ns))
 }
@@ -225,7 +230,8 @@ impl Attacher {
         [Worker::start(move || attacher.step(&mut lookout)), Worker::start(follow)]
     }
 
-    /// A look at the family, or while memory may soon be short one at those that have no pager; how long to wait for the next one.
+    /// A look at the family, or while memory may soon be short one at those that have no pager; how long to
+    /// wait for the next one.
     fn step(&self, lookout: &mut Lookout) -> Duration {
         let left = lookout.due.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -480,7 +486,8 @@ impl Attacher {
         }
     }
 
-    /// A child of the supervisor has ended, with that status if it has ended by itself. It may have been a pager.
+    /// A child of the supervisor has ended, with that status if it has ended by itself. It may have been a
+    /// pager.
     pub(crate) fn ended(&self, number: u32, status: Option<i32>) {
         let mut state = self.state();
         if state.shared.ended(number, status) {
@@ -510,8 +517,10 @@ impl Attacher {
         }
     }
 
-    /// Ends what was forked by a process whose pager was ended, and has none of its own: that pager has served it, and now it would find zeros. A process that began before
-    /// was forked by another one, and goes on. Of younger ones nobody says by whom they were forked: rather one too many ends than that one finds zeros.
+    /// Ends what was forked by a process whose pager was ended, and has none of its own: that pager has
+    /// served it, and now it would find zeros. A process that began before was forked by another one, and
+    /// goes on. Of younger ones nobody says by whom they were forked: rather one too many ends than that one
+    /// finds zeros.
     fn end_children_of(&self, parent: Identity, layout: Option<Layout>) {
         if layout.is_none() {
             return;
@@ -532,7 +541,8 @@ impl Attacher {
     }
 }
 
-/// The command that starts a pager, but for what it is to manage, of the application that has its supervisor at that address.
+/// The command that starts a pager, but for what it is to manage, of the application that has its supervisor
+/// at that address.
 pub(super) fn pager_command(address: &str) -> Command {
     // Another version may have been installed meanwhile, so no path of this program's file is good.
     let mut command = Command::new("/proc/self/exe");
@@ -550,8 +560,8 @@ fn tell(state: &mut State, of: Identity, reason: &str) {
     }
 }
 
-/// Whether it is a pager or a puppet, by its name. A program that calls itself so is left alone. A puppet that has no name yet shares its program's memory,
-/// and so gets no pager.
+/// Whether it is a pager or a puppet, by its name. A program that calls itself so is left alone. A puppet
+/// that has no name yet shares its program's memory, and so gets no pager.
 fn is_ours(number: u32) -> bool {
     proc::short(&format!("/proc/{number}/comm")).is_some_and(|name| OWN_NAMES.contains(&name.trim_end()))
 }
@@ -574,7 +584,8 @@ fn is_near_shared(resident: u64, budget: PageCount) -> bool {
     resident * NEAR_SHARED.1 >= budget.get() * NEAR_SHARED.0
 }
 
-/// Resident pages that belong to no file, and the others. Of a process whose first thread has ended the others tell.
+/// Resident pages that belong to no file, and the others. Of a process whose first thread has ended the
+/// others tell.
 fn resident(number: u32) -> Option<(PageCount, PageCount)> {
     let own = resident_by(&format!("/proc/{number}/statm"))?;
     if own.0 > PageCount::ZERO {

@@ -56,7 +56,7 @@ fn refused(Refusal { step, error }: Refusal) -> String {
         Step::Thread => "a thread for the pager",
     };
     let error = io::Error::from_raw_os_error(i32::from(error));
-    format!("the kernel refused what the pager needs ({what}: {error}); `farmem doctor` may tell why")
+    format!("the kernel refused what the pager needs ({what}: {error}); `farmem doctor` may say why")
 }
 
 #[cfg(test)]

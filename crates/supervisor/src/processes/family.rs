@@ -1,8 +1,9 @@
 //! The program, and all that comes of it; or all that is in a control group.
 //!
-//! Whoever forks is told of by the kernel's process connector, as long as it lets this process listen: a daemon, whose parent ends at once, is known
-//! then. Where it doesn't (in containers), the children of those that are known are looked for, and those of this process, which orphans are given to where the
-//! program is below it. Where it isn't, one whose parents ended between two looks is missed: it has no pager.
+//! Whoever forks is told of by the kernel's process connector, as long as it lets this process listen: a
+//! daemon, whose parent ends at once, is known then. Where it doesn't (in containers), the children of those
+//! that are known are looked for, and those of this process, which orphans are given to where the program is
+//! below it. Where it isn't, one whose parents ended between two looks is missed: it has no pager.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,7 +38,8 @@ const BUFFER_BYTES: usize = 4 << 20;
 const MOST_EVENTS: usize = 10_000;
 /// Looks that a process that has ended is remembered for: what it forked before may be told of after.
 const REMEMBERED: u32 = 2;
-/// Where the kernel tells of forks, children are looked for at one of so many looks only: that is half of what a look costs.
+/// Where the kernel reports forks, children are looked for at one of so many looks only: that is half of
+/// what a look costs.
 const SEARCH_EVERY: u32 = 8;
 
 /// A member.
@@ -57,10 +59,11 @@ impl Member {
     }
 }
 
-/// When children are looked for, though the kernel tells of forks.
+/// When children are looked for, though the kernel reports forks.
 #[derive(Debug, Default)]
 struct Search {
-    /// Whether the kernel tells of anything: in a PID namespace it lets this process listen, and says nothing.
+    /// Whether the kernel reports anything: in a PID namespace it lets this process listen, and says
+    /// nothing.
     is_told: bool,
     /// Looks until then.
     looks_left: u32,
@@ -117,13 +120,14 @@ impl Family {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the kernel tells of forks and new programs.
+    /// Whether the kernel reports forks and new programs.
     pub(crate) fn hears(&self) -> bool {
         self.connector.is_some()
     }
 
-    /// Waits until somebody on this machine forks or begins another program, for so long at most, and says which members have begun one since this
-    /// was asked before. Where the kernel tells nothing it just waits.
+    /// Waits until somebody on this machine forks or begins another program, for so long at most, and says
+    /// which members have begun one since this was asked before. Where the kernel tells nothing it just
+    /// waits.
     pub(crate) fn listen(&self, timeout: Duration) -> Vec<u32> {
         let Some(connector) = &self.connector else {
             std::thread::sleep(timeout);
@@ -141,7 +145,7 @@ impl Family {
     }
 
     /// Those that live, but for those that `is_stranger` says, and what comes of them.
-    pub(crate) fn living(&self, is_stranger: impl Fn(u32) -> bool) -> Vec<u32> {
+    pub(crate) fn living(&self, is_unrelated: impl Fn(u32) -> bool) -> Vec<u32> {
         let mut known = self.known();
         if let Some(connector) = &self.connector {
             known.hear(connector);
@@ -150,7 +154,7 @@ impl Family {
         let is_search = search.is_due();
         for number in self.group.iter().flat_map(|group| group.members()) {
             if !members.contains_key(&number)
-                && !is_stranger(number)
+                && !is_unrelated(number)
                 && let Some(Identity { began, .. }) = proc::living(number)
             {
                 members.insert(number, Member::since(Some(began)));
@@ -174,7 +178,7 @@ impl Family {
             let children = if is_search { proc::children(number) } else { Vec::new() };
             for child in children {
                 if !members.contains_key(&child)
-                    && !is_stranger(child)
+                    && !is_unrelated(child)
                     && let Some(Identity { began, .. }) = proc::living(child)
                 {
                     members.insert(child, Member::since(Some(began)));
@@ -182,8 +186,8 @@ impl Family {
                 }
             }
         }
-        // The connector tells of puppets as well.
-        living.retain(|&number| !is_stranger(number));
+        // The connector reports puppets as well.
+        living.retain(|&number| !is_unrelated(number));
         living
     }
 }
@@ -209,7 +213,8 @@ impl Known {
     }
 }
 
-/// A socket on which the kernel tells of each process that forks or begins another program, and of little else.
+/// A socket on which the kernel reports each process that forks or begins another program, and of little
+/// else.
 fn connect() -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(netlink::CONNECTOR))?;
@@ -229,7 +234,7 @@ fn connect() -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// What the kernel tells of.
+/// What the kernel reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Event {
     /// A process has made another one.
@@ -260,7 +265,7 @@ fn next_event(connector: &OwnedFd) -> Option<Heard> {
     }
 }
 
-/// What a message tells of; a new thread is nothing.
+/// What a message reports; a new thread is nothing.
 fn event_in(message: &[u8]) -> Option<Event> {
     let event = message.get(HEADERS..)?;
     let number = |at: usize| Some(u32::from_ne_bytes(event.get(at..at + 4)?.try_into().ok()?));

@@ -44,7 +44,7 @@ impl Processes {
         if let Some(view) = self.application.ledger.slot(slot) {
             view.note_heard_epoch(epoch);
             // At once: the process decides by it whether to go on watching what it shares.
-            view.set_kin(view.kin().max(1));
+            view.set_relatives(view.relatives().max(1));
         }
         self.hand_over();
         Ok(())
@@ -89,9 +89,9 @@ impl Processes {
         let Some(slot) = slot else { return child.link.send(&Reply::Refused { errno: 0 }.encode(), &[]) };
         let parent = child.lineage.fork().and_then(|(slot, _)| application.ledger.slot(slot));
         if let Some((parent, view)) = parent.zip(application.ledger.slot(slot)) {
-            // A new child hears of writes to what it shares if its parent does. In this order, so that what it shares counts once at any
-            // moment.
-            view.set_kin(1);
+            // A new child hears of writes to what it shares if its parent does. In this order, so that what
+            // it shares counts once at any moment.
+            view.set_relatives(1);
             if parent.is_protected() {
                 view.set_shared(heir.shared, view.separated());
                 view.set_protected(true);
@@ -107,8 +107,8 @@ impl Processes {
         child.link.send(&reply.encode(), &descriptors)
     }
 
-    /// Nobody beside the parent could serve that child, and from the parent's end on it would read zeros. While it waits for an answer its
-    /// number is its own.
+    /// Nobody but the parent could serve that child, and from the parent's end on it would read zeros.
+    /// While it waits for an answer its number is its own.
     fn end_lost(&mut self, key: u64) {
         let Some(child) = self.connected.remove(&key) else { return };
         self.endings.push((child.process, Ending::Crowded));

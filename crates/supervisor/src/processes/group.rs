@@ -32,7 +32,8 @@ impl Group {
     }
 }
 
-/// The numbers of the processes in the control group of that folder and in those below it, without those of the kernel's and Farmem's own.
+/// The numbers of the processes in the control group of that folder and in those below it, without those of
+/// the kernel's and Farmem's own.
 pub fn members(folder: &Path) -> Vec<u32> {
     Group::at(folder).members()
 }

@@ -1,4 +1,5 @@
-//! Who reads whose stored pages: a forked child reads what its ancestors had stored when they forked.
+//! Which process reads whose stored pages: a forked child reads what its ancestors had stored when they
+//! forked.
 
 /// The processes whose entries a process reads.
 #[derive(Clone, Debug, Default)]
@@ -8,7 +9,8 @@ pub(crate) struct Lineage {
 }
 
 impl Lineage {
-    /// That of the child which came of the fork of that count in the process of that slot, whose lineage this is.
+    /// That of the child which came of the fork of that count in the process of that slot, whose lineage this
+    /// is.
     pub(crate) fn of_child(&self, slot: usize, epoch: u64) -> Self {
         let mut child = self.clone();
         child.ancestors.push((slot, epoch));
@@ -30,9 +32,9 @@ impl Lineage {
         self.ancestors.iter().map(|(slot, _)| *slot)
     }
 
-    /// Whether two processes may have memory in common since a fork: one descends from the other, or both from a third.
-    /// Each is told by its own slot, if it has one, and its lineage.
-    pub(crate) fn are_kin(one: (Option<usize>, &Self), other: (Option<usize>, &Self)) -> bool {
+    /// Whether two processes may have memory in common since a fork: one descends from the other, or both
+    /// from a third. Each is told by its own slot, if it has one, and its lineage.
+    pub(crate) fn are_related(one: (Option<usize>, &Self), other: (Option<usize>, &Self)) -> bool {
         let is_above = |slot: Option<usize>, lineage: &Self| slot.is_some_and(|slot| lineage.reads(slot));
         is_above(one.0, other.1) || is_above(other.0, one.1) || one.1.slots().any(|slot| other.1.reads(slot))
     }
@@ -63,13 +65,13 @@ mod tests {
     }
 
     #[test]
-    fn parents_children_and_siblings_are_kin_and_strangers_are_not() {
+    fn parents_children_and_siblings_are_related_and_other_processes_are_not() {
         let parent = Lineage::default();
         let (one, other) = (parent.of_child(3, 1), parent.of_child(3, 2));
-        assert!(Lineage::are_kin((Some(3), &parent), (Some(4), &one)));
-        assert!(Lineage::are_kin((Some(4), &one), (Some(3), &parent)));
-        assert!(Lineage::are_kin((Some(4), &one), (None, &other)));
-        assert!(!Lineage::are_kin((Some(3), &parent), (Some(6), &Lineage::default())));
+        assert!(Lineage::are_related((Some(3), &parent), (Some(4), &one)));
+        assert!(Lineage::are_related((Some(4), &one), (Some(3), &parent)));
+        assert!(Lineage::are_related((Some(4), &one), (None, &other)));
+        assert!(!Lineage::are_related((Some(3), &parent), (Some(6), &Lineage::default())));
     }
 
     #[test]

@@ -1,29 +1,30 @@
-//! The application's processes: who is connected, whose stored pages are still needed by whom.
+//! The application's processes: which are connected, and which need whose stored pages.
 //!
-//! A forked child reads entries that its ancestors stored. So the slabs of a process that has ended are kept until no
-//! living process descends from it by forks alone, and a living process is told up to which fork its entries are frozen.
-//! Living is what the kernel says, not what a connection says: see [`Silent`].
+//! A forked child reads entries that its ancestors stored. So the slabs of a process that has ended are kept
+//! until no living process descends from it by forks alone, and a living process is told up to which fork its
+//! entries are frozen. Living is what the kernel says, not what a connection says: see [`Silent`].
 //!
-//! Here belongs what the supervisor knows of each process, how they come, fork, share, stall and go, and why one was ended. It speaks with them by `farmem-wire`, and
-//! writes their slots in the ledger; of the pool it knows only that a slot's entries are released.
+//! Here belongs what the supervisor knows of each process, how they come, fork, share, stall and go, and why
+//! one was ended. It speaks with them by `farmem-wire`, and writes their slots in the ledger; of the pool it
+//! knows only that a slot's entries are released.
 
 pub(crate) mod attacher;
 mod endings;
 pub(crate) mod family;
 mod forks;
 pub(crate) mod group;
-mod kin;
 mod lineage;
 mod newcomers;
 pub(crate) mod notices;
 mod proc;
+mod relatives;
 mod shared;
 pub(crate) mod shares;
 pub(crate) mod silent;
 pub(crate) mod stall;
-pub(crate) mod strangers;
 #[cfg(test)]
 mod tests;
+pub(crate) mod unidentified;
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -62,16 +63,17 @@ pub(crate) struct Process {
     slot: Option<usize>,
     /// Its number as this process sees it. In a PID namespace it has another one for itself.
     pub(crate) process: u32,
-    /// The number of the process that its pager is in: the same, or another one beside it.
+    /// The number of the process that its pager is in: the same, or another one next to it.
     pub(crate) pager: u32,
     /// Duplicates: while one exists, the process's memory can stall but never read as zeros.
     uffd: Option<Uffd>,
-    /// The same of processes that map memory which its pager manages, where it is the pager of what processes share.
+    /// The same of processes that map memory which its pager manages, where it is the pager of what processes
+    /// share.
     mappers: Vec<Uffd>,
     lineage: Lineage,
     /// A request that can't be answered yet.
     waiting: Option<Heir>,
-    /// Whether it belongs to who may change limits: this process's user, or root.
+    /// Whether it belongs to somebody who may change limits: this process's user, or root.
     may_set: bool,
 }
 
@@ -82,7 +84,8 @@ pub(crate) struct Processes {
     next_key: u64,
     /// In the order in which they were told of: of two children of one fork, the announced one comes first.
     silent: Vec<Silent>,
-    /// Forks, by slot and epoch, that were told of without the child's userfaultfd: there was no descriptor left for it.
+    /// Forks, by slot and epoch, that were told of without the child's userfaultfd: there was no descriptor
+    /// left for it.
     lost: Vec<(usize, u64)>,
     /// Slots of processes that have ended but whose entries somebody reads.
     kept: Vec<usize>,
@@ -110,7 +113,8 @@ impl Processes {
         }
     }
 
-    /// Takes a connection. Who can't be seen from here, from another PID namespace, can't be looked after.
+    /// Takes a connection. A process of another PID namespace that can't be seen from here can't be looked
+    /// after.
     pub(crate) fn accept(&mut self, socket: OwnedFd) {
         let Ok(peer) = getsockopt(&socket, PeerCredentials) else { return };
         let Some(number) = u32::try_from(peer.pid()).ok().filter(|&number| number != 0) else { return };
@@ -198,12 +202,13 @@ impl Processes {
         }
     }
 
-    /// Strangers get nothing: ledger and pool are for the application's processes, which know its token.
+    /// Other connections get nothing: ledger and pool are for the application's processes, which know its
+    /// token.
     fn admit(&self, token: u64) -> Result<(), Errno> {
         if token == self.application.token { Ok(()) } else { Err(Errno::ACCESS) }
     }
 
-    /// A pager beside its program speaks for that; only who might end the program may.
+    /// A pager in a process of its own speaks for that; only somebody who might end the program may.
     fn speak_for(&mut self, key: u64, number: u32) -> Result<(), Errno> {
         let Some(process) = self.connected.get_mut(&key) else { return Ok(()) };
         if number == 0 {
@@ -263,7 +268,8 @@ impl Processes {
         process.link.send(&reply.encode(), &[])
     }
 
-    /// A process maps memory that this pager of shared memory manages: without its userfaultfd it would find zeros once the pager has ended.
+    /// A process maps memory that this pager of shared memory manages: without its userfaultfd it would find
+    /// zeros once the pager has ended.
     fn keep_mapper(&mut self, key: u64, descriptor: Option<OwnedFd>) -> Result<(), Errno> {
         let Some(pager) = self.connected.get_mut(&key) else { return Ok(()) };
         if pager.mappers.len() % FORGOTTEN_EVERY == FORGOTTEN_EVERY - 1 {
@@ -300,7 +306,8 @@ impl Processes {
                 is_explained = true;
             }
             is_explained |= view.state() == SlotState::Left;
-            // Of a pager that went before it managed anything nothing is missing. What was inherited has been managed before.
+            // Of a pager that went before it managed anything nothing is missing. What was inherited has been
+            // managed before.
             let is_untouched = view.state() == SlotState::Connected && process.lineage.fork().is_none();
             has_withdrawn = view.state() == SlotState::Withdrawn || is_untouched && is_beside;
             view.set_state(SlotState::Free);
@@ -308,12 +315,14 @@ impl Processes {
             self.lost.retain(|&(parent, _)| parent != slot);
         }
         if has_withdrawn && let Some(slot) = process.slot {
-            // Its memory lives on, and nobody watches it any more: with the last descriptor the kernel forgets that it was managed.
+            // Its memory lives on, and nobody watches it any more: with the last descriptor the kernel
+            // forgets that it was managed.
             self.application.pool.cancel_calls(OwnerId(slot as u16));
         } else if let Some(uffd) = process.uffd {
             let silent = Silent::new(uffd, process.lineage, process.slot);
-            // A pager beside its program ends when the program's memory has gone, and never before. Whoever reads about a process in `/proc` keeps
-            // its memory for that moment, so the pager's word decides.
+            // A pager in a process of its own ends when the program's memory has gone, and never before.
+            // Whoever reads about a process in `/proc` keeps its memory for that moment, so the pager's word
+            // decides.
             if is_beside && !is_explained && !silent.has_ended() {
                 self.endings.push((process.process, Ending::Deserted));
                 let _ = kill(Pid::from_raw(process.process as i32), Signal::SIGKILL);
@@ -330,8 +339,8 @@ impl Processes {
         self.hand_over();
     }
 
-    /// Looks after processes without a connection. After a time in which nobody could look (`is_late`) their waits
-    /// begin anew.
+    /// Looks after processes without a connection. After a time in which nobody could look (`is_late`) their
+    /// waits begin again.
     pub(crate) fn look_after_silent(&mut self, is_late: bool) {
         self.forget_ended();
         let now = Instant::now();
@@ -362,7 +371,8 @@ impl Processes {
         self.silent = living;
         let ended: Vec<Silent> = ended;
         ended.iter().flat_map(|silent| silent.lineage.slots()).for_each(|slot| self.freeze(slot));
-        // At once, though what it has stored may be kept for its children for long: there are only so many calls.
+        // At once, though what it has stored may be kept for its children for long: there are only so many
+        // calls.
         for slot in ended.iter().filter_map(|silent| silent.own) {
             self.application.pool.cancel_calls(OwnerId(slot as u16));
         }
@@ -373,7 +383,8 @@ impl Processes {
         };
         let (kept, unread): (Vec<usize>, Vec<usize>) = kept.into_iter().partition(is_read);
         self.kept = kept;
-        // Without the lock the packer could still store for a process that is gone. A packer that has panicked doesn't.
+        // Without the lock the packer could still store for a process that is gone. A packer that has
+        // panicked doesn't.
         let _at_rest = self.application.packing.lock();
         for slot in unread {
             self.application.pool.release_owner(OwnerId(slot as u16));

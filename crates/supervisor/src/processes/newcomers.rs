@@ -1,6 +1,7 @@
 //! Processes that have no pager yet, each looked at by itself while memory may soon be short.
 //!
-//! A look at the whole family walks through `/proc`. One at a process that is known costs a few microseconds, so it can come every millisecond.
+//! A look at the whole family walks through `/proc`. One at a process that is known costs a few microseconds,
+//! so it can come every millisecond.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,7 +12,8 @@ use farmem_page::PageCount;
 
 /// Files that are kept open, one for each: whoever has more processes than that is looked at as a whole only.
 const MOST: usize = 256;
-/// How long a process that has begun another program is taken for one without a pager: by then the pager of the program before has left.
+/// How long a process that has begun another program is taken for one without a pager: by then the pager of
+/// the program before has left.
 const BEGINNING: Duration = Duration::from_millis(100);
 
 /// One of them.
@@ -60,7 +62,8 @@ impl Newcomers {
         }
     }
 
-    /// What each of them has now; those that have ended are forgotten, and those that `has_pager` says, unless they have just begun another program.
+    /// What each of them has now; those that have ended are forgotten, and those that `has_pager` says,
+    /// unless they have just begun another program.
     pub(crate) fn look(&mut self, has_pager: impl Fn(u32) -> bool) -> Vec<(u32, PageCount)> {
         let now = Instant::now();
         self.known.retain(|&number, newcomer| {
@@ -72,7 +75,8 @@ impl Newcomers {
         self.known.iter().map(|(&number, newcomer)| (number, newcomer.resident)).collect()
     }
 
-    /// What those have that have begun another program: of a forked child nobody knows how much it shares with a process that has a pager.
+    /// What those have that have begun another program: of a forked child nobody knows how much it shares
+    /// with a process that has a pager.
     pub(crate) fn own(&self) -> PageCount {
         let begun = self.known.values().filter(|newcomer| newcomer.begins_until.is_some());
         PageCount::new(begun.map(|newcomer| newcomer.resident.get()).sum())

@@ -20,7 +20,7 @@ impl Notice {
         match self {
             Self::Unmanaged(process) => format!(
                 "process {process} runs without Farmem: the kernel refuses its userfaultfd; farmem needs \
-                 CAP_SYS_PTRACE, so run it as root (`farmem doctor` tells more)"
+                 CAP_SYS_PTRACE, so run it as root (`farmem doctor` says more)"
             ),
             Self::Crowded => "there are so many processes that hardly any descriptors are left to look after more: forked ones are \
                               served by their parents, and programs that are started run without Farmem; allow more (`ulimit -n`)"

@@ -1,4 +1,4 @@
-//! What the kernel tells of any process, in `/proc`.
+//! What the kernel says about any process, in `/proc`.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -17,8 +17,8 @@ pub(crate) fn identity(number: u32) -> Option<Identity> {
     Some(Identity { number, began })
 }
 
-/// The same of one that has not ended. Of one that has, and whose parent has not asked yet how, the kernel tells as of one of which only the first thread
-/// has ended, but for the number of threads.
+/// The same of one that has not ended. Of one that has, and whose parent has not asked yet how, the kernel
+/// tells as of one of which only the first thread has ended, but for the number of threads.
 pub(crate) fn living(number: u32) -> Option<Identity> {
     let text = line(number)?;
     let [threads, began] = figures_in(&text, [20, 22])?;
@@ -26,7 +26,8 @@ pub(crate) fn living(number: u32) -> Option<Identity> {
     (!has_ended).then_some(Identity { number, began })
 }
 
-/// Some of the numbers that the kernel tells of a process on one line, counted as its documentation does, from 1.
+/// Some of the numbers that the kernel gives for a process on one line, counted as its documentation does,
+/// from 1.
 pub(crate) fn figures<const COUNT: usize>(number: u32, places: [usize; COUNT]) -> Option<[u64; COUNT]> {
     figures_in(&line(number)?, places)
 }
@@ -35,8 +36,9 @@ fn line(number: u32) -> Option<String> {
     short(&format!("/proc/{number}/stat"))
 }
 
-/// The same as [`text`], of a file that the kernel gives as a whole: `stat`, `statm`, `comm`. To ask for its size before, and for more after, would take twice as
-/// long, which is felt where there are hundreds of processes.
+/// The same as [`text`], of a file that the kernel gives as a whole: `stat`, `statm`, `comm`. To ask for its
+/// size before, and for more after, would take twice as long, which is felt where there are hundreds of
+/// processes.
 pub(crate) fn short(path: &str) -> Option<String> {
     /// More than any of them has.
     const MOST_BYTES: usize = 4096;
@@ -45,7 +47,8 @@ pub(crate) fn short(path: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&text[..length]).into_owned())
 }
 
-/// One of the kernel's files about a process, whatever bytes are in it: names are a program's choice, and the kernel cuts them off in the midst of a letter.
+/// One of the kernel's files about a process, whatever bytes are in it: names are a program's choice, and the
+/// kernel cuts them off in the midst of a letter.
 pub(crate) fn text(path: impl AsRef<Path>) -> Option<String> {
     Some(String::from_utf8_lossy(&fs::read(path).ok()?).into_owned())
 }

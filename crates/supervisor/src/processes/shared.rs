@@ -1,4 +1,5 @@
-//! Memory that processes of the application share: how much there is, which of them map it, and the pager that manages it.
+//! Memory that processes of the application share: how much there is, which of them map it, and the pager
+//! that manages it.
 
 use std::collections::HashSet;
 use std::fs;
@@ -38,7 +39,8 @@ struct Mapping<'a> {
     is_anonymous: bool,
 }
 
-/// Looks at the mappings of the processes; of those alone that have touched shared memory, unless `all` are asked for.
+/// Looks at the mappings of the processes; of those alone that have touched shared memory, unless `all` are
+/// asked for.
 pub(super) fn find(numbers: &[u32], all: bool) -> Found {
     let mut seen: HashSet<(String, u64)> = HashSet::new();
     let mut processes = Vec::new();
@@ -81,7 +83,8 @@ fn shared(line: &str) -> Option<Mapping<'_>> {
     is_one.then_some(Mapping { range, device, inode, is_anonymous })
 }
 
-/// What the object of a mapping has in memory; nothing where it is no shared memory but a file of another kind.
+/// What the object of a mapping has in memory; nothing where it is no shared memory but a file of another
+/// kind.
 fn bytes_of(number: u32, mapping: &Mapping<'_>) -> u64 {
     /// Of those that the kernel counts files in.
     const BLOCK_BYTES: u64 = 512;

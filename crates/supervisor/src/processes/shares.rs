@@ -1,12 +1,14 @@
 //! What forked processes share, as the kernel tells it.
 //!
-//! Memory that a fork has left shared is resident in several processes, but there once. Two sums come of one measurement:
+//! Memory that a fork has left shared is resident in several processes, but there once. Two sums come of one
+//! measurement:
 //!
-//! - The ledger's, by which the budget is kept: each process's figure holds for the moment when the measurement began, and what
-//!   it has separated from since then is taken off. It may be too high for a while, not too low.
-//! - The resident size as it was. Processes are asked one after the other, and while they are, pages leave one and come into another:
-//!   a page may be counted twice. So each is asked again in reverse order; the means belong to one moment, as far as what
-//!   moves does so steadily.
+//! - The ledger's, by which the budget is kept: each process's figure holds for the moment when the
+//!   measurement began, and what it has separated from since then is taken off. It may be too high for a
+//!   while, not too low.
+//! - The resident size as it was. Processes are asked one after the other, and while they are, pages leave
+//!   one and come into another: a page may be counted twice. So each is asked again in reverse order; the
+//!   means belong to one moment, as far as what moves does so steadily.
 
 use std::sync::atomic::Ordering;
 
@@ -24,8 +26,8 @@ pub(crate) fn measure(ledger: &Ledger<'_>, processes: &Processes) -> PageCount {
         .each()
         .filter_map(|process| {
             let slot = ledger.slot(process.slot()?)?;
-            let is_kin_awaited = slot.is_fork_unheard() || processes.awaits_kin(process);
-            let is_counted_once = slot.is_protected() && !is_kin_awaited;
+            let are_relatives_awaited = slot.is_fork_unheard() || processes.awaits_relatives(process);
+            let is_counted_once = slot.is_protected() && !are_relatives_awaited;
             Some((process.process, slot, is_counted_once))
         })
         .collect();
@@ -53,7 +55,8 @@ struct Shares {
 }
 
 impl Shares {
-    /// Asks the kernel; `None` for a process that has ended. What isn't `counted_once` counts as the ledger has it.
+    /// Asks the kernel; `None` for a process that has ended. What isn't `counted_once` counts as the ledger
+    /// has it.
     fn of(process: u32, slot: &ProcessSlot<'_>, is_counted_once: bool) -> Option<Self> {
         let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
         let anonymous = pages(&text, "Anonymous:")?;

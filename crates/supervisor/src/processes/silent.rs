@@ -1,9 +1,9 @@
-//! Processes that live without a connection: forked children that have no pager of their own yet, or never will, and those whose connection has closed
-//! before their memory was gone.
+//! Processes that live without a connection: forked children that have no pager of their own yet, or never
+//! will, and those whose connection has closed before their memory was gone.
 //!
-//! Their userfaultfd stays open here, so that what they can't have never reads as zeros. While a process lives that may
-//! serve them, they are left to it. When none does, nobody knows what their pages held: a page that they ask for is
-//! poisoned, and touching it ends them with SIGBUS instead of a wait for ever.
+//! Their userfaultfd stays open here, so that what they can't have never reads as zeros. While a process
+//! lives that may serve them, they are left to it. When none does, nobody knows what their pages held: a page
+//! that they ask for is poisoned, and touching it ends them with SIGBUS instead of a wait for ever.
 
 use std::time::{Duration, Instant};
 
@@ -63,8 +63,8 @@ impl Silent {
         now.duration_since(since) > GRACE
     }
 
-    /// Answers what it asks with poison. The processes that it has forked meanwhile, in the same plight; and whether a
-    /// page was refused.
+    /// Answers what it asks with poison. The processes that it has forked meanwhile, in the same plight; and
+    /// whether a page was refused.
     pub(crate) fn give_up(&self) -> (Vec<Self>, bool) {
         let mut children = Vec::new();
         let mut is_refused = false;

@@ -1,6 +1,7 @@
-//! Pagers that have stopped. Seen from outside, work lies there and nothing becomes of it: a message that nobody reads, or
-//! a fault that a handler has taken and doesn't answer. A program that somebody else has stopped looks the same; so who
-//! suspects a pager asks the kernel again and again whether its process may run at all.
+//! Pagers that have stopped. Seen from outside, work lies there and nothing becomes of it: a message that
+//! nobody reads, or a fault that a handler has taken and doesn't answer. A program that somebody else has
+//! stopped looks the same; so who suspects a pager asks the kernel again and again whether its process may
+//! run at all.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -14,8 +15,8 @@ const STALL: Duration = Duration::from_secs(20);
 /// From so long on, and after each further such time, it is checked whether the process may run.
 const DOUBT: Duration = Duration::from_millis(500);
 
-/// What there is to do for a pager: each place holds a number that changes as the work comes along, 0 where there is none.
-/// The handlers' places come first, that of unread messages last.
+/// What there is to do for a pager: each place holds a number that changes as the work comes along, 0 where
+/// there is none. The handlers' places come first, that of unread messages last.
 pub(crate) type Signs = [u64; MAX_HANDLERS + 1];
 
 /// How one pager comes along.
@@ -64,8 +65,9 @@ impl Patience {
     }
 }
 
-/// Whether somebody keeps the process or a thread of it from running (a debugger, job control, the user, the freezer of
-/// its control group), or the pager waits for the kernel alone, as it does for a disk, or for a file system that doesn't answer.
+/// Whether somebody keeps the process or a thread of it from running (a debugger, job control, the user, the
+/// freezer of its control group), or the pager waits for the kernel alone, as it does for a disk, or for a
+/// file system that doesn't answer.
 pub(crate) fn is_held(process: u32) -> bool {
     let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return false };
     threads.flatten().any(|thread| {
@@ -81,8 +83,9 @@ fn is_pagers(stat: &str) -> bool {
     stat.split_once(" (").is_some_and(|(_, name)| name.starts_with("farmem-"))
 }
 
-/// Whether the thread waits inside a call that reads or writes a file at a position, of which pagers make no others that last: a file system in user space
-/// (FUSE) lets its callers sleep as those do who could be woken.
+/// Whether the thread waits inside a call that reads or writes a file at a position, of which pagers make no
+/// others that last: a file system in user space (FUSE) lets its callers sleep as those do who could be
+/// woken.
 fn is_in_file_call(call: &str) -> bool {
     use nix::libc;
     const FILE_CALLS: [libc::c_long; 8] = [
@@ -105,9 +108,9 @@ fn is_held_state(stat: &str) -> bool {
     rest.starts_with(['T', 't']) || is_pagers(front) && rest.starts_with('D')
 }
 
-/// Where in the kernel threads wait that a freezer stops: the function itself, or the one that it was compiled into, where
-/// nobody else sleeps. The freezer of the first version also stops threads where they sleep; those show as waiting for
-/// the kernel.
+/// Where in the kernel threads wait that a freezer stops: the function itself, or the one that it was
+/// compiled into, where nobody else sleeps. The freezer of the first version also stops threads where they
+/// sleep; those show as waiting for the kernel.
 fn is_frozen_place(place: &str) -> bool {
     matches!(place.trim_end(), "do_freezer_trap" | "get_signal" | "__refrigerator")
 }

@@ -3,7 +3,7 @@
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::*;
-use crate::processes::strangers::{INTRODUCTION, MOST_STRANGERS};
+use crate::processes::unidentified::{INTRODUCTION, MOST_UNIDENTIFIED};
 
 struct Peer {
     key: u64,
@@ -74,9 +74,9 @@ fn who_does_not_know_the_token_gets_nothing_and_is_dropped() {
         Request::Hello { token, process: 0 },
         Request::Inherit { parent_slot: 0, epoch: 1, token, process: 0, shared_pages: 0, own_pages: 0 },
     ] {
-        let stranger = connect(&mut processes);
-        stranger.ask(&mut processes, request, &[]);
-        assert_eq!(stranger.hear(), None);
+        let unidentified = connect(&mut processes);
+        unidentified.ask(&mut processes, request, &[]);
+        assert_eq!(unidentified.hear(), None);
     }
     assert!(processes.connected.is_empty());
 }
@@ -89,25 +89,25 @@ fn of_many_who_say_nothing_the_first_are_dropped_and_nobody_who_has_said_somethi
     let token = processes.application.token;
     // On its way when the others come.
     waiting.link.send(&Request::Hello { token, process: 0 }.encode(), &[]).unwrap();
-    let strangers: Vec<Peer> = (0..2 * MOST_STRANGERS).map(|_| connect(&mut processes)).collect();
+    let unidentified: Vec<Peer> = (0..2 * MOST_UNIDENTIFIED).map(|_| connect(&mut processes)).collect();
 
-    processes.expel_strangers();
+    processes.drop_unidentified();
 
     assert!(processes.is_connected(slot) && processes.connected.contains_key(&waiting.key));
-    let (dropped, kept) = strangers.split_at(MOST_STRANGERS);
-    assert!(dropped.iter().all(|stranger| stranger.link.is_cut()));
-    assert!(kept.iter().all(|stranger| processes.connected.contains_key(&stranger.key)));
+    let (dropped, kept) = unidentified.split_at(MOST_UNIDENTIFIED);
+    assert!(dropped.iter().all(|unidentified| unidentified.link.is_cut()));
+    assert!(kept.iter().all(|unidentified| processes.connected.contains_key(&unidentified.key)));
 }
 
 #[test]
-fn a_stranger_that_says_nothing_is_dropped_after_a_while() {
+fn an_unidentified_connection_is_dropped_after_a_while() {
     let mut processes = processes();
-    let stranger = connect(&mut processes);
-    processes.connected.get_mut(&stranger.key).unwrap().came = Instant::now() - 2 * INTRODUCTION;
+    let unidentified = connect(&mut processes);
+    processes.connected.get_mut(&unidentified.key).unwrap().came = Instant::now() - 2 * INTRODUCTION;
 
-    processes.expel_strangers();
+    processes.drop_unidentified();
 
-    assert!(stranger.link.is_cut());
+    assert!(unidentified.link.is_cut());
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Going on in the background, for processes that the program has left behind: who called `farmem run` gets the
-//! program's exit status, and they keep a supervisor.
+//! Going on in the background, for processes that the program has left behind: the caller of `farmem run`
+//! gets the program's exit status, and they keep a supervisor.
 
 use anyhow::{Result, bail};
 use daemonize::{Daemonize, Outcome};

@@ -1,5 +1,6 @@
-//! The calling process becomes the program: it keeps its number, its parent, its terminal, its descriptors and its limits, and ends as the program
-//! ends. Its supervisor is a process of its own, outside its session, that learns of its end like any stranger.
+//! The calling process becomes the program: it keeps its number, its parent, its terminal, its descriptors
+//! and its limits, and ends as the program ends. Its supervisor is a process of its own, outside its session,
+//! that learns of its end as any unrelated process would.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -27,7 +28,8 @@ pub(crate) enum Part {
 }
 
 const STANDARD_ERROR: i32 = 2;
-/// What the supervisor says to the caller: that the program may begin, or, followed by the reason, that it may not.
+/// What the supervisor says to the caller: that the program may begin, or, followed by the reason, that it
+/// may not.
 const BEGIN: u8 = b'B';
 const REFUSED: u8 = b'R';
 /// What the caller says to the supervisor: that there is no such program after all.
@@ -92,8 +94,9 @@ pub(crate) fn split_off() -> Result<Half> {
     }
 }
 
-/// Closes what whoever called has left open for the program: a pipe that the supervisor has open as well would not end with the program. What
-/// this process has opened itself is marked to be closed when it runs another program, and what it has been given is not.
+/// Closes what whoever called has left open for the program: a pipe that the supervisor has open as well
+/// would not end with the program. What this process has opened itself is marked to be closed when it runs
+/// another program, and what it has been given is not.
 fn close_inherited() {
     let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return };
     let numbers = open.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -159,7 +162,8 @@ impl Caller {
     }
 }
 
-/// The supervisor lets go of the standard error that it shares with the program: whoever reads there waits for its end.
+/// The supervisor lets go of the standard error that it shares with the program: whoever reads there waits
+/// for its end.
 pub(crate) fn leave_standard_error() {
     say::go_to_background();
     let nowhere = std::fs::OpenOptions::new().write(true).open("/dev/null");

@@ -1,7 +1,8 @@
-//! The program that the supervisor was called for: its start with the runtime in it, its signals, its end, and the background in which the
-//! supervisor goes on for what it has left behind.
+//! The program that the supervisor was called for: its start with the runtime in it, its signals, its end,
+//! and the background in which the supervisor goes on for what it has left behind.
 //!
-//! Here is what concerns that one process and the supervisor's own: no ledger, no pool, no other process of the application.
+//! Here is what concerns that one process and the supervisor's own: no ledger, no pool, no other process of
+//! the application.
 
 pub(crate) mod background;
 pub(crate) mod end;

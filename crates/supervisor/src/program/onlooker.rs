@@ -1,5 +1,5 @@
-//! Who has called `farmem attach` looks on until the processes are within their budget: its supervisor, a process of its own in the background, tells it how it
-//! stands, a line of JSON each time.
+//! The process that was called as `farmem attach` looks on until the processes are within their budget: its
+//! supervisor, a process of its own in the background, tells it how it stands, a line of JSON each time.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -71,8 +71,8 @@ impl Onlooker {
         self.told.is_none_or(|told| told.elapsed() >= PERIOD)
     }
 
-    /// Tells how it stands. Whether that was the last word: there is no more to be told, or nobody who hears it. With `is_falling` the budget isn't yet what it is
-    /// to be.
+    /// Tells how it stands. Whether that was the last word: there is no more to be told, or nobody who hears
+    /// it. With `is_falling` the budget isn't yet what it is to be.
     pub(crate) fn tell(&mut self, mut standing: Standing, is_falling: bool) -> bool {
         self.told = Some(Instant::now());
         if standing.resident_bytes.saturating_add(WORTH_BYTES) <= self.least {
@@ -102,7 +102,7 @@ impl Onlooker {
 /// Nothing is managed, for the reason that is given.
 pub(crate) fn look_on(link: UnixStream, mut hear: impl FnMut(&Standing)) -> Result<Standing> {
     for line in BufReader::new(link).lines() {
-        match serde_json::from_str(&line?).context("the supervisor says what is no word")? {
+        match serde_json::from_str(&line?).context("the supervisor sent an invalid message")? {
             Word::Refused(reason) => bail!(reason),
             Word::Standing(standing) if standing.is_over => return Ok(standing),
             Word::Standing(standing) => hear(&standing),

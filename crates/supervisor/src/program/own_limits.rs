@@ -1,11 +1,15 @@
-//! Limits that whoever called has set for the program, and that the kernel would hold its supervisor and pagers to as well. Ledger and pool are memory files: the kernel
-//! ends whoever makes one that is larger than files may be (`ulimit -f`) by SIGXFSZ without a word, and refuses to map it where addresses are few (`ulimit -v`). A supervisor
-//! that works longer than a process may (`ulimit -t`) would be ended before its program, and one with the stack of a small thread (`ulimit -s`) at once. So it lifts its own, and the program gets those that were meant for it.
+//! Limits that whoever called has set for the program, and that the kernel would hold its supervisor and
+//! pagers to as well. Ledger and pool are memory files: the kernel ends whoever makes one that is larger than
+//! files may be (`ulimit -f`) by SIGXFSZ without a word, and refuses to map it where addresses are few
+//! (`ulimit -v`). A supervisor that works longer than a process may (`ulimit -t`) would be ended before its
+//! program, and one with the stack of a small thread (`ulimit -s`) at once. So it lifts its own, and the
+//! program gets those that were meant for it.
 
 use anyhow::{Error, Result, bail};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Which, and how much is enough where that isn't all: a program that has many threads often limits their stacks, and what works for it has a stack as well.
+/// Which, and how much is enough where that isn't all: a program that has many threads often limits their
+/// stacks, and what works for it has a stack as well.
 const LIFTED: [(Resource, Option<u64>); 5] = [
     (Resource::Fsize, None),
     (Resource::As, None),

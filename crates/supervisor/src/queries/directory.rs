@@ -18,8 +18,9 @@ use crate::reporting::report::Report;
 
 /// Names begin with this, so that they can be found in the kernel's list of sockets.
 const PREFIX: &str = "farmem/";
-/// A supervisor that is stopped, or frozen together with its application, doesn't answer; nobody else shall wait for it. Any user can make a
-/// socket of such a name that never answers: so many are asked at once that these cost no more than one.
+/// A supervisor that is stopped, or frozen together with its application, doesn't answer; nobody else shall
+/// wait for it. Any user can make a socket of such a name that never answers: so many are asked at once that
+/// these cost no more than one.
 const PATIENCE: Duration = Duration::from_secs(1);
 const MOST_AT_ONCE: usize = 256;
 /// Longest report.
@@ -32,8 +33,8 @@ const STANDSTILL: Duration = Duration::from_secs(60);
 /// Most supervisors in the background whose names have the same process number in them.
 const MOST_NAMESAKES: u32 = 100;
 
-/// Opens the end at which the calling process hears of its processes. The socket and its name: a supervisor that goes on
-/// in the background keeps its name, while its process number may be given out again.
+/// Opens the end at which the calling process hears of its processes. The socket and its name: a supervisor
+/// that goes on in the background keeps its name, while its process number may be given out again.
 ///
 /// # Errors
 /// What the kernel says.
@@ -103,7 +104,8 @@ pub enum SetError {
     Stuck(String),
 }
 
-/// Changes limits of the application of that name, or of that program's process number: all of them or none. How it is then.
+/// Changes limits of the application of that name, or of that program's process number: all of them or none.
+/// How it is then.
 ///
 /// # Errors
 /// There is no such application or more than one, or its supervisor refuses.
@@ -113,8 +115,9 @@ pub fn set(name: &str, limits: Limits) -> Result<Report, SetError> {
     understood(name, &answer)
 }
 
-/// Has all that is far of the application of that name, or of that program's process number, brought back, and its processes left alone. Returns when its
-/// supervisor has ended; `hear` is told now and then how it stands. How it was when that began.
+/// Has all that is far of the application of that name, or of that program's process number, brought back,
+/// and its processes left alone. Returns when its supervisor has ended; `hear` is told now and then how it
+/// stands. How it was when that began.
 ///
 /// # Errors
 /// There is no such application or more than one, its supervisor refuses, or nothing comes back any more.
@@ -157,7 +160,8 @@ pub fn find(name: &str) -> Result<Report, SetError> {
     named(name).map(|(_, report)| report)
 }
 
-/// The processes of the application of that name, or of that program's process number, those with most memory first.
+/// The processes of the application of that name, or of that program's process number, those with most memory
+/// first.
 ///
 /// # Errors
 /// There is no such application or more than one, or it is somebody else's.
@@ -188,8 +192,8 @@ fn understood<T: DeserializeOwned>(name: &str, answer: &[u8]) -> Result<T, SetEr
     decode(answer).ok_or_else(|| SetError::Gone(name.to_owned()))
 }
 
-/// The same, and the socket of its supervisor. A number counts before a name: programs ask by numbers, and anybody may give an application such a
-/// name.
+/// The same, and the socket of its supervisor. A number counts before a name: programs ask by numbers, and
+/// anybody may give an application such a name.
 fn named(name: &str) -> Result<(String, Report), SetError> {
     let sockets = names();
     let reports = reports(&sockets);
@@ -226,7 +230,8 @@ impl Own {
         reports(std::slice::from_ref(&self.socket)).into_iter().flatten().collect()
     }
 
-    /// Whether its supervisor is this user's, or root's: anybody may listen at such a name, and say what they like.
+    /// Whether its supervisor is this user's, or root's: anybody may listen at such a name, and say what they
+    /// like.
     pub fn is_trusted(&self) -> bool {
         let owner = Link::connect_at_once(self.socket.as_bytes())
             .ok()
@@ -267,7 +272,8 @@ fn reports(names: &[String]) -> Vec<Option<Report>> {
     exchange_all(names, Request::Query).iter().map(|answer| decode(answer.as_ref()?)).collect()
 }
 
-/// Takes an answer apart. It may be anybody's, and what it says goes to terminals: names of files, too, may hold anything.
+/// Takes an answer apart. It may be anybody's, and what it says goes to terminals: names of files, too, may
+/// hold anything.
 fn decode<T: DeserializeOwned>(answer: &[u8]) -> Option<T> {
     fn shown(text: &str) -> String {
         text.replace(char::is_control, "?")

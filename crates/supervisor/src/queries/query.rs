@@ -1,4 +1,5 @@
-//! What a supervisor can be asked by somebody who isn't a process of the application, and the way back to the asker.
+//! What a supervisor can be asked by somebody who isn't a process of the application, and the way back to the
+//! asker.
 
 use farmem_sys::link::Link;
 use farmem_wire::Request;
@@ -64,7 +65,7 @@ impl Query {
     pub(crate) fn answer(&self, answer: &(impl Serialize + ?Sized)) {
         // Numbers and names: always JSON.
         let text = serde_json::to_string(answer).unwrap_or_default();
-        // Who has gone meanwhile needs no answer.
+        // An asker that has gone meanwhile needs no answer.
         let _ = self.link.send(text.as_bytes(), &[]);
     }
 

@@ -1,4 +1,5 @@
-//! Asking a process for its regions, which it alone knows: by way of the ledger's board, one process at a time, while the supervisor goes on.
+//! Asking a process for its regions, which it alone knows: by way of the ledger's region report, one process
+//! at a time, while the supervisor goes on.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -8,7 +9,8 @@ use farmem_telemetry::{Ledger, ProcessSlot, SlotState};
 use crate::queries::query::Query;
 use crate::reporting::inside::RegionsReport;
 
-/// A process answers within some rounds of its bookkeeper; one that is stopped doesn't. Shorter than who asks waits for the supervisor.
+/// A process answers within some rounds of its bookkeeper; one that is stopped doesn't. Shorter than an asker
+/// waits for the supervisor.
 const PATIENCE: Duration = Duration::from_millis(800);
 /// Questions that may wait for the one before.
 const MOST_WAITING: usize = 8;
@@ -50,10 +52,10 @@ impl RegionQuestions {
         {
             let is_it = |slot: &ProcessSlot<'_>| slot.process() == process && slot.state() != SlotState::Free;
             let Some(slot) = self.ledger.slots().find(is_it) else {
-                query.refuse(&format!("process {process} is none of this application's"));
+                query.refuse(&format!("process {process} does not belong to this application"));
                 continue;
             };
-            let Some(question) = self.ledger.board().ask(slot.index()) else {
+            let Some(question) = self.ledger.region_report().ask(slot.index()) else {
                 query.refuse("the process that was asked before has not answered yet; try again");
                 continue;
             };
@@ -64,8 +66,8 @@ impl RegionQuestions {
 
     fn hear(&mut self) {
         let Some(asked) = &mut self.asked else { return };
-        let board = self.ledger.board();
-        if let Some(gathered) = board.answer(asked.question) {
+        let report = self.ledger.region_report();
+        if let Some(gathered) = report.answer(asked.question) {
             if let Some(query) = asked.query.take() {
                 query.answer(&RegionsReport::of(asked.process, &gathered));
             }
@@ -84,7 +86,7 @@ impl RegionQuestions {
                 asked.process
             ));
         }
-        if board.take_back(asked.question, has_gone) {
+        if report.take_back(asked.question, has_gone) {
             self.asked = None;
         }
     }
@@ -129,11 +131,11 @@ mod tests {
         let first = ask(&mut questions, PROCESS);
         let second = ask(&mut questions, PROCESS);
         for _ in 0..2 {
-            let question = ledger.board().question(1).unwrap();
+            let question = ledger.region_report().question(1).unwrap();
             let range = PageRange::at(PageIndex::new(16), PageCount::new(8));
             let mut gathered = Gathered::new();
             gathered.add(RegionFigures { resident: 3, hot: 2, ..RegionFigures::new(range) });
-            assert!(ledger.board().tell(question, &gathered));
+            assert!(ledger.region_report().tell(question, &gathered));
             questions.look();
         }
 
@@ -146,15 +148,15 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_a_stranger_or_one_that_ends_is_told_why_not() {
+    fn a_question_about_an_unrelated_process_or_one_that_ends_is_told_why_not() {
         let (ledger, mut questions) = with_process();
         let end = ask(&mut questions, 5);
-        assert!(serde_json::from_slice::<String>(&answer(&end)).unwrap().contains("none of this"));
+        assert!(serde_json::from_slice::<String>(&answer(&end)).unwrap().contains("does not belong to this"));
 
         let end = ask(&mut questions, PROCESS);
         ledger.slot(1).unwrap().set_state(SlotState::Free);
         questions.look();
         assert!(serde_json::from_slice::<String>(&answer(&end)).unwrap().contains("doesn't answer"));
-        assert_eq!(ledger.board().question(1), None, "the question was taken back");
+        assert_eq!(ledger.region_report().question(1), None, "the question was taken back");
     }
 }

@@ -14,7 +14,8 @@ pub enum Cause {
     Unpacking,
     /// Pages on memory nodes.
     Node,
-    /// Pages on memory nodes: their turn at a link, which is shared with other transfers of the application and of others, or limited.
+    /// Pages on memory nodes: their turn at a link, which is shared with other transfers of the application
+    /// and of others, or limited.
     Turn,
     /// Pages on disk.
     Disk,
@@ -22,7 +23,8 @@ pub enum Cause {
     Room,
     /// Pages that hold only zeros, most of them touched for the first time.
     NewMemory,
-    /// Pages on their way out, writes to memory that a fork has left shared, and what could not be served at once.
+    /// Pages on their way out, writes to memory that a fork has left shared, and what could not be served at
+    /// once.
     Other,
 }
 
@@ -70,7 +72,8 @@ pub struct Explanation {
     pub causes: Vec<Part>,
     /// The local budget.
     pub budget_bytes: u64,
-    /// The local memory with which half of the pages that came back would have stayed, as an estimate; 0 when nothing can be said.
+    /// The local memory with which half of the pages that came back would have stayed, as an estimate; 0 when
+    /// nothing can be said.
     pub local_for_half_bytes: u64,
     /// The same for nine tenths of them.
     pub local_for_most_bytes: u64,

@@ -1,4 +1,5 @@
-//! The report's figures that no process counts, each described once for whoever shows them under its own name.
+//! The report's figures that no process counts, each described once for whoever shows them under its own
+//! name.
 
 use crate::carrier::ByClass;
 use crate::reporting::report::Report;
@@ -82,27 +83,27 @@ figures! {
     gauge Bytes "resident_peak" "The most that was local" |report| report.resident_peak_bytes as f64;
     gauge Bytes "managed" "Memory of mappings under management" |report| report.managed_bytes as f64;
     gauge Bytes "unmanaged" "Memory that could not be taken under management" |report| report.unmanaged_bytes as f64;
-    gauge Bytes "shared_managed" "Of what is managed, what processes share" |report| report.shared_managed_bytes as f64;
-    gauge Bytes "shared_resident" "Of what is local, what processes share" |report| report.shared_resident_bytes as f64;
-    gauge Bytes "shared_far" "Of what is in far memory, what processes share" |report| report.shared_far_bytes as f64;
-    gauge Bytes "shared_local" "What processes share and what stays local, since it has a name or a descriptor" |report| report.shared_local_bytes as f64;
+    gauge Bytes "shared_managed" "Part of managed memory that processes share" |report| report.shared_managed_bytes as f64;
+    gauge Bytes "shared_resident" "Part of local memory that processes share" |report| report.shared_resident_bytes as f64;
+    gauge Bytes "shared_far" "Part of far memory that processes share" |report| report.shared_far_bytes as f64;
+    gauge Bytes "shared_local" "Shared memory that stays local because it has a name or a descriptor" |report| report.shared_local_bytes as f64;
     gauge Bytes "own" "Memory of the pager itself in the program's processes" |report| report.own_bytes as f64;
     gauge Bytes "far" "Memory of the program that is in far memory now" |report| report.far_bytes() as f64;
     gauge Bytes "pool" "Memory that the pool takes" |report| report.pool_bytes as f64;
     gauge Bytes "pool_limit" "Limit of the pool" |report| report.pool_limit_bytes as f64;
     gauge Bytes "pool_leased" "What the pool may take at present" |report| report.pool_leased_bytes as f64;
-    gauge Bytes "pool_stored" "What is stored, compressed, in the pool and on disk" |report| report.pool_stored_bytes as f64;
+    gauge Bytes "pool_stored" "Compressed pages stored in the pool and on disk" |report| report.pool_stored_bytes as f64;
     gauge Bytes "partition" "Limit of far memory" |report| report.partition_bytes as f64;
-    gauge Bytes "cache" "What was fetched ahead and is not known to have been used" |report| report.cache_bytes as f64;
+    gauge Bytes "cache" "Memory fetched ahead that is not known to have been used" |report| report.cache_bytes as f64;
     gauge Bytes "cache_limit" "Limit of the swap cache" |report| report.cache_limit_bytes as f64;
     gauge Bytes "pinned" "Memory that the program has pinned" |report| report.pinned_bytes as f64;
-    gauge Bytes "node" "What of other machines' memory is in use" |report| report.node_bytes as f64;
-    gauge Bytes "node_stored" "What of other machines' memory is in use, copies and parity included" |report| report.node_stored_bytes as f64;
-    gauge Bytes "node_leaving" "Of that, what is on nodes that are to be emptied; 0 when they may be stopped" |report| report.node_leaving_bytes as f64;
-    gauge Bytes "node_lacking" "What copies and parity on nodes lack since nodes were lost; 0 when the redundancy is whole" |report| report.node_lacking_bytes as f64;
-    total Bytes "node_rebuilt" "What of copies and parity was made anew" |report| report.node_rebuilt_bytes as f64;
+    gauge Bytes "node" "Memory of other machines in use" |report| report.node_bytes as f64;
+    gauge Bytes "node_stored" "Memory of other machines in use, including copies and parity" |report| report.node_stored_bytes as f64;
+    gauge Bytes "node_leaving" "Part of it on nodes that are to be emptied; 0 when they may be stopped" |report| report.node_leaving_bytes as f64;
+    gauge Bytes "node_lacking" "Copies and parity that are missing since nodes were lost; 0 when the redundancy is whole" |report| report.node_lacking_bytes as f64;
+    total Bytes "node_rebuilt" "Copies and parity that were rebuilt" |report| report.node_rebuilt_bytes as f64;
     gauge Bytes "disk" "Disk space in use" |report| report.disk_bytes as f64;
-    gauge Bytes "local_for_half" "Local memory with which half of the pages that came back would have stayed, as an estimate; 0 when nothing can be said" |report| report.local_for_half_bytes as f64;
+    gauge Bytes "local_for_half" "Estimated local memory with which half of the pages that came back would have stayed; 0 when unknown" |report| report.local_for_half_bytes as f64;
     gauge Bytes "local_for_most" "The same for nine tenths of them" |report| report.local_for_most_bytes as f64;
     gauge Ratio "prefetch_contribution" "Share of the faults for far pages that prefetching saved" |report| report.contribution;
     gauge Ratio "prefetch_accuracy" "Share of the prefetched pages that were used" |report| report.accuracy;
@@ -116,9 +117,9 @@ figures! {
     total Count "node_ahead_awaited" "Reads ahead that a thread came to wait for" |report| report.node_ahead_awaited as f64;
     total Count "node_damaged" "Answers of nodes that were not what had been written there" |report| report.node_damaged as f64;
     total Count "read_buffer_hits" "Pages that an earlier read from a node had brought along" |report| report.read_buffer_hits as f64;
-    total Seconds "link_wait" "How long reads from memory nodes that threads waited for had waited for their turn at a link" |report| report.link_wait_seconds;
-    total_by_class Bytes "link_in" "What was read from memory nodes, by what it was for" |report| report.link_in_class_bytes;
-    total_by_class Bytes "link_out" "What was written to memory nodes, by what it was for" |report| report.link_out_class_bytes;
-    total Bytes "raised" "What came back from nodes and disk to the pool, in whole slabs" |report| report.raised_bytes as f64;
+    total Seconds "link_wait" "Time that reads from memory nodes, for which threads waited, had waited for their turn at a link" |report| report.link_wait_seconds;
+    total_by_class Bytes "link_in" "Bytes read from memory nodes, by purpose" |report| report.link_in_class_bytes;
+    total_by_class Bytes "link_out" "Bytes written to memory nodes, by purpose" |report| report.link_out_class_bytes;
+    total Bytes "raised" "Whole slabs that came back from nodes and disk to the pool" |report| report.raised_bytes as f64;
     total Count "disk_writes_failed" "Writes that the disk refused" |report| report.disk_writes_failed as f64;
 }

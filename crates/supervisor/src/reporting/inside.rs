@@ -1,4 +1,5 @@
-//! What an application looks like inside: its processes, and the regions of one. For `farmem stat --regions`, `farmem top` and `farmem web`.
+//! What an application looks like inside: its processes, and the regions of one. For `farmem stat --regions`,
+//! `farmem top` and `farmem web`.
 //!
 //! Processes are told from the ledger. Regions only the process itself knows (`queries/regions.rs`).
 
@@ -40,7 +41,8 @@ pub struct ProcessReport {
     pub evicted: u64,
     /// Time that its threads waited for pages, so far.
     pub stall_ns: u64,
-    /// Refault distance: half of the pages that came back would have stayed with so much more local memory; `None` when none came back.
+    /// Refault distance: half of the pages that came back would have stayed with so much more local memory;
+    /// `None` when none came back.
     pub refault_distance_bytes: Option<u64>,
 }
 
@@ -62,7 +64,8 @@ pub struct RegionReport {
     pub stored_bytes: u64,
     /// The room that these take, compressed.
     pub packed_bytes: u64,
-    /// Far pages by how long they have been away: while less than a quarter of the local memory left, less than all of it, less than four times as much, and longer.
+    /// Far pages by how long they have been away: while less than a quarter of the local memory left, less
+    /// than all of it, less than four times as much, and longer.
     pub away_bytes: [u64; ABSENCE_SPANS],
 }
 
@@ -108,7 +111,8 @@ impl RegionReport {
         (self.far_bytes > 0).then(|| self.packed_bytes as f64 / self.far_bytes as f64)
     }
 
-    /// Part of its far pages that have been away while all of the local memory left, or longer: what nobody seems to need.
+    /// Part of its far pages that have been away while all of the local memory left, or longer: what nobody
+    /// seems to need.
     pub fn idle(&self) -> Option<f64> {
         let idle: u64 = self.away_bytes.iter().skip(2).fold(0, |sum, &more| sum.saturating_add(more));
         (self.far_bytes > 0).then(|| idle as f64 / self.far_bytes as f64)
@@ -145,7 +149,8 @@ impl ProcessReport {
     }
 }
 
-/// The process that stands for what others share is the pager of it: each other pager is told of by the name of its program.
+/// The process that stands for what others share is the pager of it: each other pager is told of by the name
+/// of its program.
 fn name_of(process: u32) -> String {
     let name = fs::read(format!("/proc/{process}/comm")).unwrap_or_default();
     if name.trim_ascii_end() == PAGER_NAME.as_bytes() {
@@ -196,7 +201,7 @@ mod tests {
             packed_bytes: u64::MAX,
             away_bytes: [u64::MAX; ABSENCE_SPANS],
         };
-        let regions = vec![region; farmem_telemetry::BOARD_REGIONS + 1];
+        let regions = vec![region; farmem_telemetry::REPORTED_REGIONS + 1];
         let report = RegionsReport { regions, ..RegionsReport::default() };
         assert!(serde_json::to_string(&report).unwrap().len() < 64 << 10);
     }

@@ -1,4 +1,5 @@
-//! What people are told about the application: its figures, what they mean, and the forms in which they are shown.
+//! What people are told about the application: its figures, what they mean, and the forms in which they are
+//! shown.
 //!
 //! It reads the ledger, and gets all else handed in; it changes nothing that the application runs by.
 

@@ -25,7 +25,8 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// What happened from `before` to `now`. Nothing, where these are not the same run of an application or no time has passed.
+    /// What happened from `before` to `now`. Nothing, where these are not the same run of an application or
+    /// no time has passed.
     pub fn between(before: &Report, now: &Report) -> Self {
         let seconds = now.wall_seconds - before.wall_seconds;
         if before.process != now.process || seconds <= 0.0 {

@@ -53,13 +53,14 @@ pub struct Report {
     pub managed_peak_bytes: u64,
     /// Memory that could not be taken under management, of those mappings that looked as if it could.
     pub unmanaged_bytes: u64,
-    /// Of what is managed, what processes share.
+    /// Part of managed memory that processes share.
     pub shared_managed_bytes: u64,
-    /// Of what is local, what processes share; each page counts once.
+    /// Part of local memory that processes share; each page counts once.
     pub shared_resident_bytes: u64,
-    /// Of what is in far memory, what processes share.
+    /// Part of far memory that processes share.
     pub shared_far_bytes: u64,
-    /// Memory that processes share and that stays local: it has a name or a descriptor, or no pager has come for it. It is part of no other figure.
+    /// Memory that processes share and that stays local: it has a name or a descriptor, or no pager has come
+    /// for it. It is part of no other figure.
     pub shared_local_bytes: u64,
     /// The time that threads have waited for pages that processes share, seconds.
     pub shared_stall_seconds: f64,
@@ -79,7 +80,8 @@ pub struct Report {
     pub pool_limit_bytes: u64,
     /// Limit of what is in the pool and on disk together.
     pub partition_bytes: u64,
-    /// The swap cache: what was fetched ahead and is not known to have been used; part of what is resident, unless it has left.
+    /// The swap cache: what was fetched ahead and is not known to have been used; part of what is resident,
+    /// unless it has left.
     pub cache_bytes: u64,
     /// Limit of the swap cache.
     pub cache_limit_bytes: u64,
@@ -95,15 +97,16 @@ pub struct Report {
     pub weight: u32,
     /// What decides which pages are fetched ahead.
     pub prefetch: String,
-    /// The application's own local memory; what the budget is beyond it is borrowed, what it is below is lent or not needed.
+    /// The application's own local memory; what the budget is beyond it is borrowed, what it is below is lent
+    /// or not needed.
     pub local_bytes: u64,
-    /// What is stored, compressed, in the pool and on disk.
+    /// Compressed pages stored in the pool and on disk.
     pub pool_stored_bytes: u64,
     /// How many pages that is.
     pub pool_stored_pages: u64,
     /// Disk space in use.
     pub disk_bytes: u64,
-    /// What of other machines' memory is in use, each slab counted once.
+    /// Memory of other machines in use, each slab counted once.
     pub node_bytes: u64,
     /// How slabs lie on nodes: `none`, `mirror`, or `K+M`; empty without nodes.
     pub redundancy: String,
@@ -115,7 +118,7 @@ pub struct Report {
     pub node_leaving_bytes: u64,
     /// What copies and parity lack since nodes were lost; zero when the redundancy is whole.
     pub node_lacking_bytes: u64,
-    /// What of them was made anew since the start.
+    /// What of them was rebuilt since the start.
     pub node_rebuilt_bytes: u64,
     /// Reads that were answered by other nodes than the one that has the pages.
     pub node_reads_around: u64,
@@ -143,13 +146,14 @@ pub struct Report {
     pub link_out_bytes: u64,
     /// The same by class.
     pub link_out_class_bytes: ByClass<u64>,
-    /// What came back from nodes and disk to the pool, in whole slabs.
+    /// Whole slabs that came back from nodes and disk to the pool.
     pub raised_bytes: u64,
     /// Writes that the disk refused; what was to be written stayed in the pool.
     pub disk_writes_failed: u64,
     /// The first pages that could not be read back; `lost` counts them all.
     pub lost_pages: Vec<LostPage>,
-    /// The local memory with which half of the pages that came back would have stayed, as an estimate; 0 when too few have come back.
+    /// The local memory with which half of the pages that came back would have stayed, as an estimate; 0 when
+    /// too few have come back.
     pub local_for_half_bytes: u64,
     /// The same for nine tenths of them.
     pub local_for_most_bytes: u64,
@@ -311,7 +315,8 @@ impl Report {
 /// Fewer pages that came back say nothing of others.
 const TELLING: u64 = 256;
 
-/// The budget under which the share `share` of the pages that came back would have stayed: never more than all that there was.
+/// The budget under which the share `share` of the pages that came back would have stayed: never more than
+/// all that there was.
 fn local_for(source: &Source<'_>, share: f64) -> u64 {
     let Source { ledger, absences, .. } = source;
     let Some(more) = absences.more_for(share).filter(|_| absences.returned() >= TELLING) else { return 0 };
@@ -324,7 +329,8 @@ fn header_bytes(ledger: &Ledger<'_>, word: Header) -> u64 {
     PageCount::new(ledger.header(word).load(Ordering::Relaxed)).bytes().get()
 }
 
-/// Pages that came ahead and were used: those known to be, and of the doubtful ones as many as the sample of them says.
+/// Pages that came ahead and were used: those known to be, and of the doubtful ones as many as the sample of
+/// them says.
 fn prefetched_used(totals: &Totals) -> u64 {
     let known = totals.get(Counter::PrefetchUsed);
     let probes = totals.get(Counter::PrefetchProbes);

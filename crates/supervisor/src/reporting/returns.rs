@@ -3,7 +3,8 @@
 use farmem_page::PageCount;
 use farmem_policy::absence::Absences;
 
-/// A budget that differs by more than this part is another one: what happened under the former says nothing of it.
+/// A budget that differs by more than this part is another one: what happened under the former says nothing
+/// of it.
 const ANOTHER: f64 = 0.125;
 
 /// What has happened under the present budget.
@@ -18,7 +19,7 @@ impl Returns {
         Self { budget, before: now }
     }
 
-    /// Begins anew if the budget has become another one. `now` is all that has happened so far.
+    /// Begins again if the budget has become another one. `now` is all that has happened so far.
     pub(crate) fn follow(&mut self, budget: PageCount, now: impl FnOnce() -> Absences) {
         let change = budget.get() as f64 / self.budget.get().max(1) as f64 - 1.0;
         if change.abs() > ANOTHER {

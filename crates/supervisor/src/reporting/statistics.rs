@@ -1,5 +1,5 @@
-//! The file that `--stats` names. It is written when the program has ended, and once more when the last process that the
-//! program has left behind has gone.
+//! The file that `--stats` names. It is written when the program has ended, and once more when the last
+//! process that the program has left behind has gone.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;

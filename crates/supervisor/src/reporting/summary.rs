@@ -19,7 +19,7 @@ pub(crate) fn summary(report: &Report) -> String {
         report.name, report.wall_seconds, report.cpu_seconds, report.pager_cpu_seconds
     ));
     line(format_args!(
-        "asked to stay within {:.1} MiB, was at most at {:.1} MiB; managed {:.1} MiB at most",
+        "asked to stay within {:.1} MiB, peaked at {:.1} MiB; managed at most {:.1} MiB",
         mib(report.budget_bytes),
         mib(report.resident_peak_bytes),
         mib(report.managed_peak_bytes)
@@ -32,7 +32,7 @@ pub(crate) fn summary(report: &Report) -> String {
     ));
     if report.node_bytes > 0 || report.node_fetches > 0 {
         line(format_args!(
-            "nodes {:.1} MiB; {} reads from them, {} pages came along with one before",
+            "nodes {:.1} MiB; {} reads from them, {} pages came along with an earlier read",
             mib(report.node_bytes),
             report.node_fetches,
             report.read_buffer_hits

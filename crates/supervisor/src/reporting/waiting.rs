@@ -1,4 +1,5 @@
-//! Whether the program waits for pages for most of its time: what an operator would want to hear once when it begins, and once when it is over.
+//! Whether the program waits for pages for most of its time: what an operator would want to hear once when it
+//! begins, and once when it is over.
 
 use std::time::{Duration, Instant};
 

@@ -14,7 +14,8 @@ use crate::threads::worker::Worker;
 const IDLE: Duration = Duration::from_millis(10);
 const SOON: Duration = Duration::from_millis(1);
 const FULL: Duration = Duration::from_millis(200);
-/// Between two batches, of 2 MiB, of slabs that nobody reads: 25 MiB a second leave the disk to who waits for it.
+/// Between two batches, of 2 MiB, of slabs that nobody reads: 25 MiB a second leave the disk to threads that
+/// wait for it.
 const UNREAD: Duration = Duration::from_millis(80);
 
 /// Starts the mover if there is anywhere to move to.
@@ -97,7 +98,8 @@ enum Pause {
     For(Duration),
 }
 
-/// Tells pagers for how long a step out has lasted: storage may pause, and then there is no room before it goes on.
+/// Tells pagers for how long a step out has lasted: storage may pause, and then there is no room before it
+/// goes on.
 fn while_moving<R>(application: Application, step: impl FnOnce() -> R) -> R {
     application.ledger.set_moving(thread::now_ns());
     let outcome = step();

@@ -1,8 +1,8 @@
 //! The thread that packs what the processes stored raw in a hurry.
 //!
-//! It works where it interrupts nobody: in another process than the pages, so that unmapping them flushes no TLB here, and
-//! at a low priority, so that it yields to the program's own threads. Where it gets no processor the queues fill up, and
-//! the processes pack for themselves.
+//! It works where it interrupts nobody: in another process than the pages, so that unmapping them flushes no
+//! TLB here, and at a low priority, so that it yields to the program's own threads. Where it gets no
+//! processor the queues fill up, and the processes pack for themselves.
 
 use std::thread;
 use std::time::Duration;
@@ -17,12 +17,14 @@ use crate::threads::worker::Worker;
 const TURN_PAGES: usize = 256;
 /// Below so many pages in a round the next one may come later.
 const BUSY_PAGES: usize = 64;
-/// The pause while there is much to do; twice as long after each round that found little (PFA §3), up to the longest.
+/// The pause while there is much to do; twice as long after each round that found little (PFA §3), up to the
+/// longest.
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(64);
 const NICENESS: i32 = 10;
 
-/// Starts the packer, unless pages stay as they are, or the machine has a single processor: then it would only take turns with the program.
+/// Starts the packer, unless pages stay as they are, or the machine has a single processor: then it would
+/// only take turns with the program.
 pub(crate) fn start(application: Application) -> Option<Worker> {
     if application.pool.is_raw()
         || thread::available_parallelism().is_ok_and(|processors| processors.get() < 2)
@@ -55,7 +57,7 @@ fn round(application: Application, packer: &mut Packer) -> usize {
     for slot in application.ledger.slots().filter(|slot| slot.state() == SlotState::Managing) {
         let owner = OwnerId(slot.index() as u16);
         for _ in 0..TURN_PAGES {
-            // Who has the lock may release the slot's owner.
+            // The holder of the lock may release the slot's owner.
             let Ok(_at_work) = application.packing.lock() else { return pages };
             if !packer.step(application.pool, owner) {
                 break;

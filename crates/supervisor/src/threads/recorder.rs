@@ -14,8 +14,8 @@ use farmem_trace::{TraceHeader, TraceWriter};
 use crate::say::say;
 use crate::threads::worker::Worker;
 
-/// Between two looks at the ring. It holds 131 072 records, and a fault with its eviction makes two: this leaves room for six million faults a
-/// second.
+/// Between two looks at the ring. It holds 131 072 records, and a fault with its eviction makes two: this
+/// leaves room for six million faults a second.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The recording.

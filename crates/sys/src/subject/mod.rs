@@ -1,8 +1,9 @@
-//! The program whose memory is managed: that of the calling process, or another process that a pager was attached to.
+//! The program whose memory is managed: that of the calling process, or another process that a pager was
+//! attached to.
 //!
-//! A pager manages one program from its start to its end. Where it is attached, everything that other modules say of "the program"
-//! concerns that other process: its mappings, its page table, its threads. What the kernel allows only to a process that has the same address
-//! space is done by its [`Puppet`](puppet::Puppet).
+//! A pager manages one program from its start to its end. Where it is attached, everything that other modules
+//! say of "the program" concerns that other process: its mappings, its page table, its threads. What the
+//! kernel allows only to a process that has the same address space is done by its [`Puppet`](puppet::Puppet).
 
 pub mod objects;
 pub mod puppet;
@@ -26,18 +27,19 @@ pub struct Attached {
     pub process: u32,
     /// It, whatever its number will be given to.
     pub handle: OwnedFd,
-    /// What `/proc` tells of it.
+    /// What `/proc` says about it.
     pub folder: OwnedFd,
-    /// What `/proc` tells of the puppet, whose memory is the same, also when the process has ended or runs another program.
+    /// What `/proc` says about the puppet, whose memory is the same, also when the process has ended or runs
+    /// another program.
     pub memory_folder: OwnedFd,
-    /// Who works in its address space.
+    /// The puppet that works in its address space.
     pub puppet: Puppet,
 }
 
 static ATTACHED: AtomicPtr<Attached> = AtomicPtr::new(core::ptr::null_mut());
 
-/// From now on the program is that process. Before anything else is asked or done about it; once, and again only in a forked pager, for the
-/// forked process.
+/// From now on the program is that process. Before anything else is asked or done about it; once, and again
+/// only in a forked pager, for the forked process.
 pub fn attach(attached: &'static Attached) {
     ATTACHED.store(core::ptr::from_ref(attached).cast_mut(), Ordering::Release);
 }
@@ -55,7 +57,8 @@ pub(crate) fn open_memory_file(own: &CStr, name: &CStr, flags: OFlags) -> Result
         Some(attached) => match openat(&attached.memory_folder, name, flags, Mode::empty()) {
             // Asked afterwards, so that the puppet had its memory when the file was opened.
             Ok(file) if has_memory(&attached.memory_folder) => Ok(file),
-            // A filter of the program's has ended the puppet; the file of a process that has ended tells nothing.
+            // A filter of the program's has ended the puppet; the file of a process that has ended tells
+            // nothing.
             _ => openat(&attached.folder, name, flags, Mode::empty()),
         },
     }
@@ -69,8 +72,8 @@ pub(crate) fn open_file(own: &CStr, name: &CStr, flags: OFlags) -> Result<OwnedF
     }
 }
 
-/// Whether the program has ended, or is another one by now (`exec`), so that what was known of it concerns nobody any more. `false` always
-/// where the pager ends with its program.
+/// Whether the program has ended, or is another one by now (`exec`), so that what was known of it concerns
+/// nobody any more. `false` always where the pager ends with its program.
 pub fn has_ended() -> bool {
     attached().is_some_and(|attached| attached.has_ended() || !attached.has_same_memory())
 }
@@ -111,8 +114,8 @@ pub fn cpu_ns() -> u64 {
     }
 }
 
-/// Whether two processes have the same address space, as by a `clone` or `vfork` that shares it. `None` where the kernel doesn't say, `false` when one has
-/// ended.
+/// Whether two processes have the same address space, as by a `clone` or `vfork` that shares it. `None` where
+/// the kernel doesn't say, `false` when one has ended.
 pub fn share_memory(one: u32, other: u32) -> Option<bool> {
     const KCMP_VM: usize = 1;
     // SAFETY: compares two processes; no memory is touched.
@@ -149,8 +152,8 @@ impl Attached {
         process::has_ended(&self.handle)
     }
 
-    /// Whether the process still has the address space that the puppet works in: after `exec` it has another one. `true` where the kernel doesn't
-    /// say.
+    /// Whether the process still has the address space that the puppet works in: after `exec` it has another
+    /// one. `true` where the kernel doesn't say.
     pub fn has_same_memory(&self) -> bool {
         if self.puppet.is_lost() {
             return true;
@@ -158,12 +161,14 @@ impl Attached {
         share_memory(self.process, self.puppet.number()).unwrap_or(true) || self.is_without_first_thread()
     }
 
-    /// Whether its first thread has ended and others go on: then what the kernel says of the process's memory is said of none.
+    /// Whether its first thread has ended and others go on: then what the kernel says of the process's memory
+    /// is said of none.
     fn is_without_first_thread(&self) -> bool {
         state_in(&self.folder) == Some(b'Z') && !self.has_ended()
     }
 
-    /// Whether the puppet has ended. Asked where it hasn't answered for long: who traces it hears of that sooner.
+    /// Whether the puppet has ended. Asked where it hasn't answered for long: its tracer hears of that
+    /// sooner.
     pub(crate) fn is_puppet_gone(&self) -> bool {
         !has_memory(&self.memory_folder)
     }

@@ -1,11 +1,14 @@
-//! Memory that processes of an application share, as what a pager manages: anonymous shared memory, which no process reaches but through its mappings.
+//! Memory that processes of an application share, as what a pager manages: anonymous shared memory, which no
+//! process reaches but through its mappings.
 //!
-//! The kernel moves no page of shared memory from one place to another. A page leaves in three steps: it is protected against writes in all processes that
-//! map it, copied, and punched out of the object; from then on a touch by any of them is a fault. It comes back once for all, through one of them.
-//! While a page leaves, whoever wants to write it waits: so nothing is written between the copy and the hole.
+//! The kernel moves no page of shared memory from one place to another. A page leaves in three steps: it is
+//! protected against writes in all processes that map it, copied, and punched out of the object; from then on
+//! a touch by any of them is a fault. It comes back once for all, through one of them. While a page leaves,
+//! whoever wants to write it waits: so nothing is written between the copy and the hole.
 //!
-//! To the pager the objects are one address space, in which each lies at a place of its own. What the kernel says by the userfaultfd of
-//! one of the processes is told with these addresses. A process that is forked has the mappings of its parent, and a userfaultfd from its first moment on.
+//! To the pager the objects are one address space, in which each lies at a place of its own. What the kernel
+//! says by the userfaultfd of one of the processes is told with these addresses. A process that is forked has
+//! the mappings of its parent, and a userfaultfd from its first moment on.
 
 use core::fmt;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
@@ -116,7 +119,8 @@ pub struct Objects {
     ready: OwnedFd,
     state: Lock<State>,
     frames: &'static [[u8; PAGE_BYTES]],
-    /// Processes that map objects, as they were found last: their numbers, 0 for none, and descriptors that stand for them.
+    /// Processes that map objects, as they were found last: their numbers, 0 for none, and descriptors that
+    /// stand for them.
     processes: [(AtomicU32, AtomicI32); MOST_MAPPERS],
     /// Hears of the userfaultfd of each new process.
     keep: fn(BorrowedFd<'_>),
@@ -136,7 +140,8 @@ pub fn objects() -> Option<&'static Objects> {
     unsafe { OBJECTS.load(Ordering::Acquire).as_ref() }
 }
 
-/// From now on the calling process's pager manages shared memory, none at first. `keep` hears of each userfaultfd that a fork brings, before the child runs.
+/// From now on the calling process's pager manages shared memory, none at first. `keep` hears of each
+/// userfaultfd that a fork brings, before the child runs.
 ///
 /// # Errors
 /// No memory, or no descriptor.
@@ -220,7 +225,8 @@ impl State {
         }
     }
 
-    /// Makes a call for each process that maps some of `pages`, with where it does; stops at the first that is refused.
+    /// Makes a call for each process that maps some of `pages`, with where it does; stops at the first that
+    /// is refused.
     fn each_place(
         &mut self,
         pages: PageRange,
@@ -267,7 +273,8 @@ impl State {
         }
     }
 
-    /// A process of those that map `page`, best one that waits for it, and where; how many of the `count` pages from there on it maps in a row.
+    /// A process of those that map `page`, best one that waits for it, and where; how many of the `count`
+    /// pages from there on it maps in a row.
     fn way_in(&self, page: PageIndex, count: u64) -> Option<(usize, PageRange)> {
         let waits =
             self.waiters.iter().flatten().filter(|waiter| waiter.page == page).map(|waiter| waiter.mapper);
@@ -358,7 +365,8 @@ impl State {
 }
 
 impl Objects {
-    /// A process that maps objects, by a userfaultfd of its memory that was shaken hands with; what it is known by, which no other process ever is.
+    /// A process that maps objects, by a userfaultfd of its memory that was shaken hands with; what it is
+    /// known by, which no other process ever is.
     ///
     /// # Errors
     /// There are too many.
@@ -381,7 +389,8 @@ impl Objects {
         Ok(pages)
     }
 
-    /// The process of that number has a mapping at `there`, of `pages` from the first on. From now on its faults are told.
+    /// The process of that number has a mapping at `there`, of `pages` from the first on. From now on its
+    /// faults are told.
     ///
     /// # Errors
     /// The kernel refuses, or there are too many.
@@ -415,7 +424,8 @@ impl Objects {
         object.into_iter().for_each(|object| *object = None);
     }
 
-    /// Forgets processes that have ended or run another program by now, of which no message tells. How many are left that map an object.
+    /// Forgets processes that have ended or run another program by now, of which no message tells. How many
+    /// are left that map an object.
     pub fn sweep(&self) -> usize {
         let mut state = self.state.lock();
         for number in 0..MOST_MAPPERS {
@@ -436,7 +446,8 @@ impl Objects {
         self.state.lock().objects.iter().any(Option::is_some)
     }
 
-    /// Processes that map objects, as they are now: their numbers, and descriptors that stand for them, which stay open until others are said.
+    /// Processes that map objects, as they are now: their numbers, and descriptors that stand for them, which
+    /// stay open until others are said.
     pub fn set_processes<'a>(&self, processes: impl Iterator<Item = (u32, BorrowedFd<'a>)>) {
         let said = processes.map(|(number, handle)| (number, handle.as_raw_fd()));
         for (place, (number, handle)) in self.processes.iter().zip(said.chain(core::iter::repeat((0, -1)))) {
@@ -449,7 +460,8 @@ impl Objects {
     pub(crate) fn end(&self) -> ! {
         for (_, handle) in self.processes.iter().take_while(|(number, _)| number.load(Ordering::Relaxed) != 0)
         {
-            // SAFETY: at worst another descriptor has that number by now, of which the kernel says that it stands for no process.
+            // SAFETY: at worst another descriptor has that number by now, of which the kernel says that it
+            // stands for no process.
             let handle = unsafe { BorrowedFd::borrow_raw(handle.load(Ordering::Relaxed).max(0)) };
             let _ = rustix::process::pidfd_send_signal(handle, rustix::process::Signal::KILL);
         }
@@ -587,7 +599,8 @@ impl Objects {
         else {
             return nothing(UffdError::Gone);
         };
-        // The object is open as long as its pages are managed. What closes it comes by a message, and none is read while pages move.
+        // The object is open as long as its pages are managed. What closes it comes by a message, and none is
+        // read while pages move.
         let file = match rustix::io::fcntl_dupfd_cloexec(file, 0) {
             Ok(file) => file,
             Err(_) => return nothing(UffdError::OutOfMemory),
@@ -661,8 +674,9 @@ impl Objects {
         let first = frame_number(frame)?;
         let last = first.checked_add(count.get() as usize).filter(|&last| last <= FRAMES)?;
         let start = self.frames[first..last].as_ptr().cast_mut().cast::<u8>();
-        // SAFETY: the frames are memory of this process's, which lives for ever and any bytes may be in. They belong to who has the `Frames`, the evictor, which
-        // makes all moves and holds no look at a frame meanwhile.
+        // SAFETY: the frames are memory of this process's, which lives for ever and any bytes may be in. They
+        // belong to the holder of the `Frames`, the evictor, which makes all moves and holds no look at a
+        // frame meanwhile.
         Some(unsafe { core::slice::from_raw_parts_mut(start, count.bytes().get() as usize) })
     }
 
@@ -671,7 +685,8 @@ impl Objects {
         &self.frames[frame_number(frame).unwrap_or(FRAMES)]
     }
 
-    /// The object that holds `from`, or the next one behind it, as a mapping. Only those whose pages may leave.
+    /// The object that holds `from`, or the next one behind it, as a mapping. Only those whose pages may
+    /// leave.
     pub(crate) fn next(&self, from: PageIndex) -> Option<Mapping> {
         let state = self.state.lock();
         let open = state.objects.iter().flatten().filter(|object| object.is_open && object.pages.end > from);

@@ -1,11 +1,12 @@
-//! Calls that the kernel allows only inside the program's address space, made by a process that has that address space and nothing else of
-//! the program.
+//! Calls that the kernel allows only inside the program's address space, made by a process that has that
+//! address space and nothing else of the program.
 //!
-//! The puppet sleeps on a word of memory that it shares with its pager. When the word changes it makes the calls that are written down there, and says so in
-//! another word. Its code is position-independent, needs no stack, and touches no memory but the shared one and what it is told to copy.
+//! The puppet sleeps on a word of memory that it shares with its pager. When the word changes it makes the
+//! calls that are written down there, and says so in another word. Its code is position-independent, needs no
+//! stack, and touches no memory but the shared one and what it is told to copy.
 //!
-//! The program can write all of it. What comes back is therefore believed no more than what the program itself says: lengths are checked against
-//! what was asked for, and contents are the program's own.
+//! The program can write all of it. What comes back is therefore believed no more than what the program
+//! itself says: lengths are checked against what was asked for, and contents are the program's own.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -40,7 +41,8 @@ const CALLS: usize = 2 * MOST_MOVES;
 pub(crate) const MOST_MOVES: usize = 16;
 /// Words of the structure that a move's call points to; the last one tells how many bytes have arrived.
 const MOVE_WORDS: usize = 5;
-/// The number that stands for copying: to, from, and where the count of bytes lies, which may be negative for nothing.
+/// The number that stands for copying: to, from, and where the count of bytes lies, which may be negative for
+/// nothing.
 const COPY: u64 = u64::MAX;
 
 /// The first page of the shared memory.
@@ -140,7 +142,8 @@ pub struct Places {
     pub shared: u64,
     /// Where frames are moved to on their way out.
     pub staging: PageIndex,
-    /// The same for pages that the program may run, if it has such: frames move only between memory of the same protection.
+    /// The same for pages that the program may run, if it has such. Frames move only between mappings of the
+    /// same protection.
     pub executable_staging: Option<PageIndex>,
     /// The userfaultfd's number in the puppet.
     pub uffd: u32,
@@ -153,7 +156,7 @@ pub struct Puppet {
     places: Places,
     /// The shared memory, here.
     shared: Shared,
-    /// The last request. Who holds it may ask.
+    /// The last request. Its holder may ask.
     asked: Lock<u32>,
     /// The processor that it was told to stay on, plus one.
     processor: AtomicU32,
@@ -163,7 +166,8 @@ pub struct Puppet {
 #[derive(Clone, Copy, Debug)]
 struct Shared(*mut u8);
 
-// SAFETY: the memory is never unmapped; its words are atomics, and the rest is read by who holds the frames alone.
+// SAFETY: the memory is never unmapped; its words are atomics, and the rest is read by the holder of the
+// frames alone.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
@@ -189,11 +193,12 @@ pub(crate) struct Moved {
 }
 
 impl Puppet {
-    /// The puppet of that number, which hasn't begun. `memory` is the shared memory, as long as [`SHARED_BYTES`].
+    /// The puppet of that number, which hasn't begun. `memory` is the shared memory, as long as
+    /// [`SHARED_BYTES`].
     ///
     /// # Errors
-    /// What `mmap` returns; [`Errno::BUSY`] when there is something in the words for requests and answers: the first request would count as answered, or
-    /// what nobody has asked for would be done.
+    /// What `mmap` returns; [`Errno::BUSY`] when there is something in the words for requests and answers:
+    /// the first request would count as answered, or what nobody has asked for would be done.
     pub fn new(number: u32, places: Places, memory: &OwnedFd) -> Result<Self, Errno> {
         // SAFETY: a new mapping at an address of the kernel's choice.
         let shared = unsafe {
@@ -232,7 +237,8 @@ impl Puppet {
         self.places
     }
 
-    /// Where frames are moved to that the program may run, or that it may not; `None` where there is no such place.
+    /// Where frames are moved to that the program may run, or that it may not; `None` where there is no such
+    /// place.
     pub(crate) fn staging(&self, is_executable: bool) -> Option<PageRange> {
         let start = if is_executable { self.places.executable_staging? } else { self.places.staging };
         Some(PageRange::at(start, STAGED))
@@ -265,13 +271,13 @@ impl Puppet {
     /// The copy of a staged frame.
     pub(crate) fn staged(&self, page: PageIndex) -> &PageBytes {
         let nth = self.nth_staged(page).expect("a frame outside the staging area") as usize;
-        // SAFETY: inside the shared memory. The puppet writes there only when it is told to, which needs `&mut` of the frames; a program that
-        // writes there changes what its own page holds.
+        // SAFETY: inside the shared memory. The puppet writes there only when it is told to, which needs
+        // `&mut` of the frames; a program that writes there changes what its own page holds.
         unsafe { &*self.shared.0.add((1 + nth) * PAGE_BYTES).cast::<PageBytes>() }
     }
 
-    /// Makes up to [`MOST_MOVES`] moves, each to a place among the staged frames or anywhere else, and copies to the shared memory what was moved to
-    /// the former. `moved` hears of each move, in order.
+    /// Makes up to [`MOST_MOVES`] moves, each to a place among the staged frames or anywhere else, and copies
+    /// to the shared memory what was moved to the former. `moved` hears of each move, in order.
     pub(crate) fn move_pages(
         &self,
         opcode: u32,

@@ -1,4 +1,5 @@
-//! A thread of another process that is stopped, looked at, and made to call the kernel: `ptrace` as far as attaching needs it.
+//! A thread of another process that is stopped, looked at, and made to call the kernel: `ptrace` as far as
+//! attaching needs it.
 //!
 //! The thread that has seized another one is the only one that may ask for anything here.
 
@@ -130,7 +131,8 @@ struct RestartableSequences {
     padding: u32,
 }
 
-/// Which of a thread's calls the kernel doesn't make but reports to the thread itself (`PR_SET_SYSCALL_USER_DISPATCH`).
+/// Which of a thread's calls the kernel doesn't make but reports to the thread itself
+/// (`PR_SET_SYSCALL_USER_DISPATCH`).
 #[repr(C)]
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Dispatch {
@@ -144,7 +146,8 @@ impl Tracee {
     /// Seizes a thread, which runs on.
     ///
     /// # Errors
-    /// [`Errno::PERM`] where that isn't allowed, or somebody has seized it already; [`Errno::SRCH`] when it has ended.
+    /// [`Errno::PERM`] where that isn't allowed, or somebody has seized it already; [`Errno::SRCH`] when it
+    /// has ended.
     pub fn seize(thread: u32, options: Options) -> Result<Self, Errno> {
         // SAFETY: no memory is passed.
         unsafe { request(SEIZE, thread, 0, options.bits()) }.map(|_| Self { thread })
@@ -240,8 +243,9 @@ impl Tracee {
         Ok(word)
     }
 
-    /// Writes to its memory, also where that may not be written to: a kernel that forbids this by `/proc/PID/mem` leaves it to tracers. What lies behind the bytes
-    /// up to the next multiple of eight becomes zero.
+    /// Writes to its memory, also where that may not be written to: a kernel that forbids this by
+    /// `/proc/PID/mem` leaves it to tracers. What lies behind the bytes up to the next multiple of eight
+    /// becomes zero.
     ///
     /// # Errors
     /// As [`Tracee::word`].
@@ -276,8 +280,8 @@ impl Tracee {
         unsafe { request(SET_MASK, self.thread, size_of::<u64>(), &raw const mask as usize) }.map(drop)
     }
 
-    /// Where the thread's word for restartable sequences lies; `None` without one. In the midst of such a sequence a thread must not be made to run
-    /// something else.
+    /// Where the thread's word for restartable sequences lies; `None` without one. In the midst of such a
+    /// sequence a thread must not be made to run something else.
     pub fn restartable_sequence(&self) -> Option<u64> {
         /// The pointer to the sequence that is being run follows two numbers of the processor.
         const SEQUENCE: u64 = 8;
@@ -288,7 +292,8 @@ impl Tracee {
         (found.address != 0).then_some(found.address + SEQUENCE)
     }
 
-    /// Which calls the thread has reported to itself; none by default, and where the kernel doesn't say (before Linux 6.4).
+    /// Which calls the thread has reported to itself; none by default, and where the kernel doesn't say
+    /// (before Linux 6.4).
     pub fn dispatch(&self) -> Dispatch {
         let mut found = Dispatch::default();
         // SAFETY: the kernel writes a description of that size to the place given.
@@ -306,8 +311,9 @@ impl Tracee {
             .map(drop)
     }
 
-    /// Lets it run to where its next system call begins, or the one that it is in ends. No signal comes of that, as it does of a single step: there the
-    /// kernel takes away the program's handler of `SIGTRAP` where that is blocked, and what waits of it.
+    /// Lets it run to where its next system call begins, or the one that it is in ends. No signal comes of
+    /// that, as it does of a single step: there the kernel takes away the program's handler of `SIGTRAP`
+    /// where that is blocked, and what waits of it.
     ///
     /// # Errors
     /// As [`Tracee::registers`].

@@ -11,7 +11,8 @@ pub struct Figures {
     pub writes: u64,
     /// How often a device was told that there is something to do.
     pub doorbells: u64,
-    /// Letters to nodes, of what was moved: each a posted write, a doorbell and a completion that the other counts leave out.
+    /// Letters to nodes, of what was moved: each a posted write, a doorbell and a completion that the other
+    /// counts leave out.
     pub letters: u64,
     /// Completions that were taken.
     pub completions: u64,

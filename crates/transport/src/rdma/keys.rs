@@ -1,8 +1,10 @@
-//! What the lanes of a client share: keys of frames, and which writes have been done. The node's processor sees no write, so it can't remember them.
+//! What the lanes of a client share: keys of frames, and which writes have been done. The node's processor
+//! sees no write, so it can't remember them.
 //!
-//! Keys are dropped when frames are given back, and when they are granted anew. So a key is stale only where another process of the same client has given
-//! frames back, or where a lane was told it at the moment at which another one gave back frames behind the same key. A device that shows such a key loses
-//! its connection; the key is dropped, and the next connection asks for another.
+//! Keys are dropped when frames are given back, and when they are granted again. So a key is stale only where
+//! another process of the same client has given frames back, or where a lane was told it at the moment at
+//! which another one gave back frames behind the same key. A device that shows such a key loses its
+//! connection; the key is dropped, and the next connection asks for another.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;

@@ -1,12 +1,15 @@
 //! A lane whose reads and writes go by RDMA.
 //!
 //! Invariants:
-//! 1. `entries` are what was submitted and is neither completed nor handed to the connection, by tickets. The first `begun` of them have been posted, or have ended.
-//! 2. Nothing is handed to the connection while anything is posted, and nothing is posted while a request that was handed on waits for its answer. So requests
-//!    of both kinds take effect in the order of their tickets. Writes wait for reads before them (a fence); a device does all else in order.
+//! 1. `entries` are what was submitted and is neither completed nor handed to the connection, by tickets. The
+//!    first `begun` of them have been posted, or have ended.
+//! 2. Nothing is handed to the connection while anything is posted, and nothing is posted while a request
+//!    that was handed on waits for its answer. So requests of both kinds take effect in the order of their
+//!    tickets. Writes wait for reads before them (a fence); a device does all else in order.
 //! 3. The last transfer of each batch is signaled, so whatever is posted is heard of.
 //! 4. A place in the ring is given back when the device is done with it, late or not.
-//! 5. At most one letter (what was moved, for the node's figures) is under way. It has no order with requests but those for figures, and the last one: these wait for it.
+//! 5. At most one letter (what was moved, for the node's figures) is under way. It has no order with requests
+//!    but those for figures, and the last one: these wait for it.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -42,13 +45,15 @@ const OWN: u64 = 1 << 63;
 const NEVER: Duration = Duration::from_secs(1 << 30);
 /// Between two looks at the connection while the device has work.
 const LOOK: Duration = Duration::from_millis(10);
-/// Reads that threads wait for are awaited by looking for twice as long as they took lately, and at most so long; by an event after that, as all else.
+/// Reads that threads wait for are awaited by looking for twice as long as they took lately, and at most so
+/// long; by an event after that, as all else.
 const MOST_SPIN: Duration = Duration::from_millis(1);
 /// The node is told what was moved when it is so much.
 const MOST_UNTOLD_BYTES: u64 = 4 << 20;
 /// A letter's mark. No request has this ticket.
 const LETTER: u64 = 0;
-/// The first letter tries out whether anything comes through. A device gives up by itself some seconds after the first packet.
+/// The first letter tries out whether anything comes through. A device gives up by itself some seconds after
+/// the first packet.
 const TRIAL: Duration = Duration::from_secs(3);
 const TRIAL_PAUSE: Duration = Duration::from_micros(200);
 
@@ -383,7 +388,8 @@ impl RdmaLink {
         }
     }
 
-    /// Tells the node what was moved, which it didn't see: by a few bytes into the lane's mailbox there. Whether that is under way now.
+    /// Tells the node what was moved, which it didn't see: by a few bytes into the lane's mailbox there.
+    /// Whether that is under way now.
     fn tell(&mut self) -> Result<bool, LinkError> {
         if self.is_letter_posted || self.moved == self.told {
             return Ok(self.is_letter_posted);
@@ -487,7 +493,8 @@ impl RdmaLink {
         add(Count::Completions, done.iter().filter(|done| done.id != LETTER).count());
         for Done { id, status } in &done {
             if *status != 0 {
-                // A key that was right when it was given may be one of frames that another lane has given back since. Whoever has it keeps it no longer.
+                // A key that was right when it was given may be one of frames that another lane has given
+                // back since. Whoever has it keeps it no longer.
                 self.forget_posted_keys();
                 return Err(LinkError::Rdma(format!("a transfer failed with status {status}")));
             }

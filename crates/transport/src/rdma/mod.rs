@@ -1,5 +1,6 @@
-//! Reads and writes by RDMA: the client's device reaches the node's memory, and the node's processor hears nothing of it. All else, and what can't go that
-//! way, goes over the connection by which client and node know each other; docs/adr/0037-rdma.md.
+//! Reads and writes by RDMA: the client's device reaches the node's memory, and the node's processor hears
+//! nothing of it. All else, and what can't go that way, goes over the connection by which client and node
+//! know each other; docs/adr/0037-rdma.md.
 
 mod figures;
 mod keys;
@@ -24,7 +25,7 @@ pub enum NoRdma {
     #[error(transparent)]
     Here(#[from] VerbsError),
     /// The node can't, or doesn't want to.
-    #[error("the node has no RDMA device that it could use; its log tells why")]
+    #[error("the node has no RDMA device that it could use; its log says why")]
     There,
     /// Both ends can, and nothing comes through.
     #[error(
@@ -36,7 +37,8 @@ pub enum NoRdma {
     Link(#[from] LinkError),
 }
 
-/// Adds RDMA to a link. Without success the link comes back, and is as good as before; unless it has ended meanwhile.
+/// Adds RDMA to a link. Without success the link comes back, and is as good as before; unless it has ended
+/// meanwhile.
 pub(crate) fn attach(
     link: Link,
     client: ClientIdentity,

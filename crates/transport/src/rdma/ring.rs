@@ -1,7 +1,9 @@
-//! Places for content in the memory that a device reaches: given out in order, and given back in the same order.
+//! Places for content in the memory that a device reaches: given out in order, and given back in the same
+//! order.
 //!
 //! Invariants:
-//! 1. `freed` ≤ `given` ≤ `freed` + size: both count bytes since the start, those that were left out at the end included.
+//! 1. `freed` ≤ `given` ≤ `freed` + size: both count bytes since the start, those that were left out at the
+//!    end included.
 //! 2. A place doesn't go across the end.
 
 /// A place.

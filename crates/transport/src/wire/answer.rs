@@ -10,7 +10,8 @@ use crate::{Answer, Chunk, Frame, Order, Refusal, Request, Ticket};
 /// Bytes of a frame's number in an answer to a grant.
 const FRAME_NUMBER_BYTES: usize = 4;
 
-/// Appends the message that answers a read, up to where its `length_bytes` bytes begin; the caller appends these.
+/// Appends the message that answers a read, up to where its `length_bytes` bytes begin; the caller appends
+/// these.
 pub fn encode_read_answer(ticket: Ticket, length_bytes: u32, to: &mut Vec<u8>) {
     let header = Header { body_bytes: length_bytes, ..Header::new(kind::READ | ANSWER, ticket) };
     let plain = header.plain();
@@ -52,7 +53,8 @@ pub fn encode_answer(ticket: Ticket, result: &Result<Answer, Refusal>, to: &mut 
     }
 }
 
-/// Whether the body of the message with this header is what `request` reads, and nothing else about it is left to check.
+/// Whether the body of the message with this header is what `request` reads, and nothing else about it is
+/// left to check.
 pub fn brings_buffer(header: &Header, request: &Request) -> bool {
     header.kind == kind::READ | ANSWER
         && matches!(request, Request::Read { length_bytes, .. } if *length_bytes == header.body_bytes)

@@ -40,7 +40,8 @@ impl Header {
         Self { kind, order: 0, count: 0, body_bytes: 0, ticket: ticket.0, at: 0, length: 0, check: [0; 4] }
     }
 
-    /// Takes the header apart, and sees that its body has a length that a body can have. The rest is checked with the body.
+    /// Takes the header apart, and sees that its body has a length that a body can have. The rest is checked
+    /// with the body.
     ///
     /// # Errors
     /// The body is too long.
@@ -74,7 +75,8 @@ impl Header {
         Ticket(self.ticket)
     }
 
-    /// Whether the body is the content of frames, which whoever reads it checks by its own fingerprints: then the check word is the header's alone.
+    /// Whether the body is the content of frames, which whoever reads it checks by its own fingerprints: then
+    /// the check word is the header's alone.
     fn is_content(&self) -> bool {
         self.kind == kind::WRITE || self.kind == kind::READ | ANSWER
     }

@@ -71,7 +71,7 @@ pub fn encode_hello(client: ClientIdentity) -> [u8; INTRODUCTION_BYTES] {
     })
 }
 
-/// Who a client says that it is.
+/// The identity that a client claims.
 ///
 /// # Errors
 /// It says something else.
@@ -97,7 +97,7 @@ pub fn encode_welcome(answer: Result<NodeDescription, TurnedAway>) -> [u8; INTRO
     })
 }
 
-/// Who a node says that it is, or why it doesn't let the client in.
+/// The identity that a node claims, or why it doesn't let the client in.
 ///
 /// # Errors
 /// It says something else.

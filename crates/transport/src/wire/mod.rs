@@ -1,5 +1,6 @@
-//! The protocol's bytes; docs/formats/node.md describes them. Nothing here reads or writes a socket, and nothing that a peer sent is used before
-//! it was checked: lengths against their bounds, numbers against their ranges, and the header against its check word.
+//! The protocol's bytes; docs/formats/node.md describes them. Nothing here reads or writes a socket, and
+//! nothing that a peer sent is used before it was checked: lengths against their bounds, numbers against
+//! their ranges, and the header against its check word.
 
 mod answer;
 mod header;

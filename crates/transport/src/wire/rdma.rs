@@ -1,4 +1,5 @@
-//! What a client and a node tell each other so that their RDMA devices can do without them: ends of connections, a mailbox, and keys.
+//! What a client and a node tell each other so that their RDMA devices can do without them: ends of
+//! connections, a mailbox, and keys.
 
 use super::{Malformed, number, put};
 use crate::{
@@ -9,7 +10,8 @@ use crate::{
 const ENDPOINT_BYTES: usize = 28;
 /// The same, and where a lane's mailbox is.
 const ATTACHED_BYTES: usize = ENDPOINT_BYTES + 12;
-/// Bytes of a key, and most keys in an answer: one for each slab that a transfer lies in, and as many again where slabs are granted in parts.
+/// Bytes of a key, and most keys in an answer: one for each slab that a transfer lies in, and as many again
+/// where slabs are granted in parts.
 const KEY_BYTES: usize = 24;
 const MOST_KEYS: usize = 1 + MOST_TRANSFER_BYTES / FRAME_BYTES;
 

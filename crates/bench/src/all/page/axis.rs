@@ -12,8 +12,8 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// An axis on which all of these lie; from 0 unless most of them lie far apart. What is `beside` the matter, such as programs without a limit, may lie
-    /// near 0.
+    /// An axis on which all of these lie; from 0 unless most of them lie far apart. What `beside` holds, such
+    /// as programs without a limit, may lie near 0.
     pub(super) fn over(values: &[f64], beside: &[f64]) -> Self {
         let mut sorted: Vec<f64> = values.iter().copied().filter(|value| *value > 0.0).collect();
         sorted.sort_unstable_by(f64::total_cmp);

@@ -1,4 +1,5 @@
-//! A chart of what happened second by second, as SVG: a line for each peer through the medians of its repetitions.
+//! A chart of what happened second by second, as SVG: a line for each peer through the medians of its
+//! repetitions.
 
 use maud::{Markup, html};
 

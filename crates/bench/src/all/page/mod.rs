@@ -47,12 +47,12 @@ const SECTIONS: [(&str, &str, &str); 6] = [
     (
         "isolation",
         "Isolation",
-        "Applications beside each other, each with a quarter of its memory local: how far one is slowed down by the paging of the others.",
+        "Applications side by side, each with a quarter of its memory local: how far one is slowed down by the paging of the others.",
     ),
     (
         "nodes",
         "Memory nodes",
-        "Pages on a memory node beside bare connections that go the same way, programs whose far memory is there, in the pool or on disk, and \
+        "Pages on a memory node compared with bare connections that go the same way, programs whose far memory is there, in the pool or on disk, and \
          what the loss of a node costs.",
     ),
 ];
@@ -155,11 +155,11 @@ fn in_short(charts: &[Chart]) -> Markup {
             figure(charts, "faults", "time of an access", "fits", "farmem")
                 .zip(figure(charts, "faults", "time of an access", "fits", "native"))
                 .map(|(ours, native)| format!("{:+.1} %", (ours / native - 1.0) * 100.0)),
-            "of time beside native, where the data fits its budget",
+            "of time compared with native, where the data fits its budget",
         ),
         (
             ratio(isolation("p99 slowdown", "memcached")),
-            "a server's p99 beside a program that swaps as fast as it can",
+            "a server's p99 next to a program that swaps as fast as it can",
         ),
     ];
     html! {

@@ -1,4 +1,5 @@
-//! A chart as SVG: a row for each case, a mark for each peer at the median of its repetitions, and a faint dot for each repetition.
+//! A chart as SVG: a row for each case, a mark for each peer at the median of its repetitions, and a faint
+//! dot for each repetition.
 
 use maud::{Markup, PreEscaped, html};
 
@@ -32,7 +33,7 @@ const KNOWN: [(&str, usize); 12] = [
 /// Whose figures are not to be compared with, but to be known.
 const BESIDE: &str = "native";
 
-/// Who has no peers: what it is, is said by the row.
+/// A series without peers: the row says what it is.
 const ALONE: &str = "machine";
 
 /// The number by which a peer is drawn.

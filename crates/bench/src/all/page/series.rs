@@ -1,4 +1,5 @@
-//! Records, sorted into what is drawn beside each other: a chart for each measure of a benchmark, a row for each case, a mark for each peer.
+//! Records, sorted into what is drawn side by side: a chart for each measure of a benchmark, a row for
+//! each case, a mark for each peer.
 
 use crate::median::median;
 use crate::record::{Better, Record};

@@ -1,5 +1,5 @@
-//! Programs that run at the same time, each again and again until all have been through once: so each is disturbed by all others for as long as it
-//! is measured.
+//! Programs that run at the same time, each again and again until all have been through once: so each is
+//! disturbed by all others for as long as it is measured.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -34,11 +34,11 @@ const AT_ONCE: u64 = 200;
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Ran {
     pub(super) took: Duration,
-    /// What Farmem tells of it, where that runs it.
+    /// What Farmem says about it, where that runs it.
     pub(super) figures: Option<Figures>,
 }
 
-/// What Farmem tells of a program.
+/// What Farmem says about a program.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Figures {
     /// Of the faults for far pages, those that prefetching saved.
@@ -64,11 +64,13 @@ impl Figures {
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Outcome {
     pub(super) programs: BTreeMap<Program, Ran>,
-    /// Pages of all of them that left each second, while each ran for the first time; over the kernel's swap while any did.
+    /// Pages of all of them that left each second, while each ran for the first time; over the kernel's swap
+    /// while any did.
     pub(super) swap_outs_per_second: f64,
 }
 
-/// Runs programs at the same time, each with its memory divided by `part` local. Under Farmem they share a site.
+/// Runs programs at the same time, each with its memory divided by `part` local. Under Farmem they share a
+/// site.
 pub(super) fn run(
     setting: &Setting,
     site: Option<&Site>,
@@ -90,7 +92,8 @@ pub(super) fn run(
         server.application.limit()?;
         course.running.push(server);
     }
-    // Limited before they have anything: to take memory back from one takes seconds, in which the next one would run without a limit.
+    // Limited before they have anything: to take memory back from one takes seconds, in which the next one
+    // would run without a limit.
     for profile in others {
         let mut other = Running::start(setting, site, kit, profile, part)?;
         other.application.limit()?;
@@ -117,7 +120,7 @@ pub(super) fn run(
         let answered = asking
             .into_iter()
             .try_for_each(|asking| asking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        // Who asks in vain knows more about it than who looks on.
+        // A thread that asks in vain knows more about it than one that looks on.
         let programs = answered.context("memcached").and(programs)?;
         let told: f64 =
             programs.values().filter_map(|ran| Some(ran.figures?.swap_outs / ran.took.as_secs_f64())).sum();
@@ -136,7 +139,8 @@ struct Requests {
 }
 
 impl Requests {
-    /// Asks, so many times that all of them together come to the number that counts, and then until it is over.
+    /// Asks, so many times that all of them together come to the number that counts, and then until it is
+    /// over.
     fn ask(&self, mut client: Client) -> anyhow::Result<()> {
         on_processor(Program::Memcached.processor(), || {
             while !self.is_over.load(Ordering::Acquire) {

@@ -1,7 +1,9 @@
-//! Programs beside each other, and how much longer each takes than alone (Canvas, §6.3 and Table 3).
+//! Programs side by side, and how much longer each takes than alone (Canvas, §6.3 and Table 3).
 //!
-//! A group is three native programs and a managed one. Each has a quarter or half of what it would take local, and a part of a processor that is the same alone and
-//! beside the others; what they still share is the paging. Under Farmem they have one broker, and weights as their data is; their far memory is in pools, on a memory node or on disk.
+//! A group is three native programs and a managed one. Each has a quarter or half of what it would take
+//! local, and a part of a processor that is the same alone and together with the others; what they still
+//! share is the paging. Under Farmem they have one broker, and weights as their data is; their far memory is
+//! in pools, on a memory node or on disk.
 
 mod course;
 mod profile;
@@ -30,7 +32,7 @@ const REQUESTS_PER_MEBIBYTE: u64 = 500;
 /// Programs of one peer.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct CoRuns {
-    /// How much longer each program took beside the others, over all its runs.
+    /// How much longer each program took together with the others, over all its runs.
     pub programs: BTreeMap<Program, Spread>,
     /// The same for all programs together.
     pub all: Spread,
@@ -49,7 +51,7 @@ pub struct Run {
     pub alone_seconds: f64,
     /// And in the group.
     pub beside_seconds: f64,
-    /// What Farmem tells of it in the group, where that ran it.
+    /// What Farmem says about it in the group, where that ran it.
     pub beside_figures: Option<Figures>,
     /// Pages of the whole group that left each second.
     pub group_swap_outs_per_second: f64,
@@ -98,8 +100,8 @@ pub(super) struct Terms<'a> {
 }
 
 impl Programs {
-    /// Prepares them, each for so much data, and runs each once; `is_short` for one group instead of three. With it, those that can't be run here and
-    /// why.
+    /// Prepares them, each for so much data, and runs each once; `is_short` for one group instead of three.
+    /// With it, those that can't be run here and why.
     pub(super) fn prepare(
         farmem: &Path,
         python: &Path,

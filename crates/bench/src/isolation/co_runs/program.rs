@@ -13,7 +13,8 @@ use serde::Serialize;
 use crate::isolation::server;
 use crate::sources::{GRAPH, TREES, TREES_ROW_BYTES, works};
 
-/// A program. It counts as one run from its start to its end, memcached from the first of a number of requests to the last.
+/// A program. It counts as one run from its start to its end, memcached from the first of a number of
+/// requests to the last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Program {
@@ -37,7 +38,8 @@ impl Program {
     /// Those of which each group has one.
     pub(super) const MANAGED: [Self; 3] = [Self::JavaG1, Self::JavaParallel, Self::JavaSerial];
 
-    /// The processor that it runs on, of two; `None` for all. A program that waits in loops for its own threads would only wait for them on one.
+    /// The processor that it runs on, of two; `None` for all. A program that waits in loops for its own
+    /// threads would only wait for them on one.
     pub(super) fn processor(self) -> Option<usize> {
         match self {
             Self::Memcached => Some(0),
@@ -68,9 +70,9 @@ impl Program {
     }
 }
 
-/// What the programs take of memory, beside what their data is, so that all have about the same.
+/// What the programs take of memory in addition to their data, so that all have about the same.
 const NODE_BYTES: u64 = 1300;
-/// What a collector leaves to itself, beside what is in use.
+/// What a collector keeps for itself, in addition to what is in use.
 const HEAP_SHARE: f64 = 2.1;
 const ROUNDS: u32 = 8;
 /// Threads of memcached, and connections to it (Canvas §3).

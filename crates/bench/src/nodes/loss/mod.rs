@@ -1,5 +1,5 @@
-//! One node of six is killed while Redis runs with most of its data there, and started again, empty: what its clients notice, and how long it takes until
-//! the redundancy is whole again.
+//! One node of six is killed while Redis runs with most of its data there, and started again, empty: what its
+//! clients notice, and how long it takes until the redundancy is whole again.
 
 mod redis;
 
@@ -22,7 +22,8 @@ use redis::Server;
 /// Nodes, and how slabs lie on them.
 const NODES: usize = 6;
 const REDUNDANCIES: [&str; 2] = ["4+2", "mirror"];
-/// Requests a second: well below what the server can do, so that a stall shows in the requests that it holds up and is over with it.
+/// Requests a second: well below what the server can do, so that a stall shows in the requests that it holds
+/// up and is over with it.
 const RATE: f64 = 500.0;
 /// How long it stays killed: longer than a node may be away before it counts as lost.
 const AWAY: Duration = Duration::from_secs(8);
@@ -45,9 +46,9 @@ pub struct LossFigure {
     pub failed: u64,
     /// From when a request was due until it was answered, before the node was killed.
     pub before: Latency,
-    /// The same from then until redundancy was whole again,
+    /// The same from then until redundancy was whole again.
     pub during: Latency,
-    /// and after that.
+    /// The same after that.
     pub after: Latency,
     /// The longest of all from the kill on.
     pub longest_ms: f64,
@@ -55,7 +56,7 @@ pub struct LossFigure {
     pub seconds_to_whole: f64,
     /// From then until the node was there again, empty.
     pub seconds_away: f64,
-    /// What was made anew.
+    /// What was rebuilt.
     pub rebuilt_bytes: u64,
 }
 

@@ -1,5 +1,6 @@
-//! Programs under `farmem run` that share a link to a node, by the broker of `farmem host`: how three that want all of it divide it (Canvas §6.4.3), and what one that
-//! walks through its data gets beside one that floods the link with what it fetches ahead (Canvas Figure 14).
+//! Programs under `farmem run` that share a link to a node, by the broker of `farmem host`: how three that
+//! want all of it divide it (Canvas §6.4.3), and what one that walks through its data gets next to one that
+//! floods the link with what it fetches ahead (Canvas Figure 14).
 
 mod share;
 mod site;

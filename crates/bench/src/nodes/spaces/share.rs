@@ -13,16 +13,17 @@ use crate::nodes::shared::{PARTS, WEIGHTS, weighted_ratio};
 use crate::target::Target;
 use crate::workload::Pattern;
 
-/// For how long the programs are watched,
+/// For how long the programs are watched.
 const WINDOW: Duration = Duration::from_secs(10);
 const WINDOW_QUICK: Duration = Duration::from_secs(3);
-/// and how long they have had all of their data by then.
+/// How long they have had all of their data by then.
 const SETTLED: Duration = Duration::from_secs(1);
 /// Threads of a program that fault at random, over all of its processes.
 const THREADS: u32 = 8;
 /// Accesses of a round of one process: few, since what goes on and on looks for its end after each.
 const ACCESSES: u64 = 64;
-/// A page that is waited for brings its neighbours, of which hardly any is used: that way few faults are enough for a link, and processors don't limit it.
+/// A page that is waited for brings its neighbours, of which hardly any is used: that way few faults are
+/// enough for a link, and processors don't limit it.
 const READ: [&str; 2] = ["--node-read", "64K"];
 
 /// Three programs at one link.
@@ -32,9 +33,11 @@ pub(super) struct Case {
     processes: u32,
 }
 
-/// Parts are by weight where each always has a read that waits for its turn. A process has one under way or waiting that threads wait for, as a rule, however many threads it has: no more
-/// than the window of a link lets go at once. So there are several processes, more than are enough as long as nobody else wants the processors, and one case without. With the lower limit of the
-/// broker a read is paid for in 6 ms, longer than a space that hesitates is waited for.
+/// Parts are by weight where each always has a read that waits for its turn. A process has one under way or
+/// waiting that threads wait for, as a rule, however many threads it has: no more than the window of a link
+/// lets go at once. So there are several processes, more than are enough as long as nobody else wants the
+/// processors, and one case without. With the lower limit of the broker a read is paid for in 6 ms, longer
+/// than a space that hesitates is waited for.
 pub(super) const CASES: [Case; 4] = [
     Case { limit: Limit::Link("1gbit"), processes: 6 },
     Case { limit: Limit::Link("1gbit"), processes: 1 },
@@ -75,7 +78,8 @@ pub struct PartFigure {
     pub bytes_per_second: f64,
     /// The same by what it was for.
     pub class_bytes_per_second: Classes,
-    /// Of what threads waited for, reads that waited for their turn at a moment, on average. Below one, the program didn't always want more than it got.
+    /// Of what threads waited for, reads that waited for their turn at a moment, on average. Below one, the
+    /// program didn't always want more than it got.
     pub reads_waiting: f64,
 }
 

@@ -74,7 +74,7 @@ impl Classes {
     }
 }
 
-/// What `farmem stat` tells of a program, as far as it matters.
+/// What `farmem stat` says about a program, as far as it matters.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 pub(super) struct Standing {
     pub(super) name: String,

@@ -19,7 +19,8 @@ const LEAST_LOCAL: u64 = 12 << 20;
 /// What stays compressed on this machine: next to nothing, but each process fills slabs of its own.
 const POOL_BYTES: u64 = 4 << 20;
 const POOL_BYTES_EACH: u64 = 1 << 20;
-/// Starts as many as its first word says, and ends well when all have. They live as long as standard input does; a signal ends them sooner.
+/// Starts as many as its first word says, and ends well when all have. They live as long as standard input
+/// does; a signal ends them sooner.
 const SEVERAL: &str = "left=$1; shift; exec 3<&0; trap 'kill $all; exit 143' TERM\n\
     while [ $left -gt 0 ]; do \"$@\" <&3 & all=\"$all $!\"; left=$((left - 1)); done\n\
     for one in $all; do wait $one || exit; done";
@@ -114,7 +115,7 @@ impl Space {
 
     fn pace(&mut self, lines: usize) -> Result<()> {
         let input = self.process.stdin.as_mut().context("a program has no input any more")?;
-        // What has ended reads no more; who waits for it says how it ended.
+        // What has ended reads no more; whoever waits for it says how it ended.
         let _ = input.write_all("\n".repeat(lines).as_bytes());
         Ok(())
     }
@@ -150,7 +151,7 @@ impl Space {
         }
     }
 
-    /// What the workload measured, and what `farmem run` tells of one that has ended.
+    /// What the workload measured, and what `farmem run` says about one that has ended.
     pub(super) fn outcome(&self) -> Result<(Outcome, Value)> {
         let outcome = Outcome::last_of(&fs::read(&self.output)?).context("the workload tells nothing")?;
         let statistics = fs::read(&self.statistics).context("no statistics were written")?;

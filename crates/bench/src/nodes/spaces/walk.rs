@@ -1,4 +1,5 @@
-//! A program that walks through its data, alone and beside one that floods the link with what it fetches ahead.
+//! A program that walks through its data, alone and next to one that floods the link with what it fetches
+//! ahead.
 
 use std::time::Instant;
 
@@ -16,7 +17,8 @@ use crate::workload::{Outcome, Pattern};
 /// One tier of prefetching follows streams, the other references.
 pub(super) const PATTERNS: [Pattern; 2] = [Pattern::Sequential, Pattern::List];
 const LINK: Limit = Limit::Link("1gbit");
-/// Times that it goes through its pattern. Many, since faults are counted from the program's start, and while it fills its data they are of another kind.
+/// Times that it goes through its pattern. Many, since faults are counted from the program's start, and while
+/// it fills its data they are of another kind.
 const ROUNDS: u32 = 16;
 const ROUNDS_QUICK: u32 = 8;
 const TWO_TIER: [&str; 2] = ["--prefetch", "two-tier"];
@@ -34,7 +36,7 @@ pub struct WalkFigure {
     pub way: String,
     /// With the link to itself.
     pub alone: Walk,
-    /// Beside the flood, a program of the same weight.
+    /// Next to the flood, a program of the same weight.
     pub flooded: Walk,
     /// What the flood got meanwhile, by what it was for.
     pub flood_bytes_per_second: Classes,
@@ -113,7 +115,7 @@ impl WalkFigure {
 }
 
 impl Spaces<'_> {
-    /// Measures one pattern: alone, and then beside the flood.
+    /// Measures one pattern: alone, and then next to the flood.
     pub(super) fn walk(&self, pattern: Pattern) -> Result<WalkFigure> {
         let site = Site::open(self.farmem, LINK, 2, self.data)?;
         let alone = self.walk_through(&site, pattern)?;
@@ -159,7 +161,8 @@ impl Spaces<'_> {
             options: &TWO_TIER,
         })?;
         self.until("data to walk through", || space.is_filled())?;
-        // A pager comes when a program's memory does, or a little later: what it walks through is to be far by then.
+        // A pager comes when a program's memory does, or a little later: what it walks through is to be far
+        // by then.
         self.until("pages at the node", || Ok(site.standings(&[WALK])?.remove(0).node_bytes > 0))?;
         space.begin_rounds()?;
         self.until("the end of a walk", || space.has_ended_well())?;

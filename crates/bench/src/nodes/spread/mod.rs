@@ -1,5 +1,5 @@
-//! Ten programs at once with most of their data on twelve nodes: how evenly it lies there. Nobody knows of the others: a program has only its hash
-//! (COMEX §3.3.4), and its own books.
+//! Ten programs at once with most of their data on twelve nodes: how evenly it lies there. Nobody knows of
+//! the others: a program has only its hash (COMEX §3.3.4), and its own block table.
 
 mod program;
 
@@ -31,15 +31,16 @@ pub struct SpreadFigure {
     pub programs: usize,
     /// Data of each; a quarter of it was local, and none of it compresses.
     pub data_bytes: u64,
-    /// What was on nodes by the programs' books, in whole slabs.
+    /// What was on nodes by the programs' block tables, in whole slabs.
     pub kept_bytes: u64,
     /// What programs had written to each node.
     pub written_bytes: Vec<u64>,
-    /// Memory that each node had granted: what is kept there, and what programs have in hand for what leaves next.
+    /// Memory that each node had granted: what is kept there, and what programs have in hand for what leaves
+    /// next.
     pub granted_bytes: Vec<u64>,
-    /// How even the first of these is,
+    /// How even `written_bytes` is.
     pub written: Evenness,
-    /// and the second.
+    /// How even `granted_bytes` is.
     pub granted: Evenness,
 }
 
@@ -79,7 +80,8 @@ impl SpreadFigure {
     }
 }
 
-/// Measures with so much data in each program. At the end each goes through all of its data, and finds what it wrote.
+/// Measures with so much data in each program. At the end each goes through all of its data, and finds what
+/// it wrote.
 ///
 /// # Errors
 /// When a program does what it should not, or the benchmark is to stop.

@@ -56,7 +56,7 @@ impl Program {
         command.stdin(Stdio::piped()).stdout(File::create(&output)?).stderr(File::create(&errors)?);
         let process = command.spawn().context("cannot start a program")?;
         let mut program = Self { farmem: farmem.to_owned(), name, output, errors, process };
-        // It waits before it fills its memory,
+        // It waits before it fills its memory.
         program.send(1)?;
         Ok(program)
     }

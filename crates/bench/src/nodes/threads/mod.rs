@@ -1,5 +1,5 @@
-//! One program with many threads and a node that is far away: how many pages a second 1, 4 and 16 threads get, and how long a thread that
-//! wants nothing of the node is held up while all others wait for it.
+//! One program with many threads and a node that is far away: how many pages a second 1, 4 and 16 threads
+//! get, and how long a thread that wants nothing of the node is held up while all others wait for it.
 
 mod program;
 mod relay;
@@ -27,8 +27,8 @@ const OF_ONE: [Option<f64>; 3] = [None, Some(3.6), Some(12.0)];
 const LONGEST_STEP_MS: f64 = 20.0;
 /// Each way.
 const DELAY: Duration = Duration::from_millis(1);
-/// Local memory, and the bystander's own: data divided by it. What the bystander has is more than what is local, so that some of it is
-/// always in the pool.
+/// Local memory, and the bystander's own: data divided by it. What the bystander has is more than what is
+/// local, so that some of it is always in the pool.
 const LOCAL_PART: u64 = 4;
 const OWN_PART: u64 = 2;
 /// The pool: data divided by it, and at least so much that all that the bystander has fits in, compressed.
@@ -36,7 +36,8 @@ const POOL_PART: u64 = 8;
 const LEAST_POOL: u64 = 8 << 20;
 /// Threads read for so long before anything is measured.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// The node is held back for so long at most: if it doesn't answer for five seconds, all that it holds is lost.
+/// The node is held back for so long at most: if it doesn't answer for five seconds, all that it holds is
+/// lost.
 const LONGEST_HOLD: Duration = Duration::from_millis(3500);
 /// The bystander takes steps for so long at most.
 const LONGEST_STAND: Duration = Duration::from_millis(2000);
@@ -72,7 +73,8 @@ pub struct RateFigure {
     pub of_one: f64,
 }
 
-/// What a thread did that wanted nothing of the node. Medians over the repetitions, where nothing else is said.
+/// What a thread did that wanted nothing of the node. Medians over the repetitions, where nothing else is
+/// said.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct BystanderFigure {
     /// Threads that waited for the node meanwhile.

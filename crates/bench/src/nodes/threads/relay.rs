@@ -1,5 +1,5 @@
-//! A way to a node that is longer than any within one machine: what comes in goes on after a while, in both directions. It can also
-//! hold everything back.
+//! A way to a node that is longer than any within one machine: what comes in goes on after a while, in both
+//! directions. It can also hold everything back.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -13,8 +13,8 @@ use anyhow::{Context, Result};
 
 /// What is read at once.
 const PORTION_BYTES: usize = 64 << 10;
-/// Portions that are on their way in one direction of a connection: 8 MiB. That is more than TCP within a machine carries in the time of
-/// the way.
+/// Portions that are on their way in one direction of a connection: 8 MiB. That is more than TCP within a
+/// machine carries in the time of the way.
 const PORTIONS: usize = 128;
 
 /// A relay in front of a server. It ends, and with it all connections through it, when dropped.
@@ -46,7 +46,8 @@ impl Gate {
 }
 
 impl Relay {
-    /// Listens on a free port of the loopback device. What comes there arrives at `to` after `delay`, and the other way round.
+    /// Listens on a free port of the loopback device. What comes there arrives at `to` after `delay`, and the
+    /// other way round.
     pub(super) fn start(to: &str, delay: Duration) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).context("cannot listen")?;
         let address = listener.local_addr()?;
@@ -96,7 +97,8 @@ impl Accepting {
             if is_over.load(Ordering::Acquire) {
                 break;
             }
-            // Where the server takes no connection the client loses its own at once, as it would without the relay.
+            // Where the server takes no connection the client loses its own at once, as it would without the
+            // relay.
             connections.extend(self.connect(near));
         }
         // Dropped, each of them ends.
@@ -156,7 +158,7 @@ fn give(from: &Receiver<Portion>, mut to: TcpStream, gate: &Gate) {
             return;
         }
     }
-    // Who sent this has ended; the receiver is told after the last byte.
+    // The sender has ended; the receiver is told after the last byte.
     let _ = to.shutdown(Shutdown::Write);
 }
 

@@ -1,7 +1,8 @@
 //! A request whose answer nobody waits for: it is heard at a later turn. A link has one at most.
 //!
-//! What of it is not known when the link breaks is asked again by the next one, with the ticket that it had, so that it takes effect once. When its node
-//! was lost meanwhile, or has left, nothing of it is expected any more.
+//! What of it is not known when the link breaks is asked again by the next one, with the ticket that it had,
+//! so that it takes effect once. When its node was lost meanwhile, or has left, nothing of it is expected any
+//! more.
 
 use std::time::{Duration, Instant};
 
@@ -41,7 +42,8 @@ pub(in super::super) struct Reply {
     pub(in super::super) incarnation: u32,
     /// How long it took, where somebody was listening when it came.
     pub(in super::super) took: Option<Duration>,
-    /// Whether the connection that it came by is there still: then the node has not forgotten since what it did.
+    /// Whether the connection that it came by is there still: then the node has not forgotten since what it
+    /// did.
     pub(in super::super) is_fresh: bool,
 }
 
@@ -66,7 +68,8 @@ impl NodeLink {
         self.owes
     }
 
-    /// Hears what has come, and sends what has not gone yet. `is_waiting` says whether somebody listens all the time. False when the link has ended.
+    /// Hears what has come, and sends what has not gone yet. `is_waiting` says whether somebody listens all
+    /// the time. False when the link has ended.
     pub(in super::super) fn listen(&mut self, is_waiting: bool) -> bool {
         self.send_aside();
         // What else comes is of requests that were given up.
@@ -100,7 +103,8 @@ impl NodeLink {
     fn send_aside(&mut self) {
         let Some(aside) = self.aside.as_mut().filter(|aside| aside.ticket.is_none()) else { return };
         let (Some(transport), ticket) = (&mut self.transport, Ticket(self.ticket + 1)) else { return };
-        // A later incarnation of the node would take chunks of an earlier one for its own. By a link to an earlier incarnation nothing comes to a later one.
+        // A later incarnation of the node would take chunks of an earlier one for its own. By a link to an
+        // earlier incarnation nothing comes to a later one.
         let is_meant = self.incarnation <= aside.incarnation;
         let deadline = Instant::now() + LASTING;
         if is_meant && transport.submit(ticket, aside.request.clone(), deadline).is_ok() {

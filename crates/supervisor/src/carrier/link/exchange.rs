@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use farmem_broker::board::{Pass, Turn};
+use farmem_broker::link_schedule::{Pass, Turn};
 use farmem_transport::{Answer, Completion, Failure, Request, SubmitError, Ticket, Unsubmitted};
 
 use super::{NodeLink, wait_for_any};
@@ -11,14 +11,15 @@ use crate::carrier::sharing::Pause;
 
 /// How long completions are waited for before a look at the deadlines.
 pub(in super::super) const SLICE: Duration = Duration::from_millis(100);
-/// How often a link is made anew within one exchange: once may be an accident.
+/// How often a link is made again within one exchange: once may be an accident.
 const RECONNECTIONS: u32 = 1;
 
-/// What came of a request: itself with its buffers, and the answer. The request is lost with a link that broke for good.
+/// What came of a request: itself with its buffers, and the answer. The request is lost with a link that
+/// broke for good.
 pub(super) type Outcome = Option<(Request, Result<Answer, Failure>)>;
 
-/// What one node is asked, in order, each when its turn at the link has come; and what came of it, in the same order. If the link breaks and the same node
-/// answers again, what was not answered is repeated.
+/// What one node is asked, in order, each when its turn at the link has come; and what came of it, in the
+/// same order. If the link breaks and the same node answers again, what was not answered is repeated.
 struct Exchange {
     /// The ticket of the first request; those of the others follow.
     first: u64,
@@ -137,7 +138,7 @@ impl Exchange {
     /// The link has broken.
     fn reconnect(&mut self, link: &mut NodeLink) {
         let Some(mut transport) = link.transport.take() else { return };
-        // Nothing of it is under way any more, and what is repeated waits for its turn anew.
+        // Nothing of it is under way any more, and what is repeated waits for its turn again.
         self.under_way = 0;
         self.passes.clear();
         self.turn = None;
@@ -172,7 +173,8 @@ impl NodeLink {
     }
 }
 
-/// Does all of these, each of them what the link of a number is asked, and waits for it: outcomes in the same order. None of the nodes waits for another.
+/// Does all of these, each of them what the link of a number is asked, and waits for it: outcomes in the same
+/// order. None of the nodes waits for another.
 pub(in super::super) fn exchange(
     links: &mut [NodeLink],
     requests: Vec<(usize, Vec<Request>)>,
@@ -196,7 +198,8 @@ pub(in super::super) fn exchange(
         }
         let at_most = going.iter().filter_map(|(_, exchange)| exchange.pause.as_ref()?.at_most.into()).min();
         let at_most = at_most.map_or(SLICE, |pause| pause.min(SLICE));
-        // Only who has nothing under way sleeps until the bell rings: others may wait for what comes.
+        // Only a thread that has nothing under way sleeps until the bell rings: others may wait for what
+        // comes.
         let is_idle = going.iter().all(|(_, exchange)| exchange.under_way == 0);
         if is_idle && let Some(pause) = going.iter().find_map(|(_, exchange)| exchange.pause.as_ref()) {
             pause.sleep();

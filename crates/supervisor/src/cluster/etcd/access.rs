@@ -33,7 +33,8 @@ pub(crate) struct Access {
     login: Option<Arc<Login>>,
 }
 
-/// Who asks. etcd gives a token for it, which is shown with each question until etcd doesn't know it any more.
+/// The user that asks. etcd gives a token for it, which is shown with each question until etcd doesn't know
+/// it any more.
 pub(crate) struct Login {
     pub(super) user: String,
     pub(super) password: String,
@@ -68,7 +69,8 @@ impl Login {
 }
 
 impl Access {
-    /// From these files. `is_secure` says whether TLS was asked for, `is_local` whether what is said stays on this machine.
+    /// From these files. `is_secure` says whether TLS was asked for, `is_local` whether what is said stays on
+    /// this machine.
     ///
     /// # Errors
     /// One of them can't be used, or is missing; a sentence.
@@ -95,7 +97,7 @@ impl Access {
             Some(path) => {
                 let text = read_secret(path).map_err(|error| error.to_string())?;
                 let login = Login::parse(&text)
-                    .ok_or_else(|| format!("{} holds no line USER:PASSWORD", path.display()))?;
+                    .ok_or_else(|| format!("{} has no line USER:PASSWORD", path.display()))?;
                 Some(Arc::new(login))
             }
         };

@@ -12,7 +12,8 @@ use serde_json::json;
 use super::access::{Access, Login};
 use crate::cluster::source::MOST_BYTES;
 
-/// To connect, and for each piece of an answer. A step of the thread that looks takes no longer than a few of these.
+/// To connect, and for each piece of an answer. A step of the thread that looks takes no longer than a few of
+/// these.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// An answer holds the text in a longer form, and some words around it.
 pub(super) const MOST_ANSWER_BYTES: u64 = 2 * MOST_BYTES;
@@ -186,8 +187,8 @@ fn send(
     Ok(connection)
 }
 
-/// Why a connection ended before its time. Only after a question was sent does a member say that it doesn't take our certificate, and then it has not
-/// heard the question.
+/// Why a connection ended before its time. Only after a question was sent does a member say that it doesn't
+/// take our certificate, and then it has not heard the question.
 fn ended(endpoint: &str, access: &Access, error: &io::Error) -> Trouble {
     if error.kind() != io::ErrorKind::PermissionDenied {
         return Trouble::Unanswered(format!("{endpoint}: {error}"));
@@ -224,7 +225,7 @@ struct Complaint {
     error: String,
 }
 
-/// Codes of gRPC: what is wrong with the question, or with who asks it.
+/// Codes of gRPC: what is wrong with the question, or with the asker.
 const INVALID: u32 = 3;
 const DENIED: u32 = 7;
 const UNFIT: u32 = 9;

@@ -1,8 +1,10 @@
-//! A cluster's description under a key of etcd, by its gateway of HTTP and JSON (`/v3/kv/range`, `/v3/watch`).
+//! A cluster's description under a key of etcd, by its gateway of HTTP and JSON (`/v3/kv/range`,
+//! `/v3/watch`).
 //!
-//! A watch says only that something has changed; what is there is then read anew. So no event has to be understood, and none can be missed: whatever
-//! happens to a connection, the next thing is to read. The gateway is one request to read, one answer that never ends to watch: no client library is needed for that, and none of
-//! those that there are is small (docs/adr/0045).
+//! A watch says only that something has changed; what is there is then read again. So no event has to be
+//! understood, and none can be missed: whatever happens to a connection, the next thing is to read. The
+//! gateway is one request to read, one answer that never ends to watch: no client library is needed for that,
+//! and none of those that there are is small (docs/adr/0045).
 
 mod access;
 mod gateway;
@@ -22,7 +24,7 @@ use gateway::{Connection, MOST_ANSWER_BYTES, Trouble, ask, exchange, host_of};
 
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_MOST: Duration = Duration::from_secs(30);
-/// A watch that says nothing for so long is made anew: what is at its other end may be gone without a word.
+/// A watch that says nothing for so long is made again: what is at its other end may be gone without a word.
 const WATCH: Duration = Duration::from_secs(60);
 /// A change is tried so often where others change the key at the same time.
 const TRIES: usize = 32;
@@ -98,7 +100,7 @@ impl EtcdKey {
             Some(pair) => {
                 written = Some(pair.mod_revision.clone());
                 let bytes = STANDARD.decode(&pair.value).map_err(|_| unexpected())?;
-                String::from_utf8(bytes).map_err(|_| "what is there is no text".to_owned())
+                String::from_utf8(bytes).map_err(|_| "its value is not text".to_owned())
             }
             None => Err(format!(
                 "there is no key {0}; put a cluster there, by `etcdctl put {0} < FILE`",
@@ -108,7 +110,8 @@ impl EtcdKey {
         Ok(Found { text, revision, written })
     }
 
-    /// Changes what is there, if nobody else has changed it meanwhile; else what is there then is changed. Whether it is another text now.
+    /// Changes what is there, if nobody else has changed it meanwhile; else what is there then is changed.
+    /// Whether it is another text now.
     ///
     /// # Errors
     /// The change can't be made, or nobody knows whether it was; a sentence.
@@ -127,7 +130,8 @@ impl EtcdKey {
         Err("others change it all the time; try again".to_owned())
     }
 
-    /// Writes a text in the place of the one that was written by the change with that number. Whether that one was still there.
+    /// Writes a text in the place of the one that was written by the change with that number. Whether that
+    /// one was still there.
     fn swap(&self, written: &str, text: &str) -> Result<bool, String> {
         let key = STANDARD.encode(&self.key);
         let question = json!({
@@ -311,7 +315,8 @@ mod tests {
         )
     }
 
-    /// An etcd that gives these answers, one to each connection; where a second part is there, it comes a little later, and then nothing.
+    /// An etcd that gives these answers, one to each connection; where a second part is there, it comes a
+    /// little later, and then nothing.
     fn etcd(answers: Vec<(String, Option<&'static str>)>) -> EtcdKey {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = listener.local_addr().unwrap().to_string();

@@ -57,7 +57,8 @@ impl Places {
         Some(place.pages + PageRange::new(place.there.start, there).count())
     }
 
-    /// Where the process has pages that the pager sees in `pages`, in parts, and what of `pages` each part is.
+    /// Where the process has pages that the pager sees in `pages`, in parts, and what of `pages` each part
+    /// is.
     pub(super) fn of(&self, pages: PageRange) -> impl Iterator<Item = Place> + '_ {
         self.iter().filter_map(move |place| {
             let part = place.pages().intersect(pages);

@@ -1,7 +1,8 @@
 //! Whether a program punches a hole in an object.
 //!
-//! The kernel tells of a discard before it does it, and doesn't say which: `MADV_REMOVE` punches a hole, `MADV_DONTNEED` only takes pages out of the
-//! process's sight. The thread that asks for it waits in its call until the message is read, so what it asks for is looked up before.
+//! The kernel reports a discard before it does it, and doesn't say which: `MADV_REMOVE` punches a hole,
+//! `MADV_DONTNEED` only takes pages out of the process's sight. The thread that asks for it waits in its call
+//! until the message is read, so what it asks for is looked up before.
 
 use core::mem::MaybeUninit;
 
@@ -20,7 +21,8 @@ pub(super) struct Punches {
 }
 
 impl Punches {
-    /// What the threads of a process are in, one of which has that number; of all processes when that isn't known.
+    /// What the threads of a process are in, one of which has that number; of all processes when that isn't
+    /// known.
     pub(super) fn of(thread: Option<u32>) -> Self {
         let mut punches = Self::default();
         let Ok(all) = open(c"/proc", FOLDER, Mode::empty()) else { return punches };

@@ -1,10 +1,11 @@
-//! Model checks of the board: its own code over atomics whose interleavings a checker chooses. A space that sleeps is woken by a bell or never: so a bell that is
-//! missed is a deadlock, which the checker finds.
+//! Model checks of the link schedule: its own code over atomics whose interleavings a checker chooses. A
+//! space that sleeps is woken by a bell or never: so a bell that is missed is a deadlock, which the checker
+//! finds.
 
 use std::collections::HashMap;
 
-use farmem_broker::board::seat::{Seat, Wish};
-use farmem_broker::board::{Board, Direction, Memory, Shared, Word};
+use farmem_broker::link_schedule::link_slot::{LinkSlot, Wish};
+use farmem_broker::link_schedule::{Direction, LinkSchedule, Memory, Shared, Word};
 use shuttle::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use shuttle::sync::{Arc, Condvar, Mutex};
 use shuttle::{
@@ -47,9 +48,9 @@ struct ModelMemory {
 }
 
 impl ModelMemory {
-    /// Words of the head, of one link, and of the first seats' lines.
-    fn new(seats: usize) -> Self {
-        let head = 0..8 + 8 + seats * 8;
+    /// Words of the head, of one link, and of the first slots' lines.
+    fn new(link_slots: usize) -> Self {
+        let head = 0..8 + 8 + link_slots * 8;
         let words = head.map(|nth| (nth, ModelWord(AtomicU64::new(0)))).collect();
         let nothing = ModelWord(AtomicU64::new(0));
         Self { words, nothing, sleep: Mutex::new(()), woken: Condvar::new() }
@@ -85,18 +86,18 @@ fn wish(bytes: u64, weight: u32) -> Wish {
     Wish { bytes, weight, is_followed: false }
 }
 
-fn take(board: &Board<ModelMemory>, seat: usize) -> Seat {
-    let lines = board.link(KEY, Direction::In).expect("there is one link");
-    Seat::take(board, lines, seat)
+fn take(schedule: &LinkSchedule<ModelMemory>, link_slot: usize) -> LinkSlot {
+    let lines = schedule.link(KEY, Direction::In).expect("there is one link");
+    LinkSlot::take(schedule, lines, link_slot)
 }
 
 /// Asks until it may.
-fn pass(board: &Board<ModelMemory>, seat: &mut Seat, wish: Wish) -> u64 {
+fn pass(schedule: &LinkSchedule<ModelMemory>, link_slot: &mut LinkSlot, wish: Wish) -> u64 {
     loop {
-        let bell = seat.bell(board);
-        match seat.ask(board, wish, 0) {
+        let bell = link_slot.bell(schedule);
+        match link_slot.ask(schedule, wish, 0) {
             Ok(under_way) => return under_way,
-            Err(_) => board.memory().wait(seat.bell_at(), bell, 0),
+            Err(_) => schedule.memory().wait(link_slot.bell_at(), bell, 0),
         }
     }
 }
@@ -104,20 +105,21 @@ fn pass(board: &Board<ModelMemory>, seat: &mut Seat, wish: Wish) -> u64 {
 #[test]
 fn no_bell_is_missed_and_what_is_under_way_is_bounded() {
     check(|| {
-        let board = Arc::new(Board::new(ModelMemory::new(3)));
+        let schedule = Arc::new(LinkSchedule::new(ModelMemory::new(3)));
         let spaces: Vec<_> = (0..3)
             .map(|nth| {
-                let board = Arc::clone(&board);
+                let schedule = Arc::clone(&schedule);
                 thread::spawn(move || {
-                    let mut seat = take(&board, nth);
+                    let mut link_slot = take(&schedule, nth);
                     for is_followed in [true, false] {
                         let wish = Wish { is_followed, ..wish(BYTES, nth as u32 + 1) };
-                        let under_way = pass(&board, &mut seat, wish);
-                        // Those who looked at the same moment may both have gone: one transfer for each other space.
+                        let under_way = pass(&schedule, &mut link_slot, wish);
+                        // Those who looked at the same moment may both have gone: one transfer for each other
+                        // space.
                         assert!(under_way <= WINDOW + 2 * BYTES, "{under_way}");
-                        seat.end(&board, BYTES, 0);
+                        link_slot.end(&schedule, BYTES, 0);
                     }
-                    assert_eq!(seat.under_way(), 0);
+                    assert_eq!(link_slot.under_way(), 0);
                 })
             })
             .collect();
@@ -128,28 +130,28 @@ fn no_bell_is_missed_and_what_is_under_way_is_bounded() {
 #[test]
 fn a_space_that_withdraws_lets_the_next_one_go() {
     check(|| {
-        let board = Arc::new(Board::new(ModelMemory::new(3)));
-        let mut holder = take(&board, 0);
-        pass(&board, &mut holder, wish(BYTES, 1));
-        pass(&board, &mut holder, wish(BYTES, 1));
+        let schedule = Arc::new(LinkSchedule::new(ModelMemory::new(3)));
+        let mut holder = take(&schedule, 0);
+        pass(&schedule, &mut holder, wish(BYTES, 1));
+        pass(&schedule, &mut holder, wish(BYTES, 1));
         let other = |nth: usize, withdraws: bool| {
-            let board = Arc::clone(&board);
+            let schedule = Arc::clone(&schedule);
             thread::spawn(move || {
-                let mut seat = take(&board, nth);
+                let mut link_slot = take(&schedule, nth);
                 if withdraws {
-                    match seat.ask(&board, wish(BYTES, 1), 0) {
-                        Ok(_) => seat.end(&board, BYTES, 0),
-                        Err(_) => seat.withdraw(&board, 0),
+                    match link_slot.ask(&schedule, wish(BYTES, 1), 0) {
+                        Ok(_) => link_slot.end(&schedule, BYTES, 0),
+                        Err(_) => link_slot.withdraw(&schedule, 0),
                     }
                 } else {
-                    pass(&board, &mut seat, wish(BYTES, 1));
-                    seat.end(&board, BYTES, 0);
+                    pass(&schedule, &mut link_slot, wish(BYTES, 1));
+                    link_slot.end(&schedule, BYTES, 0);
                 }
             })
         };
         let others = [other(1, true), other(2, false)];
-        holder.end(&board, BYTES, 0);
-        holder.end(&board, BYTES, 0);
+        holder.end(&schedule, BYTES, 0);
+        holder.end(&schedule, BYTES, 0);
         others.into_iter().for_each(|space| space.join().unwrap());
     });
 }
@@ -157,27 +159,28 @@ fn a_space_that_withdraws_lets_the_next_one_go() {
 #[test]
 fn a_space_that_dies_anywhere_is_cleared_away() {
     check(|| {
-        let board = Arc::new(Board::new(ModelMemory::new(2)));
+        let schedule = Arc::new(LinkSchedule::new(ModelMemory::new(2)));
         let dies = {
-            let board = Arc::clone(&board);
+            let schedule = Arc::clone(&schedule);
             thread::spawn(move || {
                 // It has two transfers under way and waits for a third.
-                let mut seat = take(&board, 0);
-                let _ = (0..3).map(|_| seat.ask(&board, wish(BYTES, 1), 0)).filter(Result::is_ok).count();
+                let mut link_slot = take(&schedule, 0);
+                let _ =
+                    (0..3).map(|_| link_slot.ask(&schedule, wish(BYTES, 1), 0)).filter(Result::is_ok).count();
             })
         };
         let lives = {
-            let board = Arc::clone(&board);
+            let schedule = Arc::clone(&schedule);
             thread::spawn(move || {
-                let mut seat = take(&board, 1);
+                let mut link_slot = take(&schedule, 1);
                 for _ in 0..2 {
-                    pass(&board, &mut seat, wish(BYTES, 1));
-                    seat.end(&board, BYTES, 0);
+                    pass(&schedule, &mut link_slot, wish(BYTES, 1));
+                    link_slot.end(&schedule, BYTES, 0);
                 }
             })
         };
         dies.join().unwrap();
-        board.clear(0);
+        schedule.clear(0);
         lives.join().unwrap();
     });
 }
@@ -185,21 +188,21 @@ fn a_space_that_dies_anywhere_is_cleared_away() {
 #[test]
 fn a_line_that_says_anything_holds_up_others_for_milliseconds_only() {
     // Not a matter of interleavings but of time, which this test alone lets pass.
-    let board = Board::new(Shared::create().unwrap());
-    let lines = board.link(KEY, Direction::In).unwrap();
-    let (mut liar, mut honest) = (Seat::take(&board, lines, 0), Seat::take(&board, lines, 1));
+    let schedule = LinkSchedule::new(Shared::create().unwrap());
+    let lines = schedule.link(KEY, Direction::In).unwrap();
+    let (mut liar, mut honest) = (LinkSlot::take(&schedule, lines, 0), LinkSlot::take(&schedule, lines, 1));
     let mut waited_ms = |from_ms: u64| {
-        let waited =
-            (from_ms..from_ms + 1000).find(|ms| honest.ask(&board, wish(BYTES, 1), ms * 1_000_000).is_ok());
-        honest.end(&board, BYTES, from_ms * 1_000_000);
+        let waited = (from_ms..from_ms + 1000)
+            .find(|ms| honest.ask(&schedule, wish(BYTES, 1), ms * 1_000_000).is_ok());
+        honest.end(&schedule, BYTES, from_ms * 1_000_000);
         waited.unwrap() - from_ms
     };
     assert_eq!(waited_ms(0), 0);
     // It waits with the smallest tag, and never goes.
-    liar.force(&board, BYTES, 0);
-    assert!(liar.ask(&board, wish(u64::MAX / 2, 1), 0).is_err());
+    liar.force(&schedule, BYTES, 0);
+    assert!(liar.ask(&schedule, wish(u64::MAX / 2, 1), 0).is_err());
     assert!(waited_ms(0) < 10);
     // It has all bytes of the world under way.
-    liar.force(&board, u64::MAX / 2, 50_000_000);
+    liar.force(&schedule, u64::MAX / 2, 50_000_000);
     assert!((100..300).contains(&waited_ms(50)));
 }

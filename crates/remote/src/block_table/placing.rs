@@ -2,35 +2,37 @@
 
 use farmem_transport::RemoteAddress;
 
-use super::nodes::NodeBooks;
-use super::{Allotment, Books, Shards, WrittenBy};
+use super::nodes::NodeChunks;
+use super::{Allotment, BlockTable, Shards, WrittenBy};
 use crate::placement::{STRIPE_BLOCKS, chain, most_blocks};
 use crate::redundancy::MOST_SHARDS;
 
-impl Books {
-    /// Whether there is nowhere else to go than nodes: then those that are leaving take what the others have no room for.
+impl BlockTable {
+    /// Whether there is nowhere else to go than nodes: then those that are leaving take what the others have
+    /// no room for.
     pub fn set_last_resort(&mut self, is_last_resort: bool) {
         self.is_last_resort = is_last_resort;
     }
 
     /// Whether nodes that are leaving have to take something.
     pub fn needs_leaving(&self) -> bool {
-        self.is_last_resort && self.room_on(NodeBooks::takes_part, 1) == 0
+        self.is_last_resort && self.room_on(NodeChunks::takes_part, 1) == 0
     }
 
-    /// How many blocks could be placed now. A node that has not refused yet is taken to have `unknown` more than is in hand.
+    /// How many blocks could be placed now. A node that has not refused yet is taken to have `unknown` more
+    /// than is in hand.
     pub fn room(&self, unknown: usize) -> usize {
-        match self.room_on(NodeBooks::takes_part, unknown) {
-            0 if self.is_last_resort => self.room_on(NodeBooks::answers, unknown),
+        match self.room_on(NodeChunks::takes_part, unknown) {
+            0 if self.is_last_resort => self.room_on(NodeChunks::answers, unknown),
             room => room,
         }
     }
 
-    fn room_on(&self, is_among: impl Fn(&NodeBooks) -> bool, unknown: usize) -> usize {
-        let of_node = |books: &NodeBooks| match (is_among(books), books.is_full) {
+    fn room_on(&self, is_among: impl Fn(&NodeChunks) -> bool, unknown: usize) -> usize {
+        let of_node = |chunks: &NodeChunks| match (is_among(chunks), chunks.is_full) {
             (false, _) => 0,
-            (true, true) => books.free.len(),
-            (true, false) => books.free.len() + unknown,
+            (true, true) => chunks.free.len(),
+            (true, false) => chunks.free.len() + unknown,
         };
         let mut rooms: Vec<usize> = self.nodes.iter().map(of_node).filter(|room| *room > 0).collect();
         rooms.sort_unstable();
@@ -38,24 +40,27 @@ impl Books {
         if shards < self.redundancy.data() {
             return 0;
         }
-        // Two shards of a block never are on the same node. So whatever the roomiest nodes have, each block needs the others for the rest.
+        // Two shards of a block never are on the same node. So whatever the roomiest nodes have, each block
+        // needs the others for the rest.
         (0..shards)
             .map(|roomiest| rooms[..rooms.len() - roomiest].iter().sum::<usize>() / (shards - roomiest))
             .min()
             .unwrap_or(0)
     }
 
-    /// Chunks for a block of a process: of the nodes that its stripe prefers, passing over those that have none or more than their part, or hold
-    /// `most` shards already. What was kept of the block before is free. `None` when too few nodes have any.
+    /// Chunks for a block of a process: of the nodes that its stripe prefers, passing over those that have
+    /// none or more than their part, or hold `most` shards already. What was kept of the block before is
+    /// free. `None` when too few nodes have any.
     ///
-    /// A block gets fewer shards than it should only where no other node could take the rest: it is bare then. A node that has merely no chunk in
-    /// hand could, once it has been asked: until then there is nothing for the block, which so stays where it is.
+    /// A block gets fewer shards than it should only where no other node could take the rest: it is bare
+    /// then. A node that has merely no chunk in hand could, once it has been asked: until then there is
+    /// nothing for the block, which so stays where it is.
     pub fn allot(&mut self, block: u32, owner: u16, most: impl Fn(usize) -> u64) -> Option<Allotment> {
         self.forget(block);
         let left = self.left.get(&owner).copied().unwrap_or(0);
-        let (mut chosen, mut could_be_more) = self.choose(owner, left, NodeBooks::takes_part, &most);
+        let (mut chosen, mut could_be_more) = self.choose(owner, left, NodeChunks::takes_part, &most);
         if chosen.len() < self.redundancy.data() && !could_be_more && self.is_last_resort {
-            (chosen, could_be_more) = self.choose(owner, left, NodeBooks::answers, &most);
+            (chosen, could_be_more) = self.choose(owner, left, NodeChunks::answers, &most);
         }
         let shards = self.redundancy.shards();
         if chosen.len() < self.redundancy.data() || chosen.len() < shards && could_be_more {
@@ -69,13 +74,13 @@ impl Books {
         Some(self.take_chunks(block, owner, WrittenBy::Mover, chosen.into_iter().enumerate()))
     }
 
-    /// The nodes among some for a block that is the `left`th of its process to leave, as many as it has shards or fewer; and whether one of these nodes
-    /// that has no chunk in hand may grant some.
+    /// The nodes among some for a block that is the `left`th of its process to leave, as many as it has
+    /// shards or fewer; and whether one of these nodes that has no chunk in hand may grant some.
     fn choose(
         &self,
         owner: u16,
         left: u64,
-        is_among: fn(&NodeBooks) -> bool,
+        is_among: fn(&NodeChunks) -> bool,
         most: impl Fn(usize) -> u64,
     ) -> (Vec<usize>, bool) {
         let sizes = self.sizes(is_among);
@@ -84,11 +89,11 @@ impl Books {
         let mut chosen: Vec<usize> = Vec::new();
         let mut add = |bound: &dyn Fn(usize) -> u64| {
             for &node in &chain {
-                let books = &self.nodes[node];
+                let chunks = &self.nodes[node];
                 if chosen.len() < self.redundancy.shards()
                     && !chosen.contains(&node)
-                    && books.used < bound(node)
-                    && !books.free.is_empty()
+                    && chunks.used < bound(node)
+                    && !chunks.free.is_empty()
                 {
                     chosen.push(node);
                 }
@@ -103,7 +108,7 @@ impl Books {
             add(&|_| u64::MAX);
         }
         let may_grant =
-            |node: &NodeBooks| is_among(node) && node.size > 0 && !node.is_full && node.free.is_empty();
+            |node: &NodeChunks| is_among(node) && node.size > 0 && !node.is_full && node.free.is_empty();
         (chosen, self.nodes.iter().any(may_grant))
     }
 
@@ -118,10 +123,10 @@ impl Books {
         let mut allotment =
             Allotment { block, shards: Shards::default(), owner, by, incarnations: [0; MOST_SHARDS] };
         for (shard, node) in places {
-            let books = &mut self.nodes[node];
-            if let Some(frame) = books.free.pop() {
-                books.used += 1;
-                allotment.incarnations[shard] = books.incarnation;
+            let chunks = &mut self.nodes[node];
+            if let Some(frame) = chunks.free.pop() {
+                chunks.used += 1;
+                allotment.incarnations[shard] = chunks.incarnation;
                 allotment.shards.set(shard, RemoteAddress { node: node as u16, frame });
             }
         }

@@ -1,11 +1,13 @@
-//! A space as the host's tenant: it says what it needs, ahead of need, and keeps to what it is leased. On no fault's path: a thread of the supervisor looks
-//! at the pool's and the ledger's figures a few hundred times a second at most.
+//! The lease client of a space: it says what the space needs, ahead of need, and keeps to what the space is
+//! leased. It is on no fault's path: a thread of the supervisor looks at the pool's and the ledger's figures
+//! a few hundred times a second at most.
 //!
-//! A lease is carried out by changing two limits that the application's processes read anyway: the pool's, and the local budget. What is above
-//! a lower limit leaves by itself, to disk or to far memory; until it has, the space reports that it still holds it.
+//! A lease is carried out by changing two limits that the application's processes read anyway: the pool's,
+//! and the local budget. What is above a lower limit leaves by itself, to disk or to far memory; until it
+//! has, the space reports that it still holds it.
 //!
-//! When the broker has gone the space keeps its slabs and looks for a new one. Local memory that it has lent or borrowed is settled after a while: each
-//! space then has its own again.
+//! When the broker has gone the space keeps its slabs and looks for a new one. Local memory that it has lent
+//! or borrowed is settled after a while: each space then has its own again.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -13,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use farmem_broker::board::{Board, Shared};
+use farmem_broker::link_schedule::{LinkSchedule, Shared};
 use farmem_broker::{Amounts, LEAST_POOL, LEAST_SLABS, Lease, NO_ANSWER, nobody_listens};
 use farmem_page::{ByteCount, PageCount};
 use farmem_store::SLAB_BYTES;
@@ -23,7 +25,7 @@ use farmem_wire::host::{Holding, LEASED_SLAB_BYTES, MOST_PAGES, RefusalReason, T
 
 use crate::application::Application;
 use crate::limits::demand::{Condition, Demand, Shortage};
-use crate::limits::landlord::{Gone, Held, Landlord, Word};
+use crate::limits::lease_source::{Gone, Held, LeaseSource, Word};
 use crate::threads::worker::Worker;
 
 const _: () = assert!(SLAB_BYTES as u64 == LEASED_SLAB_BYTES, "what is leased is what the pool is made of");
@@ -32,7 +34,7 @@ const _: () = assert!(SLAB_BYTES as u64 == LEASED_SLAB_BYTES, "what is leased is
 const BUSY: Duration = Duration::from_millis(4);
 /// Between two looks while it doesn't.
 const QUIET: Duration = Duration::from_millis(40);
-/// Between two looks of a space that has its books to itself: its limits change when somebody sets them.
+/// Between two looks of a space that has a lease table to itself: its limits change when somebody sets them.
 const ALONE: Duration = Duration::from_millis(250);
 /// A report that says nothing new is sent after this time, if anything has moved.
 const RENEWAL: Duration = Duration::from_secs(1);
@@ -54,12 +56,12 @@ pub enum HostChoice {
     At(PathBuf),
 }
 
-/// The tenant's side.
-pub(crate) struct Tenancy {
+/// The space's side of its leases.
+pub(crate) struct LeaseClient {
     application: Application,
     name: String,
     socket: Option<PathBuf>,
-    landlord: Option<Landlord>,
+    source: Option<LeaseSource>,
     /// Since when it has none, or none that kept it for long.
     lost_at: Instant,
     /// When the latest was found.
@@ -78,8 +80,8 @@ pub(crate) struct Tenancy {
     on_disk: (u64, u64, Instant),
 }
 
-impl Tenancy {
-    /// Finds a landlord, and waits for the first lease.
+impl LeaseClient {
+    /// Finds a source of leases, and waits for the first lease.
     ///
     /// # Errors
     /// A sentence: there is no broker where one should be, or it can't give what is asked for.
@@ -91,11 +93,11 @@ impl Tenancy {
         is_budget_leased: bool,
     ) -> Result<Self> {
         let now = Instant::now();
-        let mut tenancy = Self {
+        let mut lease_client = Self {
             application,
             name: name.to_owned(),
             socket: None,
-            landlord: None,
+            source: None,
             lost_at: now,
             attached_at: now,
             searched_at: now,
@@ -108,25 +110,25 @@ impl Tenancy {
             is_confirmed: true,
             on_disk: (0, 0, now.checked_sub(COUNT).unwrap_or(now)),
         };
-        let nothing = Held { amounts: Amounts::default(), movable_slabs: tenancy.count_disk().1 };
+        let nothing = Held { amounts: Amounts::default(), movable_slabs: lease_client.count_disk().1 };
         let found = match choice {
             HostChoice::None => None,
             HostChoice::At(socket) => {
-                tenancy.socket = Some(socket.clone());
+                lease_client.socket = Some(socket.clone());
                 let uses_nodes = application.carrier.is_some();
-                let landlord = Landlord::host(socket, terms, nothing, packed_name(name), uses_nodes)
+                let source = LeaseSource::host(socket, terms, nothing, packed_name(name), uses_nodes)
                     .with_context(|| nobody_listens(socket))?;
-                Some(landlord)
+                Some(source)
             }
         };
         let capacity = application.pool.capacity().get() / LEASED_SLAB_BYTES;
-        tenancy.landlord = found.or_else(|| Landlord::own(capacity, terms, nothing));
-        tenancy.weigh();
-        if tenancy.landlord.is_none() {
+        lease_client.source = found.or_else(|| LeaseSource::own(capacity, terms, nothing));
+        lease_client.weigh();
+        if lease_client.source.is_none() {
             bail!("a pool needs at least {} MiB", LEAST_POOL.get() >> 20);
         }
-        tenancy.move_in()?;
-        Ok(tenancy)
+        lease_client.move_in()?;
+        Ok(lease_client)
     }
 
     fn move_in(&mut self) -> Result<()> {
@@ -151,7 +153,7 @@ impl Tenancy {
 
     /// Whether no broker has a say.
     pub(crate) fn is_alone(&self) -> bool {
-        self.landlord.as_ref().is_some_and(Landlord::is_own)
+        self.source.as_ref().is_some_and(LeaseSource::is_own)
     }
 
     /// What was agreed.
@@ -161,19 +163,20 @@ impl Tenancy {
 
     /// How it stands with a broker, in a word.
     pub(crate) fn standing(&self) -> &'static str {
-        match &self.landlord {
+        match &self.source {
             None => "lost",
-            Some(landlord) if landlord.is_own() => "none",
+            Some(source) if source.is_own() => "none",
             Some(_) => "attached",
         }
     }
 
-    /// Changes what is agreed. With `is_budget_leased` a budget that has followed the program does so no more.
+    /// Changes what is agreed. With `is_budget_leased` a budget that has followed the program does so no
+    /// more.
     ///
     /// # Errors
     /// A sentence that says why not; then all is as it was.
     pub(crate) fn change(&mut self, terms: Terms, is_budget_leased: bool) -> Result<(), String> {
-        let answer = match self.landlord.as_mut().map(|landlord| landlord.change(terms)) {
+        let answer = match self.source.as_mut().map(|source| source.change(terms)) {
             Some(Ok(Some(Word::Refused(reason, most)))) => Err(refusal(reason, most)),
             Some(Ok(Some(_))) => Ok(()),
             Some(Ok(None)) => self.await_answer(),
@@ -196,11 +199,11 @@ impl Tenancy {
     fn await_answer(&mut self) -> Result<(), String> {
         let began = Instant::now();
         while began.elapsed() < ANSWER {
-            match self.landlord.as_mut().map_or(Err(Gone), Landlord::hear) {
+            match self.source.as_mut().map_or(Err(Gone), LeaseSource::hear) {
                 Ok(Some(Word::Accepted)) => return Ok(()),
                 Ok(Some(Word::Refused(reason, most))) => return Err(refusal(reason, most)),
                 Ok(Some(Word::Lease(lease))) => self.keep_to(lease),
-                Ok(Some(Word::Seat(seat, memory))) => self.sit(seat, memory),
+                Ok(Some(Word::LinkSlot(link_slot, memory))) => self.take_link_slot(link_slot, memory),
                 Ok(None) => std::thread::sleep(Duration::from_millis(1)),
                 Err(Gone) => {
                     self.lose();
@@ -213,16 +216,16 @@ impl Tenancy {
 
     /// One look: hears, obeys, reports. How long to pause afterwards.
     pub(crate) fn look(&mut self) -> Duration {
-        if self.landlord.is_none() {
+        if self.source.is_none() {
             return self.search();
         }
         loop {
             // Before the lease is kept to, and so before what it says of `held` is confirmed.
-            match self.landlord.as_mut().map_or(Err(Gone), Landlord::hear) {
+            match self.source.as_mut().map_or(Err(Gone), LeaseSource::hear) {
                 Ok(Some(Word::Lease(lease))) => self.keep_to(lease),
                 Ok(Some(Word::Accepted)) => {}
-                Ok(Some(Word::Seat(seat, memory))) => self.sit(seat, memory),
-                // Of a broker that came anew: it has less than the earlier one. What is held stays held.
+                Ok(Some(Word::LinkSlot(link_slot, memory))) => self.take_link_slot(link_slot, memory),
+                // Of a broker that is new: it has less than the earlier one. What is held stays held.
                 Ok(Some(Word::Refused(..))) | Err(Gone) => {
                     self.lose();
                     return SEARCH;
@@ -239,12 +242,12 @@ impl Tenancy {
         }
     }
 
-    /// From now on the space takes turns with the host's others at links to nodes. When the broker has gone it keeps its seat until there is another: those who had
-    /// theirs from the same one go on like that.
-    fn sit(&self, seat: usize, memory: OwnedFd) {
-        // What is no board is left alone: the space goes on by itself.
+    /// From now on the space takes turns with the host's others at links to nodes. When the broker has gone
+    /// it keeps its slot until there is another: those who had theirs from the same one go on like that.
+    fn take_link_slot(&self, link_slot: usize, memory: OwnedFd) {
+        // Memory that is no schedule is left alone: the space goes on by itself.
         if let (Some(carrier), Ok(memory)) = (self.application.carrier, Shared::attach(memory)) {
-            carrier.sharing().sit(&Arc::new(Board::new(memory)), seat);
+            carrier.sharing().take_link_slot(&Arc::new(LinkSchedule::new(memory)), link_slot);
         }
     }
 
@@ -260,7 +263,7 @@ impl Tenancy {
     }
 
     fn lose(&mut self) {
-        self.landlord = None;
+        self.source = None;
         let now = Instant::now();
         // One that drops the space time and again is none: the time without a broker goes on.
         if now.duration_since(self.attached_at) > SETTLEMENT {
@@ -274,7 +277,7 @@ impl Tenancy {
         let now = Instant::now();
         let condition = self.condition();
         self.demand.look(now, &condition, &self.terms);
-        // Nobody gives more. Who fills no more of it can keep what there is where it is.
+        // Nobody gives more. A space that fills no more of it can keep what there is where it is.
         self.note_shortage(self.demand.is_active(now));
         if self.is_budget_leased && now.duration_since(self.lost_at) > SETTLEMENT {
             self.application.ledger.set_budget(PageCount::new(self.terms.local_own));
@@ -289,10 +292,10 @@ impl Tenancy {
             };
             let held = Held { amounts, movable_slabs: condition.pool_movable };
             let uses_nodes = self.application.carrier.is_some();
-            if let Ok(landlord) =
-                Landlord::host(&socket, self.terms, held, packed_name(&self.name), uses_nodes)
+            if let Ok(source) =
+                LeaseSource::host(&socket, self.terms, held, packed_name(&self.name), uses_nodes)
             {
-                self.landlord = Some(landlord);
+                self.source = Some(source);
                 self.attached_at = now;
                 self.lease = Lease { serial: 0, amounts };
                 self.is_confirmed = false;
@@ -306,7 +309,8 @@ impl Tenancy {
         self.lease = lease;
         self.is_confirmed = false;
         let Amounts { slabs, pages } = lease.amounts;
-        // Refused only where the pool can't be so large or so small; then the space holds less than it may, or one slab.
+        // Refused only where the pool can't be so large or so small; then the space holds less than it may,
+        // or one slab.
         let capacity = self.application.pool.capacity().get();
         let limit = (slabs.max(1) * LEASED_SLAB_BYTES).min(capacity);
         let _ = self.application.pool.set_limit(ByteCount::new(limit));
@@ -334,9 +338,9 @@ impl Tenancy {
             return;
         }
         let sent = self
-            .landlord
+            .source
             .as_mut()
-            .map_or(Err(Gone), |landlord| landlord.report(self.lease.serial, holding, condition.moved_pages));
+            .map_or(Err(Gone), |source| source.report(self.lease.serial, holding, condition.moved_pages));
         if sent.is_err() {
             return self.lose();
         }
@@ -344,7 +348,7 @@ impl Tenancy {
         self.is_confirmed =
             holding.pool_held <= self.lease.amounts.slabs && holding.local_held <= self.lease.amounts.pages;
         if self.is_alone() {
-            while let Some(Ok(Some(Word::Lease(lease)))) = self.landlord.as_mut().map(Landlord::hear) {
+            while let Some(Ok(Some(Word::Lease(lease)))) = self.source.as_mut().map(LeaseSource::hear) {
                 self.keep_to(lease);
             }
         }
@@ -388,7 +392,8 @@ fn possible(pages: PageCount) -> PageCount {
     pages.min(PageCount::new(MOST_PAGES / 8))
 }
 
-/// Whether a broker should hear of it at once: more is wanted than is leased, or it has changed by a sixteenth.
+/// Whether a broker should hear of it at once: more is wanted than is leased, or it has changed by a
+/// sixteenth.
 fn is_news(before: &Holding, now: &Holding, lease: Amounts) -> bool {
     let differs = |before: u64, now: u64, least: u64| before.abs_diff(now) > before.max(now) / 16 + least;
     let is_short = |wanted: u64, before: u64, leased: u64| wanted > leased && wanted > before;
@@ -416,9 +421,9 @@ fn refusal(reason: RefusalReason, most: u64) -> String {
 }
 
 /// The thread that looks.
-pub(crate) fn start(tenancy: &'static Mutex<Tenancy>) -> Worker {
-    Worker::start(move || match tenancy.lock() {
-        Ok(mut tenancy) => tenancy.look(),
+pub(crate) fn start(lease_client: &'static Mutex<LeaseClient>) -> Worker {
+    Worker::start(move || match lease_client.lock() {
+        Ok(mut lease_client) => lease_client.look(),
         Err(poisoned) => poisoned.into_inner().look(),
     })
 }

@@ -1,16 +1,21 @@
-//! The board: shared memory by which the spaces of a machine take turns at the links to memory nodes (docs/adr/0029).
+//! The link schedule: shared memory by which the spaces of a machine take turns at the links to memory nodes
+//! (docs/adr/0029).
 //!
-//! The broker makes it and gives every space a *seat*; without a broker a space has a board to itself. For each link, in each direction, a seat has one line,
-//! written by the space alone, but for its bell. A space that wants to send says so in its line, looks at the others' lines, and goes when there is room and nobody who waits has
-//! a smaller tag. Nobody grants, nobody holds a lock, and a space that ends or hangs in the middle leaves nothing behind but its line.
+//! The broker makes it and gives every space a *link slot*; without a broker a space has a schedule to
+//! itself. For each link, in each direction, a slot has one line, written by the space alone, but for its
+//! bell. A space that wants to send says so in its line, looks at the others' lines, and goes when there is
+//! room and nobody who waits has a smaller tag. Nobody grants, nobody holds a lock, and a space that ends or
+//! hangs in the middle leaves nothing behind but its line.
 //!
 //! Invariants:
-//! 1. A line's words but its bell are written by the seat's space, or by the broker when the space has gone.
-//! 2. Who waits says so before it looks at what is under way; who has ended a transfer says so before it looks who waits. So one of them sees the other.
-//! 3. What a line says is only believed for a while ([`seat`]): it can hold up others, but not for long, and can't make them read or write anything.
+//! 1. A line's words but its bell are written by the slot's space, or by the broker when the space has gone.
+//! 2. A space that waits says so before it looks at what is under way; one that has ended a transfer says so
+//!    before it looks for spaces that wait. So one of them sees the other.
+//! 3. What a line says is only believed for a while ([`link_slot`]): it can hold up others, but not for long,
+//!    and can't make them read or write anything.
 
 mod gate;
-pub mod seat;
+pub mod link_slot;
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
@@ -19,20 +24,21 @@ use std::sync::atomic::Ordering::SeqCst;
 use farmem_sys::shared::{SharedMemory, SharedMemoryError};
 use farmem_sys::wait::Sleepers;
 
-pub use gate::{Figures, Gate, Pass, Purse, Turn};
+pub use gate::{Figures, Gate, Pass, RateLimit, Turn};
 
-/// Seats of a board.
-pub const SEATS: usize = farmem_wire::host::MOST_SEATS as usize;
-/// Links of a board, each with two directions.
+/// Slots of a schedule.
+pub const LINK_SLOTS: usize = farmem_wire::host::MOST_LINK_SLOTS as usize;
+/// Links of a schedule, each with two directions.
 pub const LINKS: usize = 16;
 const DIRECTIONS: usize = 2;
 
 /// Words before the links.
 const HEAD_WORDS: usize = 8;
-/// The limits of all spaces together, in bytes per second, one for each direction; then when what has gone is paid for.
+/// The limits of all spaces together, in bytes per second, one for each direction; then when what has gone is
+/// paid for.
 const RATES: usize = 0;
 const DUES: usize = 2;
-/// Seats that were ever taken: the others need no look.
+/// Slots that were ever taken: the others need no look.
 const TAKEN: usize = 4;
 /// Words of a link before its lines: who is at the other end, and the virtual time.
 const LINK_HEAD_WORDS: usize = 8;
@@ -40,10 +46,10 @@ const KEY: usize = 0;
 const CLOCK: usize = 1;
 /// Words of a line, which is a cache line.
 const LINE_WORDS: usize = 8;
-const LINK_WORDS: usize = LINK_HEAD_WORDS + SEATS * LINE_WORDS;
+const LINK_WORDS: usize = LINK_HEAD_WORDS + LINK_SLOTS * LINE_WORDS;
 const WORDS: usize = HEAD_WORDS + LINKS * DIRECTIONS * LINK_WORDS;
-/// Bytes of a board. What no link needs takes no memory.
-pub const BOARD_BYTES: usize = WORDS * size_of::<u64>();
+/// Bytes of a schedule. What no link needs takes no memory.
+pub const LINK_SCHEDULE_BYTES: usize = WORDS * size_of::<u64>();
 
 /// Which way bytes go, as seen from the spaces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,7 +61,7 @@ pub enum Direction {
     Out,
 }
 
-/// A word of a board. All accesses are sequentially consistent.
+/// A word of a schedule. All accesses are sequentially consistent.
 #[allow(missing_docs, reason = "the methods are those of an atomic word")]
 pub trait Word {
     fn get(&self) -> u64;
@@ -83,11 +89,11 @@ impl Word for AtomicU64 {
     }
 }
 
-/// The memory of a board: the only door to atomics, so that a model checker can put its own behind it.
+/// The memory of a schedule: the only access to atomics, so that a model checker can put its own behind it.
 pub trait Memory: Send + Sync {
     /// Its words.
     type Word: Word;
-    /// The word at a position, which is less than the number of words of a board.
+    /// The word at a position, which is less than the number of words of a schedule.
     fn word(&self, nth: usize) -> &Self::Word;
     /// Sleeps while the low half of a word is `value`, at most so long. Returns early at will.
     fn wait(&self, nth: usize, value: u32, timeout_ns: u64);
@@ -95,7 +101,7 @@ pub trait Memory: Send + Sync {
     fn wake(&self, nth: usize);
 }
 
-/// A board in memory that processes share.
+/// A schedule in memory that processes share.
 pub struct Shared {
     memory: SharedMemory,
 }
@@ -106,7 +112,7 @@ impl Shared {
     /// # Errors
     /// What the kernel says.
     pub fn create() -> Result<Self, SharedMemoryError> {
-        Ok(Self { memory: SharedMemory::create(c"farmem-links", BOARD_BYTES)? })
+        Ok(Self { memory: SharedMemory::create(c"farmem-links", LINK_SCHEDULE_BYTES)? })
     }
 
     /// The one in this file.
@@ -114,7 +120,7 @@ impl Shared {
     /// # Errors
     /// It is none.
     pub fn attach(file: OwnedFd) -> Result<Self, SharedMemoryError> {
-        Ok(Self { memory: SharedMemory::attach(file, BOARD_BYTES)? })
+        Ok(Self { memory: SharedMemory::attach(file, LINK_SCHEDULE_BYTES)? })
     }
 
     /// The file, for another process.
@@ -127,7 +133,7 @@ impl Memory for Shared {
     type Word = AtomicU64;
 
     fn word(&self, nth: usize) -> &AtomicU64 {
-        let words = self.memory.atomics(0, WORDS).expect("the mapping has the length of a board");
+        let words = self.memory.atomics(0, WORDS).expect("the mapping has the length of a schedule");
         &words[nth]
     }
     fn wait(&self, nth: usize, value: u32, timeout_ns: u64) {
@@ -138,8 +144,8 @@ impl Memory for Shared {
     }
 }
 
-/// A board.
-pub struct Board<M: Memory = Shared> {
+/// A schedule.
+pub struct LinkSchedule<M: Memory = Shared> {
     memory: M,
 }
 
@@ -154,13 +160,13 @@ impl Lines {
     fn clock(self) -> usize {
         self.at + CLOCK
     }
-    fn line(self, seat: usize) -> usize {
-        self.at + LINK_HEAD_WORDS + seat * LINE_WORDS
+    fn line(self, link_slot: usize) -> usize {
+        self.at + LINK_HEAD_WORDS + link_slot * LINE_WORDS
     }
 }
 
-impl<M: Memory> Board<M> {
-    /// The board in this memory, which is one already, or all zeros.
+impl<M: Memory> LinkSchedule<M> {
+    /// The schedule in this memory, which holds one already, or all zeros.
     pub fn new(memory: M) -> Self {
         Self { memory }
     }
@@ -175,7 +181,8 @@ impl<M: Memory> Board<M> {
         self.memory.word(RATES + direction as usize).set(bytes_per_second);
     }
 
-    /// The lines of a link, by a number that stands for what is at its other end; a place is taken for it if it has none. `None` when all are taken.
+    /// The lines of a link, by a number that stands for what is at its other end; a place is taken for it if
+    /// it has none. `None` when all are taken.
     pub fn link(&self, key: u64, direction: Direction) -> Option<Lines> {
         let key = key.max(1);
         (0..LINKS).find_map(|link| {
@@ -186,9 +193,10 @@ impl<M: Memory> Board<M> {
         })
     }
 
-    /// Clears the lines of a seat: its space has gone, or is about to come. Whoever waited for it looks again.
-    pub fn clear(&self, seat: usize) {
-        if seat >= SEATS {
+    /// Clears the lines of a slot: its space has gone, or is about to come. Whoever waited for it looks
+    /// again.
+    pub fn clear(&self, link_slot: usize) {
+        if link_slot >= LINK_SLOTS {
             return;
         }
         for link in 0..LINKS * DIRECTIONS {
@@ -198,13 +206,13 @@ impl<M: Memory> Board<M> {
             }
             let direction = if link % DIRECTIONS == 0 { Direction::In } else { Direction::Out };
             let lines = Lines { at, direction };
-            seat::clear(self, lines, seat);
+            link_slot::clear(self, lines, link_slot);
         }
     }
 
-    /// Seats that were ever taken.
+    /// Slots that were ever taken.
     fn taken(&self) -> usize {
-        (self.memory.word(TAKEN).get() as usize).min(SEATS)
+        (self.memory.word(TAKEN).get() as usize).min(LINK_SLOTS)
     }
 }
 

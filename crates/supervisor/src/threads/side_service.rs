@@ -1,6 +1,7 @@
-//! What runs beside the supervisor, in threads of its own: nothing that the program depends on.
+//! Services that run next to the supervisor, in threads of their own: the program depends on none of them.
 //!
-//! The supervisor has one thread only when it splits for the background, so guests are ended before that, and begin again in the copy.
+//! The supervisor has one thread only when it splits for the background, so services are ended before that,
+//! and begin again in the copy.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,19 +10,19 @@ use anyhow::Result;
 
 use crate::queries::directory::Own;
 
-/// Ends a guest, and waits until its threads have gone.
+/// Ends a service, and waits until its threads have gone.
 pub type Ending = Box<dyn FnOnce() + Send>;
 
-/// A guest: how to begin it, and what to do when it never will be again.
+/// A service: how to begin it, and what to do when it will not be begun again.
 #[derive(Clone)]
-pub struct Guest {
+pub struct SideService {
     begin: Arc<dyn Fn(Own) -> Result<Ending> + Send + Sync>,
     leave: Arc<dyn Fn() + Send + Sync>,
 }
 
-impl Guest {
-    /// One that is begun so; it may be begun again after its end, in a copy of the calling process. `leave` is called at the end of the
-    /// last of these, or when there was none.
+impl SideService {
+    /// One that is begun so; it may be begun again after its end, in a copy of the calling process. `leave`
+    /// is called at the end of the last of these, or when there was none.
     pub fn new(
         begin: impl Fn(Own) -> Result<Ending> + Send + Sync + 'static,
         leave: impl Fn() + Send + Sync + 'static,
@@ -38,8 +39,8 @@ impl Guest {
     }
 }
 
-impl fmt::Debug for Guest {
+impl fmt::Debug for SideService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Guest")
+        f.write_str("SideService")
     }
 }

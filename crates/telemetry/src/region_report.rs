@@ -1,20 +1,24 @@
-//! The board: what one process tells of its memory, region by region, when somebody asks.
+//! The region report: what one process reports of its memory, region by region, when somebody asks.
 //!
-//! There is one board for all processes of an application, so only one is asked at a time. Nothing is gathered, and nothing written, unless somebody asks.
+//! There is one report for all processes of an application, so only one is asked at a time. Nothing is
+//! gathered, and nothing written, unless somebody asks.
 //!
 //! Invariants:
-//! 1. The word of state holds the number of a question and how far it is. The supervisor alone asks, and only where nobody writes.
-//! 2. Who is asked writes between `Writing` and `Told`, which it reaches only from `Asked`: a question that was taken back finds no writer.
+//! 1. The word of state holds the number of a question and how far it is. The supervisor alone asks, and only
+//!    where nobody writes.
+//! 2. The process that is asked writes between `Writing` and `Told`, which it reaches only from `Asked`: a
+//!    question that was taken back finds no writer.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use farmem_page::{PageIndex, PageRange};
 
 /// Regions that are told one by one.
-pub const BOARD_REGIONS: usize = 40;
+pub const REPORTED_REGIONS: usize = 40;
 /// Spans of absence by which far pages are told apart.
 pub const ABSENCE_SPANS: usize = 4;
-/// Where the spans but the last end, in ticks of the policy's clock: so much of a budget has left since in sixty-fourths.
+/// Where the spans but the last end, in ticks of the policy's clock: so much of a budget has left since in
+/// sixty-fourths.
 pub const ABSENCE_ENDS: [u64; ABSENCE_SPANS - 1] = [16, 64, 256];
 
 const STATE: usize = 0;
@@ -24,7 +28,7 @@ const ALL: usize = 3;
 const HEADER_WORDS: usize = 8;
 const RECORD_WORDS: usize = 12;
 /// One more record: the regions that are not told one by one, together.
-pub(crate) const BOARD_WORDS: usize = HEADER_WORDS + (BOARD_REGIONS + 1) * RECORD_WORDS;
+pub(crate) const REGION_REPORT_WORDS: usize = HEADER_WORDS + (REPORTED_REGIONS + 1) * RECORD_WORDS;
 
 const PHASE_BITS: u32 = 2;
 
@@ -76,7 +80,8 @@ impl RegionFigures {
     /// Of several regions that are told together, with no place of their own.
     pub const NONE: Self = Self::new(PageRange { start: PageIndex::new(0), end: PageIndex::new(0) });
 
-    /// Counts a far page that has been away for so many ticks; `stored_bytes` is what it takes in the pool, if anything.
+    /// Counts a far page that has been away for so many ticks; `stored_bytes` is what it takes in the pool,
+    /// if anything.
     pub fn add_far(&mut self, absence: u64, stored_bytes: Option<u64>) {
         self.far += 1;
         let span = ABSENCE_ENDS.iter().position(|&end| absence < end).unwrap_or(ABSENCE_SPANS - 1);
@@ -125,7 +130,7 @@ impl RegionFigures {
 /// What a process has gathered: its regions with most pages, and the rest of them together.
 #[derive(Clone, Debug)]
 pub struct Gathered {
-    regions: [RegionFigures; BOARD_REGIONS],
+    regions: [RegionFigures; REPORTED_REGIONS],
     told: usize,
     all: usize,
     rest: RegionFigures,
@@ -135,10 +140,10 @@ impl Gathered {
     /// Nothing yet.
     pub const fn new() -> Self {
         let none = RegionFigures::NONE;
-        Self { regions: [none; BOARD_REGIONS], told: 0, all: 0, rest: none }
+        Self { regions: [none; REPORTED_REGIONS], told: 0, all: 0, rest: none }
     }
 
-    /// Begins anew.
+    /// Begins again.
     pub fn clear(&mut self) {
         (self.told, self.all, self.rest) = (0, 0, RegionFigures::NONE);
     }
@@ -182,13 +187,13 @@ impl Default for Gathered {
     }
 }
 
-/// A view over the board.
+/// A view of the report in the ledger.
 #[derive(Clone, Copy, Debug)]
-pub struct Board<'a> {
+pub struct RegionReport<'a> {
     pub(crate) words: &'a [AtomicU64],
 }
 
-impl Board<'_> {
+impl RegionReport<'_> {
     /// Asks the process in that slot (supervisor). The question's number; `None` while somebody writes.
     pub fn ask(&self, slot: usize) -> Option<u64> {
         let state = self.words[STATE].load(Ordering::Acquire);
@@ -223,27 +228,28 @@ impl Board<'_> {
         for (nth, region) in gathered.regions().iter().enumerate() {
             self.write(nth, region);
         }
-        self.write(BOARD_REGIONS, &gathered.rest);
+        self.write(REPORTED_REGIONS, &gathered.rest);
         advance(Phase::Writing, Phase::Told)
     }
 
-    /// The answer to a question, as soon as it is there (supervisor). Numbers are what the process says; only how many regions it tells is bounded.
+    /// The answer to a question, as soon as it is there (supervisor). Numbers are what the process says; only
+    /// how many regions it tells is bounded.
     pub fn answer(&self, question: u64) -> Option<Gathered> {
         if self.words[STATE].load(Ordering::Acquire) != Phase::Told.word(question) {
             return None;
         }
         let mut gathered = Gathered::new();
-        gathered.told = (self.words[TOLD].load(Ordering::Relaxed) as usize).min(BOARD_REGIONS);
+        gathered.told = (self.words[TOLD].load(Ordering::Relaxed) as usize).min(REPORTED_REGIONS);
         gathered.all = (self.words[ALL].load(Ordering::Relaxed) as usize).max(gathered.told);
         for nth in 0..gathered.told {
             gathered.regions[nth] = self.read(nth);
         }
-        gathered.rest = self.read(BOARD_REGIONS);
+        gathered.rest = self.read(REPORTED_REGIONS);
         Some(gathered)
     }
 
-    /// Takes a question back that was not answered (supervisor). `has_gone` says that who was asked is no more, and so writes no more. `false` while it
-    /// writes.
+    /// Takes a question back that was not answered (supervisor). `has_gone` says that the process that was
+    /// asked has ended, and so writes no more. `false` while it writes.
     pub fn take_back(&self, question: u64, has_gone: bool) -> bool {
         let idle = Phase::Idle.word(question);
         let take = |phase: Phase| {
@@ -277,7 +283,7 @@ mod tests {
     use std::vec::Vec;
 
     fn words() -> Vec<AtomicU64> {
-        (0..BOARD_WORDS).map(|_| AtomicU64::new(0)).collect()
+        (0..REGION_REPORT_WORDS).map(|_| AtomicU64::new(0)).collect()
     }
 
     fn region(start: u64, pages: u64) -> RegionFigures {
@@ -288,56 +294,56 @@ mod tests {
     #[test]
     fn who_is_asked_tells_and_nobody_else() {
         let words = words();
-        let board = Board { words: &words };
-        let question = board.ask(3).unwrap();
-        assert_eq!((board.question(3), board.question(2)), (Some(question), None));
-        assert_eq!(board.ask(4), None, "one at a time");
+        let report = RegionReport { words: &words };
+        let question = report.ask(3).unwrap();
+        assert_eq!((report.question(3), report.question(2)), (Some(question), None));
+        assert_eq!(report.ask(4), None, "one at a time");
         let mut gathered = Gathered::new();
         let mut far = region(8, 2);
         far.add_far(70, Some(512));
         far.add_far(0, None);
         gathered.add(far);
 
-        assert!(board.answer(question).is_none());
-        assert!(board.tell(question, &gathered));
+        assert!(report.answer(question).is_none());
+        assert!(report.tell(question, &gathered));
 
-        let told = board.answer(question).unwrap();
+        let told = report.answer(question).unwrap();
         assert_eq!((told.regions(), told.count()), (&[far][..], 1));
         assert_eq!((far.far, far.stored, far.stored_bytes, far.absences), (2, 1, 512, [1, 0, 1, 0]));
-        assert!(board.ask(4).is_some());
+        assert!(report.ask(4).is_some());
     }
 
     #[test]
     fn a_question_that_was_taken_back_is_not_answered() {
         let words = words();
-        let board = Board { words: &words };
-        let question = board.ask(3).unwrap();
-        assert!(board.take_back(question, false));
-        assert!(!board.tell(question, &Gathered::new()));
-        let next = board.ask(3).unwrap();
+        let report = RegionReport { words: &words };
+        let question = report.ask(3).unwrap();
+        assert!(report.take_back(question, false));
+        assert!(!report.tell(question, &Gathered::new()));
+        let next = report.ask(3).unwrap();
         assert_ne!(next, question);
         words[STATE].store(Phase::Writing.word(next), Ordering::Relaxed);
-        assert!(!board.take_back(next, false) && board.take_back(next, true));
+        assert!(!report.take_back(next, false) && report.take_back(next, true));
     }
 
     #[test]
     fn the_regions_with_most_pages_are_told_and_the_others_together() {
         let mut gathered = Gathered::new();
-        for nth in 0..BOARD_REGIONS as u64 + 3 {
+        for nth in 0..REPORTED_REGIONS as u64 + 3 {
             gathered.add(region(1000 * nth, nth + 1));
         }
-        assert_eq!((gathered.regions().len(), gathered.count()), (BOARD_REGIONS, BOARD_REGIONS + 3));
+        assert_eq!((gathered.regions().len(), gathered.count()), (REPORTED_REGIONS, REPORTED_REGIONS + 3));
         assert_eq!(gathered.rest().resident, 1 + 2 + 3);
         assert!(gathered.regions().iter().all(|region| region.resident > 3));
     }
 
     #[test]
     fn nonsense_on_the_board_is_bounded() {
-        let words: Vec<AtomicU64> = (0..BOARD_WORDS).map(|_| AtomicU64::new(u64::MAX)).collect();
-        let board = Board { words: &words };
+        let words: Vec<AtomicU64> = (0..REGION_REPORT_WORDS).map(|_| AtomicU64::new(u64::MAX)).collect();
+        let report = RegionReport { words: &words };
         words[STATE].store(Phase::Told.word(7), Ordering::Relaxed);
-        let told = board.answer(7).unwrap();
-        assert_eq!(told.regions().len(), BOARD_REGIONS);
+        let told = report.answer(7).unwrap();
+        assert_eq!(told.regions().len(), REPORTED_REGIONS);
         assert_eq!(told.rest().weight(), u64::MAX);
     }
 }

@@ -1,8 +1,11 @@
-//! A space's gate at one direction of a link: its threads' transfers by class, before it takes its turn among the others.
+//! A space's gate at one direction of a link: its threads' transfers by class, before it takes its turn among
+//! the others.
 //!
-//! Demand goes first, then what is fetched ahead, then whole slabs (Canvas §5.3, the horizontal dimension). Of what comes from nodes, what nobody waits for
-//! has only so much under way that it can't hold up what somebody waits for by more than 50 µs while threads do wait, or half of the window for slabs. A thread's page waits a second at most, all else five: after that a transfer goes whatever the
-//! board says, so that a wrong board costs fairness and time, but never a page.
+//! Demand goes first, then what is fetched ahead, then whole slabs (Canvas §5.3, the horizontal dimension).
+//! Of what comes from nodes, what nobody waits for has only so much under way that it can't hold up what
+//! somebody waits for by more than 50 µs while threads do wait, or half of the window for slabs. A thread's
+//! page waits a second at most, all else five: after that a transfer goes whatever the schedule says, so that
+//! a wrong schedule costs fairness and time, but never a page.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,12 +13,13 @@ use std::time::Duration;
 use farmem_policy::links::{Class, Rate};
 use farmem_sys::thread::now_ns;
 
-use super::seat::{Denied, Seat, Wish};
-use super::{Board, Direction, Lines, Memory};
+use super::link_slot::{Denied, LinkSlot, Wish};
+use super::{Direction, Lines, LinkSchedule, Memory};
 
 /// So long a transfer waits at most, by class.
 const PATIENCE_NS: [u64; Class::COUNT] = [1_000_000_000, 5_000_000_000, 5_000_000_000];
-/// The space's own limit is not the board's, and counts for longer; but a page shall not be given up by its reader because of it.
+/// The space's own limit is not the schedule's, and counts for longer; but a page shall not be given up by
+/// its reader because of it.
 const LIMIT_PATIENCE_NS: u64 = 10_000_000_000;
 /// A look is due after this time at the latest, though no bell rings.
 const LONGEST_LOOK_NS: u64 = 1_000_000;
@@ -37,9 +41,9 @@ pub struct Figures {
 
 /// What all gates of a space in one direction share: its own limit.
 #[derive(Debug, Default)]
-pub struct Purse(Mutex<(u64, u64)>);
+pub struct RateLimit(Mutex<(u64, u64)>);
 
-impl Purse {
+impl RateLimit {
     /// Sets the limit in bytes per second; 0 for none.
     pub fn set(&self, bytes_per_second: u64) {
         lock(&self.0).0 = bytes_per_second;
@@ -60,8 +64,8 @@ impl Purse {
 }
 
 struct State {
-    board: Arc<Board>,
-    seat: Seat,
+    schedule: Arc<LinkSchedule>,
+    link_slot: LinkSlot,
     weight: u32,
     /// Transfers that wait for their turn, by class.
     waiting: [u32; Class::COUNT],
@@ -75,31 +79,37 @@ struct State {
 /// See the module's text.
 pub struct Gate {
     direction: Direction,
-    purse: Arc<Purse>,
+    rate_limit: Arc<RateLimit>,
     state: Mutex<State>,
 }
 
 impl Gate {
-    /// The gate of a space that has this seat.
-    pub fn new(board: Arc<Board>, lines: Lines, seat: usize, purse: Arc<Purse>, weight: u32) -> Arc<Self> {
-        let seat = Seat::take(&board, lines, seat);
+    /// The gate of a space that has this link slot.
+    pub fn new(
+        schedule: Arc<LinkSchedule>,
+        lines: Lines,
+        link_slot: usize,
+        rate_limit: Arc<RateLimit>,
+        weight: u32,
+    ) -> Arc<Self> {
+        let link_slot = LinkSlot::take(&schedule, lines, link_slot);
         let state = State {
-            board,
-            seat,
+            schedule,
+            link_slot,
             weight,
             waiting: [0; Class::COUNT],
             demand_ns: 0,
             unwaited: 0,
             figures: Figures::default(),
         };
-        Arc::new(Self { direction: lines.direction, purse, state: Mutex::new(state) })
+        Arc::new(Self { direction: lines.direction, rate_limit, state: Mutex::new(state) })
     }
 
-    /// Takes the space's place at another board. What is under way is under way there.
-    pub fn move_to(&self, board: Arc<Board>, lines: Lines, seat: usize) {
+    /// Moves the space to a slot of another schedule, together with what is under way.
+    pub fn move_to(&self, schedule: Arc<LinkSchedule>, lines: Lines, link_slot: usize) {
         let state = &mut *lock(&self.state);
-        state.seat.move_to(&state.board, &board, lines, seat, now_ns());
-        state.board = board;
+        state.link_slot.move_to(&state.schedule, &schedule, lines, link_slot, now_ns());
+        state.schedule = schedule;
     }
 
     /// Changes the space's part against others.
@@ -138,17 +148,17 @@ impl Gate {
     /// What the bell says: to be asked before [`Turn::take`].
     pub fn bell(&self) -> u32 {
         let state = lock(&self.state);
-        state.seat.bell(&state.board)
+        state.link_slot.bell(&state.schedule)
     }
 
     /// Sleeps until the bell says something else, but not for long.
     pub fn sleep(&self, bell: u32, at_most: Duration) {
-        let (board, at) = {
+        let (schedule, at) = {
             let state = lock(&self.state);
-            (Arc::clone(&state.board), state.seat.bell_at())
+            (Arc::clone(&state.schedule), state.link_slot.bell_at())
         };
         let timeout_ns = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
-        board.memory().wait(at, bell, timeout_ns.min(LONGEST_LOOK_NS));
+        schedule.memory().wait(at, bell, timeout_ns.min(LONGEST_LOOK_NS));
     }
 
     fn is_held_back(&self, state: &State, class: Class, bytes: u64, now_ns: u64) -> bool {
@@ -156,7 +166,7 @@ impl Gate {
         let most = match (self.direction, class) {
             (Direction::Out, _) | (_, Class::Demand) => u64::MAX,
             (Direction::In, Class::Ahead) => state.ahead_bytes(now_ns),
-            (Direction::In, Class::Bulk) => state.seat.window().bytes() / 2,
+            (Direction::In, Class::Bulk) => state.link_slot.window().bytes() / 2,
         };
         is_overtaken || state.unwaited > 0 && state.unwaited + bytes > most
     }
@@ -165,7 +175,7 @@ impl Gate {
 impl State {
     /// Bytes of what is fetched ahead that may be under way with others of the kind.
     fn ahead_bytes(&self, now_ns: u64) -> u64 {
-        let window = self.seat.window();
+        let window = self.link_slot.window();
         match now_ns.saturating_sub(self.demand_ns) < DEMAND_NS {
             true => window.ahead_bytes(),
             false => window.bytes() / 2,
@@ -173,9 +183,9 @@ impl State {
     }
 
     /// Whether a transfer waits that nothing but its turn holds back.
-    fn is_followed(&self, direction: Direction, purse: &Purse, now_ns: u64) -> bool {
+    fn is_followed(&self, direction: Direction, rate_limit: &RateLimit, now_ns: u64) -> bool {
         let classes = if direction == Direction::Out { Class::COUNT } else { 1 };
-        self.waiting[..classes].iter().any(|waiting| *waiting > 0) && purse.early_ns(now_ns) == 0
+        self.waiting[..classes].iter().any(|waiting| *waiting > 0) && rate_limit.early_ns(now_ns) == 0
     }
 }
 
@@ -204,30 +214,30 @@ impl Turn {
         if self.is_waiting {
             state.waiting[class.nth()] -= 1;
         }
-        let asked = match self.gate.purse.early_ns(now_ns) {
+        let asked = match self.gate.rate_limit.early_ns(now_ns) {
             early_ns if early_ns > 0 && waited_ns < LIMIT_PATIENCE_NS => {
-                // Others shall not wait for who may not.
-                state.seat.stand_back(&state.board, now_ns);
+                // Others shall not wait for one that may not.
+                state.link_slot.stand_back(&state.schedule, now_ns);
                 Err(Denied { look_again_ns: early_ns })
             }
             _ if now_ns.saturating_sub(*self.may_since_ns.get_or_insert(now_ns))
                 > PATIENCE_NS[class.nth()] =>
             {
-                Ok(state.seat.force(&state.board, bytes, now_ns))
+                Ok(state.link_slot.force(&state.schedule, bytes, now_ns))
             }
             _ if self.gate.is_held_back(state, class, bytes, now_ns) => {
                 Err(Denied { look_again_ns: LONGEST_LOOK_NS })
             }
             _ => {
-                let is_followed = state.is_followed(self.gate.direction, &self.gate.purse, now_ns);
+                let is_followed = state.is_followed(self.gate.direction, &self.gate.rate_limit, now_ns);
                 let wish = Wish { bytes, weight: state.weight, is_followed };
-                state.seat.ask(&state.board, wish, now_ns)
+                state.link_slot.ask(&state.schedule, wish, now_ns)
             }
         };
         self.is_waiting = asked.is_err();
         match asked {
             Ok(under_way) => {
-                self.gate.purse.pay(now_ns, bytes);
+                self.gate.rate_limit.pay(now_ns, bytes);
                 state.figures.transfers[class.nth()] += 1;
                 state.figures.bytes[class.nth()] += bytes;
                 state.figures.waited_ns[class.nth()] += waited_ns;
@@ -250,9 +260,9 @@ impl Drop for Turn {
         if self.is_waiting {
             let state = &mut *lock(&self.gate.state);
             state.waiting[self.class.nth()] -= 1;
-            state.seat.withdraw(&state.board, now_ns());
+            state.link_slot.withdraw(&state.schedule, now_ns());
             if state.waiting.iter().any(|waiting| *waiting > 0) {
-                state.seat.ring_own(&state.board);
+                state.link_slot.ring_own(&state.schedule);
             }
         }
     }
@@ -282,42 +292,42 @@ impl Drop for Pass {
         let state = &mut *lock(&self.gate.state);
         if self.is_whole {
             let took_ns = now_ns.saturating_sub(self.began_ns);
-            state.seat.learn(&state.board, self.under_way, took_ns, now_ns);
+            state.link_slot.learn(&state.schedule, self.under_way, took_ns, now_ns);
         }
         if self.class != Class::Demand {
             state.unwaited = state.unwaited.saturating_sub(self.bytes);
         }
-        state.seat.end(&state.board, self.bytes, now_ns);
+        state.link_slot.end(&state.schedule, self.bytes, now_ns);
         if state.waiting.iter().any(|waiting| *waiting > 0) {
-            state.seat.ring_own(&state.board);
+            state.link_slot.ring_own(&state.schedule);
         }
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Who panicked left counts that are off by one transfer at most; all waits are bounded.
+    // A thread that panicked left counts that are off by one transfer at most; all waits are bounded.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::board::Shared;
+    use crate::link_schedule::Shared;
 
     const SPAN: u64 = 64 << 10;
 
-    fn board() -> Arc<Board> {
-        Arc::new(Board::new(Shared::create().unwrap()))
+    fn schedule() -> Arc<LinkSchedule> {
+        Arc::new(LinkSchedule::new(Shared::create().unwrap()))
     }
 
-    fn gate(board: &Arc<Board>, seat: usize, weight: u32) -> Arc<Gate> {
-        let lines = board.link(7, Direction::In).unwrap();
-        Gate::new(Arc::clone(board), lines, seat, Arc::default(), weight)
+    fn gate(schedule: &Arc<LinkSchedule>, link_slot: usize, weight: u32) -> Arc<Gate> {
+        let lines = schedule.link(7, Direction::In).unwrap();
+        Gate::new(Arc::clone(schedule), lines, link_slot, Arc::default(), weight)
     }
 
     #[test]
     fn demand_overtakes_what_is_fetched_ahead() {
-        let gate = gate(&board(), 0, 1);
+        let gate = gate(&schedule(), 0, 1);
         let under_way: Vec<Pass> =
             std::iter::from_fn(|| gate.turn(Class::Demand, SPAN).take().ok()).take(100).collect();
         assert!(under_way.len() < 100, "the window is bounded");
@@ -331,7 +341,7 @@ mod tests {
 
     #[test]
     fn what_is_fetched_ahead_leaves_room_for_demand() {
-        let gate = gate(&board(), 0, 1);
+        let gate = gate(&schedule(), 0, 1);
         let ahead = gate.turn(Class::Ahead, SPAN).take();
         assert!(ahead.is_ok() && gate.turn(Class::Ahead, SPAN).take().is_err());
         assert!(gate.turn(Class::Demand, SPAN).take().is_ok());
@@ -339,8 +349,8 @@ mod tests {
 
     #[test]
     fn a_transfer_that_is_withdrawn_holds_up_nobody() {
-        let board = board();
-        let (one, other) = (gate(&board, 0, 1), gate(&board, 1, 1));
+        let schedule = schedule();
+        let (one, other) = (gate(&schedule, 0, 1), gate(&schedule, 1, 1));
         let passes: Vec<Pass> = std::iter::from_fn(|| one.turn(Class::Demand, SPAN).take().ok()).collect();
         let (mut first, mut second) = (one.turn(Class::Demand, SPAN), other.turn(Class::Demand, SPAN));
         assert!(second.take().is_err() && first.take().is_err());
@@ -351,21 +361,21 @@ mod tests {
 
     #[test]
     fn what_a_space_that_has_gone_had_under_way_is_free() {
-        let board = board();
-        let (one, other) = (gate(&board, 0, 1), gate(&board, 1, 1));
+        let schedule = schedule();
+        let (one, other) = (gate(&schedule, 0, 1), gate(&schedule, 1, 1));
         let passes: Vec<Pass> = std::iter::from_fn(|| one.turn(Class::Demand, SPAN).take().ok()).collect();
         let mut turn = other.turn(Class::Demand, SPAN);
         assert!(turn.take().is_err());
-        board.clear(0);
+        schedule.clear(0);
         assert!(turn.take().is_ok());
         drop(passes);
     }
 
     #[test]
     fn a_space_keeps_to_its_own_limit_and_holds_up_nobody_meanwhile() {
-        let board = board();
-        let (one, other) = (gate(&board, 0, 1), gate(&board, 1, 1));
-        one.purse.set(1 << 20);
+        let schedule = schedule();
+        let (one, other) = (gate(&schedule, 0, 1), gate(&schedule, 1, 1));
+        one.rate_limit.set(1 << 20);
         drop(one.turn(Class::Demand, SPAN).take().ok().unwrap());
         let mut turn = one.turn(Class::Demand, SPAN);
         let pause = turn.take().err();
@@ -376,8 +386,8 @@ mod tests {
     #[test]
     fn a_space_s_own_limit_counts_for_longer_than_the_board_does() {
         const LIMIT: u64 = SPAN / 2;
-        let gate = gate(&board(), 0, 1);
-        gate.purse.set(LIMIT);
+        let gate = gate(&schedule(), 0, 1);
+        gate.rate_limit.set(LIMIT);
         let began = std::time::Instant::now();
         (0..2).for_each(|_| drop(gate.pass(Class::Demand, SPAN)));
         let earned = began.elapsed().as_secs_f64() * LIMIT as f64 + LIMIT as f64 * 0.01;
@@ -386,13 +396,13 @@ mod tests {
 
     #[test]
     fn who_waits_because_of_its_own_limit_is_not_waited_for() {
-        let board = board();
-        let (one, other) = (gate(&board, 0, 1), gate(&board, 1, 1));
+        let schedule = schedule();
+        let (one, other) = (gate(&schedule, 0, 1), gate(&schedule, 1, 1));
         let passes: Vec<Pass> = std::iter::from_fn(|| other.turn(Class::Demand, SPAN).take().ok()).collect();
         let mut first = one.turn(Class::Demand, SPAN);
-        assert!(first.take().is_err(), "it says on the board that it waits");
-        one.purse.set(1);
-        one.purse.pay(now_ns(), SPAN);
+        assert!(first.take().is_err(), "it says in the schedule that it waits");
+        one.rate_limit.set(1);
+        one.rate_limit.pay(now_ns(), SPAN);
         assert!(first.take().is_err());
         drop(passes);
         assert!(other.turn(Class::Demand, SPAN).take().is_ok());
@@ -400,12 +410,12 @@ mod tests {
 
     #[test]
     fn what_is_said_to_come_from_the_future_is_not_believed() {
-        let board = board();
-        let (one, other) = (gate(&board, 0, 1), gate(&board, 1, 1));
+        let schedule = schedule();
+        let (one, other) = (gate(&schedule, 0, 1), gate(&schedule, 1, 1));
         let passes: Vec<Pass> = std::iter::from_fn(|| other.turn(Class::Demand, SPAN).take().ok()).collect();
         assert!(one.turn(Class::Demand, SPAN).take().is_err());
         let state = lock(&other.state);
-        state.seat.say_changed(&board, u64::MAX);
+        state.link_slot.say_changed(&schedule, u64::MAX);
         drop(state);
         assert!(one.turn(Class::Demand, SPAN).take().is_ok());
         drop(passes);
@@ -413,18 +423,18 @@ mod tests {
 
     #[test]
     fn all_spaces_together_keep_to_the_limit_of_the_board() {
-        let board = board();
-        board.set_rate(Direction::In, 1 << 20);
-        let (one, other) = (gate(&board, 0, 1), gate(&board, 1, 1));
+        let schedule = schedule();
+        schedule.set_rate(Direction::In, 1 << 20);
+        let (one, other) = (gate(&schedule, 0, 1), gate(&schedule, 1, 1));
         drop(one.turn(Class::Demand, SPAN).take().ok().unwrap());
         assert!(other.turn(Class::Demand, SPAN).take().is_err());
     }
 
     #[test]
     fn spaces_that_always_wait_get_parts_by_weight_in_threads_too() {
-        let board = board();
+        let schedule = schedule();
         let ends = std::sync::atomic::AtomicBool::new(false);
-        let gates = [1, 2, 4].map(|weight| gate(&board, weight as usize, weight));
+        let gates = [1, 2, 4].map(|weight| gate(&schedule, weight as usize, weight));
         std::thread::scope(|scope| {
             for gate in &gates {
                 for _ in 0..4 {
@@ -442,13 +452,13 @@ mod tests {
             }
             ends.store(true, std::sync::atomic::Ordering::Relaxed);
         });
-        let under_way: u64 = gates.iter().map(|gate| lock(&gate.state).seat.under_way()).sum();
+        let under_way: u64 = gates.iter().map(|gate| lock(&gate.state).link_slot.under_way()).sum();
         assert_eq!(under_way, 0);
     }
 
     #[test]
-    fn a_seat_at_another_board_takes_along_what_is_under_way() {
-        let (one, other) = (board(), board());
+    fn a_link_slot_in_another_schedule_takes_along_what_is_under_way() {
+        let (one, other) = (schedule(), schedule());
         let gate = gate(&one, 3, 1);
         let pass = gate.pass(Class::Demand, SPAN);
         gate.move_to(Arc::clone(&other), other.link(7, Direction::In).unwrap(), 5);
@@ -456,6 +466,6 @@ mod tests {
         let passes: Vec<Pass> = std::iter::from_fn(|| beside.turn(Class::Demand, SPAN).take().ok()).collect();
         assert_eq!(passes.len(), 2, "the window has room for three");
         drop(pass);
-        assert_eq!(lock(&gate.state).seat.under_way(), 0);
+        assert_eq!(lock(&gate.state).link_slot.under_way(), 0);
     }
 }

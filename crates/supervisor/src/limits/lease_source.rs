@@ -1,25 +1,26 @@
-//! Whom a space has its leases from: the machine's broker, or, where there is none, books that it keeps for itself alone.
+//! Where a space has its leases from: the machine's broker, or, where there is none, a lease table that it
+//! keeps for itself alone.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use farmem_broker::{Amounts, Books, Lease, SpaceId};
+use farmem_broker::{Amounts, Lease, LeaseTable, SpaceId};
 use farmem_sys::link::Link;
 use farmem_sys::{Errno, OwnedFd};
 use farmem_wire::host::{FromBroker, HOST_PACKET_BYTES, Holding, RefusalReason, Terms, ToBroker};
 
-/// What comes from a landlord.
+/// What comes from a source of leases.
 pub(crate) enum Word {
     Accepted,
     Refused(RefusalReason, u64),
     Lease(Lease),
-    /// A seat at the links' board, and its memory.
-    Seat(usize, OwnedFd),
+    /// A slot in the link schedule, and the schedule's memory.
+    LinkSlot(usize, OwnedFd),
 }
 
-/// The landlord has gone.
+/// The source has gone.
 pub(crate) struct Gone;
 
 /// What a space holds when it comes.
@@ -29,20 +30,20 @@ pub(crate) struct Held {
     pub(crate) movable_slabs: u64,
 }
 
-/// A landlord.
-pub(crate) enum Landlord {
+/// A source of leases.
+pub(crate) enum LeaseSource {
     /// The machine's broker.
     Host(Link),
     /// None but the space itself: it gets what its terms allow.
-    Own { books: Box<Books>, space: SpaceId, began: Instant },
+    Own { table: Box<LeaseTable>, space: SpaceId, began: Instant },
 }
 
-impl Landlord {
-    /// Books for one space alone, of so many slabs that its terms can be raised to them.
+impl LeaseSource {
+    /// A table for one space alone, of so many slabs that its terms can be raised to them.
     pub(crate) fn own(capacity_slabs: u64, terms: Terms, held: Held) -> Option<Self> {
-        let mut books = Box::new(Books::new(capacity_slabs, None, Duration::ZERO));
-        let space = books.attach(Duration::ZERO, terms, held.amounts, held.movable_slabs).ok()?;
-        Some(Self::Own { books, space, began: Instant::now() })
+        let mut table = Box::new(LeaseTable::new(capacity_slabs, None, Duration::ZERO));
+        let space = table.attach(Duration::ZERO, terms, held.amounts, held.movable_slabs).ok()?;
+        Some(Self::Own { table, space, began: Instant::now() })
     }
 
     /// The broker that listens there, asked to take the space in.
@@ -64,7 +65,7 @@ impl Landlord {
         };
         link.send(&message.encode(), &[])?;
         if uses_nodes {
-            link.send(&ToBroker::Sit.encode(), &[])?;
+            link.send(&ToBroker::TakeLinkSlot.encode(), &[])?;
         }
         Ok(Self::Host(link))
     }
@@ -77,22 +78,22 @@ impl Landlord {
     pub(crate) fn report(&mut self, serial: u64, holding: Holding, moved_pages: u64) -> Result<(), Gone> {
         match self {
             Self::Host(link) => send(link, &ToBroker::Report { serial, holding, moved_pages }).map(drop),
-            Self::Own { books, space, began } => {
+            Self::Own { table, space, began } => {
                 // What the space itself says is true.
-                let _ = books.report(began.elapsed(), *space, serial, holding, moved_pages);
+                let _ = table.report(began.elapsed(), *space, serial, holding, moved_pages);
                 Ok(())
             }
         }
     }
 
-    /// Asks for other terms. The answer is the next word but leases; own books answer at once.
+    /// Asks for other terms. The answer is the next word but leases; an own table answers at once.
     pub(crate) fn change(&mut self, terms: Terms) -> Result<Option<Word>, Gone> {
         match self {
             Self::Host(link) => match send(link, &ToBroker::Change { terms })? {
                 true => Ok(None),
                 false => Err(Gone),
             },
-            Self::Own { books, space, .. } => Ok(Some(match books.change(*space, terms) {
+            Self::Own { table, space, .. } => Ok(Some(match table.change(*space, terms) {
                 Ok(()) => Word::Accepted,
                 Err(refusal) => Word::Refused(refusal.reason, refusal.most),
             })),
@@ -116,15 +117,15 @@ impl Landlord {
                         serial,
                         amounts: Amounts { slabs: pool_slabs, pages: local_pages },
                     }),
-                    FromBroker::Seat { number } => {
-                        Word::Seat(number as usize, descriptors[0].take().ok_or(Gone)?)
+                    FromBroker::LinkSlot { number } => {
+                        Word::LinkSlot(number as usize, descriptors[0].take().ok_or(Gone)?)
                     }
                     // Nobody has asked.
                     FromBroker::Nodes { .. } => return Err(Gone),
                 }))
             }
-            Self::Own { books, began, .. } => {
-                Ok(books.leases(began.elapsed()).pop().map(|(_, lease)| Word::Lease(lease)))
+            Self::Own { table, began, .. } => {
+                Ok(table.leases(began.elapsed()).pop().map(|(_, lease)| Word::Lease(lease)))
             }
         }
     }

@@ -1,7 +1,9 @@
-//! The steward: tries to reach nodes that are away or have joined, decides that they are lost, and parts with those that have been emptied.
+//! The node monitor: tries to reach nodes that are away or have joined, decides that they are lost, and parts
+//! with those that have been emptied.
 //!
-//! It waits for no node. What takes time is done by a thread for each node that is tried, and one that can't be reached keeps no other waiting: the
-//! leases of those that are there are renewed meanwhile. A link that answers is kept: another one is tried only for a node by whose link nothing comes.
+//! It waits for no node. What takes time is done by a thread for each node that is tried, and one that can't
+//! be reached keeps no other waiting: the leases of those that are there are renewed meanwhile. A link that
+//! answers is kept: another one is tried only for a node by whose link nothing comes.
 
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -11,7 +13,7 @@ use farmem_transport::{Failure, LinkError, Transport};
 
 use super::link::NodeLink;
 use super::links::Links;
-use super::{Carrier, STEWARD_LANE};
+use super::{Carrier, MONITOR_LANE};
 use crate::threads::worker::Worker;
 
 const LOOK: Duration = Duration::from_millis(50);
@@ -20,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// After this time another link is tried as well: an answer may be under way by neither of them.
 const SOON: Duration = Duration::from_millis(250);
 
-pub(super) struct Steward {
+pub(super) struct NodeMonitor {
     carrier: &'static Carrier,
     links: Links,
     /// By node.
@@ -66,7 +68,7 @@ impl Attempt {
     }
 }
 
-/// None of them goes on when the steward has ended: a copy of the supervisor has one thread only.
+/// None of them goes on when the monitor has ended: a copy of the supervisor has one thread only.
 impl Drop for Attempt {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
@@ -75,11 +77,11 @@ impl Drop for Attempt {
     }
 }
 
-impl Steward {
+impl NodeMonitor {
     pub(super) fn start(carrier: &'static Carrier) -> Worker {
-        let mut steward = Self { carrier, links: Links::new(carrier, STEWARD_LANE), watched: Vec::new() };
+        let mut monitor = Self { carrier, links: Links::new(carrier, MONITOR_LANE), watched: Vec::new() };
         Worker::start(move || {
-            steward.look();
+            monitor.look();
             LOOK
         })
     }

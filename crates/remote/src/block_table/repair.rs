@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use super::nodes::NodeBooks;
-use super::{Allotment, Books, Kept, Located, Shards, WrittenBy};
+use super::nodes::NodeChunks;
+use super::{Allotment, BlockTable, Kept, Located, Shards, WrittenBy};
 use crate::placement::{STRIPE_BLOCKS, chain};
 
 /// Blocks that are looked at for one that can be made whole, before others get a turn.
@@ -16,7 +16,7 @@ fn turns(blocks: &BTreeSet<u32>, last: u32) -> Vec<u32> {
     blocks.range(after).chain(blocks.range(..=last)).copied().take(TRIES).collect()
 }
 
-impl Books {
+impl BlockTable {
     /// Whether blocks have fewer shards than they should.
     pub fn is_bare(&self) -> bool {
         !self.bare.is_empty()
@@ -28,7 +28,7 @@ impl Books {
         self.bare.iter().filter_map(|block| self.blocks.get(block)).map(|kept| of_block(kept) as u64).sum()
     }
 
-    /// Shards that were made anew since the start.
+    /// Shards that were rebuilt since the start.
     pub fn rebuilt(&self) -> u64 {
         self.rebuilt
     }
@@ -50,7 +50,8 @@ impl Books {
         None
     }
 
-    /// A block with shards on nodes that are leaving, and chunks for some of these shards, on nodes that have none of its.
+    /// A block with shards on nodes that are leaving, and chunks for some of these shards, on nodes that have
+    /// none of its.
     pub fn next_leaving(&mut self, most: impl Fn(usize) -> u64) -> Option<(Located, Allotment)> {
         for block in turns(&self.leaving, self.left_at) {
             self.left_at = block;
@@ -77,18 +78,18 @@ impl Books {
         wanted: Vec<usize>,
         most: impl Fn(usize) -> u64,
     ) -> Option<Allotment> {
-        let sizes = self.sizes(NodeBooks::takes_part);
+        let sizes = self.sizes(NodeChunks::takes_part);
         let chain = chain(self.identity ^ u64::from(owner), u64::from(block) / STRIPE_BLOCKS, &sizes);
         let fits = |node: &usize| {
-            let books = &self.nodes[*node];
-            known.on(*node).is_none() && !books.free.is_empty() && books.used < most(*node)
+            let chunks = &self.nodes[*node];
+            known.on(*node).is_none() && !chunks.free.is_empty() && chunks.used < most(*node)
         };
         let places: Vec<(usize, usize)> = wanted.into_iter().zip(chain.into_iter().filter(fits)).collect();
         (!places.is_empty()).then(|| self.take_chunks(block, owner, WrittenBy::Rebuilder, places.into_iter()))
     }
 
-    /// Shards were added to a block, or have come from nodes that are leaving; or not. Not, either, when the block was written or freed meanwhile. How
-    /// many were.
+    /// Shards were added to a block, or have come from nodes that are leaving; or not. Not, either, when the
+    /// block was written or freed meanwhile. How many were.
     pub fn settle_rebuilt(
         &mut self,
         located: &Located,
@@ -98,7 +99,7 @@ impl Books {
         let written = self.written(allotment, is_written);
         let (mut added, mut moved) = (0, 0);
         let mut unused = Shards::default();
-        let is_leaving: Vec<bool> = self.nodes.iter().map(|books| books.is_leaving).collect();
+        let is_leaving: Vec<bool> = self.nodes.iter().map(|chunks| chunks.is_leaving).collect();
         let kept = self.blocks.get_mut(&allotment.block).filter(|kept| kept.located.serial == located.serial);
         match kept {
             None => unused = written,
@@ -116,9 +117,9 @@ impl Books {
                         Some(before) if is_leaving.get(usize::from(before.node)) == Some(&true) => {
                             shards.set(shard, address);
                             moved += 1;
-                            if let Some(books) = self.nodes.get_mut(usize::from(before.node)) {
-                                books.used = books.used.saturating_sub(1);
-                                books.spoiled(WrittenBy::Mover).push(before.frame);
+                            if let Some(chunks) = self.nodes.get_mut(usize::from(before.node)) {
+                                chunks.used = chunks.used.saturating_sub(1);
+                                chunks.spoiled(WrittenBy::Mover).push(before.frame);
                             }
                         }
                         Some(_) => unused.set(shard, address),

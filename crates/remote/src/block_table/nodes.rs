@@ -2,10 +2,10 @@
 
 use farmem_transport::{Frame, MOST_CHUNKS};
 
-use super::{Books, Kept, WrittenBy};
+use super::{BlockTable, Kept, WrittenBy};
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct NodeBooks {
+pub(super) struct NodeChunks {
     /// Chunks that it lends to all its clients; zero while it can't be used.
     pub(super) size: u64,
     is_usable: bool,
@@ -17,13 +17,13 @@ pub(super) struct NodeBooks {
     is_silent: bool,
     pub(super) incarnation: u32,
     pub(super) free: Vec<Frame>,
-    /// By who has written to them.
+    /// By the thread that has written to them.
     spoiled: [Vec<Frame>; 2],
     /// Shards kept there, and being written.
     pub(super) used: u64,
 }
 
-impl NodeBooks {
+impl NodeChunks {
     /// Whether something could be written there.
     pub(super) fn answers(&self) -> bool {
         self.is_usable && !self.is_silent
@@ -44,33 +44,33 @@ impl NodeBooks {
     }
 }
 
-impl Books {
+impl BlockTable {
     /// One more node, with the next number.
     pub fn add_node(&mut self) {
-        self.nodes.push(NodeBooks::default());
+        self.nodes.push(NodeChunks::default());
     }
 
     /// A node can be used; it lends so many chunks.
     pub fn admit(&mut self, node: usize, size: u64) {
-        if let Some(books) = self.nodes.get_mut(node) {
-            (books.size, books.is_usable) = (size, true);
+        if let Some(chunks) = self.nodes.get_mut(node) {
+            (chunks.size, chunks.is_usable) = (size, true);
         }
     }
 
     /// A node can't be used for now. What it holds is still there.
     pub fn suspend(&mut self, node: usize) {
-        if let Some(books) = self.nodes.get_mut(node) {
-            books.is_usable = false;
+        if let Some(chunks) = self.nodes.get_mut(node) {
+            chunks.is_usable = false;
         }
     }
 
     /// What a node held is lost, what was granted there too. The blocks of which too little is left.
     pub fn lose(&mut self, node: usize) -> Vec<u32> {
-        let Some(books) = self.nodes.get_mut(node) else { return Vec::new() };
-        books.incarnation = books.incarnation.wrapping_add(1);
-        books.free.clear();
-        books.spoiled = Default::default();
-        (books.used, books.is_usable, books.is_full, books.is_silent) = (0, false, false, false);
+        let Some(chunks) = self.nodes.get_mut(node) else { return Vec::new() };
+        chunks.incarnation = chunks.incarnation.wrapping_add(1);
+        chunks.free.clear();
+        chunks.spoiled = Default::default();
+        (chunks.used, chunks.is_usable, chunks.is_full, chunks.is_silent) = (0, false, false, false);
         let least = self.redundancy.data();
         let mut gone = Vec::new();
         for (&block, kept) in &mut self.blocks {
@@ -91,16 +91,17 @@ impl Books {
     /// Nothing is expected of a node any more. What is still there is lost.
     pub fn retire(&mut self, node: usize) -> Vec<u32> {
         let gone = self.lose(node);
-        if let Some(books) = self.nodes.get_mut(node) {
-            books.size = 0;
+        if let Some(chunks) = self.nodes.get_mut(node) {
+            chunks.size = 0;
         }
         gone
     }
 
-    /// From now on a node gets nothing more, and its shards are for [`Books::next_leaving`]; or it takes part again.
+    /// From now on a node gets nothing more, and its shards are for [`BlockTable::next_leaving`]; or it takes
+    /// part again.
     pub fn set_leaving(&mut self, node: usize, is_leaving: bool) {
-        let Some(books) = self.nodes.get_mut(node) else { return };
-        books.is_leaving = is_leaving;
+        let Some(chunks) = self.nodes.get_mut(node) else { return };
+        chunks.is_leaving = is_leaving;
         if is_leaving {
             let on_node = |kept: &Kept| kept.located.shards.on(node).is_some();
             self.leaving
@@ -110,65 +111,67 @@ impl Books {
 
     /// Whether a node gets nothing more.
     pub fn is_leaving(&self, node: usize) -> bool {
-        self.nodes.get(node).is_some_and(|books| books.is_leaving)
+        self.nodes.get(node).is_some_and(|chunks| chunks.is_leaving)
     }
 
-    /// Which incarnation of a node it is, counted here from 0: the node's own number says which is another one, not which is later.
+    /// Which incarnation of a node it is, counted here from 0: the node's own number says which is another
+    /// one, not which is later.
     pub fn incarnation(&self, node: usize) -> u32 {
-        self.nodes.get(node).map_or(0, |books| books.incarnation)
+        self.nodes.get(node).map_or(0, |chunks| chunks.incarnation)
     }
 
     /// A node has granted chunks of a shard's size.
     pub fn granted(&mut self, node: usize, frames: &[Frame]) {
-        if let Some(books) = self.nodes.get_mut(node) {
-            books.free.extend_from_slice(frames);
-            books.is_full = false;
+        if let Some(chunks) = self.nodes.get_mut(node) {
+            chunks.free.extend_from_slice(frames);
+            chunks.is_full = false;
         }
     }
 
     /// A node has no such chunk left, or has again.
     pub fn set_full(&mut self, node: usize, is_full: bool) {
-        if let Some(books) = self.nodes.get_mut(node) {
-            books.is_full = is_full;
+        if let Some(chunks) = self.nodes.get_mut(node) {
+            chunks.is_full = is_full;
         }
     }
 
     /// Whether a node said that nothing is left.
     pub fn is_full(&self, node: usize) -> bool {
-        self.nodes.get(node).is_some_and(|books| books.is_full)
+        self.nodes.get(node).is_some_and(|chunks| chunks.is_full)
     }
 
-    /// A node owes an answer to who brings blocks out of memory, and gets nothing until that has come; or it has. What it holds is still there.
+    /// A node owes an answer to the thread that brings blocks out of memory, and gets nothing until that has
+    /// come; or it has. What it holds is still there.
     pub fn set_silent(&mut self, node: usize, is_silent: bool) {
-        if let Some(books) = self.nodes.get_mut(node) {
-            books.is_silent = is_silent;
+        if let Some(chunks) = self.nodes.get_mut(node) {
+            chunks.is_silent = is_silent;
         }
     }
 
     /// Whether a node gets nothing because it owes an answer.
     pub fn is_silent(&self, node: usize) -> bool {
-        self.nodes.get(node).is_some_and(|books| books.is_silent)
+        self.nodes.get(node).is_some_and(|chunks| chunks.is_silent)
     }
 
     /// Free chunks of a node.
     pub fn in_hand(&self, node: usize) -> usize {
-        self.nodes.get(node).map_or(0, |books| books.free.len())
+        self.nodes.get(node).map_or(0, |chunks| chunks.free.len())
     }
 
-    /// Chunks that a writer is to give back to a node, by the lane that it writes by: those that its writes have spoiled, and `surplus` free ones; as many
-    /// as one request gives back.
+    /// Chunks that a writer is to give back to a node, by the lane that it writes by: those that its writes
+    /// have spoiled, and `surplus` free ones; as many as one request gives back.
     pub fn give_back(&mut self, node: usize, by: WrittenBy, surplus: usize) -> Vec<Frame> {
-        let Some(books) = self.nodes.get_mut(node) else { return Vec::new() };
-        let spoiled = books.spoiled(by);
+        let Some(chunks) = self.nodes.get_mut(node) else { return Vec::new() };
+        let spoiled = chunks.spoiled(by);
         let mut frames = spoiled.split_off(spoiled.len().saturating_sub(MOST_CHUNKS));
-        let kept = books.free.len().saturating_sub(surplus.min(MOST_CHUNKS - frames.len()));
-        frames.append(&mut books.free.split_off(kept));
+        let kept = chunks.free.len().saturating_sub(surplus.min(MOST_CHUNKS - frames.len()));
+        frames.append(&mut chunks.free.split_off(kept));
         frames
     }
 
     /// Shards on a node, and being written there.
     pub fn used_on(&self, node: usize) -> u64 {
-        self.nodes.get(node).map_or(0, |books| books.used)
+        self.nodes.get(node).map_or(0, |chunks| chunks.used)
     }
 
     /// Shards on each node.
@@ -178,11 +181,11 @@ impl Books {
 
     /// Chunks that nodes lend to all their clients.
     pub fn lent(&self) -> u64 {
-        self.nodes.iter().map(|books| books.size).sum()
+        self.nodes.iter().map(|chunks| chunks.size).sum()
     }
 
     /// What nodes lend; nothing, those that are not among these.
-    pub(super) fn sizes(&self, is_among: fn(&NodeBooks) -> bool) -> Vec<u64> {
+    pub(super) fn sizes(&self, is_among: fn(&NodeChunks) -> bool) -> Vec<u64> {
         self.nodes.iter().map(|node| if is_among(node) { node.size } else { 0 }).collect()
     }
 }

@@ -1,12 +1,14 @@
 //! Which chunks a client holds on which node, and what is in them.
 //!
-//! A chunk is in exactly one of these hands: *free* (granted, nothing in it), *allotted* (being written), *kept* (a shard of a block), or *spoiled*
-//! (nobody knows whether a write to it will still take effect, or its node lies: it goes back, by the lane of that write, so that the node has done with the
-//! write before it grants the chunk again). Each incarnation of a node has a number: what was allotted in an earlier one is worth nothing.
+//! A chunk is in exactly one of these hands: *free* (granted, nothing in it), *allotted* (being written),
+//! *kept* (a shard of a block), or *spoiled* (nobody knows whether a write to it will still take effect, or
+//! its node lies: it goes back, by the lane of that write, so that the node has done with the write before it
+//! grants the chunk again). Each incarnation of a node has a number: what was allotted in an earlier one is
+//! worth nothing.
 
-mod mending;
 mod nodes;
 mod placing;
+mod repair;
 mod shards;
 #[cfg(test)]
 mod tests;
@@ -15,10 +17,11 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::checks::Checks;
 use crate::redundancy::{MOST_SHARDS, Redundancy};
-use nodes::NodeBooks;
+use nodes::NodeChunks;
 pub use shards::Shards;
 
-/// Chunks for shards of a block that are about to be written: for all of a new block, or for those that it lacks.
+/// Chunks for shards of a block that are about to be written: for all of a new block, or for those that it
+/// lacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Allotment {
     /// The block.
@@ -30,12 +33,12 @@ pub struct Allotment {
     incarnations: [u32; MOST_SHARDS],
 }
 
-/// Who writes shards. Each has lanes of its own, between which there is no order.
+/// The thread that writes shards. Each has lanes of its own, between which there is no order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WrittenBy {
-    /// Who brings blocks out of memory.
+    /// The thread that brings blocks out of memory.
     Mover,
-    /// Who makes lost shards anew, and moves those on nodes that are leaving.
+    /// The thread that rebuilds lost shards, and moves those on nodes that are leaving.
     Rebuilder,
 }
 
@@ -65,12 +68,12 @@ pub enum LostChunk {
     Returned,
 }
 
-/// A client's books.
+/// A client's table of blocks.
 #[derive(Clone, Debug)]
-pub struct Books {
+pub struct BlockTable {
     identity: u64,
     redundancy: Redundancy,
-    nodes: Vec<NodeBooks>,
+    nodes: Vec<NodeChunks>,
     blocks: HashMap<u32, Kept>,
     /// Blocks that ever left, by process.
     left: HashMap<u16, u64>,
@@ -88,13 +91,13 @@ pub struct Books {
     rebuilt: u64,
 }
 
-impl Books {
-    /// Empty books of a client for so many nodes. `identity` is the client's.
+impl BlockTable {
+    /// An empty table of a client, for so many nodes. `identity` is the client's.
     pub fn new(identity: u64, redundancy: Redundancy, nodes: usize) -> Self {
         Self {
             identity,
             redundancy,
-            nodes: vec![NodeBooks::default(); nodes],
+            nodes: vec![NodeChunks::default(); nodes],
             blocks: HashMap::new(),
             left: HashMap::new(),
             bare: BTreeSet::new(),
@@ -112,8 +115,9 @@ impl Books {
         self.redundancy
     }
 
-    /// The block was written. `is_written` says for each shard whether it is there for certain; the chunks of the others are spoiled. Whether the
-    /// block is kept now: all shards are there, and no node was lost meanwhile.
+    /// The block was written. `is_written` says for each shard whether it is there for certain; the chunks of
+    /// the others are spoiled. Whether the block is kept now: all shards are there, and no node was lost
+    /// meanwhile.
     pub fn settle(
         &mut self,
         allotment: &Allotment,
@@ -136,19 +140,20 @@ impl Books {
         true
     }
 
-    /// The shards that are there for certain, on nodes that were not lost meanwhile. The chunks of the others are spoiled.
+    /// The shards that are there for certain, on nodes that were not lost meanwhile. The chunks of the others
+    /// are spoiled.
     fn written(&mut self, allotment: &Allotment, is_written: impl Fn(usize) -> bool) -> Shards {
         let mut kept = Shards::default();
         for (shard, address) in allotment.shards.iter() {
-            let Some(books) = self.nodes.get_mut(usize::from(address.node)) else { continue };
-            if books.incarnation != allotment.incarnations[shard] {
+            let Some(chunks) = self.nodes.get_mut(usize::from(address.node)) else { continue };
+            if chunks.incarnation != allotment.incarnations[shard] {
                 continue;
             }
             if is_written(shard) {
                 kept.set(shard, address);
             } else {
-                books.used = books.used.saturating_sub(1);
-                books.spoiled(allotment.by).push(address.frame);
+                chunks.used = chunks.used.saturating_sub(1);
+                chunks.spoiled(allotment.by).push(address.frame);
             }
         }
         kept
@@ -175,8 +180,8 @@ impl Books {
         self.located(block).is_some_and(|now| now.serial == located.serial && now.shards == located.shards)
     }
 
-    /// One shard turns out not to be there, or not to be what was written. Whether too little of the block is left. Nothing happens if the block was
-    /// written or freed meanwhile.
+    /// One shard turns out not to be there, or not to be what was written. Whether too little of the block is
+    /// left. Nothing happens if the block was written or freed meanwhile.
     pub fn lose_shard(&mut self, block: u32, located: &Located, shard: usize, chunk: LostChunk) -> bool {
         let Some(kept) = self.blocks.get_mut(&block).filter(|kept| kept.located.serial == located.serial)
         else {
@@ -186,10 +191,10 @@ impl Books {
         if let Some(address) = shards.get(shard).filter(|address| located.shards.get(shard) == Some(*address))
         {
             shards.clear(shard);
-            if let Some(books) = self.nodes.get_mut(usize::from(address.node)) {
-                books.used = books.used.saturating_sub(1);
+            if let Some(chunks) = self.nodes.get_mut(usize::from(address.node)) {
+                chunks.used = chunks.used.saturating_sub(1);
                 if chunk == LostChunk::Returned {
-                    books.spoiled(WrittenBy::Mover).push(address.frame);
+                    chunks.spoiled(WrittenBy::Mover).push(address.frame);
                 }
             }
             self.bare.insert(block);
@@ -216,9 +221,9 @@ impl Books {
 
     fn free_all(&mut self, shards: Shards) {
         for (_, address) in shards.iter() {
-            if let Some(books) = self.nodes.get_mut(usize::from(address.node)) {
-                books.used = books.used.saturating_sub(1);
-                books.free.push(address.frame);
+            if let Some(chunks) = self.nodes.get_mut(usize::from(address.node)) {
+                chunks.used = chunks.used.saturating_sub(1);
+                chunks.free.push(address.frame);
             }
         }
     }

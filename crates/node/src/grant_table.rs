@@ -1,11 +1,14 @@
-//! What a node knows: who has been granted which frames, until when, and what came of their latest requests. No socket, no memory and no clock:
-//! time and requests come in, and what is to be emptied goes out.
+//! What a node knows: which client has been granted which frames, until when, and what came of their latest
+//! requests. No socket, no memory and no clock: time and requests come in, and what is to be emptied goes
+//! out.
 //!
 //! Invariants:
-//! 1. A frame is *free* (in the allocator), *granted* to one client, or *used* (given back, and not emptied yet); exactly one of them.
-//! 2. Granted and used frames together are no more than the node lends. So no more memory is in use, for free frames have none.
-//! 3. A client that is forgotten gets another number when it comes back, and so sees another incarnation: it can't take what it is granted then
-//!    for what it had before.
+//! 1. A frame is *free* (in the allocator), *granted* to one client, or *used* (given back, and not emptied
+//!    yet); exactly one of them.
+//! 2. Granted and used frames together are no more than the node lends. So no more memory is in use, for free
+//!    frames have none.
+//! 3. A client that is forgotten gets another number when it comes back, and so sees another incarnation: it
+//!    can't take what it is granted then for what it had before.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -18,13 +21,15 @@ use farmem_transport::{
 use crate::buddy::{Buddy, ORDERS, chunks};
 use crate::ranges::Ranges;
 
-/// Numbers of frames for each frame that is lent. A number without memory behind it costs nothing, and with many to choose from there is nearly
-/// always a chunk of the size that is wanted, however scattered the frames in use lie. See docs/adr/0024-spare-numbers.md.
+/// Numbers of frames for each frame that is lent. A number without memory behind it costs nothing, and with
+/// many to choose from there is nearly always a chunk of the size that is wanted, however scattered the
+/// frames in use lie. See docs/adr/0024-spare-numbers.md.
 pub const NUMBERS_PER_FRAME: u64 = 4;
 /// Most clients at a time.
 const MOST_CLIENTS: usize = 4096;
 
-/// Who a client has proved to be, if the connection has it prove something of its own: the fingerprint of its certificate.
+/// The identity that a client has proved, if the connection demands one: the fingerprint of its
+/// certificate.
 pub type Credential = Option<[u8; 32]>;
 
 /// What came of a change.
@@ -39,8 +44,8 @@ struct Client {
     done: HashMap<u8, VecDeque<(Ticket, Outcome)>>,
 }
 
-/// The books.
-pub struct Books {
+/// The table of grants.
+pub struct GrantTable {
     incarnation: u128,
     lease: Duration,
     lent_frames: u64,
@@ -52,8 +57,8 @@ pub struct Books {
     is_draining: bool,
 }
 
-impl Books {
-    /// Empty books of a node that lends so many frames. `incarnation` is a random number.
+impl GrantTable {
+    /// An empty table for a node that lends so many frames. `incarnation` is a random number.
     pub fn new(incarnation: u128, lent_frames: u64, lease: Duration) -> Self {
         let lent_frames = lent_frames.min(1 << 32);
         Self {
@@ -130,7 +135,7 @@ impl Books {
         Some(known.map_or(Err(Refusal::Forgotten), |at| done[at].1.clone()))
     }
 
-    /// Keeps what came of a change, for [`Books::recall`].
+    /// Keeps what came of a change, for [`GrantTable::recall`].
     pub fn remember(&mut self, client: ClientIdentity, ticket: Ticket, outcome: &Outcome) {
         let Some(known) = self.clients.get_mut(&client.space) else { return };
         let done = known.done.entry(client.lane).or_default();
@@ -188,7 +193,7 @@ impl Books {
         client.held.into_iter().for_each(|frames| self.used.insert(frames));
     }
 
-    /// Forgets the clients that have said nothing for the time of a lease. Who they are.
+    /// Forgets the clients that have said nothing for the time of a lease, and says which they are.
     pub fn expire(&mut self, now: Duration) -> Vec<u128> {
         let is_over = |client: &Client| now.saturating_sub(client.heard_at) > self.lease;
         let over: Vec<u128> =
@@ -197,12 +202,13 @@ impl Books {
         over
     }
 
-    /// Some of the frames that are to be emptied, at most `most`. When they are empty: [`Books::emptied`].
+    /// Some of the frames that are to be emptied, at most `most`. When they are empty:
+    /// [`GrantTable::emptied`].
     pub fn to_empty(&self, most: u64) -> Option<std::ops::Range<u64>> {
         self.used.first(most)
     }
 
-    /// These frames, which [`Books::to_empty`] named, are empty, and free for everybody.
+    /// These frames, which [`GrantTable::to_empty`] named, are empty, and free for everybody.
     pub fn emptied(&mut self, frames: std::ops::Range<u64>) {
         if self.used.remove(&frames) {
             chunks(frames).for_each(|chunk| self.buddy.free(chunk));
@@ -249,95 +255,95 @@ mod tests {
     const START: Duration = Duration::ZERO;
     const CLIENT: ClientIdentity = ClientIdentity { space: 1, lane: 0 };
 
-    fn books(frames: u64) -> Books {
-        let mut books = Books::new(77 << 64, frames, LEASE);
-        books.introduce(START, CLIENT, None).unwrap();
-        books
+    fn grants(frames: u64) -> GrantTable {
+        let mut grants = GrantTable::new(77 << 64, frames, LEASE);
+        grants.introduce(START, CLIENT, None).unwrap();
+        grants
     }
 
-    fn empty_all(books: &mut Books) {
-        while let Some(frames) = books.to_empty(3) {
-            books.emptied(frames);
+    fn empty_all(grants: &mut GrantTable) {
+        while let Some(frames) = grants.to_empty(3) {
+            grants.emptied(frames);
         }
     }
 
     #[test]
     fn no_more_is_granted_than_is_lent() {
-        let mut books = books(100);
-        assert_eq!(books.grant(1, Order::SLAB, 5).map(|chunks| chunks.len()), Ok(1));
-        assert_eq!(books.grant(1, Order::SLAB, 1), Err(Refusal::Full));
-        assert_eq!(books.grant(1, Order::new(0).unwrap(), 100).map(|chunks| chunks.len()), Ok(36));
+        let mut grants = grants(100);
+        assert_eq!(grants.grant(1, Order::SLAB, 5).map(|chunks| chunks.len()), Ok(1));
+        assert_eq!(grants.grant(1, Order::SLAB, 1), Err(Refusal::Full));
+        assert_eq!(grants.grant(1, Order::new(0).unwrap(), 100).map(|chunks| chunks.len()), Ok(36));
     }
 
     #[test]
     fn used_frames_are_granted_when_they_are_empty() {
-        let mut books = books(64);
-        let first = books.grant(1, Order::SLAB, 1).unwrap()[0];
-        books.release(1, &[Chunk::new(first, Order::SLAB).unwrap()]).unwrap();
-        assert_eq!(books.grant(1, Order::SLAB, 1), Err(Refusal::Full));
-        empty_all(&mut books);
-        assert_eq!(books.grant(1, Order::SLAB, 1), Ok(vec![first]));
+        let mut grants = grants(64);
+        let first = grants.grant(1, Order::SLAB, 1).unwrap()[0];
+        grants.release(1, &[Chunk::new(first, Order::SLAB).unwrap()]).unwrap();
+        assert_eq!(grants.grant(1, Order::SLAB, 1), Err(Refusal::Full));
+        empty_all(&mut grants);
+        assert_eq!(grants.grant(1, Order::SLAB, 1), Ok(vec![first]));
     }
 
     #[test]
     fn a_release_is_whole_or_nothing() {
-        let mut books = books(64);
-        let first = books.grant(1, Order::SLAB, 1).unwrap()[0].get();
+        let mut grants = grants(64);
+        let first = grants.grant(1, Order::SLAB, 1).unwrap()[0].get();
         let frame = |at| Chunk::new(Frame::new(first + at), Order::new(0).unwrap()).unwrap();
         for chunks in [vec![frame(0), frame(0)], vec![frame(1), frame(64)]] {
-            assert_eq!(books.release(1, &chunks), Err(Refusal::NotGranted));
-            assert_eq!(books.held_by(1), 64);
+            assert_eq!(grants.release(1, &chunks), Err(Refusal::NotGranted));
+            assert_eq!(grants.held_by(1), 64);
         }
-        assert_eq!(books.release(1, &[frame(5), frame(9)]), Ok(()));
-        assert!(books.is_granted(1, &(u64::from(first) + 6..u64::from(first) + 9)));
-        assert!(!books.is_granted(1, &(u64::from(first) + 5..u64::from(first) + 9)));
+        assert_eq!(grants.release(1, &[frame(5), frame(9)]), Ok(()));
+        assert!(grants.is_granted(1, &(u64::from(first) + 6..u64::from(first) + 9)));
+        assert!(!grants.is_granted(1, &(u64::from(first) + 5..u64::from(first) + 9)));
     }
 
     #[test]
     fn a_lease_ends_when_nothing_is_heard() {
-        let mut books = books(64);
-        let before = books.introduce(START, CLIENT, None).unwrap().incarnation;
-        books.grant(1, Order::SLAB, 1).unwrap();
-        assert!(books.hear(LEASE, 1));
-        assert_eq!(books.expire(LEASE * 2), []);
-        assert_eq!(books.expire(LEASE * 2 + Duration::from_nanos(1)), [1]);
-        assert_eq!(books.free_frames(), 64);
-        let after = books.introduce(LEASE * 3, CLIENT, None).unwrap().incarnation;
+        let mut grants = grants(64);
+        let before = grants.introduce(START, CLIENT, None).unwrap().incarnation;
+        grants.grant(1, Order::SLAB, 1).unwrap();
+        assert!(grants.hear(LEASE, 1));
+        assert_eq!(grants.expire(LEASE * 2), []);
+        assert_eq!(grants.expire(LEASE * 2 + Duration::from_nanos(1)), [1]);
+        assert_eq!(grants.free_frames(), 64);
+        let after = grants.introduce(LEASE * 3, CLIENT, None).unwrap().incarnation;
         assert_ne!(before, after);
     }
 
     #[test]
     fn an_identity_goes_with_its_certificate() {
-        let mut books = books(64);
-        assert_eq!(books.introduce(START, CLIENT, Some([1; 32])), Err(TurnedAway::Identity));
-        assert!(books.introduce(START, ClientIdentity { space: 1, lane: 9 }, None).is_ok());
+        let mut grants = grants(64);
+        assert_eq!(grants.introduce(START, CLIENT, Some([1; 32])), Err(TurnedAway::Identity));
+        assert!(grants.introduce(START, ClientIdentity { space: 1, lane: 9 }, None).is_ok());
     }
 
     #[test]
     fn repetitions_are_recalled_as_long_as_there_is_room() {
-        let mut books = books(64);
+        let mut grants = grants(64);
         for ticket in (2..=2 * MOST_REQUESTS as u64 + 2).step_by(2) {
-            assert_eq!(books.recall(CLIENT, Ticket(ticket)), None);
-            books.remember(CLIENT, Ticket(ticket), &Ok(Answer::Written));
+            assert_eq!(grants.recall(CLIENT, Ticket(ticket)), None);
+            grants.remember(CLIENT, Ticket(ticket), &Ok(Answer::Written));
         }
-        assert_eq!(books.recall(CLIENT, Ticket(2)), Some(Err(Refusal::Forgotten)));
-        assert_eq!(books.recall(CLIENT, Ticket(4)), Some(Ok(Answer::Written)));
-        assert_eq!(books.recall(CLIENT, Ticket(5)), Some(Err(Refusal::Forgotten)));
-        assert_eq!(books.recall(ClientIdentity { lane: 1, ..CLIENT }, Ticket(4)), None);
+        assert_eq!(grants.recall(CLIENT, Ticket(2)), Some(Err(Refusal::Forgotten)));
+        assert_eq!(grants.recall(CLIENT, Ticket(4)), Some(Ok(Answer::Written)));
+        assert_eq!(grants.recall(CLIENT, Ticket(5)), Some(Err(Refusal::Forgotten)));
+        assert_eq!(grants.recall(ClientIdentity { lane: 1, ..CLIENT }, Ticket(4)), None);
     }
 
     #[test]
     fn a_draining_node_grants_nothing_and_keeps_what_is_there() {
-        let mut books = books(128);
-        let first = books.grant(1, Order::SLAB, 1).unwrap()[0];
-        books.drain();
-        assert_eq!(books.grant(1, Order::SLAB, 1), Err(Refusal::Draining));
-        assert!(books.introduce(START, CLIENT, None).is_ok());
+        let mut grants = grants(128);
+        let first = grants.grant(1, Order::SLAB, 1).unwrap()[0];
+        grants.drain();
+        assert_eq!(grants.grant(1, Order::SLAB, 1), Err(Refusal::Draining));
+        assert!(grants.introduce(START, CLIENT, None).is_ok());
         assert_eq!(
-            books.introduce(START, ClientIdentity { space: 2, lane: 0 }, None),
+            grants.introduce(START, ClientIdentity { space: 2, lane: 0 }, None),
             Err(TurnedAway::Draining)
         );
-        assert!(books.is_granted(1, &first.offset().frames(9).unwrap()));
+        assert!(grants.is_granted(1, &first.offset().frames(9).unwrap()));
     }
 
     #[derive(Clone, Debug)]
@@ -363,14 +369,14 @@ mod tests {
         /// Whatever clients do: frames have one owner, and never more are in use than are lent.
         #[test]
         fn every_frame_has_one_owner(steps in steps()) {
-            let mut books = Books::new(0, 500, LEASE);
+            let mut grants = GrantTable::new(0, 500, LEASE);
             let mut held: Vec<(u128, Chunk)> = Vec::new();
             for step in steps {
                 match step {
                     Step::Grant { space, order, count } => {
-                        books.introduce(START, ClientIdentity { space, lane: 0 }, None).unwrap();
+                        grants.introduce(START, ClientIdentity { space, lane: 0 }, None).unwrap();
                         let order = Order::new(order).unwrap();
-                        for first in books.grant(space, order, count).unwrap_or_default() {
+                        for first in grants.grant(space, order, count).unwrap_or_default() {
                             let chunk = Chunk::new(first, order).unwrap();
                             let overlaps = |other: &Chunk| {
                                 other.frames().start < chunk.frames().end && chunk.frames().start < other.frames().end
@@ -382,32 +388,32 @@ mod tests {
                     Step::Release { space, which } if !held.is_empty() => {
                         let at = which.index(held.len());
                         let is_own = held[at].0 == space;
-                        prop_assert_eq!(books.release(space, &[held[at].1]).is_ok(), is_own);
+                        prop_assert_eq!(grants.release(space, &[held[at].1]).is_ok(), is_own);
                         if is_own {
                             held.swap_remove(at);
                         }
                     }
                     Step::Release { .. } => {}
                     Step::Forget { space } => {
-                        books.forget(space);
+                        grants.forget(space);
                         held.retain(|(owner, _)| *owner != space);
                     }
                     Step::Empty { most } => {
-                        if let Some(frames) = books.to_empty(most) {
-                            books.emptied(frames);
+                        if let Some(frames) = grants.to_empty(most) {
+                            grants.emptied(frames);
                         }
                     }
                 }
                 let in_use: u64 = held.iter().map(|(_, chunk)| u64::from(chunk.order().frames())).sum();
-                prop_assert_eq!(books.free_frames(), 500 - in_use);
-                prop_assert!(in_use + books.used.count() <= 500);
+                prop_assert_eq!(grants.free_frames(), 500 - in_use);
+                prop_assert!(in_use + grants.used.count() <= 500);
                 for (space, chunk) in &held {
-                    prop_assert!((1..4).all(|other| books.is_granted(other, &chunk.frames()) == (other == *space)));
+                    prop_assert!((1..4).all(|other| grants.is_granted(other, &chunk.frames()) == (other == *space)));
                 }
             }
-            (1..4).for_each(|space| books.forget(space));
-            empty_all(&mut books);
-            prop_assert_eq!(books.free_chunks(), Books::new(0, 500, LEASE).free_chunks());
+            (1..4).for_each(|space| grants.forget(space));
+            empty_all(&mut grants);
+            prop_assert_eq!(grants.free_chunks(), GrantTable::new(0, 500, LEASE).free_chunks());
         }
     }
 }

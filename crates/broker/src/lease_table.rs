@@ -1,13 +1,15 @@
-//! What the broker knows: who was promised, leased and may still hold how much. No socket and no clock: time and messages come in, leases go
-//! out.
+//! What the broker knows: what each space was promised, is leased, and may still hold. No socket and no
+//! clock: time and messages come in, leases go out.
 //!
 //! Invariants, for slabs of the pool and, where the host has a total of it, for pages of local memory:
-//! 1. A space is *charged* with what it may hold at this moment: the largest of its lease and of what it held when the lease became smaller,
-//!    until it has confirmed that it holds less.
-//! 2. All charges together are no more than there is, but for the *excess*: slabs that spaces brought with them and of which nobody had so many to give.
-//!    They are charged with these, too, and give them back first; until then nothing is free. So what honest spaces hold is no more than there is, and
-//!    than they brought.
-//! 3. Until `settled_at` nothing is leased beyond what spaces bring with them: those that an earlier broker has left may still come.
+//! 1. A space is *charged* with what it may hold at this moment: the largest of its lease and of what it held
+//!    when the lease became smaller, until it has confirmed that it holds less.
+//! 2. All charges together are no more than there is, but for the *excess*: slabs that spaces brought with
+//!    them and of which nobody had so many to give. They are charged with these, too, and give them back
+//!    first; until then nothing is free. So what honest spaces hold is no more than there is, and than they
+//!    brought.
+//! 3. Until `settled_at` nothing is leased beyond what spaces bring with them: those that an earlier broker
+//!    has left may still come.
 
 use std::time::Duration;
 
@@ -95,9 +97,9 @@ struct Space {
     owing_since: Option<Duration>,
 }
 
-/// The books.
+/// The table of leases.
 #[derive(Clone, Debug)]
-pub struct Books {
+pub struct LeaseTable {
     pool_slabs: u64,
     /// All local memory of the spaces; without it, the sum of what they own.
     local_pages: Option<u64>,
@@ -106,14 +108,15 @@ pub struct Books {
     next: u64,
 }
 
-impl Books {
-    /// Empty books of a host with so much to give. Until `settled_at` nothing is leased; see invariant 3.
+impl LeaseTable {
+    /// An empty table for a host with so much to give. Until `settled_at` nothing is leased; see invariant 3.
     pub fn new(pool_slabs: u64, local_pages: Option<u64>, settled_at: Duration) -> Self {
         Self { pool_slabs, local_pages, settled_at, spaces: Vec::new(), next: 0 }
     }
 
-    /// A space comes, with what it says that it holds already, and how much of its pool could move to a disk. It keeps that as far as so much is there; slabs
-    /// beyond that it is to give back, as if they had been leased.
+    /// A space comes, with what it says that it holds already, and how much of its pool could move to a disk.
+    /// It keeps that as far as so much is there; slabs beyond that it is to give back, as if they had been
+    /// leased.
     ///
     /// # Errors
     /// What it asks for is not there.
@@ -248,7 +251,8 @@ impl Books {
         leases
     }
 
-    /// Gives what is free to those who shall have more: guarantees first, then who has least for their weight.
+    /// Gives what is free to those who shall have more: guarantees first, then who has least for their
+    /// weight.
     fn raise(&self, wanted: &[Amounts], new: &mut [Amounts]) {
         let mut free = self.free();
         let mut order: Vec<usize> = (0..new.len()).collect();
@@ -365,7 +369,8 @@ impl Space {
         Claim {
             weight: self.terms.weight,
             guaranteed,
-            // Nobody holds more than they are charged with, whatever they say; and what they brought is kept only where it was there.
+            // Nobody holds more than they are charged with, whatever they say; and what they brought is kept
+            // only where it was there.
             kept: self
                 .holding
                 .pool_used
@@ -430,150 +435,151 @@ mod tests {
 
     #[test]
     fn slabs_are_leased_to_another_only_when_the_first_has_confirmed() {
-        let mut books = Books::new(100, None, START);
-        let one = books.attach(START, terms(1, 0, 100), Amounts::default(), 0).unwrap();
-        books.report(START, one, 0, holding(0, 0, 100), 1).unwrap();
-        let first = lease_of(&books.leases(START), one);
+        let mut table = LeaseTable::new(100, None, START);
+        let one = table.attach(START, terms(1, 0, 100), Amounts::default(), 0).unwrap();
+        table.report(START, one, 0, holding(0, 0, 100), 1).unwrap();
+        let first = lease_of(&table.leases(START), one);
         assert_eq!(first.amounts.slabs, 100);
 
-        let two = books.attach(LATER, terms(1, 0, 100), Amounts::default(), 0).unwrap();
-        books.report(LATER, one, first.serial, holding(100, 100, 100), 2).unwrap();
-        books.report(LATER, two, 0, holding(0, 100, 100), 2).unwrap();
-        let leases = books.leases(LATER);
+        let two = table.attach(LATER, terms(1, 0, 100), Amounts::default(), 0).unwrap();
+        table.report(LATER, one, first.serial, holding(100, 100, 100), 2).unwrap();
+        table.report(LATER, two, 0, holding(0, 100, 100), 2).unwrap();
+        let leases = table.leases(LATER);
         let second = lease_of(&leases, one);
         assert_eq!(second.amounts.slabs, 50);
-        assert_eq!(books.free().slabs, 0, "nothing is free before it is confirmed");
+        assert_eq!(table.free().slabs, 0, "nothing is free before it is confirmed");
 
-        books.report(LATER, one, second.serial, holding(80, 80, 100), 3).unwrap();
-        assert_eq!(lease_of(&books.leases(LATER), two).amounts.slabs, 20);
-        books.report(LATER, one, second.serial, holding(50, 50, 100), 4).unwrap();
-        assert_eq!(lease_of(&books.leases(LATER), two).amounts.slabs, 50);
+        table.report(LATER, one, second.serial, holding(80, 80, 100), 3).unwrap();
+        assert_eq!(lease_of(&table.leases(LATER), two).amounts.slabs, 20);
+        table.report(LATER, one, second.serial, holding(50, 50, 100), 4).unwrap();
+        assert_eq!(lease_of(&table.leases(LATER), two).amounts.slabs, 50);
     }
 
     #[test]
     fn what_a_space_held_is_free_when_it_has_gone() {
-        let mut books = Books::new(100, None, START);
-        let one = books.attach(START, terms(1, 0, 100), Amounts::default(), 0).unwrap();
-        books.report(START, one, 0, holding(0, 0, 100), 1).unwrap();
-        books.leases(START);
-        books.leave(one);
-        assert_eq!(books.free(), Amounts { slabs: 100, pages: 0 });
+        let mut table = LeaseTable::new(100, None, START);
+        let one = table.attach(START, terms(1, 0, 100), Amounts::default(), 0).unwrap();
+        table.report(START, one, 0, holding(0, 0, 100), 1).unwrap();
+        table.leases(START);
+        table.leave(one);
+        assert_eq!(table.free(), Amounts { slabs: 100, pages: 0 });
     }
 
     #[test]
     fn a_promise_that_cannot_be_kept_is_not_made() {
-        let mut books = Books::new(100, Some(1500), START);
-        let one = books.attach(START, terms(1, 60, 100), Amounts::default(), 0).unwrap();
-        let refusal = books.attach(START, terms(1, 60, 100), Amounts::default(), 0).unwrap_err();
+        let mut table = LeaseTable::new(100, Some(1500), START);
+        let one = table.attach(START, terms(1, 60, 100), Amounts::default(), 0).unwrap();
+        let refusal = table.attach(START, terms(1, 60, 100), Amounts::default(), 0).unwrap_err();
         assert_eq!(refusal, Refusal { reason: RefusalReason::Pool, most: 40 });
-        let refusal = books.attach(START, terms(1, 40, 100), Amounts::default(), 0).unwrap_err();
+        let refusal = table.attach(START, terms(1, 40, 100), Amounts::default(), 0).unwrap_err();
         assert_eq!(refusal, Refusal { reason: RefusalReason::Local, most: 500 });
-        assert!(books.change(one, terms(1, 101, 101)).is_err());
-        assert_eq!(books.change(one, terms(1, 100, 100)), Ok(()));
+        assert!(table.change(one, terms(1, 101, 101)).is_err());
+        assert_eq!(table.change(one, terms(1, 100, 100)), Ok(()));
     }
 
     #[test]
     fn a_new_broker_first_hears_what_spaces_hold() {
-        let mut books = Books::new(100, None, LATER);
-        let hasty = books.attach(START, terms(1, 0, 100), Amounts::default(), 0).unwrap();
-        books.report(START, hasty, 0, holding(0, 0, 100), 1).unwrap();
-        assert_eq!(books.leases(START), [], "those of before may still come");
-        let old = books.attach(START, terms(1, 0, 100), Amounts { slabs: 90, pages: 0 }, 0).unwrap();
-        books.leases(LATER);
-        assert_eq!(books.charged(old).unwrap().slabs, 90);
-        assert_eq!(books.charged(hasty).unwrap().slabs, 10);
+        let mut table = LeaseTable::new(100, None, LATER);
+        let hasty = table.attach(START, terms(1, 0, 100), Amounts::default(), 0).unwrap();
+        table.report(START, hasty, 0, holding(0, 0, 100), 1).unwrap();
+        assert_eq!(table.leases(START), [], "those of before may still come");
+        let old = table.attach(START, terms(1, 0, 100), Amounts { slabs: 90, pages: 0 }, 0).unwrap();
+        table.leases(LATER);
+        assert_eq!(table.charged(old).unwrap().slabs, 90);
+        assert_eq!(table.charged(hasty).unwrap().slabs, 10);
     }
 
     #[test]
     fn spaces_that_bring_more_than_there_is_give_it_back() {
-        let mut books = Books::new(100, None, START);
-        let bring = |books: &mut Books| {
-            books.attach(START, terms(1, 0, 100), Amounts { slabs: 90, pages: 0 }, 90).unwrap()
+        let mut table = LeaseTable::new(100, None, START);
+        let bring = |table: &mut LeaseTable| {
+            table.attach(START, terms(1, 0, 100), Amounts { slabs: 90, pages: 0 }, 90).unwrap()
         };
-        let spaces = [bring(&mut books), bring(&mut books)];
+        let spaces = [bring(&mut table), bring(&mut table)];
         let mut known = [Lease { serial: 0, amounts: Amounts { slabs: 90, pages: 0 } }; 2];
         for _ in 0..3 {
             for (id, lease) in spaces.iter().zip(&known) {
                 let held = lease.amounts.slabs;
-                assert_eq!(books.report(START, *id, lease.serial, holding(held, held, 90), 1), Ok(()));
+                assert_eq!(table.report(START, *id, lease.serial, holding(held, held, 90), 1), Ok(()));
             }
-            for (id, lease) in books.leases(START) {
+            for (id, lease) in table.leases(START) {
                 known[spaces.iter().position(|space| *space == id).unwrap()] = lease;
             }
         }
         assert_eq!(known.map(|lease| lease.amounts.slabs), [50, 50]);
-        assert_eq!(spaces.map(|id| books.charged(id).unwrap().slabs), [50, 50]);
+        assert_eq!(spaces.map(|id| table.charged(id).unwrap().slabs), [50, 50]);
     }
 
     #[test]
     fn who_brings_more_than_there_is_and_cannot_give_it_back_costs_others_nothing_they_have() {
-        let mut books = Books::new(100, None, START);
+        let mut table = LeaseTable::new(100, None, START);
         let full = |held| Holding { pool_movable: 0, ..holding(held, held, held) };
-        let one = books.attach(START, terms(1, 0, 100), Amounts { slabs: 90, pages: 0 }, 0).unwrap();
-        let two = books.attach(START, terms(1, 0, 100), Amounts { slabs: 90, pages: 0 }, 0).unwrap();
-        books.report(START, one, 0, full(90), 1).unwrap();
-        books.report(START, two, 0, full(90), 1).unwrap();
-        let leases = books.leases(START);
+        let one = table.attach(START, terms(1, 0, 100), Amounts { slabs: 90, pages: 0 }, 0).unwrap();
+        let two = table.attach(START, terms(1, 0, 100), Amounts { slabs: 90, pages: 0 }, 0).unwrap();
+        table.report(START, one, 0, full(90), 1).unwrap();
+        table.report(START, two, 0, full(90), 1).unwrap();
+        let leases = table.leases(START);
         assert_eq!(lease_of(&leases, one).amounts.slabs, 90);
         assert_eq!(lease_of(&leases, two).amounts.slabs, 10);
-        books.report(LATER, two, 1, full(90), 1).unwrap();
-        assert_eq!(books.overdue(START + OVERDUE + LATER), [two]);
+        table.report(LATER, two, 1, full(90), 1).unwrap();
+        assert_eq!(table.overdue(START + OVERDUE + LATER), [two]);
     }
 
     #[test]
     fn what_no_honest_space_says_is_a_violation() {
-        let mut books = Books::new(100, None, START);
-        let one = books.attach(START, terms(1, 0, 100), Amounts::default(), 0).unwrap();
-        assert_eq!(books.report(START, one, 1, holding(0, 0, 5), 1), Err(Violation::UnknownLease));
+        let mut table = LeaseTable::new(100, None, START);
+        let one = table.attach(START, terms(1, 0, 100), Amounts::default(), 0).unwrap();
+        assert_eq!(table.report(START, one, 1, holding(0, 0, 5), 1), Err(Violation::UnknownLease));
         let over = Violation::OverHeld { held: 17, charged: 0 };
-        assert_eq!(books.report(START, one, 0, holding(17, 1, 5), 1), Err(over));
-        assert_eq!(books.report(START, one, 0, holding(16, 1, 5), 1), Ok(()));
+        assert_eq!(table.report(START, one, 0, holding(17, 1, 5), 1), Err(over));
+        assert_eq!(table.report(START, one, 0, holding(16, 1, 5), 1), Ok(()));
     }
 
     #[test]
     fn who_gives_nothing_back_is_overdue_in_the_end() {
-        let mut books = Books::new(100, None, START);
-        let one = books.attach(START, terms(1, 0, 100), Amounts::default(), 0).unwrap();
-        books.report(START, one, 0, holding(0, 0, 100), 1).unwrap();
-        let first = lease_of(&books.leases(START), one);
-        books.report(START, one, first.serial, holding(100, 100, 100), 1).unwrap();
-        let two = books.attach(START, terms(1, 50, 100), Amounts::default(), 0).unwrap();
-        books.report(START, two, 0, holding(0, 60, 60), 1).unwrap();
-        books.leases(START);
-        assert_eq!(books.overdue(OVERDUE), []);
-        assert_eq!(books.overdue(OVERDUE + LATER), [one]);
+        let mut table = LeaseTable::new(100, None, START);
+        let one = table.attach(START, terms(1, 0, 100), Amounts::default(), 0).unwrap();
+        table.report(START, one, 0, holding(0, 0, 100), 1).unwrap();
+        let first = lease_of(&table.leases(START), one);
+        table.report(START, one, first.serial, holding(100, 100, 100), 1).unwrap();
+        let two = table.attach(START, terms(1, 50, 100), Amounts::default(), 0).unwrap();
+        table.report(START, two, 0, holding(0, 60, 60), 1).unwrap();
+        table.leases(START);
+        assert_eq!(table.overdue(OVERDUE), []);
+        assert_eq!(table.overdue(OVERDUE + LATER), [one]);
     }
 
     #[test]
     fn local_memory_that_its_owner_does_not_use_is_lent_and_given_back() {
-        let mut books = Books::new(100, None, START);
-        let attach = |books: &mut Books| books.attach(START, terms(1, 0, 50), Amounts::default(), 0).unwrap();
-        let (owner, borrower) = (attach(&mut books), attach(&mut books));
+        let mut table = LeaseTable::new(100, None, START);
+        let attach =
+            |table: &mut LeaseTable| table.attach(START, terms(1, 0, 50), Amounts::default(), 0).unwrap();
+        let (owner, borrower) = (attach(&mut table), attach(&mut table));
         let with_local = |held, wanted| Holding {
             local_held: held,
             local_needed: wanted,
             local_wanted: wanted,
             ..holding(0, 0, 0)
         };
-        let first = books.leases(START);
+        let first = table.leases(START);
         let (of_owner, of_borrower) = (lease_of(&first, owner), lease_of(&first, borrower));
         assert_eq!((of_owner.amounts.pages, of_borrower.amounts.pages), (1000, 1000));
 
-        books.report(LATER, owner, of_owner.serial, with_local(300, 300), 1).unwrap();
-        books.report(LATER, borrower, of_borrower.serial, with_local(1000, 5000), 1).unwrap();
-        let second = books.leases(LATER);
+        table.report(LATER, owner, of_owner.serial, with_local(300, 300), 1).unwrap();
+        table.report(LATER, borrower, of_borrower.serial, with_local(1000, 5000), 1).unwrap();
+        let second = table.leases(LATER);
         let of_owner = lease_of(&second, owner);
-        books.report(LATER, owner, of_owner.serial, with_local(300, 300), 1).unwrap();
-        let third = books.leases(LATER);
+        table.report(LATER, owner, of_owner.serial, with_local(300, 300), 1).unwrap();
+        let third = table.leases(LATER);
         let latest = second.iter().chain(&third).rfind(|(id, _)| *id == borrower).unwrap().1;
         assert_eq!(latest.amounts.pages, 1700);
 
-        books.report(LATER, borrower, latest.serial, with_local(1700, 5000), 1).unwrap();
-        books.report(LATER, owner, of_owner.serial, with_local(300, 1000), 1).unwrap();
-        let asked_back = lease_of(&books.leases(LATER), borrower);
+        table.report(LATER, borrower, latest.serial, with_local(1700, 5000), 1).unwrap();
+        table.report(LATER, owner, of_owner.serial, with_local(300, 1000), 1).unwrap();
+        let asked_back = lease_of(&table.leases(LATER), borrower);
         assert_eq!(asked_back.amounts.pages, 1000);
-        books.report(LATER, borrower, asked_back.serial, with_local(1000, 5000), 1).unwrap();
-        assert_eq!(lease_of(&books.leases(LATER), owner).amounts.pages, 1000);
+        table.report(LATER, borrower, asked_back.serial, with_local(1000, 5000), 1).unwrap();
+        assert_eq!(lease_of(&table.leases(LATER), owner).amounts.pages, 1000);
     }
 
     /// A space that does what it is told, a message late.
@@ -607,10 +613,10 @@ mod tests {
     const TOTAL: u64 = 200;
 
     /// Leases go out, each space obeys and reports, until nobody has anything to say.
-    fn converge(books: &mut Books, spaces: &mut [Honest], now: Duration) {
-        let charged = |books: &Books| books.spaces.iter().map(|space| space.charged.slabs).sum::<u64>();
+    fn converge(table: &mut LeaseTable, spaces: &mut [Honest], now: Duration) {
+        let charged = |table: &LeaseTable| table.spaces.iter().map(|space| space.charged.slabs).sum::<u64>();
         // What they brought they may still hold, and nothing is leased to anybody meanwhile.
-        let mut most = charged(books).max(TOTAL);
+        let mut most = charged(table).max(TOTAL);
         for _ in 0..20 {
             for space in spaces.iter_mut() {
                 // All of them have a disk: what is not leased any more leaves the pool.
@@ -618,13 +624,13 @@ mod tests {
                 let used = space.used.min(space.held);
                 let report =
                     Holding { pool_needed: space.used, ..holding(space.held, used, space.used + 10) };
-                books.report(now, space.id, space.known.serial, report, now.as_nanos() as u64).unwrap();
+                table.report(now, space.id, space.known.serial, report, now.as_nanos() as u64).unwrap();
             }
-            let leases = books.leases(now);
-            assert!(charged(books) <= most, "more than was brought");
-            most = charged(books).max(TOTAL);
+            let leases = table.leases(now);
+            assert!(charged(table) <= most, "more than was brought");
+            most = charged(table).max(TOTAL);
             if leases.is_empty() {
-                assert!(charged(books) <= TOTAL);
+                assert!(charged(table) <= TOTAL);
                 return;
             }
             for (id, lease) in leases {
@@ -644,7 +650,7 @@ mod tests {
         fn honest_spaces_never_hold_more_than_there_is_and_get_what_they_were_promised(
             steps in proptest::collection::vec(any_step(), 1..40),
         ) {
-            let mut books = Books::new(TOTAL, None, START);
+            let mut table = LeaseTable::new(TOTAL, None, START);
             let mut spaces: Vec<Honest> = Vec::new();
             let mut now = START;
             for step in steps {
@@ -652,12 +658,12 @@ mod tests {
                 match step {
                     Step::Come { guaranteed, weight, held } => {
                         let brought = Amounts { slabs: held, pages: 0 };
-                        if let Ok(id) = books.attach(now, terms(weight, guaranteed, TOTAL), brought, held) {
+                        if let Ok(id) = table.attach(now, terms(weight, guaranteed, TOTAL), brought, held) {
                             spaces.push(Honest { id, known: Lease { serial: 0, amounts: brought }, used: held, held });
                         }
                     }
                     Step::Go { which } if !spaces.is_empty() => {
-                        books.leave(spaces.remove(which % spaces.len()).id);
+                        table.leave(spaces.remove(which % spaces.len()).id);
                     }
                     Step::Use { which, slabs } if !spaces.is_empty() => {
                         let at = which % spaces.len();
@@ -665,28 +671,28 @@ mod tests {
                     }
                     Step::Lie { which, held, serial } if !spaces.is_empty() => {
                         let at = which % spaces.len();
-                        if books.report(now, spaces[at].id, serial, holding(held, 0, held), 0).is_err() {
-                            books.leave(spaces.remove(at).id);
+                        if table.report(now, spaces[at].id, serial, holding(held, 0, held), 0).is_err() {
+                            table.leave(spaces.remove(at).id);
                         } else {
                             // It holds what it says.
-                            spaces[at].held = spaces[at].held.min(books.charged(spaces[at].id).unwrap().slabs);
+                            spaces[at].held = spaces[at].held.min(table.charged(spaces[at].id).unwrap().slabs);
                         }
                     }
                     Step::Restart => {
-                        let old = std::mem::replace(&mut books, Books::new(TOTAL, None, now + LATER));
+                        let old = std::mem::replace(&mut table, LeaseTable::new(TOTAL, None, now + LATER));
                         for space in &mut spaces {
                             let terms = old.spaces.iter().find(|other| other.id == space.id).unwrap().terms;
-                            space.id = books.attach(now, terms, Amounts { slabs: space.held, pages: 0 }, TOTAL).unwrap();
+                            space.id = table.attach(now, terms, Amounts { slabs: space.held, pages: 0 }, TOTAL).unwrap();
                             space.known = Lease { serial: 0, amounts: Amounts { slabs: space.held, pages: 0 } };
                         }
                         now += LATER;
                     }
                     _ => {}
                 }
-                converge(&mut books, &mut spaces, now);
+                converge(&mut table, &mut spaces, now);
             }
             for space in &spaces {
-                let terms = books.spaces.iter().find(|other| other.id == space.id).unwrap().terms;
+                let terms = table.spaces.iter().find(|other| other.id == space.id).unwrap().terms;
                 prop_assert!(space.held >= terms.guaranteed_slabs().min(space.used));
             }
         }
