@@ -5,7 +5,9 @@
 mod demand;
 pub(crate) mod descent;
 mod landlord;
+pub(crate) mod resize;
 pub(crate) mod room;
 pub(crate) mod set;
+pub(crate) mod shrink;
 pub(crate) mod sizing;
 pub(crate) mod tenancy;

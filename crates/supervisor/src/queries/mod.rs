@@ -5,3 +5,4 @@
 pub(crate) mod directory;
 pub(crate) mod query;
 pub(crate) mod regions;
+pub(crate) mod resizing;
