@@ -13,7 +13,7 @@ const ARGUMENTS: usize = 6;
 /// Bytes of a packet.
 pub const PACKET_BYTES: usize = 8 + 8 * ARGUMENTS;
 /// Both ends must speak the same version; a command may come from another build than the supervisor that it asks.
-const VERSION: u32 = 12;
+const VERSION: u32 = 13;
 
 /// A packet.
 pub type Packet = [u8; PACKET_BYTES];

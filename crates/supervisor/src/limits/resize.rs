@@ -212,7 +212,8 @@ fn why_it_stays(usage: &PoolUsage, refusal: Option<String>) -> String {
             mib(usage.limit.pages())
         ),
         Some(refusal) => refusal,
-        None => "the rest is locked, pinned or of a kind that can't be managed".to_owned(),
+        None => "the rest is locked, pinned or of a kind that can't be managed, or its processes are frozen"
+            .to_owned(),
     }
 }
 
