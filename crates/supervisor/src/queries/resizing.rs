@@ -56,7 +56,8 @@ pub fn grow(
         if now.far_bytes != calm.0 {
             calm = (now.far_bytes, Instant::now());
         }
-        now.budget_bytes >= now.wanted_bytes && (!fetch || now.far_bytes == 0 || calm.1.elapsed() > CALM)
+        // It is agreed by now. A host may have lent what it doesn't use, and gives that back when it is needed.
+        !fetch || now.far_bytes == 0 || calm.1.elapsed() > CALM
     })
 }
 
