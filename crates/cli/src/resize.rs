@@ -233,8 +233,12 @@ mod tests {
 
     #[test]
     fn what_stays_is_told_with_the_reason() {
-        let now =
-            Size { reason: Some("its pool is full".to_owned()), disk_bytes: 1 << 20, ..size(90, 10, 5) };
+        let now = Size {
+            reason: Some("its pool is full".to_owned()),
+            wanted_bytes: 4 << 20,
+            disk_bytes: 1 << 20,
+            ..size(90, 10, 5)
+        };
         let resized = resized(size(100, 0, 0), now);
         assert!(
             shrunk(&resized).ends_with("(pool 5.0 MiB, disk 1.0 MiB); more doesn't leave: its pool is full")
