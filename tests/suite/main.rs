@@ -35,6 +35,7 @@ mod program_bench;
 mod redis;
 mod redundancy;
 mod reservations;
+mod resizing;
 mod shared_memory;
 mod storage;
 mod stress;

@@ -66,6 +66,19 @@ pub(crate) fn parse_size(text: &str) -> Result<ByteCount, String> {
     Ok(ByteCount::new(bytes))
 }
 
+/// Reads a local budget that is a size: one that holds a program's start.
+pub(crate) fn parse_budget(text: &str) -> Result<ByteCount, String> {
+    let bytes = parse_size(text)?;
+    if bytes < BUDGET_MINIMUM {
+        return Err(format!(
+            "{} hold no program; write at least {}",
+            Readable(bytes),
+            Readable(BUDGET_MINIMUM)
+        ));
+    }
+    Ok(bytes)
+}
+
 /// Reads a size, a percentage, or `auto` with or without bounds.
 pub(crate) fn parse_local(text: &str) -> Result<LocalAmount, String> {
     if let Some(rest) = text.strip_prefix("auto") {

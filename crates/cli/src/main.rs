@@ -25,6 +25,7 @@ mod manage;
 mod node;
 mod pager;
 mod program;
+mod resize;
 mod run;
 mod set;
 mod stat;
@@ -68,6 +69,8 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Top(arguments) => top::top(&arguments),
         Command::Web(arguments) => web::web(&arguments),
         Command::Set(arguments) => set::set(&arguments),
+        Command::Shrink(arguments) => resize::shrink(&arguments),
+        Command::Grow(arguments) => resize::grow(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Trace(arguments) => trace::trace(arguments.command),
         Command::Bench(arguments) => bench::bench(arguments.command),

@@ -57,6 +57,13 @@ fn table(reports: &[Report]) -> String {
     }
     table += "sizes in MiB\n";
     for report in reports {
+        if report.shrunk_from_bytes > 0 {
+            table += &format!(
+                "{0}: shrunk from {1} MiB; `farmem grow {0}` gives them back\n",
+                report.name,
+                mib(report.shrunk_from_bytes)
+            );
+        }
         troubles(report).iter().for_each(|trouble| table += &format!("{}: {trouble}\n", report.name));
     }
     table

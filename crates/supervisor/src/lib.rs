@@ -36,6 +36,7 @@ pub use farmem_remote::{
 pub use farmem_transport::Destination;
 pub use limits::lease_client::HostChoice;
 pub use limits::set::{Limits, PoolRange};
+pub use limits::shrink::Size;
 pub use limits::sizing::SizingOptions;
 pub use options::{Bandwidth, DiskOptions, FarForm, ManagedBy, Options};
 pub use processes::attacher::OWN_NAMES;
@@ -44,6 +45,7 @@ pub use program::onlooker::Standing;
 pub use queries::directory::{
     Own, SetError, all, applications, detach, find, holder, is_any_running, processes, query, regions, set,
 };
+pub use queries::resizing::{Resized, grow, shrink};
 pub use reporting::explanation::{Cause, Explanation, Part};
 pub use reporting::figures::{FIGURES, Figure, FigureUnit, FigureValue};
 pub use reporting::inside::{ProcessReport, RegionReport, RegionsReport};

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use farmem_page::PageCount;
 use farmem_store::PoolUsage;
 use farmem_sys::OwnedFd;
-use farmem_telemetry::{ProcessSlot, SlotState};
+use farmem_telemetry::{Counter, ProcessSlot, SlotState};
 use farmem_wire::Address;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::Signal;
@@ -24,8 +24,10 @@ use crate::carrier;
 use crate::injection::{self, Injection};
 use crate::limits::descent::Descent;
 use crate::limits::lease_client::{self, LeaseClient};
+use crate::limits::resize::{Condition, Resize};
 use crate::limits::room;
 use crate::limits::set::Limits;
+use crate::limits::shrink::{Shrunk, Size};
 use crate::limits::sizing::Sizing;
 use crate::options::Options;
 use crate::processes::Processes;
@@ -70,6 +72,9 @@ const LAST: Duration = Duration::from_secs(2);
 /// Why an application can't be left.
 const REPORTING_AT_END: &str = "its supervisor is its parent, and reports when it has ended; raise its budget instead \
                                 (`farmem set NAME local=SIZE`)";
+
+/// Why an application that is being left can't be made small or large.
+const LEAVING: &str = "it is being left; wait until it is, and attach to it again";
 
 /// Why another user can't change limits, nor look inside.
 const NOT_YOURS: &str = "it belongs to another user; ask that user, or root";
@@ -220,6 +225,7 @@ fn start<'a>(options: &'a Options, origin: Origin<'a>) -> Result<Supervisor<'a>>
         caller,
         onlooker: None,
         descent,
+        resize: Resize::new(application),
         is_found,
         is_withdrawing: false,
         has_ended: is_found,
@@ -283,6 +289,8 @@ struct Supervisor<'a> {
     /// Where the program ran already: the process that waits until it is within its budget.
     onlooker: Option<Onlooker>,
     descent: Option<Descent>,
+    /// Whether somebody has asked for less.
+    resize: Resize,
     is_found: bool,
     /// Whether all is to come back, and this process to end.
     is_withdrawing: bool,
@@ -345,6 +353,7 @@ impl Supervisor<'_> {
         loop {
             self.wait_and_hear();
             self.watch.look(&mut self.processes);
+            self.follow_shrunk();
             self.explain_endings(false);
             self.show_progress();
             self.tell_waiting();
@@ -449,6 +458,7 @@ impl Supervisor<'_> {
         while seen.elapsed() < last && !self.has_withdrawn() {
             self.wait_and_hear();
             self.descend();
+            self.follow_shrunk();
             self.watch.look(&mut self.processes);
             self.explain_endings(false);
             self.has_children();
@@ -521,6 +531,7 @@ impl Supervisor<'_> {
         }
         self.attacher.withdraw();
         self.is_withdrawing = true;
+        self.resize.forget();
         tracing::info!(application = self.options.name, "far memory is brought back");
         Ok(())
     }
@@ -570,7 +581,8 @@ impl Supervisor<'_> {
         if let Some(caller) = self.caller {
             set.push(caller.watch());
         }
-        let look = if self.descent.is_some() { DESCENT_LOOK } else { LOOK };
+        let is_falling = self.descent.is_some() || self.resize.is_falling();
+        let look = if is_falling { DESCENT_LOOK } else { LOOK };
         let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: look.as_nanos() as i64 };
         poll(&mut set, Some(&timeout)).ok()?;
         let is_ready = |place: &PollFd<'_>| !place.revents().is_empty();
@@ -589,6 +601,14 @@ impl Supervisor<'_> {
             _ if !query.may_set => Some(NOT_YOURS.to_owned()),
             Question::Processes => return query.answer(&inside::processes(&self.application.ledger)),
             Question::Regions(process) => return self.regions.take(query, process),
+            Question::Size => return query.answer(&self.size()),
+            Question::Shrink(to) | Question::Grow(to) => {
+                let is_to_shrink = matches!(query.question, Question::Shrink(_));
+                return match self.change_size(is_to_shrink, to) {
+                    Ok(()) => query.answer(&self.size()),
+                    Err(reason) => query.refuse(&reason),
+                };
+            }
             Question::Set(limits) => self.set(limits).err(),
             Question::Withdraw => self.withdraw().err(),
         };
@@ -603,15 +623,76 @@ impl Supervisor<'_> {
     /// # Errors
     /// A sentence that says why they can't be set.
     fn set(&mut self, limits: Limits) -> Result<(), String> {
-        let outcome = limits.apply(&self.application, &mut self.lease_client());
+        let outcome = self.resize.set(limits, &mut locked(self.lease_client));
         match &outcome {
             Ok(()) => tracing::info!(application = self.options.name, ?limits, "limits changed"),
             Err(reason) => tracing::info!(application = self.options.name, reason, "limits refused"),
         }
         if outcome.is_ok() && limits.local.is_some() {
-            self.watch.leave_budget();
+            *self.watch.sizing() = None;
         }
         outcome
+    }
+
+    /// Makes it so small, or as small as is sensible, and remembers how it was; or lets it be so large, or as large as it was.
+    ///
+    /// # Errors
+    /// A sentence that says why not; then all is as it was.
+    fn change_size(&mut self, is_to_shrink: bool, to: Option<PageCount>) -> Result<(), String> {
+        if self.is_withdrawing {
+            return Err(LEAVING.to_owned());
+        }
+        self.attacher.see();
+        let condition = self.condition();
+        let (lease_client, sizing) = (&mut locked(self.lease_client), self.watch.sizing());
+        match is_to_shrink {
+            true => self.resize.shrink(to, &condition, lease_client, sizing)?,
+            false => self.resize.grow(to, lease_client, sizing)?,
+        }
+        self.descent = None;
+        tracing::info!(application = self.options.name, is_to_shrink, "size changed");
+        Ok(())
+    }
+
+    fn follow_shrunk(&mut self) {
+        if self.resize.shrunk().is_some() {
+            let condition = self.condition();
+            self.resize.follow(&condition, &mut locked(self.lease_client));
+        }
+    }
+
+    /// What the application has, by the latest look at its processes.
+    fn condition(&self) -> Condition {
+        let seen = self.attacher.seen();
+        Condition {
+            processes: seen.processes,
+            resident: self.application.ledger.resident() + seen.unknown(),
+            evicted: self.processes.sum().get(Counter::Evicted),
+            refusal: seen.refusal,
+        }
+    }
+
+    /// How large it is.
+    fn size(&self) -> Size {
+        let report = self.report(self.application.pool.usage());
+        let Condition { resident, .. } = self.condition();
+        let shrunk = self.resize.shrunk();
+        let wanted = shrunk.map_or_else(|| self.resize.agreed(&self.lease_client()), Shrunk::wanted);
+        Size {
+            budget_bytes: report.budget_bytes,
+            wanted_bytes: wanted.bytes().get(),
+            shrunk_from_bytes: report.shrunk_from_bytes,
+            resident_bytes: resident.bytes().get(),
+            far_bytes: report.far_bytes(),
+            pool_bytes: report.pool_bytes,
+            own_bytes: report.own_bytes,
+            node_bytes: report.node_bytes,
+            disk_bytes: report.disk_bytes,
+            is_small: shrunk.is_some_and(|shrunk| shrunk.is_small(resident)),
+            reason: shrunk.and_then(|shrunk| shrunk.reason().map(str::to_owned)),
+            process: report.process,
+            name: report.name,
+        }
     }
 
     /// Takes new connections, no more than are heard out before the next ones.
@@ -694,7 +775,7 @@ impl Supervisor<'_> {
     }
 
     fn lease_client(&self) -> MutexGuard<'_, LeaseClient> {
-        self.lease_client.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(self.lease_client)
     }
 
     fn report(&self, usage: PoolUsage) -> Report {
@@ -716,6 +797,7 @@ impl Supervisor<'_> {
             shared: self.attacher.shared(),
             terms,
             standing,
+            shrunk_from: self.resize.shrunk().map_or(PageCount::ZERO, |shrunk| shrunk.before.budget),
             usage,
             nodes: self.application.carrier.map(|carrier| carrier.figures()).unwrap_or_default(),
             links: self.application.carrier.map(|carrier| carrier.sharing().figures()).unwrap_or_default(),
@@ -743,6 +825,10 @@ impl Supervisor<'_> {
             say::write(&report.summary());
         }
     }
+}
+
+fn locked(lease_client: &Mutex<LeaseClient>) -> MutexGuard<'_, LeaseClient> {
+    lease_client.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Statistics that could not be written are no reason to end otherwise than the program did.

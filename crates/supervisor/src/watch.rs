@@ -55,9 +55,9 @@ impl Watch {
         }
     }
 
-    /// From now on the budget stays as somebody has set it.
-    pub(crate) fn leave_budget(&mut self) {
-        self.sizing = None;
+    /// What the budget follows the program by; without it the budget stays as somebody has set it.
+    pub(crate) fn sizing(&mut self) -> &mut Option<Sizing> {
+        &mut self.sizing
     }
 
     /// One look.

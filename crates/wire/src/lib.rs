@@ -14,7 +14,7 @@ const ARGUMENTS: usize = 6;
 pub const PACKET_BYTES: usize = 8 + 8 * ARGUMENTS;
 /// Both ends must speak the same version; a command may come from another build than the supervisor that it
 /// asks.
-const VERSION: u32 = 12;
+const VERSION: u32 = 13;
 
 /// A packet.
 pub type Packet = [u8; PACKET_BYTES];
@@ -114,11 +114,36 @@ pub enum Request {
     /// Somebody with the right to change limits wants all to come back, and the pagers to leave. The answer
     /// is a report as for [`Request::Query`], or why not, as JSON text; the supervisor ends when it is done.
     Withdraw,
+    /// Somebody with the right to do so makes the application small, or large again, or asks how far that has come. The answer is JSON: how large it is, or a
+    /// sentence why not.
+    Resize {
+        /// What is wanted.
+        step: Resizing,
+        /// The budget that it is to have; 0 for the least, or for what it had.
+        budget_pages: u64,
+    },
     /// Somebody asks whether a process belongs to the application. The answer is `true` or `false`, as JSON.
     Holds {
         /// Its number.
         process: u32,
     },
+}
+
+/// What is wanted of an application's size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Resizing {
+    /// To know it.
+    Look = 0,
+    /// Less.
+    Shrink = 1,
+    /// More.
+    Grow = 2,
+}
+
+impl Resizing {
+    fn from_number(number: u64) -> Option<Self> {
+        [Self::Look, Self::Shrink, Self::Grow].into_iter().find(|&step| step as u64 == number)
+    }
 }
 
 /// From a supervisor to a pager.
@@ -207,6 +232,7 @@ impl Request {
             Self::Withdraw => pack(9, []),
             Self::Holds { process } => pack(10, [process.into()]),
             Self::Keep => pack(11, []),
+            Self::Resize { step, budget_pages } => pack(12, [step as u64, budget_pages]),
             Self::Set {
                 budget_pages,
                 partition_slabs,
@@ -256,6 +282,7 @@ impl Request {
             9 => Self::Withdraw,
             10 => Self::Holds { process: first.try_into().ok()? },
             11 => Self::Keep,
+            12 => Self::Resize { step: Resizing::from_number(first)?, budget_pages: second },
             _ => return None,
         })
     }
@@ -344,6 +371,9 @@ mod tests {
             Request::Look { process: u32::MAX },
             Request::Withdraw,
             Request::Holds { process: u32::MAX },
+            Request::Resize { step: Resizing::Look, budget_pages: 0 },
+            Request::Resize { step: Resizing::Shrink, budget_pages: u64::MAX },
+            Request::Resize { step: Resizing::Grow, budget_pages: 1 },
             Request::Set {
                 budget_pages: u64::MAX,
                 partition_slabs: 1,
@@ -386,6 +416,7 @@ mod tests {
         assert_eq!(Request::decode(&pack(7, [0, u64::MAX])), None);
         assert_eq!(Request::decode(&pack(8, [1 << 32])), None);
         assert_eq!(Request::decode(&pack(7, [0, 0, 0, u64::MAX])), None);
+        assert_eq!(Request::decode(&pack(12, [3])), None);
         let mut other_version = Request::Register.encode();
         other_version[4] ^= 0xff;
         assert_eq!(Request::decode(&other_version), None);

@@ -144,6 +144,7 @@ documents! {
     choosing_a_budget: "docs/guide/choosing-a-budget.md",
     databases: "docs/guide/databases.md",
     first_run: "docs/guide/first-run.md",
+    idle_applications: "docs/guide/idle-applications.md",
     java: "docs/guide/java.md",
     measuring: "docs/guide/measuring.md",
     memory_nodes: "docs/guide/memory-nodes.md",

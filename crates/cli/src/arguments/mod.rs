@@ -7,6 +7,7 @@ mod heading;
 mod host;
 mod machine;
 mod node;
+mod resize;
 mod run;
 mod trace;
 mod watch;
@@ -29,6 +30,7 @@ pub(crate) use self::machine::{CompletionsArguments, DoctorArguments, ManArgumen
 pub(crate) use self::node::{
     NodeArguments, NodeCommand, NodeKeygenArguments, NodeStatArguments, SecurityArguments, TransportName,
 };
+pub(crate) use self::resize::{GrowArguments, ResizeWatching, ShrinkArguments};
 pub(crate) use self::run::{ApplicationArguments, Entries, Far, PagerArguments, Progress, RunArguments};
 pub(crate) use self::trace::{
     TraceArguments, TraceCommand, TraceRecordArguments, TraceReplayArguments, TraceShowArguments,
@@ -75,6 +77,10 @@ pub(crate) enum Command {
     Web(WebArguments),
     /// Change the limits of an application while it runs
     Set(SetArguments),
+    /// Make an idle application small, and remember how large it was
+    Shrink(ShrinkArguments),
+    /// Give an application that was shrunk its budget again
+    Grow(GrowArguments),
     /// Check what this machine and user can do, and how to fix what is missing
     Doctor(DoctorArguments),
     /// Record what happens to a program's pages, and try policies on the recordings

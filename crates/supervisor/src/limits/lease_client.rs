@@ -70,6 +70,8 @@ pub(crate) struct LeaseClient {
     terms: Terms,
     /// Whether the local budget is as leased; else it follows the program by itself.
     is_budget_leased: bool,
+    /// The budget is no less than this, whatever is leased: on its way down it falls as fast as pages leave.
+    cushion: PageCount,
     lease: Lease,
     demand: Demand,
     shortage: Shortage,
@@ -103,6 +105,7 @@ impl LeaseClient {
             searched_at: now,
             terms,
             is_budget_leased,
+            cushion: PageCount::ZERO,
             lease: Lease { serial: 0, amounts: Amounts::default() },
             demand: Demand::new(now),
             shortage: Shortage::default(),
@@ -170,12 +173,30 @@ impl LeaseClient {
         }
     }
 
+    /// Whether the budget is what is agreed; else it follows the program.
+    pub(crate) fn is_budget_leased(&self) -> bool {
+        self.is_budget_leased
+    }
+
+    /// From now on the budget is no less than this, which need not be leased. What that was before.
+    pub(crate) fn hold_up(&mut self, cushion: PageCount) -> PageCount {
+        std::mem::replace(&mut self.cushion, cushion)
+    }
+
     /// Changes what is agreed. With `is_budget_leased` a budget that has followed the program does so no
     /// more.
     ///
     /// # Errors
     /// A sentence that says why not; then all is as it was.
     pub(crate) fn change(&mut self, terms: Terms, is_budget_leased: bool) -> Result<(), String> {
+        self.agree(terms, self.is_budget_leased || is_budget_leased)
+    }
+
+    /// Changes what is agreed, and whether the budget is as agreed or follows the program.
+    ///
+    /// # Errors
+    /// A sentence that says why not; then all is as it was.
+    pub(crate) fn agree(&mut self, terms: Terms, is_budget_leased: bool) -> Result<(), String> {
         let answer = match self.source.as_mut().map(|source| source.change(terms)) {
             Some(Ok(Some(Word::Refused(reason, most)))) => Err(refusal(reason, most)),
             Some(Ok(Some(_))) => Ok(()),
@@ -189,7 +210,7 @@ impl LeaseClient {
         answer?;
         self.terms = terms;
         self.weigh();
-        self.is_budget_leased |= is_budget_leased;
+        self.is_budget_leased = is_budget_leased;
         self.look();
         // The budget may have followed the program away from a lease that stays.
         self.keep_to(self.lease);
@@ -280,7 +301,7 @@ impl LeaseClient {
         // Nobody gives more. A space that fills no more of it can keep what there is where it is.
         self.note_shortage(self.demand.is_active(now));
         if self.is_budget_leased && now.duration_since(self.lost_at) > SETTLEMENT {
-            self.application.ledger.set_budget(PageCount::new(self.terms.local_own));
+            self.application.ledger.set_budget(PageCount::new(self.terms.local_own).max(self.cushion));
         }
         if let Some(socket) = self.socket.clone()
             && now.duration_since(self.searched_at) >= SEARCH
@@ -315,7 +336,7 @@ impl LeaseClient {
         let limit = (slabs.max(1) * LEASED_SLAB_BYTES).min(capacity);
         let _ = self.application.pool.set_limit(ByteCount::new(limit));
         if self.is_budget_leased {
-            self.application.ledger.set_budget(PageCount::new(pages));
+            self.application.ledger.set_budget(PageCount::new(pages).max(self.cushion));
         }
     }
 

@@ -8,6 +8,8 @@ mod demand;
 pub(crate) mod descent;
 pub(crate) mod lease_client;
 mod lease_source;
+pub(crate) mod resize;
 pub(crate) mod room;
 pub(crate) mod set;
+pub(crate) mod shrink;
 pub(crate) mod sizing;

@@ -198,7 +198,8 @@ impl Processes {
             | Request::Set { .. }
             | Request::Look { .. }
             | Request::Withdraw
-            | Request::Holds { .. } => Ok(()),
+            | Request::Holds { .. }
+            | Request::Resize { .. } => Ok(()),
         }
     }
 

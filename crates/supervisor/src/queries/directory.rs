@@ -185,7 +185,7 @@ fn look<T: DeserializeOwned>(name: &str, process: u32) -> Result<T, SetError> {
 }
 
 /// What was asked for, or the reason why not.
-fn understood<T: DeserializeOwned>(name: &str, answer: &[u8]) -> Result<T, SetError> {
+pub(super) fn understood<T: DeserializeOwned>(name: &str, answer: &[u8]) -> Result<T, SetError> {
     if let Some(reason) = decode::<String>(answer) {
         return Err(SetError::Refused(name.to_owned(), reason));
     }
@@ -194,7 +194,7 @@ fn understood<T: DeserializeOwned>(name: &str, answer: &[u8]) -> Result<T, SetEr
 
 /// The same, and the socket of its supervisor. A number counts before a name: programs ask by numbers, and
 /// anybody may give an application such a name.
-fn named(name: &str) -> Result<(String, Report), SetError> {
+pub(super) fn named(name: &str) -> Result<(String, Report), SetError> {
     let sockets = names();
     let reports = reports(&sockets);
     let all = sockets.into_iter().zip(reports);
@@ -292,7 +292,7 @@ fn decode<T: DeserializeOwned>(answer: &[u8]) -> Option<T> {
 }
 
 /// The answer of the supervisor that listens there.
-fn exchange(name: &str, request: Request) -> Option<Vec<u8>> {
+pub(super) fn exchange(name: &str, request: Request) -> Option<Vec<u8>> {
     exchange_all(&[name.to_owned()], request).pop().flatten()
 }
 

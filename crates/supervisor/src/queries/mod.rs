@@ -6,3 +6,4 @@
 pub(crate) mod directory;
 pub(crate) mod query;
 pub(crate) mod regions;
+pub(crate) mod resizing;

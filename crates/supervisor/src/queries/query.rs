@@ -1,8 +1,9 @@
 //! What a supervisor can be asked by somebody who isn't a process of the application, and the way back to the
 //! asker.
 
+use farmem_page::PageCount;
 use farmem_sys::link::Link;
-use farmem_wire::Request;
+use farmem_wire::{Request, Resizing};
 use serde::Serialize;
 
 use crate::limits::set::Limits;
@@ -20,6 +21,12 @@ pub(crate) enum Question {
     Set(Limits),
     /// Bring back all that is far, and leave the processes.
     Withdraw,
+    /// Make it so small, or as small as is sensible.
+    Shrink(Option<PageCount>),
+    /// Let it be so large, or as large as it was.
+    Grow(Option<PageCount>),
+    /// How large is it?
+    Size,
     /// Is this process one of the application's?
     Holds(u32),
 }
@@ -33,6 +40,14 @@ impl Question {
             Request::Look { process } => Some(Self::Regions(process)),
             Request::Withdraw => Some(Self::Withdraw),
             Request::Holds { process } => Some(Self::Holds(process)),
+            Request::Resize { step, budget_pages } => {
+                let budget = (budget_pages != 0).then(|| PageCount::new(budget_pages));
+                Some(match step {
+                    Resizing::Look => Self::Size,
+                    Resizing::Shrink => Self::Shrink(budget),
+                    Resizing::Grow => Self::Grow(budget),
+                })
+            }
             Request::Set { .. } => Limits::of_request(request).map(Self::Set),
             _ => None,
         }

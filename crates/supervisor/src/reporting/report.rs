@@ -100,6 +100,8 @@ pub struct Report {
     /// The application's own local memory; what the budget is beyond it is borrowed, what it is below is lent
     /// or not needed.
     pub local_bytes: u64,
+    /// The budget that it had before it was shrunk, and that it grows to again; 0 when it isn't shrunk.
+    pub shrunk_from_bytes: u64,
     /// Compressed pages stored in the pool and on disk.
     pub pool_stored_bytes: u64,
     /// How many pages that is.
@@ -191,6 +193,8 @@ pub(crate) struct Source<'a> {
     /// What is agreed with the host, and how it stands with it.
     pub(crate) terms: Terms,
     pub(crate) standing: &'static str,
+    /// The budget before the application was shrunk.
+    pub(crate) shrunk_from: PageCount,
     /// The pool now, or after the program's end when it held most.
     pub(crate) usage: PoolUsage,
     /// What is on nodes now.
@@ -259,6 +263,7 @@ impl Report {
             weight: source.terms.weight,
             prefetch: prefetch.name().to_owned(),
             local_bytes: bytes(source.terms.local_own),
+            shrunk_from_bytes: source.shrunk_from.bytes().get(),
             pool_stored_bytes: usage.stored_bytes.get(),
             pool_stored_pages: usage.stored_pages.get(),
             disk_bytes: usage.disk_bytes.get(),
