@@ -27,6 +27,7 @@ mod pager;
 mod program;
 mod run;
 mod set;
+mod simulate;
 mod stat;
 mod subject;
 mod top;
@@ -70,6 +71,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Set(arguments) => set::set(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Trace(arguments) => trace::trace(arguments.command),
+        Command::Simulate(arguments) => simulate::simulate(&arguments),
         Command::Bench(arguments) => bench::bench(arguments.command),
         Command::Pager(arguments) => pager::pager(&arguments),
         Command::Workload(arguments) => bench::workload(&arguments),

@@ -183,6 +183,11 @@ impl Health {
         now >= self.retry_at
     }
 
+    /// When to try to reach it next, if there is no good link.
+    pub fn retry_at(&self) -> Duration {
+        self.retry_at
+    }
+
     /// Whether it is up, and of this incarnation.
     pub fn is_up_as(&self, incarnation: Incarnation) -> bool {
         self.standing == Standing::Up && self.incarnation == Some(incarnation)

@@ -8,6 +8,7 @@ mod host;
 mod machine;
 mod node;
 mod run;
+mod simulate;
 mod trace;
 mod watch;
 
@@ -30,6 +31,7 @@ pub(crate) use self::node::{
     NodeArguments, NodeCommand, NodeKeygenArguments, NodeStatArguments, SecurityArguments, TransportName,
 };
 pub(crate) use self::run::{ApplicationArguments, Entries, Far, PagerArguments, Progress, RunArguments};
+pub(crate) use self::simulate::SimulateArguments;
 pub(crate) use self::trace::{
     TraceArguments, TraceCommand, TraceRecordArguments, TraceReplayArguments, TraceShowArguments,
 };
@@ -79,6 +81,8 @@ pub(crate) enum Command {
     Doctor(DoctorArguments),
     /// Record what happens to a program's pages, and try policies on recordings
     Trace(TraceArguments),
+    /// Simulate a datacentre: what is lost, how soon it is made good, and how long fetches take
+    Simulate(Box<SimulateArguments>),
     /// Measure Farmem compared with the kernel's own swap
     Bench(BenchArguments),
     /// The pager of a process, started by its application's supervisor
