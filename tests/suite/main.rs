@@ -36,6 +36,7 @@ mod redis;
 mod redundancy;
 mod reservations;
 mod shared_memory;
+mod simulate;
 mod storage;
 mod stress;
 mod unaware;

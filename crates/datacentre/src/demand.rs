@@ -15,8 +15,8 @@ const LEAST_USE: f64 = 0.68;
 const SWING: f64 = 0.3;
 const DAY_NS: f64 = 86_400e9;
 /// What is kept of a deviation from one look to the next, and how much is added.
-const KEPT: f64 = 0.95;
-const ADDED: f64 = 0.03;
+const KEPT: f64 = 0.999;
+const ADDED: f64 = 0.004;
 /// No client lacks more than so many times the mean.
 const MOST_TIMES: f64 = 8.0;
 

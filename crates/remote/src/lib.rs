@@ -28,7 +28,7 @@ pub use health::{Health, Reunion, Standing};
 pub use lateness::Lateness;
 pub use membership::{Change, Member, Roster, changes};
 pub use pace::Pace;
-pub use placement::{STRIPE_BLOCKS, chain, most_blocks};
+pub use placement::{Chain, STRIPE_BLOCKS, chain, lent, most_blocks};
 pub use redundancy::{BLOCK_PAGES, MOST_SHARDS, NoRedundancy, Piece, Redundancy};
 pub use reserve::Reserve;
 pub use span::Span;

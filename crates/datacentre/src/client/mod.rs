@@ -182,7 +182,11 @@ impl Client {
         self.set_aware(shared, node);
         let at_stake = self.at_stake(node);
         let (books, kept) = (&mut self.books, self.blocks.all());
-        let mut gone = shared.costs.of(Decision::Lose, || (books.lose(node.into()), kept as u64));
+        let mut gone = match books.used_on(node.into()) {
+            // That is no decision.
+            0 => books.lose(node.into()),
+            _ => shared.costs.of(Decision::Lose, || (books.lose(node.into()), kept as u64)),
+        };
         gone.sort_unstable();
         let data = shared.options.redundancy.data();
         let is_overdue = self.bare_since.is_some_and(|since| shared.clock.now() - since > REPAIR_DUE);
