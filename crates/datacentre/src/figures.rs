@@ -66,6 +66,9 @@ pub(crate) struct Figures {
     pub(crate) unaware: u64,
     /// Clients of which blocks lack shards after a failure.
     pub(crate) bare_clients: u64,
+    /// Shards that blocks lack, and the most of them since the last look.
+    pub(crate) lacking: u64,
+    pub(crate) most_lacking: u64,
     /// Machines that are slow.
     pub(crate) slow: u64,
     pub(crate) lost_blocks: u64,
@@ -91,6 +94,12 @@ impl Figures {
     /// Whether all machines are well, and nothing is lacking.
     pub(crate) fn is_calm(&self) -> bool {
         self.unaware == 0 && self.bare_clients == 0 && self.slow == 0
+    }
+
+    /// A client's blocks lack so many shards, where they lacked so many before.
+    pub(crate) fn lack(&mut self, shards: u64, before: u64) {
+        self.lacking = (self.lacking + shards).saturating_sub(before);
+        self.most_lacking = self.most_lacking.max(self.lacking);
     }
 
     pub(crate) fn repaired(&mut self, time: Time) {

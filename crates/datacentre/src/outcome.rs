@@ -245,7 +245,7 @@ pub struct Point {
     pub fetch_p50_us: Option<f64>,
     /// All but a hundredth.
     pub fetch_p99_us: Option<f64>,
-    /// Shards that blocks lacked.
+    /// Shards that blocks lacked, at most since the point before.
     pub lacking_shards: u64,
     /// Pages that were lost until then.
     pub lost_pages: u64,
@@ -374,7 +374,7 @@ fn cost(shared: &Shared, decision: Decision) -> DecisionCost {
 pub(crate) fn point(
     shared: &mut Shared,
     stored: &[u64],
-    (blocks, lacking): (u64, u64),
+    blocks: u64,
     (messages, passed): (u64, Time),
 ) -> Point {
     let spread = Spread::new(shared, stored);
@@ -389,7 +389,7 @@ pub(crate) fn point(
         hours,
         fetch_p50_us,
         fetch_p99_us,
-        lacking_shards: lacking,
+        lacking_shards: std::mem::replace(&mut figures.most_lacking, figures.lacking),
         lost_pages: pages(figures.lost_blocks),
         down,
         messages_per_second: messages as f64 / seconds / stored.len() as f64,

@@ -175,16 +175,14 @@ impl<'a> World<'a> {
         let stored = self.stored();
         let rack_size = self.shared.options.rack_size;
         self.shared.network.set_shares(&stored, rack_size);
-        let all = self.clients.iter().map(Client::kept_and_lacking);
-        let kept_and_lacking =
-            all.fold((0, 0), |(blocks, shards), (kept, lacking)| (blocks + kept as u64, shards + lacking));
+        let blocks = self.clients.iter().map(Client::kept).sum();
         let messages: u64 = (0..stored.len()).map(|node| self.shared.machines.messages(node)).sum();
         let now = self.shared.clock.now();
         let since = (messages - self.messages, now - self.sampled_at);
         (self.messages, self.sampled_at) = (messages, now);
         // Nodes were asked for what is held ahead before there was time.
         let since = if now == 0 { (0, 1) } else { since };
-        self.course.push(point(&mut self.shared, &stored, kept_and_lacking, since));
+        self.course.push(point(&mut self.shared, &stored, blocks, since));
     }
 
     fn stored(&self) -> Vec<u64> {
@@ -195,7 +193,7 @@ impl<'a> World<'a> {
 
     fn outcome(&mut self) -> Outcome {
         let clients = Clients {
-            blocks: self.clients.iter().map(|client| client.kept_and_lacking().0 as u64).sum(),
+            blocks: self.clients.iter().map(Client::kept).sum(),
             rebuilt: self.clients.iter().map(Client::rebuilt).sum(),
             unfinished: self.shared.figures.bare_clients,
             shunned: self.clients.iter().map(|client| client.shunned(&self.shared)).sum(),

@@ -63,7 +63,7 @@ impl Client {
     fn next_piece(&mut self, shared: &mut Shared) -> Option<(Located, Allotment, bool)> {
         let now = shared.clock.elapsed();
         let most: Vec<u64> = self.health.iter().map(|health| health.most_blocks(now)).collect();
-        let (books, steps) = (&mut self.books, Cell::new(0));
+        let (books, steps) = (&mut self.books, Cell::new(most.len() as u64));
         let bound = |node: usize| {
             steps.set(steps.get() + 1);
             most[node]
@@ -128,6 +128,7 @@ impl Client {
         let written: BTreeSet<usize> = made.into_iter().filter(is_there).collect();
         let settled = self.books.settle_rebuilt(&located, &allotment, |shard| written.contains(&shard));
         self.note_whole(shared);
+        self.count_lacking(shared);
         self.part_with_emptied(shared);
         self.mend_after(shared, if settled > 0 { 0 } else { LOOK });
     }

@@ -76,6 +76,8 @@ pub(crate) struct Client {
     gates: BTreeMap<u16, Gate>,
     /// When the failure was for which blocks lack shards.
     bare_since: Option<Time>,
+    /// Shards that blocks lacked when it was last counted.
+    lacking: u64,
     checks: Checks,
 }
 
@@ -116,6 +118,7 @@ impl Client {
             leaving: BTreeSet::new(),
             gates: BTreeMap::new(),
             bare_since: None,
+            lacking: 0,
             checks: Arc::new([]),
         }
     }
@@ -208,6 +211,12 @@ impl Client {
             }
             self.mend_soon(shared);
         }
+        self.count_lacking(shared);
+    }
+
+    fn count_lacking(&mut self, shared: &mut Shared) {
+        let lacking = if self.books.is_bare() { self.books.lacking() } else { 0 };
+        shared.figures.lack(lacking, std::mem::replace(&mut self.lacking, lacking));
     }
 
     /// Blocks that have as many shards as they need, one of them on this node, and where all of them are.
@@ -228,10 +237,9 @@ impl Client {
         stored.iter_mut().zip(self.books.used()).for_each(|(sum, used)| *sum += used);
     }
 
-    /// Blocks that are far, and shards that they lack.
-    pub(crate) fn kept_and_lacking(&self) -> (usize, u64) {
-        let lacking = if self.books.is_bare() { self.books.lacking() } else { 0 };
-        (self.blocks.all(), lacking)
+    /// Blocks that are far.
+    pub(crate) fn kept(&self) -> u64 {
+        self.blocks.all() as u64
     }
 
     /// Shards that were made anew.

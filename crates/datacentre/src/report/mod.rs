@@ -66,7 +66,7 @@ fn charts(outcome: &Outcome) -> Markup {
         p { "How long a thread waited for a page, among those that were followed." }
         (plot("µs", &[line("p50", |point| point.fetch_p50_us), line("p99", |point| point.fetch_p99_us)]))
         h2 { "Redundancy" }
-        p { "Shards that blocks lacked, at the times of looking." }
+        p { "Shards that blocks lacked, at most between one look and the next." }
         (plot("shards", &[line("lacking", |point| Some(point.lacking_shards as f64))]))
         h2 { "Losses" }
         p { "Pages lost until then." }
