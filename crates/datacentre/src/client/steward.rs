@@ -42,8 +42,8 @@ impl Client {
         if self.members[at] == Member::Left || self.health[at].standing() != Standing::Up {
             return;
         }
-        self.watched.entry(node).or_default().is_unaware = true;
-        shared.figures.unaware += 1;
+        let was_unaware = std::mem::replace(&mut self.watched.entry(node).or_default().is_unaware, true);
+        shared.figures.unaware += u64::from(!was_unaware);
         let pause = match shared.machines.presence(at) {
             // Links end at once.
             Presence::Up | Presence::Refusing => self.chance.between(0.0, LOOK as f64),
