@@ -37,6 +37,7 @@ mod redundancy;
 mod reservations;
 mod resizing;
 mod shared_memory;
+mod simulate;
 mod storage;
 mod stress;
 mod unaware;

@@ -1,4 +1,5 @@
-//! `farmem shrink` and `farmem grow`: applications that are made small while nobody uses them, and get their memory again.
+//! `farmem shrink` and `farmem grow`: applications that are made small while nobody uses them, and get their
+//! memory again.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -15,7 +16,8 @@ use crate::far_redis::{figure, unique};
 
 const MIB: u64 = 1 << 20;
 
-/// A notebook with a table, of which each row is known: it waits for `ask`, then looks at each row, and says whether it is right.
+/// A notebook with a table, of which each row is known: it waits for `ask`, then looks at each row, and says
+/// whether it is right.
 const NOTEBOOK: &str = r#"
 import hashlib, os, time
 def row(nth): return "row %d of %s" % (nth, hashlib.md5(b"%d" % nth).hexdigest() * 8)

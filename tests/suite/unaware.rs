@@ -61,6 +61,19 @@ managed! {
     what_is_present_or_swapped_is_all_that_a_guest_has_touched: "clears_what_is_present_or_swapped_beside_a_pager",
 }
 
+/// Programs that make code while they run have most of their memory that way, as those in Lisp have.
+#[test]
+fn memory_that_a_program_writes_and_runs_leaves_like_other_memory() {
+    if !managed_runner() {
+        return;
+    }
+    let finished = check(unaware("runs_what_it_writes"));
+    assert_managed(&finished);
+    // All of it leaves in each of six rounds, and a quarter of what is written is other memory.
+    let evicted = number(&finished, "evicted");
+    assert!(evicted > 100_000.0, "{evicted} pages evicted");
+}
+
 /// In what the kernel says about it, far pages count as neither present nor written: the next guest would
 /// read what the last one had written.
 mod a_program_that_clears_by_its_page_table_runs_without_a_pager {

@@ -514,7 +514,8 @@ fn give_up_rights(puppet: &Injection<'_>, scratch: u64, uffd: u32) -> Result<(),
     }
 }
 
-/// Whether the program has memory that it may both write and run, as those have that make code while they run.
+/// Whether the program has memory that it may both write and run, as those have that make code while they
+/// run.
 fn runs_what_it_writes(folder: BorrowedFd<'_>) -> bool {
     openat(folder, c"maps", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
         .and_then(|maps| has_executable_data(maps.as_fd()))

@@ -238,6 +238,15 @@ pub(crate) fn parse_node_reserve(text: &str) -> Result<ByteCount, String> {
     }
 }
 
+/// Reads how often something happens, as a part: `1%`.
+pub(crate) fn parse_rate(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+    match number {
+        Some(percent) if percent.is_finite() && percent >= 0.0 => Ok(percent / 100.0),
+        _ => Err("write a rate as `1%` or `0.5%`".to_owned()),
+    }
+}
+
 /// Reads a weight.
 pub(crate) fn parse_weight(text: &str) -> Result<u32, String> {
     match text.parse() {

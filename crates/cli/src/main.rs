@@ -28,6 +28,7 @@ mod program;
 mod resize;
 mod run;
 mod set;
+mod simulate;
 mod stat;
 mod subject;
 mod top;
@@ -73,6 +74,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Grow(arguments) => resize::grow(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Trace(arguments) => trace::trace(arguments.command),
+        Command::Simulate(arguments) => simulate::simulate(&arguments),
         Command::Bench(arguments) => bench::bench(arguments.command),
         Command::Pager(arguments) => pager::pager(&arguments),
         Command::Workload(arguments) => bench::workload(&arguments),

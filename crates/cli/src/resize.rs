@@ -1,4 +1,5 @@
-//! `farmem shrink` and `farmem grow`: an application made small while nobody uses it, and given back what it had.
+//! `farmem shrink` and `farmem grow`: an application made small while nobody uses it, and given back what it
+//! had.
 
 use std::process::ExitCode;
 

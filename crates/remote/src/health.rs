@@ -128,6 +128,9 @@ impl Health {
         let is_same = is_known && self.standing != Standing::Lost;
         if !is_same {
             self.lies = 0;
+            // How long the one before took, or was waited for in vain, says nothing of this one; and whoever
+            // seems slow is not asked, and so can't show that it isn't.
+            (self.answer_time, self.deviation) = (Duration::ZERO, Duration::ZERO);
         }
         if !is_same && (self.incarnation.is_some() || self.has_joined) {
             self.replaced_at = Some(now);
@@ -188,6 +191,11 @@ impl Health {
     /// Whether to try to reach it, if there is no good link.
     pub fn is_retry_due(&self, now: Duration) -> bool {
         now >= self.retry_at
+    }
+
+    /// When to try to reach it next, if there is no good link.
+    pub fn retry_at(&self) -> Duration {
+        self.retry_at
     }
 
     /// Whether it is up, and of this incarnation.
@@ -260,6 +268,17 @@ mod tests {
         let mut health = Health::default();
         assert_eq!(health.connected(START, ONE), Reunion::Other);
         health
+    }
+
+    #[test]
+    fn a_node_that_comes_back_empty_is_not_taken_to_be_as_slow_as_before() {
+        let mut health = up();
+        (0..100).for_each(|_| health.answered(Duration::from_secs(1)));
+        health.failed(START);
+        assert_eq!(health.connected(START, ONE), Reunion::Same);
+        assert!(health.answer_time() > Duration::from_millis(900));
+        assert_eq!(health.connected(START, TWO), Reunion::Other);
+        assert_eq!((health.answer_time(), health.late_after()), (Duration::ZERO, Duration::ZERO));
     }
 
     #[test]

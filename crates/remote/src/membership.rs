@@ -9,7 +9,7 @@
 //! What is wanted is compared with what is as often as one likes: the same roster twice changes nothing, and
 //! what can't be done yet is done later.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use farmem_transport::Destination;
 
@@ -100,8 +100,8 @@ pub fn changes(members: &[(&Destination, Member)], roster: &Roster) -> Vec<Chang
         Some(change(number))
     };
     let of_members = members.iter().enumerate().filter_map(of_member);
-    let is_known = |address: &&Destination| members.iter().any(|(known, _)| known == address);
-    let joins = roster.active().filter(|address| !is_known(address)).cloned().map(Change::Join);
+    let known: HashSet<&Destination> = members.iter().map(|(address, _)| *address).collect();
+    let joins = roster.active().filter(|address| !known.contains(address)).cloned().map(Change::Join);
     of_members.chain(joins).collect()
 }
 

@@ -7,6 +7,9 @@
 //! client's blocks than its part is passed over (consistent hashing with bounded loads). So a single process
 //! uses all nodes, by their sizes, and what left at once still lies together.
 
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
 /// Blocks that follow each other to one node: 2 MiB, as many as the mover writes at once. Stripes of 16 MiB
 /// left programs with less than 200 MiB there on few nodes, and took no less time (docs/adr/0027).
 pub const STRIPE_BLOCKS: u64 = 8;
@@ -15,30 +18,74 @@ pub const STRIPE_BLOCKS: u64 = 8;
 const BOUND_NUMERATOR: u64 = 10;
 const BOUND_DENOMINATOR: u64 = 9;
 
-/// The nodes in the order in which they are tried, each once. `sizes` is how much each lends, those of size
-/// zero are left out; `identity` tells the client and the process.
+/// The nodes in the order in which they are tried, each once, found as far as somebody asks: a block needs a
+/// few, of a thousand perhaps.
 ///
 /// The chance of a node to be the first is its part of all that is lent, and one that comes or goes changes
 /// the order of the others in nothing (weighted rendezvous hashing).
-pub fn chain(identity: u64, stripe: u64, sizes: &[u64]) -> Vec<usize> {
-    let mut scored: Vec<(f64, usize)> = sizes
-        .iter()
-        .enumerate()
-        .filter(|(_, size)| **size > 0)
-        .map(|(node, &size)| {
-            let hashed = mix(mix(identity ^ mix(stripe)) ^ mix(node as u64 + 1));
-            // In (0, 1): 53 bits are exact, and the half keeps zero out.
-            let uniform = ((hashed >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
-            (-uniform.ln() / size as f64, node)
-        })
-        .collect();
-    scored.sort_by(|one, other| one.0.total_cmp(&other.0));
-    scored.into_iter().map(|(_, node)| node).collect()
+#[derive(Clone, Debug)]
+pub struct Chain {
+    found: Vec<usize>,
+    rest: BinaryHeap<Candidate>,
 }
 
-/// How many of a client's `total` blocks a node of that size may hold before it is passed over.
-pub fn most_blocks(total: u64, size: u64, sizes: &[u64]) -> u64 {
-    let lent: u128 = sizes.iter().map(|&size| u128::from(size)).sum();
+/// A node; the one with the lowest score comes first, and of equal ones that with the lowest number.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Candidate {
+    score: f64,
+    node: usize,
+}
+
+impl Eq for Candidate {}
+impl PartialOrd for Candidate {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Candidate {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.score.total_cmp(&self.score).then(other.node.cmp(&self.node))
+    }
+}
+
+impl Chain {
+    /// `sizes` is how much each lends, those of size zero are left out; `identity` tells the client and the
+    /// process.
+    pub fn new(identity: u64, stripe: u64, sizes: &[u64]) -> Self {
+        let hash = mix(identity ^ mix(stripe));
+        let rest = sizes.iter().enumerate().filter(|(_, size)| **size > 0).map(|(node, &size)| {
+            let hashed = mix(hash ^ mix(node as u64 + 1));
+            // In (0, 1): 53 bits are exact, and the half keeps zero out.
+            let uniform = ((hashed >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
+            Candidate { score: -uniform.ln() / size as f64, node }
+        });
+        // From a list, which takes a step for each; one by one would take more.
+        Self { found: Vec::new(), rest: rest.collect::<Vec<_>>().into() }
+    }
+
+    /// The nth, counted from zero.
+    pub fn get(&mut self, nth: usize) -> Option<usize> {
+        while self.found.len() <= nth {
+            self.found.push(self.rest.pop()?.node);
+        }
+        self.found.get(nth).copied()
+    }
+}
+
+/// All of a [`Chain`].
+pub fn chain(identity: u64, stripe: u64, sizes: &[u64]) -> Vec<usize> {
+    let mut chain = Chain::new(identity, stripe, sizes);
+    (0..).map_while(|nth| chain.get(nth)).collect()
+}
+
+/// What all nodes lend together.
+pub fn lent(sizes: &[u64]) -> u128 {
+    sizes.iter().map(|&size| u128::from(size)).sum()
+}
+
+/// How many of a client's `total` blocks a node of that size may hold before it is passed over, when all lend
+/// so much together.
+pub fn most_blocks(total: u64, size: u64, lent: u128) -> u64 {
     if lent == 0 {
         return 0;
     }
@@ -65,6 +112,15 @@ mod tests {
         let mut chain = chain(7, 3, &[10, 0, 5, 1]);
         chain.sort_unstable();
         assert_eq!(chain, [0, 2, 3]);
+    }
+
+    #[test]
+    fn nodes_come_in_the_order_of_their_scores_however_few_are_asked_for() {
+        let sizes: Vec<u64> = (1..200).collect();
+        let all = chain(3, 4, &sizes);
+        let mut some = Chain::new(3, 4, &sizes);
+        assert_eq!([some.get(5), some.get(0), some.get(2)], [all[5], all[0], all[2]].map(Some));
+        assert_eq!((some.get(198), some.get(199)), (Some(all[198]), None));
     }
 
     #[test]
@@ -99,8 +155,9 @@ mod tests {
                 let mut own = [0_u64; 12];
                 for block in 0..blocks {
                     let chain = chain(client, block / STRIPE_BLOCKS, &sizes);
-                    let node =
-                        chain.into_iter().find(|&node| own[node] < most_blocks(block, sizes[node], &sizes));
+                    let node = chain
+                        .into_iter()
+                        .find(|&node| own[node] < most_blocks(block, sizes[node], lent(&sizes)));
                     own[node.unwrap()] += 1;
                 }
                 own.iter().zip(&mut load).for_each(|(own, load)| *load += own);

@@ -634,7 +634,8 @@ impl Supervisor<'_> {
         outcome
     }
 
-    /// Makes it so small, or as small as is sensible, and remembers how it was; or lets it be so large, or as large as it was.
+    /// Makes it so small, or as small as is sensible, and remembers how it was; or lets it be so large, or as
+    /// large as it was.
     ///
     /// # Errors
     /// A sentence that says why not; then all is as it was.

@@ -215,7 +215,8 @@ impl Maps {
     }
 }
 
-/// Whether a process has private memory of no file that it may both write and run. `maps` is its `/proc/PID/maps`.
+/// Whether a process has private memory of no file that it may both write and run. `maps` is its
+/// `/proc/PID/maps`.
 ///
 /// # Errors
 /// [`Errno::NOTTY`] on kernels before 6.11; [`Errno::SRCH`] when the process has ended.

@@ -114,8 +114,8 @@ pub enum Request {
     /// Somebody with the right to change limits wants all to come back, and the pagers to leave. The answer
     /// is a report as for [`Request::Query`], or why not, as JSON text; the supervisor ends when it is done.
     Withdraw,
-    /// Somebody with the right to do so makes the application small, or large again, or asks how far that has come. The answer is JSON: how large it is, or a
-    /// sentence why not.
+    /// Somebody with the right to do so makes the application small, or large again, or asks how far that has
+    /// come. The answer is JSON: how large it is, or a sentence why not.
     Resize {
         /// What is wanted.
         step: Resizing,

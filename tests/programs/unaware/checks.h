@@ -7,6 +7,6 @@ struct check {
 	int (*run)(void);
 };
 
-extern const struct check identity_checks[], page_table_checks[], stack_checks[], limit_checks[];
+extern const struct check identity_checks[], page_table_checks[], stack_checks[], limit_checks[], executable_checks[];
 
 #endif

@@ -142,6 +142,7 @@ macro_rules! documents {
 documents! {
     the_readme: "README.md",
     choosing_a_budget: "docs/guide/choosing-a-budget.md",
+    large: "docs/guide/large.md",
     databases: "docs/guide/databases.md",
     first_run: "docs/guide/first-run.md",
     idle_applications: "docs/guide/idle-applications.md",

@@ -9,6 +9,7 @@ mod machine;
 mod node;
 mod resize;
 mod run;
+mod simulate;
 mod trace;
 mod watch;
 
@@ -32,6 +33,7 @@ pub(crate) use self::node::{
 };
 pub(crate) use self::resize::{GrowArguments, ResizeWatching, ShrinkArguments};
 pub(crate) use self::run::{ApplicationArguments, Entries, Far, PagerArguments, Progress, RunArguments};
+pub(crate) use self::simulate::SimulateArguments;
 pub(crate) use self::trace::{
     TraceArguments, TraceCommand, TraceRecordArguments, TraceReplayArguments, TraceShowArguments,
 };
@@ -85,6 +87,8 @@ pub(crate) enum Command {
     Doctor(DoctorArguments),
     /// Record what happens to a program's pages, and try policies on the recordings
     Trace(TraceArguments),
+    /// Simulate a datacentre: what is lost, how soon it is made good, and how long fetches take
+    Simulate(Box<SimulateArguments>),
     /// Measure Farmem against the kernel's own swap
     Bench(BenchArguments),
     /// The pager of a process, started by its application's supervisor

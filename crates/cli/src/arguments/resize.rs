@@ -10,10 +10,12 @@ use crate::amount::{parse_budget, parse_interval, parse_name};
 
 /// Make an idle application small, and remember how large it was.
 ///
-/// Its pages move to its pool, and on to memory nodes and disk where it has those. It goes on running: what it touches comes back, and other pages leave for it.
-/// Without --to it is left 4 MiB for each of its processes, with which one that waits for work hardly ever waits for a page. What can't leave, or has no
-/// room to go to, stays, and the budget rises again by as much: no program is ended for having been shrunk. `farmem grow` gives it back its budget.
-/// The command returns when the application is small, or when for two seconds nothing more has left. Only root and the user who runs the application may do this.
+/// Its pages move to its pool, and on to memory nodes and disk where it has those. It goes on running: what
+/// it touches comes back, and other pages leave for it. Without --to it is left 4 MiB for each of its
+/// processes, with which one that waits for work hardly ever waits for a page. What can't leave, or has no
+/// room to go to, stays, and the budget rises again by as much: no program is ended for having been shrunk.
+/// `farmem grow` gives it back its budget. The command returns when the application is small, or when for two
+/// seconds nothing more has left. Only root and the user who runs the application may do this.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  farmem shrink notebook\n  farmem shrink 4711 --to 64M --timeout 10s --json\n\nExit status: 0 it is small, 1 it \
@@ -32,9 +34,9 @@ pub(crate) struct ShrinkArguments {
 
 /// Give an application that was shrunk its budget again.
 ///
-/// The command returns when the budget is raised. Pages come back when the program touches them, and by themselves meanwhile, those that left last
-/// first, as far as the budget has room. A budget that followed the program (--local auto) does so again. Only root and the user who runs the application
-/// may do this.
+/// The command returns when the budget is raised. Pages come back when the program touches them, and by
+/// themselves meanwhile, those that left last first, as far as the budget has room. A budget that followed
+/// the program (--local auto) does so again. Only root and the user who runs the application may do this.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  farmem grow notebook\n  farmem grow notebook --fetch\n  farmem grow 4711 --to 2G --json\n\nExit status: 0 done, \

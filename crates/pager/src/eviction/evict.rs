@@ -44,8 +44,6 @@ pub(crate) struct Evictor {
     idle_area: Option<Frames>,
     /// Whether `frames` takes pages that the program may run.
     is_executable: bool,
-    /// Whether pages wait for the other staging area.
-    wants_other: bool,
     used: u64,
     /// Of those used, the ones whose page has left. The others were put back.
     pub(crate) held: u64,
@@ -98,7 +96,6 @@ impl Evictor {
             frames: reserve(false)?,
             idle_area: if Frames::has_executable() { Some(reserve(true)?) } else { None },
             is_executable: false,
-            wants_other: false,
             used: 0,
             held: 0,
             stranded: Stranded::new(),
@@ -130,22 +127,21 @@ impl Evictor {
         self.held = 0;
     }
 
-    /// Whether a page that the kernel won't move to the area in use would move to the other one: only one of
-    /// the two mappings is executable. Then the other area is in use from the next batch on.
-    fn would_take_other_area(&mut self, engine: &Engine, page: PageIndex) -> bool {
-        if self.idle_area.is_none() || self.wants_other {
-            return self.wants_other;
-        }
-        let mapping = engine.pages.files.maps.next(page.addr()).ok().flatten();
-        self.wants_other = mapping.is_some_and(|mapping| {
-            mapping.range.contains(page) && mapping.writable && mapping.executable != self.is_executable
-        });
-        self.wants_other
+    /// Whether the page is of a mapping whose frames go to the staging area that is not in use.
+    fn needs_other_area(&self, engine: &Engine, page: PageIndex) -> bool {
+        self.idle_area.is_some()
+            && engine.pages.files.maps.next(page.addr()).is_ok_and(|mapping| {
+                mapping.is_some_and(|mapping| {
+                    let is_there = mapping.range.contains(page) && mapping.writable;
+                    is_there && mapping.executable != self.is_executable
+                })
+            })
     }
 
-    /// Changes to the other staging area, if pages wait for it. All that is in the one in use is stored.
-    fn change_area(&mut self, engine: &Engine) {
-        if !core::mem::take(&mut self.wants_other) {
+    /// Changes to the staging area that frames of the page's mapping go to. All that is in the one in use is
+    /// stored.
+    fn use_area_for(&mut self, engine: &Engine, page: PageIndex) {
+        if !self.needs_other_area(engine, page) {
             return;
         }
         self.release_frames(engine);
@@ -282,7 +278,6 @@ impl Engine {
         lap: Lap,
         batch: &mut Batch,
     ) {
-        evictor.change_area(self);
         // Each page of a batch may need a second frame, when it isn't moved with the first attempt.
         if STAGING_PAGES - evictor.used < 2 * RUN_PAGES as u64 {
             evictor.release_frames(self);
@@ -292,6 +287,10 @@ impl Engine {
             let taken = &mut batch.taken[batch.pages..];
             let run = evictor.hand.take_victims(self, most - batch.pages, visits, taken);
             batch.push(run);
+            // What of a batch is in mappings of another protection stays until the hand comes round.
+            if batch.count == 1 && batch.pages == run.count().get() as usize {
+                evictor.use_area_for(self, run.start);
+            }
         }
     }
 
@@ -327,7 +326,7 @@ impl Engine {
         if !self.return_stranded_of(holding, evictor) || self.eviction.is_leaving() {
             return outcome;
         }
-        evictor.change_area(self);
+        evictor.use_area_for(self, run.start);
         if STAGING_PAGES - evictor.used < run.count().get() {
             evictor.release_frames(self);
         }
@@ -419,7 +418,7 @@ impl Engine {
             if left.is_empty() {
                 continue;
             }
-            if self.eviction.are_stranded() || outcome.is_full || outcome.is_changing || evictor.wants_other {
+            if self.eviction.are_stranded() || outcome.is_full || outcome.is_changing {
                 outcome.is_changing |= self.eviction.are_stranded();
                 self.give_all_back(left);
             } else {
@@ -517,7 +516,7 @@ impl Engine {
                     }
                 }
                 UffdError::Unsupported if at_once > 1 => at_once = 1,
-                UffdError::Unsupported if evictor.would_take_other_area(self, start) => break,
+                UffdError::Unsupported if evictor.needs_other_area(self, start) => break,
                 UffdError::Changing => {
                     self.slot.add(Counter::Retries, 1);
                     outcome.is_changing = true;

@@ -4,7 +4,7 @@ use farmem_transport::RemoteAddress;
 
 use super::nodes::NodeChunks;
 use super::{Allotment, BlockTable, Shards, WrittenBy};
-use crate::placement::{STRIPE_BLOCKS, chain, most_blocks};
+use crate::placement::{Chain, STRIPE_BLOCKS, lent, most_blocks};
 use crate::redundancy::MOST_SHARDS;
 
 impl BlockTable {
@@ -84,24 +84,25 @@ impl BlockTable {
         most: impl Fn(usize) -> u64,
     ) -> (Vec<usize>, bool) {
         let sizes = self.sizes(is_among);
-        let chain = chain(self.identity ^ u64::from(owner), left / STRIPE_BLOCKS, &sizes);
+        // Once, not for each node.
+        let lent = lent(&sizes);
+        let mut chain = Chain::new(self.identity ^ u64::from(owner), left / STRIPE_BLOCKS, &sizes);
         let total = self.nodes.iter().map(|node| node.used).sum();
         let mut chosen: Vec<usize> = Vec::new();
         let mut add = |bound: &dyn Fn(usize) -> u64| {
-            for &node in &chain {
+            let mut tried = (0..).map_while(|nth| chain.get(nth));
+            while chosen.len() < self.redundancy.shards()
+                && let Some(node) = tried.next()
+            {
                 let chunks = &self.nodes[node];
-                if chosen.len() < self.redundancy.shards()
-                    && !chosen.contains(&node)
-                    && chunks.used < bound(node)
-                    && !chunks.free.is_empty()
-                {
+                if !chosen.contains(&node) && chunks.used < bound(node) && !chunks.free.is_empty() {
                     chosen.push(node);
                 }
             }
             chosen.len()
         };
         // First within the bounds, then wherever there is room: a bound evens out, it doesn't refuse.
-        add(&|node| most(node).min(most_blocks(total, self.nodes[node].size, &sizes)));
+        add(&|node| most(node).min(most_blocks(total, self.nodes[node].size, lent)));
         let count = add(&most);
         // A block that leaves anyway is better whole than a node's load slow.
         if count >= self.redundancy.data() {

@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use super::nodes::NodeChunks;
 use super::{Allotment, BlockTable, Kept, Located, Shards, WrittenBy};
-use crate::placement::{STRIPE_BLOCKS, chain};
+use crate::placement::{Chain, STRIPE_BLOCKS};
 
 /// Blocks that are looked at for one that can be made whole, before others get a turn.
 const TRIES: usize = 64;
@@ -79,12 +79,14 @@ impl BlockTable {
         most: impl Fn(usize) -> u64,
     ) -> Option<Allotment> {
         let sizes = self.sizes(NodeChunks::takes_part);
-        let chain = chain(self.identity ^ u64::from(owner), u64::from(block) / STRIPE_BLOCKS, &sizes);
+        let mut chain =
+            Chain::new(self.identity ^ u64::from(owner), u64::from(block) / STRIPE_BLOCKS, &sizes);
+        let chain = (0..).map_while(|nth| chain.get(nth));
         let fits = |node: &usize| {
             let chunks = &self.nodes[*node];
             known.on(*node).is_none() && !chunks.free.is_empty() && chunks.used < most(*node)
         };
-        let places: Vec<(usize, usize)> = wanted.into_iter().zip(chain.into_iter().filter(fits)).collect();
+        let places: Vec<(usize, usize)> = wanted.into_iter().zip(chain.filter(fits)).collect();
         (!places.is_empty()).then(|| self.take_chunks(block, owner, WrittenBy::Rebuilder, places.into_iter()))
     }
 

@@ -180,10 +180,11 @@ impl Lane {
         if self.join(&taken) {
             return;
         }
+        let now = self.carrier.now();
         let found = {
             let mut state = self.carrier.state();
             let span = state.span(taken.owner().0).around(call.first, call.count);
-            let late = (redundancy.parity() > 0).then(|| state.late_after());
+            let late = (redundancy.parity() > 0).then(|| state.late_after(now));
             state.block_table.located(call.block as u32).cloned().map(|located| (located, span, late))
         };
         let Some((located, span, late)) = found else { return self.refuse(&taken) };

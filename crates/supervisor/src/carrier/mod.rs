@@ -49,8 +49,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use farmem_remote::{
-    BlockTable, Checker, Health, Located, LostChunk, Member, Piece, Redundancy, Reserve, Reunion, Span,
-    Standing,
+    BlockTable, Checker, Health, Lateness, Located, LostChunk, Member, Piece, Redundancy, Reserve, Reunion,
+    Span, Standing,
 };
 use farmem_store::{NodesConfig, SLAB_BYTES};
 use farmem_transport::{
@@ -87,11 +87,6 @@ const LEAVING_LANE: u8 = 66;
 const REBUILD_LANE: u8 = 67;
 const AHEAD_LANE: u8 = 128;
 const _: () = assert!(WRITER_LANE <= u8::MAX - AHEAD_LANE, "each lane of the pool has a second number");
-/// Others are asked as well after so many times as long as nearly all answers take, within these bounds:
-/// below the first a wake-up that comes late would look like a node that is slow.
-const LATE_TIMES: u32 = 3;
-const LATE_LEAST: Duration = Duration::from_millis(2);
-const LATE_MOST: Duration = Duration::from_millis(100);
 /// Making a connection takes no longer; a node that needs more is away.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
 /// What nodes lend that join while a run goes on can be used up to so many times what there was at its start,
@@ -278,6 +273,7 @@ struct State {
     /// Whether nodes that are leaving hold what no other has room for.
     is_stuck: bool,
     health: Vec<Health>,
+    lateness: Lateness,
     reserves: Vec<Reserve>,
     /// How much is read at once for each process.
     spans: HashMap<u16, Span>,
@@ -305,6 +301,7 @@ impl Carrier {
             members: vec![Member::Active; count],
             is_stuck: false,
             health: vec![Health::default(); count],
+            lateness: Lateness::default(),
             reserves: vec![tuning.reserve(); count],
             spans: HashMap::new(),
             first_span: tuning.span(),
@@ -605,18 +602,9 @@ impl State {
         (health.standing() == Standing::Up).then(|| health.answer_time())
     }
 
-    /// After which time an answer is late: by what nodes take in the middle, so that one which is slow
-    /// doesn't excuse itself.
-    fn late_after(&self) -> Duration {
-        let mut times: Vec<Duration> = self
-            .health
-            .iter()
-            .filter(|health| health.standing() == Standing::Up)
-            .map(Health::late_after)
-            .collect();
-        times.sort_unstable();
-        let middle = times.get(times.len() / 2).copied().unwrap_or_default();
-        (middle * LATE_TIMES).clamp(LATE_LEAST, LATE_MOST)
+    /// After which time an answer is late.
+    fn late_after(&mut self, now: Duration) -> Duration {
+        self.lateness.patience(now, self.health.iter())
     }
 }
 

@@ -1,4 +1,5 @@
-//! Makes the application small and large again: what is agreed, the budget, and what it follows the program by, all together.
+//! Makes the application small and large again: what is agreed, the budget, and what it follows the program
+//! by, all together.
 
 use std::time::Instant;
 
@@ -12,7 +13,8 @@ use crate::limits::set::Limits;
 use crate::limits::shrink::{Before, Shrunk, Step, least};
 use crate::limits::sizing::Sizing;
 
-/// A pool that has no more slabs free than these is full: those that are open for one size have no room for another.
+/// A pool that has no more slabs free than these is full: those that are open for one size have no room for
+/// another.
 const FULL_SLABS: u64 = 4;
 
 /// Why one that was not shrunk doesn't grow.
@@ -137,7 +139,8 @@ impl Resize {
         Ok(())
     }
 
-    /// Changes limits: all of them or none. Whoever says what the budget is to be says so of an application that was shrunk, too.
+    /// Changes limits: all of them or none. Whoever says what the budget is to be says so of an application
+    /// that was shrunk, too.
     ///
     /// # Errors
     /// A sentence that says why they can't be set.

@@ -1,7 +1,9 @@
-//! An application that was made small while nobody uses it, and that is to have its memory again later: the way down, and what it had before.
+//! An application that was made small while nobody uses it, and that is to have its memory again later: the
+//! way down, and what it had before.
 //!
-//! The budget falls only as fast as pages leave, so that no thread of the program waits for room. Where nothing more leaves, because the pool is full
-//! or what is left can't move, it rises again to what the program has and some more: nobody is ended for having been shrunk.
+//! The budget falls only as fast as pages leave, so that no thread of the program waits for room. Where
+//! nothing more leaves, because the pool is full or what is left can't move, it rises again to what the
+//! program has and some more: nobody is ended for having been shrunk.
 
 use std::time::{Duration, Instant};
 
@@ -10,18 +12,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::sizing::Sizing;
 
-/// The least that a process is shrunk to unless a size is given: 4 MiB. An interpreter that waits for work touches between one and four, and would fault all the time
-/// with less.
+/// The least that a process is shrunk to unless a size is given: 4 MiB. An interpreter that waits for work
+/// touches between one and four, and would fault all the time with less.
 const LEAST_PAGES: u64 = 1024;
-/// How far the budget falls ahead of what the application has: 3 MiB. From 4 MiB on, threads would wait for room.
+/// How far the budget falls ahead of what the application has: 3 MiB. From 4 MiB on, threads would wait for
+/// room.
 const AHEAD: PageCount = PageCount::new(768);
 /// Faults bring in pages before others leave: above the budget by less than 1 MiB is within it.
 const TOLERATED: PageCount = PageCount::new(256);
-/// Nothing more leaves when for so long nothing has left; longer as long as nothing has left at all, since pagers have to come first. Shorter than a fault waits for room in a
-/// full pool before its program is ended.
+/// Nothing more leaves when for so long nothing has left; longer as long as nothing has left at all, since
+/// pagers have to come first. Shorter than a fault waits for room in a full pool before its program is ended.
 const STANDSTILL: Duration = Duration::from_secs(2);
 const BEGINNING: Duration = Duration::from_secs(5);
-/// By how much the budget is above what the application has, when nothing more leaves: 4 MiB, and twice as much each time that this wasn't enough.
+/// By how much the budget is above what the application has, when nothing more leaves: 4 MiB, and twice as
+/// much each time that this wasn't enough.
 const MARGIN_PAGES: u64 = 1024;
 const MOST_DOUBLINGS: u32 = 16;
 
@@ -135,7 +139,8 @@ impl Shrunk {
         self.reason = Some(reason);
     }
 
-    /// What to do now, when so much is resident and so much has ever left. `is_pausing` while storage is waited for, which says nothing.
+    /// What to do now, when so much is resident and so much has ever left. `is_pausing` while storage is
+    /// waited for, which says nothing.
     pub(crate) fn step(&mut self, now: Instant, resident: PageCount, evicted: u64, is_pausing: bool) -> Step {
         if evicted != self.evicted {
             self.has_left = true;

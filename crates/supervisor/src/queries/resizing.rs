@@ -10,7 +10,8 @@ use crate::queries::directory::{SetError, exchange, named, understood};
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(20);
-/// For so long after the budget was raised nothing comes back by itself; all has that will, when for so long nothing more does.
+/// For so long after the budget was raised nothing comes back by itself; all has that will, when for so long
+/// nothing more does.
 const CALM: Duration = Duration::from_secs(1);
 
 /// What came of it.
@@ -26,8 +27,9 @@ pub struct Resized {
     pub is_done: bool,
 }
 
-/// Makes the application of that name, or of that program's process number, so small, or as small as is sensible. Returns when it is, when nothing more leaves, or when
-/// the time is over; `hear` is told now and then how it stands.
+/// Makes the application of that name, or of that program's process number, so small, or as small as is
+/// sensible. Returns when it is, when nothing more leaves, or when the time is over; `hear` is told now and
+/// then how it stands.
 ///
 /// # Errors
 /// There is no such application or more than one, or its supervisor refuses.
@@ -40,7 +42,8 @@ pub fn shrink(
     resize(name, Resizing::Shrink, to, timeout, hear, |now| now.is_small)
 }
 
-/// Lets it be so large, or as large as it was before it was shrunk. With `fetch` it returns when what there is room for has come back.
+/// Lets it be so large, or as large as it was before it was shrunk. With `fetch` it returns when what there
+/// is room for has come back.
 ///
 /// # Errors
 /// As for [`shrink`].
@@ -56,7 +59,8 @@ pub fn grow(
         if now.far_bytes != calm.0 {
             calm = (now.far_bytes, Instant::now());
         }
-        // It is agreed by now. A host may have lent what it doesn't use, and gives that back when it is needed.
+        // It is agreed by now. A host may have lent what it doesn't use, and gives that back when it is
+        // needed.
         !fetch || now.far_bytes == 0 || calm.1.elapsed() > CALM
     })
 }
