@@ -154,7 +154,7 @@ fn limits_of_whoever_calls_hold_for_the_program_and_not_for_its_pager() {
     if !managed_runner() {
         return;
     }
-    for limit in ["-v 400000", "-d 100000", "-t 60", "-f 100", "-s unlimited", "-s 128", "-l 0", "-n 32"] {
+    for limit in ["-v 400000", "-d 100000", "-t 60", "-f 100", "-s unlimited", "-s 80", "-l 0", "-n 32"] {
         let name = unique("limited");
         let option = limit.split(' ').next().expect("an option");
         let script = format!("ulimit -S {limit}; exec \"$@\"");

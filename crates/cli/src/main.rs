@@ -38,22 +38,43 @@ mod web;
 
 use std::env;
 use std::ffi::OsString;
+use std::panic::resume_unwind;
 use std::process::ExitCode;
+use std::thread;
 
 use clap::Parser;
+use rustix::process::{Resource, getrlimit};
 
 use arguments::{Arguments, Command};
 use failure::Failure;
 
+/// Bytes of stack with which arguments are parsed: ten times what it takes now.
+const PARSER_STACK: usize = 1 << 20;
+
 fn main() -> ExitCode {
     let words: Vec<OsString> = env::args_os().collect();
-    let outcome = match Arguments::try_parse_from(&words) {
+    let outcome = match parse(&words) {
         Ok(arguments) => dispatch(arguments.command),
         Err(error) => failure::from_clap(&error, &words),
     };
     outcome.unwrap_or_else(|failure| {
         log::say(&format!("farmem: {failure}"));
         failure.status()
+    })
+}
+
+/// Parses the arguments, on a thread of its own where the caller's limit leaves less stack than the options
+/// of all commands may take. Where no thread can be made it is tried anyway.
+fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
+    let in_place = || Arguments::try_parse_from(words);
+    if getrlimit(Resource::Stack).current.is_none_or(|bytes| bytes >= PARSER_STACK as u64) {
+        return in_place();
+    }
+    thread::scope(|scope| {
+        match thread::Builder::new().stack_size(PARSER_STACK).spawn_scoped(scope, in_place) {
+            Ok(parser) => parser.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            Err(_) => in_place(),
+        }
     })
 }
 
