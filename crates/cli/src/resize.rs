@@ -38,7 +38,7 @@ struct Outcome<'a> {
 
 /// Returns when it is small, or nothing more leaves.
 pub(crate) fn shrink(arguments: &ShrinkArguments) -> Result<ExitCode, Failure> {
-    let mut display = Display::new(arguments.watching.progress);
+    let mut display = Display::new(arguments.watching.shown.progress);
     let timeout = arguments.watching.timeout;
     let outcome =
         farmem_supervisor::shrink(&arguments.name, arguments.to, timeout, |now| display.show(|| line(now)));
@@ -64,7 +64,7 @@ pub(crate) fn grow(arguments: &GrowArguments) -> Result<ExitCode, Failure> {
             mib(usable.get())
         )));
     }
-    let mut display = Display::new(watching.progress);
+    let mut display = Display::new(watching.shown.progress);
     let outcome =
         farmem_supervisor::grow(name, *to, *fetch, watching.timeout, |now| display.show(|| line(now)));
     display.clear();
@@ -92,7 +92,7 @@ fn print(
     watching: &ResizeWatching,
     sentence: impl FnOnce() -> String,
 ) -> Result<(), Failure> {
-    if watching.json {
+    if watching.shown.json {
         println!("{}", serde_json::to_string_pretty(&of(resized, is_done)).map_err(anyhow::Error::from)?);
     } else if is_done {
         println!("{}", sentence());

@@ -676,7 +676,7 @@ impl Supervisor<'_> {
     /// How large it is.
     fn size(&self) -> Size {
         let report = self.report(self.application.pool.usage());
-        let Condition { resident, .. } = self.condition();
+        let resident = self.application.ledger.resident() + self.attacher.seen().unknown();
         let shrunk = self.resize.shrunk();
         let wanted = shrunk.map_or_else(|| self.resize.agreed(&self.lease_client()), Shrunk::wanted);
         Size {

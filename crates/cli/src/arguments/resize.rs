@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use farmem_page::ByteCount;
 
-use super::Progress;
+use super::attach::WatchingArguments;
 use crate::amount::{parse_budget, parse_interval, parse_name};
 
 /// Make an idle application small, and remember how large it was.
@@ -62,19 +62,6 @@ pub(crate) struct ResizeWatching {
     /// Time to wait at most, from 100ms to 1h; what was begun goes on afterwards
     #[arg(long, value_name = "TIME", value_parser = parse_interval, default_value = "60s")]
     pub(crate) timeout: Duration,
-    /// Show on standard error how it goes
-    ///
-    /// Without this it is shown on a terminal only.
-    #[arg(
-        long,
-        value_name = "WHERE",
-        value_enum,
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "always"
-    )]
-    pub(crate) progress: Option<Progress>,
-    /// Print what came of it as one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) shown: WatchingArguments,
 }

@@ -129,13 +129,13 @@ impl Evictor {
 
     /// Whether the page is of a mapping whose frames go to the staging area that is not in use.
     fn needs_other_area(&self, engine: &Engine, page: PageIndex) -> bool {
-        self.idle_area.is_some()
-            && engine.pages.files.maps.next(page.addr()).is_ok_and(|mapping| {
-                mapping.is_some_and(|mapping| {
-                    let is_there = mapping.range.contains(page) && mapping.writable;
-                    is_there && mapping.executable != self.is_executable
-                })
-            })
+        if self.idle_area.is_none() {
+            return false;
+        }
+        let mapping = engine.pages.files.maps.next(page.addr()).ok().flatten();
+        mapping.is_some_and(|mapping| {
+            mapping.range.contains(page) && mapping.writable && mapping.executable != self.is_executable
+        })
     }
 
     /// Changes to the staging area that frames of the page's mapping go to. All that is in the one in use is
