@@ -21,6 +21,13 @@ struct Machine {
     order: VecDeque<PageIndex>,
     /// Came ahead, and not touched since.
     ahead: HashSet<PageIndex>,
+    /// Touches after which a page comes that was asked for ahead, as one of a node does.
+    answers_after: u64,
+    touches: u64,
+    /// Pages on their way, and when they come.
+    flying: HashMap<PageIndex, u64>,
+    /// Pages that the program has come to before they had.
+    late: u64,
     follower: Follower,
     faults: u64,
     fetched: u64,
@@ -37,6 +44,10 @@ impl Machine {
             resident: HashSet::new(),
             order: VecDeque::new(),
             ahead: HashSet::new(),
+            answers_after: 0,
+            touches: 0,
+            flying: HashMap::new(),
+            late: 0,
             follower: Follower::new(Box::leak(Box::new([[0; PAGE_BYTES]; _]))),
             faults: 0,
             fetched: 0,
@@ -81,11 +92,17 @@ impl Machine {
     fn touch(&mut self, address: u64) {
         let address = VirtAddr::new(address);
         let page = address.page();
+        self.touches += 1;
+        self.land();
         self.used += u64::from(self.ahead.remove(&page));
         if self.resident.contains(&page) {
             return;
         }
-        self.faults += 1;
+        if self.flying.remove(&page).is_some() {
+            self.late += 1;
+        } else {
+            self.faults += 1;
+        }
         if let Some(settled) = self.follower.on_fault(address) {
             let count = settled.pages().len() as u64;
             match settled.is_used {
@@ -103,11 +120,19 @@ impl Machine {
                 walk.miss();
                 continue;
             };
+            if self.flying.contains_key(&page) {
+                // Its content isn't known yet.
+                continue;
+            }
             if !self.resident.contains(&page) && !fetched.contains(&page) {
                 if !walk.fetch(page) {
                     break;
                 }
                 fetched.push(page);
+                if self.answers_after > 0 {
+                    walk.await_content();
+                    continue;
+                }
             }
             walk.arrive(content);
         }
@@ -121,7 +146,22 @@ impl Machine {
         assert!(fetched.len() <= 1 + most as usize);
         self.fetched += fetched.len() as u64 - 1;
         self.ahead.extend(&fetched[1..]);
+        if self.answers_after > 0 {
+            let comes_at = self.touches + self.answers_after;
+            self.flying.extend(fetched.drain(1..).map(|page| (page, comes_at)));
+        }
         fetched.into_iter().for_each(|page| self.bring(page));
+    }
+
+    /// Takes in what has come.
+    fn land(&mut self) {
+        let mut come: Vec<_> = self.flying.iter().filter(|(_, at)| **at <= self.touches).collect();
+        come.sort();
+        let come: Vec<_> = come.into_iter().map(|(&page, _)| page).collect();
+        for page in come {
+            self.flying.remove(&page);
+            self.bring(page);
+        }
     }
 
     fn contribution(&self) -> f64 {
@@ -318,22 +358,61 @@ fn a_queue_of_objects_and_the_arrays_in_them_are_followed_in_turn() {
     assert!(machine.used * 10 > machine.fetched * 9, "{} of {}", machine.used, machine.fetched);
 }
 
-#[test]
-fn what_a_large_array_of_references_leads_to_comes_ahead() {
+/// References to half of the objects, in no order; the array takes pages beyond the objects.
+fn large_array() -> Machine {
     let mut machine = Machine::new();
-    // References to half of the objects, in no order; the array takes pages beyond the objects.
-    let (first, count) = (PAGES / 2, OBJECTS / 2);
-    let element = |number: u64| BASE + first * PAGE_BYTES as u64 + number * 8;
-    let to = |number: u64| BASE + scattered(number, count) * OBJECT_BYTES;
-    for number in 0..count {
-        machine.write(element(number), to(number));
+    for number in 0..OBJECTS / 2 {
+        machine.write(element(number), BASE + scattered(number, OBJECTS / 2) * OBJECT_BYTES);
     }
+    machine
+}
+
+/// Where element `number` of the large array lies.
+fn element(number: u64) -> u64 {
+    BASE + PAGES / 2 * PAGE_BYTES as u64 + number * 8
+}
+
+fn visit_large_array(machine: &mut Machine) {
     for number in 0..40_000 {
         let at = machine.read(element(number));
         machine.read(at + VALUE_AT);
     }
+}
+
+#[test]
+fn what_a_large_array_of_references_leads_to_comes_ahead() {
+    let mut machine = large_array();
+    visit_large_array(&mut machine);
     assert!(machine.contribution() > 0.85, "{} of {}", machine.used, machine.faults);
     assert!(machine.useless() * 20 < machine.fetched, "{} of {}", machine.useless(), machine.fetched);
+}
+
+#[test]
+fn what_a_large_array_leads_to_is_asked_of_nodes_ahead() {
+    // The program reads some elements of the array, or fewer than one, while a page is on its way.
+    for answers_after in [1, 4, 40] {
+        let mut machine = large_array();
+        machine.answers_after = answers_after;
+        visit_large_array(&mut machine);
+        assert!(machine.contribution() > 0.85, "{answers_after}: {} of {}", machine.used, machine.faults);
+        assert!(machine.useless() * 20 < machine.fetched, "{answers_after}: {}", machine.useless());
+        assert!(answers_after < 40 || machine.late > 0, "{answers_after}: none was late");
+    }
+}
+
+#[test]
+fn the_next_object_of_a_list_is_asked_of_nodes_ahead() {
+    for answers_after in [1, 8] {
+        let mut machine = list();
+        machine.answers_after = answers_after;
+        let mut at = object(0);
+        for _ in 0..20_000 {
+            machine.read(at + VALUE_AT);
+            at = machine.read(at);
+        }
+        assert!(machine.contribution() > 0.4, "{answers_after}: {} of {}", machine.used, machine.faults);
+        assert!(machine.useless() * 20 < machine.fetched, "{answers_after}: {}", machine.useless());
+    }
 }
 
 #[test]

@@ -14,6 +14,8 @@ use farmem_telemetry::{Counter, RETURN_BUCKETS, TraceKind};
 use crate::address_space::table::Taken;
 use crate::engine::{BATCH_PAGES, Engine};
 use crate::eviction::vault::LoadFailure;
+use crate::fault::flights::Errand;
+use crate::fault::references::Following;
 use crate::fault::serve::{Cause, ServeBuffers, Served, Source};
 use crate::fault::waiting::Timing;
 use crate::gate::{Change, Holding};
@@ -165,7 +167,7 @@ impl Engine {
     }
 
     /// [`Engine::load`] of one page for the fault that leads the batch. What has to be asked of nodes comes
-    /// by itself, later.
+    /// by itself, later, and is followed then.
     pub(crate) fn load_for(
         &self,
         holding: &Holding<'_>,
@@ -173,6 +175,7 @@ impl Engine {
         batch: &mut Batch,
         at: usize,
         fault: Fault,
+        following: Option<Following>,
     ) -> Arrival {
         let loading = buffers.waiting.begin_loading();
         let loaded = self.load(holding, buffers, batch, at, Cause::Fault(fault.page), self.urgency());
@@ -180,7 +183,9 @@ impl Engine {
         match loaded {
             Loaded::There => Arrival::There,
             Loaded::Lost => Arrival::Not(Served::Done),
-            Loaded::Later => Arrival::Not(self.send_for(buffers, batch, at, Cause::Fault(fault.page))),
+            Loaded::Later => {
+                Arrival::Not(self.send_for(buffers, batch, at, Cause::Fault(fault.page), following))
+            }
         }
     }
 
@@ -190,10 +195,20 @@ impl Engine {
     }
 
     /// Asks nodes for the batch's page at that position, which is no longer part of it.
-    fn send_for(&self, buffers: &ServeBuffers, batch: &mut Batch, at: usize, cause: Cause) -> Served {
+    fn send_for(
+        &self,
+        buffers: &ServeBuffers,
+        batch: &mut Batch,
+        at: usize,
+        cause: Cause,
+        following: Option<Following>,
+    ) -> Served {
         let Some(taken) = batch.pages[at].take() else { return Served::Done };
         let is_faulted = cause.is_fault_on(taken.page);
-        match self.launch(&buffers.reader, taken, cause, !is_faulted) {
+        if !is_faulted {
+            self.foresight.asked.note(taken.page, thread::now_ns());
+        }
+        match self.launch(&buffers.reader, taken, Errand { cause, is_ahead: !is_faulted, following }) {
             Ok(()) => Served::Flying,
             // Too much is under way, or the page is somewhere else by now. The thread is kept: it need not
             // fault again.
@@ -322,7 +337,7 @@ impl Engine {
         if let Some(at) = first
             && self.load(holding, buffers, &mut batch, at, cause, self.urgency()) == Loaded::Later
         {
-            sent = Some(self.send_for(buffers, &mut batch, at, cause));
+            sent = Some(self.send_for(buffers, &mut batch, at, cause, None));
         }
         let mut later = 0_u128;
         for at in (0..batch.count).filter(|at| Some(*at) != first) {
@@ -353,12 +368,8 @@ impl Engine {
     /// Asks nodes for pages that nobody waits for.
     #[cold]
     fn send_for_all(&self, buffers: &ServeBuffers, mut batch: Batch, cause: Cause) {
-        let now_ns = thread::now_ns();
         for at in 0..batch.count {
-            if let Some(taken) = &batch.pages[at] {
-                self.foresight.asked.note(taken.page, now_ns);
-            }
-            let _ = self.send_for(buffers, &mut batch, at, cause);
+            let _ = self.send_for(buffers, &mut batch, at, cause, None);
         }
     }
 
@@ -637,8 +648,9 @@ impl Engine {
             self.eviction.victims.on_first_touch(word)
         };
         if taken.release(word.with_far(false).with_discarded(false)).is_waited {
-            // When that was is known already.
+            // When that was is known already, and that it is used.
             self.foresight.asked.forget(page);
+            self.settle_pages(core::iter::once(page), Some(true));
         }
     }
 }

@@ -27,6 +27,7 @@ use crate::address_space::table::Taken;
 use crate::engine::Engine;
 use crate::eviction::vault::{LoadFailure, PageReader};
 use crate::fault::batch::Batch;
+use crate::fault::references::Following;
 use crate::fault::serve::{Cause, ServeBuffers, Served, Source};
 use crate::gate::{FETCHER, Holding, Reading};
 use crate::whereabouts::Whereabouts;
@@ -43,14 +44,23 @@ const SLICE_NS: u64 = 50_000_000;
 /// The same while nothing is.
 const IDLE_NS: u64 = 1_000_000_000;
 
+/// Why a page is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Errand {
+    pub(crate) cause: Cause,
+    /// Whether nobody waits for it.
+    pub(crate) is_ahead: bool,
+    /// What is to be done with its words when it has come.
+    pub(crate) following: Option<Following>,
+}
+
 /// A page on its way.
 struct Flight {
     taken: Taken,
     call: Call,
     posted: Posted,
-    cause: Cause,
+    errand: Errand,
     since_ns: u64,
-    is_ahead: bool,
     /// Whether a thread has come to wait for what was asked for ahead.
     is_wanted: bool,
 }
@@ -71,13 +81,6 @@ struct List {
     /// refused. So there is always one for a page that must be asked for again, and there are never more
     /// refused ones than flights.
     reserved: usize,
-}
-
-/// Why a page comes in, since when, and whether a thread waits for it.
-struct Errand {
-    cause: Cause,
-    since_ns: u64,
-    is_needed: bool,
 }
 
 impl List {
@@ -183,19 +186,13 @@ fn run(fetcher: &'static mut Fetcher) -> ! {
 impl Engine {
     /// Asks nodes for a page that is held, and leaves it to the fetcher. Gives it back where that can't be
     /// done now.
-    pub(super) fn launch(
-        &self,
-        reader: &PageReader,
-        taken: Taken,
-        cause: Cause,
-        is_ahead: bool,
-    ) -> Result<(), Taken> {
-        self.launch_unless(|list| list.free() <= list.reserved, reader, taken, cause, is_ahead)
+    pub(super) fn launch(&self, reader: &PageReader, taken: Taken, errand: Errand) -> Result<(), Taken> {
+        self.launch_unless(|list| list.free() <= list.reserved, reader, taken, errand)
     }
 
     /// The same, where one has a place in the list already. It is not used up.
-    fn launch_again(&self, reader: &PageReader, taken: Taken, cause: Cause) -> Result<(), Taken> {
-        self.launch_unless(|_| false, reader, taken, cause, false)
+    fn launch_again(&self, reader: &PageReader, taken: Taken, errand: Errand) -> Result<(), Taken> {
+        self.launch_unless(|_| false, reader, taken, errand)
     }
 
     fn launch_unless(
@@ -203,8 +200,7 @@ impl Engine {
         is_too_much: impl Fn(&List) -> bool,
         reader: &PageReader,
         taken: Taken,
-        cause: Cause,
-        is_ahead: bool,
+        errand: Errand,
     ) -> Result<(), Taken> {
         let Some(place) = taken.word.place() else { return Err(taken) };
         let mut list = self.flights.flights.lock();
@@ -212,26 +208,30 @@ impl Engine {
             return Err(taken);
         }
         let Some(free) = list.flights.iter_mut().find(|flight| flight.is_none()) else { return Err(taken) };
-        let Some((call, posted)) = self.vault.post(reader, place, is_ahead) else { return Err(taken) };
+        let Some((call, posted)) = self.vault.post(reader, place, errand.is_ahead) else { return Err(taken) };
         let since_ns = thread::now_ns();
-        *free = Some(Flight { taken, call, posted, cause, since_ns, is_ahead, is_wanted: false });
+        *free = Some(Flight { taken, call, posted, errand, since_ns, is_wanted: false });
         drop(list);
         self.flights.ring();
         Ok(())
     }
 
     /// A thread has come to wait for a page that somebody has. If that is on its way ahead of need, it is
-    /// needed now.
-    pub(super) fn hurry(&self, page: PageIndex) {
+    /// needed now, and is followed for that thread. Whether it is.
+    pub(super) fn hurry(&self, page: PageIndex, following: Option<Following>) -> bool {
         if !self.flights.may_fly() {
-            return;
+            return false;
         }
         let mut flights = self.flights.flights.lock();
-        let is_it = |flight: &&mut Flight| flight.taken.page == page && flight.is_ahead && !flight.is_wanted;
-        let Some(flight) = flights.flights.iter_mut().flatten().find(is_it) else { return };
+        let is_it =
+            |flight: &&mut Flight| flight.taken.page == page && flight.errand.is_ahead && !flight.is_wanted;
+        let Some(flight) = flights.flights.iter_mut().flatten().find(is_it) else { return false };
         flight.is_wanted = true;
+        flight.errand.following = following;
+        flight.since_ns = thread::now_ns();
         drop(flights);
         self.flights.ring();
+        true
     }
 
     /// On the fetcher: sleeps until a call is answered, or somebody rings, or it is time to try again.
@@ -292,7 +292,7 @@ impl Engine {
         }
         let Some(taken) = self.pages.table.take(page) else {
             // The holder lets the thread go.
-            self.hurry(page);
+            let _ = self.hurry(page, None);
             return None;
         };
         if !taken.word.is_far() || Source::of(taken.word) != Source::Stored {
@@ -304,7 +304,8 @@ impl Engine {
             holding,
             buffers,
             taken,
-            Errand { cause: Cause::Fault(page), since_ns, is_needed: true },
+            Errand { cause: Cause::Fault(page), is_ahead: false, following: None },
+            since_ns,
             Urgency::Later,
         )
     }
@@ -337,8 +338,8 @@ impl Engine {
         flight: Flight,
         landing: Landing,
     ) -> Option<Refused> {
-        let Flight { taken, call, posted, cause, since_ns, is_ahead, is_wanted } = flight;
-        let is_needed = !is_ahead || is_wanted;
+        let Flight { taken, call, posted, errand, since_ns, is_wanted } = flight;
+        let errand = Errand { is_ahead: errand.is_ahead && !is_wanted, ..errand };
         let urgency = match landing {
             Landing::Answered(answer) => Urgency::Answered(call, answer),
             Landing::Wanted => {
@@ -349,10 +350,10 @@ impl Engine {
                 self.vault.withdraw(&posted);
                 // Without a supervisor this asks nobody, and tells what else there is. Nobody waits for the
                 // rest.
-                if is_needed { Urgency::Awaited } else { Urgency::Later }
+                if errand.is_ahead { Urgency::Later } else { Urgency::Awaited }
             }
         };
-        self.land_page(holding, buffers, taken, Errand { cause, since_ns, is_needed }, urgency)
+        self.land_page(holding, buffers, taken, errand, since_ns, urgency)
     }
 
     /// Loads and installs a page that has come. What the kernel refuses, although a thread waits for it.
@@ -362,11 +363,15 @@ impl Engine {
         buffers: &mut ServeBuffers,
         taken: Taken,
         errand: Errand,
+        since_ns: u64,
         urgency: Urgency,
     ) -> Option<Refused> {
-        let Errand { cause, since_ns, is_needed } = errand;
+        let Errand { cause, mut following, .. } = errand;
         // Room was made when it was asked for, and others may have used it.
-        let _ = self.make_room(holding, 1);
+        let ahead = following.map_or(0, |following| following.most);
+        if !self.make_room(holding, 1 + ahead as usize) {
+            following.iter_mut().for_each(|following| following.most = 0);
+        }
         let Some(place) = taken.word.place() else {
             self.give_back(taken);
             return None;
@@ -378,20 +383,25 @@ impl Engine {
                 let page = taken.page;
                 let mut batch = Batch::new();
                 batch.push(taken);
-                if self.install_first(holding, buffers, &mut batch, cause) == Served::Again {
+                let plan = following.and_then(|following| self.resume_following(following));
+                let served = match plan {
+                    Some(plan) => self.follow(holding, buffers, plan, batch, cause),
+                    None => self.install_first(holding, buffers, &mut batch, cause),
+                };
+                if served == Served::Again {
                     // What has come is in the read buffer.
                     return Some(Refused { page, since_ns });
                 }
-                if cause.is_fault_on(page) {
+                if !errand.is_ahead {
                     let took_ns = thread::now_ns().saturating_sub(since_ns);
                     self.slot.fault_latency().record(took_ns);
                     buffers.waiting.count(&self.slot, took_ns);
                 }
             }
             Err(LoadFailure::Lost) => self.lose(holding, taken),
-            Err(LoadFailure::Later) if is_needed => {
+            Err(LoadFailure::Later) if !errand.is_ahead => {
                 // It has been displaced, or is elsewhere now.
-                if let Err(taken) = self.launch_again(&buffers.reader, taken, cause) {
+                if let Err(taken) = self.launch_again(&buffers.reader, taken, errand) {
                     let page = taken.page;
                     self.give_back(taken);
                     return cause.is_fault_on(page).then_some(Refused { page, since_ns });
@@ -429,8 +439,12 @@ impl Engine {
             // A thread that waits there has lost the page, as without a pager. What comes now comes for
             // nobody.
             self.wake_page(old);
-            let cause = if flight.cause.is_fault_on(old) { Cause::Fault(taken.page) } else { flight.cause };
-            *place = Some(Flight { taken, cause, ..flight });
+            let cause = match flight.errand.cause {
+                cause if cause.is_fault_on(old) => Cause::Fault(taken.page),
+                cause => cause,
+            };
+            let errand = Errand { cause, following: None, ..flight.errand };
+            *place = Some(Flight { taken, errand, ..flight });
         }
     }
 }

@@ -111,13 +111,27 @@ impl Engine {
     }
 }
 
-/// A fault that is followed.
-pub(crate) struct FollowPlan<'a> {
-    follower: Guard<'a, Follower>,
+/// A fault whose references are to be followed once its page is at hand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Following {
+    fault: Fault,
     /// Pages that may come with the faulted one.
     pub(crate) most: u32,
     /// What it took to look at the fault.
     looked_ns: u64,
+}
+
+/// The same, with the follower in hand.
+pub(crate) struct FollowPlan<'a> {
+    follower: Guard<'a, Follower>,
+    pub(crate) following: Following,
+}
+
+impl FollowPlan<'_> {
+    /// Lets go of the follower: the page is on its way.
+    pub(crate) fn suspend(self) -> Following {
+        self.following
+    }
 }
 
 impl Engine {
@@ -147,7 +161,7 @@ impl Engine {
             return (None, looked_ns);
         };
         let most = reach.min(self.foresight.references.most.load(Ordering::Relaxed));
-        (Some(FollowPlan { follower, most, looked_ns }), looked_ns)
+        (Some(FollowPlan { follower, following: Following { fault, most, looked_ns } }), looked_ns)
     }
 
     fn settle_followed(&self, settled: &Settled) {
@@ -165,23 +179,46 @@ impl Engine {
         took_ns
     }
 
-    /// Serves the fault on a stored page with what its words refer to. The faulted page is installed last: by
-    /// then the thread finds the others.
+    /// Serves the fault on a stored page with what its words refer to. Where the page has to be asked of nodes,
+    /// its references are followed when it has come.
     pub(crate) fn serve_following(
         &self,
         holding: &Holding<'_>,
         buffers: &mut ServeBuffers,
         plan: FollowPlan<'_>,
         faulted: Taken,
-        fault: Fault,
     ) -> Served {
-        let FollowPlan { mut follower, most, looked_ns } = plan;
+        let Following { fault, looked_ns, .. } = plan.following;
         let mut batch = Batch::new();
         batch.push(faulted);
-        if let Arrival::Not(served) = self.load_for(holding, buffers, &mut batch, 0, fault) {
-            self.spend_following(looked_ns);
-            return served;
+        match self.load_for(holding, buffers, &mut batch, 0, fault, Some(plan.following)) {
+            Arrival::There => self.follow(holding, buffers, plan, batch, Cause::Fault(fault.page)),
+            Arrival::Not(Served::Flying) => Served::Flying,
+            Arrival::Not(served) => {
+                self.spend_following(looked_ns);
+                served
+            }
         }
+    }
+
+    /// The plan for a page that has come from nodes. `None` if its thread isn't followed any more.
+    pub(crate) fn resume_following(&self, following: Following) -> Option<FollowPlan<'_>> {
+        let follower = self.foresight.references.of(following.fault.thread)?;
+        let most = following.most.min(follower.reach()?);
+        Some(FollowPlan { follower, following: Following { most, ..following } })
+    }
+
+    /// Fetches what the words of the batch's only page refer to, which has faulted and is loaded. That page is
+    /// installed last: by then the thread finds the others, or nodes have been asked for them.
+    pub(crate) fn follow(
+        &self,
+        holding: &Holding<'_>,
+        buffers: &mut ServeBuffers,
+        plan: FollowPlan<'_>,
+        mut batch: Batch,
+        cause: Cause,
+    ) -> Served {
+        let FollowPlan { mut follower, following: Following { fault, most, looked_ns } } = plan;
         let began_ns = thread::now_ns();
         let address = fault.address();
         let mut pages = [fault.page; 1 + MOST_PAGES];
@@ -225,8 +262,10 @@ impl Engine {
                 Some(taken) => {
                     let at = batch.push(taken);
                     pages[at] = page;
-                    if self.load_for(holding, buffers, &mut batch, at, fault) == Arrival::There {
-                        walk.arrive(&buffers.content[at]);
+                    match self.load_for(holding, buffers, &mut batch, at, fault, None) {
+                        Arrival::There => walk.arrive(&buffers.content[at]),
+                        Arrival::Not(Served::Flying) => walk.await_content(),
+                        Arrival::Not(_) => walk.decline(),
                     }
                 }
                 None => {
@@ -248,7 +287,7 @@ impl Engine {
         let walked_ns = thread::now_ns().saturating_sub(began_ns);
         follower.took(self.spend_following(looked_ns + walked_ns));
         drop(follower);
-        self.install_first(holding, buffers, &mut batch, Cause::Fault(fault.page))
+        self.install_first(holding, buffers, &mut batch, cause)
     }
 }
 

@@ -129,15 +129,16 @@ impl Engine {
                 (self.ask(&self.foresight.touch_ahead, fault).and_then(|advice| advice.fetch), None)
             }
         };
-        let ahead = run.map(|run| run.count).or(plan.as_ref().map(|plan| plan.most));
+        let ahead = run.map(|run| run.count).or(plan.as_ref().map(|plan| plan.following.most));
         let pages = 1 + ahead.unwrap_or(0) as usize;
         // There is room already as a rule, and the clock is left alone.
         let room =
             self.residency.excess(pages) <= 0 || buffers.waiting.for_room(|| self.make_room(holding, pages));
         let Some(taken) = self.pages.table.take(fault.page) else {
             self.slot.add(Counter::StagedHits, 1);
-            self.hurry(fault.page);
-            return Served::Done;
+            // Whoever brings it lets the thread go.
+            let is_flying = self.hurry(fault.page, plan.map(FollowPlan::suspend));
+            return if is_flying { Served::Flying } else { Served::Done };
         };
         if taken.word.is_stored() && !taken.word.is_far() {
             return self.meet_unheard(holding, taken);
@@ -151,8 +152,8 @@ impl Engine {
         if source == Source::Stored
             && let Some(mut plan) = plan
         {
-            plan.most *= u32::from(room);
-            return self.serve_following(holding, buffers, plan, taken, fault);
+            plan.following.most *= u32::from(room);
+            return self.serve_following(holding, buffers, plan, taken);
         }
         let run = run.filter(|_| room && source == guess);
         let batch = self.gather(taken, run, source);

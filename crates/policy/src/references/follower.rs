@@ -10,6 +10,11 @@
 //! that the walk came through is such a rest: it says nothing of where the program goes next, and the
 //! judgement waits for the fault after it.
 //!
+//! Pages of memory nodes are on their way for a while, and the program may fault on them before they are
+//! there: then the walk has led there, and the next one goes on from there, past those that are under way. A
+//! walk along links ends with the first page whose content it has to wait for. If that comes in time, nothing
+//! is known of the walk.
+//!
 //! Pages are paid from an [`Account`] of their kind; while both are empty the thread costs next to nothing. A
 //! thread whose faults no word explains rests, so that programs without references cost next to nothing, too.
 
@@ -102,6 +107,8 @@ struct Past {
     /// Whether an element of the array had led to where it began.
     is_explained: bool,
     expected: Option<(PageIndex, Way)>,
+    /// The page on its way with which it ended.
+    awaited: Option<(PageIndex, Way)>,
     is_dry: bool,
     /// The page that it began at.
     start: PageIndex,
@@ -122,11 +129,15 @@ impl Past {
     /// at the very beginning of any.
     fn is_rest(&self, address: VirtAddr) -> bool {
         let page = address.page();
-        let is_expected = self.expected.is_some_and(|(expected, _)| expected == page);
         let mut way = [self.start].into_iter().chain(self.settled.pages().iter().copied());
         let is_behind = way.any(|before| before.get() + 1 == page.get())
             || address.get() % (PAGE_BYTES as u64) < EDGE_BYTES;
-        !is_expected && self.rests_left > 0 && is_behind && !self.is_run
+        !self.has_led_to(page) && self.rests_left > 0 && is_behind && !self.is_run
+    }
+
+    /// Whether it has led to `page`: that would have been fetched next, or it is on its way still.
+    fn has_led_to(&self, page: PageIndex) -> bool {
+        self.expected.is_some_and(|(expected, _)| expected == page) || self.settled.pages().contains(&page)
     }
 }
 
@@ -226,7 +237,9 @@ impl Follower {
         let is_learning = self.is_learning();
         let past = self.past.take();
         let expected = past.and_then(|past| past.expected);
-        let is_met = expected.filter(|&(page, _)| page == address.page());
+        // The program may come to a page before it is there, or after that without a fault.
+        let awaited = past.and_then(|past| past.awaited);
+        let is_met = expected.or(awaited).filter(|&(page, _)| page == address.page());
         let compression = self.links.compression();
         self.swept = if is_learning { self.sweep.learn(address, compression) } else { Explained::Not };
         self.way = match is_met {
@@ -249,14 +262,20 @@ impl Follower {
         if is_met.is_none() {
             self.branches.clear();
         }
-        self.judge(past?, expected.map(|_| is_met.is_some()))
+        let mut past = past?;
+        let has_led = past.has_led_to(address.page());
+        if let Some(at) = past.settled.pages().iter().position(|&page| page == address.page()) {
+            // Nothing is known yet of those behind it.
+            past.settled.count = at + 1;
+        }
+        self.judge(past, (has_led || expected.is_some()).then_some(has_led))
     }
 
     /// The thread has faulted on `page`: whether the walk on trial has led there.
     fn try_on(&mut self, page: PageIndex) {
         let Some(mut trial) = self.trial.take() else { return };
         trial.faults_left -= 1;
-        let has_led = trial.past.expected.is_some_and(|(expected, _)| expected == page);
+        let has_led = trial.past.has_led_to(page);
         if has_led || trial.faults_left == 0 {
             self.account(trial.past, Some(has_led));
         } else {
@@ -365,6 +384,7 @@ impl Follower {
             is_run: walked.is_run,
             is_explained: self.is_in_array(),
             expected: walked.expected,
+            awaited: walked.awaited,
             is_dry: walked.count == 0,
             start: address.page(),
             rests_left: 1 + MOST_PAGES as u32,

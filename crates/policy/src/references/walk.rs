@@ -86,6 +86,8 @@ pub struct Walked {
     /// The page that would have been fetched next, and how the program comes there. `None` if it isn't known
     /// where the walk went on.
     pub(super) expected: Option<(PageIndex, Way)>,
+    /// The page on its way with which the walk ended, and how the program comes there.
+    pub(super) awaited: Option<(PageIndex, Way)>,
     /// What was left for later.
     pub(super) branches: Branches,
     /// The surroundings of the address that it came to last.
@@ -107,6 +109,7 @@ impl<'a> Walk<'a> {
             is_run: false,
             taken: Taken::default(),
             expected: None,
+            awaited: None,
             branches,
             last: None,
         };
@@ -187,6 +190,24 @@ impl<'a> Walk<'a> {
             branches.push(Branch { address: next, way: next_way, from: Some((way, link)) });
         });
         self.walked.last = Some(Surroundings::new(address, way, content));
+    }
+
+    /// The page that was to be fetched last doesn't come: too much is under way. The walk is over, as if it had
+    /// been one page too many.
+    pub fn decline(&mut self) {
+        self.visits_left = 0;
+        self.walked.count = self.walked.count.saturating_sub(1);
+        self.walked.expected = Some((self.at.address.page(), self.at.way));
+    }
+
+    /// The page to which the walk has come is on its way, and nobody waits for it: what it holds will be known
+    /// later. A walk along links ends with it.
+    pub fn await_content(&mut self) {
+        if self.walked.is_run {
+            return;
+        }
+        self.visits_left = 0;
+        self.walked.awaited = Some((self.at.address.page(), self.at.way));
     }
 
     /// Ends it, for [`Follower::walked`](super::Follower::walked).
