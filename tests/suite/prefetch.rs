@@ -3,7 +3,7 @@
 use std::process::{Command, Output};
 
 use farmem_tests::{
-    Launcher, Program, Statistics, assert_in_one_of_three, farmem_binary, is_large, managed_runner,
+    Launcher, Node, Program, Statistics, assert_in_one_of_three, farmem_binary, is_large, managed_runner,
 };
 use serde_json::Value;
 
@@ -49,7 +49,11 @@ fn without_a_policy_only_what_is_asked_for_is_fetched() {
 
 /// Follows references through 40 MiB of objects, every byte checked by the program.
 fn follows(pattern: &str, policy: &str) -> Statistics {
-    let launcher = Launcher::managed(BUDGET_BYTES).option("--prefetch").option(policy);
+    follows_by(Launcher::managed(BUDGET_BYTES), pattern, policy)
+}
+
+fn follows_by(launcher: Launcher, pattern: &str, policy: &str) -> Statistics {
+    let launcher = launcher.option("--prefetch").option(policy);
     let words = ["workload", "--data", "40M", "--accesses", "40000", "--rounds", "2", "--pattern", pattern];
     let program = words.iter().fold(Program::new(farmem_binary()), |program, word| program.arg(word));
     launcher.run(program).success().statistics.expect("a managed run").expect("complete statistics")
@@ -71,6 +75,28 @@ fn what_a_list_refers_to_comes_ahead_and_the_program_reads_its_own_bytes() {
         assert_in_one_of_three(
             || used_and_accuracy("two-tier"),
             |&(used, accuracy)| used > 2.0 * without + 10_000.0 && accuracy > 0.8,
+        );
+    }
+}
+
+#[test]
+fn what_a_list_refers_to_is_asked_of_a_node_ahead_and_the_program_reads_its_own_bytes() {
+    if !managed_runner() {
+        return;
+    }
+    for pattern in ["list", "tree"] {
+        let used_and_asked = |policy: &str| {
+            let node = Node::start("256M");
+            let launcher = Launcher::managed(BUDGET_BYTES).option("--pool").option("2M");
+            let launcher = launcher.option("--node").option(node.address()).option("--plain");
+            let statistics = follows_by(launcher, pattern, policy);
+            (statistics.number("prefetch_used"), statistics.number("fetches_from_nodes"))
+        };
+        let (without, _) = used_and_asked("streams");
+        assert_in_one_of_three(
+            || used_and_asked("two-tier"),
+            // Nobody asks for more than the next object's page: what it refers to is known when it has come.
+            |&(used, asked)| asked > 10_000.0 && used > 2.0 * without + 5_000.0,
         );
     }
 }
