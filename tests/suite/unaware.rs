@@ -57,6 +57,9 @@ managed! {
     the_size_of_files_is_limited_as_ever: "files_of_a_bounded_size",
     a_limited_address_space_has_room_for_all_but_a_pagers: "enough_address_space",
     limited_data_has_room_for_all_but_a_pagers: "enough_data",
+    a_program_that_adopts_orphans_waits_for_its_own_alone: "adopts_orphans_and_waits",
+    a_pager_that_comes_while_a_program_writes_to_a_pipe_cuts_nothing_short: "writes_to_a_pipe_at_once",
+    a_pager_that_comes_while_a_program_writes_to_a_socket_cuts_nothing_short: "writes_to_a_socket_at_once",
     far_pages_count_as_swapped_out_and_not_as_written: "tells_of_each_page",
     what_is_present_or_swapped_is_all_that_a_guest_has_touched: "clears_what_is_present_or_swapped_beside_a_pager",
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use farmem_page::{PAGE_BYTES, PageCount, PageRange, VirtAddr};
 use farmem_sys::maps::has_executable_data;
 use farmem_sys::subject::puppet::{Places, Puppet, SHARED_BYTES, STAGED, code};
-use farmem_sys::subject::tracee::{Dispatch, Options, Registers, State, Tracee};
+use farmem_sys::subject::tracee::{Dispatch, NO_CALL, Options, Registers, State, Tracee};
 use farmem_sys::subject::{Attached, attached};
 use farmem_sys::thread::{self, Scheduling};
 use farmem_sys::uffd::Uffd;
@@ -30,7 +30,7 @@ use crate::children::processes;
 use crate::injection::{Injection, WIDE, find_instruction, is_instruction};
 use crate::place;
 use crate::threads::{candidates, is_at_fault};
-use crate::{AttachError, filter, told};
+use crate::{AttachError, filter, told, unfinished};
 
 /// How long a thread may take to stop.
 const STOPPING: Duration = Duration::from_millis(200);
@@ -41,6 +41,11 @@ const MOST_THREADS: usize = 8;
 /// While the program's thread makes the puppet, and in the puppet for ever.
 const ALL_SIGNALS: u64 = u64::MAX;
 const KEPT_DEAD: u64 = 0x4000_0000;
+/// `PR_SET_CHILD_SUBREAPER` and `PR_GET_CHILD_SUBREAPER`.
+const ADOPT_ORPHANS: u64 = 36;
+const ADOPTS_ORPHANS: u64 = 37;
+/// How long the puppet may take to end by itself.
+const ENDING_ITSELF: Duration = Duration::from_millis(100);
 /// A thread that is asked to stop. What it makes until then is its own.
 const SEIZED: Options = Options { follows: false, ends_with_tracer: false, is_unfiltered: true };
 const FURNISHED: Options = Options { follows: false, ends_with_tracer: true, is_unfiltered: true };
@@ -219,12 +224,20 @@ fn release_running(tracee: Tracee) {
 static ENDING: Mutex<Vec<Tracee>> = Mutex::new(Vec::new());
 
 /// Lets a stopped thread go, with the signal that it is to get, or 0. Whatever came of the stop, a call that
-/// has returned early because of it is made again.
+/// has returned early because of it is made again, or for the rest.
 ///
 /// A thread that is ending can't be let go. Its process's parent hears of the end only when the calling
 /// thread has, and that may take as long as the process has other threads: it is waited for by
-/// [`wait_for_ending`].
+/// [`see_to_seized`].
 fn release(tracee: Tracee, signal: u32) {
+    let tracee = match signal {
+        0 => match unfinished::go_on(tracee) {
+            Some(tracee) => tracee,
+            None => return,
+        },
+        // It cuts such a call short anyway.
+        _ => tracee,
+    };
     if let Some(again) = tracee.registers().ok().and_then(called_again) {
         let _ = tracee.set_registers(&again);
     }
@@ -233,9 +246,10 @@ fn release(tracee: Tracee, signal: u32) {
     }
 }
 
-/// Hears of the ends of threads that couldn't be let go. By the thread that has seized them, now and then for
-/// as long as it lives.
-pub(crate) fn wait_for_ending() {
+/// Lets go threads that are done with what they were kept for, and hears of the ends of those that couldn't be
+/// let go. By the thread that has seized them, now and then for as long as it lives.
+pub(crate) fn see_to_seized() {
+    unfinished::see_to_them();
     let ending = std::mem::take(&mut *ENDING.lock().unwrap_or_else(PoisonError::into_inner));
     for tracee in ending {
         match tracee.state(false) {
@@ -322,12 +336,35 @@ fn make_twice(injection: &Injection<'_>, process: &Process) -> Result<Tracee, At
     let puppet = registers.and_then(|registers| {
         make_one(&Injection { tracee: &child, instruction: injection.instruction, registers }, process)
     });
+    // The puppet would become its child, and a program that waits until it has none would wait for ever.
+    let adopts = adopts_orphans(injection);
+    if adopts {
+        let _ = injection.call(raw::__NR_prctl, [ADOPT_ORPHANS, 0, 0, 0, 0, 0]);
+    }
     farmem_sys::process::kill(child.thread());
     let number = child.thread();
     see_ended(&child);
+    if adopts {
+        let _ = injection.call(raw::__NR_prctl, [ADOPT_ORPHANS, 1, 0, 0, 0, 0]);
+    }
     // The program's own child: what is left of it goes.
     let _ = injection.call(raw::__NR_wait4, [number.into(), 0, KEPT_DEAD, 0, 0, 0]);
     puppet
+}
+
+/// Whether orphans become children of the program. The kernel says so in memory of the program's alone: in some
+/// that is mapped for that, because all other may be far.
+fn adopts_orphans(injection: &Injection<'_>) -> bool {
+    let page = PAGE_BYTES as u64;
+    let private = u64::from(raw::MAP_PRIVATE | raw::MAP_ANONYMOUS);
+    let read_write = u64::from(raw::PROT_READ | raw::PROT_WRITE);
+    let done =
+        |number, arguments| injection.call(number, arguments).ok().and_then(|outcome| outcome.result.ok());
+    let Some(place) = done(raw::__NR_mmap, [0, page, read_write, private, u64::MAX, 0]) else { return false };
+    let said = done(raw::__NR_prctl, [ADOPTS_ORPHANS, place, 0, 0, 0, 0])
+        .and_then(|_| injection.tracee.word(place).ok());
+    let _ = done(raw::__NR_munmap, [place, page, 0, 0, 0, 0]);
+    said.is_some_and(|word| word as u32 != 0)
 }
 
 fn make_one(injection: &Injection<'_>, process: &Process) -> Result<Tracee, AttachError> {
@@ -543,6 +580,34 @@ pub(crate) fn clear(tracee: &Tracee, attached: &Attached) {
     let puppet = Injection { tracee, instruction, registers };
     let (start, bytes) = (places.all.start.addr().get(), places.all.count().bytes().get());
     let _ = puppet.call(raw::__NR_munmap, [start, bytes, 0, 0, 0, 0]);
+    // It has no code any more.
+    let _ = tracee.set_registers(&Registers {
+        rip: instruction,
+        rax: raw::__NR_exit.into(),
+        rdi: 0,
+        orig_rax: NO_CALL,
+        ..registers
+    });
+    let _ = tracee.resume(0);
+}
+
+/// Ends the puppet, by itself if it can: whoever adopts it may wait for it, and would take a child that was
+/// killed for one that something has gone wrong with. PostgreSQL, as the first process of a container, ends
+/// all connections then.
+pub(crate) fn end(tracee: &Tracee, puppet: Option<&Puppet>) {
+    if let Some(puppet) = puppet {
+        puppet.tell_to_end();
+    }
+    let began = Instant::now();
+    while began.elapsed() < ENDING_ITSELF {
+        match tracee.state(false) {
+            Ok(State::Ended) | Err(_) => return,
+            Ok(State::Running) => std::thread::sleep(Duration::from_micros(20)),
+            Ok(_) => drop(tracee.resume(0)),
+        }
+    }
+    farmem_sys::process::kill(tracee.thread());
+    see_ended(tracee);
 }
 
 /// Waits until it has ended, having been told to.
