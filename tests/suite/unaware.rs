@@ -54,6 +54,7 @@ managed! {
     a_main_stack_far_deeper_than_the_budget_stays_right: "a_deep_main_stack_that_is_idle",
     faults_on_a_runtimes_own_guards_are_the_programs_own: "guards_on_memory_that_is_far",
     a_program_that_has_all_the_descriptors_it_may_have_is_managed: "all_descriptors",
+    a_worker_of_a_program_that_may_have_three_descriptors_is_managed: "three_descriptors",
     the_size_of_files_is_limited_as_ever: "files_of_a_bounded_size",
     a_limited_address_space_has_room_for_all_but_a_pagers: "enough_address_space",
     limited_data_has_room_for_all_but_a_pagers: "enough_data",

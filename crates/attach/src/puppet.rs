@@ -477,6 +477,8 @@ fn furnish(
     ftruncate(&shared, SHARED_BYTES as u64).map_err(refused("shared memory"))?;
     let shared_fixed = u64::from(raw::MAP_SHARED | raw::MAP_FIXED);
     puppet.ask("shared memory", raw::__NR_mmap, [shared_at, bytes(3), read_write, shared_fixed, file, 0])?;
+    // Now, because the program may have as few as two descriptors, and nobody may have the right to more.
+    puppet.ask("closing files", raw::__NR_close, [file, 0, 0, 0, 0, 0])?;
     puppet.ask("staging", raw::__NR_mmap, [staging_at, bytes(5), read_write, fixed, u64::MAX, 0])?;
     let executable_staging = runs > 0
         && puppet
@@ -500,7 +502,6 @@ fn furnish(
     };
     let uffd = pidfd_getfd(&handle, uffd_there as i32, PidfdGetfdFlags::empty())
         .map_err(refused("the puppet's userfaultfd"))?;
-    puppet.ask("closing files", raw::__NR_close, [file, 0, 0, 0, 0, 0])?;
     give_up_rights(&puppet, texts_at + 64, uffd_there as u32)?;
 
     let first = VirtAddr::new(all).page();
@@ -676,10 +677,12 @@ fn give(
         Ok(u32::from_ne_bytes(bytes))
     };
     const DATAGRAMS: u64 = 2;
+    const CONTROL_LENGTH: u64 = 40;
     puppet.ask(WHAT, raw::__NR_socketpair, [1, DATAGRAMS, 0, scratch, 0, 0])?;
     let (ours, theirs) = (word(scratch)?, word(scratch + 4)?);
     let socket =
         pidfd_getfd(handle, ours as i32, PidfdGetfdFlags::empty()).map_err(AttachError::refused(WHAT))?;
+    puppet.ask(WHAT, raw::__NR_close, [ours.into(), 0, 0, 0, 0, 0])?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     let descriptors = [descriptor];
@@ -696,10 +699,12 @@ fn give(
         memory.write_all_at(&word.to_ne_bytes(), vector + 8 * nth as u64)?;
     }
     puppet.ask(WHAT, raw::__NR_recvmsg, [theirs.into(), header, CLOSED_ON_EXEC, 0, 0, 0])?;
-    let got = word(control + 16)?;
-    for done in [ours, theirs] {
-        puppet.ask(WHAT, raw::__NR_close, [done.into(), 0, 0, 0, 0, 0])?;
+    puppet.ask(WHAT, raw::__NR_close, [theirs.into(), 0, 0, 0, 0, 0])?;
+    // Where it may have no further descriptor the kernel leaves it out, and says nothing else.
+    if word(header + CONTROL_LENGTH)? == 0 {
+        return Err(AttachError::refused(WHAT)(Errno::MFILE));
     }
+    let got = word(control + 16)?;
     Ok(got.into())
 }
 
