@@ -246,8 +246,8 @@ fn release(tracee: Tracee, signal: u32) {
     }
 }
 
-/// Lets go threads that are done with what they were kept for, and hears of the ends of those that couldn't be
-/// let go. By the thread that has seized them, now and then for as long as it lives.
+/// Lets go threads that are done with what they were kept for, and hears of the ends of those that couldn't
+/// be let go. By the thread that has seized them, now and then for as long as it lives.
 pub(crate) fn see_to_seized() {
     unfinished::see_to_them();
     let ending = std::mem::take(&mut *ENDING.lock().unwrap_or_else(PoisonError::into_inner));
@@ -352,8 +352,8 @@ fn make_twice(injection: &Injection<'_>, process: &Process) -> Result<Tracee, At
     puppet
 }
 
-/// Whether orphans become children of the program. The kernel says so in memory of the program's alone: in some
-/// that is mapped for that, because all other may be far.
+/// Whether orphans become children of the program. The kernel says so in memory of the program's alone: in
+/// some that is mapped for that, because all other may be far.
 fn adopts_orphans(injection: &Injection<'_>) -> bool {
     let page = PAGE_BYTES as u64;
     let private = u64::from(raw::MAP_PRIVATE | raw::MAP_ANONYMOUS);

@@ -1,8 +1,9 @@
 //! Calls that a stop has cut short.
 //!
 //! A call that writes much to a pipe or a stream sleeps until all of it is written. When its thread is
-//! stopped meanwhile it returns what it has written so far, as after a signal, and no program without a handler
-//! expects that. The thread makes another call for the rest, to whose end it stays seized, and gets the sum.
+//! stopped meanwhile it returns what it has written so far, as after a signal, and no program without a
+//! handler expects that. The thread makes another call for the rest, to whose end it stays seized, and gets
+//! the sum.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -46,8 +47,8 @@ fn sum_of(cut: Registers, returned: u64) -> Registers {
     Registers { rax: cut.rax + (returned as i64).max(0) as u64, ..cut }
 }
 
-/// Has a stopped thread go on with the call that the stop has cut short. Where there is none the thread is given
-/// back.
+/// Has a stopped thread go on with the call that the stop has cut short. Where there is none the thread is
+/// given back.
 pub(crate) fn go_on(tracee: Tracee) -> Option<Tracee> {
     let Ok(cut) = tracee.registers() else { return Some(tracee) };
     let Some(rest) = rest_of(cut) else { return Some(tracee) };
@@ -155,9 +156,9 @@ mod tests {
             (raw::__NR_read, 300),
             (raw::__NR_writev, 300),
         ] {
-            assert_eq!(rest_of(after(call, result)), None);
+            assert!(rest_of(after(call, result)).is_none());
         }
         let in_no_call = Registers { orig_rax: NO_CALL, ..after(0, 300) };
-        assert_eq!(rest_of(in_no_call), None);
+        assert!(rest_of(in_no_call).is_none());
     }
 }
