@@ -54,9 +54,13 @@ managed! {
     a_main_stack_far_deeper_than_the_budget_stays_right: "a_deep_main_stack_that_is_idle",
     faults_on_a_runtimes_own_guards_are_the_programs_own: "guards_on_memory_that_is_far",
     a_program_that_has_all_the_descriptors_it_may_have_is_managed: "all_descriptors",
+    a_worker_of_a_program_that_may_have_three_descriptors_is_managed: "three_descriptors",
     the_size_of_files_is_limited_as_ever: "files_of_a_bounded_size",
     a_limited_address_space_has_room_for_all_but_a_pagers: "enough_address_space",
     limited_data_has_room_for_all_but_a_pagers: "enough_data",
+    a_program_that_adopts_orphans_waits_for_its_own_alone: "adopts_orphans_and_waits",
+    a_pager_that_comes_while_a_program_writes_to_a_pipe_cuts_nothing_short: "writes_to_a_pipe_at_once",
+    a_pager_that_comes_while_a_program_writes_to_a_socket_cuts_nothing_short: "writes_to_a_socket_at_once",
     far_pages_count_as_swapped_out_and_not_as_written: "tells_of_each_page",
     what_is_present_or_swapped_is_all_that_a_guest_has_touched: "clears_what_is_present_or_swapped_beside_a_pager",
 }

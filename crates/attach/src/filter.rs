@@ -6,9 +6,10 @@
 
 use linux_raw_sys::general as raw;
 
-/// Calls that a puppet makes with whatever arguments: it sleeps and wakes, discards pages, unlocks them, and
-/// takes away what it has mapped itself. None of them can map, lock, open or signal anything.
-const CALLS: [u32; 4] = [raw::__NR_futex, raw::__NR_madvise, raw::__NR_munlock, raw::__NR_munmap];
+/// Calls that a puppet makes with whatever arguments: it sleeps and wakes, discards pages, unlocks them,
+/// takes away what it has mapped itself, and ends. None of them can map, lock, open or signal anything.
+const CALLS: [u32; 5] =
+    [raw::__NR_futex, raw::__NR_madvise, raw::__NR_munlock, raw::__NR_munmap, raw::__NR_exit];
 /// The requests of a userfaultfd have this in their second byte.
 const USERFAULTFD: u32 = 0xaa00;
 

@@ -5,7 +5,7 @@
 //! 1. [`threads`]: which thread is stopped, so that the program can't tell.
 //! 2. [`injection`]: calls that another thread is made to make.
 //! 3. [`puppet`]: the puppet comes into being, and gets what it needs.
-//!    Where that lies, [`place`] says.
+//!    Where that lies, [`place`] says. A call that the stop has cut short goes on ([`unfinished`]).
 //! 4. [`filter`]: the puppet gives up what it doesn't need, for ever.
 //! 5. [`pager`]: the pager begins, and goes on until the program ends or becomes another one.
 //! 6. [`children`]: forked children, which their parent's pager serves at first, get pagers of their own.
@@ -23,6 +23,7 @@ mod puppet;
 pub mod shared;
 mod threads;
 mod told;
+mod unfinished;
 
 pub use told::has_page_table_open;
 

@@ -15,7 +15,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::java::Search;
 use crate::puppet::{self, Made};
-use crate::{AttachError, children, told};
+use crate::{AttachError, children, told, unfinished};
 
 /// How often it is looked whether the program is another one by now (its end is told at once, `exec` isn't),
 /// and whether children are to have pagers of their own.
@@ -124,7 +124,7 @@ fn see_through(start: Start, attached: &Attached, tracee: Option<&Tracee>) {
                 }
             }
         }
-        puppet::wait_for_ending();
+        puppet::see_to_seized();
         has_ended |= attached.has_ended();
         is_over =
             is_over || (has_ended || is_there && !attached.has_same_memory()) && !children::is_shared(number);
@@ -146,13 +146,17 @@ fn see_through(start: Start, attached: &Attached, tracee: Option<&Tracee>) {
             engine.note_end();
             break;
         }
+        if unfinished::are_there() {
+            pause = CHILDS_LOOK;
+        }
         if is_there {
             java.step(engine, attached);
         }
     }
+    unfinished::end_all();
     if let Some(tracee) = tracee.filter(|_| is_there) {
-        farmem_sys::process::kill(number);
-        puppet::see_ended(tracee);
+        // Where it has withdrawn it ends already, and has no code that could be told anything.
+        puppet::end(tracee, (!has_withdrawn).then_some(&attached.puppet));
     }
     if let Some(engine) = engine().filter(|_| has_withdrawn) {
         engine.note_withdrawn();

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use farmem_page::{PAGE_BYTES, PageCount, PageRange, VirtAddr};
 use farmem_sys::maps::has_executable_data;
 use farmem_sys::subject::puppet::{Places, Puppet, SHARED_BYTES, STAGED, code};
-use farmem_sys::subject::tracee::{Dispatch, Options, Registers, State, Tracee};
+use farmem_sys::subject::tracee::{Dispatch, NO_CALL, Options, Registers, State, Tracee};
 use farmem_sys::subject::{Attached, attached};
 use farmem_sys::thread::{self, Scheduling};
 use farmem_sys::uffd::Uffd;
@@ -30,7 +30,7 @@ use crate::children::processes;
 use crate::injection::{Injection, WIDE, find_instruction, is_instruction};
 use crate::place;
 use crate::threads::{candidates, is_at_fault};
-use crate::{AttachError, filter, told};
+use crate::{AttachError, filter, told, unfinished};
 
 /// How long a thread may take to stop.
 const STOPPING: Duration = Duration::from_millis(200);
@@ -41,6 +41,11 @@ const MOST_THREADS: usize = 8;
 /// While the program's thread makes the puppet, and in the puppet for ever.
 const ALL_SIGNALS: u64 = u64::MAX;
 const KEPT_DEAD: u64 = 0x4000_0000;
+/// `PR_SET_CHILD_SUBREAPER` and `PR_GET_CHILD_SUBREAPER`.
+const ADOPT_ORPHANS: u64 = 36;
+const ADOPTS_ORPHANS: u64 = 37;
+/// How long the puppet may take to end by itself.
+const ENDING_ITSELF: Duration = Duration::from_millis(100);
 /// A thread that is asked to stop. What it makes until then is its own.
 const SEIZED: Options = Options { follows: false, ends_with_tracer: false, is_unfiltered: true };
 const FURNISHED: Options = Options { follows: false, ends_with_tracer: true, is_unfiltered: true };
@@ -219,12 +224,20 @@ fn release_running(tracee: Tracee) {
 static ENDING: Mutex<Vec<Tracee>> = Mutex::new(Vec::new());
 
 /// Lets a stopped thread go, with the signal that it is to get, or 0. Whatever came of the stop, a call that
-/// has returned early because of it is made again.
+/// has returned early because of it is made again, or for the rest.
 ///
 /// A thread that is ending can't be let go. Its process's parent hears of the end only when the calling
 /// thread has, and that may take as long as the process has other threads: it is waited for by
-/// [`wait_for_ending`].
+/// [`see_to_seized`].
 fn release(tracee: Tracee, signal: u32) {
+    let tracee = match signal {
+        0 => match unfinished::go_on(tracee) {
+            Some(tracee) => tracee,
+            None => return,
+        },
+        // It cuts such a call short anyway.
+        _ => tracee,
+    };
     if let Some(again) = tracee.registers().ok().and_then(called_again) {
         let _ = tracee.set_registers(&again);
     }
@@ -233,9 +246,10 @@ fn release(tracee: Tracee, signal: u32) {
     }
 }
 
-/// Hears of the ends of threads that couldn't be let go. By the thread that has seized them, now and then for
-/// as long as it lives.
-pub(crate) fn wait_for_ending() {
+/// Lets go threads that are done with what they were kept for, and hears of the ends of those that couldn't
+/// be let go. By the thread that has seized them, now and then for as long as it lives.
+pub(crate) fn see_to_seized() {
+    unfinished::see_to_them();
     let ending = std::mem::take(&mut *ENDING.lock().unwrap_or_else(PoisonError::into_inner));
     for tracee in ending {
         match tracee.state(false) {
@@ -322,12 +336,35 @@ fn make_twice(injection: &Injection<'_>, process: &Process) -> Result<Tracee, At
     let puppet = registers.and_then(|registers| {
         make_one(&Injection { tracee: &child, instruction: injection.instruction, registers }, process)
     });
+    // The puppet would become its child, and a program that waits until it has none would wait for ever.
+    let adopts = adopts_orphans(injection);
+    if adopts {
+        let _ = injection.call(raw::__NR_prctl, [ADOPT_ORPHANS, 0, 0, 0, 0, 0]);
+    }
     farmem_sys::process::kill(child.thread());
     let number = child.thread();
     see_ended(&child);
+    if adopts {
+        let _ = injection.call(raw::__NR_prctl, [ADOPT_ORPHANS, 1, 0, 0, 0, 0]);
+    }
     // The program's own child: what is left of it goes.
     let _ = injection.call(raw::__NR_wait4, [number.into(), 0, KEPT_DEAD, 0, 0, 0]);
     puppet
+}
+
+/// Whether orphans become children of the program. The kernel says so in memory of the program's alone: in
+/// some that is mapped for that, because all other may be far.
+fn adopts_orphans(injection: &Injection<'_>) -> bool {
+    let page = PAGE_BYTES as u64;
+    let private = u64::from(raw::MAP_PRIVATE | raw::MAP_ANONYMOUS);
+    let read_write = u64::from(raw::PROT_READ | raw::PROT_WRITE);
+    let done =
+        |number, arguments| injection.call(number, arguments).ok().and_then(|outcome| outcome.result.ok());
+    let Some(place) = done(raw::__NR_mmap, [0, page, read_write, private, u64::MAX, 0]) else { return false };
+    let said = done(raw::__NR_prctl, [ADOPTS_ORPHANS, place, 0, 0, 0, 0])
+        .and_then(|_| injection.tracee.word(place).ok());
+    let _ = done(raw::__NR_munmap, [place, page, 0, 0, 0, 0]);
+    said.is_some_and(|word| word as u32 != 0)
 }
 
 fn make_one(injection: &Injection<'_>, process: &Process) -> Result<Tracee, AttachError> {
@@ -440,6 +477,8 @@ fn furnish(
     ftruncate(&shared, SHARED_BYTES as u64).map_err(refused("shared memory"))?;
     let shared_fixed = u64::from(raw::MAP_SHARED | raw::MAP_FIXED);
     puppet.ask("shared memory", raw::__NR_mmap, [shared_at, bytes(3), read_write, shared_fixed, file, 0])?;
+    // Now, because the program may have as few as two descriptors, and nobody may have the right to more.
+    puppet.ask("closing files", raw::__NR_close, [file, 0, 0, 0, 0, 0])?;
     puppet.ask("staging", raw::__NR_mmap, [staging_at, bytes(5), read_write, fixed, u64::MAX, 0])?;
     let executable_staging = runs > 0
         && puppet
@@ -463,7 +502,6 @@ fn furnish(
     };
     let uffd = pidfd_getfd(&handle, uffd_there as i32, PidfdGetfdFlags::empty())
         .map_err(refused("the puppet's userfaultfd"))?;
-    puppet.ask("closing files", raw::__NR_close, [file, 0, 0, 0, 0, 0])?;
     give_up_rights(&puppet, texts_at + 64, uffd_there as u32)?;
 
     let first = VirtAddr::new(all).page();
@@ -543,6 +581,34 @@ pub(crate) fn clear(tracee: &Tracee, attached: &Attached) {
     let puppet = Injection { tracee, instruction, registers };
     let (start, bytes) = (places.all.start.addr().get(), places.all.count().bytes().get());
     let _ = puppet.call(raw::__NR_munmap, [start, bytes, 0, 0, 0, 0]);
+    // It has no code any more.
+    let _ = tracee.set_registers(&Registers {
+        rip: instruction,
+        rax: raw::__NR_exit.into(),
+        rdi: 0,
+        orig_rax: NO_CALL,
+        ..registers
+    });
+    let _ = tracee.resume(0);
+}
+
+/// Ends the puppet, by itself if it can: whoever adopts it may wait for it, and would take a child that was
+/// killed for one that something has gone wrong with. PostgreSQL, as the first process of a container, ends
+/// all connections then.
+pub(crate) fn end(tracee: &Tracee, puppet: Option<&Puppet>) {
+    if let Some(puppet) = puppet {
+        puppet.tell_to_end();
+    }
+    let began = Instant::now();
+    while began.elapsed() < ENDING_ITSELF {
+        match tracee.state(false) {
+            Ok(State::Ended) | Err(_) => return,
+            Ok(State::Running) => std::thread::sleep(Duration::from_micros(20)),
+            Ok(_) => drop(tracee.resume(0)),
+        }
+    }
+    farmem_sys::process::kill(tracee.thread());
+    see_ended(tracee);
 }
 
 /// Waits until it has ended, having been told to.
@@ -611,10 +677,12 @@ fn give(
         Ok(u32::from_ne_bytes(bytes))
     };
     const DATAGRAMS: u64 = 2;
+    const CONTROL_LENGTH: u64 = 40;
     puppet.ask(WHAT, raw::__NR_socketpair, [1, DATAGRAMS, 0, scratch, 0, 0])?;
     let (ours, theirs) = (word(scratch)?, word(scratch + 4)?);
     let socket =
         pidfd_getfd(handle, ours as i32, PidfdGetfdFlags::empty()).map_err(AttachError::refused(WHAT))?;
+    puppet.ask(WHAT, raw::__NR_close, [ours.into(), 0, 0, 0, 0, 0])?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     let descriptors = [descriptor];
@@ -631,10 +699,12 @@ fn give(
         memory.write_all_at(&word.to_ne_bytes(), vector + 8 * nth as u64)?;
     }
     puppet.ask(WHAT, raw::__NR_recvmsg, [theirs.into(), header, CLOSED_ON_EXEC, 0, 0, 0])?;
-    let got = word(control + 16)?;
-    for done in [ours, theirs] {
-        puppet.ask(WHAT, raw::__NR_close, [done.into(), 0, 0, 0, 0, 0])?;
+    puppet.ask(WHAT, raw::__NR_close, [theirs.into(), 0, 0, 0, 0, 0])?;
+    // Where it may have no further descriptor the kernel leaves it out, and says nothing else.
+    if word(header + CONTROL_LENGTH)? == 0 {
+        return Err(AttachError::refused(WHAT)(Errno::MFILE));
     }
+    let got = word(control + 16)?;
     Ok(got.into())
 }
 

@@ -24,7 +24,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use crate::children::processes;
 use crate::pager::{self, engine, publish};
 use crate::puppet::{self, Made};
-use crate::{AttachError, told};
+use crate::{AttachError, told, unfinished};
 
 /// How often it is looked which processes have ended.
 const LOOK: Duration = Duration::from_millis(50);
@@ -59,7 +59,9 @@ pub fn run(supervisor: &[u8]) -> Result<(), AttachError> {
         refused: HashMap::new(),
     };
     // Without one there may be some later.
-    if shared.see_through(&numbers()) { Ok(()) } else { Err(AttachError::Busy) }
+    let has_had_any = shared.see_through(&numbers());
+    unfinished::end_all();
+    if has_had_any { Ok(()) } else { Err(AttachError::Busy) }
 }
 
 /// The supervisor keeps what the kernel must not forget.
@@ -120,6 +122,7 @@ impl Shared {
                 Err(RecvTimeoutError::Timeout) => {}
             }
             self.objects.sweep();
+            puppet::see_to_seized();
             let Some(engine) = engine() else { return has_had_any };
             if engine.has_withdrawn() {
                 engine.note_withdrawn();
@@ -246,8 +249,7 @@ fn userfaultfd_of(number: u32) -> Option<Uffd> {
     if tracee.resume(0).is_ok() {
         puppet::clear(&tracee, &attached);
     }
-    farmem_sys::process::kill(tracee.thread());
-    puppet::see_ended(&tracee);
+    puppet::end(&tracee, None);
     uffd.handshake(SHARED_FEATURES).ok()?;
     Some(uffd)
 }

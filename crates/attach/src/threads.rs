@@ -2,7 +2,8 @@
 //!
 //! A thread that sleeps in a system call is asked to stop, and makes the call again when it goes on. Most
 //! calls are made again by the kernel, from where they were; a few return early with `EINTR`, as after a
-//! signal. Those are made again by hand; where another thread will do, it is taken.
+//! signal, or with part of what they were to do. Those are made again by hand, or for the rest; where another
+//! thread will do, it is taken.
 
 use std::fs;
 
@@ -19,6 +20,8 @@ enum Cost {
     Running,
     /// It sleeps in a call that returns early, unless it is made again by hand.
     ByHand,
+    /// It sleeps in a call that returns what it has done by then.
+    Cut,
 }
 
 /// Whether that call returns `EINTR` when the thread is stopped, though no signal has come.
@@ -41,6 +44,35 @@ pub(crate) fn returns_early(call: u64) -> bool {
     CALLS.iter().any(|&early| u64::from(early) == call)
 }
 
+/// Whether that call returns how much it has done by the time at which the thread is stopped, if it has done
+/// anything. `arguments` are those of the call.
+///
+/// Of these, `write` and `sendto` are gone on with ([`crate::unfinished`]).
+fn is_cut(call: u64, arguments: &[u64]) -> bool {
+    use linux_raw_sys::general as raw;
+    const WAIT_FOR_ALL: u64 = 0x100;
+    const CALLS: [u32; 14] = [
+        raw::__NR_write,
+        raw::__NR_writev,
+        raw::__NR_pwrite64,
+        raw::__NR_pwritev,
+        raw::__NR_pwritev2,
+        raw::__NR_sendto,
+        raw::__NR_sendmsg,
+        raw::__NR_sendmmsg,
+        raw::__NR_recvmmsg,
+        raw::__NR_sendfile,
+        raw::__NR_splice,
+        raw::__NR_tee,
+        raw::__NR_vmsplice,
+        raw::__NR_getrandom,
+    ];
+    let waits_for_all = |nth: usize| arguments.get(nth).is_some_and(|flags| flags & WAIT_FOR_ALL != 0);
+    CALLS.iter().any(|&cut| u64::from(cut) == call)
+        || call == u64::from(raw::__NR_recvfrom) && waits_for_all(3)
+        || call == u64::from(raw::__NR_recvmsg) && waits_for_all(2)
+}
+
 /// The threads of a process that may be stopped, the best first.
 pub(crate) fn candidates(process: &Process) -> Result<Vec<u32>, AttachError> {
     let Ok(tasks) = process.tasks() else { return Err(AttachError::Ended) };
@@ -53,7 +85,8 @@ pub(crate) fn candidates(process: &Process) -> Result<Vec<u32>, AttachError> {
             }
             let cost = match call_of(process.pid, task.tid)? {
                 None => Cost::Running,
-                Some(call) if returns_early(call) => Cost::ByHand,
+                Some((call, _)) if returns_early(call) => Cost::ByHand,
+                Some((call, arguments)) if is_cut(call, &arguments) => Cost::Cut,
                 Some(_) => Cost::Restarted,
             };
             Some((cost, task.tid as u32))
@@ -63,11 +96,14 @@ pub(crate) fn candidates(process: &Process) -> Result<Vec<u32>, AttachError> {
     Ok(threads.into_iter().map(|(_, thread)| thread).collect())
 }
 
-/// The system call that a thread sleeps in; the inner `None` when it is in none.
-fn call_of(process: i32, thread: i32) -> Option<Option<u64>> {
+/// The system call that a thread sleeps in, and its arguments; the inner `None` when it is in none.
+fn call_of(process: i32, thread: i32) -> Option<Option<(u64, Vec<u64>)>> {
     let text = fs::read_to_string(format!("/proc/{process}/task/{thread}/syscall")).ok()?;
+    let mut words = text.split_whitespace();
     // "running", or a negative number for a thread that was stopped outside of any call.
-    Some(text.split_whitespace().next()?.parse().ok())
+    let call = words.next()?.parse().ok();
+    let argument = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
+    Some(call.map(|call| (call, words.map_while(argument).collect())))
 }
 
 /// Whether a signal waits that the thread has caused itself, by a fault or a call. The kernel hands such a
@@ -92,6 +128,15 @@ mod tests {
         for call in [raw::__NR_futex, raw::__NR_read, raw::__NR_poll, raw::__NR_nanosleep] {
             assert!(!returns_early(call.into()));
         }
+    }
+
+    #[test]
+    fn calls_that_return_what_they_have_done_are_told_by_their_flags_too() {
+        use linux_raw_sys::general as raw;
+        assert!(is_cut(raw::__NR_write.into(), &[]));
+        assert!(is_cut(raw::__NR_recvfrom.into(), &[3, 0, 10, 0x100]));
+        assert!(!is_cut(raw::__NR_recvfrom.into(), &[3, 0, 10, 0]));
+        assert!(!is_cut(raw::__NR_recvmsg.into(), &[3, 0, 0]) && !is_cut(raw::__NR_read.into(), &[]));
     }
 
     #[test]

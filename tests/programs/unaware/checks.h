@@ -7,6 +7,7 @@ struct check {
 	int (*run)(void);
 };
 
-extern const struct check identity_checks[], page_table_checks[], stack_checks[], limit_checks[], executable_checks[];
+extern const struct check identity_checks[], page_table_checks[], stack_checks[], limit_checks[], executable_checks[],
+	wait_checks[];
 
 #endif

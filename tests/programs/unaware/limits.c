@@ -54,6 +54,16 @@ static int all_descriptors(void)
 	return report("all descriptors", wrong + wrong_pages(memory) + (pages == 0));
 }
 
+// A worker that may have the three descriptors that it has, and no other, not even for a pager of its own.
+static int three_descriptors(void)
+{
+	struct memory memory = fresh(48);
+	size_t wrong = press_until_far(memory, 1);
+	limit(RLIMIT_NOFILE, 3);
+	wrong += child_is_wrong(memory);
+	return report("three descriptors", wrong + wrong_pages(memory));
+}
+
 static void *rest(void *unused)
 {
 	pause();
@@ -201,6 +211,7 @@ static int aborts_when_far(void)
 
 const struct check limit_checks[] = {
 	{"all_descriptors", all_descriptors},
+	{"three_descriptors", three_descriptors},
 	{"as_many_threads_as_allowed", as_many_threads_as_allowed},
 	{"as_many_threads_as_allowed_beside_a_pager", as_many_threads_as_allowed_beside_a_pager},
 	{"files_of_a_bounded_size", files_of_a_bounded_size},

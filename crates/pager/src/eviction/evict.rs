@@ -89,7 +89,7 @@ impl Evictor {
     pub(crate) fn new(uffd: &Uffd, writer: Writer, pagemap: &'static Pagemap) -> Result<Self, Errno> {
         let reserve = |is_executable| {
             let frames = Frames::reserve(PageCount::new(STAGING_PAGES), is_executable)?;
-            uffd.register_missing(frames.range()).map_err(|_| Errno::NOMEM)?;
+            uffd.register_missing(frames.range()).map_err(Errno::from)?;
             Ok::<_, Errno>(frames)
         };
         Ok(Self {

@@ -339,6 +339,14 @@ impl Puppet {
         self.call(&mut self.asked.lock(), 0).is_ok()
     }
 
+    /// Tells it to end, and doesn't wait for that. Nothing happens while it is in the midst of something.
+    pub fn tell_to_end(&self) {
+        let Some(mut asked) = self.asked.try_lock() else { return };
+        self.write(0, linux_raw_sys::general::__NR_exit.into(), [0; 6]);
+        self.ask(&mut asked, 1);
+        self.note_lost();
+    }
+
     /// Makes one call.
     pub(crate) fn make(&self, number: u32, arguments: [u64; 6]) -> Result<Result<u64, Errno>, Lost> {
         let mut asked = self.asked.lock();
@@ -375,11 +383,8 @@ impl Puppet {
             return Err(Lost);
         }
         self.follow();
+        self.ask(asked, count);
         let control = self.shared.control();
-        *asked = asked.wrapping_add(1);
-        control.count.store(count, Ordering::Relaxed);
-        control.request.store(*asked, Ordering::Release);
-        wait::wake(&control.request, Sleepers::One, Scope::Machine);
         loop {
             let done = control.done.load(Ordering::Acquire);
             if done == *asked {
@@ -395,6 +400,15 @@ impl Puppet {
                 return Err(Lost);
             }
         }
+    }
+
+    /// Asks for the first `count` calls.
+    fn ask(&self, asked: &mut u32, count: u32) {
+        let control = self.shared.control();
+        *asked = asked.wrapping_add(1);
+        control.count.store(count, Ordering::Relaxed);
+        control.request.store(*asked, Ordering::Release);
+        wait::wake(&control.request, Sleepers::One, Scope::Machine);
     }
 
     /// Keeps the puppet on the calling thread's processor: on another one it would have to be woken there.
