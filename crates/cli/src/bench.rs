@@ -14,10 +14,11 @@ const PROGRAM: &str = "farmem-bench";
 /// Becomes that program, with the same arguments; `command` is the one of its commands that was called.
 pub(crate) fn pass(command: Option<&str>, arguments: &BenchArguments) -> Result<ExitCode, Failure> {
     let program = find(PROGRAM).ok_or_else(|| {
-        Failure::Unusable(format!(
-            "benchmarks are in {PROGRAM}, which is neither next to farmem nor on PATH; install it from the \
+        Failure::Unusable(
+            "benchmarks are in farmem-bench, which is neither next to farmem nor on PATH; install it from the \
              package that has farmem, or build it by `make build`"
-        ))
+                .to_owned(),
+        )
     })?;
     let mut process = Command::new(&program);
     process.args(command).args(&arguments.words);
