@@ -7,13 +7,13 @@ use std::path::PathBuf;
 /// name even where `farmem-bench` is another's.
 pub const CALLER: &str = "FARMEM_PROGRAM";
 
-/// The program of that name next to this one, else the one along `PATH`; `None` where neither is.
+/// The program of that name next to this one, else the one along `PATH`; `None` where neither is. What lies
+/// in the folder of the caller's shell is no program of Farmem's, even where `PATH` names that folder.
 #[must_use]
 pub fn find(name: &str) -> Option<PathBuf> {
     let own = env::current_exe().ok();
     let next = own.as_deref().and_then(|own| own.parent()).map(|folder| folder.join(name));
     let path = env::var_os("PATH").unwrap_or_default();
-    next.into_iter()
-        .chain(env::split_paths(&path).map(|folder| folder.join(name)))
-        .find(|program| program.is_file())
+    let along = env::split_paths(&path).filter(|folder| folder.is_absolute()).map(|folder| folder.join(name));
+    next.into_iter().chain(along).find(|program| program.is_file())
 }
