@@ -22,7 +22,7 @@ help: ## what there is
 setup: ## install what is missing for building and testing
 	@scripts/setup
 
-build: ## farmem, as it is released
+build: ## farmem and farmem-bench, as they are released
 	@scripts/setup --demo
 	$(CARGO) build --release --locked -p farmem
 

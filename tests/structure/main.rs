@@ -142,6 +142,19 @@ fn unsafe_code_is_forbidden_outside_the_fences() {
 }
 
 #[test]
+fn what_only_measures_is_in_a_program_of_its_own() {
+    let mut sources = Vec::new();
+    links::files(&workspace().join("crates/cli/src"), "rs", true, &mut sources);
+    let (of_bench, others): (Vec<PathBuf>, Vec<PathBuf>) = sources
+        .into_iter()
+        .partition(|path| path.components().any(|part| part.as_os_str() == "farmem-bench"));
+    let uses = |path: &PathBuf| std::fs::read_to_string(path).expect("text").contains("farmem_bench");
+
+    assert_eq!(others.iter().find(|path| uses(path)), None, "each start of farmem would load it");
+    assert!(of_bench.iter().any(uses) && others.len() > 30, "{of_bench:?}");
+}
+
+#[test]
 fn what_runs_inside_programs_does_without_the_standard_library() {
     let inside = marked(|line| line.contains(" no_std"));
 

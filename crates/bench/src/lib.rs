@@ -37,6 +37,7 @@ mod member;
 pub mod micro;
 pub mod nodes;
 mod option;
+mod own;
 pub mod paper;
 mod peer;
 pub mod prefetch;

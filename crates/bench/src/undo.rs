@@ -9,7 +9,6 @@
 //! Steps may be undone twice: each looks first whether there is something to undo.
 
 use std::cell::RefCell;
-use std::env;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -28,6 +27,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
+use crate::own;
 use crate::peer::tool;
 
 /// Where steps are written down. Gone after a restart of the machine, as are the changes.
@@ -185,8 +185,8 @@ impl Journal {
         let file = OpenOptions::new().create(true).append(true).read(true).open(&path)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         file.set_len(0)?;
-        let watcher = Command::new(env::current_exe()?)
-            .args(["bench", "cleanup", "--after", &std::process::id().to_string()])
+        let watcher = Command::new(own::program()?)
+            .args(["cleanup", "--after", &std::process::id().to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             // A group of its own: an interrupt from the keyboard goes to the benchmark, not to the process

@@ -4,11 +4,12 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::TypedValueParser;
+use farmem::parse_policy;
+pub(crate) use farmem::parse_size;
 use farmem_broker::{LEAST_POOL, MOST_WEIGHT};
 use farmem_page::ByteCount;
 use farmem_supervisor::{ClusterSource, Destination, NoRedundancy, PrefetchPolicy, Redundancy};
-use parse_size::Config;
 
 /// Less than this holds no program's start: its loader, its libraries' data and its first stack need more.
 pub(crate) const BUDGET_MINIMUM: ByteCount = ByteCount::new(1 << 20);
@@ -52,18 +53,6 @@ pub(crate) struct DiskAmount {
     pub(crate) path: PathBuf,
     /// At most so much; without it, what is free there.
     pub(crate) size: Option<ByteCount>,
-}
-
-/// Reads a size: a number, with a unit K, M, G or T (of 1024) or none for bytes.
-pub(crate) fn parse_size(text: &str) -> Result<ByteCount, String> {
-    let bytes = Config::new()
-        .with_binary()
-        .parse_size(text)
-        .map_err(|_| "write a size as `512M`, `1.5G`, `4096K` or a number of bytes".to_owned())?;
-    if bytes == 0 {
-        return Err("a size must be more than zero".to_owned());
-    }
-    Ok(ByteCount::new(bytes))
 }
 
 /// Reads a local budget that is a size: one that holds a program's start.
@@ -257,19 +246,12 @@ pub(crate) fn parse_weight(text: &str) -> Result<u32, String> {
 
 /// Reads the name of a policy of prefetching.
 pub(crate) fn parse_prefetch() -> impl TypedValueParser<Value = PrefetchPolicy> {
-    one_of(PrefetchPolicy::ALL)
+    parse_policy(PrefetchPolicy::ALL)
 }
 
 /// Reads the name of a policy that can be tried on a trace.
 pub(crate) fn parse_replayed() -> impl TypedValueParser<Value = PrefetchPolicy> {
-    one_of(PrefetchPolicy::BY_ADDRESS)
-}
-
-fn one_of<const COUNT: usize>(
-    policies: [PrefetchPolicy; COUNT],
-) -> impl TypedValueParser<Value = PrefetchPolicy> {
-    PossibleValuesParser::new(policies.map(PrefetchPolicy::name))
-        .map(move |name| policies.into_iter().find(|policy| policy.name() == name).unwrap_or_default())
+    parse_policy(PrefetchPolicy::BY_ADDRESS)
 }
 
 /// Reads the address of a memory node.

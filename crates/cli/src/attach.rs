@@ -5,10 +5,10 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use farmem::Failure;
 use farmem_supervisor::Standing;
 
 use crate::arguments::{AttachArguments, Progress};
-use crate::failure::Failure;
 use crate::log;
 use crate::manage;
 use crate::run::{application, is_shown};

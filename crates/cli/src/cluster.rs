@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use farmem::Failure;
 use farmem_page::ByteCount;
 use farmem_supervisor::{
     Cluster, ClusterNode, ClusterSource, Destination, Edit, EtcdFiles, Joining, NodeState, Role,
@@ -16,7 +17,6 @@ use crate::arguments::{
     ClusterCommand, ClusterDrainArguments, ClusterJoinArguments, ClusterLeaveArguments, ClusterPlace,
     ClusterRole, ClusterShowArguments, EtcdArguments, SecurityArguments,
 };
-use crate::failure::Failure;
 use crate::node;
 
 /// How often a node that is being emptied is asked how far it is.

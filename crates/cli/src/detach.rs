@@ -2,13 +2,13 @@
 
 use std::process::ExitCode;
 
+use farmem::Failure;
 use farmem_page::ByteCount;
 use farmem_supervisor::Report;
 use serde::Serialize;
 
 use crate::arguments::DetachArguments;
 use crate::attach::Display;
-use crate::failure::Failure;
 
 /// What came back.
 #[derive(Serialize)]

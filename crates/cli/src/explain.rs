@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 use std::thread::sleep;
 
+use farmem::Failure;
 use farmem_supervisor::{Explanation, find};
 
 use crate::arguments::ExplainArguments;
-use crate::failure::Failure;
 
 /// Explains it, from its start or over some time from now on.
 pub(crate) fn explain(arguments: &ExplainArguments) -> Result<ExitCode, Failure> {

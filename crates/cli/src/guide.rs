@@ -2,12 +2,19 @@
 //! machines. The command line must take all of it. Next to it: each command says how it is used, and messages
 //! that the guide explains are messages of Farmem.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, Parser};
 
-use crate::arguments::Arguments;
+use self::bench::Arguments as BenchArguments;
+use crate::arguments::{Arguments, Command};
+
+/// What follows `farmem bench` is defined by the program that it becomes.
+#[allow(dead_code)]
+#[path = "bin/farmem-bench/arguments.rs"]
+mod bench;
 
 /// Words of a line, as a shell would make them of a simple command.
 fn words(line: &str) -> Vec<String> {
@@ -35,15 +42,41 @@ fn calls(line: &str) -> Vec<Vec<String>> {
     };
     let ends = ["|", "||", "&&", "&", ">", "#", ";"];
     let simple = words.split(|word| ends.contains(&word.as_str()));
-    let is_farmem = |word: &String| word == "farmem" || word.ends_with("/farmem");
+    let is_farmem = |word: &String| {
+        let name = word.rsplit('/').next().unwrap_or_default();
+        ["farmem", "farmem-bench"].contains(&name)
+    };
     let calls = simple.filter_map(|words| Some(words[words.iter().position(is_farmem)?..].to_vec()));
     // A program that is copied somewhere isn't called, and a directory of that name in a manifest neither.
     calls.filter(|words| words.get(1).is_some_and(|word| !word.starts_with(['/', '}']))).collect()
 }
 
+/// What `farmem-bench` is called with, where the call is of it, or passed on to it.
+fn passed(call: &[String]) -> Option<Vec<String>> {
+    if call.first().is_some_and(|program| program.ends_with("farmem-bench")) {
+        return Some(call.to_vec());
+    }
+    let name = call.get(1)?;
+    let words = match Arguments::try_parse_from(call).ok()?.command {
+        Command::Bench(arguments) => return Some(words_of(None, &arguments.words)),
+        Command::Workload(arguments) | Command::Compression(arguments) => arguments.words,
+        Command::Kernel(arguments) | Command::Readers(arguments) => arguments.words,
+        _ => return None,
+    };
+    Some(words_of(Some(name), &words))
+}
+
+fn words_of(command: Option<&String>, words: &[OsString]) -> Vec<String> {
+    let words = words.iter().map(|word| word.to_str().expect("text").to_owned());
+    ["farmem-bench".to_owned()].into_iter().chain(command.cloned()).chain(words).collect()
+}
+
 /// Why the command line doesn't take a call.
 fn refusal(call: &[String]) -> Option<String> {
-    let error = Arguments::try_parse_from(call).err()?;
+    let error = match passed(call) {
+        Some(call) => BenchArguments::try_parse_from(call).err()?,
+        None => Arguments::try_parse_from(call).err()?,
+    };
     // A help text is no refusal.
     error.use_stderr().then(|| error.to_string())
 }
@@ -111,7 +144,7 @@ fn commands_by_which_results_say_a_figure_is_found_are_taken() {
 
 #[test]
 fn each_command_says_how_it_is_used_with_an_example() {
-    let mut commands = vec![Arguments::command()];
+    let mut commands = vec![Arguments::command(), BenchArguments::command()];
     while let Some(command) = commands.pop() {
         let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         assert!(after.starts_with("Example"), "{} has no example", command.get_name());
@@ -189,6 +222,24 @@ fn messages_that_the_guide_explains_are_printed_so() {
     {
         assert!(!is_said(&sources, invented), "{invented}");
     }
+}
+
+#[test]
+fn what_follows_bench_is_passed_on_as_it_is() {
+    for (call, expected) in [
+        ("farmem bench", "farmem-bench"),
+        ("farmem bench --help", "farmem-bench --help"),
+        ("farmem bench faults -h --quick", "farmem-bench faults -h --quick"),
+        (
+            "farmem bench prefetch --json -- ls -- -l --help",
+            "farmem-bench prefetch --json -- ls -- -l --help",
+        ),
+        ("farmem workload --data 1M", "farmem-bench workload --data 1M"),
+        ("farmem kernel sort", "farmem-bench kernel sort"),
+    ] {
+        assert_eq!(passed(&words(call)), Some(words(expected)), "{call}");
+    }
+    assert_eq!(passed(&words("farmem run -- farmem-bench workload")), None);
 }
 
 #[test]

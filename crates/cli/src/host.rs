@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use farmem::Failure;
 use farmem_broker::{Figures, LEAST_POOL, Options, Server};
 use farmem_machine::Memory;
 use farmem_page::ByteCount;
@@ -15,7 +16,6 @@ use serde::Deserialize;
 
 use crate::amount::{Readable, parse_bandwidth, parse_size};
 use crate::arguments::HostArguments;
-use crate::failure::Failure;
 use crate::host_nodes::HostNodes;
 use crate::log;
 use crate::manage;

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Parser, ValueEnum};
+use farmem::Failure;
 use farmem_broker::named_nodes;
 use farmem_supervisor::{ClusterSource, Destination, HostChoice};
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,6 @@ use serde_json::{Map, Value};
 use crate::amount::NodeChoice;
 use crate::arguments::{ApplicationArguments, Arguments, Command, HostArguments};
 use crate::cluster;
-use crate::failure::Failure;
 use crate::node;
 
 /// What is said of nodes, each under the name of its option. Secrets stay in their files, of which only the

@@ -4,10 +4,9 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use farmem::Failure;
 use farmem_supervisor::{ProcessReport, RegionReport, RegionsReport, processes, regions};
 use serde::Serialize;
-
-use crate::failure::Failure;
 
 /// A process with its regions.
 #[derive(Serialize)]

@@ -1,11 +1,10 @@
 //! `--log`: what happens, one event a line on standard error, for whoever collects logs.
 
-use std::io::{self, Write};
+use std::io;
 
 use clap::ValueEnum;
+use farmem::Failure;
 use tracing_subscriber::EnvFilter;
-
-use crate::failure::Failure;
 
 /// Chooses what is logged. A program that is run may have a use of its own for it: alone it begins no log.
 const FILTER: &str = "RUST_LOG";
@@ -42,12 +41,6 @@ pub(crate) fn tell(sentence: &str) {
     if tracing::dispatcher::has_been_set() {
         tracing::info!("{sentence}");
     } else {
-        say(sentence);
+        farmem::say(sentence);
     }
-}
-
-/// Writes a line to standard error. Nobody may read there any more, which must end neither a node nor the
-/// status that was to be returned.
-pub(crate) fn say(sentence: &str) {
-    let _ = io::stderr().write_all(format!("{sentence}\n").as_bytes());
 }

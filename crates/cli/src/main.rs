@@ -13,8 +13,6 @@ mod cluster;
 mod detach;
 mod doctor;
 mod explain;
-mod failure;
-mod generate;
 #[cfg(test)]
 mod guide;
 mod host;
@@ -33,49 +31,16 @@ mod stat;
 mod subject;
 mod top;
 mod trace;
-mod version;
 mod web;
 
-use std::env;
-use std::ffi::OsString;
-use std::panic::resume_unwind;
 use std::process::ExitCode;
-use std::thread;
 
-use clap::Parser;
-use rustix::process::{Resource, getrlimit};
+use farmem::Failure;
 
 use arguments::{Arguments, Command};
-use failure::Failure;
-
-/// Bytes of stack with which arguments are parsed: ten times what it takes now.
-const PARSER_STACK: usize = 1 << 20;
 
 fn main() -> ExitCode {
-    let words: Vec<OsString> = env::args_os().collect();
-    let outcome = match parse(&words) {
-        Ok(arguments) => dispatch(arguments.command),
-        Err(error) => failure::from_clap(&error, &words),
-    };
-    outcome.unwrap_or_else(|failure| {
-        log::say(&format!("farmem: {failure}"));
-        failure.status()
-    })
-}
-
-/// Parses the arguments, on a thread of its own where the caller's limit leaves less stack than the options
-/// of all commands may take. Where no thread can be made it is tried anyway.
-fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
-    let in_place = || Arguments::try_parse_from(words);
-    if getrlimit(Resource::Stack).current.is_none_or(|bytes| bytes >= PARSER_STACK as u64) {
-        return in_place();
-    }
-    thread::scope(|scope| {
-        match thread::Builder::new().stack_size(PARSER_STACK).spawn_scoped(scope, in_place) {
-            Ok(parser) => parser.join().unwrap_or_else(|panic| resume_unwind(panic)),
-            Err(_) => in_place(),
-        }
-    })
+    farmem::start(|arguments: Arguments| dispatch(arguments.command))
 }
 
 fn dispatch(command: Command) -> Result<ExitCode, Failure> {
@@ -96,13 +61,13 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Trace(arguments) => trace::trace(arguments.command),
         Command::Simulate(arguments) => simulate::simulate(&arguments),
-        Command::Bench(arguments) => bench::bench(arguments.command),
+        Command::Bench(arguments) => bench::pass(None, &arguments),
         Command::Pager(arguments) => pager::pager(&arguments),
-        Command::Workload(arguments) => bench::workload(&arguments),
-        Command::Compression(arguments) => bench::compression(&arguments),
-        Command::Kernel(arguments) => bench::kernel(&arguments),
-        Command::Readers(arguments) => bench::readers(&arguments),
-        Command::Man(arguments) => generate::manual(&arguments),
-        Command::Completions(arguments) => generate::completions(&arguments),
+        Command::Workload(arguments) => bench::pass(Some("workload"), &arguments),
+        Command::Compression(arguments) => bench::pass(Some("compression"), &arguments),
+        Command::Kernel(arguments) => bench::pass(Some("kernel"), &arguments),
+        Command::Readers(arguments) => bench::pass(Some("readers"), &arguments),
+        Command::Man(arguments) => farmem::manual::<Arguments>(&arguments.folder, &["bench"]),
+        Command::Completions(arguments) => farmem::completions::<Arguments>(arguments.shell),
     }
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use farmem::Failure;
 use farmem_machine::Memory;
 use farmem_node::{Options, Server, WantedRdma};
 use farmem_page::ByteCount;
@@ -22,7 +23,6 @@ use crate::arguments::{
 };
 use crate::certificates;
 use crate::cluster;
-use crate::failure::Failure;
 use crate::host::signals;
 use crate::log;
 use crate::web::Metrics;

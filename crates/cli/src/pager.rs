@@ -5,8 +5,9 @@ use std::env;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
+use farmem::Failure;
+
 use crate::arguments::PagerArguments;
-use crate::failure::Failure;
 
 /// The process can't be attached to, and can't at another time.
 const NEVER: u8 = 1;

@@ -4,8 +4,6 @@
 use std::fmt::Arguments;
 use std::io::{self, Write};
 
-use crate::log;
-
 macro_rules! print {
     ($($words:tt)*) => { $crate::print::print(format_args!($($words)*)) };
 }
@@ -15,14 +13,14 @@ macro_rules! println {
 }
 
 macro_rules! eprintln {
-    ($($words:tt)*) => { $crate::log::say(&format!($($words)*)) };
+    ($($words:tt)*) => { ::farmem::say(&format!($($words)*)) };
 }
 
 /// Prints on standard output, or ends the command as one that has failed.
 pub(crate) fn print(words: Arguments<'_>) {
     let mut output = io::stdout().lock();
     if let Err(error) = output.write_fmt(words).and_then(|()| output.flush()) {
-        log::say(&format!("farmem: cannot print: {error}"));
+        farmem::say(&format!("farmem: cannot print: {error}"));
         std::process::exit(1);
     }
 }

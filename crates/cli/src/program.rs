@@ -7,11 +7,10 @@ use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use farmem::Failure;
 use object::read::elf::FileHeader;
 use object::{Endianness, ReadCache, elf};
 use rustix::fs::access;
-
-use crate::failure::Failure;
 
 /// How many interpreters in a row the kernel follows.
 const INTERPRETERS_MAXIMUM: usize = 5;

@@ -4,13 +4,13 @@
 use std::process::ExitCode;
 
 use anyhow::anyhow;
+use farmem::Failure;
 use farmem_machine::Memory;
 use farmem_supervisor::{Resized, SetError, Size};
 use serde::Serialize;
 
 use crate::arguments::{GrowArguments, ResizeWatching, ShrinkArguments};
 use crate::attach::Display;
-use crate::failure::Failure;
 
 /// What came of it, for programs.
 #[derive(Serialize)]

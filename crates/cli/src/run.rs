@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use farmem::Failure;
 use farmem_broker::is_listening;
 use farmem_machine::Memory;
 use farmem_page::ByteCount;
@@ -24,7 +25,6 @@ use crate::arguments::{
     ApplicationArguments, Entries, Far, Progress, RunArguments, SecurityArguments, TransportName,
 };
 use crate::cluster;
-use crate::failure::Failure;
 use crate::host::default_socket;
 use crate::host_nodes;
 use crate::log;

@@ -2,13 +2,13 @@
 
 use std::process::ExitCode;
 
+use farmem::Failure;
 use farmem_machine::Memory;
 use farmem_page::ByteCount;
 use farmem_supervisor::{Limits, PoolRange, Report};
 
 use crate::amount::{PoolAmount, Setting};
 use crate::arguments::SetArguments;
-use crate::failure::Failure;
 
 /// Changes them, all or none, and says how they are then.
 pub(crate) fn set(arguments: &SetArguments) -> Result<ExitCode, Failure> {

@@ -7,11 +7,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+use farmem::Failure;
 use farmem_datacentre::{Options, Timing};
 use farmem_page::ByteCount;
 
 use crate::arguments::SimulateArguments;
-use crate::failure::Failure;
 
 /// More hours than are ever simulated, so that they can be told as a duration.
 const MOST_HOURS: f64 = 1e6;

@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
+use farmem::Failure;
 use farmem_supervisor::{Report, applications, query, troubles};
 
 use crate::arguments::StatArguments;
-use crate::failure::Failure;
 use crate::inside;
 
 /// Prints the running applications, or those of one name.

@@ -7,11 +7,11 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use farmem::Failure;
 use farmem_supervisor::{OWN_NAMES, Subject, group_members, holder};
 use procfs::process::{Process, StatFlags};
 
 use crate::arguments::SubjectArguments;
-use crate::failure::Failure;
 
 /// Where control groups are.
 const ROOT: &str = "/sys/fs/cgroup";

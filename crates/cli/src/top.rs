@@ -3,8 +3,9 @@
 use std::io::{IsTerminal, stdin, stdout};
 use std::process::ExitCode;
 
+use farmem::Failure;
+
 use crate::arguments::TopArguments;
-use crate::failure::Failure;
 use crate::web::change;
 
 /// Shows it, once or until a key ends it.

@@ -5,13 +5,13 @@ use std::io::{self, BufReader, BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+use farmem::Failure;
 use farmem_page::ByteCount;
 use farmem_supervisor::PrefetchPolicy;
 use farmem_trace::{Replay, Row, Summary, TraceEntry, TraceError, TraceReader, courses, replay, summarise};
 use serde::Serialize;
 
 use crate::arguments::{TraceCommand, TraceRecordArguments, TraceReplayArguments, TraceShowArguments};
-use crate::failure::Failure;
 use crate::run;
 
 /// Does what was asked of a trace.

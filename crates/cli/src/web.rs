@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use farmem::Failure;
 use farmem_supervisor::SideService;
 use farmem_transport::read_secret;
 use farmem_web::{Address, HostName, Measure, Measures, Options, Site};
 
 use crate::amount::parse_setting;
 use crate::arguments::WebArguments;
-use crate::failure::Failure;
 use crate::log;
 use crate::set;
 #[cfg(test)]
@@ -35,7 +35,7 @@ pub(crate) fn web(arguments: &WebArguments) -> Result<ExitCode, Failure> {
         measures: Measures::default(),
     };
     let site = bind(options)?;
-    log::say(&format!("farmem web: {}", site.address()?));
+    farmem::say(&format!("farmem web: {}", site.address()?));
     site.serve()?;
     Ok(ExitCode::SUCCESS)
 }

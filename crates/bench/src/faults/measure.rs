@@ -19,12 +19,12 @@ use tempfile::TempDir;
 use super::Options;
 use super::case::{Case, PeerName};
 use crate::interrupt::Interrupt;
-use crate::option;
 use crate::peer::{Group, Kind, LocalBytes, Readahead, Swap};
 use crate::run;
 use crate::stolen::{self, Times};
 use crate::undo::Journal;
 use crate::workload::{Event, Outcome};
+use crate::{option, own};
 
 /// The longest that a run may take.
 const RUN_MAXIMUM: Duration = Duration::from_secs(300);
@@ -157,7 +157,8 @@ impl Harness {
 
     fn run(&self, case: &Case, peer: PeerName, group: Option<&Group>) -> Result<Sample, Failure> {
         let statistics = self.scratch.path().join("statistics.json");
-        let mut command = self.command(case, peer, &statistics);
+        let command = self.command(case, peer, &statistics);
+        let mut command = command.map_err(|error| Failure::Run(format!("{error:#}")))?;
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let child = child.map_err(|error| Failure::Run(format!("cannot start the workload: {error}")))?;
         let mut running = Running::new(child).map_err(|error| Failure::Run(format!("{error:#}")))?;
@@ -181,14 +182,18 @@ impl Harness {
         }
     }
 
-    fn command(&self, case: &Case, peer: PeerName, statistics: &PathBuf) -> Command {
-        let mut command = Command::new(&self.farmem);
-        if peer == PeerName::Farmem {
+    fn command(&self, case: &Case, peer: PeerName, statistics: &PathBuf) -> anyhow::Result<Command> {
+        let workload = own::program()?;
+        let mut command = if peer == PeerName::Farmem {
+            let mut command = Command::new(&self.farmem);
             // What fits, fits with room to spare.
             let local = if case.fits { self.data.get() * 2 } else { self.local.get() };
             command.args(["run", "--host", "none", "--local", &local.to_string(), "--stats"]).arg(statistics);
-            command.arg("--").arg(&self.farmem);
-        }
+            command.arg("--").arg(workload);
+            command
+        } else {
+            Command::new(workload)
+        };
         command.args(["workload", "--paced", "--data", &self.data.get().to_string()]);
         command.args(["--pattern", &option::name(&case.pattern)]);
         command.args(["--compressibility", &option::name(&case.compressibility)]);
@@ -202,7 +207,7 @@ impl Harness {
         if case.fits {
             command.args(["--accesses", &FITS_ACCESSES.to_string()]);
         }
-        command
+        Ok(command)
     }
 }
 

@@ -41,7 +41,7 @@ pub struct Options {
     pub steps: bool,
     /// Where swap files are made.
     pub swap_folder: PathBuf,
-    /// The `farmem` program, which is also the workload.
+    /// The `farmem` program.
     pub farmem: PathBuf,
 }
 

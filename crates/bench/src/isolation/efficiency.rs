@@ -1,7 +1,5 @@
 //! What stored pages take of the memory that holds them (FastSwap, Table II).
 
-use std::path::Path;
-
 use clap::ValueEnum;
 use serde::Serialize;
 
@@ -31,7 +29,7 @@ impl Efficiency {
 }
 
 /// Stores pages of each kind; none where this peer has no compressed memory.
-pub(super) fn turn(setting: &Setting, farmem: &Path, scale: Scale) -> anyhow::Result<Vec<Efficiency>> {
+pub(super) fn turn(setting: &Setting, scale: Scale) -> anyhow::Result<Vec<Efficiency>> {
     let mut found = Vec::new();
     for &compressibility in Compressibility::value_variants() {
         let workload = Workload {
@@ -41,7 +39,7 @@ pub(super) fn turn(setting: &Setting, farmem: &Path, scale: Scale) -> anyhow::Re
             compressibility,
             ..Workload::default()
         };
-        let mut swapper = swapper::start(setting, farmem, NAME, 0, workload)?;
+        let mut swapper = swapper::start(setting, NAME, 0, workload)?;
         let used = setting.pool_use(NAME)?;
         swapper.application.end()?;
         match used {

@@ -38,14 +38,14 @@ pub(super) fn measure(
     let setting = Setting::prepare(Peer::Farmem, farmem, scale.data, folder, interrupt)?;
     let (mut kept, mut new) = (Vec::new(), Vec::new());
     for _ in 0..REPETITIONS {
-        kept.push(turn(&setting, farmem, scale, true)?);
-        new.push(turn(&setting, farmem, scale, false)?);
+        kept.push(turn(&setting, scale, true)?);
+        new.push(turn(&setting, scale, false)?);
     }
     Ok(Kept { kept_us: median(kept), new_us: median(new) })
 }
 
 /// Microseconds for each access, of both programs.
-fn turn(setting: &Setting, farmem: &Path, scale: Scale, keeps_entries: bool) -> anyhow::Result<f64> {
+fn turn(setting: &Setting, scale: Scale, keeps_entries: bool) -> anyhow::Result<f64> {
     let workload = Workload {
         local: scale.local(),
         data: scale.data,
@@ -54,7 +54,7 @@ fn turn(setting: &Setting, farmem: &Path, scale: Scale, keeps_entries: bool) -> 
         keeps_entries,
         ..Workload::default()
     };
-    let start = |(processor, name)| swapper::start(setting, farmem, name, processor, workload);
+    let start = |(processor, name)| swapper::start(setting, name, processor, workload);
     let mut programs = NAMES.into_iter().enumerate().map(start).collect::<anyhow::Result<Vec<Swapper>>>()?;
     programs.iter_mut().try_for_each(Swapper::begin)?;
     let outcomes = programs.iter_mut().map(Swapper::outcome).collect::<anyhow::Result<Vec<_>>>()?;

@@ -87,7 +87,7 @@ pub struct Options {
     pub python: PathBuf,
     /// Where swap files are made.
     pub swap_folder: PathBuf,
-    /// The `farmem` program, which is also the workload.
+    /// The `farmem` program.
     pub farmem: PathBuf,
 }
 
@@ -138,8 +138,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     }
     let mut attempts = Attempts { interrupt: &interrupt, left_out: BTreeMap::new() };
     let programs = if [Part::CoRuns, Part::CoRunsHalf].iter().any(|&part| options.wants(part)) {
-        let (programs, missing) =
-            Programs::prepare(&options.farmem, &options.python, scale.data, options.quick, &interrupt)?;
+        let (programs, missing) = Programs::prepare(&options.python, scale.data, options.quick, &interrupt)?;
         attempts.left_out.extend(missing.iter().map(|(program, why)| (option::name(program), why.clone())));
         Some(programs)
     } else {
@@ -314,17 +313,17 @@ fn turn(options: &Options, peer: Peer, scale: Scale, interrupt: &Interrupt) -> a
     let setting = Setting::prepare(peer, &options.farmem, data, &options.swap_folder, interrupt)?;
     if options.wants(Part::Victim) {
         let folder = tempfile::tempdir()?;
-        measured.victim = Some(victim::turn(&setting, &options.farmem, folder.path(), scale)?);
+        measured.victim = Some(victim::turn(&setting, folder.path(), scale)?);
     }
     if options.wants(Part::Recovery) {
         let folder = tempfile::tempdir()?;
         measured.recovery = Some(recovery::turn(&setting, folder.path(), scale)?);
     }
     if options.wants(Part::SwapIn) {
-        measured.swap_in = Some(swap_in::turn(&setting, &options.farmem, peer, scale)?);
+        measured.swap_in = Some(swap_in::turn(&setting, peer, scale)?);
     }
     if options.wants(Part::Efficiency) {
-        measured.efficiency = efficiency::turn(&setting, &options.farmem, scale)?;
+        measured.efficiency = efficiency::turn(&setting, scale)?;
     }
     if options.wants(Part::Growth) {
         let folder = tempfile::tempdir()?;

@@ -11,9 +11,9 @@ use serde::Serialize;
 
 use super::victim::Scale;
 use crate::interrupt::Interrupt;
-use crate::option;
 use crate::run::Runner;
 use crate::workload::{Compressibility, Outcome, Pattern};
+use crate::{option, own};
 
 const THREADS: [u32; 3] = [1, 4, 16];
 const ROUNDS: u32 = 16;
@@ -110,7 +110,7 @@ pub(super) fn measure(
 fn run(runner: &Runner, scale: Scale, threads: u32, entries: Keeping) -> anyhow::Result<Reservations> {
     let mut options = vec!["--local".to_owned(), scale.local().get().to_string()];
     options.extend(entries.options(scale));
-    let mut program = vec![runner.farmem().to_string_lossy().into_owned(), "workload".to_owned()];
+    let mut program = vec![own::word()?, "workload".to_owned()];
     let named = [
         ("--data", scale.data.get().to_string()),
         ("--pattern", option::name(&PATTERN)),

@@ -1,7 +1,6 @@
 //! What it takes to bring pages back to a program that has room again: as it touches them, and without
 //! waiting for that (FastSwap, Table IV).
 
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -34,7 +33,7 @@ pub struct SwapIn {
 }
 
 /// Runs one turn.
-pub(super) fn turn(setting: &Setting, farmem: &Path, peer: Peer, scale: Scale) -> anyhow::Result<SwapIn> {
+pub(super) fn turn(setting: &Setting, peer: Peer, scale: Scale) -> anyhow::Result<SwapIn> {
     let plenty = ByteCount::new(scale.data.get() * 2);
     let pages = scale.data.pages();
     let workload = Workload {
@@ -46,7 +45,7 @@ pub(super) fn turn(setting: &Setting, farmem: &Path, peer: Peer, scale: Scale) -
         ..Workload::default()
     };
 
-    let mut swapper = swapper::start(setting, farmem, NAME, PROCESSOR, workload)?;
+    let mut swapper = swapper::start(setting, NAME, PROCESSOR, workload)?;
     let away = pages.saturating_sub(resident(swapper.process)?);
     swapper.application.set_local(plenty)?;
     let outcome = swapper.finish()?;
@@ -54,7 +53,7 @@ pub(super) fn turn(setting: &Setting, farmem: &Path, peer: Peer, scale: Scale) -
     let touched_us = round.nanoseconds_per_access * outcome.accesses as f64 / per_page(away);
 
     let untouched_us = if peer == Peer::Farmem {
-        let mut swapper = swapper::start(setting, farmem, NAME, PROCESSOR, workload)?;
+        let mut swapper = swapper::start(setting, NAME, PROCESSOR, workload)?;
         let before = resident(swapper.process)?;
         let began = Instant::now();
         swapper.application.set_local(plenty)?;

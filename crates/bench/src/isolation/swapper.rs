@@ -2,7 +2,6 @@
 //! left.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
 use std::process::{ChildStdin, ChildStdout};
 
 use anyhow::{Context, bail, ensure};
@@ -12,8 +11,8 @@ use rustix::io::Errno;
 
 use super::setting::{Application, Room, Setting};
 use crate::interrupt::Interrupt;
-use crate::option;
 use crate::workload::{Compressibility, Event, Outcome, Pattern};
+use crate::{option, own};
 
 /// More rounds than anybody waits for.
 const ENDLESS: u32 = 1000;
@@ -87,12 +86,11 @@ impl Swapper {
 /// Starts the program. Returns once it has been through all its data.
 pub(super) fn start(
     setting: &Setting,
-    farmem: &Path,
     name: &str,
     processor: usize,
     workload: Workload,
 ) -> anyhow::Result<Swapper> {
-    let mut command = vec![farmem.to_string_lossy().into_owned()];
+    let mut command = vec![own::word()?];
     command.extend(["workload", "--paced", "--pattern"].map(str::to_owned));
     command.push(option::name(&workload.pattern));
     command.extend(["--compressibility".to_owned(), option::name(&workload.compressibility)]);

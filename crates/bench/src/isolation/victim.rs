@@ -60,12 +60,11 @@ pub struct Turn {
 }
 
 /// Runs one turn.
-pub(super) fn turn(setting: &Setting, farmem: &Path, folder: &Path, scale: Scale) -> anyhow::Result<Turn> {
+pub(super) fn turn(setting: &Setting, folder: &Path, scale: Scale) -> anyhow::Result<Turn> {
     let (server, mut client) = server::start(setting, folder, server::room(scale.local()), scale.data)?;
     let alone = serve(&mut client, scale)?;
     let antagonist = swapper::start(
         setting,
-        farmem,
         ANTAGONIST_NAME,
         ANTAGONIST,
         Workload { local: scale.local(), data: scale.data, ..Workload::default() },

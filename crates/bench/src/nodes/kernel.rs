@@ -1,6 +1,5 @@
 //! Kernels whose far memory is where one wants it: what all measurements of them share.
 
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -9,13 +8,12 @@ use farmem_page::ByteCount;
 use super::program::Far;
 use super::route::Route;
 use crate::kernels::{Kernel, Outcome};
-use crate::option;
 use crate::run::Runner;
+use crate::{option, own};
 
 /// What is measured, and with what.
 pub(super) struct Kernels<'a> {
     pub(super) runner: &'a Runner,
-    pub(super) farmem: &'a Path,
     pub(super) node: &'a Route,
     pub(super) data: ByteCount,
     pub(super) repetitions: u32,
@@ -37,7 +35,7 @@ impl Sample {
 }
 
 impl Kernels<'_> {
-    /// The command's words after `farmem`.
+    /// The command's words after the program.
     pub(super) fn words(&self, kernel: Kernel) -> [String; 4] {
         ["kernel".to_owned(), option::name(&kernel), "--data".to_owned(), self.data.get().to_string()]
     }
@@ -62,7 +60,7 @@ impl Kernels<'_> {
         // Numbers hardly compress, and what a kernel has besides its data goes there, too.
         options.extend(far.options(ByteCount::new(2 * self.data.get())));
         options.extend(further.into_iter().flatten());
-        let mut program = vec![self.farmem.to_string_lossy().into_owned()];
+        let mut program = vec![own::word()?];
         program.extend(self.words(kernel));
         let finished = self
             .runner

@@ -63,7 +63,7 @@ pub struct Options {
     pub swap_folder: PathBuf,
     /// Only these parts; empty for all.
     pub only: Vec<Part>,
-    /// The `farmem` program, which is also the workload.
+    /// The `farmem` program.
     pub farmem: PathBuf,
 }
 
@@ -157,17 +157,10 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         false => (Vec::new(), Vec::new()),
     };
     let programs = match is_wanted(Part::Programs) {
-        true => measure_programs(&runner, options, &routes, data, repetitions)?,
+        true => measure_programs(&runner, &routes, data, repetitions)?,
         false => Vec::new(),
     };
-    let kernels = |node| Kernels {
-        runner: &runner,
-        farmem: &options.farmem,
-        node,
-        data,
-        repetitions,
-        quick: options.quick,
-    };
+    let kernels = |node| Kernels { runner: &runner, node, data, repetitions, quick: options.quick };
     let (speed_ups, swap_left_out) = match (is_wanted(Part::SpeedUp), routes.first()) {
         (true, Some(node)) => {
             SpeedUp { kernels: kernels(node), swap_folder: options.swap_folder.clone() }.measure()?
@@ -274,7 +267,6 @@ fn measure_shared(
 
 fn measure_programs(
     runner: &Runner,
-    options: &Options,
     routes: &[Route],
     data: ByteCount,
     repetitions: u32,
@@ -287,7 +279,7 @@ fn measure_programs(
         for repetition in 1..=repetitions {
             for (far, samples) in fars.iter().zip(&mut samples) {
                 eprintln!("farmem: {repetition}/{repetitions} {name}, far memory: {}", far.name());
-                samples.push(program::run(runner, &options.farmem, pattern, far, data)?);
+                samples.push(program::run(runner, pattern, far, data)?);
             }
         }
         figures.extend(

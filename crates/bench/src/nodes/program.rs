@@ -1,6 +1,5 @@
 //! The workload with its far memory in the pool, on disk, or on a node.
 
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -8,9 +7,9 @@ use farmem_page::ByteCount;
 
 use super::route::Route;
 use crate::median::median;
-use crate::option;
 use crate::run::Runner;
 use crate::workload::{Outcome, Pattern};
+use crate::{option, own};
 
 /// What has an order, and what has none.
 pub(super) const PATTERNS: [Pattern; 2] = [Pattern::Sequential, Pattern::RandomRead];
@@ -71,18 +70,12 @@ pub(super) struct Sample {
 ///
 /// # Errors
 /// When it fails, or reads other bytes than it wrote, or what should lie on a node doesn't.
-pub(super) fn run(
-    runner: &Runner,
-    farmem: &Path,
-    pattern: Pattern,
-    far: &Far<'_>,
-    data: ByteCount,
-) -> Result<Sample> {
+pub(super) fn run(runner: &Runner, pattern: Pattern, far: &Far<'_>, data: ByteCount) -> Result<Sample> {
     let mut options = vec!["--local".to_owned(), (data.get() / OVERSUBSCRIPTION).to_string()];
     options.extend(far.options(data));
-    let farmem = farmem.to_string_lossy();
+    let own = own::word()?;
     let (size, pattern) = (data.get().to_string(), option::name(&pattern));
-    let program = [&*farmem, "workload", "--data", &size, "--pattern", &pattern];
+    let program = [&*own, "workload", "--data", &size, "--pattern", &pattern];
     let start = |command: &mut Command| match far {
         Far::Node(route) => route.near(|| Ok(command.spawn()?)).map_err(std::io::Error::other),
         Far::Pool | Far::Disk => command.spawn(),

@@ -15,6 +15,7 @@ use super::kernel::Kernels;
 use super::program::Far;
 use crate::kernels::{Kernel, Outcome};
 use crate::median::median;
+use crate::own;
 use crate::peer::{Group, Kind, Readahead, Swap};
 use crate::undo::Journal;
 
@@ -153,20 +154,20 @@ impl SpeedUp<'_> {
 
     /// Seconds that the kernel takes with all of its data in memory.
     fn run_native(&self, kernel: Kernel) -> Result<f64> {
-        let Kernels { runner, farmem, .. } = self.kernels;
-        let mut command = Command::new(farmem);
-        let output = runner.run_command(command.args(self.kernels.words(kernel)), Command::spawn, || Ok(()));
+        let mut command = Command::new(own::program()?);
+        let command = command.args(self.kernels.words(kernel));
+        let output = self.kernels.runner.run_command(command, Command::spawn, || Ok(()));
         Ok(Outcome::of(&output.with_context(|| kernel.to_string())?)?.seconds)
     }
 
     /// The same with a part of it in memory, and the kernel's swap to a file.
     fn run_swapped(&self, kernel: Kernel, part: u64, journal: &Rc<Journal>) -> Result<Swapped> {
-        let Kernels { runner, farmem, data, .. } = self.kernels;
+        let Kernels { runner, data, .. } = self.kernels;
         let size = ByteCount::new(data.get() + data.get() / 4 + SWAP_SPARE);
         let _swap = Swap::on(Kind::File, Readahead::AsSet, size, &self.swap_folder, journal)?;
         // Gone before swap is turned off: nothing of its processes is left then.
         let group = Group::create(journal, "kernel", self.kernels.local(part))?;
-        let mut command = group.command(farmem.as_os_str());
+        let mut command = group.command(own::program()?.as_os_str());
         let patience = if self.kernels.quick { PATIENCE_QUICK } else { PATIENCE };
         let (mut looks, began, mut is_over) = (0_u32, Instant::now(), false);
         let output = runner.run_command(command.args(self.kernels.words(kernel)), Command::spawn, || {

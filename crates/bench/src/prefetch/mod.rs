@@ -127,7 +127,7 @@ fn subjects(options: &Options, folder: &Path) -> (Vec<Subject>, BTreeMap<String,
         return (vec![Subject::of(&options.program)], BTreeMap::new());
     }
     let data = options.data.unwrap_or(if options.quick { DATA_QUICK_BYTES } else { DATA_BYTES });
-    let workshop = Workshop { farmem: &options.farmem, python: &options.python, folder, data };
+    let workshop = Workshop { python: &options.python, folder, data };
     let names = if options.only.is_empty() { SubjectName::value_variants() } else { &options.only };
     let (mut subjects, mut left_out) = (Vec::new(), BTreeMap::new());
     for &name in names {

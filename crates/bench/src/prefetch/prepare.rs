@@ -12,12 +12,11 @@ use super::conversation::Conversation;
 use super::name::{Family, SubjectName};
 use super::subject::{Clock, Subject};
 use crate::sources::{ARRAYS, TREES, TREES_ROW_BYTES, works};
-use crate::{option, redis};
+use crate::{option, own, redis};
 
 /// What subjects are made of.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Workshop<'a> {
-    pub(super) farmem: &'a Path,
     pub(super) python: &'a Path,
     /// Where programs are compiled and written to.
     pub(super) folder: &'a Path,
@@ -81,19 +80,19 @@ impl Workshop<'_> {
                 let conversation = Conversation { socket: socket.clone(), data: self.data, is_scan };
                 Ok(Subject::new(title, redis::command(&socket), Clock::Client(conversation)))
             }
-            pattern => Ok(self.pattern(title, pattern)),
+            pattern => self.pattern(title, pattern),
         }
     }
 
-    fn pattern(self, title: String, name: SubjectName) -> Subject {
+    fn pattern(self, title: String, name: SubjectName) -> anyhow::Result<Subject> {
         let words = ["workload", "--data", &self.data.get().to_string(), "--rounds", &ROUNDS.to_string()];
-        let command = [self.farmem.into()].into_iter().chain(words.map(OsString::from));
+        let command = [own::program()?.into()].into_iter().chain(words.map(OsString::from));
         let pattern = match name.family() {
             Family::Pattern(pattern) => option::name(&pattern),
             _ => title.clone(),
         };
         let command = command.chain(["--pattern".into(), pattern.into()]).collect();
-        Subject::new(title, command, Clock::Rounds)
+        Ok(Subject::new(title, command, Clock::Rounds))
     }
 
     fn compiled_c(self, title: String, name: &str, source: &str, words: &[&str]) -> anyhow::Result<Subject> {

@@ -1,4 +1,5 @@
 //! The one definition of what `farmem` accepts. Help texts, manual pages and completions all come from it.
+//! What follows `bench` is defined by `farmem-bench`, and so is that of the commands that only measure.
 
 mod attach;
 mod bench;
@@ -16,12 +17,7 @@ mod watch;
 use clap::{Parser, Subcommand};
 
 pub(crate) use self::attach::{AttachArguments, DetachArguments, SubjectArguments};
-pub(crate) use self::bench::{
-    AllArguments, BenchArguments, BenchAttachArguments, BenchCommand, CleanupArguments, CompareArguments,
-    CompressionArguments, FaultsArguments, IsolationArguments, KernelArguments, MicroArguments,
-    NodesArguments, PapersArguments, PrefetchArguments, ProgramsArguments, ReadersArguments, ScaleArguments,
-    StepsArguments, TableArguments, WorkloadArguments,
-};
+pub(crate) use self::bench::BenchArguments;
 pub(crate) use self::cluster::{
     ClusterArguments, ClusterCommand, ClusterDrainArguments, ClusterJoinArguments, ClusterLeaveArguments,
     ClusterPlace, ClusterRole, ClusterShowArguments, EtcdArguments,
@@ -45,7 +41,7 @@ pub(crate) use self::watch::{
 #[derive(Parser, Debug)]
 #[command(
     name = "farmem",
-    version = crate::version::version(),
+    version = farmem::version(),
     disable_help_subcommand = true,
     after_help = "Example:\n  farmem run --local 25% --summary -- python3 analysis.py\n\nExit status: the program's own \
                   for `run`; else 0 done, 1 failed, 2 cannot start, 126 program not executable, 127 no such program."
@@ -90,22 +86,23 @@ pub(crate) enum Command {
     /// Simulate a datacentre: what is lost, how soon it is made good, and how long fetches take
     Simulate(Box<SimulateArguments>),
     /// Measure Farmem against the kernel's own swap
+    #[command(disable_help_flag = true)]
     Bench(BenchArguments),
     /// The pager of a process, started by its application's supervisor
     #[command(hide = true)]
     Pager(PagerArguments),
     /// The program that `bench` measures
-    #[command(hide = true)]
-    Workload(WorkloadArguments),
+    #[command(hide = true, disable_help_flag = true)]
+    Workload(BenchArguments),
     /// A program that `bench` measures next to others
-    #[command(hide = true)]
-    Compression(CompressionArguments),
+    #[command(hide = true, disable_help_flag = true)]
+    Compression(BenchArguments),
     /// A numerical kernel, or a problem on graphs, keys or points, that `bench` measures
-    #[command(hide = true)]
-    Kernel(KernelArguments),
+    #[command(hide = true, disable_help_flag = true)]
+    Kernel(BenchArguments),
     /// A program that `bench` measures with a memory node
-    #[command(hide = true)]
-    Readers(ReadersArguments),
+    #[command(hide = true, disable_help_flag = true)]
+    Readers(BenchArguments),
     /// Write the manual pages
     #[command(hide = true)]
     Man(ManArguments),

@@ -13,10 +13,10 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use farmem::Failure;
 use serde::Serialize;
 
 use crate::arguments::DoctorArguments;
-use crate::failure::Failure;
 
 /// What a check came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]

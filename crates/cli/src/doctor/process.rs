@@ -1,9 +1,9 @@
 //! Whether one process that runs could be attached to.
 
+use farmem::Failure;
 use procfs::process::Process;
 
 use super::Check;
-use crate::failure::Failure;
 use crate::subject;
 
 /// All that is known of it without touching it.

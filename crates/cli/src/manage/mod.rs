@@ -22,6 +22,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use farmem::Failure;
 use farmem_supervisor::{ManagedBy, Own, all};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
@@ -31,7 +32,6 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use self::policy::{Managed, Match, Past, Step, Target};
 use self::rules::{Rules, changes};
 use self::sight::{Sight, inhabited, is_within, own_paths};
-use crate::failure::Failure;
 use crate::log;
 use crate::set::limits;
 

@@ -1,4 +1,6 @@
-use super::{farmem, text};
+use std::process::Command;
+
+use super::{FARMEM, FARMEM_BENCH, farmem, text};
 
 #[test]
 fn every_help_shows_an_example() {
@@ -118,11 +120,11 @@ fn manual_pages_are_written_for_every_command() {
         "farmem-node.1",
         "farmem-doctor.1",
         "farmem-trace-replay.1",
-        "farmem-bench-faults.1",
-        "farmem-bench-programs.1",
     ] {
         assert!(folder.join(page).is_file(), "{page}");
     }
+    // Its own program describes it.
+    assert!(!folder.join("farmem-bench.1").exists());
     // Below the headings of the help, and with the texts of options that `-h` leaves out.
     let page = std::fs::read_to_string(folder.join("farmem-run.1")).unwrap();
     for words in [".SH MEMORY\n", ".SH TUNING\n", "Most bytes per second, read and written together"] {
@@ -131,12 +133,34 @@ fn manual_pages_are_written_for_every_command() {
 }
 
 #[test]
-fn completions_know_the_options() {
-    for shell in ["bash", "zsh", "fish"] {
-        let script = text(&farmem(["completions", shell]).stdout);
+fn manual_pages_of_benchmarks_are_written_by_their_program_and_name_the_command_that_is_called() {
+    let folder = tempfile::tempdir().unwrap();
 
-        for option in ["summary", "rebuild-rate"] {
-            assert!(script.contains(option), "{shell}: {option}");
+    let output = Command::new(FARMEM_BENCH).arg("man").arg(folder.path()).output().unwrap();
+
+    assert!(output.status.success());
+    for (page, called) in [
+        ("farmem-bench.1", "farmem bench"),
+        ("farmem-bench-faults.1", "farmem bench faults"),
+        ("farmem-bench-programs.1", "farmem bench programs"),
+    ] {
+        let text = std::fs::read_to_string(folder.path().join(page)).unwrap().replace("\\-", "-");
+        assert!(text.contains(called), "{page}: {text}");
+    }
+}
+
+#[test]
+fn completions_know_the_options() {
+    for (program, options) in
+        [(FARMEM, ["summary", "rebuild-rate"]), (FARMEM_BENCH, ["swap-folder", "compressibility"])]
+    {
+        for shell in ["bash", "zsh", "fish"] {
+            let output = Command::new(program).args(["completions", shell]).output().unwrap();
+
+            let script = text(&output.stdout);
+            for option in options {
+                assert!(script.contains(option), "{program} {shell}: {option}");
+            }
         }
     }
 }

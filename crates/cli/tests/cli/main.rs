@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod bench;
+mod bench_program;
 mod doctor;
 mod help;
 mod node;
@@ -11,6 +12,9 @@ use std::process::{Command, Output, Stdio};
 
 /// The program under test.
 const FARMEM: &str = env!("CARGO_BIN_EXE_farmem");
+
+/// The program that `farmem bench` becomes, next to it.
+const FARMEM_BENCH: &str = env!("CARGO_BIN_EXE_farmem-bench");
 
 /// Runs `farmem` to its end.
 fn farmem<Word: AsRef<OsStr>>(words: impl IntoIterator<Item = Word>) -> Output {

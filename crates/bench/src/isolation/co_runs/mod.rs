@@ -103,14 +103,13 @@ impl Programs {
     /// Prepares them, each for so much data, and runs each once; `is_short` for one group instead of three.
     /// With it, those that can't be run here and why.
     pub(super) fn prepare(
-        farmem: &Path,
         python: &Path,
         data: ByteCount,
         is_short: bool,
         interrupt: &Interrupt,
     ) -> anyhow::Result<(Self, BTreeMap<Program, String>)> {
         let folder = tempfile::tempdir()?;
-        let (kit, mut missing) = Kit::prepare(folder.path(), farmem, python, data)?;
+        let (kit, mut missing) = Kit::prepare(folder.path(), python, data)?;
         let groups = if is_short { 1 } else { Program::MANAGED.len() };
         let managed = &Program::MANAGED[..groups];
         let mut profiles = BTreeMap::new();

@@ -11,6 +11,7 @@ use farmem_page::ByteCount;
 use serde::Serialize;
 
 use crate::isolation::server;
+use crate::own;
 use crate::sources::{GRAPH, TREES, TREES_ROW_BYTES, works};
 
 /// A program. It counts as one run from its start to its end, memcached from the first of a number of
@@ -82,7 +83,7 @@ pub(super) const SERVER_THREADS: u64 = 4;
 #[derive(Debug)]
 pub(super) struct Kit {
     folder: PathBuf,
-    farmem: PathBuf,
+    own: PathBuf,
     python: PathBuf,
     data: ByteCount,
     /// Those of the machine.
@@ -93,7 +94,6 @@ impl Kit {
     /// Prepares what can be; with it, the programs that can't be run here and why.
     pub(super) fn prepare(
         folder: &Path,
-        farmem: &Path,
         python: &Path,
         data: ByteCount,
     ) -> anyhow::Result<(Self, BTreeMap<Program, String>)> {
@@ -111,8 +111,8 @@ impl Kit {
             missing.insert(Program::Memcached, format!("{error:#}"));
         }
         let processors = thread::available_parallelism()?.get();
-        let [folder, farmem, python] = [folder, farmem, python].map(Path::to_owned);
-        let kit = Self { folder, farmem, python, data, processors };
+        let [folder, python] = [folder, python].map(Path::to_owned);
+        let kit = Self { folder, own: own::program()?, python, data, processors };
         Ok((kit, missing))
     }
 
@@ -136,7 +136,7 @@ impl Kit {
         match program {
             Program::Memcached => server::command(&self.socket(), self.data, SERVER_THREADS),
             Program::Snappy => words(
-                &self.farmem,
+                &self.own,
                 &["compression", "--data", &data.to_string(), "--rounds", &ROUNDS.to_string()]
                     .map(str::to_owned),
             ),

@@ -9,9 +9,9 @@ use anyhow::{Context, Result, bail};
 use farmem_page::ByteCount;
 use serde_json::Value;
 
-use crate::option;
 use crate::run::end;
 use crate::workload::{Event, Outcome, Pattern};
+use crate::{option, own};
 
 /// Local memory: data divided by it. Several processes need some in any case.
 const PART: u64 = 4;
@@ -44,13 +44,13 @@ pub(super) struct Terms<'a> {
 }
 
 impl Terms<'_> {
-    fn program(&self, farmem: &Path) -> Vec<String> {
+    fn program(&self) -> Result<Vec<String>> {
         let mut words: Vec<String> = Vec::new();
         if self.processes > 1 {
             words.extend(["sh", "-c", SEVERAL, "sh"].map(str::to_owned));
             words.push(self.processes.to_string());
         }
-        words.push(farmem.to_string_lossy().into_owned());
+        words.push(own::word()?);
         let data = self.data.get() / u64::from(self.processes);
         let pattern = option::name(&self.pattern);
         words.extend(["workload", "--compressibility", "random", "--warm-up", "0"].map(str::to_owned));
@@ -64,7 +64,7 @@ impl Terms<'_> {
         words
             .extend(self.accesses.into_iter().flat_map(|count| ["--accesses".to_owned(), count.to_string()]));
         words.push(if self.rounds.is_none() { "--until-end" } else { "--paced" }.to_owned());
-        words
+        Ok(words)
     }
 }
 
@@ -97,7 +97,7 @@ impl Space {
         command.args(["run", "--plain", "--no-borrow", "--name", &name, "--local", &local, "--pool", &pool]);
         command.args(["--node", node, "--weight", &weight, "--host"]).arg(socket);
         command.args(terms.options).arg("--stats").arg(&statistics);
-        command.arg("--").args(terms.program(farmem));
+        command.arg("--").args(terms.program()?);
         command.stdin(Stdio::piped()).stdout(File::create(&output)?).stderr(File::create(&errors)?);
         let process = command.spawn().context("cannot start a program")?;
         let mut space = Self { name, processes: terms.processes, output, errors, statistics, process };

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use farmem_page::ByteCount;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::own;
 use crate::workload::Event;
 
 /// Local memory: data divided by it.
@@ -43,7 +44,7 @@ impl Program {
         let (local, pool) = (data.get() / PART, (data.get() / BEYOND).max(LEAST_POOL));
         let mut command = Command::new(farmem);
         command.args(["run", "--host", "none", "--plain", "--name", &name, "--local", &local.to_string()]);
-        command.args(["--pool", &pool.to_string(), "--node", &nodes.join(","), "--"]).arg(farmem);
+        command.args(["--pool", &pool.to_string(), "--node", &nodes.join(","), "--"]).arg(own::program()?);
         command.args([
             "workload",
             "--paced",

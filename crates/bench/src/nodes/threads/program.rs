@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::Sizes;
 use crate::interrupt::Interrupt;
+use crate::own;
 use crate::readers::{Event, Order};
 use crate::run::end;
 
@@ -46,8 +47,8 @@ impl<'a> Program<'a> {
             [sizes.data, sizes.own, sizes.local, sizes.pool].map(|size| size.get().to_string());
         let mut command = Command::new(farmem);
         command.args(["run", "--host", "none", "--plain", "--node", &node.to_string()]);
-        command.args(["--local", &local, "--pool", &pool, "--stats"]).arg(&statistics).arg("--").arg(farmem);
-        command.args(["readers", "--data", &data, "--own", &own]);
+        command.args(["--local", &local, "--pool", &pool, "--stats"]).arg(&statistics);
+        command.arg("--").arg(own::program()?).args(["readers", "--data", &data, "--own", &own]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(File::create(&errors)?);
         let mut process = command.spawn().context("cannot start a program")?;
         let (input, output) = (process.stdin.take(), process.stdout.take());
