@@ -593,8 +593,7 @@ pub(crate) fn clear(tracee: &Tracee, attached: &Attached) {
 }
 
 /// Ends the puppet, by itself if it can: whoever adopts it may wait for it, and would take a child that was
-/// killed for one that something has gone wrong with. PostgreSQL, as the first process of a container, ends
-/// all connections then.
+/// killed for one that something has gone wrong with.
 pub(crate) fn end(tracee: &Tracee, puppet: Option<&Puppet>) {
     if let Some(puppet) = puppet {
         puppet.tell_to_end();

@@ -45,6 +45,7 @@ pub mod programs;
 pub mod readers;
 pub mod record;
 mod redis;
+mod relay;
 mod run;
 pub mod scale;
 mod sources;

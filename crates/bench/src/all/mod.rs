@@ -277,6 +277,7 @@ fn measure(work: Work, options: &Options) -> anyhow::Result<Findings> {
             policies: Vec::new(),
             local: None,
             only: vec![subject],
+            far: prefetch::Far::default(),
             program: Vec::new(),
             python: options.python.clone(),
             farmem,

@@ -1,6 +1,7 @@
 //! `farmem bench prefetch`: one program under each policy of prefetching, with the same budget.
 
 mod conversation;
+mod far;
 mod name;
 mod oracle;
 mod prepare;
@@ -19,6 +20,8 @@ use farmem_machine::{Description, Memory};
 use farmem_page::ByteCount;
 use farmem_policy::PrefetchPolicy;
 
+pub use far::Far;
+use far::Site;
 pub use name::SubjectName;
 use prepare::Workshop;
 pub use report::Report;
@@ -45,6 +48,8 @@ pub struct Options {
     pub local: Option<ByteCount>,
     /// What to measure; empty for all.
     pub only: Vec<SubjectName>,
+    /// Where far memory is.
+    pub far: Far,
     /// A program of one's own to measure instead, and its arguments; empty for none.
     pub program: Vec<OsString>,
     /// A Python that has numpy and XGBoost.
@@ -76,6 +81,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     let folder = tempfile::tempdir()?;
     let (subjects, left_out) = subjects(options, folder.path());
     let runner = Runner::new(&options.farmem, interrupt)?;
+    let site = Site::open(&options.farmem, options.far, folder.path())?;
     let everything = Memory::current()?.total;
     let mut figures = Vec::new();
     for subject in &subjects {
@@ -83,7 +89,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         let is_exact =
             options.repeat.is_none() && subject.name() == option::name(&SubjectName::UNPREDICTABLE);
         let exact = if is_exact { EXACT } else { 1 };
-        let whole = measure(&runner, subject, PrefetchPolicy::None, everything)?;
+        let whole = measure(&runner, &site, subject, PrefetchPolicy::None, everything)?;
         let quarter = ByteCount::new(whole.memory.get() / OVERSUBSCRIPTION);
         let local = options.local.unwrap_or(quarter).max(LEAST_LOCAL);
         let mut samples: BTreeMap<usize, Vec<Ran>> = BTreeMap::new();
@@ -95,7 +101,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
                     subject.name(),
                     policy.name()
                 );
-                let sample = measure(&runner, subject, policy, local)?;
+                let sample = measure(&runner, &site, subject, policy, local)?;
                 if whole.said != sample.said {
                     bail!("{} said something else under {}", subject.name(), policy.name());
                 }
@@ -114,8 +120,9 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     Ok(Report {
         version: env!("CARGO_PKG_VERSION"),
         machine: Description::current(),
+        far: options.far,
         repetitions,
-        targets: judge(&figures),
+        targets: if options.far == Far::Pool { judge(&figures) } else { Vec::new() },
         figures,
         left_out,
     })

@@ -10,6 +10,7 @@ use farmem_page::ByteCount;
 use farmem_policy::PrefetchPolicy;
 use serde::Serialize;
 
+use super::far::Far;
 use super::name::SubjectName;
 use super::subject::{Ran, Subject};
 use crate::median::median;
@@ -23,11 +24,13 @@ pub struct Report {
     pub version: &'static str,
     /// The machine.
     pub machine: Description,
+    /// Where far memory was.
+    pub far: Far,
     /// Runs that each figure is the median of.
     pub repetitions: u32,
     /// The figures.
     pub figures: Vec<Figure>,
-    /// The targets; none of a user's program.
+    /// The targets; none of a user's program, nor with far memory on a node.
     pub targets: Vec<Target>,
     /// What was left out, and why.
     pub left_out: BTreeMap<String, String>,

@@ -4,6 +4,7 @@ use anyhow::Context;
 use farmem_page::ByteCount;
 use farmem_policy::PrefetchPolicy;
 
+use super::far::Site;
 use super::subject::{Ran, Subject};
 use crate::run::Runner;
 use crate::stolen;
@@ -12,12 +13,15 @@ use crate::stolen;
 /// least.
 pub(super) fn measure(
     runner: &Runner,
+    site: &Site,
     subject: &Subject,
     policy: PrefetchPolicy,
     local: ByteCount,
 ) -> anyhow::Result<Ran> {
     let measure_once = || {
-        let options = ["--local", &local.get().to_string(), "--prefetch", policy.name()];
+        let mut options = site.options();
+        let own = ["--local", &local.get().to_string(), "--prefetch", policy.name()];
+        options.extend(own.map(str::to_owned));
         subject.run(runner, options).with_context(|| format!("{} under {}", subject.name(), policy.name()))
     };
     let mut best = measure_once()?;

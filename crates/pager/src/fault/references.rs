@@ -179,8 +179,8 @@ impl Engine {
         took_ns
     }
 
-    /// Serves the fault on a stored page with what its words refer to. Where the page has to be asked of nodes,
-    /// its references are followed when it has come.
+    /// Serves the fault on a stored page with what its words refer to. Where the page has to be asked of
+    /// nodes, its references are followed when it has come.
     pub(crate) fn serve_following(
         &self,
         holding: &Holding<'_>,
@@ -208,8 +208,8 @@ impl Engine {
         Some(FollowPlan { follower, following: Following { most, ..following } })
     }
 
-    /// Fetches what the words of the batch's only page refer to, which has faulted and is loaded. That page is
-    /// installed last: by then the thread finds the others, or nodes have been asked for them.
+    /// Fetches what the words of the batch's only page refer to, which has faulted and is loaded. That page
+    /// is installed last: by then the thread finds the others, or nodes have been asked for them.
     pub(crate) fn follow(
         &self,
         holding: &Holding<'_>,

@@ -192,16 +192,16 @@ impl<'a> Walk<'a> {
         self.walked.last = Some(Surroundings::new(address, way, content));
     }
 
-    /// The page that was to be fetched last doesn't come: too much is under way. The walk is over, as if it had
-    /// been one page too many.
+    /// The page that was to be fetched last doesn't come: too much is under way. The walk is over, as if it
+    /// had been one page too many.
     pub fn decline(&mut self) {
         self.visits_left = 0;
         self.walked.count = self.walked.count.saturating_sub(1);
         self.walked.expected = Some((self.at.address.page(), self.at.way));
     }
 
-    /// The page to which the walk has come is on its way, and nobody waits for it: what it holds will be known
-    /// later. A walk along links ends with it.
+    /// The page to which the walk has come is on its way, and nobody waits for it: what it holds will be
+    /// known later. A walk along links ends with it.
     pub fn await_content(&mut self) {
         if self.walked.is_run {
             return;

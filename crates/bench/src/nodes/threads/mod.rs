@@ -2,7 +2,6 @@
 //! get, and how long a thread that wants nothing of the node is held up while all others wait for it.
 
 mod program;
-mod relay;
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,9 +14,9 @@ use crate::interrupt::Interrupt;
 use crate::median::median;
 use crate::member::Member;
 use crate::readers::{AWAITED, Event, HEAD_START, Order, Pace, Steps};
+use crate::relay::Relay;
 use crate::target::Target;
 use program::Program;
-use relay::Relay;
 
 /// Threads that read at a time.
 const THREADS: [u32; 3] = [1, 4, 16];

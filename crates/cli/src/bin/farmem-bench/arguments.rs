@@ -12,7 +12,7 @@ use farmem_bench::faults::{CaseName, PeerName};
 use farmem_bench::isolation::{Far as IsolationFar, Part as IsolationPart, Peer as IsolationPeer};
 use farmem_bench::kernels::Kernel;
 use farmem_bench::nodes::Part as NodesPart;
-use farmem_bench::prefetch::SubjectName;
+use farmem_bench::prefetch::{Far as PrefetchFar, SubjectName};
 use farmem_bench::programs::{Peer as ProgramsPeer, ProgramName};
 use farmem_bench::workload::{Compressibility, Pattern};
 use farmem_page::ByteCount;
@@ -289,6 +289,9 @@ pub(crate) struct PrefetchArguments {
     /// Only these programs and access patterns
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_enum, conflicts_with = "program")]
     pub(crate) only: Vec<SubjectName>,
+    /// Where far memory is
+    #[arg(long, value_name = "PLACE", value_enum, default_value_t)]
+    pub(crate) far: PrefetchFar,
     /// A Python with numpy and XGBoost
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     pub(crate) python: PathBuf,

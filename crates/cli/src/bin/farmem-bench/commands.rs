@@ -164,6 +164,7 @@ pub(crate) fn measure_prefetching(arguments: PrefetchArguments) -> Result<ExitCo
         policies: arguments.policy,
         local: arguments.local,
         only: arguments.only,
+        far: arguments.far,
         program: arguments.program,
         python: arguments.python,
         farmem: farmem()?,

@@ -18,7 +18,7 @@ const PORTION_BYTES: usize = 64 << 10;
 const PORTIONS: usize = 128;
 
 /// A relay in front of a server. It ends, and with it all connections through it, when dropped.
-pub(super) struct Relay {
+pub(crate) struct Relay {
     address: SocketAddr,
     gate: Arc<Gate>,
     is_over: Arc<AtomicBool>,
@@ -48,7 +48,7 @@ impl Gate {
 impl Relay {
     /// Listens on a free port of the loopback device. What comes there arrives at `to` after `delay`, and the
     /// other way round.
-    pub(super) fn start(to: &str, delay: Duration) -> Result<Self> {
+    pub(crate) fn start(to: &str, delay: Duration) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).context("cannot listen")?;
         let address = listener.local_addr()?;
         let (gate, is_over) = (Arc::new(Gate::default()), Arc::new(AtomicBool::new(false)));
@@ -59,17 +59,17 @@ impl Relay {
     }
 
     /// Where it listens.
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Nothing goes on until it is released.
-    pub(super) fn hold(&self) {
+    pub(crate) fn hold(&self) {
         self.gate.set(true);
     }
 
     /// What was held back goes on.
-    pub(super) fn release(&self) {
+    pub(crate) fn release(&self) {
         self.gate.set(false);
     }
 }
