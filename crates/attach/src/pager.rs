@@ -153,6 +153,9 @@ fn see_through(start: Start, attached: &Attached, tracee: Option<&Tracee>) {
             java.step(engine, attached);
         }
     }
+    if is_over && !has_withdrawn {
+        subject::note_over();
+    }
     unfinished::end_all();
     if let Some(tracee) = tracee.filter(|_| is_there) {
         // Where it has withdrawn it ends already, and has no code that could be told anything.

@@ -10,7 +10,7 @@ pub mod puppet;
 pub mod tracee;
 
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, open, openat};
@@ -37,6 +37,9 @@ pub struct Attached {
 }
 
 static ATTACHED: AtomicPtr<Attached> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Whether the pager is ending because its program has ended, or is another one by now.
+static IS_OVER: AtomicBool = AtomicBool::new(false);
 
 /// From now on the program is that process. Before anything else is asked or done about it; once, and again
 /// only in a forked pager, for the forked process.
@@ -75,13 +78,26 @@ pub(crate) fn open_file(own: &CStr, name: &CStr, flags: OFlags) -> Result<OwnedF
 /// Whether the program has ended, or is another one by now (`exec`), so that what was known of it concerns
 /// nobody any more. `false` always where the pager ends with its program.
 pub fn has_ended() -> bool {
-    attached().is_some_and(|attached| attached.has_ended() || !attached.has_same_memory())
+    let is_over = |attached: &Attached| {
+        IS_OVER.load(Ordering::Acquire) || attached.has_ended() || !attached.has_same_memory()
+    };
+    attached().is_some_and(is_over)
 }
 
-/// Ends the program at once, and the calling process with it.
+/// The program has ended, or is another one by now, and the pager is about to end. Before its puppet is told
+/// to: a thread in the midst of its work then finds no puppet, and must not end the other program for that.
+pub fn note_over() {
+    IS_OVER.store(true, Ordering::Release);
+}
+
+/// Ends the program at once, and the calling process with it. After [`note_over`] the calling thread only
+/// waits for the end of its process.
 pub fn end() -> ! {
     if let Some(objects) = objects::objects() {
         objects.end();
+    }
+    while IS_OVER.load(Ordering::Acquire) {
+        crate::thread::sleep(1_000_000_000);
     }
     if let Some(attached) = attached() {
         let _ = rustix::process::pidfd_send_signal(&attached.handle, rustix::process::Signal::KILL);
