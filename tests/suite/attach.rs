@@ -40,6 +40,18 @@ checks! {
     children_in_strict_mode_find_what_is_far_though_their_puppets_are_ended: "strict",
 }
 
+/// Each of their pagers ends while its bookkeeper has pages in hand.
+#[test]
+fn children_that_run_other_programs_under_pressure_are_let_go() {
+    if !managed_runner() {
+        return;
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/executes.pl");
+    let finished = Launcher::managed(8 << 20).run(Program::new("perl").arg(script)).success();
+    assert_eq!(finished.text(), "0 wrong\n");
+    assert!(number(&finished, "evicted") > 0.0, "it was managed");
+}
+
 /// Nothing has to be loaded into it, which such a program would not let in.
 #[test]
 fn a_program_that_gains_the_rights_of_another_user_is_managed() {
