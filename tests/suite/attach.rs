@@ -65,8 +65,8 @@ fn a_program_that_gains_the_rights_of_another_user_is_managed() {
     std::os::unix::fs::chown(&python, Some(NOBODY), None).expect("root gives files away");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o4755);
     std::fs::set_permissions(&python, mode).expect("it is the test's own");
-    let touches = "import os\ndata = bytearray(48 << 20)\nfor turn in range(3):\n  for page in range(12288): data[page << 12] += page % 7\n\
-                   print(os.geteuid(), all(data[page << 12] == page % 7 * 3 for page in range(12288)))";
+    let touches = "import os\ndata = bytearray(48 << 20)\nfor turn in range(24):\n  for page in range(12288): data[page << 12] += page % 7\n\
+                   print(os.geteuid(), all(data[page << 12] == page % 7 * 24 for page in range(12288)))";
 
     let finished = launcher.run(Program::new(&python).args(["-c", touches])).success();
 
