@@ -8,7 +8,8 @@ use rustix::io::Errno;
 use crate::memory;
 use crate::syscall;
 
-const STACK_BYTES: usize = 256 << 10;
+/// An unoptimised build takes more than a quarter of it. What is never touched takes no memory.
+const STACK_BYTES: usize = 1 << 20;
 /// Words of the block that the thread pointer points to. libc code that looks at its thread block finds zeros
 /// and, at the places where both glibc and musl keep it, the block's own address.
 const BLOCK_WORDS: usize = 64;
