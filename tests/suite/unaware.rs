@@ -112,6 +112,14 @@ fn a_program_with_as_many_threads_as_it_may_have_is_managed_where_that_is_permit
     check(unaware("as_many_threads_as_allowed"));
 }
 
+/// The first process of a container adopts whatever there is. Its own puppet is none that it would wait for.
+#[test]
+fn the_first_process_of_a_namespace_waits_for_its_own_alone() {
+    if managed_runner() && rustix::process::geteuid().is_root() {
+        assert_managed(&check(unaware("is_first_of_a_namespace_and_waits")));
+    }
+}
+
 /// What a pager has the program make belongs to the program's user.
 #[test]
 fn a_puppet_is_one_of_the_processes_that_its_user_may_have() {

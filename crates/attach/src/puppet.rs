@@ -291,7 +291,13 @@ fn make_in(
         .set_mask(ALL_SIGNALS)
         .and_then(|()| if is_told { thread.set_dispatch(Dispatch::default()) } else { Ok(()) })
         .map_err(AttachError::refused("its signals"))
-        .and_then(|()| make_twice(&injection, process));
+        .and_then(|()| {
+            if is_first_of_namespace(process) {
+                make_one(&injection, process)
+            } else {
+                make_twice(&injection, process)
+            }
+        });
     // Whatever came of it: a thread that has ended needs none of this.
     *signal = injection.settle().unwrap_or(0);
     let _ = thread.set_registers(&before);
@@ -329,6 +335,18 @@ fn called_again(registers: Registers) -> Option<Registers> {
         .then_some(Registers { rax: RESTARTED_WITHOUT_HANDLER as u64, ..registers })
 }
 
+/// Whether it adopts all orphans of its PID namespace, whatever it wants. Its puppet stays its child, then:
+/// one that is made without a signal for its end isn't waited for by a program that doesn't ask for such
+/// children (`__WALL`), and an adopted one is.
+fn is_first_of_namespace(process: &Process) -> bool {
+    numbers(process.pid).last() == Some(&1)
+}
+
+/// The numbers of a process in the PID namespaces that it is in, its own last.
+fn numbers(process: i32) -> Vec<i32> {
+    told::status(process).and_then(|status| status.nspid).unwrap_or_default()
+}
+
 /// A child that makes the puppet and ends, so that the puppet is nobody's whom the program could ask about.
 fn make_twice(injection: &Injection<'_>, process: &Process) -> Result<Tracee, AttachError> {
     let child = make_one(injection, process)?;
@@ -341,14 +359,17 @@ fn make_twice(injection: &Injection<'_>, process: &Process) -> Result<Tracee, At
     if adopts {
         let _ = injection.call(raw::__NR_prctl, [ADOPT_ORPHANS, 0, 0, 0, 0, 0]);
     }
+    // By which the program knows it, where it is in a PID namespace of its own.
+    let number = numbers(child.thread() as i32).last().copied();
     farmem_sys::process::kill(child.thread());
-    let number = child.thread();
     see_ended(&child);
     if adopts {
         let _ = injection.call(raw::__NR_prctl, [ADOPT_ORPHANS, 1, 0, 0, 0, 0]);
     }
     // The program's own child: what is left of it goes.
-    let _ = injection.call(raw::__NR_wait4, [number.into(), 0, KEPT_DEAD, 0, 0, 0]);
+    if let Some(number) = number.and_then(|number| u64::try_from(number).ok()) {
+        let _ = injection.call(raw::__NR_wait4, [number, 0, KEPT_DEAD, 0, 0, 0]);
+    }
     puppet
 }
 

@@ -1,5 +1,6 @@
 // What a program sleeps in while its pager comes, and what it waits for afterwards.
 #define _GNU_SOURCE
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -9,12 +10,12 @@
 #include "../memory.h"
 #include "checks.h"
 
-// A program that adopts orphans waits until it has no child. Whatever it adopts has ended well.
-static int adopts_orphans_and_waits(void)
+enum { CHILDREN = 2 };
+
+// Its memory is far in part. Orphans of two children become its own, and it waits until it has no child.
+// Whatever it adopts has ended well.
+static size_t wait_for_all(void)
 {
-	enum { CHILDREN = 2 };
-	if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
-		end("prctl");
 	struct memory memory = fresh(48);
 	size_t wrong = press_until_far(memory, 1);
 	for (int nth = 0; nth < CHILDREN; nth++) {
@@ -35,11 +36,37 @@ static int adopts_orphans_and_waits(void)
 		waited++;
 	}
 	alarm(0);
-	int adopts = 0;
-	if (errno != ECHILD || prctl(PR_GET_CHILD_SUBREAPER, &adopts, 0, 0, 0) != 0)
+	if (errno != ECHILD)
 		end("wait");
-	wrong += waited < 2 * CHILDREN || !adopts;
-	return report("adopts orphans", wrong + wrong_pages(memory));
+	wrong += waited < 2 * CHILDREN;
+	return wrong + wrong_pages(memory);
+}
+
+static int adopts_orphans_and_waits(void)
+{
+	if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
+		end("prctl");
+	size_t wrong = wait_for_all();
+	int adopts = 0;
+	if (prctl(PR_GET_CHILD_SUBREAPER, &adopts, 0, 0, 0) != 0)
+		end("prctl");
+	return report("adopts orphans", wrong + !adopts);
+}
+
+// As programs do that are the first of a container.
+static int is_first_of_a_namespace_and_waits(void)
+{
+	if (unshare(CLONE_NEWPID) != 0)
+		end("unshare");
+	pid_t first = fork();
+	if (first < 0)
+		end("fork");
+	if (first == 0)
+		_exit(getpid() != 1 || wait_for_all() != 0);
+	int status = 0;
+	if (waitpid(first, &status, 0) != first)
+		end("waitpid");
+	return report("first of a namespace", status != 0);
 }
 
 // The reader reads slowly, and makes memory short meanwhile: the pager of the writer comes while that sleeps in
@@ -106,6 +133,7 @@ static int writes_to_a_socket_at_once(void)
 
 const struct check wait_checks[] = {
 	{"adopts_orphans_and_waits", adopts_orphans_and_waits},
+	{"is_first_of_a_namespace_and_waits", is_first_of_a_namespace_and_waits},
 	{"writes_to_a_pipe_at_once", writes_to_a_pipe_at_once},
 	{"writes_to_a_socket_at_once", writes_to_a_socket_at_once},
 	{0},
