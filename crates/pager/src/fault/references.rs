@@ -71,6 +71,12 @@ impl References {
         Some(follower)
     }
 
+    /// The follower that attends `thread` at this moment. None changes threads for it.
+    fn attending(&self, thread: u32) -> Option<Guard<'_, Follower>> {
+        let follower = self.followers?[thread as usize % FOLLOWERS].try_lock()?;
+        follower.attends(thread).then_some(follower)
+    }
+
     fn understand(&self, compression: Compression) {
         self.base.store(compression.base(), Ordering::Relaxed);
         self.shift_and_one.store(compression.shift() + 1, Ordering::Release);
@@ -203,7 +209,7 @@ impl Engine {
 
     /// The plan for a page that has come from nodes. `None` if its thread isn't followed any more.
     pub(crate) fn resume_following(&self, following: Following) -> Option<FollowPlan<'_>> {
-        let follower = self.foresight.references.of(following.fault.thread)?;
+        let follower = self.foresight.references.attending(following.fault.thread)?;
         let most = following.most.min(follower.reach()?);
         Some(FollowPlan { follower, following: Following { most, ..following } })
     }

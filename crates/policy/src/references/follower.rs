@@ -175,6 +175,11 @@ impl Follower {
         }
     }
 
+    /// Whether that thread is the one that is followed.
+    pub fn attends(&self, thread: u32) -> bool {
+        self.thread == thread
+    }
+
     /// From now on references of four bytes are understood so.
     pub fn understand(&mut self, compression: Option<Compression>) {
         self.links.understand(compression);
