@@ -418,6 +418,18 @@ fn mappings_that_change_before_they_are_registered_keep_every_byte() {
     }
 }
 
+/// It is tried again for a while. Then the program runs on without one, and the user is told.
+#[test]
+fn a_program_whose_pagers_die_as_they_begin_runs_without_one() {
+    if !managed_runner() {
+        return;
+    }
+    let finished = injected("death-at-start").run(pressure());
+    finished.assert_success();
+    assert_says(&finished, "runs without Farmem: its pagers end as soon as they begin");
+    farmem_tests::assert_nothing_is_left();
+}
+
 /// The parent's pager brings a page in for a child that is no more.
 #[test]
 fn a_child_that_dies_while_its_parent_serves_it_keeps_nobody_waiting() {

@@ -69,7 +69,11 @@ fn what_a_program_calls_for_comes_with_its_next_fault() {
 
 #[test]
 fn a_program_s_own_prefetcher_is_told_of_faults_and_brings_in_what_follows() {
-    let follow = |launcher: &Launcher| launcher.run(Program::new(env!("CARGO_BIN_EXE_follow"))).success();
+    let follow = |launcher: &Launcher| {
+        let program = Program::new(env!("CARGO_BIN_EXE_follow"));
+        let program = if launcher.is_managed() { program.env("HINTS_HAVE_A_PAGER", "1") } else { program };
+        launcher.run(program).success()
+    };
     let native = follow(&Launcher::native());
     assert!(native.text().starts_with("true "), "{native}");
     if managed_runner() {

@@ -7,8 +7,9 @@ use farmem_page::{PageCount, PageRange};
 use farmem_policy::pacing::{self, Far, Growth, LEFT_PAGES, Outlook};
 use farmem_sys::affinity::Allowed;
 use farmem_sys::thread::Scheduling;
+use farmem_sys::wait::{self, Scope};
 use farmem_sys::{Errno, subject, thread};
-use farmem_telemetry::{Counter, SlotState, Step};
+use farmem_telemetry::{Counter, Rest, SlotState, Step};
 
 use crate::address_space::scan::Scanner;
 use crate::address_space::zeros::ZeroGuard;
@@ -81,6 +82,8 @@ pub(crate) struct Bookkeeper {
     is_with_handler: bool,
     /// Whether that handler looks after most things until the next round, which is short then.
     is_watched: bool,
+    /// Whether the program does nothing, and the supervisor calls this thread when it does something.
+    is_attended: bool,
     /// What this thread is else, while it is urgent.
     unhurried: Option<Scheduling>,
     withdrawal: Withdrawal,
@@ -116,6 +119,7 @@ impl Bookkeeper {
             whereabouts: Whereabouts::new(Allowed::now()),
             is_with_handler: false,
             is_watched: false,
+            is_attended: false,
             unhurried: None,
             withdrawal: Withdrawal::default(),
         }
@@ -137,6 +141,7 @@ impl Bookkeeper {
         let engine = self.engine;
         engine.slot.beat();
         engine.handlers.set_watching(false);
+        self.is_attended = false;
         let was_watched = core::mem::take(&mut self.is_watched) && !engine.bell.is_rung(Reason::Look);
         engine.bell.answer(Reason::Look);
         if !was_watched || engine.ledger.is_withdrawing() || engine.is_anything_hinted() {
@@ -157,12 +162,15 @@ impl Bookkeeper {
             return self.withdrawal.step(engine, self.buffers.as_mut());
         }
         engine.look_for_mailboxes(self.rounds);
-        let has_more_hints = self.hinted.step(engine, self.scanner.as_ref(), self.buffers.as_mut());
+        let is_faulting = engine.slot.get(Counter::Faults) != self.last_faults;
+        let has_more_hints =
+            self.hinted.step(engine, self.scanner.as_ref(), self.buffers.as_mut(), is_faulting);
         let has_more = self.inspector.step(engine) || has_more_hints;
         if self.scanner.is_none() {
             let left = gap - self.growth.margin(engine.ledger.budget());
             if left >= 0 && !engine.must_protect() && !self.hinted.is_anything_to_be_pinned() {
                 let pause_ns = self.growth.pause_before_ns(left);
+                let pause_ns = self.pause_by_rest(!has_more && !self.growth.is_running(), pause_ns);
                 return if has_more { HINTED_NS } else { pause_ns };
             }
             self.begin();
@@ -194,13 +202,26 @@ impl Bookkeeper {
         self.last_faults = faults;
         let is_running = self.growth.is_running() || self.pace.is_delicate();
         let is_returning = self.is_returning;
+        let excess = engine.residency.excess(0);
+        let is_watched = self.is_watched;
+        let outlook = Outlook { gap, excess, far, is_returning, has_moved, is_running, is_watched };
+        let pause_ns = self.pause_by_rest(!has_more && outlook.rests(), outlook.pause_ns());
         if has_more {
             return HINTED_NS;
         }
-        let excess = engine.residency.excess(0);
-        let is_watched = self.is_watched;
         engine.handlers.set_watching(is_watched);
-        Outlook { gap, excess, far, is_returning, has_moved, is_running, is_watched }.pause_ns()
+        pause_ns
+    }
+
+    /// The pause of a program that does nothing (`rests`) or something: while it does nothing the supervisor
+    /// is to notice when that changes, for all processes at once.
+    fn pause_by_rest(&mut self, rests: bool, usual_ns: u64) -> u64 {
+        let engine = self.engine;
+        self.is_attended = rests && !engine.mailboxes.are_any() && engine.slot.ask_for_watch();
+        if !rests {
+            engine.slot.end_watch();
+        }
+        pacing::at_rest_ns(usual_ns, self.is_attended)
     }
 
     /// While one thread faults and its handler does the evicting, this thread runs on their processor. On
@@ -226,7 +247,13 @@ impl Bookkeeper {
         } else if self.unhurried.is_none() {
             self.unhurried = thread::make_urgent(thread::current());
         }
-        self.engine.mailboxes.sleep(&self.engine.bell, pause_ns);
+        let engine = self.engine;
+        if !self.is_attended {
+            engine.mailboxes.sleep(&engine.bell, pause_ns);
+            return;
+        }
+        let watched = (wait::low_half(engine.slot.rest()), Rest::Watched as u32, Scope::Machine);
+        wait::wait_any([engine.bell.word(), watched].into_iter(), pause_ns);
     }
 
     /// What comes may take long, so it isn't urgent.

@@ -29,9 +29,11 @@ pub(crate) enum Injection {
     RefusedPutBack = 7,
     /// A child that is served by its parent is killed while it waits for its first page.
     DeathInFault = 8,
+    /// The pager is killed before it has anything of its program's.
+    DeathAtStart = 9,
 }
 
-const AT: [u64; 9] = [0, 500, 50, 500, 0, 1, 0, 0, 0];
+const AT: [u64; 10] = [0, 500, 50, 500, 0, 1, 0, 0, 0, 0];
 /// Long enough for a program to change a mapping.
 const LATE_NS: u64 = 3_000_000;
 /// Long enough for a child to begin its pager.
@@ -43,6 +45,13 @@ impl Injection {
     /// Whether that was ordered.
     pub(crate) fn is_ordered(self, ledger: Ledger<'_>) -> bool {
         ledger.header(Header::Inject).load(Ordering::Relaxed) == self as u64
+    }
+}
+
+/// Kills the pager that begins, if it was ordered.
+pub(crate) fn inject_death_at_start(ledger: Ledger<'_>) {
+    if Injection::DeathAtStart.is_ordered(ledger) {
+        process::kill_self();
     }
 }
 
@@ -62,7 +71,10 @@ impl Engine {
                 process::kill_self()
             }
             Injection::LateRegistration => thread::sleep(LATE_NS),
-            Injection::DiskReadError | Injection::RefusedPutBack | Injection::DeathInFault => {}
+            Injection::DiskReadError
+            | Injection::RefusedPutBack
+            | Injection::DeathInFault
+            | Injection::DeathAtStart => {}
         }
     }
 

@@ -20,7 +20,7 @@ use crate::bookkeeper::Bookkeeper;
 use crate::engine::{Engine, Parts};
 use crate::eviction::vault::{DiskTier, Vault};
 use crate::forks::children::PartedChild;
-use crate::inject::Injection;
+use crate::inject::{Injection, inject_death_at_start};
 
 /// Longest name of a supervisor's socket.
 pub const NAME_BYTES: usize = 64;
@@ -179,11 +179,12 @@ impl Task {
         let ledger = attach(next()?, LEDGER_BYTES)?;
         let pool = attach(next()?, pool_bytes as usize)?;
         let disk = if flags & HAS_DISK != 0 { Some(next()?) } else { None };
+        let words = ledger.atomics(0, LEDGER_BYTES / 8).ok_or(StartError::Refused)?;
+        let ledger = Ledger::new(words).filter(Ledger::is_valid).ok_or(StartError::Refused)?;
+        inject_death_at_start(ledger);
         if is_new && ask(&link, Request::Register, Some(&uffd))?.0 != Reply::Done {
             return Err(StartError::Refused);
         }
-        let words = ledger.atomics(0, LEDGER_BYTES / 8).ok_or(StartError::Refused)?;
-        let ledger = Ledger::new(words).filter(Ledger::is_valid).ok_or(StartError::Refused)?;
         let slot = ledger.slot(slot as usize).ok_or(StartError::Refused)?;
         let pool = memory::leak(Pool::attach(pool).map_err(|_| StartError::Refused)?)?;
         let vault = Vault::new(pool, disk_tier(ledger, disk)?, memory::leak(link.duplicate()?)?, slot)?;

@@ -27,6 +27,8 @@ pub const LONGEST_NS: u64 = 100_000_000;
 const RUNNING_NS: u64 = 4_000_000;
 /// The pause while it doesn't: it may begin at any time, and map and fill an array at once.
 const RESTING_NS: u64 = 8_000_000;
+/// The same while somebody else watches all processes that rest, and calls when one of them does something.
+const ATTENDED_NS: u64 = 200_000_000;
 /// The pause while there is nowhere to put its pages.
 const FULL_NS: u64 = 20_000_000;
 /// A program rests once it has used no processor for so long: in less it may have waited for one.
@@ -68,6 +70,11 @@ pub struct Outlook {
 }
 
 impl Outlook {
+    /// Whether nothing is to be done before the program does something.
+    pub fn rests(self) -> bool {
+        self.pause_ns() == RESTING_NS
+    }
+
     /// The pause after it, in nanoseconds.
     pub fn pause_ns(self) -> u64 {
         if self.far == Far::Full {
@@ -139,6 +146,12 @@ impl Growth {
     }
 }
 
+/// The pause of a process that does nothing, in nanoseconds, instead of `usual_ns`: longer where somebody
+/// watches it and calls (`is_attended`).
+pub fn at_rest_ns(usual_ns: u64, is_attended: bool) -> u64 {
+    if is_attended { usual_ns.max(ATTENDED_NS) } else { usual_ns }
+}
+
 /// How close to `budget` an application that grows slowly may come before its memory is managed.
 pub fn usual_margin(budget: PageCount) -> PageCount {
     PageCount::new((budget.get() / MARGIN_SHARE).max(MARGIN_PAGES))
@@ -166,6 +179,9 @@ mod tests {
     fn rests_while_the_program_rests() {
         assert_eq!(CALM.pause_ns(), RESTING_NS);
         assert_eq!(Outlook { gap: 0, ..CALM }.pause_ns(), RESTING_NS);
+        assert!(CALM.rests() && !Outlook { is_running: true, ..CALM }.rests());
+        assert_eq!(at_rest_ns(RESTING_NS, false), RESTING_NS);
+        assert_eq!(at_rest_ns(RESTING_NS, true), ATTENDED_NS);
     }
 
     #[test]

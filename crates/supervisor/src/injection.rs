@@ -47,6 +47,7 @@ impl Injection {
             "late-registration" => Self::Pager(6),
             "refused-put-back" => Self::Pager(7),
             "death-in-fault" => Self::Pager(8),
+            "death-at-start" => Self::Pager(9),
             "disk-write-error" => Self::Disk(BlockError::Failed),
             "disk-full" => Self::Disk(BlockError::Full),
             "corrupt-page" => Self::Corruption,

@@ -745,7 +745,7 @@ impl Supervisor<'_> {
     }
 
     /// After the program's end: whether orphans of its live.
-    fn has_children(&self) -> bool {
+    fn has_children(&mut self) -> bool {
         loop {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((child, status))) => self.note_ended(child, status),
@@ -757,9 +757,11 @@ impl Supervisor<'_> {
     }
 
     /// Another child than the program has ended: an orphan of it, or a pager.
-    fn note_ended(&self, child: rustix::process::Pid, status: WaitStatus) {
+    fn note_ended(&mut self, child: rustix::process::Pid, status: WaitStatus) {
         if !status.stopped() {
-            self.attacher.ended(child.as_raw_nonzero().get().unsigned_abs(), status.exit_status());
+            let number = child.as_raw_nonzero().get().unsigned_abs();
+            let had_managed = self.processes.had_managed(number);
+            self.attacher.ended(number, status.exit_status(), had_managed);
         }
     }
 

@@ -12,6 +12,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use crate::maps::{Mapping, Maps};
 use crate::subject;
 use crate::syscall;
+use crate::wait;
 
 /// Segments that are looked at, at most.
 pub const MOST: usize = 4;
@@ -44,12 +45,9 @@ impl Segments {
         (!base.is_null()).then(|| unsafe { core::slice::from_raw_parts(base, self.words) })
     }
 
-    /// The half of a word whose address stands for the word with the kernel.
+    /// [`wait::low_half`] of a word.
     pub fn low_half(&self, index: usize, at: usize) -> Option<&AtomicU32> {
-        let word: *const AtomicU64 = self.words(index)?.get(at)?;
-        // SAFETY: the lower half of a word of this machine comes first, lies in it and is aligned; any bit
-        // pattern is valid.
-        Some(unsafe { &*word.cast::<AtomicU32>() })
+        self.words(index)?.get(at).map(wait::low_half)
     }
 
     /// Adds the segment behind a mapping of the program's, if it is one of the size, isn't there yet, and

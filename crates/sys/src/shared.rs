@@ -234,14 +234,9 @@ impl SharedMemory {
         }
     }
 
-    /// The half of the word at byte `offset_bytes` whose address stands for the word with the kernel; `None`
-    /// when there is no such word. Nobody but the kernel reads it: words are accessed whole.
+    /// [`wait::low_half`] of the word at byte `offset_bytes`; `None` when there is no such word.
     pub fn low_half(&self, offset_bytes: usize) -> Option<&AtomicU32> {
-        let word: *const AtomicU64 = self.atomics(offset_bytes, 1)?.first()?;
-        let half = if cfg!(target_endian = "little") { 0 } else { 1 };
-        // SAFETY: both halves of a word lie in it and are aligned to its half; any bit pattern is valid. It
-        // lives as long as the mapping.
-        Some(unsafe { &*word.cast::<AtomicU32>().add(half) })
+        self.atomics(offset_bytes, 1)?.first().map(wait::low_half)
     }
 
     /// Gives the memory behind a range back to the kernel; it reads as zeros afterwards, for everybody. Whole

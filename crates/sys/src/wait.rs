@@ -1,6 +1,6 @@
 //! Sleeping on a word of memory until somebody changes it.
 
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use rustix::thread::futex;
 use rustix::time::Timespec;
@@ -21,6 +21,15 @@ impl Scope {
             Scope::Machine => futex::Flags::empty(),
         }
     }
+}
+
+/// The half of a word whose address stands for the word with the kernel. Nobody but the kernel reads it:
+/// words are accessed whole.
+pub fn low_half(word: &AtomicU64) -> &AtomicU32 {
+    let half = if cfg!(target_endian = "little") { 0 } else { 1 };
+    // SAFETY: both halves of a word lie in it, are aligned to their size, and live as long as it; any bit
+    // pattern is valid.
+    unsafe { &*core::ptr::from_ref(word).cast::<AtomicU32>().add(half) }
 }
 
 /// Sleeps while `word` holds `value`, at most `timeout_ns` when given. Returns early at will: check again.

@@ -104,6 +104,20 @@ enum SlotWord {
     Relatives,
     ChildrenPages,
     ToldEpoch,
+    Rest,
+}
+
+/// The one that notices when a process that does nothing begins to do something. Values of
+/// [`ProcessSlot::rest`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub enum Rest {
+    /// Its own pager. The process runs, or its pager has been called.
+    None = 0,
+    /// Its own pager, which asks the supervisor to.
+    Asked,
+    /// The supervisor, which calls the pager by changing the word to [`Rest::None`].
+    Watched,
 }
 
 /// What a slot is used for at this moment.
@@ -137,7 +151,7 @@ pub struct ProcessSlot<'a> {
 }
 
 /// "farmem" and the layout's version.
-const MAGIC: u64 = 0x6661_726d_656d_0008;
+const MAGIC: u64 = 0x6661_726d_656d_0009;
 
 impl<'a> Ledger<'a> {
     /// A view over the words of a ledger; `None` when they are too few.
@@ -321,6 +335,36 @@ impl<'a> ProcessSlot<'a> {
     /// Changes what the slot is used for.
     pub fn set_state(&self, state: SlotState) {
         self.word(SlotWord::State).store(state as u64, Ordering::Release);
+    }
+
+    /// The word of a [`Rest`], on which a pager that is watched sleeps.
+    pub fn rest(&self) -> &'a AtomicU64 {
+        self.word(SlotWord::Rest)
+    }
+
+    /// The process does nothing: asks for a watch (its pager). Whether there is one already.
+    pub fn ask_for_watch(&self) -> bool {
+        let (none, asked) = (Rest::None as u64, Rest::Asked as u64);
+        let before = self.rest().compare_exchange(none, asked, Ordering::AcqRel, Ordering::Acquire);
+        before == Err(Rest::Watched as u64)
+    }
+
+    /// The process does something: it needs no watch (its pager).
+    pub fn end_watch(&self) {
+        if self.rest().load(Ordering::Relaxed) != Rest::None as u64 {
+            self.rest().store(Rest::None as u64, Ordering::Release);
+        }
+    }
+
+    /// Whether its pager asks for a watch, or has one (supervisor).
+    pub fn rests(&self) -> bool {
+        self.rest().load(Ordering::Acquire) != Rest::None as u64
+    }
+
+    /// Takes on the watch that the pager asks for (supervisor).
+    pub fn watch(&self) {
+        let (asked, watched) = (Rest::Asked as u64, Rest::Watched as u64);
+        let _ = self.rest().compare_exchange(asked, watched, Ordering::AcqRel, Ordering::Relaxed);
     }
 
     /// The process's number.
@@ -636,6 +680,21 @@ mod tests {
         ledger.name_lost(lost(2));
         assert_eq!(ledger.lost().collect::<Vec<_>>(), (0..named).map(lost).collect::<Vec<_>>());
         assert_eq!(ledger.slots().count(), 0, "the header's other words are untouched");
+    }
+
+    #[test]
+    fn a_watch_begins_when_the_supervisor_takes_it_on_and_ends_with_either() {
+        let words = words();
+        with_processes(&words, &[1]);
+        let slot = Ledger::new(&words).unwrap().slot(0).unwrap();
+        slot.watch();
+        assert!(!slot.rests(), "nobody has asked");
+        assert!(!slot.ask_for_watch() && !slot.ask_for_watch() && slot.rests());
+        slot.watch();
+        assert!(slot.ask_for_watch());
+        slot.end_watch();
+        slot.watch();
+        assert!(!slot.rests() && !slot.ask_for_watch());
     }
 
     #[test]

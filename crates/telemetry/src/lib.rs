@@ -19,7 +19,7 @@ pub use failure::{Failure, Refusal, Step};
 pub use histogram::{BUCKETS, Histogram, bucket_ceiling_ns, bucket_of};
 pub use ledger::{
     Header, LEDGER_BYTES, LOST_NAMED, Ledger, LostPage, MAX_HANDLERS, MAX_PROCESSES, ProcessSlot,
-    RETURN_BUCKETS, SlotState,
+    RETURN_BUCKETS, Rest, SlotState,
 };
 pub use region_report::{
     ABSENCE_ENDS, ABSENCE_SPANS, Gathered, REPORTED_REGIONS, RegionFigures, RegionReport,

@@ -168,7 +168,10 @@ impl Handler {
         let received = engine.receive(&engine.pages.gate.read());
         timing.end_step(&engine.slot, Counter::ReadingNs);
         match received {
-            Received::Fault(fault) => self.fault(Wish::Touch(fault)),
+            Received::Fault(fault) => {
+                self.fault(Wish::Touch(fault));
+                self.follow_hints();
+            }
             Received::Write(fault) => self.fault(Wish::Write(fault)),
             Received::Event => {}
             Received::Nothing if self.deferred_count > 0 => {
@@ -254,10 +257,15 @@ impl Handler {
             }
         }
         let holding = engine.pages.gate.hold(self.party as usize);
-        if engine.is_anything_hinted() {
-            engine.follow_hints(&holding, &mut self.buffers, Some(fault.page));
-        }
         engine.serve(&holding, &mut self.buffers, fault)
+    }
+
+    /// Brings in what the program has called for, once the thread that faulted has its page.
+    fn follow_hints(&mut self) {
+        let engine = self.engine;
+        if engine.is_anything_hinted() && engine.do_handlers_follow_hints() {
+            engine.follow_hints(&engine.pages.gate.hold(self.party as usize), &mut self.buffers);
+        }
     }
 
     fn defer(&mut self, wish: Wish, is_settling: bool) {

@@ -117,6 +117,11 @@ impl Mailboxes {
         }
     }
 
+    /// Whether the program has mailboxes. In them it sees whether its pager still makes its rounds.
+    pub(crate) fn are_any(&self) -> bool {
+        self.is_any.load(Ordering::Acquire)
+    }
+
     /// Whether there is a hint.
     pub(crate) fn is_any_hint(&self) -> bool {
         self.each().any(|(_, mailbox)| mailbox.has_hint())

@@ -39,7 +39,7 @@ const PATIENCE: u32 = 200;
 const ORDER_PATIENCE_NS: u64 = 1_000_000_000;
 /// Words that are looked at without a look at the clock, or at messages that wait.
 const LOOKED_AT: u64 = 1 << 12;
-/// Pages that come with a fault at most, and hints that are looked at for that.
+/// Pages that come after a fault at most, and hints that are looked at for that.
 const AT_A_FAULT: u64 = 64;
 /// Addresses end here.
 const USER_END: u64 = 1 << 47;
@@ -179,9 +179,8 @@ impl Task {
     }
 }
 
-/// What is to be done with hints, by the bookkeeper in its rounds, and before that by a handler that has a
-/// fault to serve: its thread is held up already, and what it has called for is likely to be what it comes to
-/// next.
+/// What is to be done with hints, by the bookkeeper in its rounds, and before that by a handler that has just
+/// served a fault: what the thread has called for is likely to be what it comes to next.
 #[derive(Debug)]
 struct Pending {
     task: Option<Task>,
@@ -231,12 +230,14 @@ impl Hinted {
         self.ordered.is_some_and(|ordered| ordered.pin == Pin::Pin)
     }
 
-    /// One step. Whether there is more to do. Without a scanner and buffers nothing is managed yet.
+    /// One step. Whether there is more to do. Without a scanner and buffers nothing is managed yet. While
+    /// handlers serve faults (`is_faulting`) hints are left to them, where they follow any.
     pub(crate) fn step(
         &mut self,
         engine: &Engine,
         scanner: Option<&Scanner>,
         mut buffers: Option<&mut ServeBuffers>,
+        is_faulting: bool,
     ) -> bool {
         engine.give_up_pinned();
         let deadline_ns = thread::now_ns() + STEP_NS;
@@ -266,7 +267,7 @@ impl Hinted {
                 continue;
             };
             let holding = engine.hold_as_bookkeeper();
-            match (advance(engine, &holding, buffers.as_deref_mut(), task, None), task.stage) {
+            match (advance(engine, &holding, buffers.as_deref_mut(), task), task.stage) {
                 (Progress::GoesOn, _) => {}
                 (Progress::NoRoom, _) if task.is_patient() => return true,
                 (Progress::Done, Stage::Note(Pin::Pin)) => {
@@ -297,8 +298,11 @@ impl Hinted {
             engine.mailboxes.thin_out();
             return false;
         };
+        if is_faulting && engine.do_handlers_follow_hints() {
+            return false;
+        }
         while engine.is_anything_hinted() {
-            let goes_on = engine.follow_hints(&engine.hold_as_bookkeeper(), buffers, None);
+            let goes_on = engine.follow_hints(&engine.hold_as_bookkeeper(), buffers);
             if !goes_on || thread::now_ns() >= deadline_ns {
                 return engine.is_anything_hinted();
             }
@@ -313,22 +317,22 @@ impl Engine {
         self.bell.is_rung(Reason::Hint) || self.mailboxes.is_any_hint()
     }
 
+    /// Whether handlers follow hints, after faults. Where pages may be on nodes they don't: whoever follows
+    /// one may have to wait there, and a handler must not.
+    pub(crate) fn do_handlers_follow_hints(&self) -> bool {
+        !self.flights.may_fly()
+    }
+
     /// Follows some of the hints that there are, if nobody else does at this moment: those that bring in
-    /// [`AT_A_FAULT`] pages. The page of `fault` is left to the thread that serves it. `false` when there is
-    /// no room at this moment.
-    pub(crate) fn follow_hints(
-        &self,
-        holding: &Holding<'_>,
-        buffers: &mut ServeBuffers,
-        fault: Option<PageIndex>,
-    ) -> bool {
+    /// [`AT_A_FAULT`] pages. `false` when there is no room at this moment.
+    pub(crate) fn follow_hints(&self, holding: &Holding<'_>, buffers: &mut ServeBuffers) -> bool {
         let Some(mut pending) = self.hints.pending.try_lock() else { return true };
         self.bell.answer(Reason::Hint);
         let before = self.slot.get(Counter::Hinted);
         let deadline_ns = thread::now_ns() + STEP_NS;
         for _ in 0..AT_A_FAULT {
             let Some(task) = pending.next(self) else { return true };
-            match advance(self, holding, Some(buffers), task, fault) {
+            match advance(self, holding, Some(buffers), task) {
                 Progress::GoesOn => {}
                 Progress::NoRoom if task.is_patient() => {
                     self.bell.note(Reason::Hint);
@@ -369,7 +373,6 @@ fn advance(
     holding: &Holding<'_>,
     buffers: Option<&mut ServeBuffers>,
     task: &mut Task,
-    fault: Option<PageIndex>,
 ) -> Progress {
     match (task.stage, buffers) {
         (Stage::Note(pin), _) => {
@@ -380,8 +383,7 @@ fn advance(
         }
         (Stage::Fetch(left), Some(buffers)) => {
             let end = task.range.end;
-            let mut search =
-                Search { engine, fault, hand: task.hand, end, looked_at: 0, has_passed_busy: false };
+            let mut search = Search { engine, hand: task.hand, end, looked_at: 0, has_passed_busy: false };
             let most = left.min(AT_ONCE as u64) as usize;
             if !engine.make_room(holding, most)
                 || engine.residency.excess(most) > engine.residency.tolerated() / 2
@@ -407,8 +409,6 @@ fn advance(
 /// The pages of a task that are in far memory.
 struct Search<'a> {
     engine: &'a Engine,
-    /// But for this one.
-    fault: Option<PageIndex>,
     hand: PageIndex,
     end: PageIndex,
     looked_at: u64,
@@ -431,11 +431,7 @@ impl Iterator for Search<'_> {
             self.looked_at += 1;
             let word = self.engine.pages.table.word(page);
             self.has_passed_busy |= word.is_busy();
-            if word.is_far()
-                && !word.is_busy()
-                && Source::of(word) == Source::Stored
-                && self.fault != Some(page)
-            {
+            if word.is_far() && !word.is_busy() && Source::of(word) == Source::Stored {
                 return Some(page);
             }
         }

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use crate::schedule::{self, Key};
 use crate::world;
 
-pub use farmem_sys::wait::{Scope, Sleepers};
+pub use farmem_sys::wait::{Scope, Sleepers, low_half};
 
 /// Sleeps while `word` holds `value`, at most `timeout_ns` when given.
 pub fn wait(word: &AtomicU32, value: u32, timeout_ns: Option<u64>, _scope: Scope) {

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use farmem_page::PageCount;
-use farmem_sys::subject::share_memory;
+use farmem_sys::subject::{cpu_ns_of, share_memory};
 use farmem_sys::thread;
 use farmem_telemetry::ProcessSlot;
 
@@ -19,6 +19,7 @@ use crate::application::Application;
 use crate::processes::family::Family;
 use crate::processes::newcomers::{Newcomers, anonymous_in, others_in};
 use crate::processes::proc::{self, Identity, figures, identity};
+use crate::processes::rest::{LITTLE_NS, RestWatch};
 use crate::processes::shared::{self, Shared};
 use crate::say::say;
 use crate::threads::worker::Worker;
@@ -34,6 +35,8 @@ const FASTEST_PAGES: f64 = 1048576.0;
 /// Between two looks at least while every process has a pager: what forks of them is served from its first
 /// page, and what begins another program is told of.
 const CALM: Duration = LONGEST;
+/// Between two looks at the whole family at most, however little its processes do.
+const QUIET: Duration = Duration::from_secs(1);
 /// Between two looks at what processes share.
 const SHARED_LOOK: Duration = Duration::from_millis(20);
 /// At most one part of the time in so many goes into looking; half as much where that is more than
@@ -60,6 +63,8 @@ const LEAST_SHARE: u64 = 16;
 /// How long a process that could not be attached to is left alone, and how often it is tried.
 const REST: Duration = Duration::from_millis(50);
 const MOST_ATTEMPTS: u32 = 40;
+/// As so many attempts counts one whose pager was ended.
+const DEATH_ATTEMPTS: u32 = 8;
 /// Processes that are remembered as such, before those that have ended are forgotten.
 const MOST_REFUSED: usize = 1000;
 /// The same where its parent's pager serves it: it may have run another program by then.
@@ -69,6 +74,9 @@ const INHERITED: Duration = Duration::from_millis(20);
 pub(crate) const PAGER_NAME: &str = "farmem-pager";
 /// The names of Farmem's own processes, which may run another program's file: pagers and puppets.
 pub const OWN_NAMES: [&str; 2] = [PAGER_NAME, "farmem-puppet"];
+/// Why a process is given up whose pagers were ended again and again.
+const DEATHS: &str = "its pagers end as soon as they begin: somebody kills them, or they meet an internal error (a bug in \
+                      Farmem: please report it)";
 /// Statuses with which a pager ends that has not managed its program.
 const STATUS_LATER: i32 = 3;
 
@@ -92,6 +100,18 @@ struct State {
     /// What processes share, and its pager; and when that is looked for again at the soonest.
     shared: Shared,
     shared_due: Option<Instant>,
+}
+
+impl State {
+    /// A process was not attached to, which counts as so many attempts: it is tried again a little later, or
+    /// given up for that reason.
+    fn put_off(&mut self, of: Identity, attempts: u32, reason: &str) {
+        let attempts = self.refused.get(&of).map_or(0, |refused| refused.0) + attempts;
+        self.refused.insert(of, (attempts, Instant::now() + REST));
+        if attempts >= MOST_ATTEMPTS {
+            tell(self, of, reason);
+        }
+    }
 }
 
 /// What the latest look has found.
@@ -180,6 +200,18 @@ struct Lookout {
     grows_until: Instant,
     family: Growth,
     apart: Growth,
+    quiet: Option<Quiet>,
+}
+
+/// What the latest look at the family has seen, if it left nothing to be done: as long as it stays so another
+/// look would see the same.
+struct Quiet {
+    members: Vec<u32>,
+    cpu_ns: u64,
+    news: u64,
+    budget: PageCount,
+    /// Others may change a process's memory without its doing anything.
+    until: Instant,
 }
 
 impl Lookout {
@@ -194,6 +226,7 @@ impl Lookout {
             grows_until: now + GROWING,
             family: growth(),
             apart: growth(),
+            quiet: None,
         }
     }
 }
@@ -220,14 +253,20 @@ impl Attacher {
     }
 
     /// Starts to look at processes, and at what they share.
-    pub(crate) fn start(&self) -> [Worker; 2] {
-        let (attacher, of_shared) = (self.clone(), self.clone());
+    pub(crate) fn start(&self) -> [Worker; 3] {
+        let (attacher, of_shared, of_rest) = (self.clone(), self.clone(), self.clone());
+        let mut rest = RestWatch::new(self.application.ledger);
+        let attend = move || {
+            // What shared memory has is used by others than its pager.
+            let is_shared_pager = |number| of_rest.state().shared.is_pager(number);
+            rest.step(is_shared_pager, cpu_ns_of)
+        };
         let mut lookout = Lookout::new();
         let follow = move || {
             // Until there is a pager whoever looks at processes looks at what they share, too.
             if of_shared.state().shared.has_pager() { of_shared.look_at_shared() } else { LONGEST }
         };
-        [Worker::start(move || attacher.step(&mut lookout)), Worker::start(follow)]
+        [Worker::start(move || attacher.step(&mut lookout)), Worker::start(follow), Worker::start(attend)]
     }
 
     /// A look at the family, or while memory may soon be short one at those that have no pager; how long to
@@ -235,7 +274,7 @@ impl Attacher {
     fn step(&self, lookout: &mut Lookout) -> Duration {
         let left = lookout.due.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            let pause = self.look(lookout);
+            let pause = if self.is_quiet(lookout) { LONGEST } else { self.look(lookout) };
             lookout.due = Instant::now() + pause;
             return if lookout.is_close { Duration::ZERO } else { pause };
         }
@@ -262,10 +301,29 @@ impl Attacher {
         Duration::ZERO
     }
 
+    /// Whether a look at the family would see nothing new: its processes have done next to nothing since the
+    /// latest one.
+    fn is_quiet(&self, lookout: &Lookout) -> bool {
+        let ledger = self.application.ledger;
+        lookout.quiet.as_ref().is_some_and(|quiet| {
+            Instant::now() < quiet.until
+                && quiet.budget == ledger.budget()
+                && !ledger.is_withdrawing()
+                && quiet.news == self.family.news()
+                && used_ns(&quiet.members)
+                    .checked_sub(quiet.cpu_ns)
+                    .is_some_and(|used_ns| used_ns < LITTLE_NS)
+        })
+    }
+
     /// One look at the whole family; how long to wait for the next one.
     fn look(&self, lookout: &mut Lookout) -> Duration {
         let began_ns = thread::cpu_ns();
+        // Before the look: what happens meanwhile is seen by the next one.
+        let (news, budget, began) = (self.family.news(), self.application.ledger.budget(), Instant::now());
         let found = self.find();
+        let members: Vec<u32> = found.iter().map(|process| process.number).collect();
+        let cpu_ns = used_ns(&members);
         let known = self.managed();
         lookout.newcomers.replace(
             found.iter().filter(|process| !known.contains(&process.number)).map(|process| process.number),
@@ -274,7 +332,9 @@ impl Attacher {
         let (grown, passed) = lookout.family.grown(resident);
         // Without what it takes to begin pagers, which isn't done at every look.
         let least_pause = least_pause(since(began_ns));
-        self.attach_if_near(&found, resident, grown, passed);
+        let attached = self.attach_if_near(&found, resident, grown, passed);
+        let is_settled = attached.iter().all(|number| known.contains(number));
+        lookout.quiet = is_settled.then_some(Quiet { members, cpu_ns, news, budget, until: began + QUIET });
         // What several processes have is perhaps the same.
         let most = found.iter().map(|process| process.others.get()).max().unwrap_or(0);
         let mut state = self.state();
@@ -327,20 +387,20 @@ impl Attacher {
     }
 
     /// Pagers come to these processes if the application is near its budget, or will be when they have come.
-    fn attach_if_near(&self, found: &[Found], resident: u64, grown: u64, passed: Duration) {
+    /// Those that are to have one.
+    fn attach_if_near(&self, found: &[Found], resident: u64, grown: u64, passed: Duration) -> Vec<u32> {
         let budget = self.application.ledger.budget().get();
         // What grows faster hasn't: a fork shows the same pages once more.
         let pace = (grown as f64 / passed.as_secs_f64()).min(FASTEST_PAGES * self.processors);
         let soon = (pace * COMING.as_secs_f64()) as u64;
         if resident * NEAR.1 < budget * NEAR.0 && resident + soon < budget {
-            return;
+            return Vec::new();
         }
         let least = LEAST.get().min(budget / LEAST_SHARE);
-        found
-            .iter()
-            .filter(|process| process.resident.get() >= least)
-            .filter_map(|process| identity(process.number))
-            .for_each(|identity| self.attach(identity));
+        let meant = found.iter().filter(|process| process.resident.get() >= least);
+        let numbers: Vec<u32> = meant.map(|process| process.number).collect();
+        numbers.iter().filter_map(|&number| identity(number)).for_each(|identity| self.attach(identity));
+        numbers
     }
 
     /// The processes of which the ledger tells.
@@ -487,8 +547,8 @@ impl Attacher {
     }
 
     /// A child of the supervisor has ended, with that status if it has ended by itself. It may have been a
-    /// pager.
-    pub(crate) fn ended(&self, number: u32, status: Option<i32>) {
+    /// pager, and have managed something.
+    pub(crate) fn ended(&self, number: u32, status: Option<i32>, had_managed: bool) {
         let mut state = self.state();
         if state.shared.ended(number, status) {
             return;
@@ -498,22 +558,17 @@ impl Attacher {
             pager.child.stdout.and_then(|output| std::io::read_to_string(output).ok()).unwrap_or_default();
         match status {
             Some(0) => {}
-            Some(STATUS_LATER) => {
-                let attempts = state.refused.get(&pager.of).map_or(0, |refused| refused.0) + 1;
-                state.refused.insert(pager.of, (attempts, Instant::now() + REST));
-                if attempts == MOST_ATTEMPTS {
-                    tell(&mut state, pager.of, &reason);
-                }
-            }
+            Some(STATUS_LATER) => state.put_off(pager.of, 1, &reason),
             Some(_) => {
                 state.refused.insert(pager.of, (MOST_ATTEMPTS, Instant::now()));
                 tell(&mut state, pager.of, &reason);
             }
             // It was ended; what its program has far, nobody can give it any more.
-            None => {
+            None if had_managed => {
                 drop(state);
                 self.end_children_of(pager.of, pager.layout);
             }
+            None => state.put_off(pager.of, DEATH_ATTEMPTS, DEATHS),
         }
     }
 
@@ -539,6 +594,11 @@ impl Attacher {
             say(&format!("process {number} was ended: its memory was served by a pager that has ended"));
         }
     }
+}
+
+/// The processor time that these processes have used, all together.
+fn used_ns(processes: &[u32]) -> u64 {
+    processes.iter().copied().map(cpu_ns_of).sum()
 }
 
 /// The command that starts a pager, but for what it is to manage, of the application that has its supervisor

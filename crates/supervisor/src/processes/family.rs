@@ -86,6 +86,11 @@ impl Search {
 struct Known {
     members: HashMap<u32, Member>,
     search: Search,
+    /// How often members have forked or begun another program, or may have, and how often the control group
+    /// has had other processes than before.
+    news: u64,
+    /// The processes of the control group when that was counted.
+    grouped: Vec<u32>,
 }
 
 /// The program and what comes of it.
@@ -112,7 +117,7 @@ impl Family {
 
     fn with(members: HashMap<u32, Member>, group: Option<Arc<Group>>) -> Self {
         let connector = connect().ok().map(Arc::new);
-        let known = Known { members, search: Search::default() };
+        let known = Known { members, search: Search::default(), news: 0, grouped: Vec::new() };
         Self { known: Arc::new(Mutex::new(known)), group, connector }
     }
 
@@ -144,13 +149,28 @@ impl Family {
         known.members.iter_mut().filter_map(begun).collect()
     }
 
+    /// A number that is another one when members have forked or begun another program, as far as the kernel
+    /// reports that, or others are in the control group. Costs less than to look for those that live.
+    pub(crate) fn news(&self) -> u64 {
+        let mut known = self.known();
+        if let Some(connector) = &self.connector {
+            known.hear(connector);
+        }
+        if let Some(group) = &self.group {
+            let grouped = group.members();
+            known.news += u64::from(grouped != known.grouped);
+            known.grouped = grouped;
+        }
+        known.news
+    }
+
     /// Those that live, but for those that `is_stranger` says, and what comes of them.
     pub(crate) fn living(&self, is_unrelated: impl Fn(u32) -> bool) -> Vec<u32> {
         let mut known = self.known();
         if let Some(connector) = &self.connector {
             known.hear(connector);
         }
-        let Known { members, search } = &mut *known;
+        let Known { members, search, .. } = &mut *known;
         let is_search = search.is_due();
         for number in self.group.iter().flat_map(|group| group.members()) {
             if !members.contains_key(&number)
@@ -199,14 +219,21 @@ impl Known {
             self.search.is_told = true;
             match heard {
                 // Looking for children finds most of them.
-                Heard::Gap => self.search.looks_left = 0,
+                Heard::Gap => {
+                    self.search.looks_left = 0;
+                    self.news += 1;
+                }
                 Heard::Event(Event::Fork { parent, child }) if self.members.contains_key(&parent) => {
                     let began = proc::identity(child).map(|identity| identity.began);
                     self.members.insert(child, Member::since(began));
+                    self.news += 1;
                 }
                 Heard::Event(Event::Fork { .. }) => {}
                 Heard::Event(Event::Exec(number)) => {
-                    self.members.entry(number).and_modify(|member| member.has_begun = true);
+                    if let Some(member) = self.members.get_mut(&number) {
+                        member.has_begun = true;
+                        self.news += 1;
+                    }
                 }
             }
         }

@@ -18,6 +18,7 @@ mod newcomers;
 pub(crate) mod notices;
 mod proc;
 mod relatives;
+mod rest;
 mod shared;
 pub(crate) mod shares;
 pub(crate) mod silent;
@@ -26,7 +27,7 @@ pub(crate) mod stall;
 mod tests;
 pub(crate) mod unidentified;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -89,6 +90,8 @@ pub(crate) struct Processes {
     lost: Vec<(usize, u64)>,
     /// Slots of processes that have ended but whose entries somebody reads.
     kept: Vec<usize>,
+    /// Pagers in processes of their own that have managed something and have gone, until their end is told.
+    gone_pagers: HashSet<u32>,
     totals: Totals,
     /// Processes that have ever connected or were forked.
     started: u64,
@@ -106,6 +109,7 @@ impl Processes {
             silent: Vec::new(),
             lost: Vec::new(),
             kept: Vec::new(),
+            gone_pagers: HashSet::new(),
             totals: Totals::new(),
             started: 0,
             endings: Vec::new(),
@@ -291,6 +295,17 @@ impl Processes {
         self.connected.values().any(|process| process.slot == Some(slot))
     }
 
+    /// A pager in a process of its own has ended: whether it had managed anything.
+    pub(crate) fn had_managed(&mut self, pager: u32) -> bool {
+        // The end of its connection may be noticed later.
+        let is_meant = |process: &&Process| process.pager == pager;
+        let connected = self.connected.values().find(is_meant);
+        let slot =
+            connected.and_then(|process| Some((process, self.application.ledger.slot(process.slot?)?)));
+        let is_managing = slot.is_some_and(|(process, slot)| has_managed(slot.state(), &process.lineage));
+        self.gone_pagers.remove(&pager) || is_managing
+    }
+
     /// A connection has closed: the process has ended, or runs another program now, or will shortly.
     fn gone(&mut self, key: u64) {
         let Some(process) = self.connected.remove(&key) else { return };
@@ -307,10 +322,12 @@ impl Processes {
                 is_explained = true;
             }
             is_explained |= view.state() == SlotState::Left;
-            // Of a pager that went before it managed anything nothing is missing. What was inherited has been
-            // managed before.
-            let is_untouched = view.state() == SlotState::Connected && process.lineage.fork().is_none();
+            // Of a pager that went before it managed anything nothing is missing.
+            let is_untouched = !has_managed(view.state(), &process.lineage);
             has_withdrawn = view.state() == SlotState::Withdrawn || is_untouched && is_beside;
+            if is_beside && !is_untouched {
+                self.gone_pagers.insert(process.pager);
+            }
             view.set_state(SlotState::Free);
             self.kept.push(slot);
             self.lost.retain(|&(parent, _)| parent != slot);
@@ -405,6 +422,11 @@ impl Processes {
         }
         sum
     }
+}
+
+/// Whether a pager in that state has managed something. What was inherited has been managed before.
+fn has_managed(state: SlotState, lineage: &Lineage) -> bool {
+    state != SlotState::Connected || lineage.fork().is_some()
 }
 
 impl Process {

@@ -191,7 +191,7 @@ impl Attached {
 }
 
 /// Processor time that a process has used, in nanoseconds; 0 when it has ended.
-fn cpu_ns_of(process: u32) -> u64 {
+pub fn cpu_ns_of(process: u32) -> u64 {
     /// The clock of all threads of a process, by its number.
     const PROCESS_CLOCK: u32 = 2;
     let clock = !process << 3 | PROCESS_CLOCK;
