@@ -71,11 +71,11 @@ pub(super) const LEFT_OUT: &[(&str, &str)] = &[
     ),
     (
         "Canvas Figure 5",
-        "alone, and as bytes from a node: `isolation/victim` tells pages that come back from the pool in a second, next to another program",
+        "alone, and as bytes from a node: `isolation/victim` counts pages that come back from the pool in a second, next to another program",
     ),
     (
         "Canvas Figure 6",
-        "programs next to each other: one client of a node, alone and next to one that reads as much as it can; fetches ahead are told in Figure 14",
+        "programs next to each other: one client of a node, alone and next to one that reads as much as it can; Figure 14 has fetches ahead",
     ),
     (
         "Canvas Figure 9",
@@ -102,11 +102,11 @@ pub(super) const LEFT_OUT: &[(&str, &str)] = &[
     ("Canvas Table 5", "other policies next to others: programs next to each other have the default one"),
     (
         "Canvas Figure 14",
-        "(b), contribution and accuracy without a schedule: programs always have one; `nodes/spaces` and the co-runs tell both with it",
+        "(b), contribution and accuracy without a schedule: programs always have one; `nodes/spaces` and the co-runs have both with it",
     ),
     (
         "Canvas Figure 15",
-        "not measured: entries are claimed without a lock, and nothing tells what part of a program's time that takes",
+        "not measured: entries are claimed without a lock, and nothing measures what part of a program's time that takes",
     ),
     ("Canvas Figure 16", "Linux 5.14, and a program on 8 to 48 cores: as Figure 13"),
     ("COMEX Figures 1 to 9, Table 1", NOTHING_MEASURED),
@@ -130,7 +130,7 @@ pub(super) const LEFT_OUT: &[(&str, &str)] = &[
     ),
     (
         "FastSwap Figure 4",
-        "not measured for programs: `farmem stat NAME --regions` tells how well pages are packed, no benchmark sorts them by size",
+        "not measured for programs: `farmem stat NAME --regions` shows how well pages are packed, but no benchmark sorts them by size",
     ),
     (
         "FastSwap Table I",

@@ -87,7 +87,7 @@ figures! {
     gauge Bytes "shared_resident" "Part of local memory that processes share" |report| report.shared_resident_bytes as f64;
     gauge Bytes "shared_far" "Part of far memory that processes share" |report| report.shared_far_bytes as f64;
     gauge Bytes "shared_local" "Shared memory that stays local because it has a name or a descriptor" |report| report.shared_local_bytes as f64;
-    gauge Bytes "own" "Memory of the pager itself in the program's processes" |report| report.own_bytes as f64;
+    gauge Bytes "own" "Memory of the pagers themselves, without the pool" |report| report.own_bytes as f64;
     gauge Bytes "far" "Memory of the program that is in far memory now" |report| report.far_bytes() as f64;
     gauge Bytes "pool" "Memory that the pool takes" |report| report.pool_bytes as f64;
     gauge Bytes "pool_limit" "Limit of the pool" |report| report.pool_limit_bytes as f64;

@@ -64,7 +64,7 @@ pub struct Report {
     pub shared_local_bytes: u64,
     /// The time that threads have waited for pages that processes share, seconds.
     pub shared_stall_seconds: f64,
-    /// Memory of the pager itself in the program's processes.
+    /// Memory of the pagers themselves, without the pool.
     pub own_bytes: u64,
     /// Memory of the pool's own tables, at most.
     pub pool_metadata_bytes: u64,
