@@ -12,9 +12,9 @@ use crate::redis::{connect, load, server, verify};
 const MEBIBYTE: u64 = 1 << 20;
 const KEYS: u64 = 30_000;
 
-/// Reads and checks 32 MiB at random, four times the budget.
+/// Reads and checks 32 MiB at random, four times the budget, for some seconds: a pager may come late.
 fn starved() -> Program {
-    ["workload", "--data", "32M", "--pattern", "random-read", "--rounds", "3"]
+    ["workload", "--data", "32M", "--pattern", "random-read", "--rounds", "30"]
         .iter()
         .fold(Program::new(farmem_binary()), |program, word| program.arg(word))
 }
