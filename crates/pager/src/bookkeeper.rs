@@ -84,6 +84,9 @@ pub(crate) struct Bookkeeper {
     is_watched: bool,
     /// Whether the program does nothing, and the supervisor calls this thread when it does something.
     is_attended: bool,
+    /// Whether the latest round found pages that had been packed, or gave entries back: then there may be
+    /// more.
+    has_tidied: bool,
     /// What this thread is else, while it is urgent.
     unhurried: Option<Scheduling>,
     withdrawal: Withdrawal,
@@ -120,6 +123,7 @@ impl Bookkeeper {
             is_with_handler: false,
             is_watched: false,
             is_attended: false,
+            has_tidied: false,
             unhurried: None,
             withdrawal: Withdrawal::default(),
         }
@@ -200,7 +204,7 @@ impl Bookkeeper {
         let is_one = threads == 1 && engine.handlers.is_first_alone();
         self.is_watched = is_one && faults != self.last_faults && self.pace.is_delicate() && !has_more;
         self.last_faults = faults;
-        let is_running = self.growth.is_running() || self.pace.is_delicate();
+        let is_running = self.growth.is_running() || self.pace.is_delicate() || self.has_tidied;
         let is_returning = self.is_returning;
         let excess = engine.residency.excess(0);
         let is_watched = self.is_watched;
@@ -345,9 +349,10 @@ impl Bookkeeper {
         }
         let is_full = self.evict_excess(scanner);
         engine.expel_shared();
-        engine.take_packed();
+        let has_packed = engine.take_packed();
         engine.vault.free_deferred();
         let has_released = self.releaser.round(engine) > 0;
+        self.has_tidied = has_packed || has_released;
         self.own_memory.round(engine);
         match (is_full, has_released) {
             (false, _) => Far::Open,

@@ -10,8 +10,14 @@ const BATCH: usize = 32;
 const BATCHES: usize = 32;
 
 impl Engine {
-    /// Deals with what has been packed since the last time.
-    pub(crate) fn take_packed(&self) {
+    /// Deals with what has been packed since the last time. Whether there was anything.
+    pub(crate) fn take_packed(&self) -> bool {
+        let is_any = self.vault.next_packed().is_some();
+        self.give_entries();
+        is_any
+    }
+
+    fn give_entries(&self) {
         for _ in 0..BATCHES {
             if self.vault.next_packed().is_none() {
                 return;
