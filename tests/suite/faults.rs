@@ -21,7 +21,7 @@ fn pressure() -> Program {
 }
 
 fn check(name: &str) -> Program {
-    Program::new(env!("PROGRAM_ADDRESS_SPACE")).arg(name).env("ARENA_MIB", "64")
+    Program::new(env!("PROGRAM_ADDRESS_SPACE")).arg(name).env("ARENA_MIB", "64").env("HAVE_A_PAGER", "1")
 }
 
 /// The check verifies every byte itself, and says `wrong byte` with status 1 when one is not its own.
@@ -424,7 +424,9 @@ fn a_program_whose_pagers_die_as_they_begin_runs_without_one() {
     if !managed_runner() {
         return;
     }
-    let finished = injected("death-at-start").run(pressure());
+    let program =
+        Program::new("perl").arg("-e").arg("my $memory = 'x' x (64 << 20); sleep 5; print length $memory");
+    let finished = injected("death-at-start").run(program);
     finished.assert_success();
     assert_says(&finished, "runs without Farmem: its pagers end as soon as they begin");
     farmem_tests::assert_nothing_is_left();

@@ -188,6 +188,24 @@ void join_thread(pthread_t thread)
 	CHECK(errno == 0);
 }
 
+// Where memory is short from the start a pager comes all the same, but on a loaded machine not at once.
+static void await_pager(void)
+{
+	size_t pages = arena_bytes / PAGE;
+	unsigned char *is_there = malloc(pages);
+	for (int look = 0; look < 20000 && is_there; look++) {
+		if (mincore(arena, arena_bytes, is_there) != 0)
+			break;
+		for (size_t page = 0; page < pages; page++)
+			if (!(is_there[page] & 1)) {
+				free(is_there);
+				return;
+			}
+		usleep(1000);
+	}
+	free(is_there);
+}
+
 int main(int count, char **arguments)
 {
 	const struct check *groups[] = {mapping_checks, process_checks, kept_checks, thread_checks,
@@ -208,6 +226,8 @@ int main(int count, char **arguments)
 	arena_bytes = (arena_mib ? strtoul(arena_mib, NULL, 10) : 40) * MEBIBYTE;
 	arena = map(arena_bytes);
 	arena_fill();
+	if (getenv("HAVE_A_PAGER"))
+		await_pager();
 	if (strcmp(wanted, "only_pressure") == 0) {
 		squeeze();
 		squeeze();
