@@ -57,9 +57,16 @@ const NEAR_SHARED: (u64, u64) = (1, 2);
 /// Processes with less are left alone: 1 MiB, or less where that would be much of the budget.
 const LEAST: PageCount = PageCount::new(256);
 const LEAST_SHARE: u64 = 16;
-/// How long a process that could not be attached to is left alone, and how often it is tried.
+/// How long a process that could not be attached to is left alone.
 const REST: Duration = Duration::from_millis(50);
+/// After so many attempts it is said that it has no pager. What keeps it from being stopped may end all the
+/// same, as a debugger's look or a freezer does: it is tried further, with so much time in between.
 const MOST_ATTEMPTS: u32 = 40;
+const LONG_REST: Duration = Duration::from_secs(2);
+/// Stands for attempts where a further one would come to nothing.
+const NEVER: u32 = u32::MAX;
+/// After so many it is said that a process is traced: debuggers seldom leave before its end.
+const TRACED_ATTEMPTS: u32 = 6;
 /// Processes that are remembered as such, before those that have ended are forgotten.
 const MOST_REFUSED: usize = 1000;
 /// The same where its parent's pager serves it: it may have run another program by then.
@@ -69,8 +76,10 @@ const INHERITED: Duration = Duration::from_millis(20);
 pub(crate) const PAGER_NAME: &str = "farmem-pager";
 /// The names of Farmem's own processes, which may run another program's file: pagers and puppets.
 pub const OWN_NAMES: [&str; 2] = [PAGER_NAME, "farmem-puppet"];
-/// Statuses with which a pager ends that has not managed its program.
+/// Statuses with which a pager ends that has not managed its program, and for which it is tried again.
 const STATUS_LATER: i32 = 3;
+const STATUS_TRACED: i32 = 4;
+const STATUS_LOOKING: i32 = 5;
 
 struct Pager {
     of: Identity,
@@ -449,7 +458,7 @@ impl Attacher {
         if state
             .refused
             .get(&identity)
-            .is_some_and(|&(attempts, until)| attempts >= MOST_ATTEMPTS || Instant::now() < until)
+            .is_some_and(|&(attempts, until)| attempts == NEVER || Instant::now() < until)
         {
             return;
         }
@@ -481,7 +490,7 @@ impl Attacher {
                 if !std::mem::replace(&mut state.has_said, true) {
                     say(&format!("no pager could be started: {error}"));
                 }
-                state.refused.insert(identity, (MOST_ATTEMPTS, Instant::now()));
+                state.refused.insert(identity, (NEVER, Instant::now()));
             }
         }
     }
@@ -498,15 +507,22 @@ impl Attacher {
             pager.child.stdout.and_then(|output| std::io::read_to_string(output).ok()).unwrap_or_default();
         match status {
             Some(0) => {}
-            Some(STATUS_LATER) => {
-                let attempts = state.refused.get(&pager.of).map_or(0, |refused| refused.0) + 1;
-                state.refused.insert(pager.of, (attempts, Instant::now() + REST));
-                if attempts == MOST_ATTEMPTS {
+            Some(status @ (STATUS_LATER | STATUS_TRACED | STATUS_LOOKING)) => {
+                let attempts = state.refused.get(&pager.of).map_or(0, |refused| refused.0).saturating_add(1);
+                let (rest, counted) = match status {
+                    _ if attempts < MOST_ATTEMPTS => (REST, attempts),
+                    // It would be wrong for the program to find far pages there the next time.
+                    STATUS_LOOKING => (REST, NEVER),
+                    _ => (LONG_REST, attempts),
+                };
+                state.refused.insert(pager.of, (counted, Instant::now() + rest));
+                let is_told_soon = status == STATUS_TRACED && attempts == TRACED_ATTEMPTS;
+                if is_told_soon || attempts == MOST_ATTEMPTS {
                     tell(&mut state, pager.of, &reason);
                 }
             }
             Some(_) => {
-                state.refused.insert(pager.of, (MOST_ATTEMPTS, Instant::now()));
+                state.refused.insert(pager.of, (NEVER, Instant::now()));
                 tell(&mut state, pager.of, &reason);
             }
             // It was ended; what its program has far, nobody can give it any more.
